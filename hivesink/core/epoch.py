@@ -1,0 +1,115 @@
+"""Epochs, batches, and the question that a new batch raises: is it new, a replay, or somebody else's history?
+
+An epoch is one commit of one writer, numbered 1, 2, 3… by the writer's own log. A Spark batch id is never
+an epoch: it starts again at 0 with every new checkpoint, which is how other sinks lose or double rows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NewType
+
+from hivesink.core.offsets import SourceOffset, chain, same
+from hivesink.errors import (
+    BatchBehindLog,
+    BatchesMissing,
+    ForeignHistory,
+    LogMissing,
+    OffsetsDontChain,
+    ReplayDiffers,
+    ResumeImpossible,
+)
+
+Epoch = NewType("Epoch", int)
+BatchId = NewType("BatchId", int)
+
+
+@dataclass(frozen=True, slots=True)
+class BatchRef:
+    """One micro-batch: who ran it, its number there, and what it covers (one offset for each source)."""
+
+    query: str
+    batch: BatchId
+    start: tuple[SourceOffset, ...]
+    end: tuple[SourceOffset, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LastBatch:
+    """The newest batch that the log holds, and the epoch that committed it."""
+
+    epoch: Epoch
+    ref: BatchRef
+
+
+@dataclass(frozen=True, slots=True)
+class Ways:
+    """What the user allows where a batch does not follow from the log.
+
+    `resume`: a new checkpoint may continue if its offsets are just those where the log ends.
+    `append`: a new history is fine, but only while this is the epoch of the last batch.
+    """
+
+    resume: bool = False
+    append: Epoch | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class New:
+    """The batch is to be written; `expects` are its rows' offsets."""
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """The batch was committed by `epoch`: nothing is to be written."""
+
+    epoch: Epoch
+
+
+def judge(last: LastBatch | None, head: Epoch, batch: BatchRef, ways: Ways, log: str) -> New | Replay:
+    """Whether `batch` is new or a proven replay; `log` names the log in errors.
+
+    Raises LogMissing, ForeignHistory, ReplayDiffers, BatchBehindLog, BatchesMissing, OffsetsDontChain or
+    ResumeImpossible where it is neither: a batch is never dropped in silence and never written twice.
+    """
+    if last is None:
+        return _first(head, batch, ways, log)
+    if batch.query != last.ref.query:
+        return _other_query(last, batch, ways, log)
+    if batch.batch == last.ref.batch:
+        if same(batch.start, last.ref.start) and same(batch.end, last.ref.end):
+            return Replay(last.epoch)
+        if ways.append == last.epoch:
+            return New()
+        raise ReplayDiffers(log, last.epoch, batch.batch, last.ref.end, batch.end)
+    if batch.batch < last.ref.batch:
+        raise BatchBehindLog(log, last.epoch, last.ref.batch, batch.batch, last.ref.end)
+    if batch.batch > last.ref.batch + 1:
+        if ways.append == last.epoch:
+            return New()
+        raise BatchesMissing(log, last.epoch, last.ref.batch, batch.batch)
+    gap = chain(last.ref.end, batch.start)
+    if gap is not None and ways.append != last.epoch:
+        raise OffsetsDontChain(log, last.epoch, gap)
+    return New()
+
+
+def _first(head: Epoch, batch: BatchRef, ways: Ways, log: str) -> New:
+    # A query's first batch always writes a manifest, so a later batch over a log without one means that
+    # manifests were deleted, and with them the knowledge of which batches are in the table.
+    if batch.batch > 0 and ways.append != head:
+        raise LogMissing(log, batch.batch, head)
+    return New()
+
+
+def _other_query(last: LastBatch, batch: BatchRef, ways: Ways, log: str) -> New:
+    if ways.append == last.epoch:
+        return New()
+    if not ways.resume:
+        raise ForeignHistory(log, last.epoch, last.ref.end, batch.query)
+    if not all(offset.resumable for offset in batch.start + last.ref.end):
+        raise ResumeImpossible(log, last.epoch, last.ref.end)
+    gap = chain(last.ref.end, batch.start)
+    if gap is not None:
+        raise OffsetsDontChain(log, last.epoch, gap)
+    return New()

@@ -1,0 +1,180 @@
+"""The manifest: what one epoch of one writer decided. Versioned, sorted JSON, pinned by golden files.
+
+`docs/manifest.md` describes every field. Creating it (if absent) is the only decision of the commit
+protocol: before it everything of the epoch may be thrown away, after it everything must be finished.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from hivesink.core.epoch import Epoch, LastBatch
+from hivesink.core.partfile import Pending
+
+FORMAT = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Row counts of an epoch, or running totals; `read` is the sum of the others."""
+
+    read: int = 0
+    written: int = 0
+    rejected: int = 0
+    dropped: int = 0
+    late: int = 0
+    skipped: int = 0
+
+    def __add__(self, other: Rows) -> Rows:
+        return Rows(
+            self.read + other.read,
+            self.written + other.written,
+            self.rejected + other.rejected,
+            self.dropped + other.dropped,
+            self.late + other.late,
+            self.skipped + other.skipped,
+        )
+
+    @property
+    def balanced(self) -> bool:
+        return self.read == self.written + self.rejected + self.dropped + self.late + self.skipped
+
+
+@dataclass(frozen=True, slots=True)
+class PartEntry:
+    """A part that the epoch publishes. `partition` is its escaped path, `""` in an unpartitioned table."""
+
+    table: str
+    partition: str
+    staged: str
+    target: str
+    length: int
+    rows: int
+
+    @property
+    def pending(self) -> Pending:
+        return Pending(self.staged, self.target, self.length)
+
+    @property
+    def folder(self) -> str:
+        return self.target.rpartition("/")[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """A part that an earlier epoch placed in a folder where its partition turned out not to live.
+
+    From this epoch on, `part` stands for what `epoch` published, or was to publish, at `was`.
+    """
+
+    epoch: Epoch
+    was: str
+    part: PartEntry
+
+
+@dataclass(frozen=True, slots=True)
+class Unregistered:
+    """A partition that holds published rows and isn't known to be in the metastore yet."""
+
+    table: str
+    partition: str
+    location: str
+    since: Epoch
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentBucket:
+    """One bucket's share of an open segment: rows, bytes, and the time of its first row (UTC)."""
+
+    table: str
+    partition: str
+    rows: int
+    bytes: int
+    first_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """Rows that wait across epochs, in one durable file under the log."""
+
+    path: str
+    length: int
+    epoch: Epoch
+    buckets: tuple[SegmentBucket, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class OpenState:
+    """Changes of the open segments in this epoch; with `snapshot`, `added` is the whole open state."""
+
+    snapshot: bool = True
+    added: tuple[Segment, ...] = ()
+    removed: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """One epoch. `at` is UTC and never before the last manifest's; `zones` are the tables' bucket zones.
+
+    `kind` says why the epoch exists: `batch` (rows of a micro-batch), `fence` (recovery shut out an older
+    try at this epoch), `move` (parts go where their partition lives), `accept-lost` (a person accepted
+    that the parts in `lost` are gone).
+    """
+
+    writer: str
+    uid: str
+    epoch: Epoch
+    attempt: str
+    kind: str
+    at: datetime
+    settled: Epoch
+    last_batch: LastBatch | None = None
+    rows: Rows = Rows()
+    parts: tuple[PartEntry, ...] = ()
+    moves: tuple[Move, ...] = ()
+    lost: tuple[str, ...] = ()
+    unregistered: tuple[Unregistered, ...] = ()
+    open: OpenState = OpenState()
+    tables: tuple[str, ...] = ()
+    zones: tuple[tuple[str, str], ...] = ()
+
+    def publishes(self) -> tuple[PartEntry, ...]:
+        """Every part that this epoch must make visible, its own and the moved ones."""
+        return self.parts + tuple(move.part for move in self.moves)
+
+    def follow(self, *, kind: str, attempt: str, at: datetime, settled: Epoch) -> Manifest:
+        """The next epoch's manifest with nothing of its own yet: what is carried forward is carried."""
+        return replace(
+            self,
+            epoch=Epoch(self.epoch + 1),
+            kind=kind,
+            attempt=attempt,
+            at=max(at, self.at),
+            settled=settled,
+            rows=Rows(),
+            parts=(),
+            moves=(),
+            lost=(),
+            open=OpenState(snapshot=False),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Floor:
+    """Epochs at or below `epoch` are settled and their manifests gone; `totals` are their row counts.
+
+    `tables` are the running totals of published rows and files by table.
+    """
+
+    epoch: Epoch
+    totals: Rows
+    files: int = 0
+
+
+def superseded(manifests: Iterable[Manifest]) -> frozenset[str]:
+    """Targets that a later move or an accepted loss has taken out of the hands of the epoch that named them."""
+    return frozenset(
+        target for manifest in manifests for target in (*(move.was for move in manifest.moves), *manifest.lost)
+    )

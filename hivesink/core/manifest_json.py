@@ -1,0 +1,198 @@
+"""Manifests and floors as bytes. A reader refuses what it doesn't know by name of file and version."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime, timezone
+from typing import Any
+
+from hivesink.core import offsets
+from hivesink.core.epoch import BatchId, BatchRef, Epoch, LastBatch
+from hivesink.core.manifest import (
+    FORMAT,
+    Floor,
+    Manifest,
+    Move,
+    OpenState,
+    PartEntry,
+    Rows,
+    Segment,
+    SegmentBucket,
+    Unregistered,
+)
+from hivesink.errors import LogDamaged, NewerFormat
+
+_ROWS = ("read", "written", "rejected", "dropped", "late", "skipped")
+
+
+def encode(manifest: Manifest) -> bytes:
+    """Sorted, indented ASCII JSON that ends with a newline: people read these files too."""
+    return _bytes(
+        {
+            "format": FORMAT,
+            "writer": manifest.writer,
+            "uid": manifest.uid,
+            "epoch": manifest.epoch,
+            "attempt": manifest.attempt,
+            "kind": manifest.kind,
+            "at": _time(manifest.at),
+            "settled": manifest.settled,
+            "last_batch": _last_batch(manifest.last_batch),
+            "rows": _rows(manifest.rows),
+            "parts": [_part(part) for part in manifest.parts],
+            "moves": [{"epoch": m.epoch, "was": m.was, "part": _part(m.part)} for m in manifest.moves],
+            "lost": list(manifest.lost),
+            "unregistered": [
+                {"table": u.table, "partition": u.partition, "location": u.location, "since": u.since}
+                for u in manifest.unregistered
+            ],
+            "open": {
+                "snapshot": manifest.open.snapshot,
+                "added": [_segment(segment) for segment in manifest.open.added],
+                "removed": list(manifest.open.removed),
+            },
+            "tables": list(manifest.tables),
+            "zones": dict(manifest.zones),
+        }
+    )
+
+
+def decode(data: bytes, file: str) -> Manifest:
+    """The inverse of `encode`. Raises NewerFormat or LogDamaged, both naming `file`."""
+    found = _parse(data, file)
+    try:
+        return Manifest(
+            writer=str(found["writer"]),
+            uid=str(found["uid"]),
+            epoch=Epoch(int(found["epoch"])),
+            attempt=str(found["attempt"]),
+            kind=str(found["kind"]),
+            at=_from_time(found["at"]),
+            settled=Epoch(int(found["settled"])),
+            last_batch=_to_last_batch(found["last_batch"]),
+            rows=_to_rows(found["rows"]),
+            parts=tuple(_to_part(part) for part in found["parts"]),
+            moves=tuple(Move(Epoch(int(m["epoch"])), str(m["was"]), _to_part(m["part"])) for m in found["moves"]),
+            lost=tuple(str(target) for target in found["lost"]),
+            unregistered=tuple(
+                Unregistered(str(u["table"]), str(u["partition"]), str(u["location"]), Epoch(int(u["since"])))
+                for u in found["unregistered"]
+            ),
+            open=OpenState(
+                snapshot=bool(found["open"]["snapshot"]),
+                added=tuple(_to_segment(segment) for segment in found["open"]["added"]),
+                removed=tuple(str(path) for path in found["open"]["removed"]),
+            ),
+            tables=tuple(str(table) for table in found["tables"]),
+            zones=tuple(sorted((str(table), str(zone)) for table, zone in found["zones"].items())),
+        )
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise LogDamaged(file, f"{type(error).__name__}: {error}") from error
+
+
+def encode_floor(floor: Floor) -> bytes:
+    return _bytes({"format": FORMAT, "floor": floor.epoch, "totals": _rows(floor.totals), "files": floor.files})
+
+
+def decode_floor(data: bytes, file: str) -> Floor:
+    """The inverse of `encode_floor`. Raises NewerFormat or LogDamaged, both naming `file`."""
+    found = _parse(data, file)
+    try:
+        return Floor(Epoch(int(found["floor"])), _to_rows(found["totals"]), int(found["files"]))
+    except (KeyError, TypeError, ValueError) as error:
+        raise LogDamaged(file, f"{type(error).__name__}: {error}") from error
+
+
+def _parse(data: bytes, file: str) -> dict[str, Any]:
+    try:
+        found = json.loads(data)
+    except ValueError as error:
+        raise LogDamaged(file, f"not JSON ({error})") from error
+    if not isinstance(found, dict) or not isinstance(found.get("format"), int):
+        raise LogDamaged(file, "no format version")
+    if found["format"] != FORMAT:
+        raise NewerFormat(file, found["format"], FORMAT)
+    return found
+
+
+def _bytes(value: Any) -> bytes:
+    return (json.dumps(value, sort_keys=True, indent=1) + "\n").encode()
+
+
+def _time(at: datetime) -> str:
+    return at.astimezone(timezone.utc).isoformat(timespec="microseconds")
+
+
+def _from_time(text: str) -> datetime:
+    return datetime.fromisoformat(text).astimezone(timezone.utc)
+
+
+def _rows(rows: Rows) -> dict[str, int]:
+    return {name: getattr(rows, name) for name in _ROWS}
+
+
+def _to_rows(found: Any) -> Rows:
+    return Rows(**{name: int(found[name]) for name in _ROWS})
+
+
+def _part(part: PartEntry) -> dict[str, Any]:
+    return {
+        "table": part.table,
+        "partition": part.partition,
+        "staged": part.staged,
+        "target": part.target,
+        "length": part.length,
+        "rows": part.rows,
+    }
+
+
+def _to_part(found: Any) -> PartEntry:
+    texts = (str(found[name]) for name in ("table", "partition", "staged", "target"))
+    return PartEntry(*texts, length=int(found["length"]), rows=int(found["rows"]))
+
+
+def _last_batch(last: LastBatch | None) -> dict[str, Any] | None:
+    if last is None:
+        return None
+    return {
+        "epoch": last.epoch,
+        "query": last.ref.query,
+        "batch": last.ref.batch,
+        "start": [offsets.to_json(offset) for offset in last.ref.start],
+        "end": [offsets.to_json(offset) for offset in last.ref.end],
+    }
+
+
+def _to_last_batch(found: Any) -> LastBatch | None:
+    if found is None:
+        return None
+    start, end = (tuple(offsets.from_json(offset) for offset in found[name]) for name in ("start", "end"))
+    return LastBatch(Epoch(int(found["epoch"])), BatchRef(str(found["query"]), BatchId(int(found["batch"])), start, end))
+
+
+def _segment(segment: Segment) -> dict[str, Any]:
+    return {
+        "path": segment.path,
+        "length": segment.length,
+        "epoch": segment.epoch,
+        "buckets": [
+            {
+                "table": bucket.table,
+                "partition": bucket.partition,
+                "rows": bucket.rows,
+                "bytes": bucket.bytes,
+                "first_at": _time(bucket.first_at),
+            }
+            for bucket in segment.buckets
+        ],
+    }
+
+
+def _to_segment(found: Any) -> Segment:
+    buckets = tuple(
+        SegmentBucket(
+            str(b["table"]), str(b["partition"]), int(b["rows"]), int(b["bytes"]), _from_time(b["first_at"])
+        )
+        for b in found["buckets"]
+    )
+    return Segment(str(found["path"]), int(found["length"]), Epoch(int(found["epoch"])), buckets)

@@ -1,0 +1,150 @@
+"""What a batch covers, as offsets of its sources that can be compared, not as text.
+
+Spark keeps a source's offset as JSON in the checkpoint's `offsets/<batch id>`. Kafka's names every
+partition's next record. A file source's is a mere counter, so the paths that the batch read, as the
+checkpoint's `sources/<n>` log holds them, stand for it. Anything else is compared as parsed JSON.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+Partition = tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaOffset:
+    """The next record to read of each (topic, partition), sorted."""
+
+    next: tuple[tuple[Partition, int], ...]
+    resumable = True
+
+    @classmethod
+    def of(cls, topics: Mapping[str, Mapping[str, int]]) -> KafkaOffset:
+        return cls(
+            tuple(
+                sorted(
+                    ((topic, int(partition)), int(offset))
+                    for topic, partitions in topics.items()
+                    for partition, offset in partitions.items()
+                )
+            )
+        )
+
+    def topics(self) -> dict[str, dict[str, int]]:
+        """In the form of Spark's `startingOffsets` option."""
+        found: dict[str, dict[str, int]] = {}
+        for (topic, partition), offset in self.next:
+            found.setdefault(topic, {})[str(partition)] = offset
+        return found
+
+    def __str__(self) -> str:
+        return json.dumps(self.topics(), sort_keys=True)
+
+
+@dataclass(frozen=True, slots=True)
+class FilesOffset:
+    """A file source's counter, and the digest of the paths between the last counter and this one."""
+
+    counter: int
+    digest: str
+    files: int
+    resumable = False
+
+    def __str__(self) -> str:
+        return f"files up to log offset {self.counter} ({self.files} in this batch, digest {self.digest[:12]})"
+
+
+@dataclass(frozen=True, slots=True)
+class OtherOffset:
+    """Any other source's offset, as canonical JSON text."""
+
+    text: str
+    resumable = False
+
+    def __str__(self) -> str:
+        return self.text
+
+
+@dataclass(frozen=True, slots=True)
+class NoOffset:
+    """The source has no offset yet: the start of its first batch."""
+
+    resumable = True
+
+    def __str__(self) -> str:
+        return "the source's beginning"
+
+
+SourceOffset = KafkaOffset | FilesOffset | OtherOffset | NoOffset
+
+
+def canonical(text: str) -> str:
+    """JSON text with sorted keys and no spaces; other text as it stands."""
+    try:
+        return json.dumps(json.loads(text), sort_keys=True, separators=(",", ":"))
+    except ValueError:
+        return text
+
+
+def same(left: tuple[SourceOffset, ...], right: tuple[SourceOffset, ...]) -> bool:
+    return left == right
+
+
+def chain(end: tuple[SourceOffset, ...], start: tuple[SourceOffset, ...]) -> str | None:
+    """None where a batch that starts at `start` follows one that ended at `end`, else what doesn't fit.
+
+    A Kafka partition that `end` doesn't know may appear; one that it knows may not vanish or move.
+    """
+    if len(end) != len(start):
+        return f"the log knows {len(end)} sources, the query has {len(start)}"
+    problems = [problem for pair in zip(end, start, strict=True) if (problem := _follows(*pair))]
+    return "; ".join(problems) or None
+
+
+def _follows(end: SourceOffset, start: SourceOffset) -> str | None:
+    if isinstance(end, KafkaOffset) and isinstance(start, KafkaOffset):
+        now = dict(start.next)
+        wrong = [
+            f"{topic}-{partition}: log ends at {offset}, batch starts at {now.get((topic, partition), 'nothing')}"
+            for (topic, partition), offset in end.next
+            if now.get((topic, partition)) != offset
+        ]
+        return ", ".join(wrong) or None
+    if isinstance(end, FilesOffset) and isinstance(start, FilesOffset):
+        if end.counter == start.counter:
+            return None
+        return f"log ends at file log offset {end.counter}, batch starts at {start.counter}"
+    if end == start:
+        return None
+    return f"log ends at {end}, batch starts at {start}"
+
+
+def to_json(offset: SourceOffset) -> Any:
+    match offset:
+        case KafkaOffset():
+            return {"kafka": offset.topics()}
+        case FilesOffset(counter=counter, digest=digest, files=files):
+            return {"files": {"counter": counter, "digest": digest, "count": files}}
+        case OtherOffset(text=text):
+            return {"other": text}
+        case NoOffset():
+            return None
+
+
+def from_json(value: Any) -> SourceOffset:
+    """The inverse of `to_json`; ValueError for anything else."""
+    match value:
+        case None:
+            return NoOffset()
+        case {"kafka": dict(topics)}:
+            return KafkaOffset.of(topics)
+        case {"files": {"counter": int(counter), "digest": str(digest), "count": int(files)}}:
+            return FilesOffset(counter, digest, files)
+        case {"other": str(text)}:
+            return OtherOffset(text)
+    message = f"{value!r} is not an offset"
+    raise ValueError(message)

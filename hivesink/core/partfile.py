@@ -1,0 +1,86 @@
+"""A part file's life, each state a type, and the one decision that publishes it.
+
+    InProgress --close--> Pending --publish--> Finished
+
+Paths are absolute, in the form of the table's file system (`/a/b` or `scheme://authority/a/b`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from hivesink.core.partname import PartName, Stage
+from hivesink.errors import LengthMismatch, PartLost, TargetTaken
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """Visible, whole, and the table's."""
+
+    path: str
+    length: int
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """Whole and durable, still hidden. `staged` is where its bytes are, in the store's own terms."""
+
+    staged: str
+    target: str
+    length: int
+
+    def finish(self) -> Finished:
+        return Finished(self.target, self.length)
+
+
+@dataclass(frozen=True, slots=True)
+class InProgress:
+    """Being written by one task attempt, which alone may touch it."""
+
+    folder: str
+    name: PartName
+
+    @property
+    def staged(self) -> str:
+        return f"{self.folder}/{self.name.staged(Stage.IN_PROGRESS)}"
+
+    def close(self, length: int) -> Pending:
+        return Pending(
+            staged=f"{self.folder}/{self.name.staged(Stage.PENDING)}",
+            target=f"{self.folder}/{self.name}",
+            length=length,
+        )
+
+
+PartFile = InProgress | Pending | Finished
+
+
+class Publish(Enum):
+    """What is left to do to publish a part."""
+
+    RENAME = "rename"
+    DONE = "done"
+    UNLINK = "unlink"
+
+
+def decide_publish(part: Pending, staged: int | None, target: int | None, *, one_file: bool = False) -> Publish:
+    """What publishes `part`, from the lengths now found at its two places (None = nothing there).
+
+    The same decision serves the first commit and every recovery. `one_file`: both names are known to be one
+    file (a local link whose unlink is missing). Raises PartLost, LengthMismatch, TargetTaken.
+    """
+    match staged, target:
+        case None, None:
+            raise PartLost(part.staged, part.target)
+        case found, None if found == part.length:
+            return Publish.RENAME
+        case None, found if found == part.length:
+            return Publish.DONE
+        case found, None:
+            raise LengthMismatch(part.staged, part.length, found)
+        case None, found:
+            raise LengthMismatch(part.target, part.length, found)
+        case _ if one_file and target == part.length:
+            return Publish.UNLINK
+    raise TargetTaken(part.staged, part.target)

@@ -1,0 +1,153 @@
+"""What a Hive table is to the sink: its types, columns, partition columns and properties.
+
+Types follow the Hive language manual, "Hive Data Types". `str(type)` is the text that a metastore keeps
+in a column's `type` field (lower case, no spaces), which is also what Hive prints in `DESCRIBE`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+
+
+class Primitive(Enum):
+    """A Hive type without parameters; the value is its metastore text."""
+
+    BOOLEAN = "boolean"
+    TINYINT = "tinyint"
+    SMALLINT = "smallint"
+    INT = "int"
+    BIGINT = "bigint"
+    FLOAT = "float"
+    DOUBLE = "double"
+    STRING = "string"
+    BINARY = "binary"
+    DATE = "date"
+    TIMESTAMP = "timestamp"
+
+    def __str__(self) -> str:
+        return self.value
+
+
+@dataclass(frozen=True, slots=True)
+class Decimal:
+    """DECIMAL(precision, scale): 1 <= precision <= 38, 0 <= scale <= precision."""
+
+    precision: int = 10
+    scale: int = 0
+
+    def __str__(self) -> str:
+        return f"decimal({self.precision},{self.scale})"
+
+
+@dataclass(frozen=True, slots=True)
+class Varchar:
+    """VARCHAR(length): 1 <= length <= 65535, counted in characters."""
+
+    length: int
+
+    def __str__(self) -> str:
+        return f"varchar({self.length})"
+
+
+@dataclass(frozen=True, slots=True)
+class Char:
+    """CHAR(length): 1 <= length <= 255; trailing spaces don't count."""
+
+    length: int
+
+    def __str__(self) -> str:
+        return f"char({self.length})"
+
+
+@dataclass(frozen=True, slots=True)
+class Array:
+    element: HiveType
+
+    def __str__(self) -> str:
+        return f"array<{self.element}>"
+
+
+@dataclass(frozen=True, slots=True)
+class Map:
+    """MAP: Hive allows only primitive keys."""
+
+    key: HiveType
+    value: HiveType
+
+    def __str__(self) -> str:
+        return f"map<{self.key},{self.value}>"
+
+
+@dataclass(frozen=True, slots=True)
+class Struct:
+    """STRUCT: field names are kept in lower case, as the metastore keeps them."""
+
+    fields: tuple[tuple[str, HiveType], ...]
+
+    def __str__(self) -> str:
+        return f"struct<{','.join(f'{name}:{kind}' for name, kind in self.fields)}>"
+
+
+HiveType = Primitive | Decimal | Varchar | Char | Array | Map | Struct
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column; the name is in lower case, as the metastore keeps it."""
+
+    name: str
+    type: HiveType
+    comment: str | None = None
+    nullable: bool = True
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class TableName:
+    database: str
+    table: str
+
+    @classmethod
+    def parse(cls, text: str) -> TableName:
+        """`db.table`, or `table` in the database `default`; lower-cased, back-quotes removed.
+
+        Raises ValueError for anything else.
+        """
+        parts = [part.strip("`").lower() for part in text.strip().split(".")]
+        if len(parts) > 2 or not all(part and part.replace("_", "a").isalnum() for part in parts):
+            message = f"{text!r} is not a table name; write it as database.table"
+            raise ValueError(message)
+        return cls("default", parts[0]) if len(parts) == 1 else cls(*parts)
+
+    @property
+    def rejected(self) -> TableName:
+        """The dead-letter table that goes with this one."""
+        return TableName(self.database, f"{self.table}__rejected")
+
+    def __str__(self) -> str:
+        return f"{self.database}.{self.table}"
+
+
+@dataclass(frozen=True, slots=True)
+class TableSpec:
+    """A table as its DDL declares it, or as the metastore holds it.
+
+    `properties` are the TBLPROPERTIES, sorted by key. `location` is None where the DDL leaves it to Hive.
+    """
+
+    name: TableName
+    columns: tuple[Column, ...]
+    partition_columns: tuple[Column, ...] = ()
+    location: str | None = None
+    comment: str | None = None
+    external: bool = False
+    format: str = "parquet"
+    properties: tuple[tuple[str, str], ...] = field(default=())
+
+    @property
+    def options(self) -> dict[str, str]:
+        return dict(self.properties)
+
+    @property
+    def is_partitioned(self) -> bool:
+        return bool(self.partition_columns)

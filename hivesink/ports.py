@@ -1,0 +1,314 @@
+"""What the sink asks of the world. Ports speak meaning, not system calls: S3 has no rename, so none has one.
+
+Adapters earn their place by passing the suites in `tests/contracts/`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, BinaryIO, Protocol
+
+from hivesink.core.epoch import Epoch
+from hivesink.core.manifest import Floor, Manifest
+from hivesink.core.partfile import Finished, InProgress, Pending
+from hivesink.core.table import TableName, TableSpec
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class StagedFile(Protocol):
+    """A part that one task attempt is writing; nobody else sees or touches it."""
+
+    @property
+    def stream(self) -> BinaryIO:
+        """Where the format writes; the format doesn't close it."""
+        ...
+
+    def close_for_commit(self) -> Pending:
+        """Make the bytes durable and the part pending.
+
+        Raises StoreUnavailable (a full disk among its reasons); then the part is as good as not written.
+        """
+        ...
+
+    def abort(self) -> None:
+        """Throw the part away. Raises nothing: what stays behind is a leftover, which recovery sweeps."""
+        ...
+
+
+class FileStore(Protocol):
+    """Part files of tables: hidden until published, published whole or not at all."""
+
+    def create(self, part: InProgress) -> StagedFile:
+        """Begin `part`, with the folders that it needs. Never takes over an existing file.
+
+        Raises NotWritable, StoreUnavailable.
+        """
+        ...
+
+    def publish(self, part: Pending) -> Finished:
+        """Make `part` visible at its target, all or nothing, and durably so. Repeating it is harmless.
+
+        The target may be in another folder than the staged file (a partition that lives elsewhere).
+        Raises PartLost, LengthMismatch, TargetTaken, NotWritable, StoreUnavailable, OutcomeUnknown.
+        """
+        ...
+
+    def discard(self, staged: Iterable[str]) -> None:
+        """Delete staged parts, for good and past any trash. One that is missing is no error.
+
+        Raises StoreUnavailable, ValueError for a path that isn't a staged part's.
+        """
+        ...
+
+    def staged(self, folder: str) -> Sequence[str]:
+        """The staged parts in `folder`, of any writer; none where the folder is missing. StoreUnavailable."""
+        ...
+
+    def visible(self, folder: str) -> Sequence[Finished]:
+        """What readers see directly in `folder`: files whose names begin with neither `.` nor `_`, by name."""
+        ...
+
+    def find(self, path: str) -> Finished | None:
+        """The file at `path`, or None. Raises StoreUnavailable."""
+        ...
+
+    def open(self, path: str) -> BinaryIO:
+        """A visible file, to read. Raises StoreUnavailable."""
+        ...
+
+    def mark(self, path: str) -> None:
+        """Create an empty file (a success file), with its folders; one that is there stays as it is."""
+        ...
+
+    def walk(self, folder: str) -> Iterable[str]:
+        """`folder` and every folder below it, hidden ones included; none where it is missing."""
+        ...
+
+    def prune(self, folders: Iterable[str]) -> None:
+        """Delete those of `folders` that are empty, never what is in them."""
+        ...
+
+
+class Mark(Enum):
+    """What is known to be done about a decided epoch; the value is the ending of the mark's name."""
+
+    PUBLISHED = "published"
+    REGISTERED = "registered"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Touched:
+    """A task attempt's word that it is about to create files of `epoch` in `folders` (empty in a listing)."""
+
+    epoch: Epoch
+    attempt: str
+    task_attempt: int
+    task: int
+    chunk: int
+    folders: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class LogView:
+    """What a log holds, by one listing. `manifests` are those above the floor, sorted."""
+
+    floor: Epoch
+    manifests: tuple[Epoch, ...]
+    marks: Mapping[Epoch, frozenset[Mark]]
+
+    @property
+    def head(self) -> Epoch:
+        return self.manifests[-1] if self.manifests else self.floor
+
+
+class CommitLog(Protocol):
+    """One writer's log. Mutual exclusion: at most one run can create the manifest of an epoch."""
+
+    @property
+    def location(self) -> str:
+        """The log's folder, for messages."""
+        ...
+
+    def uid(self, fresh: str | None) -> str | None:
+        """The writer's uid: the one that is there, else `fresh`, which is then there. None and nothing there: None."""
+        ...
+
+    def view(self) -> LogView: ...
+
+    def floor(self) -> Floor | None:
+        """The highest floor. Raises LogDamaged, NewerFormat."""
+        ...
+
+    def manifest(self, epoch: Epoch) -> Manifest:
+        """Raises LogDamaged (also where it is missing), NewerFormat."""
+        ...
+
+    def create(self, manifest: Manifest) -> None:
+        """Decide the epoch: the point of no return.
+
+        Returns only if this very manifest (its attempt id) is the epoch's, also after an unknown outcome.
+        Raises EpochTaken if another's is, or if a floor shows that the slot was reopened by clean-up;
+        FencedOut if it was created but somebody has already gone on from it (then the epoch is decided);
+        StoreUnavailable if it surely wasn't created and can't be any more; OutcomeUnknown otherwise.
+        """
+        ...
+
+    def mark(self, epoch: Epoch, mark: Mark) -> None:
+        """Idempotent and durable."""
+        ...
+
+    def touch(self, touched: Touched) -> None:
+        """Record the folders, durably, before a file is created in them. Called by tasks."""
+        ...
+
+    def touched(self) -> Sequence[Touched]:
+        """The touched-lists that are there, sorted, without their folders."""
+        ...
+
+    def folders(self, touched: Touched) -> tuple[str, ...]:
+        """The folders of a touched-list; none where it has been forgotten meanwhile."""
+        ...
+
+    def forget(self, touched: Iterable[Touched]) -> None:
+        """Delete touched-lists; one that is missing is no error."""
+        ...
+
+    def trim(self, floor: Floor) -> None:
+        """Write the floor, then delete manifests and marks at or below it, and older floors."""
+        ...
+
+    def point(self, table: TableName, location: str) -> None:
+        """Leave a pointer to this log beside the log folder of a table that it writes, at `location`."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class LiveTable:
+    """A table as the metastore holds it: its spec with every property, and where it lives."""
+
+    spec: TableSpec
+    location: str
+    accurate: bool
+    """Hive may answer from the table's own statistics (unpartitioned tables)."""
+
+
+@dataclass(frozen=True, slots=True)
+class LivePartition:
+    """A registered partition. `accurate`: `COLUMN_STATS_ACCURATE` says that statistics hold."""
+
+    partition: str
+    location: str
+    accurate: bool
+    columns_behind: bool
+
+
+@dataclass(frozen=True, slots=True)
+class NewPartition:
+    """A partition to register: its escaped path, its folder, its files' number and bytes."""
+
+    partition: str
+    location: str
+    files: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Statistics:
+    """Exact figures of a partition (`""`: of an unpartitioned table), for Hive to answer from."""
+
+    partition: str
+    files: int
+    bytes: int
+    rows: int
+
+
+class Registrar(Protocol):
+    """A metastore, for one purpose: that readers find every published row, and never a wrong count.
+
+    Partitions are named by their escaped path. All calls take many partitions and are few round trips.
+    Every method may raise MetastoreUnreachable; changing ones RegistrationFailed, RegistrationUnknown.
+    """
+
+    @property
+    def address(self) -> str:
+        """For messages; holds no secret."""
+        ...
+
+    def table(self, name: TableName) -> LiveTable:
+        """Raises UnknownTable; Unsupported where the sink can't write such a table."""
+        ...
+
+    def lookup(self, table: LiveTable, partitions: Sequence[str]) -> Mapping[str, LivePartition]:
+        """Those of `partitions` that are registered. For an unpartitioned table `""` is the table itself."""
+        ...
+
+    def add(self, table: LiveTable, partitions: Sequence[NewPartition]) -> None:
+        """Converge: afterwards each is registered, with the table's columns as they are now.
+
+        One that somebody else registers first keeps its location; look it up afterwards. Never claims
+        accurate statistics.
+        """
+        ...
+
+    def distrust(self, table: LiveTable, partitions: Sequence[str]) -> None:
+        """Take away `COLUMN_STATS_ACCURATE` where it is set, so that Hive counts rows itself (HIVE-11266)."""
+        ...
+
+    def set_statistics(self, table: LiveTable, statistics: Sequence[Statistics]) -> bool:
+        """Set exact basic statistics. False where this adapter can't; nothing has changed then."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class BadRow(Protocol):
+    """A record that doesn't fit the table: its row in the input, the field (None: the whole record), and why."""
+
+    @property
+    def index(self) -> int: ...
+    @property
+    def field(self) -> str | None: ...
+    @property
+    def reason(self) -> str: ...
+
+
+class DecodedRows(Protocol):
+    """The rows of one input batch that fit the table, and what became of the others.
+
+    `good` are the input rows (int32) that `table` holds, in order; None means all of them.
+    """
+
+    @property
+    def table(self) -> pa.Table: ...
+    @property
+    def good(self) -> pa.Array | None: ...
+    @property
+    def bad(self) -> Sequence[BadRow]: ...
+    @property
+    def skipped(self) -> int: ...
+
+
+class RowReader(Protocol):
+    """Input batches to rows of the table: data columns in DDL order, then the columns that the assigner needs."""
+
+    def read(self, batch: pa.RecordBatch) -> DecodedRows: ...
+
+
+class RecordWriter(Protocol):
+    """One part file's content."""
+
+    def write(self, rows: pa.Table) -> None:
+        """Write `rows` as a row group of their own."""
+        ...
+
+    def close(self) -> None:
+        """Finish the content; the stream stays open."""
+        ...
+
+
+class PartFormat(Protocol):
+    def open(self, stream: BinaryIO) -> RecordWriter: ...

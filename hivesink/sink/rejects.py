@@ -1,0 +1,114 @@
+"""Dead letters: the table `<table>__rejected`, and where a bad record came from.
+
+The table is partitioned by `dt`, the UTC day on which the batch arrived, so that it can be kept for a while and
+dropped by day.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import pyarrow as pa
+
+from hivesink.core.table import Column, Primitive, TableName, TableSpec
+from hivesink.sink.plan import InputShape
+
+_COLUMNS = (
+    Column("value", Primitive.BINARY, "the record as it came"),
+    Column("field", Primitive.STRING, "the column that it doesn't fit, null for the whole record"),
+    Column("reason", Primitive.STRING, "why it doesn't fit"),
+    Column("topic", Primitive.STRING, "Kafka topic"),
+    Column("partition_id", Primitive.INT, "Kafka partition"),
+    Column("record_offset", Primitive.BIGINT, "Kafka offset"),
+    Column("source", Primitive.STRING, "the file that it came from"),
+    Column("arrived_at", Primitive.TIMESTAMP, "the batch's arrival, UTC"),
+)
+
+_SCHEMA = pa.schema(
+    [
+        pa.field("value", pa.binary()),
+        pa.field("field", pa.string()),
+        pa.field("reason", pa.string()),
+        pa.field("topic", pa.string()),
+        pa.field("partition_id", pa.int32()),
+        pa.field("record_offset", pa.int64()),
+        pa.field("source", pa.string()),
+        pa.field("arrived_at", pa.timestamp("us")),
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """An input row that doesn't fit the table."""
+
+    row: int
+    field: str | None
+    reason: str
+
+
+def rejected_spec(table: TableName, location: str | None, *, external: bool) -> TableSpec:
+    """The dead-letter table that goes with `table`."""
+    return TableSpec(
+        name=table.rejected,
+        columns=_COLUMNS,
+        partition_columns=(Column("dt", Primitive.STRING, "the UTC day of arrival, yyyy-MM-dd"),),
+        location=location,
+        comment=f"records that did not fit {table}",
+        external=external,
+        properties=(("discover.partitions", "false"),),
+    )
+
+
+def position(batch: pa.RecordBatch, shape: InputShape, row: int) -> str:
+    """Where a record came from, for people."""
+    topic, partition, offset, path = _source(batch, shape, row)
+    if partition is not None:
+        return f"topic {topic} partition {partition} offset {offset}"
+    return f"{path or 'the stream'}: {_shown(_value(batch, shape, row))}"
+
+
+def rejected_rows(
+    batch: pa.RecordBatch, shape: InputShape, problems: Sequence[Problem], arrival: datetime
+) -> tuple[pa.Table, str]:
+    """Rows of the dead-letter table for `problems`, and their partition."""
+    rows = []
+    for problem in problems:
+        topic, partition, offset, path = _source(batch, shape, problem.row)
+        rows.append(
+            {
+                "value": _value(batch, shape, problem.row),
+                "field": problem.field,
+                "reason": problem.reason,
+                "topic": topic,
+                "partition_id": partition,
+                "record_offset": offset,
+                "source": path,
+                "arrived_at": arrival.replace(tzinfo=None),
+            }
+        )
+    return pa.Table.from_pylist(rows, schema=_SCHEMA), f"dt={arrival:%Y-%m-%d}"
+
+
+def _source(batch: pa.RecordBatch, shape: InputShape, row: int) -> tuple[Any, Any, Any, Any]:
+    def at(name: str | None) -> Any:
+        return None if name is None else batch.column(batch.schema.get_field_index(name))[row].as_py()
+
+    return shape.topic_name or at(shape.topic), at(shape.partition), at(shape.offset), at(shape.path)
+
+
+def _value(batch: pa.RecordBatch, shape: InputShape, row: int) -> bytes | None:
+    """The raw record; of a decoded one, its columns as JSON."""
+    if shape.value is None:
+        return json.dumps(batch.slice(row, 1).to_pylist()[0], default=str).encode()
+    value = batch.column(batch.schema.get_field_index(shape.value))[row].as_py()
+    return value.encode() if isinstance(value, str) else value
+
+
+def _shown(value: bytes | None) -> str:
+    text = "null" if value is None else value[:80].decode("utf-8", "replace")
+    return text if value is None or len(value) <= 80 else f"{text}…"
