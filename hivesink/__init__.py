@@ -1,0 +1,30 @@
+"""hivesink: a stream into Hive tables, each event exactly once.
+
+`HiveSink` is the sink, `sources` makes streams for it, `session` a Spark session for a job.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from hivesink import sources
+    from hivesink.query import HiveQuery
+    from hivesink.session import session
+    from hivesink.spark import HiveSink
+
+__all__ = ["HiveQuery", "HiveSink", "session", "sources"]
+
+_HOMES = {"HiveSink": "hivesink.spark", "HiveQuery": "hivesink.query", "session": "hivesink.session"}
+
+
+def __getattr__(name: str) -> Any:
+    # Tasks and the command line import parts of the package, and need not wait for all of it.
+    from importlib import import_module
+
+    if name == "sources":
+        return import_module("hivesink.sources")
+    if name in _HOMES:
+        return getattr(import_module(_HOMES[name]), name)
+    message = f"module {__name__!r} has no attribute {name!r}"
+    raise AttributeError(message)

@@ -6,6 +6,8 @@ later by itself, or needs a person.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 
 class HiveSinkError(Exception):
     """The root of all errors that hivesink raises on purpose."""
@@ -362,3 +364,92 @@ class JarsUnavailable(HiveSinkError):
         self.repository = repository
         self.problem = problem
         super().__init__(f"the jars of {what} could not be fetched from {repository}: {problem}")
+
+
+class TypeTextInvalid(HiveSinkError):
+    """A text is not a Hive type that the sink knows."""
+
+    def __init__(self, text: str, reason: str) -> None:
+        self.text = text
+        self.reason = reason
+        super().__init__(f"type {text!r}: {reason}")
+
+
+class ValueUnfit(HiveSinkError):
+    """A value can't be a partition value of its column's type."""
+
+    def __init__(self, value: object, kind: object, reason: str) -> None:
+        self.value = value
+        self.kind = kind
+        self.reason = reason
+        super().__init__(f"{value!r:.80} can't be a partition value of type {kind}: {reason}")
+
+
+class PartitionPathInvalid(HiveSinkError):
+    """A path is not `name=value/name=value`, or can't be made."""
+
+    def __init__(self, path: str, reason: str) -> None:
+        self.path = path
+        self.reason = reason
+        super().__init__(f"partition path {path!r}: {reason}")
+
+
+class DdlProblem(NamedTuple):
+    """One thing that a DDL file says wrong; `line` counts from 1."""
+
+    file: str
+    line: int
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}: {self.reason}"
+
+
+class DdlInvalid(HiveSinkError):
+    """The DDL files of one run can't be used; all problems of all files, one a line."""
+
+    def __init__(self, problems: tuple[DdlProblem, ...]) -> None:
+        self.problems = problems
+        super().__init__("\n".join(str(problem) for problem in problems))
+
+
+class DdlDiffers(HiveSinkError):
+    """Live tables differ from their DDL in ways that can't be applied; one a line, nothing was changed."""
+
+    def __init__(self, differences: tuple[str, ...]) -> None:
+        self.differences = differences
+        super().__init__("\n".join(differences))
+
+
+class TableExists(HiveSinkError):
+    """A table to be created is there already: somebody else was faster."""
+
+    retryable = True
+
+    def __init__(self, table: str) -> None:
+        self.table = table
+        super().__init__(f"table {table} exists already; plan again to compare it with its DDL")
+
+
+class MissingColumns(HiveSinkError):
+    """The stream has no column, or several, for columns of the table."""
+
+    def __init__(self, table: str, missing: tuple[str, ...], found: tuple[str, ...]) -> None:
+        self.table = table
+        self.missing = missing
+        self.found = found
+        super().__init__(
+            f"the stream has not exactly one column for {', '.join(missing)} of {table} (it has {', '.join(found)}); "
+            "select or rename the columns, or send the raw record as `value`"
+        )
+
+
+class SourceUnreachable(HiveSinkError):
+    """A source doesn't answer, or doesn't know what it was asked for."""
+
+    retryable = True
+
+    def __init__(self, source: str, reason: str) -> None:
+        self.source = source
+        self.reason = reason
+        super().__init__(f"{source}: {reason}")

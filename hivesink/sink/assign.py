@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from hivesink.core.bucket import TimePattern
 from hivesink.core.partition_path import DEFAULT_PARTITION, ValueUnfit, canonical, partition_path
 from hivesink.core.table import Column, TableSpec
-from hivesink.errors import InvalidOption
+from hivesink.errors import InvalidOption, PartitionPathInvalid
 from hivesink.options import OnNull, SinkConfig
 
 _EPOCH_MS = pa.timestamp("ms", "UTC")
@@ -201,8 +201,10 @@ def _texts(column: Column, distinct: list[Any], on_null: OnNull) -> tuple[list[s
         text = None
         try:
             text = canonical(value, column.type)
-        except ValueUnfit as error:
+            partition_path([column.name], [text])
+        except (ValueUnfit, PartitionPathInvalid) as error:
             problems[code] = error.reason
+            text = None
         else:
             if not text and on_null is OnNull.BAD_RECORD:
                 problems[code] = "the partition value is null or empty"

@@ -1,0 +1,134 @@
+"""Spark's checkpoint, read: what a micro-batch covers.
+
+`offsets/<batch id>` is written before the batch runs (Spark's OffsetSeqLog, version `v1`: a metadata line, then
+one line a source, `-` for none). `sources/<n>/0` of a Kafka source holds where the query began
+(KafkaSourceInitialOffsetWriter). `sources/<n>/<i>` of a file source lists the files of its log offset i, in
+`<i>.compact` together with all earlier ones (CompactibleFileStreamLog).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from hivesink.core.epoch import BatchId, BatchRef
+from hivesink.core.offsets import FilesOffset, KafkaOffset, NoOffset, OtherOffset, SourceOffset, canonical
+from hivesink.errors import CheckpointUnreadable
+
+VERSION = "v1"
+
+Read = Callable[[str], bytes | None]
+"""A file of the checkpoint, by its path below it; None where there is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetsFile:
+    """One parsed `offsets/<batch id>`. `watermark_ms` is epoch milliseconds, 0 where there is none."""
+
+    watermark_ms: int
+    sources: tuple[str | None, ...]
+
+
+def parse_offsets(data: bytes, file: str) -> OffsetsFile:
+    """Raises CheckpointUnreadable for any other version or form."""
+    lines = data.decode("utf-8", "replace").strip("\n").split("\n")
+    if lines[0].strip() != VERSION:
+        raise CheckpointUnreadable(file, f"its version is {lines[0][:20]!r}, known is {VERSION!r}")
+    try:
+        metadata = json.loads(lines[1])
+        watermark = int(metadata.get("batchWatermarkMs", 0))
+    except (IndexError, ValueError, AttributeError) as error:
+        raise CheckpointUnreadable(file, f"its metadata line: {error}") from error
+    return OffsetsFile(watermark, tuple(None if line == "-" else line for line in lines[2:]))
+
+
+def batch_ref(query: str, batch: BatchId, read: Read) -> BatchRef:
+    """What batch `batch` of `query` covers. Raises CheckpointUnreadable."""
+    name = f"offsets/{batch}"
+    data = read(name)
+    if data is None:
+        raise CheckpointUnreadable(name, "it isn't there")
+    ends = parse_offsets(data, name).sources
+    before = read(f"offsets/{batch - 1}") if batch else None
+    starts = parse_offsets(before, f"offsets/{batch - 1}").sources if before else (None,) * len(ends)
+    if len(starts) != len(ends):
+        raise CheckpointUnreadable(name, f"it has {len(ends)} sources, the one before it {len(starts)}")
+    pairs = [_covered(index, first, last, read, batch) for index, (first, last) in enumerate(zip(starts, ends, strict=True))]
+    return BatchRef(query, batch, tuple(first for first, _ in pairs), tuple(last for _, last in pairs))
+
+
+def _covered(
+    index: int, start: str | None, end: str | None, read: Read, batch: BatchId
+) -> tuple[SourceOffset, SourceOffset]:
+    first, last = _parse(start), _parse(end)
+    if isinstance(last, FilesOffset):
+        since = first.counter if isinstance(first, FilesOffset) else -1
+        return (first if since >= 0 else NoOffset()), _files(index, since, last.counter, read)
+    if isinstance(last, KafkaOffset) and isinstance(first, NoOffset) and batch == 0:
+        return _initial(index, read), last
+    return first, last
+
+
+def _parse(text: str | None) -> SourceOffset:
+    if text is None:
+        return NoOffset()
+    try:
+        found = json.loads(text)
+    except ValueError:
+        return OtherOffset(text)
+    if isinstance(found, dict) and set(found) == {"logOffset"}:
+        return FilesOffset(int(found["logOffset"]), "", 0)
+    if _is_kafka(found):
+        return KafkaOffset.of(found)
+    return OtherOffset(canonical(text))
+
+
+def _is_kafka(found: Any) -> bool:
+    return (
+        isinstance(found, dict)
+        and bool(found)
+        and all(
+            isinstance(partitions, dict)
+            and all(key.isdigit() and isinstance(value, int) for key, value in partitions.items())
+            for partitions in found.values()
+        )
+    )
+
+
+def _initial(index: int, read: Read) -> SourceOffset:
+    data = read(f"sources/{index}/0")
+    if data is None:
+        return NoOffset()
+    # Spark 2.1.0 could read a leading zero byte only, and the writer has kept it since.
+    text = data.lstrip(b"\0").decode("utf-8", "replace")
+    version, _, offset = text.partition("\n")
+    if version.strip() != VERSION:
+        raise CheckpointUnreadable(f"sources/{index}/0", f"its version is {version[:20]!r}, known is {VERSION!r}")
+    return _parse(offset.strip())
+
+
+def _files(index: int, since: int, until: int, read: Read) -> FilesOffset:
+    paths: list[str] = []
+    for number in range(since + 1, until + 1):
+        paths += _paths(index, number, read)
+    digest = hashlib.sha256("\n".join(sorted(paths)).encode()).hexdigest()
+    return FilesOffset(until, digest, len(paths))
+
+
+def _paths(index: int, number: int, read: Read) -> list[str]:
+    for name in (f"sources/{index}/{number}", f"sources/{index}/{number}.compact"):
+        data = read(name)
+        if data is None:
+            continue
+        version, *lines = data.decode("utf-8", "replace").strip("\n").split("\n")
+        if version.strip() != VERSION:
+            raise CheckpointUnreadable(name, f"its version is {version[:20]!r}, known is {VERSION!r}")
+        try:
+            entries = [json.loads(line) for line in lines]
+            return [str(entry["path"]) for entry in entries if entry["batchId"] == number]
+        except (ValueError, KeyError, TypeError) as error:
+            raise CheckpointUnreadable(name, f"{type(error).__name__}: {error}") from error
+    return []

@@ -1,0 +1,180 @@
+"""Hive type text, from a metastore's column or DDL, to `HiveType`: `struct<a:array<int>,b:decimal(10,2)>`.
+
+Grammar and limits follow Hive's language manual, "Hive Data Types". `str(type)` is the way back.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from dataclasses import dataclass
+from typing import NoReturn
+
+from hivesink.core.table import Array, Char, Decimal, HiveType, Map, Primitive, Struct, Varchar
+from hivesink.errors import TypeTextInvalid
+
+MAX_PRECISION = 38
+MAX_CHAR = 255
+MAX_VARCHAR = 65535
+
+_NAMED = {kind.value: kind for kind in Primitive} | {
+    "integer": Primitive.INT,
+    "double precision": Primitive.DOUBLE,
+}
+_PARAMETERED = {"decimal", "numeric", "dec", "char", "varchar"}
+_NESTED = {"array", "map", "struct"}
+_REFUSED = {
+    "uniontype": "UNIONTYPE is not supported: use a STRUCT with one field per case",
+    "interval": "INTERVAL can't be a column's type: use BIGINT with a unit in the column's name",
+    "interval_day_time": "INTERVAL can't be a column's type: use BIGINT with a unit in the column's name",
+    "interval_year_month": "INTERVAL can't be a column's type: use BIGINT with a unit in the column's name",
+    "timestamp with local time zone": "TIMESTAMP WITH LOCAL TIME ZONE is not supported: use TIMESTAMP, "
+    "a wall clock in the zone that sink.timestamp-zone declares",
+    "timestamp with time zone": "TIMESTAMP WITH TIME ZONE is not supported: use TIMESTAMP, "
+    "a wall clock in the zone that sink.timestamp-zone declares",
+    "void": "VOID can't be a column's type",
+    "real": "REAL means FLOAT to some versions and DOUBLE to others: say which",
+    "text": "Hive has no type TEXT: use STRING",
+    "datetime": "Hive has no type DATETIME: use TIMESTAMP",
+}
+_TOKEN = re.compile(
+    r"\s*(?:`(?P<quoted>(?:[^`]|``)+)`"
+    r"|(?P<word>double\s+precision|timestamp\s+with\s+(?:local\s+)?time\s+zone|[^\W\d][\w$]*)"
+    r"|(?P<number>\d+)|(?P<sign>[<>(),:]))",
+    re.IGNORECASE,
+)
+# The characters that Hive's own type parser takes in a name (TypeInfoUtils.isTypeChar).
+_FIELD = re.compile(r"\s*(?:`((?:[^`]|``)+)`|([\w$. ]+?))\s*:")
+_FIELD_NAME = re.compile(r"[\w$.](?:[\w$. ]*[\w$.])?")
+_DEEPEST = 50
+
+
+def parse_type(text: str) -> HiveType:
+    """Parse in any case, names to lower case. Raises TypeTextInvalid with the reason."""
+    reader = _Reader(text)
+    kind = reader.type(0)
+    if text[reader.at :].strip():
+        reader.fail(f"{text[reader.at :].strip()!r} is left over")
+    return kind
+
+
+def refusal(word: str) -> str | None:
+    """Why `word` can't be a column's type, or None where it is one or nobody would take it for one."""
+    text = word.lower()
+    if text in _REFUSED:
+        return _REFUSED[text]
+    known = text in _NAMED or text in _PARAMETERED or text in _NESTED
+    return None if known or not re.fullmatch(r"[^\W\d]\w*", text) else _unknown(text)
+
+
+@dataclass(slots=True)
+class _Reader:
+    """Reads one type from `text`, from position `at` on."""
+
+    text: str
+    at: int = 0
+
+    def type(self, depth: int) -> HiveType:
+        if depth > _DEEPEST:
+            self.fail(f"nested deeper than {_DEEPEST} levels")
+        found = _TOKEN.match(self.text, self.at)
+        if found is None or found["word"] is None:
+            self.fail(f"expected a type {self._here()}")
+        self.at = found.end()
+        word = " ".join(found["word"].lower().split())
+        if word in _REFUSED:
+            self.fail(_REFUSED[word])
+        if word in _NESTED:
+            return self._nested(word, depth)
+        if word in _PARAMETERED:
+            return self._parametered(word, self._numbers())
+        kind = _NAMED.get(word)
+        if kind is None:
+            self.fail(_unknown(word))
+        if self._next("("):
+            self.fail(f"{word.upper()} takes no length")
+        return kind
+
+    def _nested(self, word: str, depth: int) -> HiveType:
+        self._expect("<", word)
+        kind: HiveType
+        if word == "array":
+            kind = Array(self.type(depth + 1))
+        elif word == "map":
+            key = self.type(depth + 1)
+            if isinstance(key, (Array, Map, Struct)):
+                self.fail(f"a MAP's key must be a primitive type, not {key}")
+            self._expect(",", word)
+            kind = Map(key, self.type(depth + 1))
+        else:
+            kind = self._struct(depth)
+        self._expect(">", word)
+        return kind
+
+    def _struct(self, depth: int) -> Struct:
+        fields: dict[str, HiveType] = {}
+        while True:
+            found = _FIELD.match(self.text, self.at)
+            if found is None:
+                self.fail(f"expected name:type {self._here()}")
+            name = (found[1] or found[2]).lower()
+            if not _FIELD_NAME.fullmatch(name):
+                self.fail(f"the field name {name!r} holds characters that Hive can't read back")
+            if name in fields:
+                self.fail(f"the struct has two fields {name!r} (Hive ignores case)")
+            self.at = found.end()
+            fields[name] = self.type(depth + 1)
+            if not self._next(","):
+                return Struct(tuple(fields.items()))
+
+    def _parametered(self, word: str, numbers: tuple[int, ...] | None) -> HiveType:
+        if word in {"char", "varchar"}:
+            most = MAX_CHAR if word == "char" else MAX_VARCHAR
+            if numbers is None or len(numbers) != 1 or not 1 <= numbers[0] <= most:
+                self.fail(f"{word.upper()} needs a length from 1 to {most}, as in {word}(10)")
+            return Char(numbers[0]) if word == "char" else Varchar(numbers[0])
+        precision, scale = (*(numbers or (10,)), 0)[:2]
+        if len(numbers or ()) > 2 or not 1 <= precision <= MAX_PRECISION or scale > precision:  # noqa: PLR2004
+            self.fail(f"DECIMAL(p,s) needs p from 1 to {MAX_PRECISION} and s from 0 to p")
+        return Decimal(precision, scale)
+
+    def _numbers(self) -> tuple[int, ...] | None:
+        """`(10,2)`, or None where no parenthesis follows."""
+        if not self._next("("):
+            return None
+        numbers: list[int] = []
+        while True:
+            found = _TOKEN.match(self.text, self.at)
+            if found is None or found["number"] is None:
+                self.fail(f"expected a number {self._here()}")
+            self.at = found.end()
+            # No limit of any type has more than five digits, and int() refuses thousands of them.
+            numbers.append(int(found["number"].lstrip("0")[:9] or "0"))
+            if not self._next(","):
+                self._expect(")", "the length")
+                return tuple(numbers)
+
+    def _next(self, sign: str) -> bool:
+        found = _TOKEN.match(self.text, self.at)
+        if found is None or found["sign"] != sign:
+            return False
+        self.at = found.end()
+        return True
+
+    def _expect(self, sign: str, after: str) -> None:
+        if not self._next(sign):
+            self.fail(f"expected {sign!r} of {after} {self._here()}")
+
+    def _here(self) -> str:
+        rest = self.text[self.at :].strip()
+        return f"before {rest[:20]!r}" if rest else "at the end"
+
+    def fail(self, reason: str) -> NoReturn:
+        """Raise TypeTextInvalid."""
+        raise TypeTextInvalid(self.text, reason)
+
+
+def _unknown(word: str) -> str:
+    near = difflib.get_close_matches(word, [*_NAMED, *_PARAMETERED, *_NESTED], n=1)
+    hint = f"; did you mean {near[0].upper()}?" if near else ""
+    return f"Hive has no type {word.upper()} that the sink knows{hint}"

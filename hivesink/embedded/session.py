@@ -1,0 +1,76 @@
+"""A local Spark session over a running metastore."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import sys
+from typing import TYPE_CHECKING
+
+from hivesink.embedded.cache import cache_folder, write_atomically
+from hivesink.embedded.conf import log4j2
+from hivesink.embedded.jars import fetch
+from hivesink.embedded.jarsets import kafka_connector
+from hivesink.embedded.jvm import find_java
+from hivesink.embedded.process import HOST
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+LOGGING = log4j2("error")
+
+
+def local_session(
+    app: str,
+    metastore_uri: str,
+    warehouse: Path,
+    *,
+    kafka: bool = False,
+    cores: int = 2,
+    extra: Mapping[str, str] | None = None,
+) -> SparkSession:
+    """Return a Spark session of this process on `cores` threads, with its catalog in the metastore.
+
+    `kafka` adds Spark's Kafka connector, fetched on first use; `extra` settings win over those made here.
+    The time zone of the session is left as it is. Sets JAVA_HOME, PYSPARK_PYTHON and SPARK_LOCAL_IP for this
+    process, since Spark reads them nowhere else. Spark keeps one session per process: where one is running,
+    that one is returned. Raises JavaNotFound, JarsUnavailable.
+    """
+    from pyspark.sql import SparkSession
+
+    os.environ["JAVA_HOME"] = str(find_java().home)
+    # Without it tasks run in whatever `python3` is, and find no pyarrow there.
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["SPARK_LOCAL_IP"] = HOST
+    builder = SparkSession.builder.appName(app).master(f"local[{cores}]").enableHiveSupport()
+    settings = session_settings(metastore_uri, warehouse, kafka=kafka)
+    for name, value in {**settings, **(extra or {})}.items():
+        builder = builder.config(name, value)
+    return builder.getOrCreate()
+
+
+def session_settings(metastore_uri: str, warehouse: Path, *, kafka: bool = False) -> dict[str, str]:
+    """Return the Spark settings of `local_session`, for whoever starts Spark in another way."""
+    log4j = cache_folder() / "spark-log4j2.properties"
+    write_atomically(log4j, LOGGING)
+    options = f"-Dlog4j2.configurationFile={log4j.as_uri()} -Djava.net.preferIPv4Stack=true"
+    settings = {
+        "spark.driver.bindAddress": HOST,
+        "spark.driver.extraJavaOptions": options,
+        "spark.driver.host": HOST,
+        "spark.hadoop.hive.metastore.uris": metastore_uri,
+        "spark.sql.catalogImplementation": "hive",
+        # The default of 10,000 rows makes Arrow tasks slow.
+        "spark.sql.execution.arrow.maxRecordsPerBatch": "50000",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.sql.warehouse.dir": warehouse.absolute().as_uri(),
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+    }
+    if kafka:
+        jars = fetch(kafka_connector(importlib.metadata.version("pyspark")))
+        settings["spark.jars"] = ",".join(path.as_uri() for path in jars)
+    return settings

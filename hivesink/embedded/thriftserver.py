@@ -1,0 +1,103 @@
+"""A Spark Thrift Server from the jars that PySpark ships: what speaks HiveServer2's protocol, for PyHive."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hivesink.embedded.conf import log4j2, write_conf
+from hivesink.embedded.jvm import find_java
+from hivesink.embedded.process import HOST, Attached, Launch, on_free_port, start_attached
+from hivesink.embedded.sparkjars import OPENS, all_jars, spark_home
+
+if TYPE_CHECKING:
+    from pathlib import Path
+    from types import TracebackType
+
+    from typing_extensions import Self
+
+
+class EmbeddedThriftServer:
+    """A server for the length of a `with` block, over the tables of a running metastore.
+
+    `auth` is HiveServer2's: NOSASL or NONE. Raises ServerFailed, JavaNotFound.
+    """
+
+    host = HOST
+
+    def __init__(self, folder: Path, metastore_uri: str, warehouse: Path, *, auth: str = "NOSASL") -> None:
+        self.folder = folder.absolute()
+        self.port: int | None = None
+        self.auth = auth
+        self._metastore_uri = metastore_uri
+        self._warehouse = warehouse.absolute()
+        self._server: Attached | None = None
+
+    def start(self) -> None:
+        """Start the server and return when it takes connections."""
+
+        def start(port: int) -> None:
+            self._server = start_attached(self._launch(port))
+
+        self.port = on_free_port(start, first=self.port)
+
+    def stop(self) -> None:
+        """Stop the server and return when it is gone; harmless if it doesn't run."""
+        if self._server is not None:
+            self._server.stop()
+            self._server = None
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def _launch(self, port: int) -> Launch:
+        conf = self.folder / "conf"
+        (self.folder / "tmp").mkdir(parents=True, exist_ok=True)
+        # ThriftCLIService says which port it took.
+        service = "org.apache.hive.service.cli.thrift"
+        write_conf(conf, self._hive_site(port), log4j2("warn", {service: "info"}))
+        spark = {
+            "spark.app.name": "hivesink thrift server",
+            "spark.driver.bindAddress": HOST,
+            "spark.driver.host": HOST,
+            "spark.master": "local[2]",
+            "spark.sql.catalogImplementation": "hive",
+            "spark.sql.shuffle.partitions": "2",
+            "spark.sql.warehouse.dir": self._warehouse.as_uri(),
+            "spark.ui.enabled": "false",
+        }
+        return Launch(
+            name="the embedded Spark Thrift Server",
+            command=(
+                find_java().program,
+                *OPENS,
+                *("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx1g"),
+                "-Djdk.reflect.useDirectMethodHandle=false",
+                "-Dio.netty.tryReflectionSetAccessible=true",
+                "-Djava.net.preferIPv4Stack=true",
+                f"-Djava.io.tmpdir={self.folder / 'tmp'}",
+                f"-Dlog4j2.configurationFile={conf / 'log4j2.properties'}",
+                *(f"-D{name}={value}" for name, value in spark.items()),
+                *("-cp", f"{conf}:{all_jars()}", "org.apache.spark.deploy.SparkSubmit"),
+                *("--class", "org.apache.spark.sql.hive.thriftserver.HiveThriftServer2", "spark-internal"),
+            ),
+            log=self.folder / "thriftserver.log",
+            ready=f"Starting ThriftBinaryCLIService on port {port} ",
+            env={"SPARK_HOME": str(spark_home()), "SPARK_LOCAL_IP": HOST},
+        )
+
+    def _hive_site(self, port: int) -> dict[str, str]:
+        return {
+            "hive.exec.dynamic.partition.mode": "nonstrict",
+            "hive.exec.scratchdir": str(self.folder / "scratch"),
+            "hive.metastore.uris": self._metastore_uri,
+            "hive.server2.authentication": self.auth,
+            "hive.server2.enable.doAs": "false",
+            "hive.server2.thrift.bind.host": HOST,
+            "hive.server2.thrift.port": str(port),
+        }

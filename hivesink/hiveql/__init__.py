@@ -1,0 +1,1 @@
+"""Hive DDL: text to `TableSpec` and back, what a live table lacks of it, and the way there."""

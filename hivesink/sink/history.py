@@ -1,0 +1,136 @@
+"""A writer's history as its log holds it, and recovery: finish what was decided, throw away what was not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from hivesink.core.epoch import Epoch
+from hivesink.core.manifest import Manifest
+from hivesink.errors import LogDamaged
+from hivesink.ports import LogView, Mark
+from hivesink.sink.backlog import Backlog
+from hivesink.sink.sweep import newest, sweep
+from hivesink.sink.world import World
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """One thing that recovery does; `hivesink recover --dry-run` prints the same list."""
+
+    what: str
+    subject: str
+
+    def __str__(self) -> str:
+        return f"{self.what} {self.subject}"
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Who writes: the writer's name and uid, its tables with their bucket zones."""
+
+    writer: str
+    uid: str
+    tables: tuple[str, ...]
+    zones: tuple[tuple[str, str], ...]
+
+
+def first_manifest(world: World, identity: Identity, kind: str) -> Manifest:
+    """Epoch 1's manifest, with nothing in it yet."""
+    return Manifest(
+        writer=identity.writer,
+        uid=identity.uid,
+        epoch=Epoch(1),
+        attempt=world.token(),
+        kind=kind,
+        at=world.now(),
+        settled=Epoch(0),
+        tables=identity.tables,
+        zones=identity.zones,
+    )
+
+
+def load(world: World, success_file: str | None = None) -> Backlog | None:
+    """The backlog that the log shows; None where the log holds no manifest. Raises LogDamaged, NewerFormat."""
+    view = world.log.view()
+    if not view.manifests:
+        if view.floor:
+            reason = f"its floor is {view.floor}, but every manifest above it is missing"
+            raise LogDamaged(world.log.location, reason)
+        return None
+    head = world.log.manifest(view.head)
+    _require_whole(world, view, head)
+    unpublished = [
+        world.log.manifest(epoch)
+        for epoch in view.manifests
+        if epoch > head.settled and Mark.PUBLISHED not in view.marks.get(epoch, frozenset())
+    ]
+    registered = Mark.REGISTERED in view.marks.get(head.epoch, frozenset())
+    return Backlog(world, head, unpublished, () if registered else head.unregistered, success_file)
+
+
+def _require_whole(world: World, view: LogView, head: Manifest) -> None:
+    expected = range(view.manifests[0], view.head + 1)
+    missing = set(expected) - set(view.manifests)
+    if view.manifests[0] > max(view.floor + 1, 1):
+        missing |= set(range(view.floor + 1, view.manifests[0]))
+    wanted = sorted(number for number in missing if number > min(head.settled, view.head))
+    if wanted:
+        raise LogDamaged(world.log.location, f"the manifest of epoch {wanted[0]} is missing")
+
+
+def recover(
+    world: World, identity: Identity, success_file: str | None, defer: Callable[[Backlog], None]
+) -> Backlog | None:
+    """Bring everything to what the log decided; None for a writer without history.
+
+    `defer` finishes the backlog, and decides what a metastore that is down means. Raises what it raises,
+    EpochTaken where another run is at work, LogDamaged.
+    """
+    backlog = load(world, success_file)
+    touched = world.log.touched()
+    begun = newest(touched)
+    head = backlog.head.epoch if backlog else Epoch(0)
+    if begun > head + 1:
+        raise LogDamaged(world.log.location, f"tasks have begun epoch {begun}, but its newest manifest is {head}")
+    if begun > head:
+        backlog = _fence(world, identity, backlog, success_file)
+    if backlog is None:
+        return None
+    defer(backlog)
+    sweep(world, identity.uid, backlog.head.epoch, backlog.entries())
+    return backlog
+
+
+def _fence(world: World, identity: Identity, backlog: Backlog | None, success_file: str | None) -> Backlog:
+    """Decide the epoch that an older try has begun, without a batch: that try can't commit any more."""
+    if backlog is None:
+        manifest = first_manifest(world, identity, "fence")
+        world.log.create(manifest)
+        return Backlog(world, manifest, [manifest], (), success_file)
+    following = backlog.head.follow(
+        kind="fence", attempt=world.token(), at=world.now(), settled=backlog.settled
+    )
+    manifest = replace(following, unregistered=backlog.unregistered)
+    world.log.create(manifest)
+    backlog.decided(manifest)
+    return backlog
+
+
+def pending_actions(world: World) -> list[Action]:
+    """What `recover` would do, by looking alone."""
+    backlog = load(world)
+    touched = world.log.touched()
+    actions: list[Action] = []
+    head = backlog.head.epoch if backlog else Epoch(0)
+    if newest(touched) > head:
+        actions.append(Action("fence", f"epoch {newest(touched)} against its earlier try"))
+    if backlog:
+        for part in backlog.entries():
+            found = world.store.find(part.target)
+            actions.append(Action("keep" if found else "publish", part.target))
+        actions += [Action("register", f"{gap.table} {gap.partition}") for gap in backlog.unregistered]
+    kept = {part.staged for part in backlog.entries()} if backlog else set()
+    folders = sorted({folder for found in touched for folder in world.log.folders(found)})
+    staged = (path for folder in folders for path in world.store.staged(folder))
+    return actions + [Action("discard", path) for path in staged if path not in kept]

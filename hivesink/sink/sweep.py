@@ -1,0 +1,87 @@
+"""Leftovers of tries that lost: which staged files may go, and the deletion of just those.
+
+A staged file of epoch e may be deleted once a manifest at or above e exists and neither manifest e nor the open
+state lists it. Touched-lists say in which folders to look.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+
+from hivesink.core.epoch import Epoch
+from hivesink.core.manifest import PartEntry
+from hivesink.core.partname import parse_staged
+from hivesink.errors import MetastoreUnreachable
+from hivesink.ports import Touched
+from hivesink.sink.world import World
+
+Winner = tuple[str, int]
+"""An attempt, and a task attempt of it whose report was committed."""
+
+
+def sweep(
+    world: World,
+    uid: str,
+    head: Epoch,
+    keep: Iterable[PartEntry],
+    winners: Collection[Winner] = (),
+) -> tuple[str, ...]:
+    """Delete leftovers of epochs up to `head` where touched-lists point, then forget those lists.
+
+    `keep` are parts that are decided and not published yet. A winner's list points at no leftovers.
+    Returns what was deleted. Raises FencedOut where another run has gone on, StoreUnavailable.
+    """
+    touched = [found for found in world.log.touched() if found.epoch <= head]
+    losers = [found for found in touched if (found.attempt, found.task_attempt) not in winners]
+    gone: tuple[str, ...] = ()
+    if losers:
+        folders = sorted({folder for found in losers for folder in world.log.folders(found)})
+        world.require_head(head)
+        gone = _delete(world, folders, leftovers(world, folders, uid, head, keep))
+    world.log.forget(touched)
+    return gone
+
+
+def leftovers(
+    world: World, folders: Iterable[str], uid: str, head: Epoch, keep: Iterable[PartEntry]
+) -> list[str]:
+    """Staged files of writer `uid` in `folders` that nothing can commit any more."""
+    kept = {part.staged for part in keep}
+    found = []
+    for folder in folders:
+        for staged in world.store.staged(folder):
+            parsed = parse_staged(staged.rpartition("/")[2])
+            if parsed and parsed[0].uid == uid and parsed[0].epoch <= head and staged not in kept:
+                found.append(staged)
+    return found
+
+
+def newest(touched: Iterable[Touched]) -> Epoch:
+    """The highest epoch that any task has begun to write."""
+    return max((found.epoch for found in touched), default=Epoch(0))
+
+
+def _delete(world: World, folders: Iterable[str], staged: list[str]) -> tuple[str, ...]:
+    world.store.discard(staged)
+    emptied = {path.rpartition("/")[0] for path in staged}
+    unused = [folder for folder in folders if folder in emptied or not world.store.visible(folder)]
+    _prune(world, unused)
+    return tuple(staged)
+
+
+def _prune(world: World, folders: list[str]) -> None:
+    """Remove emptied folders, but not those of partitions that the metastore lists."""
+    places = {}
+    for folder in folders:
+        table = world.owner(folder)
+        if table is not None:
+            partition = folder[len(world.table(table).location.rstrip("/")) + 1 :]
+            if partition:
+                places[table, partition] = folder
+    if not places:
+        return
+    try:
+        registered = world.lookup(places)
+    except MetastoreUnreachable:
+        return  # An empty folder harms nobody; `clean` takes it another time.
+    world.store.prune(folder for place, folder in places.items() if place not in registered)

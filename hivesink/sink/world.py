@@ -1,0 +1,63 @@
+"""What the committer works with: its adapters, and time and randomness as arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from hivesink.core.epoch import Epoch
+from hivesink.core.table import TableName
+from hivesink.errors import FencedOut
+from hivesink.ports import CommitLog, FileStore, LivePartition, LiveTable, Registrar
+
+Place = tuple[str, str]
+"""A table's name and a partition's escaped path."""
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """`now` is UTC, `tick` a monotonic clock in seconds, `token` random lower-case hex of 8 to 32 digits."""
+
+    log: CommitLog
+    store: FileStore
+    registrar: Registrar
+    now: Callable[[], datetime]
+    tick: Callable[[], float]
+    token: Callable[[], str]
+    _tables: dict[str, LiveTable] = field(default_factory=dict)
+
+    def table(self, name: str) -> LiveTable:
+        """The table as first seen; partitions are always asked for afresh. Raises UnknownTable."""
+        if name not in self._tables:
+            self._tables[name] = self.registrar.table(TableName.parse(name))
+        return self._tables[name]
+
+    def owner(self, folder: str) -> str | None:
+        """The table, of those seen, in whose own folder `folder` lies."""
+        for name, table in self._tables.items():
+            if folder.startswith(table.location.rstrip("/") + "/"):
+                return name
+        return None
+
+    def lookup(self, places: Iterable[Place]) -> Mapping[Place, LivePartition]:
+        """Those of `places` that are registered, by one call a table. Raises MetastoreUnreachable."""
+        found: dict[Place, LivePartition] = {}
+        for table, partitions in by_table(places).items():
+            live = self.registrar.lookup(self.table(table), partitions)
+            found.update({(table, partition): place for partition, place in live.items()})
+        return found
+
+    def require_head(self, epoch: Epoch) -> None:
+        """Raise FencedOut unless `epoch` is still the log's newest: asked before what isn't idempotent."""
+        head = self.log.view().head
+        if head != epoch:
+            raise FencedOut(self.log.location, epoch, head)
+
+
+def by_table(places: Iterable[Place]) -> dict[str, list[str]]:
+    """Distinct partitions by table, both sorted."""
+    found: dict[str, list[str]] = {}
+    for table, partition in sorted(set(places)):
+        found.setdefault(table, []).append(partition)
+    return found

@@ -1,0 +1,174 @@
+"""The sink as Spark sees it: a callable for `foreachBatch`, and a handle for the query. It only translates."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from hivesink import wiring
+from hivesink.core.checkpoint import batch_ref
+from hivesink.core.epoch import BatchId, BatchRef, Epoch, Ways
+from hivesink.core.offsets import KafkaOffset
+from hivesink.core.table import TableName
+from hivesink.errors import CheckpointUnreadable, InvalidOption, Unsupported
+from hivesink.query import HiveQuery
+from hivesink.sink.committer import Committed, Committer
+from hivesink.sink.plan import InputShape, TaskPlan, TaskReport
+from hivesink.sparkinput import checkpoint_reader, input_shape, needed_input
+from hivesink.sink.task import run_task
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+logger = logging.getLogger("hivesink")
+
+_REPORT = "report string"
+_TRIGGERS = {"processingTime", "availableNow", "once"}
+
+
+class HiveSink:
+    """Writes a stream into one Hive table, each event exactly once.
+
+        sink = HiveSink.for_table(spark, "demo.userinfo", writer="userinfo")
+        query = sink.start(events, checkpoint="…", trigger={"processingTime": "5 seconds"})
+
+    `events.writeStream.foreachBatch(sink)` works as well: recovery then begins at the first batch, a failed
+    registration raises at once, and nothing is retried while no data comes.
+    """
+
+    def __init__(self, spark: SparkSession, setup: wiring.Setup) -> None:
+        self._spark = spark
+        self._setup = setup
+        self._committer: Committer = setup.committer(tolerant=False)
+        self._checkpoint: str | None = None
+        self._shape: InputShape | None = None
+        self.failure: BaseException | None = None
+
+    @classmethod
+    def for_table(
+        cls,
+        spark: SparkSession,
+        table: str,
+        *,
+        writer: str | None = None,
+        metastore: str | None = None,
+        registrar: str = "thrift",
+        resume: bool = False,
+        append: int | None = None,
+        options: Mapping[str, str] | None = None,
+        on_commit: Callable[[Committed], None] | None = None,
+    ) -> HiveSink:
+        """The sink for `table`, with the settings in its TBLPROPERTIES; `options` go before those.
+
+        `writer` names this ingest and its log; under `hivesink run` the job file's stem is its default.
+        `metastore` is a Thrift URI; Spark's own `hive.metastore.uris` is the default. `registrar` is `thrift`,
+        or `hiveserver2` with `metastore` as host:port. `resume` and `append` are the ways on that an error
+        about a lost checkpoint names. `on_commit` is called after every batch.
+
+        Raises UnknownTable, Unsupported, InvalidOption, MetastoreUnreachable, NotWritable.
+        """
+        if type(spark).__module__.startswith("pyspark.sql.connect"):
+            raise Unsupported("Spark Connect", "the sink lives in the driver's process", "use a classic session")
+        name = writer or os.environ.get("HIVESINK_WRITER")
+        if not name:
+            problem = "writer is missing: name this ingest, as in HiveSink.for_table(spark, table, writer='clicks')"
+            raise InvalidOption((problem,))
+        uri = metastore or _hive_setting(spark, "hive.metastore.uris")
+        if not uri:
+            problem = "no metastore: set hive.metastore.uris in Spark's Hive configuration, or pass metastore="
+            raise InvalidOption((problem,))
+        setup = wiring.Setup.open(
+            table=TableName.parse(table),
+            writer=name,
+            registrar=wiring.registrar(registrar, uri),
+            ways=Ways(resume=resume, append=None if append is None else Epoch(append)),
+            options=options or {},
+            on_commit=on_commit,
+        )
+        return cls(spark, setup)
+
+    @property
+    def setup(self) -> wiring.Setup:
+        """What this sink is wired from: log, store, registrar, table."""
+        return self._setup
+
+    @property
+    def committer(self) -> Committer:
+        return self._committer
+
+    def start(
+        self,
+        events: DataFrame,
+        *,
+        checkpoint: str,
+        trigger: Mapping[str, Any] | None = None,
+        name: str | None = None,
+    ) -> HiveQuery:
+        """Recover, then start the query. `trigger` is as for `DataStreamWriter.trigger`.
+
+        Raises what recovery raises: another run at work (EpochTaken), a damaged log, lost parts.
+        """
+        chosen = dict(trigger or {"processingTime": "0 seconds"})
+        if not set(chosen) <= _TRIGGERS:
+            raise Unsupported(f"trigger {chosen}", "batches must have offsets", f"use one of {sorted(_TRIGGERS)}")
+        self._committer = self._setup.committer(tolerant=True)
+        self._checkpoint = checkpoint
+        self._committer.recover()
+        writer = events.writeStream.foreachBatch(self).option("checkpointLocation", checkpoint).trigger(**chosen)
+        if name is not None:
+            writer = writer.queryName(name)
+        return HiveQuery.begin(writer.start(), self)
+
+    def __call__(self, batch: DataFrame, batch_id: int) -> None:
+        try:
+            self._commit(batch, batch_id)
+        except BaseException as error:
+            # Spark's own exception carries this as text only; the handle raises the real one.
+            self.failure = error
+            raise
+
+    def _commit(self, batch: DataFrame, batch_id: int) -> None:
+        query = self._spark.sparkContext.getLocalProperty("sql.streaming.queryId") or ""
+        ref = batch_ref(query, BatchId(batch_id), checkpoint_reader(self._spark, self._checkpoint_of(query)))
+        shape = input_shape(batch.schema, self._setup.sink(tolerant=False).target.spec, ref)
+        self._committer.commit(ref, shape, partial(self._write, batch))
+
+    def _checkpoint_of(self, query: str) -> str:
+        if self._checkpoint is None:
+            found = self._spark.streams.get(query)
+            if found is None:
+                raise CheckpointUnreadable("the checkpoint", f"no query {query!r} runs in this session")
+            self._checkpoint = str(found._jsq.streamingQuery().resolvedCheckpointRoot())  # noqa: SLF001  no other way
+        return self._checkpoint
+
+    def _write(self, batch: DataFrame, plan: TaskPlan) -> Iterable[TaskReport]:
+        rows = batch.select(*needed_input(batch.schema, plan))
+        task = partial(_run_in_task, plan=plan, tools=self._setup.tools(plan))
+        return [TaskReport.decode(row.report) for row in rows.mapInArrow(task, _REPORT).collect()]
+
+
+def _run_in_task(
+    batches: Iterator[pa.RecordBatch], plan: TaskPlan, tools: wiring.ToolsSpec
+) -> Iterator[pa.RecordBatch]:
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    if context is None:
+        message = "not in a Spark task"
+        raise RuntimeError(message)
+    report = run_task(batches, plan, tools.open(plan), context.partitionId(), context.taskAttemptId())
+    yield pa.RecordBatch.from_pydict({"report": [report.encode()]})
+
+
+def _hive_setting(spark: SparkSession, name: str) -> str | None:
+    conf = spark.sparkContext._jsc.hadoopConfiguration().get(name)  # noqa: SLF001  PySpark offers no other way
+    return str(conf) if conf else None
+
+
+def is_kafka(ref: BatchRef) -> bool:
+    return all(isinstance(offset, KafkaOffset) for offset in ref.end)
