@@ -43,8 +43,6 @@ def arrow_type(kind: HiveType) -> pa.DataType:
             return pa.map_(arrow_type(kind.key), arrow_type(kind.value))
         case Struct():
             return pa.struct([pa.field(name.lower(), arrow_type(field)) for name, field in kind.fields])
-        case _:
-            assert_never(kind)
 
 
 def arrow_schema(columns: Sequence[Column]) -> pa.Schema:

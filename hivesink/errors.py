@@ -100,7 +100,9 @@ class NotWritable(HiveSinkError):
     def __init__(self, path: str, reason: str) -> None:
         self.path = path
         self.reason = reason
-        super().__init__(f"{path} can't be written ({reason}); give this user write access, or set another location")
+        super().__init__(
+            f"{path} can't be written ({reason}); give this user write access, or set another location"
+        )
 
 
 class EpochTaken(HiveSinkError):
@@ -121,7 +123,9 @@ class LogDamaged(HiveSinkError):
     def __init__(self, file: str, reason: str) -> None:
         self.file = file
         self.reason = reason
-        super().__init__(f"{file} is damaged ({reason}); it is left as it is: restore it from a snapshot or a backup")
+        super().__init__(
+            f"{file} is damaged ({reason}); it is left as it is: restore it from a snapshot or a backup"
+        )
 
 
 class NewerFormat(HiveSinkError):
@@ -326,7 +330,9 @@ class CheckpointUnreadable(HiveSinkError):
 
     def __init__(self, file: str, reason: str) -> None:
         self.file = file
-        super().__init__(f"{file} does not say what the batch covers ({reason}); is this the query's checkpoint?")
+        super().__init__(
+            f"{file} does not say what the batch covers ({reason}); is this the query's checkpoint?"
+        )
 
 
 class JavaNotFound(HiveSinkError):

@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import Enum
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from hivesink.core.bucket import TimePattern
 from hivesink.core.partname import PREFIX, SUFFIX
 from hivesink.errors import InvalidOption
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
 
 
 class OnBadRecord(Enum):
@@ -58,9 +60,7 @@ class Compression(Enum):
 
     @property
     def extension(self) -> str:
-        return {"snappy": ".snappy.parquet", "gzip": ".gz.parquet", "zstd": ".zstd.parquet"}.get(
-            self.value, ".parquet"
-        )
+        return {"snappy": ".snappy.parquet", "gzip": ".gz.parquet", "zstd": ".zstd.parquet"}.get(self.value, ".parquet")
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,7 +206,11 @@ OPTIONS: Mapping[str, OptionSpec] = {
             TimePattern.parse_all,
         ),
         OptionSpec(
-            "sink.bucket.time-zone", "UTC", "IANA zone", "For date-time: the zone of the partition values.", zone
+            "sink.bucket.time-zone",
+            "UTC",
+            "IANA zone",
+            "For date-time: the zone of the partition values.",
+            zone,
         ),
         OptionSpec(
             "sink.bucket.on-null",

@@ -5,18 +5,19 @@ Adapters earn their place by passing the suites in `tests/contracts/`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, BinaryIO, Protocol
 
-from hivesink.core.epoch import Epoch
-from hivesink.core.manifest import Floor, Manifest
-from hivesink.core.partfile import Finished, InProgress, Pending
-from hivesink.core.table import TableName, TableSpec
-
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
     import pyarrow as pa
+
+    from hivesink.core.epoch import Epoch
+    from hivesink.core.manifest import Floor, Manifest
+    from hivesink.core.partfile import Finished, InProgress, Pending
+    from hivesink.core.table import TableName, TableSpec
 
 
 class StagedFile(Protocol):

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from hivesink.errors import HiveSinkError
 
 if TYPE_CHECKING:
-    from pyspark.sql.streaming import StreamingQuery
+    from datetime import timedelta
+
+    from pyspark.sql.streaming.query import StreamingQuery
 
     from hivesink.spark import HiveSink
 
@@ -35,7 +36,7 @@ class HiveQuery:
         handle._timer.start()
         return handle
 
-    def awaitTermination(self, timeout: float | None = None) -> bool:  # noqa: N802  Spark's name
+    def awaitTermination(self, timeout: int | None = None) -> bool:  # noqa: N802  Spark's name
         """Wait for the end (seconds). True: it has ended, and every row can be read. Raises the sink's own error."""
         from pyspark.errors import StreamingQueryException
 
@@ -105,4 +106,3 @@ class HiveQuery:
                 with contextlib.suppress(Exception):  # the query may be ending by itself
                     self._query.stop()
                 return
-

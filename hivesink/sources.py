@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from hivesink.core.offsets import KafkaOffset
 from hivesink.errors import ResumeImpossible, SourceUnreachable
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from pyspark.sql import DataFrame, SparkSession
 
     from hivesink.spark import HiveSink
@@ -47,9 +48,7 @@ def kafka(
     return spark.readStream.format("kafka").options(**settings).load()
 
 
-def lines(
-    spark: SparkSession, folder: str, *, options: Mapping[str, str] | None = None
-) -> DataFrame:
+def lines(spark: SparkSession, folder: str, *, options: Mapping[str, str] | None = None) -> DataFrame:
     """A stream of the lines of text files that arrive in `folder`, one JSON object a line, as `value`.
 
     `_path` holds each line's file, for errors and dead letters. `options` are Spark's own, such as
@@ -87,11 +86,10 @@ def _partitions(spark: SparkSession, servers: str, topics: str) -> dict[str, lis
     admin = jvm.org.apache.kafka.clients.admin.AdminClient.create(properties)
     try:
         described = admin.describeTopics(jvm.java.util.Arrays.asList(names)).allTopicNames().get()
-        return {
-            topic: [str(found.partition()) for found in described[topic].partitions()] for topic in names
-        }
+        return {topic: [str(found.partition()) for found in described[topic].partitions()] for topic in names}
     except Py4JJavaError as error:
         reason = str(error.java_exception.getCause() or error.java_exception)
-        raise SourceUnreachable(f"Kafka at {servers}", reason) from error
+        msg = f"Kafka at {servers}"
+        raise SourceUnreachable(msg, reason) from error
     finally:
         admin.close()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -12,18 +11,20 @@ import pyarrow as pa
 
 from hivesink import wiring
 from hivesink.core.checkpoint import batch_ref
-from hivesink.core.epoch import BatchId, BatchRef, Epoch, Ways
-from hivesink.core.offsets import KafkaOffset
+from hivesink.core.epoch import BatchId, Epoch, Ways
 from hivesink.core.table import TableName
 from hivesink.errors import CheckpointUnreadable, InvalidOption, Unsupported
 from hivesink.query import HiveQuery
-from hivesink.sink.committer import Committed, Committer
 from hivesink.sink.plan import InputShape, TaskPlan, TaskReport
-from hivesink.sparkinput import checkpoint_reader, input_shape, needed_input
 from hivesink.sink.task import run_task
+from hivesink.sparkinput import checkpoint_reader, input_shape, needed_input
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+
     from pyspark.sql import DataFrame, SparkSession
+
+    from hivesink.sink.committer import Committed, Committer
 
 logger = logging.getLogger("hivesink")
 
@@ -73,7 +74,8 @@ class HiveSink:
         Raises UnknownTable, Unsupported, InvalidOption, MetastoreUnreachable, NotWritable.
         """
         if type(spark).__module__.startswith("pyspark.sql.connect"):
-            raise Unsupported("Spark Connect", "the sink lives in the driver's process", "use a classic session")
+            msg = "Spark Connect"
+            raise Unsupported(msg, "the sink lives in the driver's process", "use a classic session")
         name = writer or os.environ.get("HIVESINK_WRITER")
         if not name:
             problem = "writer is missing: name this ingest, as in HiveSink.for_table(spark, table, writer='clicks')"
@@ -99,6 +101,7 @@ class HiveSink:
 
     @property
     def committer(self) -> Committer:
+        """The committer of the query that was started last."""
         return self._committer
 
     def start(
@@ -115,7 +118,8 @@ class HiveSink:
         """
         chosen = dict(trigger or {"processingTime": "0 seconds"})
         if not set(chosen) <= _TRIGGERS:
-            raise Unsupported(f"trigger {chosen}", "batches must have offsets", f"use one of {sorted(_TRIGGERS)}")
+            msg = f"trigger {chosen}"
+            raise Unsupported(msg, "batches must have offsets", f"use one of {sorted(_TRIGGERS)}")
         self._committer = self._setup.committer(tolerant=True)
         self._checkpoint = checkpoint
         self._committer.recover()
@@ -142,13 +146,14 @@ class HiveSink:
         if self._checkpoint is None:
             found = self._spark.streams.get(query)
             if found is None:
-                raise CheckpointUnreadable("the checkpoint", f"no query {query!r} runs in this session")
+                msg = "the checkpoint"
+                raise CheckpointUnreadable(msg, f"no query {query!r} runs in this session")
             self._checkpoint = str(found._jsq.streamingQuery().resolvedCheckpointRoot())  # noqa: SLF001  no other way
         return self._checkpoint
 
     def _write(self, batch: DataFrame, plan: TaskPlan) -> Iterable[TaskReport]:
         rows = batch.select(*needed_input(batch.schema, plan))
-        task = partial(_run_in_task, plan=plan, tools=self._setup.tools(plan))
+        task = partial(_run_in_task, plan=plan, tools=self._setup.tools())
         return [TaskReport.decode(row.report) for row in rows.mapInArrow(task, _REPORT).collect()]
 
 
@@ -168,7 +173,3 @@ def _run_in_task(
 def _hive_setting(spark: SparkSession, name: str) -> str | None:
     conf = spark.sparkContext._jsc.hadoopConfiguration().get(name)  # noqa: SLF001  PySpark offers no other way
     return str(conf) if conf else None
-
-
-def is_kafka(ref: BatchRef) -> bool:
-    return all(isinstance(offset, KafkaOffset) for offset in ref.end)

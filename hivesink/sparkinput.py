@@ -6,10 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hivesink.core.bucket import normal
-from hivesink.core.checkpoint import Read
-from hivesink.core.epoch import BatchRef
 from hivesink.core.offsets import KafkaOffset
-from hivesink.core.table import TableSpec
 from hivesink.errors import MissingColumns
 from hivesink.options import OnBadRecord
 from hivesink.sink.assign import needed_columns
@@ -19,13 +16,19 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.types import StructType
 
+    from hivesink.core.checkpoint import Read
+    from hivesink.core.epoch import BatchRef
+    from hivesink.core.table import TableSpec
+
 PATH = "_path"
 """A column of this name holds the file that a row came from, for dead letters and errors."""
 
 
 def input_shape(schema: StructType, spec: TableSpec, ref: BatchRef) -> InputShape:
-    """What the stream's columns are: a `value` of bytes or text that no column of the table is named after
-    is raw, and Kafka's other columns are the record's position and time.
+    """What the stream's columns are.
+
+    A `value` of bytes or text that no column of the table is named after is raw, and Kafka's other columns are the
+    record's position and time.
     """
     kinds = {field.name: field.dataType.simpleString() for field in schema.fields}
     names = {column.name for column in (*spec.columns, *spec.partition_columns)}

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
+from typing import TYPE_CHECKING
 
 from hivesink.arrowtypes import arrow_schema
 from hivesink.core.bucket import normal
-from hivesink.core.epoch import LastBatch, Ways
-from hivesink.core.table import TableName
 from hivesink.decode.reader import DecodeOptions, RowsReader
 from hivesink.errors import InvalidOption, UnknownTable
 from hivesink.formats.parquet import ParquetFormat, rows_in
 from hivesink.metastore import connect
 from hivesink.options import OnBadRecord, OnTombstone, OnUnknownField, SinkConfig
-from hivesink.ports import CommitLog, FileStore, LiveTable, Registrar
 from hivesink.sink.assign import assigner_for, needed_columns
 from hivesink.sink.committer import Committed, Committer, Sink
 from hivesink.sink.history import Identity, load
@@ -28,6 +25,13 @@ from hivesink.sink.world import World
 from hivesink.storage.commit_log import RenameCommitLog, default_log_location, logs_of
 from hivesink.storage.local import LocalFileSystem
 from hivesink.storage.rename_store import RenameFileStore
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from hivesink.core.epoch import LastBatch, Ways
+    from hivesink.core.table import TableName
+    from hivesink.ports import CommitLog, FileStore, LiveTable, Registrar
 
 
 def registrar(kind: str, address: str) -> Registrar:
@@ -68,9 +72,7 @@ class ToolsSpec:
         return TaskTools(
             store=store,
             reader=_reader(plan),
-            format=lambda table: ParquetFormat(
-                arrow_schema(table.spec.columns), plan.config["parquet.compression"]
-            ),
+            format=lambda table: ParquetFormat(arrow_schema(table.spec.columns), plan.config["parquet.compression"]),
             touch=commit_log(self.log, self.writer).touch,
         )
 
@@ -110,6 +112,7 @@ class Setup:
     @classmethod
     def open(
         cls,
+        *,
         table: TableName,
         writer: str,
         registrar: Registrar,
@@ -145,9 +148,7 @@ class Setup:
         names = tuple(plan.name for plan in plans)
         zone = config["sink.bucket.time-zone"].key
         identity = Identity(writer, uid, names, tuple((name, zone) for name in names))
-        return cls(
-            writer, plans[0], rejected, config, ways, world, identity, folder, on_commit or _no_progress
-        )
+        return cls(writer, plans[0], rejected, config, ways, world, identity, folder, on_commit or _no_progress)
 
     def sink(self, *, tolerant: bool) -> Sink:
         return Sink(

@@ -56,7 +56,9 @@ def batch_ref(query: str, batch: BatchId, read: Read) -> BatchRef:
     starts = parse_offsets(before, f"offsets/{batch - 1}").sources if before else (None,) * len(ends)
     if len(starts) != len(ends):
         raise CheckpointUnreadable(name, f"it has {len(ends)} sources, the one before it {len(starts)}")
-    pairs = [_covered(index, first, last, read, batch) for index, (first, last) in enumerate(zip(starts, ends, strict=True))]
+    pairs = [
+        _covered(index, first, last, read, batch) for index, (first, last) in enumerate(zip(starts, ends, strict=True))
+    ]
     return BatchRef(query, batch, tuple(first for first, _ in pairs), tuple(last for _, last in pairs))
 
 
@@ -106,7 +108,8 @@ def _initial(index: int, read: Read) -> SourceOffset:
     text = data.lstrip(b"\0").decode("utf-8", "replace")
     version, _, offset = text.partition("\n")
     if version.strip() != VERSION:
-        raise CheckpointUnreadable(f"sources/{index}/0", f"its version is {version[:20]!r}, known is {VERSION!r}")
+        msg = f"sources/{index}/0"
+        raise CheckpointUnreadable(msg, f"its version is {version[:20]!r}, known is {VERSION!r}")
     return _parse(offset.strip())
 
 

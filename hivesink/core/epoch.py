@@ -1,4 +1,4 @@
-"""Epochs, batches, and the question that a new batch raises: is it new, a replay, or somebody else's history?
+"""Epochs and batches, and whether a new batch is new, a replay, or another history than the log's.
 
 An epoch is one commit of one writer, numbered 1, 2, 3… by the writer's own log. A Spark batch id is never
 an epoch: it starts again at 0 with every new checkpoint, which is how other sinks lose or double rows.
@@ -54,9 +54,12 @@ class Ways:
     append: Epoch | None = None
 
 
+NO_WAYS = Ways()
+
+
 @dataclass(frozen=True, slots=True)
 class New:
-    """The batch is to be written; `expects` are its rows' offsets."""
+    """The batch is to be written."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,12 +6,15 @@ protocol: before it everything of the epoch may be thrown away, after it everyth
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from datetime import datetime
+from typing import TYPE_CHECKING
 
 from hivesink.core.epoch import Epoch, LastBatch
 from hivesink.core.partfile import Pending
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from datetime import datetime
 
 FORMAT = 1
 
@@ -40,6 +43,9 @@ class Rows:
     @property
     def balanced(self) -> bool:
         return self.read == self.written + self.rejected + self.dropped + self.late + self.skipped
+
+
+NO_ROWS = Rows()
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +137,7 @@ class Manifest:
     at: datetime
     settled: Epoch
     last_batch: LastBatch | None = None
-    rows: Rows = Rows()
+    rows: Rows = NO_ROWS
     parts: tuple[PartEntry, ...] = ()
     moves: tuple[Move, ...] = ()
     lost: tuple[str, ...] = ()

@@ -147,8 +147,14 @@ def _part(part: PartEntry) -> dict[str, Any]:
 
 
 def _to_part(found: Any) -> PartEntry:
-    texts = (str(found[name]) for name in ("table", "partition", "staged", "target"))
-    return PartEntry(*texts, length=int(found["length"]), rows=int(found["rows"]))
+    return PartEntry(
+        table=str(found["table"]),
+        partition=str(found["partition"]),
+        staged=str(found["staged"]),
+        target=str(found["target"]),
+        length=int(found["length"]),
+        rows=int(found["rows"]),
+    )
 
 
 def _last_batch(last: LastBatch | None) -> dict[str, Any] | None:
@@ -167,7 +173,9 @@ def _to_last_batch(found: Any) -> LastBatch | None:
     if found is None:
         return None
     start, end = (tuple(offsets.from_json(offset) for offset in found[name]) for name in ("start", "end"))
-    return LastBatch(Epoch(int(found["epoch"])), BatchRef(str(found["query"]), BatchId(int(found["batch"])), start, end))
+    return LastBatch(
+        Epoch(int(found["epoch"])), BatchRef(str(found["query"]), BatchId(int(found["batch"])), start, end)
+    )
 
 
 def _segment(segment: Segment) -> dict[str, Any]:
@@ -190,9 +198,7 @@ def _segment(segment: Segment) -> dict[str, Any]:
 
 def _to_segment(found: Any) -> Segment:
     buckets = tuple(
-        SegmentBucket(
-            str(b["table"]), str(b["partition"]), int(b["rows"]), int(b["bytes"]), _from_time(b["first_at"])
-        )
+        SegmentBucket(str(b["table"]), str(b["partition"]), int(b["rows"]), int(b["bytes"]), _from_time(b["first_at"]))
         for b in found["buckets"]
     )
     return Segment(str(found["path"]), int(found["length"]), Epoch(int(found["epoch"])), buckets)

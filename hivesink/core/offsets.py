@@ -8,9 +8,11 @@ checkpoint's `sources/<n>` log holds them, stand for it. Anything else is compar
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 Partition = tuple[str, int]
 

@@ -70,17 +70,13 @@ def decide_publish(part: Pending, staged: int | None, target: int | None, *, one
     The same decision serves the first commit and every recovery. `one_file`: both names are known to be one
     file (a local link whose unlink is missing). Raises PartLost, LengthMismatch, TargetTaken.
     """
-    match staged, target:
-        case None, None:
-            raise PartLost(part.staged, part.target)
-        case found, None if found == part.length:
-            return Publish.RENAME
-        case None, found if found == part.length:
-            return Publish.DONE
-        case found, None:
-            raise LengthMismatch(part.staged, part.length, found)
-        case None, found:
-            raise LengthMismatch(part.target, part.length, found)
-        case _ if one_file and target == part.length:
+    if staged is None and target is None:
+        raise PartLost(part.staged, part.target)
+    if staged is not None and target is not None:
+        if one_file and target == part.length:
             return Publish.UNLINK
-    raise TargetTaken(part.staged, part.target)
+        raise TargetTaken(part.staged, part.target)
+    path, found = (part.staged, staged) if staged is not None else (part.target, target)
+    if found != part.length:
+        raise LengthMismatch(path, part.length, found or 0)
+    return Publish.RENAME if staged is not None else Publish.DONE

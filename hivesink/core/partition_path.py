@@ -8,14 +8,16 @@ from __future__ import annotations
 import math
 import re
 import struct
-from collections.abc import Callable, Sequence
 from datetime import date, datetime
 from decimal import Decimal as Number
-from decimal import DecimalException, localcontext
-from typing import Any, NoReturn
+from decimal import DecimalException, Inexact, localcontext
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from hivesink.core.table import Array, Char, Decimal, HiveType, Map, Primitive, Struct, Varchar
 from hivesink.errors import PartitionPathInvalid, ValueUnfit
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
 
 DEFAULT_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 """Hive's name for the partition of null and of the empty string."""
@@ -52,9 +54,7 @@ def partition_path(names: Sequence[str], values: Sequence[str | None]) -> str:
     for folder in folders:
         length = len(folder.encode("utf-8", "replace"))
         if length > _LONGEST_NAME:
-            raise PartitionPathInvalid(
-                path, f"a folder name of {length} bytes; file systems take {_LONGEST_NAME}"
-            )
+            raise PartitionPathInvalid(path, f"a folder name of {length} bytes; file systems take {_LONGEST_NAME}")
     return path
 
 
@@ -81,9 +81,7 @@ def canonical(value: object, kind: HiveType) -> str | None:
     if value is None or value == "":
         return None
     try:
-        text = (
-            _WRITERS[type(kind)](value, kind) if not isinstance(kind, Primitive) else _PRIMITIVES[kind](value)
-        )
+        text = _WRITERS[type(kind)](value, kind) if not isinstance(kind, Primitive) else _PRIMITIVES[kind](value)
     except _Unfit as error:
         raise ValueUnfit(value, kind, str(error)) from None
     if text == DEFAULT_PARTITION:
@@ -136,15 +134,13 @@ def _integer(bits: int) -> Callable[[object], str]:
 def _floating(single: bool) -> Callable[[object], str]:
     def write(value: object) -> str:
         if isinstance(value, str):
-            if not re.fullmatch(
-                r"[+-]?(\d+\.?\d*([eE][+-]?\d+)?|\.\d+([eE][+-]?\d+)?|Infinity)|NaN", value, re.ASCII
-            ):
+            if not re.fullmatch(r"[+-]?(\d+\.?\d*([eE][+-]?\d+)?|\.\d+([eE][+-]?\d+)?|Infinity)|NaN", value, re.ASCII):
                 _unfit("expected a number")
             value = float(value)
         if isinstance(value, bool) or not isinstance(value, (int, float)):
             _unfit("expected a number")
         try:
-            exact = struct.unpack("f", struct.pack("f", value))[0] if single else float(value)
+            exact = struct.unpack("<f", struct.pack("<f", value))[0] if single else float(value)
         except OverflowError:
             _unfit("out of range")
         return _java(exact, _shortest(exact, single))
@@ -155,6 +151,7 @@ def _floating(single: bool) -> Callable[[object], str]:
 def _shortest(value: float, single: bool) -> str:
     """The fewest digits that read back as `value`, in exponent notation."""
     if single:
+        # In native order, unlike "<f", what is rounded beyond the largest float becomes infinite.
         for digits in range(8):
             text = f"{value:.{digits}e}"
             if not math.isfinite(value) or struct.pack("f", float(text)) == struct.pack("f", value):
@@ -164,7 +161,10 @@ def _shortest(value: float, single: bool) -> str:
 
 
 def _java(value: float, shortest: str) -> str:
-    """Java's `Double.toString`: plain from 0.001 to below 10,000,000, otherwise `1.0E10`."""
+    """Java's `Double.toString`: plain from 0.001 to below 10,000,000, otherwise `1.0E10`.
+
+    Java before 19 writes a digit too many for some numbers (JDK-4511638); this is what later ones write.
+    """
     if math.isnan(value):
         return "NaN"
     sign = "-" if math.copysign(1, value) < 0 else ""
@@ -187,9 +187,7 @@ def _date(value: object) -> str:
     _unfit("expected a date such as 2024-01-02")
 
 
-_CLOCK = re.compile(
-    r"(\d{4})-(\d{1,2})-(\d{1,2})(?:[ T](\d{1,2}):(\d{2})(?::(\d{2})(?:\.(\d{1,9}))?)?)?", re.ASCII
-)
+_CLOCK = re.compile(r"(\d{4})-(\d{1,2})-(\d{1,2})(?:[ T](\d{1,2}):(\d{2})(?::(\d{2})(?:\.(\d{1,9}))?)?)?", re.ASCII)
 
 
 def _timestamp(value: object) -> str:
@@ -229,6 +227,7 @@ def _decimal(value: object, kind: Decimal) -> str:
     with localcontext() as context:
         # Exact for every number that can fit; one that needs more digits traps and is out of range anyway.
         context.prec = 80
+        context.traps[Inexact] = True
         try:
             trimmed = number.normalize()
             fits = trimmed.quantize(Number(1).scaleb(-kind.scale)) == trimmed

@@ -57,17 +57,23 @@ class PartName:
         found = _NAME.fullmatch(text)
         if found is None:
             return None
-        numbers = {key: int(found[key]) for key in ("epoch", "task_attempt", "task", "n")}
-        words = {key: found[key] for key in ("uid", "attempt", "prefix", "suffix")}
-        return cls(**words, **numbers)
+        return cls(
+            uid=found["uid"],
+            epoch=int(found["epoch"]),
+            attempt=found["attempt"],
+            task_attempt=int(found["task_attempt"]),
+            task=int(found["task"]),
+            n=int(found["n"]),
+            prefix=found["prefix"],
+            suffix=found["suffix"],
+        )
 
     def staged(self, stage: Stage) -> str:
         return f".{self}{stage.value}"
 
     def __str__(self) -> str:
-        return (
-            f"{self.prefix}-{self.uid}-{self.epoch}-{self.attempt}t{self.task_attempt}-{self.task}-{self.n}{self.suffix}"
-        )
+        attempt = f"{self.attempt}t{self.task_attempt}"
+        return f"{self.prefix}-{self.uid}-{self.epoch}-{attempt}-{self.task}-{self.n}{self.suffix}"
 
 
 def parse_staged(text: str) -> tuple[PartName, Stage] | None:

@@ -114,7 +114,7 @@ class TableName:
         Raises ValueError for anything else.
         """
         parts = [part.strip("`").lower() for part in text.strip().split(".")]
-        if len(parts) > 2 or not all(part and part.replace("_", "a").isalnum() for part in parts):
+        if len(parts) not in {1, 2} or not all(part and part.replace("_", "a").isalnum() for part in parts):
             message = f"{text!r} is not a table name; write it as database.table"
             raise ValueError(message)
         return cls("default", parts[0]) if len(parts) == 1 else cls(*parts)

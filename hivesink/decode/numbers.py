@@ -6,7 +6,8 @@ import struct
 
 from hivesink.decode.unfit import Unfit
 
-# More exponent digits than any column's range has: the sign of the exponent alone decides.
+# More exponent digits than any column's range has: the sign of the exponent alone decides,
+# and Python refuses to read very long ones.
 _EXPONENT_DIGITS = 18
 
 
@@ -21,15 +22,19 @@ def scaled(number: str, places: int, digits: int, kind: str) -> int:
     significant = unscaled.rstrip("0")
     if not significant:
         return 0
-    if len(exponent.lstrip("+-0")) > _EXPONENT_DIGITS:
-        exponent = f"{exponent[0]}{10**_EXPONENT_DIGITS}" if exponent[0] == "-" else str(10**_EXPONENT_DIGITS)
-    power = int(exponent or 0) - len(fraction) + len(unscaled) - len(significant) + places
+    power = _exponent(exponent) - len(fraction) + len(unscaled) - len(significant) + places
     if power < 0:
         raise Unfit("more decimal places than " + kind if places else "not a whole number")
     if len(significant) + power > digits:
         raise Unfit(f"out of range for {kind}")
     value = int(significant) * 10**power
     return -value if number[0] == "-" else value
+
+
+def _exponent(text: str) -> int:
+    magnitude = text.lstrip("+-").lstrip("0")
+    value = int(magnitude or 0) if len(magnitude) <= _EXPONENT_DIGITS else 10**_EXPONENT_DIGITS
+    return -value if text.startswith("-") else value
 
 
 def integer(number: str, bits: int, kind: str) -> int:

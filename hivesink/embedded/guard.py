@@ -66,9 +66,7 @@ def run_detached(command: list[str]) -> int:
 if __name__ == "__main__":
     try:
         code = (
-            run_attached(float(sys.argv[2]), sys.argv[3:])
-            if sys.argv[1] == "attached"
-            else run_detached(sys.argv[3:])
+            run_attached(float(sys.argv[2]), sys.argv[3:]) if sys.argv[1] == "attached" else run_detached(sys.argv[3:])
         )
     except OSError as e:
         # The program is missing, or is none: the reader of the log needs this line alone.

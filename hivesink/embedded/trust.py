@@ -1,4 +1,4 @@
-"""Let a packaged Java trust whom this Python trusts: it brings its own list, without a site's own authorities."""
+"""Let a packaged Java trust whom this Python trusts: it brings its own list, without a site's."""
 
 from __future__ import annotations
 

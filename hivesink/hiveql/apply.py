@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from hivesink.core.table import TableName, TableSpec
 from hivesink.errors import DdlDiffers, TableExists
 from hivesink.hiveql.plan import Alter, Create, Differs, Nothing, Plan, plan
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from hivesink.core.table import TableName, TableSpec
 
 
 class Catalog(Protocol):
@@ -25,9 +28,7 @@ class Catalog(Protocol):
         """Create the table, whole or not at all. Raises TableExists."""
         ...
 
-    def set_properties(
-        self, name: TableName, properties: Mapping[str, str], removed: Sequence[str] = ()
-    ) -> None:
+    def set_properties(self, name: TableName, properties: Mapping[str, str], removed: Sequence[str] = ()) -> None:
         """Set and unset TBLPROPERTIES; others stay. The key `comment` is the table's comment."""
         ...
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from hivesink.hiveql.source import Source
+if TYPE_CHECKING:
+    from hivesink.hiveql.source import Source
 
 CheckProperties = Callable[[Mapping[str, str]], Sequence[str]]
 """Problems of TBLPROPERTIES, one line each, beginning with the property's name: `hivesink.options.check`."""
@@ -71,9 +73,7 @@ class Clauses:
 def read_clauses(source: Source, create: exp.Create, check_properties: CheckProperties) -> Clauses:
     """Everything behind the columns; the last of two equal clauses counts, and is a problem."""
     found = Clauses()
-    nodes: list[exp.Expression] = (
-        create.args["properties"].expressions if create.args.get("properties") else []
-    )
+    nodes: list[exp.Expression] = create.args["properties"].expressions if create.args.get("properties") else []
     lines: dict[str, int] = {}
     _once(source, nodes)
     for node in nodes:
@@ -92,7 +92,8 @@ def read_clauses(source: Source, create: exp.Create, check_properties: CheckProp
             case exp.Property() if type(node) is exp.Property:
                 _property(source, node, found.properties, lines)
             case _:
-                word, reason = _REFUSED.get(type(node), ("", f"{node.sql(dialect='hive', comments=False)} is not supported"))
+                unknown = f"{node.sql(dialect='hive', comments=False)} is not supported"
+                word, reason = _REFUSED.get(type(node), ("", unknown))
                 source.problem(source.line_of_word(word) if word else source.line(node), reason)
     if not found.format:
         source.problem(create.this, f"without STORED AS, Hive makes a text table; {_USE_PARQUET}")
@@ -115,41 +116,29 @@ def _once(source: Source, nodes: Sequence[exp.Expression]) -> None:
 def _location(source: Source, node: exp.LocationProperty) -> str:
     location: str = node.this.name
     if not re.match(r"/|[A-Za-z][\w+.-]*:/", location):
-        source.problem(
-            node, f"LOCATION {location!r} is not absolute; begin with / or a scheme such as hdfs://"
-        )
+        source.problem(node, f"LOCATION {location!r} is not absolute; begin with / or a scheme such as hdfs://")
     return location
 
 
-def _format(
-    source: Source, node: exp.FileFormatProperty | exp.RowFormatSerdeProperty, found: Clauses
-) -> None:
+def _format(source: Source, node: exp.FileFormatProperty | exp.RowFormatSerdeProperty, found: Clauses) -> None:
     if isinstance(node, exp.RowFormatSerdeProperty):
         if node.this.name != PARQUET_SERDE:
             source.problem(node, f"ROW FORMAT SERDE {node.this.name!r} can't be written; {_USE_PARQUET}")
         if node.args.get("serde_properties"):
-            source.problem(
-                node, "SERDEPROPERTIES are not supported; what the sink knows goes into TBLPROPERTIES"
-            )
+            source.problem(node, "SERDEPROPERTIES are not supported; what the sink knows goes into TBLPROPERTIES")
         return
     found.format = "parquet"
     classes = node.this
     if isinstance(classes, exp.InputOutputFormat):
-        names = tuple(
-            classes.args[side].name for side in ("input_format", "output_format") if classes.args.get(side)
-        )
+        names = tuple(classes.args[side].name for side in ("input_format", "output_format") if classes.args.get(side))
         if (
             names != (PARQUET_INPUT, PARQUET_OUTPUT)
             or not node.parent
             or not node.parent.find(exp.RowFormatSerdeProperty)
         ):
-            source.problem(
-                node, f"STORED AS INPUTFORMAT: only Parquet's SerDe and formats are known; {_USE_PARQUET}"
-            )
+            source.problem(node, f"STORED AS INPUTFORMAT: only Parquet's SerDe and formats are known; {_USE_PARQUET}")
     elif not node.args.get("hive_format"):
-        source.problem(
-            source.line_of_word("USING"), f"USING makes a table of Spark, not of Hive; {_USE_PARQUET}"
-        )
+        source.problem(source.line_of_word("USING"), f"USING makes a table of Spark, not of Hive; {_USE_PARQUET}")
     elif classes.name.lower() != "parquet":
         line = source.line_of_word("STORED")
         source.problem(line, f"STORED AS {classes.name.upper()} is not supported yet; use STORED AS PARQUET")
@@ -179,9 +168,7 @@ def _check(
         if key in METASTORE_OWN:
             source.problem(lines[key], f"property {key} is the metastore's own; remove it")
         if key.lower() == "transactional" and value.lower() != "false":
-            source.problem(
-                lines[key], "an ACID table ('transactional'='true') takes no files from outside Hive"
-            )
+            source.problem(lines[key], "an ACID table ('transactional'='true') takes no files from outside Hive")
         if key == "discover.partitions" and value.lower() != "false":
             source.problem(
                 lines[key], "'discover.partitions' must be 'false': else the metastore adds folders by itself"

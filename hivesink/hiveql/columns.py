@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
 from hivesink.core.table import Array, Column, Map, Primitive, Struct
 from hivesink.core.typetext import parse_type
 from hivesink.errors import TypeTextInvalid
-from hivesink.hiveql.source import Source
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from hivesink.hiveql.source import Source
 
 # Hive keeps the names of a table's columns in one comma-separated property; Parquet's readers refuse the others.
 _UNSAFE = re.compile(r"[\s,;:.(){}<>=`'\"\\/\x00-\x1f\x7f]")
@@ -24,14 +28,10 @@ def data_columns(source: Source, schema: exp.Schema) -> tuple[Column, ...]:
     return found
 
 
-def partition_columns(
-    source: Source, clause: exp.PartitionedByProperty, data: Sequence[Column]
-) -> tuple[Column, ...]:
+def partition_columns(source: Source, clause: exp.PartitionedByProperty, data: Sequence[Column]) -> tuple[Column, ...]:
     """Partition columns are columns of their own: Hive takes no expressions here, and no repeated name."""
     schema = clause.this
-    if not isinstance(schema, exp.Schema) or not all(
-        isinstance(item, exp.ColumnDef) for item in schema.expressions
-    ):
+    if not isinstance(schema, exp.Schema) or not all(isinstance(item, exp.ColumnDef) for item in schema.expressions):
         source.problem(clause, "PARTITIONED BY needs names with types, as in PARTITIONED BY (dt STRING)")
         return ()
     columns = _columns(source, schema.expressions)
@@ -42,9 +42,7 @@ def partition_columns(
         if column is None:
             continue
         if column.name in names:
-            source.problem(
-                item, f"partition column {column.name} is among the columns too; leave it out there"
-            )
+            source.problem(item, f"partition column {column.name} is among the columns too; leave it out there")
         if isinstance(column.type, (Array, Map, Struct)) or column.type is Primitive.BINARY:
             source.problem(
                 item,
@@ -62,18 +60,14 @@ def _columns(source: Source, items: Sequence[exp.Expression]) -> tuple[Column, .
     lines: dict[str, int] = {}
     for item in items:
         if not isinstance(item, exp.ColumnDef):
-            source.problem(
-                item, f"{_words(item)} is not supported: Hive doesn't enforce it and the sink can't either"
-            )
+            source.problem(item, f"{_words(item)} is not supported: Hive doesn't enforce it and the sink can't either")
             continue
         name = item.name.lower()
         if name in lines:
             source.problem(item, f"column {name} is there already, on line {lines[name]} (Hive ignores case)")
         lines.setdefault(name, source.line(item))
         if not name or _UNSAFE.search(name):
-            source.problem(
-                item, f"column {name!r}: use letters, digits and _ only; not every reader takes the rest"
-            )
+            source.problem(item, f"column {name!r}: use letters, digits and _ only; not every reader takes the rest")
         column = _column(source, item)
         if column is not None:
             found.append(column)
@@ -90,9 +84,7 @@ def _column(source: Source, item: exp.ColumnDef) -> Column | None:
         elif isinstance(kind, exp.NotNullColumnConstraint) and not kind.args.get("allow_null"):
             nullable = False
         else:
-            source.problem(
-                item, f"column {item.name}: {_words(constraint)} is not supported; only NOT NULL is"
-            )
+            source.problem(item, f"column {item.name}: {_words(constraint)} is not supported; only NOT NULL is")
     text = source.type_text(item.this)
     if not text:
         source.problem(item, f"column {item.name} has no type")

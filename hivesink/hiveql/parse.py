@@ -127,9 +127,7 @@ def _create(source: Source, statement: object) -> exp.Create | None:
     if words[0][0] == "CREATE" and known:
         source.problem(*known[0])
     elif isinstance(statement, exp.Command) and words[0][0] == "CREATE":
-        source.problem(
-            source.first_line(), "this CREATE holds something that isn't understood as Hive's CREATE TABLE"
-        )
+        source.problem(source.first_line(), "this CREATE holds something that isn't understood as Hive's CREATE TABLE")
     else:
         source.problem(source.first_line(), f"{words[0][0]} is not CREATE TABLE; write {_ONE}")
     return None
@@ -139,9 +137,7 @@ def _table(source: Source, create: exp.Create, check_properties: CheckProperties
     if create.args.get("replace"):
         source.problem(source.line_of_word("REPLACE"), "OR REPLACE would drop the table's data; remove it")
     if create.args.get("expression") is not None:
-        source.problem(
-            source.line_of_word("SELECT"), "CREATE TABLE AS SELECT; declare the columns instead"
-        )
+        source.problem(source.line_of_word("SELECT"), "CREATE TABLE AS SELECT; declare the columns instead")
         return None
     _no_with(source)
     clauses = read_clauses(source, create, check_properties)

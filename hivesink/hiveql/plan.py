@@ -5,13 +5,16 @@ Which type changes old files survive: seen with Hive 2.3's Parquet reader (docs/
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from hivesink.core.bucket import same_location
 from hivesink.core.table import Column, Decimal, HiveType, Primitive, TableName, TableSpec
 from hivesink.hiveql.clauses import METASTORE_OWN
 from hivesink.hiveql.stored import NOT_NULL, stored
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
 
 _SAFE = {
     (Primitive.INT, Primitive.BIGINT),
@@ -50,9 +53,7 @@ class Alter:
     removed: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        changes = [f"set {key}={value}" for key, value in self.properties] + [
-            f"unset {key}" for key in self.removed
-        ]
+        changes = [f"set {key}={value}" for key, value in self.properties] + [f"unset {key}" for key in self.removed]
         return f"{self.name}: {', '.join(changes)}"
 
 
@@ -99,7 +100,7 @@ def _table_differences(wanted: TableSpec, live: TableSpec) -> Iterator[str]:
             "this decides whether DROP TABLE deletes data, so change it by hand"
         )
     if wanted.location is not None and not _same_place(wanted.location, live.location):
-        yield f"location {live.location}, the DDL says {wanted.location}: the files would stay behind; move them by hand"
+        yield f"location {live.location}, the DDL says {wanted.location}: the files would stay behind; move them first"
 
 
 def _same_place(wanted: str, live: str | None) -> bool:
@@ -112,10 +113,7 @@ def _same_place(wanted: str, live: str | None) -> bool:
     path = f"/{rest.partition('/')[2]}"
     return bool(separator) and (
         same_location(wanted, path)
-        or (
-            wanted.startswith((f"{scheme}:/", f"{scheme}:///"))
-            and same_location(wanted, f"{scheme}://{path}")
-        )
+        or (wanted.startswith((f"{scheme}:/", f"{scheme}:///")) and same_location(wanted, f"{scheme}://{path}"))
     )
 
 
@@ -127,7 +125,8 @@ def _column_differences(wanted: Sequence[Column], live: Sequence[Column]) -> Ite
         if old is None:
             yield f"column {column.name} is not in the live table: {_LATER}"
         elif old.type != column.type:
-            yield f"column {column.name} is {old.type}, the DDL says {column.type}: {_type_change(old.type, column.type)}"
+            why = _type_change(old.type, column.type)
+            yield f"column {column.name} is {old.type}, the DDL says {column.type}: {why}"
         elif column.comment is not None and column.comment != old.comment:
             yield f"column {column.name} has the comment {old.comment!r}, the DDL says {column.comment!r}: {_LATER}"
     for name, old in before.items():
@@ -167,11 +166,11 @@ def _properties(wanted: TableSpec, live: TableSpec) -> Alter | Nothing:
     """The DDL owns what it declares and every setting of the sink; the rest belongs to others."""
     before = live.options
     after = wanted.options
+    # The metastore's TransactionalValidationListener drops it again where it is false.
+    after.pop("transactional", None)
     if wanted.comment is not None and wanted.comment != live.comment:
         after["comment"] = wanted.comment
-    changed = {
-        key: value for key, value in after.items() if before.get(key) != value and key not in METASTORE_OWN
-    }
+    changed = {key: value for key, value in after.items() if before.get(key) != value and key not in METASTORE_OWN}
     removed = [key for key in before if (key.startswith("sink.") or key == NOT_NULL) and key not in after]
     if not changed and not removed:
         return Nothing(wanted.name)

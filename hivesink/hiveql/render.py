@@ -11,7 +11,10 @@ _SPECIAL = re.compile(r"[\\'\x00-\x1f\x7f]")
 
 
 def render(spec: TableSpec) -> str:
-    """A statement without a final semicolon; `parse_ddl` reads it back as an equal spec."""
+    """A statement without a final semicolon; `parse_ddl` reads it back as an equal spec.
+
+    Hive before 3.0 has no NOT NULL in its grammar: `render(stored(spec))` is the same table without it.
+    """
     name = f"{_quoted(spec.name.database)}.{_quoted(spec.name.table)}"
     lines = [
         f"CREATE {'EXTERNAL ' if spec.external else ''}TABLE {name} (",

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from logging import Filter, LogRecord, getLogger
+from typing import TYPE_CHECKING
 
 from sqlglot import Token, TokenType, exp, tokenize
 
 from hivesink.errors import DdlProblem
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
 
 _OPENING = {TokenType.L_PAREN: 1, TokenType.LT: 1, TokenType.R_PAREN: -1, TokenType.GT: -1}
 # What may follow a type in a column definition.
@@ -92,9 +95,7 @@ class Source:
 
     def line_of_word(self, *words: str) -> int:
         """Where one of these keywords, in upper case, stands outside parentheses."""
-        return self.line_of(
-            lambda token: token.text.upper() in words and token.token_type != TokenType.STRING
-        )
+        return self.line_of(lambda token: token.text.upper() in words and token.token_type != TokenType.STRING)
 
     def type_text(self, column: exp.Identifier) -> str:
         """The type behind a column's name as it is spelt, without comments of struct fields (Hive keeps none)."""
@@ -115,7 +116,8 @@ class Source:
 
 
 def _ends_type(token: Token) -> bool:
-    return token.text.upper() in _AFTER_TYPE and token.token_type != TokenType.IDENTIFIER
+    # Some tokens are of two words, such as PRIMARY KEY.
+    return token.text.upper().partition(" ")[0] in _AFTER_TYPE and token.token_type != TokenType.IDENTIFIER
 
 
 def _is_comment(tokens: list[Token], index: int) -> bool:

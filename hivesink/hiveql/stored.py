@@ -7,8 +7,10 @@ metastore entry alone would forget it: `hivesink.not-null` carries the columns' 
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
-from hivesink.core.table import TableSpec
+if TYPE_CHECKING:
+    from hivesink.core.table import TableSpec
 
 NOT_NULL = "hivesink.not-null"
 DISCOVER = "discover.partitions"
@@ -26,9 +28,7 @@ def stored(declared: TableSpec) -> TableSpec:
 
 
 def declared(stored: TableSpec) -> TableSpec:
-    """A table from the metastore with its columns' NOT NULL back; `declared(stored(spec))` keeps every promise of `spec`."""
+    """A table from the metastore with its columns' NOT NULL back; undoes `stored`, but for its properties."""
     names = frozenset(stored.options.get(NOT_NULL, "").split(","))
-    columns = tuple(
-        replace(column, nullable=column.nullable and column.name not in names) for column in stored.columns
-    )
+    columns = tuple(replace(column, nullable=column.nullable and column.name not in names) for column in stored.columns)
     return replace(stored, columns=columns)

@@ -7,21 +7,24 @@ working on distinct values only, since a batch has millions of rows and few part
 from __future__ import annotations
 
 import importlib
-from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
-from typing import Any, Protocol
-from zoneinfo import ZoneInfo
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from hivesink.core.bucket import TimePattern
-from hivesink.core.partition_path import DEFAULT_PARTITION, ValueUnfit, canonical, partition_path
-from hivesink.core.table import Column, TableSpec
-from hivesink.errors import InvalidOption, PartitionPathInvalid
+from hivesink.core.partition_path import DEFAULT_PARTITION, canonical, partition_path
+from hivesink.errors import InvalidOption, PartitionPathInvalid, ValueUnfit
 from hivesink.options import OnNull, SinkConfig
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+    from zoneinfo import ZoneInfo
+
+    from hivesink.core.bucket import TimePattern
+    from hivesink.core.table import Column, TableSpec
 
 _EPOCH_MS = pa.timestamp("ms", "UTC")
 
@@ -48,6 +51,8 @@ class BucketAssigner(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ByPartitionColumns:
+    """The rows' own values of the partition columns."""
+
     names: tuple[str, ...]
 
     def assign(self, rows: pa.Table, moment: Moment) -> Sequence[pa.Array]:  # noqa: ARG002  the protocol's

@@ -90,7 +90,14 @@ class Backlog:
         if not astray:
             return False
         world = self.world
-        manifest = move_manifest(world, self.head, self.unpublished, self.unregistered, astray, self.settled)
+        manifest = move_manifest(
+            world,
+            head=self.head,
+            unpublished=self.unpublished,
+            unregistered=self.unregistered,
+            astray=astray,
+            settled=self.settled,
+        )
         world.log.create(manifest)
         self.decided(manifest)
         return True

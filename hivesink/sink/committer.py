@@ -11,11 +11,11 @@ import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
 
 from hivesink.core.bucket import same_location
-from hivesink.core.epoch import BatchRef, Epoch, LastBatch, Replay, Ways, judge
-from hivesink.core.manifest import Floor, Manifest, PartEntry, Rows
+from hivesink.core.epoch import NO_WAYS, BatchRef, Epoch, LastBatch, Replay, Ways, judge
+from hivesink.core.manifest import NO_ROWS, Floor, Manifest, PartEntry, Rows
 from hivesink.errors import (
     BadRecord,
     HiveSinkError,
@@ -23,15 +23,19 @@ from hivesink.errors import (
     RegistrationFailed,
     RegistrationUnknown,
 )
-from hivesink.options import SinkConfig
-from hivesink.ports import LivePartition
 from hivesink.sink.backlog import Backlog, unregistered_after
 from hivesink.sink.history import Identity, first_manifest, recover
 from hivesink.sink.plan import InputShape, TablePlan, TaskPlan, TaskReport
 from hivesink.sink.statistics import CountRows, refresh_statistics
 from hivesink.sink.stopwatch import Stopwatch
 from hivesink.sink.sweep import sweep
-from hivesink.sink.world import Place, World
+
+if TYPE_CHECKING:
+    from datetime import datetime, timedelta
+
+    from hivesink.options import SinkConfig
+    from hivesink.ports import LivePartition
+    from hivesink.sink.world import Place, World
 
 logger = logging.getLogger("hivesink")
 
@@ -49,7 +53,7 @@ class Committed:
 
     epoch: Epoch
     replayed: bool
-    rows: Rows = Rows()
+    rows: Rows = NO_ROWS
     files: int = 0
     partitions: int = 0
     milliseconds: Mapping[str, int] = field(default_factory=dict)
@@ -68,7 +72,7 @@ class Sink:
     rejected: TablePlan | None
     config: SinkConfig
     count_rows: CountRows
-    ways: Ways = Ways()
+    ways: Ways = NO_WAYS
     tolerant: bool = True
     on_commit: Callable[[Committed], None] = lambda _: None
     sole_writer: Callable[[], bool] = lambda: True

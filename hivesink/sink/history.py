@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from hivesink.core.epoch import Epoch
 from hivesink.core.manifest import Manifest
@@ -11,7 +11,11 @@ from hivesink.errors import LogDamaged
 from hivesink.ports import LogView, Mark
 from hivesink.sink.backlog import Backlog
 from hivesink.sink.sweep import newest, sweep
-from hivesink.sink.world import World
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from hivesink.sink.world import World
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,9 +112,7 @@ def _fence(world: World, identity: Identity, backlog: Backlog | None, success_fi
         manifest = first_manifest(world, identity, "fence")
         world.log.create(manifest)
         return Backlog(world, manifest, [manifest], (), success_file)
-    following = backlog.head.follow(
-        kind="fence", attempt=world.token(), at=world.now(), settled=backlog.settled
-    )
+    following = backlog.head.follow(kind="fence", attempt=world.token(), at=world.now(), settled=backlog.settled)
     manifest = replace(following, unregistered=backlog.unregistered)
     world.log.create(manifest)
     backlog.decided(manifest)

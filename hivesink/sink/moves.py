@@ -7,17 +7,22 @@ its own, so that a crash in its middle is recovered like any other.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from hivesink.core.bucket import same_location
-from hivesink.core.epoch import Epoch
 from hivesink.core.manifest import Manifest, Move, PartEntry, Unregistered, superseded
-from hivesink.sink.world import Place, World
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from hivesink.core.epoch import Epoch
+    from hivesink.sink.world import Place, World
 
 
 def move_manifest(
     world: World,
+    *,
     head: Manifest,
     unpublished: Iterable[Manifest],
     unregistered: tuple[Unregistered, ...],

@@ -6,15 +6,19 @@ the cap the largest bucket writes out first: that frees the most for one row gro
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from hivesink.core.manifest import PartEntry
 from hivesink.core.partfile import InProgress
-from hivesink.core.partname import PartName
-from hivesink.ports import FileStore, PartFormat, RecordWriter, StagedFile
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from hivesink.core.partname import PartName
+    from hivesink.ports import FileStore, PartFormat, RecordWriter, StagedFile
 
 MAX_OPEN_FILES = 256
 """Files that a task holds open at most; beyond it the longest one is finished, well below usual `ulimit -n`."""

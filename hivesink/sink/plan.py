@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from datetime import datetime
+from typing import TYPE_CHECKING
 
 from hivesink.core.bucket import folder
-from hivesink.core.epoch import Epoch
 from hivesink.core.manifest import PartEntry, Rows
-from hivesink.core.table import TableSpec
-from hivesink.options import SinkConfig
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from datetime import datetime
+
+    from hivesink.core.epoch import Epoch
+    from hivesink.core.table import TableSpec
+    from hivesink.options import SinkConfig
 
 
 @dataclass(frozen=True, slots=True)

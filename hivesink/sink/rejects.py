@@ -7,15 +7,21 @@ dropped by day.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from hivesink.core.table import Column, Primitive, TableName, TableSpec
-from hivesink.sink.plan import InputShape
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+
+    from hivesink.sink.plan import InputShape
+
+_SHOWN = 80
+"""Bytes of a record that an error shows."""
 
 _COLUMNS = (
     Column("value", Primitive.BINARY, "the record as it came"),
@@ -110,5 +116,5 @@ def _value(batch: pa.RecordBatch, shape: InputShape, row: int) -> bytes | None:
 
 
 def _shown(value: bytes | None) -> str:
-    text = "null" if value is None else value[:80].decode("utf-8", "replace")
-    return text if value is None or len(value) <= 80 else f"{text}…"
+    text = "null" if value is None else value[:_SHOWN].decode("utf-8", "replace")
+    return text if value is None or len(value) <= _SHOWN else f"{text}…"

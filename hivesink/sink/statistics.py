@@ -8,11 +8,13 @@ read: a listing that has changed leaves the partition without the flag.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
-from hivesink.core.epoch import Epoch
 from hivesink.ports import LivePartition, Statistics
 from hivesink.sink.world import Place, World, by_table
+
+if TYPE_CHECKING:
+    from hivesink.core.epoch import Epoch
 
 CountRows = Callable[[BinaryIO], int]
 
@@ -30,9 +32,7 @@ def refresh_statistics(world: World, head: Epoch, places: Iterable[Place], count
         world.registrar.set_statistics(world.table(table), exact)
 
 
-def _exact(
-    world: World, partition: str, live: LivePartition, count_rows: CountRows
-) -> Statistics | None:
+def _exact(world: World, partition: str, live: LivePartition, count_rows: CountRows) -> Statistics | None:
     before = world.store.visible(live.location)
     rows = 0
     for file in before:

@@ -6,14 +6,18 @@ state lists it. Touched-lists say in which folders to look.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from typing import TYPE_CHECKING
 
 from hivesink.core.epoch import Epoch
-from hivesink.core.manifest import PartEntry
 from hivesink.core.partname import parse_staged
 from hivesink.errors import MetastoreUnreachable
-from hivesink.ports import Touched
-from hivesink.sink.world import World
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable
+
+    from hivesink.core.manifest import PartEntry
+    from hivesink.ports import Touched
+    from hivesink.sink.world import World
 
 Winner = tuple[str, int]
 """An attempt, and a task attempt of it whose report was committed."""
@@ -42,9 +46,7 @@ def sweep(
     return gone
 
 
-def leftovers(
-    world: World, folders: Iterable[str], uid: str, head: Epoch, keep: Iterable[PartEntry]
-) -> list[str]:
+def leftovers(world: World, folders: Iterable[str], uid: str, head: Epoch, keep: Iterable[PartEntry]) -> list[str]:
     """Staged files of writer `uid` in `folders` that nothing can commit any more."""
     kept = {part.staged for part in keep}
     found = []

@@ -6,8 +6,8 @@ that stops the query leaves nothing that could be committed: its attempt's names
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -21,6 +21,9 @@ from hivesink.sink.parts import Parts, Target
 from hivesink.sink.plan import BadReport, TablePlan, TaskPlan, TaskReport
 from hivesink.sink.rejects import Problem, position, rejected_rows
 
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
 
 @dataclass(frozen=True, slots=True)
 class TaskTools:
@@ -32,7 +35,7 @@ class TaskTools:
     touch: Callable[[Touched], None]
 
 
-class _Stop(Exception):  # noqa: N818  not an error: the report carries it
+class _Stop(Exception):
     def __init__(self, bad: BadReport) -> None:
         self.bad = bad
 
@@ -155,9 +158,7 @@ def _open_task(
     suffix = config["sink.part-suffix"] + config["parquet.compression"].extension
 
     def name(n: int) -> PartName:
-        return PartName(
-            plan.uid, plan.epoch, plan.attempt, task_attempt, task, n, config["sink.part-prefix"], suffix
-        )
+        return PartName(plan.uid, plan.epoch, plan.attempt, task_attempt, task, n, config["sink.part-prefix"], suffix)
 
     def target(table: TablePlan) -> Target:
         return Target(table.name, table.folder, tools.format(table))

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from typing import TYPE_CHECKING
 
-from hivesink.core.epoch import Epoch
 from hivesink.core.table import TableName
 from hivesink.errors import FencedOut
-from hivesink.ports import CommitLog, FileStore, LivePartition, LiveTable, Registrar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+    from datetime import datetime
+
+    from hivesink.core.epoch import Epoch
+    from hivesink.ports import CommitLog, FileStore, LivePartition, LiveTable, Registrar
 
 Place = tuple[str, str]
 """A table's name and a partition's escaped path."""

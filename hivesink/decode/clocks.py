@@ -1,0 +1,134 @@
+"""Whole columns of text and instants to Arrow's dates and timestamps; what `times.py` does to one value.
+
+Each function returns a column and the rows that it has a doubt about, whose values mean nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from hivesink.decode.times import date_of, instant_of, timestamp_of, wall_clock
+from hivesink.decode.unfit import Unfit
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from zoneinfo import ZoneInfo
+
+
+Mask = NDArray[np.bool_]
+Micros = NDArray[np.int64]
+
+FIRST_MICROS = -62_135_596_800_000_000  # 0001-01-01T00:00:00
+LAST_MICROS = 253_402_300_799_999_999  # 9999-12-31T23:59:59.999999
+FIRST_DAY = FIRST_MICROS // 86_400_000_000
+DAY = 86_400_000_000
+# No zone changes its offset twice within a quarter of an hour.
+BLOCK = 900_000_000
+_COLON = 13  # where the colon of `yyyy-MM-ddTHH:mm` stands
+
+
+def nulls(column: pa.Array) -> Mask:
+    return np.asarray(column.is_null().to_numpy(zero_copy_only=False), dtype=np.bool_)
+
+
+def wall_micros(instants: Micros, zone: ZoneInfo) -> tuple[Micros, Mask]:
+    """What a clock in `zone` shows, as microseconds. The offset is asked for once in each block of 15 minutes."""
+    doubt = (instants < FIRST_MICROS) | (instants > LAST_MICROS)
+    if zone.key == "UTC":
+        return instants, doubt
+    blocks, place = np.unique(np.where(doubt, 0, instants) // BLOCK, return_inverse=True)
+    offsets = [_offset(int(block) * BLOCK, zone) for block in blocks]
+    known = np.array([offset is not None for offset in offsets], dtype=np.bool_)
+    shift = np.array([offset or 0 for offset in offsets], dtype=np.int64)
+    # Beyond the first and last year the sum would be a wrong clock rather than an overflow.
+    walls = np.where(doubt, 0, instants) + shift[place]
+    return walls, doubt | ~known[place] | (walls < FIRST_MICROS) | (walls > LAST_MICROS)
+
+
+def _offset(block: int, zone: ZoneInfo) -> int | None:
+    """The zone's one offset in the block, or None where it changes or can't be told."""
+    try:
+        first, last = (_shift(micros, zone) for micros in (block, block + BLOCK - 1))
+    except Unfit:
+        return None
+    return first if first == last else None
+
+
+def _shift(micros: int, zone: ZoneInfo) -> int:
+    instant = instant_of(micros)
+    gap = wall_clock(instant, zone) - instant.replace(tzinfo=None)
+    return gap.days * DAY + gap.seconds * 1_000_000
+
+
+def timestamps(texts: pa.Array, zone: ZoneInfo) -> tuple[pa.Array, Mask]:
+    """ISO 8601 or SQL text, all with an offset or all without; anything else is done value by value."""
+    if not _has_minutes(texts):
+        return _each(texts, lambda text: timestamp_of(text, zone), pa.timestamp("us"))
+    absent = nulls(texts)
+    try:
+        clocks = texts.cast(pa.timestamp("us")).cast(pa.int64())
+        micros = clocks.fill_null(0).to_numpy(zero_copy_only=False)
+        return _clocks(micros, absent), (micros < FIRST_MICROS) | (micros > LAST_MICROS)
+    except pa.ArrowInvalid:
+        pass
+    try:
+        instants = texts.cast(pa.timestamp("us", "UTC")).cast(pa.int64())
+    except pa.ArrowInvalid:
+        return _each(texts, lambda text: timestamp_of(text, zone), pa.timestamp("us"))
+    walls, doubt = wall_micros(instants.fill_null(0).to_numpy(zero_copy_only=False), zone)
+    return _clocks(walls, absent), doubt & ~absent
+
+
+def _has_minutes(texts: pa.Array) -> bool:
+    """Arrow also reads dates and bare hours; a colon where the minutes begin tells them from timestamps."""
+    buffers = texts.buffers()
+    size = len(texts)
+    if size == 0 or buffers[2] is None:
+        return False
+    edges = np.frombuffer(buffers[1], np.int32)[texts.offset : texts.offset + size + 1]
+    present = ~nulls(texts)
+    begins, ends = edges[:-1][present], edges[1:][present]
+    if not len(begins) or (ends - begins).min() <= _COLON:
+        return False
+    return bool((np.frombuffer(buffers[2], np.uint8)[begins + _COLON] == ord(":")).all())
+
+
+def _clocks(micros: Micros, absent: Mask) -> pa.Array:
+    return pa.array(micros, pa.int64(), mask=absent).cast(pa.timestamp("us"))
+
+
+def _each(texts: pa.Array, parse: Callable[[str], Any], kind: pa.DataType) -> tuple[pa.Array, Mask]:
+    doubt = np.zeros(len(texts), dtype=np.bool_)
+    found: list[Any] = []
+    for place, text in enumerate(texts.to_pylist()):
+        try:
+            found.append(None if text is None else parse(text))
+        except Unfit:
+            found.append(None)
+            doubt[place] = True
+    return pa.array(found, kind), doubt
+
+
+def dates(texts: pa.Array) -> tuple[pa.Array, Mask]:
+    """`yyyy-MM-dd`."""
+    try:
+        days = texts.cast(pa.date32()).cast(pa.int32()).fill_null(0).to_numpy(zero_copy_only=False)
+    except pa.ArrowInvalid:
+        return _each(texts, date_of, pa.date32())
+    return pa.array(days, pa.int32(), mask=nulls(texts)).cast(pa.date32()), days < FIRST_DAY
+
+
+def from_millis(millis: pa.Array, zone: ZoneInfo, kind: pa.DataType) -> tuple[pa.Array, Mask]:
+    """int64 milliseconds since 1970-01-01 UTC as the wall clock, or its date, in `zone`."""
+    absent = nulls(millis)
+    numbers = millis.fill_null(0).to_numpy(zero_copy_only=False)
+    beyond = (numbers < FIRST_MICROS // 1000) | (numbers > LAST_MICROS // 1000)
+    walls, doubt = wall_micros(np.where(beyond, 0, numbers) * 1000, zone)
+    if pa.types.is_date(kind):
+        days = (walls // DAY).astype(np.int32)
+        return pa.array(days, pa.int32(), mask=absent).cast(kind), beyond | (doubt & ~absent)
+    return _clocks(walls, absent), beyond | (doubt & ~absent)

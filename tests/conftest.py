@@ -1,0 +1,57 @@
+"""The real servers, one of each for the whole run, started when a test first asks for one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from hivesink.embedded.kafka import EmbeddedKafka
+from hivesink.embedded.metastore import EmbeddedMetastore
+from hivesink.embedded.session import local_session
+from hivesink.embedded.thriftserver import EmbeddedThriftServer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture(scope="session")
+def metastore(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedMetastore]:
+    """A real Hive Metastore: `uri`, `warehouse` (a folder)."""
+    folder = tmp_path_factory.mktemp("metastore")
+    with EmbeddedMetastore(folder / "server", folder / "warehouse", durable=False) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def spark(metastore: EmbeddedMetastore, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """The one Spark session of this process, on that metastore, with the Kafka connector."""
+    scratch = tmp_path_factory.mktemp("spark")
+    session = local_session(
+        "hivesink tests",
+        metastore.uri,
+        metastore.warehouse,
+        kafka=True,
+        extra={"spark.local.dir": str(scratch), "spark.sql.session.timeZone": "UTC"},
+    )
+    yield session
+    session.stop()
+
+
+@pytest.fixture(scope="session")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The bootstrap address of a real Kafka broker."""
+    with EmbeddedKafka(tmp_path_factory.mktemp("kafka")) as broker:
+        yield broker.bootstrap
+
+
+@pytest.fixture(scope="session")
+def thrift_server(metastore: EmbeddedMetastore, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, int]]:
+    """Host and port of a Spark Thrift Server (HiveServer2's protocol, NOSASL) on that metastore."""
+    folder: Path = tmp_path_factory.mktemp("thriftserver")
+    with EmbeddedThriftServer(folder, metastore.uri, metastore.warehouse) as server:
+        assert server.port is not None
+        yield server.host, server.port

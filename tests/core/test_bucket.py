@@ -1,0 +1,68 @@
+from __future__ import annotations
+
+from datetime import datetime, timezone
+
+import pytest
+
+from hivesink.core.bucket import TimePattern, folder, normal, same_location
+
+AT = datetime(2024, 3, 9, 7, 5, 4, tzinfo=timezone.utc)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "text", "unit"),
+    [
+        ("yyyy-MM-dd--HH", "2024-03-09--07", "hour"),
+        ("yyyyMMdd", "20240309", "day"),
+        ("yyyy/MM", "2024/03", "month"),
+        ("HH:mm:ss", "07:05:04", "second"),
+        ("'day 'dd", "day 09", "day"),
+        ("''yyyy''", "'2024'", "year"),
+        ("yyyy'%d'", "2024%d", "year"),
+        ("yyyy%", "2024%", "year"),
+    ],
+)
+def test_patterns_format_as_javas_do(pattern: str, text: str, unit: str) -> None:
+    parsed = TimePattern.parse(pattern)
+    assert (parsed.format(AT), parsed.unit) == (text, unit)
+
+
+def test_years_below_1000_have_four_digits() -> None:
+    assert TimePattern.parse("yyyy-MM-dd").format(AT.replace(year=7)) == "0007-03-09"
+
+
+@pytest.mark.parametrize(
+    ("pattern", "reason"),
+    [("yyyy-QQ", "'QQ' in"), ("'open", "not closed"), ("--", "no part of a time"), ("yy", "'yy' in")],
+)
+def test_a_pattern_that_cant_be_one_says_why(pattern: str, reason: str) -> None:
+    with pytest.raises(ValueError, match=reason):
+        TimePattern.parse(pattern)
+
+
+def test_several_columns_have_a_pattern_each() -> None:
+    found = TimePattern.parse_all("dt=yyyy-MM-dd, Hour=HH")
+    assert {name: pattern.pattern for name, pattern in found.items()} == {"dt": "yyyy-MM-dd", "hour": "HH"}
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "same"),
+    [
+        ("file:/a/b", "/a/b/", True),
+        ("file:///a/b", "file:/a/b", True),
+        ("hdfs://nn/a", "hdfs://nn/a/", True),
+        ("hdfs://nn/a", "/a", False),
+        ("/a/b", "/a/c", False),
+    ],
+)
+def test_locations_are_compared_by_meaning(left: str, right: str, *, same: bool) -> None:
+    assert same_location(left, right) is same
+
+
+def test_the_root_stays_the_root() -> None:
+    assert normal("file:///") == "/"
+
+
+def test_an_unpartitioned_tables_parts_are_in_its_own_folder() -> None:
+    assert folder("file:/w/t/", "") == "file:/w/t"
+    assert folder("file:/w/t", "dt=1") == "file:/w/t/dt=1"

@@ -1,0 +1,100 @@
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from hivesink.core.checkpoint import batch_ref, parse_offsets
+from hivesink.core.epoch import BatchId
+from hivesink.core.offsets import FilesOffset, KafkaOffset, NoOffset, OtherOffset
+from hivesink.errors import CheckpointUnreadable
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+METADATA = '{"batchWatermarkMs":17,"batchTimestampMs":1763692800000,"conf":{}}'
+
+
+def offsets(*sources: str) -> bytes:
+    return "\n".join(["v1", METADATA, *sources]).encode()
+
+
+def reader(files: Mapping[str, bytes]):  # type: ignore[no-untyped-def]  # noqa: ANN201  a lambda with a name
+    return files.get
+
+
+def test_a_kafka_batch_is_read_with_the_start_that_the_batch_before_ended_at() -> None:
+    files = {"offsets/3": offsets('{"t":{"0":5,"1":7}}'), "offsets/4": offsets('{"t":{"1":9,"0":6}}')}
+    ref = batch_ref("q", BatchId(4), reader(files))
+    assert ref.start == (KafkaOffset.of({"t": {"0": 5, "1": 7}}),)
+    assert ref.end == (KafkaOffset.of({"t": {"0": 6, "1": 9}}),)
+
+
+@pytest.mark.parametrize("lead", [b"", b"\0"])
+def test_the_first_kafka_batch_starts_where_the_source_says_that_it_began(lead: bytes) -> None:
+    files = {"offsets/0": offsets('{"t":{"0":5}}'), "sources/0/0": lead + b'v1\n{"t":{"0":2}}'}
+    assert batch_ref("q", BatchId(0), reader(files)).start == (KafkaOffset.of({"t": {"0": 2}}),)
+
+
+def test_the_first_batch_without_such_a_file_starts_at_the_beginning() -> None:
+    files = {"offsets/0": offsets('{"t":{"0":5}}')}
+    assert batch_ref("q", BatchId(0), reader(files)).start == (NoOffset(),)
+
+
+def entry(path: str, batch: int) -> str:
+    return json.dumps({"path": path, "timestamp": 1, "batchId": batch})
+
+
+def test_a_file_batch_is_known_by_its_paths_not_by_its_counter() -> None:
+    def ref(path: str) -> tuple[object, ...]:
+        files = {
+            "offsets/0": offsets('{"logOffset":0}'),
+            "offsets/1": offsets('{"logOffset":2}'),
+            "sources/0/1": f"v1\n{entry(path, 1)}".encode(),
+            "sources/0/2": f"v1\n{entry('c', 2)}\n{entry('d', 2)}".encode(),
+        }
+        return batch_ref("q", BatchId(1), reader(files)).end
+
+    assert ref("a") != ref("b")
+    (end,) = ref("a")
+    assert isinstance(end, FilesOffset)
+    assert (end.counter, end.files) == (2, 3)
+
+
+def test_a_compacted_file_log_gives_the_same_answer() -> None:
+    plain = {"offsets/0": offsets('{"logOffset":1}'), "sources/0/0": f"v1\n{entry('a', 0)}".encode()}
+    plain["sources/0/1"] = f"v1\n{entry('b', 1)}".encode()
+    compact = {**plain}
+    del compact["sources/0/1"]
+    compact["sources/0/1.compact"] = f"v1\n{entry('a', 0)}\n{entry('b', 1)}".encode()
+    assert batch_ref("q", BatchId(0), reader(plain)) == batch_ref("q", BatchId(0), reader(compact))
+
+
+def test_another_sources_offset_is_compared_as_json_and_a_dash_is_none() -> None:
+    files = {"offsets/0": offsets('{"b": 1, "a": 2}', "-")}
+    assert batch_ref("q", BatchId(0), reader(files)).end == (OtherOffset('{"a":2,"b":1}'), NoOffset())
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (b"v2\n{}\n", "its version is 'v2', known is 'v1'"),
+        (b"v1", "metadata"),
+        (b"v1\nnonsense\n", "metadata"),
+        (b"", "version"),
+    ],
+)
+def test_an_unknown_form_is_refused_by_name(data: bytes, reason: str) -> None:
+    with pytest.raises(CheckpointUnreadable, match=reason) as caught:
+        parse_offsets(data, "offsets/7")
+    assert "offsets/7" in str(caught.value)
+
+
+def test_a_missing_offsets_file_is_refused_by_name() -> None:
+    with pytest.raises(CheckpointUnreadable, match="offsets/7"):
+        batch_ref("q", BatchId(7), reader({}))
+
+
+def test_the_watermark_is_read() -> None:
+    assert parse_offsets(offsets(), "offsets/0").watermark_ms == 17

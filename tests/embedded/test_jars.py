@@ -1,0 +1,86 @@
+from __future__ import annotations
+
+import importlib.metadata
+import re
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+from zipfile import ZipFile
+
+import pytest
+
+from hivesink.embedded.jars import fetch
+from hivesink.embedded.jarsets import KAFKA_BROKER, JarSet, kafka_connector
+from hivesink.errors import JarsUnavailable
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SMALL = JarSet("small", ("org.jspecify:jspecify:1.0.0", "org.slf4j:slf4j-simple:1.7.36"))
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty cache, and no local Maven repository."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    return tmp_path / "cache" / "hivesink" / "jars"
+
+
+@pytest.mark.main_path
+def test_the_connector_of_this_spark_is_there() -> None:
+    jars = kafka_connector(importlib.metadata.version("pyspark"))
+    paths = fetch(jars)
+    assert len(paths) == len(jars.coordinates)
+    assert all("META-INF/MANIFEST.MF" in ZipFile(path).namelist() for path in paths)
+
+
+def test_two_that_fetch_at_once_get_the_same_whole_set_and_leave_no_scraps(cache: Path) -> None:
+    with ThreadPoolExecutor(2) as workers:
+        first, second = workers.map(fetch, [SMALL, SMALL])
+    assert first == second
+    assert [path.name for path in first] == ["jspecify-1.0.0.jar", "slf4j-simple-1.7.36.jar"]
+    assert list(cache.iterdir()) == [first[0].parent]
+
+
+def test_a_fetched_set_needs_no_network(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = fetch(SMALL)
+    assert first[0].is_relative_to(cache)
+    monkeypatch.setenv("HIVESINK_MAVEN_URL", "http://127.0.0.1:9/")
+    assert fetch(SMALL) == first
+
+
+def test_the_local_maven_repository_comes_first(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = tmp_path / ".m2" / "repository" / "org" / "x" / "own" / "1"
+    place.mkdir(parents=True)
+    (place / "own-1.jar").write_bytes(b"mine")
+    monkeypatch.setenv("HIVESINK_MAVEN_URL", "http://127.0.0.1:9/")
+    (path,) = fetch(JarSet("own", ("org.x:own:1",)))
+    assert path.is_relative_to(cache)
+    assert path.read_bytes() == b"mine"
+
+
+def test_what_does_not_exist_is_one_clear_error_and_leaves_nothing(cache: Path) -> None:
+    with pytest.raises(JarsUnavailable) as e:
+        fetch(JarSet("nothing", ("org.jspecify:jspecify:1.0.0", "org.jspecify:jspecify-none:1.0.0")))
+    assert "jspecify-none" in str(e.value)
+    assert "\n" not in str(e.value)
+    assert list(cache.iterdir()) == []
+
+
+def test_a_repository_out_of_reach_is_named(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HIVESINK_MAVEN_URL", "http://127.0.0.1:9/maven")
+    with pytest.raises(JarsUnavailable, match=r"could not be fetched from http://127\.0\.0\.1:9/maven: "):
+        fetch(SMALL)
+    assert list(cache.iterdir()) == []
+
+
+@pytest.mark.parametrize("spark", ["3.5.0", "3.5.9", "4.0.1", "4.1.0", "4.2.1", "4.3.0", "5.0.0.dev1"])
+def test_each_spark_has_a_connector_for_its_scala(spark: str) -> None:
+    scala = "2.12" if spark.startswith("3") else "2.13"
+    assert kafka_connector(spark).coordinates[0].split(":")[1] == f"spark-sql-kafka-0-10_{scala}"
+
+
+def test_all_is_pinned() -> None:
+    pinned = re.compile(r"[\w.-]+:[\w.-]+:\d[\w.-]*")
+    assert all(pinned.fullmatch(c) for c in KAFKA_BROKER.coordinates)
+    assert len(set(KAFKA_BROKER.coordinates)) == len(KAFKA_BROKER.coordinates) == 46

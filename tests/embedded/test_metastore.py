@@ -1,0 +1,184 @@
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hive_metastore import ThriftHiveMetastore, ttypes
+from thrift.protocol import TBinaryProtocol
+from thrift.transport import TSocket, TTransport
+
+from hivesink.embedded import metastore as detached
+from hivesink.embedded.metastore import EmbeddedMetastore
+from hivesink.embedded.process import HOST, identity_of, wait_until
+from hivesink.errors import ServerFailed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+pytestmark = pytest.mark.main_path
+
+
+@contextmanager
+def client(uri: str) -> Iterator[Any]:
+    transport = TTransport.TBufferedTransport(TSocket.TSocket(HOST, int(uri.rpartition(":")[2])))
+    transport.open()
+    try:
+        yield ThriftHiveMetastore.Client(TBinaryProtocol.TBinaryProtocol(transport))
+    finally:
+        transport.close()
+
+
+def storage(location: str) -> ttypes.StorageDescriptor:
+    return ttypes.StorageDescriptor(
+        cols=[ttypes.FieldSchema(name="id", type="int", comment="")],
+        location=location,
+        inputFormat="org.apache.hadoop.hive.ql.io.parquet.MapredParquetInputFormat",
+        outputFormat="org.apache.hadoop.hive.ql.io.parquet.MapredParquetOutputFormat",
+        serdeInfo=ttypes.SerDeInfo(
+            serializationLib="org.apache.hadoop.hive.ql.io.parquet.serde.ParquetHiveSerDe", parameters={}
+        ),
+        parameters={},
+        bucketCols=[],
+        sortCols=[],
+        numBuckets=-1,
+    )
+
+
+def create_table(server: Any, database: str, location: str) -> None:
+    server.create_database(ttypes.Database(name=database, locationUri=location, parameters={}))
+    server.create_table(
+        ttypes.Table(
+            dbName=database,
+            tableName="t",
+            sd=storage(f"{location}/t"),
+            partitionKeys=[ttypes.FieldSchema(name="dt", type="string", comment="")],
+            parameters={},
+            tableType="MANAGED_TABLE",
+        )
+    )
+
+
+def partition(database: str, location: str, number: int) -> ttypes.Partition:
+    value = f"{number:04}"
+    return ttypes.Partition(
+        values=[value], dbName=database, tableName="t", sd=storage(f"{location}/t/dt={value}"), parameters={}
+    )
+
+
+def test_it_takes_a_thousand_partitions_at_once(metastore: EmbeddedMetastore, tmp_path: Path) -> None:
+    with client(metastore.uri) as server:
+        create_table(server, "bulk", tmp_path.as_uri())
+        assert server.add_partitions([partition("bulk", tmp_path.as_uri(), n) for n in range(1000)]) == 1000
+        names = [f"dt={n:04}" for n in range(1000)]
+        assert len(server.get_partitions_by_names("bulk", "t", names)) == 1000
+
+
+def test_it_serves_clients_at_once(metastore: EmbeddedMetastore, tmp_path: Path) -> None:
+    place = tmp_path.as_uri()
+    with client(metastore.uri) as server:
+        create_table(server, "many", place)
+
+    def add(worker: int) -> None:
+        with client(metastore.uri) as server:
+            for n in range(worker * 10, worker * 10 + 10):
+                server.add_partition(partition("many", place, n))
+
+    with ThreadPoolExecutor(8) as workers:
+        list(workers.map(add, range(8)))
+    with client(metastore.uri) as server:
+        assert server.get_partition_names("many", "t", -1) == [f"dt={n:04}" for n in range(80)]
+
+
+def test_it_listens_on_the_loopback_alone(metastore: EmbeddedMetastore) -> None:
+    port = int(metastore.uri.rpartition(":")[2])
+    # All of 127/8 is this machine, but only one address of it was asked for.
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.2", port)).close()
+
+
+def test_its_tables_are_there_after_a_restart_at_the_same_address(tmp_path: Path) -> None:
+    server = EmbeddedMetastore(tmp_path / "server", tmp_path / "warehouse", durable=False)
+    with server:
+        uri = server.uri
+        with client(uri) as c:
+            create_table(c, "kept", tmp_path.as_uri())
+    with server:
+        assert server.uri == uri
+        with client(uri) as c:
+            assert c.get_all_tables("kept") == ["t"]
+
+
+def test_a_damaged_database_is_an_error_that_names_the_log(tmp_path: Path) -> None:
+    (tmp_path / "server").mkdir()
+    (tmp_path / "server" / "db").write_text("no database")
+    with pytest.raises(ServerFailed, match="the embedded Hive Metastore ended before it was ready") as e:
+        EmbeddedMetastore(tmp_path / "server", tmp_path / "warehouse").start()
+    assert e.value.log == str(tmp_path / "server" / "metastore.log")
+    assert "\n" not in str(e.value)
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Iterator[Path]:
+    yield tmp_path / "home"
+    detached.stop(tmp_path / "home")
+
+
+def test_detached_it_starts_once_survives_a_kill_and_stops(home: Path) -> None:
+    assert not detached.status(home).running
+    assert not home.exists(), "asking leaves no traces"
+
+    first = detached.start(home)
+    assert first == detached.status(home)
+    assert first.running
+    assert first.warehouse == str(home / "warehouse")
+    assert detached.start(home) == first, "a second start changes nothing"
+    assert first.uri is not None
+    assert first.pid is not None
+    with client(first.uri) as c:
+        create_table(c, "kept", home.as_uri())
+
+    os.kill(first.pid, signal.SIGKILL)
+    assert wait_until(lambda: not detached.status(home).running, 60)
+
+    second = detached.start(home)
+    assert second.uri == first.uri
+    assert second.warehouse == first.warehouse
+    assert second.pid != first.pid
+    with client(first.uri) as c:
+        assert c.get_all_tables("kept") == ["t"]
+
+    assert not detached.stop(home).running
+    assert second.pid is not None
+    assert identity_of(second.pid) is None
+    assert not detached.stop(home).running, "stopping twice is harmless"
+
+
+def test_a_pid_that_now_belongs_to_another_process_is_left_alone(home: Path) -> None:
+    state = {"pid": os.getpid(), "identity": "another boot 1", "port": 1, "warehouse": str(home / "w")}
+    (home / "metastore").mkdir(parents=True)
+    (home / "metastore" / "server.json").write_text(json.dumps(state))
+    now = detached.status(home)
+    assert (now.running, now.uri, now.pid, now.warehouse) == (False, None, None, str(home / "w"))
+    assert not detached.stop(home).running  # This very test would die of a signal.
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"pid": 1}', '{"pid": "x"}'])
+def test_a_damaged_state_file_counts_as_none(home: Path, text: str) -> None:
+    (home / "metastore").mkdir(parents=True)
+    (home / "metastore" / "server.json").write_text(text)
+    assert not detached.status(home).running
+
+
+def test_the_state_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("HIVESINK_HOME", raising=False)
+    assert detached.default_home() == tmp_path / ".hivesink-local"
+    monkeypatch.setenv("HIVESINK_HOME", str(tmp_path / "elsewhere"))
+    assert detached.default_home() == tmp_path / "elsewhere"

@@ -1,0 +1,188 @@
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from hivesink.embedded.process import (
+    HOST,
+    Detached,
+    Launch,
+    free_port,
+    identity_of,
+    on_free_port,
+    port_is_free,
+    start_attached,
+    start_detached,
+    wait_until,
+)
+from hivesink.errors import ServerFailed
+
+LISTEN = """
+import os, socket, sys, time
+s = socket.socket(); s.bind(("127.0.0.1", int(sys.argv[1]))); s.listen()
+print("pid", os.getpid()); print("ready", flush=True)
+time.sleep(600)
+"""
+STUBBORN = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)\n" + LISTEN
+
+
+def launch(folder: Path, script: str, *arguments: object, timeout: float = 60, patience: float = 10) -> Launch:
+    command = (sys.executable, "-c", script, *map(str, arguments))
+    return Launch("the test server", command, folder / "server.log", "ready\n", timeout=timeout, patience=patience)
+
+
+def pid_in(log: Path) -> int:
+    return int(log.read_text().split()[1])
+
+
+def test_it_listens_from_ready_to_stop(tmp_path: Path) -> None:
+    port = free_port()
+    server = start_attached(launch(tmp_path, LISTEN, port))
+    try:
+        with socket.create_connection((HOST, port)):
+            assert server.alive()
+    finally:
+        server.stop()
+    assert port_is_free(port)
+    assert identity_of(pid_in(tmp_path / "server.log")) is None
+
+
+def test_stop_twice_is_harmless(tmp_path: Path) -> None:
+    server = start_attached(launch(tmp_path, LISTEN, free_port()))
+    server.stop()
+    server.stop()
+    assert not server.alive()
+
+
+def test_one_that_ignores_sigterm_is_killed(tmp_path: Path) -> None:
+    server = start_attached(launch(tmp_path, STUBBORN, free_port(), patience=0.2))
+    pid = pid_in(tmp_path / "server.log")
+    server.stop()
+    assert identity_of(pid) is None
+
+
+def test_one_that_dies_at_start_is_an_error_with_the_end_of_its_log(tmp_path: Path) -> None:
+    with pytest.raises(ServerFailed, match=r"the test server ended before it was ready.*: hello \| no such luck$") as e:
+        start_attached(launch(tmp_path, "print('hello'); print('no such luck')"))
+    assert e.value.log == str(tmp_path / "server.log")
+
+
+def test_a_missing_program_is_the_same_error(tmp_path: Path) -> None:
+    missing = Launch("the test server", ("/no/such/program",), tmp_path / "server.log", "ready")
+    with pytest.raises(ServerFailed, match=r"ended before it was ready.*No such file.*/no/such/program"):
+        start_attached(missing)
+    with pytest.raises(ServerFailed, match=r"could not be started.*No such file.*/no/such/program"):
+        start_detached(missing)
+
+
+def test_one_that_is_never_ready_is_stopped(tmp_path: Path) -> None:
+    script = "import os, time; print('pid', os.getpid(), flush=True); time.sleep(600)"
+    with pytest.raises(ServerFailed, match="was not ready after 2 s"):
+        start_attached(launch(tmp_path, script, timeout=2))
+    assert identity_of(pid_in(tmp_path / "server.log")) is None
+
+
+def test_a_port_that_another_program_takes_meanwhile_is_tried_anew(tmp_path: Path) -> None:
+    tried: list[int] = []
+    with socket.socket() as other:
+
+        def start(port: int) -> None:
+            if not tried:
+                other.bind((HOST, port))
+                other.listen()
+            tried.append(port)
+            start_attached(launch(tmp_path, LISTEN, port)).stop()
+
+        port = on_free_port(start)
+    assert len(tried) == 2
+    assert port == tried[1] != tried[0]
+
+
+def test_another_error_than_a_taken_port_is_not_tried_anew(tmp_path: Path) -> None:
+    tried: list[int] = []
+
+    def start(port: int) -> None:
+        tried.append(port)
+        start_attached(launch(tmp_path, "raise SystemExit(3)"))
+
+    with pytest.raises(ServerFailed):
+        on_free_port(start)
+    assert len(tried) == 1
+
+
+def test_a_first_port_that_is_taken_is_passed_over() -> None:
+    with socket.socket() as other:
+        other.bind((HOST, 0))
+        other.listen()
+        taken = other.getsockname()[1]
+        assert on_free_port(lambda _: None, first=taken) != taken
+
+
+def start_from_another_python(folder: Path, how: str) -> subprocess.Popen[str]:
+    """A parent that starts the test server, says so, and waits."""
+    parent = textwrap.dedent(
+        f"""
+        import sys, time, pathlib
+        from hivesink.embedded.process import {how}, Launch, free_port
+        log = pathlib.Path(sys.argv[1]) / "server.log"
+        command = (sys.executable, "-c", sys.argv[2], str(free_port()))
+        server = {how}(Launch("the test server", command, log, "ready"))
+        print("started", flush=True)
+        time.sleep(600)
+        """
+    )
+    return subprocess.Popen(
+        [sys.executable, "-c", parent, folder, LISTEN],
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=Path(__file__).parents[2],
+    )
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+def test_it_dies_with_its_parent(tmp_path: Path, number: signal.Signals) -> None:
+    with start_from_another_python(tmp_path, "start_attached") as parent:
+        assert parent.stdout is not None
+        assert parent.stdout.readline() == "started\n"
+        pid = pid_in(tmp_path / "server.log")
+        parent.send_signal(number)
+    assert wait_until(lambda: identity_of(pid) is None, 60)
+
+
+def test_a_detached_one_outlives_its_parent(tmp_path: Path) -> None:
+    with start_from_another_python(tmp_path, "start_detached") as parent:
+        assert parent.stdout is not None
+        assert parent.stdout.readline() == "started\n"
+        parent.kill()
+    pid = pid_in(tmp_path / "server.log")
+    identity = identity_of(pid)
+    assert identity is not None
+    Detached(pid, identity).stop()
+    assert identity_of(pid) is None
+
+
+def test_a_detached_one_that_dies_at_start_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(ServerFailed, match="no such luck"):
+        start_detached(launch(tmp_path, "print('no such luck')"))
+
+
+def test_a_process_with_a_used_number_is_not_taken_for_ours() -> None:
+    ours = identity_of(os.getpid())
+    assert ours is not None
+    stranger = Detached(os.getpid(), ours + "0")
+    assert not stranger.alive()
+    stranger.stop()  # This very test would die of it.
+
+
+def test_the_remains_of_a_process_are_not_alive() -> None:
+    with subprocess.Popen([sys.executable, "-c", ""]) as child:
+        # Nobody has taken its exit code yet, so it stays in the table of processes.
+        assert wait_until(lambda: identity_of(child.pid) is None, 60)
+        assert child.returncode is None

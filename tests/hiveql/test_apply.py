@@ -1,0 +1,143 @@
+"""Applying DDL to a catalog, alone and against others."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from hivesink.core.table import Column, Primitive, TableName, TableSpec
+from hivesink.errors import DdlDiffers, HiveSinkError, TableExists
+from hivesink.hiveql.apply import apply, plan_all
+from hivesink.hiveql.plan import Alter, Create, Nothing
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+A = TableSpec(
+    TableName("demo", "a"),
+    (Column("x", Primitive.INT, nullable=False),),
+    comment="first",
+    properties=(("sink.on-bad-record", "drop"),),
+)
+B = replace(A, name=TableName("other", "b"), comment=None)
+
+
+class NoDatabase(HiveSinkError):
+    pass
+
+
+@dataclass
+class Memory:
+    """A catalog in memory that keeps the port's promises; `before_create` is where others come in between."""
+
+    tables: dict[TableName, TableSpec] = field(default_factory=dict)
+    databases: set[str] = field(default_factory=lambda: {"default"})
+    before_create: Callable[[TableSpec], None] = lambda _: None
+    changes: int = 0
+
+    def table(self, name: TableName) -> TableSpec | None:
+        return self.tables.get(name)
+
+    def create_database_if_absent(self, database: str) -> None:
+        self.databases.add(database)
+
+    def create(self, spec: TableSpec) -> None:
+        self.before_create(spec)
+        if spec.name.database not in self.databases:
+            raise NoDatabase(spec.name.database)
+        if spec.name in self.tables:
+            raise TableExists(str(spec.name))
+        self.changes += 1
+        location = spec.location or f"file:/warehouse/{spec.name.database}.db/{spec.name.table}"
+        properties = {**spec.options, "transient_lastDdlTime": "1"}
+        self.tables[spec.name] = replace(spec, location=location, properties=tuple(sorted(properties.items())))
+
+    def set_properties(self, name: TableName, properties: Mapping[str, str], removed: Sequence[str] = ()) -> None:
+        self.changes += 1
+        live = self.tables[name]
+        after = {**live.options, **properties}
+        comment = after.pop("comment", live.comment)
+        kept = {key: value for key, value in after.items() if key not in removed}
+        self.tables[name] = replace(live, comment=comment, properties=tuple(sorted(kept.items())))
+
+
+def test_apply_creates_databases_and_tables_once() -> None:
+    catalog = Memory()
+    assert [type(step) for step in apply([A, B], catalog)] == [Create, Create]
+    assert catalog.databases == {"default", "demo", "other"}
+    assert catalog.tables[A.name].options["discover.partitions"] == "false"
+    assert apply([A, B], catalog) == (Nothing(A.name), Nothing(B.name))
+    assert catalog.changes == 2
+
+
+def test_apply_alters_properties_once() -> None:
+    catalog = Memory()
+    apply([A], catalog)
+    wanted = replace(A, comment="second", properties=(("sink.on-tombstone", "bad-record"),))
+    (step,) = apply([wanted], catalog)
+    assert step == Alter(A.name, (("comment", "second"), ("sink.on-tombstone", "bad-record")), ("sink.on-bad-record",))
+    assert apply([wanted], catalog) == (Nothing(A.name),)
+    assert catalog.tables[A.name].comment == "second"
+    assert "transient_lastDdlTime" in catalog.tables[A.name].options
+
+
+def test_plan_changes_nothing() -> None:
+    catalog = Memory()
+    assert [type(step) for step in plan_all([A, B], catalog)] == [Create, Create]
+    assert (catalog.changes, catalog.databases) == (0, {"default"})
+
+
+def test_a_difference_stops_everything_before_the_first_change() -> None:
+    catalog = Memory()
+    apply([A], catalog)
+    changed = replace(A, columns=(Column("x", Primitive.STRING),), partition_columns=(Column("dt", Primitive.STRING),))
+    with pytest.raises(DdlDiffers) as caught:
+        apply([B, changed], catalog)
+    assert len(caught.value.differences) == 2
+    assert all(line.startswith("demo.a: ") for line in caught.value.differences)
+    assert list(catalog.tables) == [A.name]
+
+
+def between(catalog: Memory, act: Callable[[TableSpec], object]) -> None:
+    """Do `act` once, between the look at a table and its creation."""
+
+    def once(spec: TableSpec) -> None:
+        catalog.before_create = lambda _: None
+        act(spec)
+
+    catalog.before_create = once
+
+
+def test_two_people_at_once_both_succeed() -> None:
+    catalog = Memory()
+    between(catalog, lambda _: apply([A], catalog))
+    assert apply([A], catalog) == (Nothing(A.name),)
+    assert catalog.changes == 1
+
+
+def test_the_second_of_two_sets_its_own_properties() -> None:
+    catalog = Memory()
+    between(catalog, lambda _: apply([replace(A, properties=())], catalog))
+    assert apply([A], catalog) == (Alter(A.name, A.properties),)
+
+
+def test_the_second_of_two_refuses_another_table() -> None:
+    catalog = Memory()
+    between(catalog, lambda spec: catalog.create(replace(spec, columns=(Column("y", Primitive.INT),))))
+    with pytest.raises(DdlDiffers, match="column x is not in the live table"):
+        apply([A], catalog)
+
+
+def test_a_table_that_appears_and_goes_is_left_to_a_retry() -> None:
+    catalog = Memory()
+
+    def gone(spec: TableSpec) -> None:
+        raise TableExists(str(spec.name))
+
+    between(catalog, gone)
+    with pytest.raises(TableExists) as caught:
+        apply([A], catalog)
+    assert caught.value.retryable
+    assert len(apply([A], catalog)) == 1

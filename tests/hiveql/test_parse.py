@@ -1,0 +1,165 @@
+"""DDL text to TableSpec, and every problem with its line.
+
+Fixtures: cases split by `-- case: name`, expectations by `-- becomes:` and by `-- ! words` on a problem's line.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from hivesink.core.table import Char, Column, Primitive, TableName, TableSpec
+from hivesink.errors import DdlInvalid
+from hivesink.hiveql.parse import parse_ddl, parse_path
+from hivesink.hiveql.render import render
+from hivesink.options import check
+
+FIXTURES = Path(__file__).parent / "fixtures"
+
+
+def cases(file: str) -> dict[str, str]:
+    text = (FIXTURES / file).read_text(encoding="utf-8")
+    names_and_bodies = re.split(r"^-- case: (.+)\n", text, flags=re.MULTILINE)[1:]
+    found = dict(zip(names_and_bodies[::2], names_and_bodies[1::2], strict=True))
+    assert len(found) * 2 == len(names_and_bodies), "two cases of one name"
+    return found
+
+
+def accepted() -> dict[str, tuple[str, str]]:
+    pairs = {name: body.split("-- becomes:\n") for name, body in cases("accepted.sql").items()}
+    return {name: (sql, rendered.rstrip("\n")) for name, (sql, rendered) in pairs.items()}
+
+
+def expected_problems(sql: str) -> list[tuple[int, str]]:
+    """Line and words of each `-- ! words`."""
+    return [
+        (number, words.strip()) for number, line in enumerate(sql.splitlines(), 1) for words in line.split("-- ! ")[1:]
+    ]
+
+
+ACCEPTED = accepted()
+REFUSED = cases("refused.sql")
+
+
+@pytest.mark.parametrize("name", ACCEPTED)
+def test_accepted(name: str) -> None:
+    sql, rendered = ACCEPTED[name]
+    assert render(parse_ddl(sql, "f.sql", check)) == rendered
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_refused_with_line_and_reason(name: str) -> None:
+    sql = REFUSED[name]
+    expected = expected_problems(sql)
+    with pytest.raises(DdlInvalid) as caught:
+        parse_ddl(sql, "f.sql", check)
+    found = caught.value.problems
+    assert [problem.line for problem in found] == [line for line, _ in expected], [str(p) for p in found]
+    for line, words in expected:
+        assert any(words in problem.reason for problem in found if problem.line == line), (words, found)
+    assert all(problem.file == "f.sql" for problem in found)
+    assert "\n" not in "".join(problem.reason for problem in found)
+
+
+def test_the_spec_of_a_table() -> None:
+    spec = parse_ddl(
+        "CREATE EXTERNAL TABLE d.T (A CHAR(3) NOT NULL COMMENT 'c') COMMENT 'x' PARTITIONED BY (P DATE)\n"
+        "STORED AS PARQUET LOCATION '/l' TBLPROPERTIES ('b'='2', 'a'='1')",
+        "f.sql",
+        check,
+    )
+    assert spec == TableSpec(
+        TableName("d", "t"),
+        (Column("a", Char(3), "c", nullable=False),),
+        (Column("p", Primitive.DATE),),
+        "/l",
+        "x",
+        external=True,
+        properties=(("a", "1"), ("b", "2")),
+    )
+
+
+@pytest.mark.parametrize(
+    ("sql", "line", "reason"),
+    [
+        ("CREATE TABLE t (\n a INT) COMMENT 'x", 2, "a ' is not closed"),
+        ("", 1, "no statement"),
+        (";;", 1, "no statement"),
+        ("create table t (a " + "array<" * 3000 + "int" + ">" * 3000 + ") stored as parquet", 1, "nested"),
+        ("/* open", 1, "not"),
+    ],
+)
+def test_text_that_is_no_statement(sql: str, line: int, reason: str) -> None:
+    with pytest.raises(DdlInvalid) as caught:
+        parse_ddl(sql, "f.sql", check)
+    (problem,) = caught.value.problems
+    assert problem.line == line
+    assert reason in problem.reason
+
+
+def test_lines_of_a_file_with_windows_line_ends() -> None:
+    with pytest.raises(DdlInvalid) as caught:
+        parse_ddl("CREATE TABLE t (\r\n  a INT,\r\n  b CHAR(0)\r\n) STORED AS PARQUET", "f.sql", check)
+    assert [problem.line for problem in caught.value.problems] == [3]
+
+
+def test_a_check_problem_without_a_property_stands_at_the_table() -> None:
+    with pytest.raises(DdlInvalid) as caught:
+        parse_ddl("\n\nCREATE TABLE t (a INT) STORED AS PARQUET", "f.sql", lambda _: ["nothing fits"])
+    assert str(caught.value) == "f.sql:3: nothing fits"
+
+
+def test_nothing_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    with pytest.raises(DdlInvalid):
+        parse_ddl("MSCK REPAIR TABLE t", "f.sql", check)
+    assert caplog.records == []
+
+
+def test_a_folder_shows_the_problems_of_all_its_files(tmp_path: Path) -> None:
+    (tmp_path / "b.sql").write_text("CREATE TABLE b (x INT) STORED AS ORC", encoding="utf-8")
+    (tmp_path / "a.sql").write_text("SELECT 1", encoding="utf-8")
+    (tmp_path / "c.sql").write_text("CREATE TABLE c (x INT) STORED AS PARQUET", encoding="utf-8")
+    (tmp_path / "d.sql").write_bytes(b"\xff\xfe")
+    (tmp_path / "e.sql").write_text("CREATE TABLE default.C (x INT) STORED AS PARQUET", encoding="utf-8")
+    (tmp_path / "notes.txt").write_text("not SQL", encoding="utf-8")
+    with pytest.raises(DdlInvalid) as caught:
+        parse_path(tmp_path, check)
+    found = [(Path(problem.file).name, problem.reason[:12]) for problem in caught.value.problems]
+    assert found == [
+        ("a.sql", "SELECT is no"),
+        ("b.sql", "STORED AS OR"),
+        ("d.sql", "can't be rea"),
+        ("e.sql", "table defaul"),
+    ]
+    assert str(caught.value).count("\n") == len(found) - 1
+
+
+def test_a_path_that_holds_nothing(tmp_path: Path) -> None:
+    with pytest.raises(DdlInvalid, match=r"holds no \*.sql file"):
+        parse_path(tmp_path, check)
+    with pytest.raises(DdlInvalid, match="can't be read"):
+        parse_path(tmp_path / "missing.sql", check)
+
+
+DDL = Path(__file__).parents[2] / "ddl"
+
+
+def test_the_projects_own_tables() -> None:
+    specs = {str(spec.name): spec for spec in parse_path(DDL, check)}
+    flights, userinfo = specs["demo.flights"], specs["demo.userinfo"]
+    assert len(flights.columns) == 19
+    assert [str(column.type) for column in flights.columns if column.type is not Primitive.INT] == [
+        "string",  # carrier
+        "string",  # tailnum
+        "string",  # origin
+        "string",  # dest
+        "timestamp",
+    ]
+    assert [(column.name, str(column.type)) for column in userinfo.columns] == [
+        ("userid", "int"),
+        ("username", "string"),
+    ]
+    assert [column.name for spec in (flights, userinfo) for column in spec.partition_columns] == ["dt", "dt"]
+    assert parse_path(DDL / "flights.sql", check) == (flights,)

@@ -1,0 +1,212 @@
+"""What `ddl apply` would do."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from hivesink.core.table import Char, Column, Decimal, HiveType, Primitive, TableName, TableSpec, Varchar
+from hivesink.hiveql.plan import Alter, Create, Differs, Nothing, is_safe, plan
+from hivesink.hiveql.stored import declared, stored
+
+P = Primitive
+WANTED = TableSpec(
+    TableName("demo", "t"),
+    (Column("a", P.INT), Column("b", P.STRING, "text"), Column("c", P.DATE)),
+    (Column("dt", P.STRING),),
+    comment="a table",
+    properties=(("sink.on-bad-record", "drop"),),
+)
+# As a metastore gives it back: with its own properties and a location.
+LIVE = replace(
+    WANTED,
+    location="hdfs://nn:8020/warehouse/demo.db/t",
+    properties=(
+        ("bucketing_version", "2"),
+        ("discover.partitions", "false"),
+        ("numFiles", "7"),
+        ("sink.on-bad-record", "drop"),
+        ("spark.sql.create.version", "4.2.0"),
+        ("transient_lastDdlTime", "1700000000"),
+    ),
+)
+
+
+def live(**changes: object) -> TableSpec:
+    return replace(LIVE, **changes)  # type: ignore[arg-type]
+
+
+def with_property(key: str, value: str, spec: TableSpec = LIVE) -> TableSpec:
+    return replace(spec, properties=tuple(sorted({**spec.options, key: value}.items())))
+
+
+def differences(wanted: TableSpec, there: TableSpec) -> tuple[str, ...]:
+    found = plan(wanted, there)
+    assert isinstance(found, Differs), found
+    assert str(found).count("\n") == len(found.differences) - 1
+    return found.differences
+
+
+def test_a_table_that_is_not_there_is_created_without_partition_discovery() -> None:
+    found = plan(WANTED, None)
+    assert isinstance(found, Create)
+    assert found.spec.options == {"discover.partitions": "false", "sink.on-bad-record": "drop"}
+    assert str(found) == "demo.t: create"
+
+
+def test_the_metastores_own_properties_are_no_difference() -> None:
+    assert plan(WANTED, LIVE) == Nothing(WANTED.name)
+
+
+def test_what_was_created_needs_nothing_more() -> None:
+    not_null = replace(WANTED, columns=(replace(WANTED.columns[0], nullable=False), *WANTED.columns[1:]))
+    for spec in (WANTED, not_null, replace(WANTED, external=True, location="/x")):
+        created = plan(spec, None)
+        assert isinstance(created, Create)
+        assert plan(spec, created.spec) == Nothing(spec.name)
+        assert plan(spec, declared(created.spec)) == Nothing(spec.name)
+
+
+def test_not_null_survives_the_metastore() -> None:
+    spec = replace(WANTED, columns=tuple(replace(column, nullable=column.name == "b") for column in WANTED.columns))
+    kept = stored(spec)
+    assert all(column.nullable for column in kept.columns)
+    assert kept.options["hivesink.not-null"] == "a,c"
+    assert declared(kept).columns == spec.columns
+
+
+def test_properties_are_altered() -> None:
+    there = with_property("sink.bucket.time-zone", "UTC", with_property("sink.on-bad-record", "fail"))
+    there = with_property("discover.partitions", "true", there)
+    found = plan(WANTED, there)
+    assert found == Alter(
+        WANTED.name,
+        (("discover.partitions", "false"), ("sink.on-bad-record", "drop")),
+        ("sink.bucket.time-zone",),
+    )
+    assert str(found) == (
+        "demo.t: set discover.partitions=false, set sink.on-bad-record=drop, unset sink.bucket.time-zone"
+    )
+
+
+def test_not_null_is_altered_both_ways() -> None:
+    strict = replace(WANTED, columns=(replace(WANTED.columns[0], nullable=False), *WANTED.columns[1:]))
+    assert plan(strict, LIVE) == Alter(WANTED.name, (("hivesink.not-null", "a"),))
+    assert plan(WANTED, with_property("hivesink.not-null", "a")) == Alter(WANTED.name, (), ("hivesink.not-null",))
+
+
+def test_other_peoples_properties_stay() -> None:
+    assert plan(WANTED, with_property("owner.team", "x")) == Nothing(WANTED.name)
+    assert plan(with_property("owner.team", "y", WANTED), with_property("owner.team", "x")) == Alter(
+        WANTED.name, (("owner.team", "y"),)
+    )
+
+
+def test_the_metastore_drops_what_says_that_a_table_is_not_acid() -> None:
+    assert plan(with_property("transactional", "false", WANTED), LIVE) == Nothing(WANTED.name)
+
+
+def test_the_tables_comment_is_altered_and_an_undeclared_one_stays() -> None:
+    assert plan(WANTED, live(comment="old")) == Alter(WANTED.name, (("comment", "a table"),))
+    assert plan(replace(WANTED, comment=None), LIVE) == Nothing(WANTED.name)
+
+
+@pytest.mark.parametrize(
+    ("columns", "words"),
+    [
+        (LIVE.columns[:2], ["column c is not in the live table"]),
+        ((*LIVE.columns, Column("d", P.INT)), ["column d int is not in the DDL"]),
+        ((LIVE.columns[1], LIVE.columns[0], LIVE.columns[2]), ["the columns' order is b, a, c, the DDL says a, b, c"]),
+        ((Column("a", P.STRING), *LIVE.columns[1:]), ["column a is string, the DDL says int: Hive can't read"]),
+        ((Column("a", P.INT), Column("b", P.STRING, "other"), LIVE.columns[2]), ["column b has the comment 'other'"]),
+        ((Column("b", P.STRING, "text"), Column("x", P.INT)), ["column a is not", "column c is not", "column x int"]),
+    ],
+)
+def test_columns_that_differ(columns: tuple[Column, ...], words: list[str]) -> None:
+    found = differences(WANTED, live(columns=columns))
+    assert len(found) == len(words)
+    for difference, start in zip(found, words, strict=True):
+        assert difference.startswith(start)
+
+
+def test_live_names_in_capitals_are_the_same_columns() -> None:
+    assert plan(WANTED, live(columns=(Column("A", P.INT), *LIVE.columns[1:]))) == Nothing(WANTED.name)
+
+
+def test_a_type_change_that_old_files_survive_is_said_to_be_one() -> None:
+    wanted = replace(WANTED, columns=(Column("a", P.BIGINT), *WANTED.columns[1:]))
+    assert differences(wanted, LIVE) == (
+        "column a is int, the DDL says bigint: old files could be read so, but changing columns is not supported yet",
+    )
+
+
+# The groups of docs/ddl.md, as seen with Hive 2.3's reader.
+@pytest.mark.parametrize(
+    ("old", "new", "safe"),
+    [
+        (P.INT, P.BIGINT, True),
+        (P.INT, P.DOUBLE, True),
+        (P.FLOAT, P.DOUBLE, True),
+        (Decimal(10, 2), Decimal(12, 2), True),
+        (Decimal(10, 2), Decimal(12, 4), True),
+        (Decimal(10, 2), Decimal(10, 4), False),
+        (Decimal(10, 2), Decimal(12, 1), False),
+        (P.INT, P.STRING, False),
+        (P.BIGINT, P.INT, False),
+        (P.STRING, P.INT, False),
+        (P.STRING, P.DATE, False),
+        (P.INT, Decimal(10, 0), False),
+        (P.DATE, P.TIMESTAMP, False),
+        (P.TIMESTAMP, P.STRING, False),
+        (Char(3), Varchar(3), False),
+    ],
+)
+def test_safe_type_changes(old: HiveType, new: HiveType, safe: bool) -> None:
+    assert is_safe(old, new) is safe
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [(), (Column("dt", P.DATE),), (Column("day", P.STRING),), (Column("dt", P.STRING), Column("h", P.INT))],
+)
+def test_partition_columns_never_change(columns: tuple[Column, ...]) -> None:
+    (difference,) = differences(WANTED, live(partition_columns=columns))
+    assert difference.startswith("partitioned by (")
+    assert "the DDL says (dt string)" in difference
+
+
+@pytest.mark.parametrize(
+    ("wanted", "there", "same"),
+    [
+        (None, "hdfs://nn/x", True),
+        ("/x", "hdfs://nn:8020/x/", True),
+        ("hdfs:///x", "hdfs://nn:8020/x", True),
+        ("hdfs://nn:8020/x/", "hdfs://nn:8020/x", True),
+        ("file:///x", "file:/x", True),
+        ("/x", "file:/x", True),
+        ("hdfs://other/x", "hdfs://nn/x", False),
+        ("/y", "hdfs://nn/x", False),
+        ("s3a:///x", "hdfs://nn/x", False),
+        ("/x", None, False),
+    ],
+)
+def test_locations(wanted: str | None, there: str | None, same: bool) -> None:
+    found = plan(replace(WANTED, location=wanted), live(location=there))
+    assert isinstance(found, Nothing if same else Differs)
+
+
+def test_a_managed_table_of_hive_4_is_external_there() -> None:
+    assert plan(WANTED, with_property("TRANSLATED_TO_EXTERNAL", "TRUE", live(external=True))) == Nothing(WANTED.name)
+    assert differences(WANTED, live(external=True))[0].startswith("external, the DDL says managed")
+    assert differences(replace(WANTED, external=True), LIVE)[0].startswith("managed, the DDL says external")
+
+
+def test_format_and_acid() -> None:
+    assert differences(WANTED, live(format="orc"))[0].startswith("format orc, the DDL says parquet")
+    assert "ACID" in differences(WANTED, with_property("transactional", "true"))[0]
+
+
+def test_all_differences_are_listed_and_block_the_properties() -> None:
+    there = with_property("sink.on-bad-record", "fail", live(format="orc", external=True, columns=()))
+    assert len(differences(WANTED, there)) == 5

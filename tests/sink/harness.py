@@ -1,0 +1,215 @@
+"""A whole sink without Spark: tasks as plain functions, and a source that plans and commits batches as Spark does."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta, timezone
+from typing import Any, BinaryIO
+
+import pyarrow as pa
+
+from hivesink.core.epoch import NO_WAYS, BatchId, BatchRef, Ways
+from hivesink.core.offsets import KafkaOffset, NoOffset
+from hivesink.core.table import Column, Primitive, TableName, TableSpec
+from hivesink.options import SinkConfig
+from hivesink.ports import CommitLog, FileStore, Registrar
+from hivesink.sink.committer import Committed, Committer, Sink
+from hivesink.sink.history import Identity
+from hivesink.sink.plan import InputShape, TablePlan, TaskPlan, TaskReport
+from hivesink.sink.task import TaskTools, run_task
+from hivesink.sink.world import World
+
+TABLE = TableName("demo", "events")
+LOCATION = "/warehouse/demo.db/events"
+SPEC = TableSpec(
+    name=TABLE,
+    columns=(Column("id", Primitive.BIGINT),),
+    partition_columns=(Column("dt", Primitive.STRING),),
+    location=LOCATION,
+)
+UID = "00c0ffee0001"
+ROWS = pa.schema([("id", pa.int64()), ("dt", pa.string())])
+
+
+@dataclass(frozen=True)
+class Event:
+    """One row of the source, by its key."""
+
+    id: int
+    dt: str
+
+
+@dataclass
+class Source:
+    """One Kafka partition of events with Spark's bookkeeping: a batch is planned, run, then committed."""
+
+    events: list[Event] = field(default_factory=list)
+    query: str = "query-1"
+    planned: list[int] = field(default_factory=list)
+    committed: int = 0
+    start: int | None = None
+
+    def offset(self, batch: int) -> KafkaOffset | NoOffset:
+        if batch < 0:
+            return KafkaOffset.of({"t": {"0": self.start or 0}})
+        return KafkaOffset.of({"t": {"0": self.planned[batch]}})
+
+    def next_batch(self, size: int) -> BatchRef | None:
+        """The batch that Spark would run now: one that was planned and not committed, else a new one."""
+        if self.committed == len(self.planned):
+            done = self.planned[-1] if self.planned else (self.start or 0)
+            if done >= len(self.events):
+                return None
+            self.planned.append(min(len(self.events), done + size))
+        batch = self.committed
+        return BatchRef(self.query, BatchId(batch), (self.offset(batch - 1),), (self.offset(batch),))
+
+    def rows(self, ref: BatchRef) -> list[Event]:
+        return self.events[_position(ref.start[0]) : _position(ref.end[0])]
+
+    def new_checkpoint(self, query: str, start: int = 0) -> Source:
+        return Source(self.events, query, start=start)
+
+
+def _position(offset: Any) -> int:
+    return 0 if isinstance(offset, NoOffset) else int(dict(offset.next)["t", 0])
+
+
+@dataclass(frozen=True)
+class Decoded:
+    table: pa.Table
+    good: None = None
+    bad: tuple[()] = ()
+    skipped: int = 0
+
+
+class Rows:
+    """Batches whose columns are the table's already."""
+
+    def read(self, batch: pa.RecordBatch) -> Decoded:
+        return Decoded(pa.Table.from_batches([batch]))
+
+
+class Lines:
+    """Parts of JSON lines: Parquet has its own tests, and a thousand crashes want to be quick."""
+
+    def open(self, stream: BinaryIO) -> Lines._Writer:
+        return Lines._Writer(stream)
+
+    class _Writer:
+        def __init__(self, stream: BinaryIO) -> None:
+            self._stream = stream
+
+        def write(self, rows: pa.Table) -> None:
+            for row in rows.to_pylist():
+                self._stream.write(json.dumps(row["id"]).encode() + b"\n")
+
+        def close(self) -> None: ...
+
+
+def count_lines(stream: BinaryIO) -> int:
+    return len(stream.read().splitlines())
+
+
+@dataclass
+class Clock:
+    """Time that moves by a second at every look."""
+
+    at: datetime = datetime(2026, 1, 1, tzinfo=timezone.utc)
+
+    def now(self) -> datetime:
+        self.at += timedelta(seconds=1)
+        return self.at
+
+
+_tokens = itertools.count(1)
+
+
+def token() -> str:
+    return f"{next(_tokens):010x}"
+
+
+@dataclass
+class Job:
+    """One process of the sink: dies with `Kill`, and is started again as a new `Job` on the same source."""
+
+    log: CommitLog
+    store: FileStore
+    registrar: Registrar
+    source: Source
+    clock: Clock = field(default_factory=Clock)
+    options: dict[str, str] = field(default_factory=dict)
+    ways: Ways = NO_WAYS
+    tolerant: bool = True
+    tasks: int = 2
+    writer: str = "w"
+    extra_attempts: Callable[[TaskPlan, Sequence[pa.RecordBatch]], Iterable[TaskReport]] | None = None
+
+    def __post_init__(self) -> None:
+        uid = self.log.uid(UID)
+        assert uid is not None
+        live = self.registrar.table(TABLE)
+        self.log.point(TABLE, live.location)
+        config = SinkConfig.parse(self.options)
+        world = World(self.log, self.store, self.registrar, self.clock.now, lambda: 0.0, token)
+        sink = Sink(
+            identity=Identity(self.writer, uid, (str(TABLE),), ((str(TABLE), "UTC"),)),
+            target=TablePlan(live.spec, live.location),
+            rejected=None,
+            config=config,
+            count_rows=count_lines,
+            ways=self.ways,
+            tolerant=self.tolerant,
+        )
+        self.world = world
+        self.committer = Committer(world, sink)
+
+    def run(self, size: int = 4, batches: int | None = None) -> list[Committed]:
+        """Recover, run what the source has (at most `batches`), finish: what `start` and `awaitTermination` do."""
+        self.committer.recover()
+        done = []
+        while batches is None or len(done) < batches:
+            committed = self.step(size)
+            if committed is None:
+                break
+            done.append(committed)
+        self.committer.finish()
+        return done
+
+    def step(self, size: int = 4) -> Committed | None:
+        ref = self.source.next_batch(size)
+        if ref is None:
+            return None
+        committed = self.committer.commit(ref, InputShape(), lambda plan: self.write(plan, self.source.rows(ref)))
+        self.source.committed += 1
+        return committed
+
+    def write(self, plan: TaskPlan, rows: Sequence[Event]) -> list[TaskReport]:
+        reports = []
+        for task in range(self.tasks):
+            own = rows[task :: self.tasks]
+            batch = pa.RecordBatch.from_pylist([{"id": row.id, "dt": row.dt} for row in own], schema=ROWS)
+            tools = TaskTools(self.store, Rows(), lambda _: Lines(), self.log.touch)
+            reports.append(run_task([batch], plan, tools, task, task))
+        return reports
+
+
+def readable(store: FileStore, registrar: Registrar, places: Iterable[str]) -> list[int]:
+    """The ids that a reader of the table finds: visible files of registered partitions."""
+    found = []
+    for live in registrar.lookup(registrar.table(TABLE), sorted(places)).values():
+        for file in store.visible(live.location):
+            with store.open(file.path) as stream:
+                found += [json.loads(line) for line in stream.read().splitlines()]
+    return sorted(found)
+
+
+def events(count: int, partitions: int = 3) -> list[Event]:
+    return [Event(number, f"2024-01-{1 + (number * 7 // 5) % partitions:02d}") for number in range(count)]
+
+
+def partitions(found: Iterable[Event]) -> set[str]:
+    return {f"dt={event.dt}" for event in found}
