@@ -450,6 +450,14 @@ class MissingColumns(HiveSinkError):
         )
 
 
+class ColumnsDontFit(HiveSinkError):
+    """The stream's columns have types that can't become the table's."""
+
+    def __init__(self, problems: tuple[str, ...]) -> None:
+        self.problems = problems
+        super().__init__("the stream doesn't fit the table: " + "; ".join(problems))
+
+
 class SourceUnreachable(HiveSinkError):
     """A source doesn't answer, or doesn't know what it was asked for."""
 
@@ -459,3 +467,24 @@ class SourceUnreachable(HiveSinkError):
         self.source = source
         self.reason = reason
         super().__init__(f"{source}: {reason}")
+
+
+class TaskFailed(HiveSinkError):
+    """A task ended with an error of the sink's; Spark's own exception is the cause."""
+
+    def __init__(self, message: str, *, retryable: bool) -> None:
+        self.retryable = retryable
+        super().__init__(f"a task failed: {message}")
+
+
+class PointerTaken(HiveSinkError):
+    """A writer's log of a table is known to be elsewhere."""
+
+    def __init__(self, pointer: str, writer: str, table: str, found: str, own: str) -> None:
+        self.pointer = pointer
+        self.found = found
+        self.own = own
+        super().__init__(
+            f"{pointer} says that the log of writer {writer} of {table} is in {found}, not in {own}: set "
+            "sink.log-location back, take another writer name, or, if that log was moved, delete the pointer"
+        )

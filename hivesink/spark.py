@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from hivesink import wiring
+from hivesink import errors, wiring
 from hivesink.core.checkpoint import batch_ref
 from hivesink.core.epoch import BatchId, Epoch, Ways
 from hivesink.core.table import TableName
-from hivesink.errors import CheckpointUnreadable, InvalidOption, Unsupported
+from hivesink.errors import CheckpointUnreadable, HiveSinkError, InvalidOption, TaskFailed, Unsupported
 from hivesink.query import HiveQuery
 from hivesink.sink.plan import InputShape, TaskPlan, TaskReport
 from hivesink.sink.task import run_task
@@ -152,9 +153,16 @@ class HiveSink:
         return self._checkpoint
 
     def _write(self, batch: DataFrame, plan: TaskPlan) -> Iterable[TaskReport]:
+        from py4j.protocol import Py4JJavaError
+        from pyspark.errors import PySparkException
+
         rows = batch.select(*needed_input(batch.schema, plan))
         task = partial(_run_in_task, plan=plan, tools=self._setup.tools())
-        return [TaskReport.decode(row.report) for row in rows.mapInArrow(task, _REPORT).collect()]
+        try:
+            reports = rows.mapInArrow(task, _REPORT).collect()
+        except (Py4JJavaError, PySparkException) as error:
+            raise _task_failure(error) from error
+        return [TaskReport.decode(row.report) for row in reports]
 
 
 def _run_in_task(
@@ -168,6 +176,16 @@ def _run_in_task(
         raise RuntimeError(message)
     report = run_task(batches, plan, tools.open(plan), context.partitionId(), context.taskAttemptId())
     yield pa.RecordBatch.from_pydict({"report": [report.encode()]})
+
+
+def _task_failure(error: Exception) -> Exception:
+    """The one line that a task's own error had, out of Spark's stack traces; else Spark's error as it is."""
+    found = re.findall(r"hivesink\.errors\.(\w+): (.+)", str(error))
+    if not found:
+        return error
+    kind, message = found[-1]
+    known = getattr(errors, kind, HiveSinkError)
+    return TaskFailed(message.strip(), retryable=known.retryable)
 
 
 def _hive_setting(spark: SparkSession, name: str) -> str | None:

@@ -32,6 +32,7 @@ _COLON = 13  # where the colon of `yyyy-MM-ddTHH:mm` stands
 
 
 def nulls(column: pa.Array) -> Mask:
+    """Where `column` is null."""
     return np.asarray(column.is_null().to_numpy(zero_copy_only=False), dtype=np.bool_)
 
 
@@ -79,8 +80,10 @@ def timestamps(texts: pa.Array, zone: ZoneInfo) -> tuple[pa.Array, Mask]:
         instants = texts.cast(pa.timestamp("us", "UTC")).cast(pa.int64())
     except pa.ArrowInvalid:
         return _each(texts, lambda text: timestamp_of(text, zone), pa.timestamp("us"))
-    walls, doubt = wall_micros(instants.fill_null(0).to_numpy(zero_copy_only=False), zone)
-    return _clocks(walls, absent), doubt & ~absent
+    micros = instants.fill_null(0).to_numpy(zero_copy_only=False)
+    walls, doubt = wall_micros(micros, zone)
+    # Arrow reads the year 0, which an offset may carry into the year 1.
+    return _clocks(walls, absent), (doubt | (micros < FIRST_MICROS + DAY)) & ~absent
 
 
 def _has_minutes(texts: pa.Array) -> bool:
@@ -107,7 +110,7 @@ def _each(texts: pa.Array, parse: Callable[[str], Any], kind: pa.DataType) -> tu
     for place, text in enumerate(texts.to_pylist()):
         try:
             found.append(None if text is None else parse(text))
-        except Unfit:
+        except Unfit:  # noqa: PERF203 -- one value that doesn't fit must not keep the others back
             found.append(None)
             doubt[place] = True
     return pa.array(found, kind), doubt

@@ -98,7 +98,8 @@ class ColumnReader:
         return Converted(array, doubt, 0, absent)
 
     def _in_range(self, found: list[Any], kind: pa.DataType, doubt: Mask) -> pa.Array:
-        low, high = _INTEGERS.get(self.kind, _INTEGERS[Primitive.BIGINT])  # type: ignore[call-overload]
+        limits = self.kind if isinstance(self.kind, Primitive) else Primitive.BIGINT
+        low, high = _INTEGERS.get(limits, _INTEGERS[Primitive.BIGINT])
         for place, value in enumerate(found):
             doubt[place] = value is not None and not low <= value <= high
         return pa.array(found, kind, mask=doubt)
@@ -140,7 +141,7 @@ class ColumnReader:
         for place, value in enumerate(found):
             try:
                 values.append(None if value is None else parse(value))
-            except Unfit:
+            except Unfit:  # noqa: PERF203 -- one value that doesn't fit must not keep the others back
                 values.append(None)
                 doubt[place] = True
         return pa.array(values, self.arrow), doubt
@@ -166,7 +167,7 @@ def _bounded(texts: pa.Array, length: int) -> tuple[pa.Array, Mask]:
 
 
 def quotes_in(value: Any) -> int:
-    """How many quotes `value` took in the input, where no quote was written as `\\u0022`."""
+    r"""How many quotes `value` took in the input, where no quote was written as `\u0022`."""
     if isinstance(value, str):
         return 2 + value.count('"')
     return bytes(value).count(b'"') if isinstance(value, msgspec.Raw) else 0

@@ -20,7 +20,7 @@ from hivesink.decode.unfit import Unfit
 from hivesink.options import OnUnknownField
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Container, Sequence
     from datetime import date, datetime
     from zoneinfo import ZoneInfo
 
@@ -33,7 +33,7 @@ _MICROS_DIGITS = 18  # of year 9999, counted from 1970
 
 
 def _mismatch(raw: str, kind: HiveType) -> Unfit:
-    return Unfit(f"wrong type: {_KINDS.get(raw[0], 'number')} into {kind}")
+    return Unfit(reason=f"wrong type: {_KINDS.get(raw[0], 'number')} into {kind}")
 
 
 def _number(raw: str, kind: HiveType) -> str:
@@ -53,30 +53,32 @@ def text_of(raw: str) -> str:
         try:
             text.encode()
         except UnicodeEncodeError:
-            raise Unfit("lone surrogate") from None
+            raise Unfit(reason="lone surrogate") from None
     return text
 
 
 def binary_of(text: str) -> bytes:
-    """Base64 as RFC 4648 writes it, padded; Raises Unfit for any other text, even if it could be read."""
+    """Base64 as RFC 4648 writes it, padded. Raises Unfit for any other text, even if it could be read."""
     try:
         value = base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):
-        raise Unfit("not base64") from None
+        raise Unfit(reason="not base64") from None
     if base64.b64encode(value).decode() != text:
-        raise Unfit("not base64")
+        raise Unfit(reason="not base64")
     return value
 
 
-def _decimal(raw: str, kind: Decimal) -> Number:
-    value = scaled(_number(raw, kind), kind.scale, kind.precision, str(kind))
+def decimal_of(number: str, kind: Decimal) -> Number:
+    """A number's text at the column's scale. Raises Unfit where digits would be lost."""
+    value = scaled(number, kind.scale, kind.precision, str(kind))
     return Number((int(value < 0), tuple(map(int, str(abs(value)))), -kind.scale))
 
 
-def _bounded(text: str, kind: Varchar | Char) -> str:
+def bounded(text: str, kind: Varchar | Char) -> str:
+    """`text` if it is short enough, a CHAR without its trailing spaces. Raises Unfit."""
     text = text.rstrip(" ") if isinstance(kind, Char) else text
     if len(text) > kind.length:
-        raise Unfit(f"longer than {kind}")
+        raise Unfit(reason=f"longer than {kind}")
     return text
 
 
@@ -88,7 +90,7 @@ class Values:
     epoch: bool
     ignore_unknown: bool
 
-    def of(self, raw: str, kind: HiveType) -> Any:
+    def of(self, raw: str, kind: HiveType) -> Any:  # noqa: PLR0911 -- one for each kind of type
         """`raw` is one JSON value without white space around it. Raises Unfit."""
         if raw == "null":
             return None
@@ -96,9 +98,9 @@ class Values:
             case Primitive():
                 return self._primitive(raw, kind)
             case Decimal():
-                return _decimal(raw, kind)
+                return decimal_of(_number(raw, kind), kind)
             case Varchar() | Char():
-                return _bounded(text_of(raw), kind)
+                return bounded(text_of(raw), kind)
             case Array():
                 return self._array(raw, kind)
             case Map():
@@ -106,7 +108,7 @@ class Values:
             case Struct():
                 return self._struct(raw, kind)
 
-    def _primitive(self, raw: str, kind: Primitive) -> Any:
+    def _primitive(self, raw: str, kind: Primitive) -> Any:  # noqa: PLR0911 -- one for each type
         if kind in _BITS:
             return integer(_number(raw, kind), _BITS[kind], str(kind))
         match kind:
@@ -138,11 +140,11 @@ class Values:
             micros = scaled(number, 3, _MICROS_DIGITS, str(kind))
         except Unfit as error:
             reason = error.reason
-            raise Unfit("finer than microseconds" if reason.startswith("more") else reason) from None
+            raise Unfit(reason="finer than microseconds" if reason.startswith("more") else reason) from None
         try:
             clock = wall_clock(instant_of(micros), self.zone)
         except Unfit:
-            raise Unfit(f"out of range for {kind}") from None
+            raise Unfit(reason=f"out of range for {kind}") from None
         return clock.date() if kind is Primitive.DATE else clock
 
     def _array(self, raw: str, kind: Array) -> list[Any]:
@@ -152,7 +154,7 @@ class Values:
         for place, element in enumerate(elements(raw)):
             try:
                 found.append(self.of(element, kind.element))
-            except Unfit as error:
+            except Unfit as error:  # noqa: PERF203 -- says which element it was
                 raise error.within(str(place)) from None
         return found
 
@@ -162,19 +164,19 @@ class Values:
         found: dict[Any, Any] = {}
         for quoted, value in members(raw):
             try:
-                key = self._map_key(quoted, kind.key)
-                if key in found:
-                    raise Unfit("duplicate key")
+                key = self._map_key(quoted, kind.key, found)
                 found[key] = self.of(value, kind.value)
-            except Unfit as error:
+            except Unfit as error:  # noqa: PERF203 -- says which element it was
                 raise error.within(unquote(quoted).encode("utf-8", "replace").decode()) from None
         return list(found.items())
 
-    def _map_key(self, quoted: str, kind: HiveType) -> Any:
+    def _map_key(self, quoted: str, kind: HiveType, known: Container[Any]) -> Any:
         text = unquote(quoted)
-        if kind is Primitive.BOOLEAN and text in {"true", "false"}:
-            return text == "true"
-        return self.of(quoted, kind)
+        is_boolean = kind is Primitive.BOOLEAN and text in {"true", "false"}
+        key = text == "true" if is_boolean else self.of(quoted, kind)
+        if key in known:
+            raise Unfit(reason="duplicate key")
+        return key
 
     def _struct(self, raw: str, kind: Struct) -> dict[str, Any]:
         if raw[0] != "{":
@@ -184,7 +186,7 @@ class Values:
         for name, field in kind.fields:
             try:
                 row[name.lower()] = self.of(found[name.lower()], field) if name.lower() in found else None
-            except Unfit as error:
+            except Unfit as error:  # noqa: PERF203 -- says which element it was
                 raise error.within(name.lower()) from None
         return row
 
@@ -197,10 +199,10 @@ def fields(raw: str, names: Sequence[str], *, ignore_unknown: bool) -> dict[str,
         name = unquote(quoted).lower()
         if name in wanted:
             if name in found:
-                raise Unfit("duplicate field").within(name)
+                raise Unfit(reason="duplicate field").within(name)
             found[name] = value
         elif not ignore_unknown:
-            raise Unfit("unknown field").within(name.encode("utf-8", "replace").decode())
+            raise Unfit(reason="unknown field").within(name.encode("utf-8", "replace").decode())
     return found
 
 
@@ -220,19 +222,19 @@ class ExactDecoder:
         try:
             raw = document(record.decode())
         except UnicodeDecodeError:
-            raise Unfit("not UTF-8") from None
+            raise Unfit(reason="not UTF-8") from None
         except NotJson:
-            raise Unfit("not JSON") from None
+            raise Unfit(reason="not JSON") from None
         if raw[0] != "{":
-            raise Unfit("not a JSON object")
+            raise Unfit(reason="not a JSON object")
         found = fields(raw, self.names, ignore_unknown=self.ignore_unknown)
         return [self._column(place, found.get(name)) for place, name in enumerate(self.names)]
 
     def _column(self, place: int, raw: str | None) -> Any:
         column = self.columns[place]
+        if not column.nullable and raw in {None, "null"}:
+            raise Unfit("missing" if raw is None else "null").within(self.names[place])
         try:
-            if not column.nullable and raw in {None, "null"}:
-                raise Unfit("missing" if raw is None else "null")
             return None if raw is None else self.values[place].of(raw, column.type)
         except Unfit as error:
             raise error.within(self.names[place]) from None

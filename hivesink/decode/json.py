@@ -92,7 +92,7 @@ class JsonDecoder:
             try:
                 rows.append(self._exact.row(record))
                 places.append(place)
-            except Unfit as error:
+            except Unfit as error:  # noqa: PERF203 -- one record that doesn't fit must not keep the others back
                 bad.append((place, ".".join(error.path) or None, error.reason))
         sure = np.flatnonzero(~doubt)
         found = batch.take(pa.array(sure))
@@ -107,10 +107,7 @@ class JsonDecoder:
 
 def exact_batch(rows: Sequence[Sequence[Any]], schema: pa.Schema) -> pa.RecordBatch:
     """Rows of the exact decoder as Arrow."""
-    arrays = [
-        pa.array(list(values), field.type)
-        for field, values in zip(schema, zip(*rows, strict=True), strict=True)
-    ]
+    arrays = [pa.array(list(values), field.type) for field, values in zip(schema, zip(*rows, strict=True), strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 

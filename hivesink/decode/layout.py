@@ -35,6 +35,8 @@ class Slot:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
+    """What decodes a record, and where its fields then are."""
+
     record: type[msgspec.Struct]
     decoder: msgspec.json.Decoder[Any]
     slots: tuple[Slot, ...]

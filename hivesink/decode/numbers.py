@@ -16,6 +16,8 @@ def scaled(number: str, places: int, digits: int, kind: str) -> int:
 
     Raises Unfit if that is not a whole number, or has more than `digits` digits.
     """
+    if not places and len(number) < digits and number.removeprefix("-").isdecimal():
+        return int(number)
     mantissa, _, exponent = number.lower().partition("e")
     whole, _, fraction = mantissa.removeprefix("-").partition(".")
     unscaled = (whole + fraction).lstrip("0")
@@ -24,10 +26,10 @@ def scaled(number: str, places: int, digits: int, kind: str) -> int:
         return 0
     power = _exponent(exponent) - len(fraction) + len(unscaled) - len(significant) + places
     if power < 0:
-        raise Unfit("more decimal places than " + kind if places else "not a whole number")
+        raise Unfit(reason="more decimal places than " + kind if places else "not a whole number")
     if len(significant) + power > digits:
-        raise Unfit(f"out of range for {kind}")
-    value = int(significant) * 10**power
+        raise Unfit(reason=f"out of range for {kind}")
+    value = int(significant + "0" * power)
     return -value if number[0] == "-" else value
 
 
@@ -41,7 +43,7 @@ def integer(number: str, bits: int, kind: str) -> int:
     """Raises Unfit outside of a signed integer of `bits` bits, and for fractions."""
     value = scaled(number, 0, 19, kind)
     if not -(1 << (bits - 1)) <= value < 1 << (bits - 1):
-        raise Unfit(f"out of range for {kind}")
+        raise Unfit(reason=f"out of range for {kind}")
     return value
 
 
@@ -49,7 +51,7 @@ def double(number: str) -> float:
     """The nearest DOUBLE. Raises Unfit where that is infinite; the integer `-0` is 0, as integers go."""
     value = 0.0 if number == "-0" else float(number)
     if value in {float("inf"), float("-inf")}:
-        raise Unfit("out of range for double")
+        raise Unfit(reason="out of range for double")
     return value
 
 
@@ -59,5 +61,5 @@ def single(number: str) -> float:
         value = double(number)
         struct.pack("<f", value)
     except (OverflowError, Unfit):
-        raise Unfit("out of range for float") from None
+        raise Unfit(reason="out of range for float") from None
     return value

@@ -30,7 +30,7 @@ def wall_clock(instant: datetime, zone: ZoneInfo) -> datetime:
     try:
         return instant.astimezone(zone).replace(tzinfo=None)
     except OverflowError:
-        raise Unfit("out of range for timestamp") from None
+        raise Unfit(reason="out of range for timestamp") from None
 
 
 def instant_of(micros: int) -> datetime:
@@ -38,7 +38,7 @@ def instant_of(micros: int) -> datetime:
     try:
         return _EPOCH + timedelta(microseconds=micros)
     except OverflowError:
-        raise Unfit("out of range for timestamp") from None
+        raise Unfit(reason="out of range for timestamp") from None
 
 
 def timestamp_of(text: str, zone: ZoneInfo) -> datetime:
@@ -48,21 +48,21 @@ def timestamp_of(text: str, zone: ZoneInfo) -> datetime:
     """
     found = _TIMESTAMP.fullmatch(text)
     if found is None:
-        raise Unfit("not a timestamp")
+        raise Unfit(reason="not a timestamp")
     fraction = (found["fraction"] or "").ljust(_MICROS, "0")
     if fraction[_MICROS:].strip("0"):
-        raise Unfit("finer than microseconds")
+        raise Unfit(reason="finer than microseconds")
     try:
         clock = datetime.fromisoformat(f"{found['minute']}:{found['second'] or '00'}.{fraction[:_MICROS]}")
         offset = _offset(found["offset"])
     except ValueError:
-        raise Unfit("not a timestamp") from None
+        raise Unfit(reason="not a timestamp") from None
     if offset is None:
         return clock
     try:
         instant = clock.replace(tzinfo=timezone.utc) - offset
     except OverflowError:
-        raise Unfit("out of range for timestamp") from None
+        raise Unfit(reason="out of range for timestamp") from None
     return wall_clock(instant, zone)
 
 
@@ -80,8 +80,8 @@ def _offset(text: str | None) -> timedelta | None:
 def date_of(text: str) -> date:
     """`yyyy-MM-dd`. Raises Unfit."""
     if _DATE.fullmatch(text) is None:
-        raise Unfit("not a date")
+        raise Unfit(reason="not a date")
     try:
         return date.fromisoformat(text)
     except ValueError:
-        raise Unfit("not a date") from None
+        raise Unfit(reason="not a date") from None

@@ -81,7 +81,7 @@ def read_clauses(source: Source, create: exp.Create, check_properties: CheckProp
             case exp.ExternalProperty():
                 found.external = True
             case exp.SchemaCommentProperty():
-                found.comment = node.this.name
+                found.comment = _text(source, node)
             case exp.LocationProperty():
                 found.location = _location(source, node)
             case exp.PartitionedByProperty():
@@ -113,8 +113,16 @@ def _once(source: Source, nodes: Sequence[exp.Expression]) -> None:
             source.problem(extra, "this clause is there already")
 
 
+def _text(source: Source, node: exp.Expression) -> str:
+    """A clause's string; sqlglot passes one that is missing."""
+    if isinstance(node.this, exp.Literal) and node.this.is_string:
+        return node.this.name
+    source.problem(node, f"{node.sql(dialect='hive', comments=False) or 'a clause'} needs a text in quotes")
+    return ""
+
+
 def _location(source: Source, node: exp.LocationProperty) -> str:
-    location: str = node.this.name
+    location = _text(source, node)
     if not re.match(r"/|[A-Za-z][\w+.-]*:/", location):
         source.problem(node, f"LOCATION {location!r} is not absolute; begin with / or a scheme such as hdfs://")
     return location
@@ -122,8 +130,9 @@ def _location(source: Source, node: exp.LocationProperty) -> str:
 
 def _format(source: Source, node: exp.FileFormatProperty | exp.RowFormatSerdeProperty, found: Clauses) -> None:
     if isinstance(node, exp.RowFormatSerdeProperty):
-        if node.this.name != PARQUET_SERDE:
-            source.problem(node, f"ROW FORMAT SERDE {node.this.name!r} can't be written; {_USE_PARQUET}")
+        serde = _text(source, node)
+        if serde != PARQUET_SERDE:
+            source.problem(node, f"ROW FORMAT SERDE {serde!r} can't be written; {_USE_PARQUET}")
         if node.args.get("serde_properties"):
             source.problem(node, "SERDEPROPERTIES are not supported; what the sink knows goes into TBLPROPERTIES")
         return
@@ -139,9 +148,9 @@ def _format(source: Source, node: exp.FileFormatProperty | exp.RowFormatSerdePro
             source.problem(node, f"STORED AS INPUTFORMAT: only Parquet's SerDe and formats are known; {_USE_PARQUET}")
     elif not node.args.get("hive_format"):
         source.problem(source.line_of_word("USING"), f"USING makes a table of Spark, not of Hive; {_USE_PARQUET}")
-    elif classes.name.lower() != "parquet":
+    elif (name := classes.name.upper() if classes is not None else "") != "PARQUET":
         line = source.line_of_word("STORED")
-        source.problem(line, f"STORED AS {classes.name.upper()} is not supported yet; use STORED AS PARQUET")
+        source.problem(line, f"STORED AS {name} is not supported yet; use STORED AS PARQUET")
 
 
 def _property(source: Source, node: exp.Property, properties: dict[str, str], lines: dict[str, int]) -> None:

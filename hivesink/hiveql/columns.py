@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from hivesink.hiveql.source import Source
 
 # Hive keeps the names of a table's columns in one comma-separated property; Parquet's readers refuse the others.
-_UNSAFE = re.compile(r"[\s,;:.(){}<>=`'\"\\/\x00-\x1f\x7f]")
+_NAME = re.compile(r"[\w$-]+")
 
 
 def data_columns(source: Source, schema: exp.Schema) -> tuple[Column, ...]:
@@ -62,11 +62,14 @@ def _columns(source: Source, items: Sequence[exp.Expression]) -> tuple[Column, .
         if not isinstance(item, exp.ColumnDef):
             source.problem(item, f"{_words(item)} is not supported: Hive doesn't enforce it and the sink can't either")
             continue
+        if "end" not in item.this.meta:
+            source.problem(item, f"column {_words(item.this)}: this word needs back-quotes to be a name")
+            continue
         name = item.name.lower()
         if name in lines:
             source.problem(item, f"column {name} is there already, on line {lines[name]} (Hive ignores case)")
         lines.setdefault(name, source.line(item))
-        if not name or _UNSAFE.search(name):
+        if not _NAME.fullmatch(name):
             source.problem(item, f"column {name!r}: use letters, digits and _ only; not every reader takes the rest")
         column = _column(source, item)
         if column is not None:

@@ -52,7 +52,8 @@ def parse_ddl(sql: str, file: str, check_properties: CheckProperties) -> TableSp
 
     `file` names the text in problems. Text that isn't SQL at all ends the search at its first problem.
     """
-    source = Source(file, sql)
+    # As Python reads text files; sqlglot counts a lone \r as a line too.
+    source = Source(file, sql.replace("\r\n", "\n").replace("\r", "\n"))
     create = _statement(source)
     spec = _table(source, create, check_properties) if create is not None else None
     if source.problems or spec is None:

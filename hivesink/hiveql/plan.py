@@ -127,7 +127,7 @@ def _column_differences(wanted: Sequence[Column], live: Sequence[Column]) -> Ite
         elif old.type != column.type:
             why = _type_change(old.type, column.type)
             yield f"column {column.name} is {old.type}, the DDL says {column.type}: {why}"
-        elif column.comment is not None and column.comment != old.comment:
+        elif column.comment is not None and column.comment != (old.comment or ""):
             yield f"column {column.name} has the comment {old.comment!r}, the DDL says {column.comment!r}: {_LATER}"
     for name, old in before.items():
         if name not in after:
@@ -168,7 +168,7 @@ def _properties(wanted: TableSpec, live: TableSpec) -> Alter | Nothing:
     after = wanted.options
     # The metastore's TransactionalValidationListener drops it again where it is false.
     after.pop("transactional", None)
-    if wanted.comment is not None and wanted.comment != live.comment:
+    if wanted.comment is not None and wanted.comment != (live.comment or ""):
         after["comment"] = wanted.comment
     changed = {key: value for key, value in after.items() if before.get(key) != value and key not in METASTORE_OWN}
     removed = [key for key in before if (key.startswith("sink.") or key == NOT_NULL) and key not in after]

@@ -18,6 +18,7 @@ from hivesink.core.epoch import NO_WAYS, BatchRef, Epoch, LastBatch, Replay, Way
 from hivesink.core.manifest import NO_ROWS, Floor, Manifest, PartEntry, Rows
 from hivesink.errors import (
     BadRecord,
+    EpochTaken,
     HiveSinkError,
     MetastoreUnreachable,
     RegistrationFailed,
@@ -205,7 +206,7 @@ class Committer:
     def _write(self, shape: InputShape, write: Write, watch: Stopwatch) -> _Written:
         for _ in range(_TRIES):
             attempt = self.world.token()
-            reports = tuple(write(self._plan(shape, attempt)))
+            reports = self._reports(write, self._plan(shape, attempt))
             watch.lap("write")
             self._require_good(reports)
             written = _Written(attempt, reports, None)
@@ -217,18 +218,35 @@ class Committer:
                 return written
             finally:
                 watch.lap("lookup")
-            elsewhere = {
-                (part.table, part.partition): live[part.table, part.partition].location
-                for part in written.parts
-                if (part.table, part.partition) in live
-                and not same_location(live[part.table, part.partition].location, part.folder)
-            }
+            elsewhere = self._elsewhere(written.parts, live)
             if not elsewhere:
                 return replace(written, live=live)
             self.world.store.discard(part.staged for part in written.parts)
             self._moved.update(elsewhere)
         # They keep moving: what is in the wrong folder after the decision is mended by a move epoch.
         return replace(written, live=None)
+
+    def _reports(self, write: Write, plan: TaskPlan) -> tuple[TaskReport, ...]:
+        try:
+            return tuple(write(plan))
+        except Exception as error:
+            # A run that starts beside this one shuts out this try and sweeps its files: then tasks fail
+            # for reasons that say nothing.
+            if self.world.log.view().head >= plan.epoch:
+                raise EpochTaken(self.world.log.location, plan.epoch) from error
+            raise
+
+    def _elsewhere(self, parts: Iterable[PartEntry], live: Mapping[Place, LivePartition]) -> dict[Place, str]:
+        """Where the parts should have been staged, for those that weren't."""
+        tables = {plan.name: plan for plan in (self.sink.target, self.sink.rejected) if plan}
+        found = {}
+        for part in parts:
+            place = (part.table, part.partition)
+            # A partition that was dropped lives nowhere: its new parts begin it in the default folder.
+            home = live[place].location if place in live else tables[part.table].folder(part.partition)
+            if not same_location(home, part.folder):
+                found[place] = home
+        return found
 
     def _plan(self, shape: InputShape, attempt: str) -> TaskPlan:
         def with_moves(table: TablePlan) -> TablePlan:

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from hivesink.ports import Touched
     from hivesink.sink.world import World
 
+LINGER = 16
+"""Epochs for which a loser's touched-list stays: a file that it asked for may yet be created, late."""
+
 Winner = tuple[str, int]
 """An attempt, and a task attempt of it whose report was committed."""
 
@@ -30,19 +33,22 @@ def sweep(
     keep: Iterable[PartEntry],
     winners: Collection[Winner] = (),
 ) -> tuple[str, ...]:
-    """Delete leftovers of epochs up to `head` where touched-lists point, then forget those lists.
+    """Delete leftovers of epochs up to `head` where touched-lists point, and forget lists of no more use.
 
-    `keep` are parts that are decided and not published yet. A winner's list points at no leftovers.
+    `keep` are parts that are decided and not published yet. A winner's list points at no leftovers. During a
+    query, which says who won, only tries at the head itself are news; recovery looks wherever a list points.
     Returns what was deleted. Raises FencedOut where another run has gone on, StoreUnavailable.
     """
     touched = [found for found in world.log.touched() if found.epoch <= head]
     losers = [found for found in touched if (found.attempt, found.task_attempt) not in winners]
+    old = [found for found in losers if found.epoch <= head - LINGER]
+    news = [found for found in losers if not winners or found.epoch == head] + old
     gone: tuple[str, ...] = ()
-    if losers:
-        folders = sorted({folder for found in losers for folder in world.log.folders(found)})
+    if news:
+        folders = sorted({folder for found in news for folder in world.log.folders(found)})
         world.require_head(head)
         gone = _delete(world, folders, leftovers(world, folders, uid, head, keep))
-    world.log.forget(touched)
+    world.log.forget([found for found in touched if found not in losers] + old)
     return gone
 
 

@@ -112,6 +112,12 @@ def test_the_tables_comment_is_altered_and_an_undeclared_one_stays() -> None:
     assert plan(replace(WANTED, comment=None), LIVE) == Nothing(WANTED.name)
 
 
+def test_an_empty_comment_is_none() -> None:
+    columns = (WANTED.columns[0], Column("b", P.STRING, ""), WANTED.columns[2])
+    there = live(comment=None, columns=(LIVE.columns[0], Column("b", P.STRING), LIVE.columns[2]))
+    assert plan(replace(WANTED, comment="", columns=columns), there) == Nothing(WANTED.name)
+
+
 @pytest.mark.parametrize(
     ("columns", "words"),
     [

@@ -1,0 +1,47 @@
+"""`hivesink clean`: leftovers anywhere below a table."""
+
+from __future__ import annotations
+
+from hivesink import wiring
+from hivesink.cli.opened import opened
+from hivesink.cli.options import Debug, DryRun, Json, Metastore, Table
+from hivesink.cli.output import Line, Report
+from hivesink.cli.reporting import reporting
+from hivesink.sink.clean import clean as clean_writer
+from hivesink.sink.clean import find_leftovers, strangers
+
+
+def clean(
+    table: Table,
+    dry_run: DryRun = False,
+    metastore: Metastore = None,
+    json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Remove hidden files that nothing can commit any more, and folders that this empties.
+
+    It walks everything below the table's location. Finished files, what an open epoch needs, and files of a
+    writer that has no log are never touched; it may run beside a job.
+
+    Example: hivesink clean demo.flights --dry-run
+    """
+    with reporting(as_json=json, debug=debug) as out, opened(table, metastore) as found:
+        cleanings = [find_leftovers(writer.world, writer.name, found.name) for writer in found.writers]
+        uids = {uid for writer in found.writers if (uid := writer.world.log.uid(None))}
+        unknown = strangers(wiring.file_store(found.live.location), found.live.location, uids)
+        folders: tuple[str, ...] = ()
+        if not dry_run:
+            for writer, cleaning in zip(found.writers, cleanings, strict=True):
+                folders += clean_writer(writer.world, cleaning, found.name)
+        files = [path for cleaning in cleanings for path in cleaning.staged]
+        data = {
+            "table": found.name,
+            "removed": not dry_run,
+            "files": files,
+            "folders": list(folders),
+            "files_of_no_known_writer": list(unknown),
+        }
+        did = "would remove" if dry_run else "removed"
+        blocks = [Line(f"{did} {path}") for path in (*files, *folders)]
+        blocks += [Line(f"left {path}: its writer has no log here", "yellow") for path in unknown]
+        out.show(Report(data, [*blocks, Line(f"{found.name}: {did} {len(files)} files, {len(folders)} folders")]))

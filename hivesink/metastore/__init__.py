@@ -1,0 +1,1 @@
+"""Metastores: over Thrift in bulk, through HiveServer2, and in memory for tests."""

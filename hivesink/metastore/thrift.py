@@ -1,0 +1,225 @@
+"""The metastore over Thrift, in bulk: the default registrar."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from hive_metastore import ttypes
+
+from hivesink.errors import RegistrationFailed, UnknownTable
+from hivesink.metastore.accuracy import BASIC_ONLY, FLAG, is_accurate
+from hivesink.metastore.partition_names import Values, name_of, values_of
+from hivesink.metastore.thrift_connection import Client, Connection, FirstKnown
+from hivesink.metastore.thrift_table import columns_behind, live_partition, live_table, new_partition
+from hivesink.ports import LivePartition, LiveTable, NewPartition, Statistics
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from hivesink.core.table import TableName
+
+T = TypeVar("T")
+
+NAMES_A_CALL = 1000
+PARTITIONS_A_CALL = 500
+TRIES = 4
+_KEEP_STATISTICS = ttypes.EnvironmentContext(properties={"DO_NOT_UPDATE_STATS": "true"})
+"""Without it the metastore lists the folder on alter and, for a table, overwrites numFiles and totalSize."""
+
+
+class ThriftTables:
+    """Reads tables; Hive 4 knows only the newer call, Hive before 2.3 only the older one."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self._get = FirstKnown(
+            lambda client, request: client.get_table_req(request).table,
+            lambda client, request: client.get_table(request.dbName, request.tblName),
+        )
+
+    def get(self, name: TableName) -> Any:
+        """Raises UnknownTable, MetastoreUnreachable."""
+        request = ttypes.GetTableRequest(dbName=name.database, tblName=name.table)
+        try:
+            return self.connection.read(lambda client: self._get(client, request))
+        except ttypes.NoSuchObjectException as error:
+            raise UnknownTable(str(name), self.connection.address) from error
+
+    def alter(self, name: TableName, action: str, change: Callable[[dict[str, str]], bool]) -> None:
+        """Alter the table's parameters straight after a fresh read, if `change` says that it changed them.
+
+        The metastore has no compare-and-set: what somebody else alters in between is undone.
+        """
+        table = self.get(name)
+        table.parameters = table.parameters or {}
+        if change(table.parameters):
+            self.connection.change(
+                str(name),
+                action,
+                lambda client: client.alter_table_with_environment_context(
+                    name.database, name.table, table, _KEEP_STATISTICS
+                ),
+            )
+
+
+class ThriftRegistrar:
+    """ports.Registrar over Thrift. Safe to share between threads."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._tables = ThriftTables(connection)
+
+    @property
+    def address(self) -> str:
+        return self._connection.address
+
+    def table(self, name: TableName) -> LiveTable:
+        return live_table(self._tables.get(name))
+
+    def lookup(self, table: LiveTable, partitions: Sequence[str]) -> Mapping[str, LivePartition]:
+        if not partitions:
+            return {}
+        fresh = self._tables.get(table.spec.name)
+        if not table.spec.is_partitioned:
+            accurate = is_accurate((fresh.parameters or {}).get(FLAG))
+            return {"": LivePartition("", fresh.sd.location, accurate, columns_behind=False)}
+        wanted = {values_of(table.spec, partition): partition for partition in partitions}
+        found = self._read(table, tuple(wanted))
+        return {wanted[values]: live_partition(wanted[values], found[values], fresh) for values in found}
+
+    def add(self, table: LiveTable, partitions: Sequence[NewPartition]) -> None:
+        if not partitions or not table.spec.is_partitioned:
+            return
+        fresh = self._tables.get(table.spec.name)
+        for chunk in _chunks(partitions, PARTITIONS_A_CALL):
+            self._add(table, [new_partition(wanted, table.spec, fresh) for wanted in chunk])
+        self._bring_columns(table, [values_of(table.spec, wanted.partition) for wanted in partitions])
+
+    def distrust(self, table: LiveTable, partitions: Sequence[str]) -> None:
+        if table.spec.is_partitioned:
+            values = [values_of(table.spec, partition) for partition in partitions]
+            self._alter(
+                table, "drop the accuracy of statistics", values, lambda _, found: _distrusted(found.parameters)
+            )
+        elif partitions:
+            self._tables.alter(table.spec.name, "drop the accuracy of statistics", _distrusted)
+
+    def set_statistics(self, table: LiveTable, statistics: Sequence[Statistics]) -> bool:
+        action = "set statistics"
+        if table.spec.is_partitioned:
+            exact = {values_of(table.spec, figures.partition): figures for figures in statistics}
+            self._alter(table, action, list(exact), lambda values, found: _set_figures(found.parameters, exact[values]))
+        else:
+            for figures in statistics:
+                self._tables.alter(
+                    table.spec.name, action, lambda parameters, exact=figures: _set_figures(parameters, exact)
+                )
+        return True
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def _read(self, table: LiveTable, wanted: Sequence[Values]) -> dict[Values, Any]:
+        """The registered ones of `wanted`. Raises UnknownTable, MetastoreUnreachable."""
+        name = table.spec.name
+        found: dict[Values, Any] = {}
+        for chunk in _chunks(wanted, NAMES_A_CALL):
+            names = [name_of(table.spec, values) for values in chunk]
+
+            def ask(client: Client, names: list[str] = names) -> Any:
+                return client.get_partitions_by_names(name.database, name.table, names)
+
+            try:
+                partitions = self._connection.read(ask)
+            except ttypes.NoSuchObjectException as error:
+                raise UnknownTable(str(name), self.address) from error
+            found.update({tuple(partition.values): partition for partition in partitions})
+        return found
+
+    def _add(self, table: LiveTable, partitions: list[Any]) -> None:
+        name = table.spec.name
+        request = ttypes.AddPartitionsRequest(
+            dbName=name.database, tblName=name.table, parts=partitions, ifNotExists=True, needResult=False
+        )
+        _repeat_refused(
+            lambda: self._connection.change(
+                str(name),
+                f"register {len(partitions)} partitions",
+                lambda client: client.add_partitions_req(request),
+            )
+        )
+
+    def _bring_columns(self, table: LiveTable, wanted: list[Values]) -> None:
+        """Alter those whose columns are behind: somebody may have added columns to the table meanwhile."""
+        fresh = self._tables.get(table.spec.name)
+
+        def bring(_values: Values, partition: Any) -> bool:
+            behind = columns_behind(partition, fresh)
+            if behind:
+                partition.sd.cols = fresh.sd.cols
+            return behind
+
+        self._alter(table, "bring the columns", wanted, bring)
+
+    def _alter(
+        self, table: LiveTable, action: str, wanted: Sequence[Values], change: Callable[[Values, Any], bool]
+    ) -> None:
+        """Alter those of `wanted` that are there and that `change` says it changed, each after a fresh read.
+
+        One that somebody drops in between refuses the whole call, which is then read and altered again.
+        """
+        name = table.spec.name
+
+        def alter(chunk: Sequence[Values]) -> None:
+            found = self._read(table, chunk)
+            for partition in found.values():
+                partition.parameters = partition.parameters or {}
+            changed = [partition for values, partition in found.items() if change(values, partition)]
+            if changed:
+                self._connection.change(
+                    str(name),
+                    f"{action} of {len(changed)} partitions",
+                    lambda client: client.alter_partitions_with_environment_context(
+                        name.database, name.table, changed, _KEEP_STATISTICS
+                    ),
+                )
+
+        for chunk in _chunks(wanted, PARTITIONS_A_CALL):
+            _repeat_refused(lambda chunk=chunk: alter(chunk))  # type: ignore[misc]
+
+
+def _distrusted(parameters: dict[str, str]) -> bool:
+    accurate = is_accurate(parameters.get(FLAG))
+    if accurate:
+        del parameters[FLAG]
+    return accurate
+
+
+def _set_figures(parameters: dict[str, str], exact: Statistics) -> bool:
+    # The size of the rows in memory isn't known any more; Hive estimates it from totalSize then.
+    parameters.pop("rawDataSize", None)
+    parameters.update(
+        {
+            "numFiles": str(exact.files),
+            "totalSize": str(exact.bytes),
+            "numRows": str(exact.rows),
+            FLAG: BASIC_ONLY,
+        }
+    )
+    return True
+
+
+def _repeat_refused(call: Callable[[], None]) -> None:
+    """A refused call has changed nothing, and two at once refuse each other; so it is repeated a few times."""
+    for _ in range(TRIES - 1):
+        try:
+            call()
+        except RegistrationFailed:
+            continue
+        return
+    call()
+
+
+def _chunks(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
+    for start in range(0, len(items), size):
+        yield items[start : start + size]

@@ -1,0 +1,130 @@
+"""A metastore's `Table` and `Partition` structs, from and to the sink's own types."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from typing import Any
+
+from hive_metastore import ttypes
+
+from hivesink.core.table import Column, TableName, TableSpec
+from hivesink.metastore.accuracy import FLAG, is_accurate
+from hivesink.metastore.partition_names import values_of
+from hivesink.metastore.refusals import PARQUET_INPUT, PARQUET_OUTPUT, PARQUET_SERDE, Facts, column
+from hivesink.ports import LivePartition, LiveTable, NewPartition
+
+_FIELDS = {"comment", "EXTERNAL"}
+"""Parameters that are fields of TableSpec."""
+
+
+def facts(table: Any) -> Facts:
+    """What the metastore says that decides whether the sink can write the table."""
+    sd = table.sd
+    return Facts(
+        name=TableName(table.dbName, table.tableName),
+        kind=table.tableType or "",
+        input_format=sd.inputFormat or "",
+        serde=(sd.serdeInfo and sd.serdeInfo.serializationLib) or "",
+        bucketed=bool(sd.bucketCols),
+        skewed=bool(sd.skewedInfo and sd.skewedInfo.skewedColNames),
+        properties=table.parameters or {},
+    )
+
+
+def spec_of(table: Any) -> TableSpec:
+    """Raises Unsupported for a type that the sink doesn't know."""
+    found = facts(table)
+    parameters = found.properties
+    return TableSpec(
+        name=found.name,
+        columns=_columns(found.name, table.sd.cols),
+        partition_columns=_columns(found.name, table.partitionKeys or []),
+        location=table.sd.location,
+        comment=parameters.get("comment"),
+        external=found.external,
+        format="parquet" if found.input_format == PARQUET_INPUT else found.input_format or "none",
+        properties=tuple(sorted((key, value) for key, value in parameters.items() if key not in _FIELDS)),
+    )
+
+
+def live_table(table: Any) -> LiveTable:
+    """Raises Unsupported where the sink can't write such a table."""
+    facts(table).refuse()
+    return LiveTable(spec_of(table), table.sd.location, is_accurate(table.parameters.get(FLAG)))
+
+
+def live_partition(partition: str, found: Any, table: Any) -> LivePartition:
+    return LivePartition(
+        partition=partition,
+        location=found.sd.location,
+        accurate=is_accurate((found.parameters or {}).get(FLAG)),
+        columns_behind=columns_behind(found, table),
+    )
+
+
+def columns_behind(partition: Any, table: Any) -> bool:
+    return _shape(partition) != _shape(table)
+
+
+def new_partition(wanted: NewPartition, spec: TableSpec, table: Any) -> Any:
+    """A partition with the table's columns, formats and serde.
+
+    The parameters don't claim accuracy. The metastore replaces them by what it finds in the folder.
+    """
+    sd = deepcopy(table.sd)
+    sd.location = wanted.location
+    return ttypes.Partition(
+        values=list(values_of(spec, wanted.partition)),
+        dbName=table.dbName,
+        tableName=table.tableName,
+        createTime=0,
+        lastAccessTime=0,
+        sd=sd,
+        parameters={"numFiles": str(wanted.files), "totalSize": str(wanted.bytes)},
+    )
+
+
+def thrift_table(spec: TableSpec, owner: str) -> Any:
+    """What creates `spec`; without a location the metastore chooses one in the database's folder."""
+    parameters = spec.options
+    if spec.comment is not None:
+        parameters["comment"] = spec.comment
+    if spec.external:
+        parameters["EXTERNAL"] = "TRUE"
+    return ttypes.Table(
+        tableName=spec.name.table,
+        dbName=spec.name.database,
+        owner=owner,
+        createTime=0,
+        lastAccessTime=0,
+        retention=0,
+        sd=ttypes.StorageDescriptor(
+            cols=_fields(spec.columns),
+            location=spec.location,
+            inputFormat=PARQUET_INPUT,
+            outputFormat=PARQUET_OUTPUT,
+            compressed=False,
+            numBuckets=-1,
+            serdeInfo=ttypes.SerDeInfo(
+                name=None, serializationLib=PARQUET_SERDE, parameters={"serialization.format": "1"}
+            ),
+            bucketCols=[],
+            sortCols=[],
+            parameters={},
+        ),
+        partitionKeys=_fields(spec.partition_columns),
+        parameters=parameters,
+        tableType="EXTERNAL_TABLE" if spec.external else "MANAGED_TABLE",
+    )
+
+
+def _columns(table: TableName, fields: list[Any]) -> tuple[Column, ...]:
+    return tuple(column(table, field.name, field.type, field.comment) for field in fields)
+
+
+def _fields(columns: tuple[Column, ...]) -> list[Any]:
+    return [ttypes.FieldSchema(column.name, str(column.type), column.comment) for column in columns]
+
+
+def _shape(owner: Any) -> list[tuple[str, str]]:
+    return [(field.name.lower(), field.type) for field in owner.sd.cols]

@@ -1,0 +1,77 @@
+"""Leftovers anywhere below a table: what recovery's touched-lists no longer lead to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from hivesink.core.bucket import normal
+from hivesink.core.epoch import Epoch
+from hivesink.core.partname import parse_staged
+from hivesink.sink.history import load
+from hivesink.sink.sweep import leftovers
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable
+
+    from hivesink.ports import FileStore
+    from hivesink.sink.world import World
+
+
+@dataclass(frozen=True, slots=True)
+class Cleaning:
+    """What is (to be) removed of one writer."""
+
+    writer: str
+    head: Epoch
+    staged: tuple[str, ...]
+
+
+def find_leftovers(world: World, writer: str, table: str) -> Cleaning:
+    """The staged files of `writer` below `table` that nothing can commit any more, by looking alone.
+
+    Those are of epochs up to the head of its log, and in no unsettled manifest. A writer whose log has no uid
+    has none. Raises LogDamaged, NewerFormat, StoreUnavailable.
+    """
+    uid = world.log.uid(None)
+    backlog = load(world)
+    if uid is None or backlog is None:
+        return Cleaning(writer, Epoch(0), ())
+    folders = world.store.walk(world.table(table).location)
+    found = leftovers(world, folders, uid, backlog.head.epoch, backlog.entries())
+    return Cleaning(writer, backlog.head.epoch, tuple(sorted(found)))
+
+
+def clean(world: World, cleaning: Cleaning, table: str) -> tuple[str, ...]:
+    """Delete what was found, and the folders that this empties; those folders are returned.
+
+    Raises StoreUnavailable, and MetastoreUnreachable before any folder goes.
+    """
+    if not cleaning.staged:
+        return ()
+    # A head that has moved on makes more files leftovers, never fewer: no need to be the newest.
+    world.store.discard(cleaning.staged)
+    emptied = {path.rpartition("/")[0] for path in cleaning.staged}
+    return _prune(world, table, emptied)
+
+
+def _prune(world: World, table: str, emptied: Iterable[str]) -> tuple[str, ...]:
+    """Remove emptied folders, but neither the table's own nor one that the metastore lists."""
+    base = normal(world.table(table).location)
+    partitions = {normal(folder)[len(base) + 1 :]: folder for folder in emptied if normal(folder) != base}
+    registered = world.lookup((table, partition) for partition in partitions) if partitions else {}
+    unused = sorted(folder for partition, folder in partitions.items() if (table, partition) not in registered)
+    world.store.prune(unused)
+    left = {normal(folder) for folder in world.store.walk(world.table(table).location)}
+    return tuple(folder for folder in unused if normal(folder) not in left)
+
+
+def strangers(store: FileStore, location: str, uids: Collection[str]) -> tuple[str, ...]:
+    """Staged files below `location` of writers that have no log there: never deleted, only told."""
+    found = []
+    for folder in store.walk(location):
+        for path in store.staged(folder):
+            parsed = parse_staged(path.rpartition("/")[2])
+            if parsed and parsed[0].uid not in uids:
+                found.append(path)
+    return tuple(sorted(found))

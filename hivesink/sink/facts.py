@@ -1,0 +1,173 @@
+"""What a log and a table's folders hold, read without changing anything: what `status` and `verify` judge."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from hivesink.core.bucket import normal
+from hivesink.core.epoch import Epoch
+from hivesink.core.manifest import Manifest, Rows
+from hivesink.core.partname import PartName, parse_staged
+from hivesink.errors import HiveSinkError, LogDamaged, NewerFormat
+from hivesink.ports import Mark
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from hivesink.core.manifest import Floor, PartEntry, Unregistered
+    from hivesink.core.partname import Stage
+    from hivesink.ports import CommitLog, FileStore, LogView
+
+_READS = 3
+"""Reads of a log whose old manifests are being trimmed at the same time."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogFacts:
+    """One writer's log. `manifests` are the readable ones above the floor, oldest first.
+
+    `unreadable` holds, by epoch, why the others can't be read.
+    """
+
+    location: str
+    uid: str | None
+    view: LogView
+    floor: Floor | None
+    manifests: tuple[Manifest, ...]
+    unreadable: Mapping[Epoch, HiveSinkError] = field(default_factory=dict)
+
+    @property
+    def head(self) -> Manifest | None:
+        """The newest manifest; None where there is none, or it can't be read."""
+        newest = self.manifests[-1] if self.manifests else None
+        return newest if newest and newest.epoch == self.view.head else None
+
+    def require_readable(self) -> None:
+        """Raise the first of `unreadable`: LogDamaged or NewerFormat."""
+        for epoch in sorted(self.unreadable):
+            raise self.unreadable[epoch]
+
+    def is_published(self, epoch: Epoch) -> bool:
+        """Whether `epoch` is settled: its parts were all made visible, and are the users' since."""
+        settled = self.head.settled if self.head else Epoch(0)
+        return epoch <= settled or Mark.PUBLISHED in self.view.marks.get(epoch, frozenset())
+
+    @property
+    def unpublished(self) -> tuple[Manifest, ...]:
+        return tuple(manifest for manifest in self.manifests if not self.is_published(manifest.epoch))
+
+    @property
+    def unregistered(self) -> tuple[Unregistered, ...]:
+        """Partitions that wait for the metastore."""
+        head = self.head
+        if head is None or Mark.REGISTERED in self.view.marks.get(head.epoch, frozenset()):
+            return ()
+        return head.unregistered
+
+    @property
+    def totals(self) -> Rows:
+        """Row counts from the writer's first epoch on: the floor's, and those of the manifests."""
+        start = self.floor.totals if self.floor else Rows()
+        return sum((manifest.rows for manifest in self.manifests), start)
+
+    @property
+    def tables(self) -> tuple[str, ...]:
+        """Every table that a manifest names, the newest manifest's first."""
+        found = [table for manifest in reversed(self.manifests) for table in manifest.tables]
+        return tuple(dict.fromkeys(found))
+
+    def effective(self) -> Iterator[tuple[Manifest, PartEntry]]:
+        """Each part with the epoch that answers for it: no later epoch has moved it or accepted its loss."""
+        taken: dict[str, Epoch] = {}
+        for manifest in self.manifests:
+            for target in (*(move.was for move in manifest.moves), *manifest.lost):
+                taken[target] = manifest.epoch
+        for manifest in self.manifests:
+            for part in manifest.publishes():
+                if taken.get(part.target, Epoch(0)) <= manifest.epoch:
+                    yield manifest, part
+
+    @property
+    def lost(self) -> frozenset[str]:
+        """Targets whose loss a person has accepted."""
+        return frozenset(target for manifest in self.manifests for target in manifest.lost)
+
+
+def read_log(log: CommitLog) -> LogFacts:
+    """Everything that `log` holds. Raises LogDamaged, NewerFormat for its floor only."""
+    for _ in range(_READS):
+        facts = _read(log)
+        if not facts.unreadable or log.view().floor == facts.view.floor:
+            break
+    return facts
+
+
+def _read(log: CommitLog) -> LogFacts:
+    view = log.view()
+    floor = log.floor() if view.floor else None
+    found = {epoch: _manifest(log, epoch) for epoch in view.manifests}
+    manifests = tuple(manifest for manifest in found.values() if isinstance(manifest, Manifest))
+    unreadable = {epoch: error for epoch, error in found.items() if isinstance(error, HiveSinkError)}
+    return LogFacts(log.location, log.uid(None), view, floor, manifests, unreadable)
+
+
+def _manifest(log: CommitLog, epoch: Epoch) -> Manifest | HiveSinkError:
+    try:
+        return log.manifest(epoch)
+    except (LogDamaged, NewerFormat) as error:
+        return error
+
+
+@dataclass(frozen=True, slots=True)
+class StagedPart:
+    """A hidden part file that was found."""
+
+    path: str
+    name: PartName
+    stage: Stage
+
+
+@dataclass(frozen=True, slots=True)
+class FileFacts:
+    """What stands in some folders. Paths are in one spelling (`core.bucket.normal`); `visible` are lengths."""
+
+    staged: tuple[StagedPart, ...]
+    visible: Mapping[str, int]
+
+    def parts(self) -> Iterator[tuple[str, PartName, int]]:
+        """Visible files that are named as parts: path, name, length."""
+        for path, length in self.visible.items():
+            name = PartName.parse(path.rpartition("/")[2])
+            if name is not None:
+                yield path, name, length
+
+
+def list_files(store: FileStore, locations: Iterable[str], folders: Iterable[str]) -> FileFacts:
+    """Files below the tables' `locations`, and in `folders`, which may lie elsewhere. Raises StoreUnavailable."""
+    places: dict[str, str] = {}
+    for location in locations:
+        base = normal(location)
+        for folder in store.walk(location):
+            if not _is_hidden(normal(folder)[len(base) :]):
+                places.setdefault(normal(folder), folder)
+    for folder in folders:
+        places.setdefault(normal(folder), folder)
+    # Staged files first: a part that is published meanwhile is then seen twice, not missed.
+    staged = tuple(_staged(store, sorted(places.values())))
+    visible = {normal(file.path): file.length for folder in sorted(places.values()) for file in store.visible(folder)}
+    return FileFacts(staged, visible)
+
+
+def _staged(store: FileStore, folders: Iterable[str]) -> Iterator[StagedPart]:
+    for folder in folders:
+        for path in store.staged(folder):
+            parsed = parse_staged(path.rpartition("/")[2])
+            if parsed is not None:
+                yield StagedPart(normal(path), *parsed)
+
+
+def _is_hidden(below: str) -> bool:
+    """Whether readers pass over a folder: Hive's rule, with Spark's exception for partition folders."""
+    names = [name for name in below.split("/") if name]
+    return any(name.startswith(".") or (name.startswith("_") and "=" not in name) for name in names)

@@ -1,0 +1,125 @@
+"""How a writer stands: its last epoch, its totals, and what is still open. By looking alone."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from hivesink.core.partname import Stage
+from hivesink.errors import UnknownTable
+from hivesink.sink.facts import list_files, read_log
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from hivesink.core.epoch import Epoch, LastBatch
+    from hivesink.core.manifest import Manifest, Rows, Segment, Unregistered
+    from hivesink.sink.facts import LogFacts
+    from hivesink.sink.world import World
+
+
+@dataclass(frozen=True, slots=True)
+class FileCounts:
+    """A writer's files by state, as they stand in the tables' folders now. Sizes are bytes."""
+
+    in_progress: int
+    pending: int
+    finished: int
+    finished_bytes: int
+    open_segments: int
+    open_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class WriterStatus:
+    """One writer. `rows` are totals since its first epoch; `lost_rows` those of parts accepted as lost.
+
+    `at` is the last epoch's time (UTC); epoch 0 means that nothing was committed yet. `unsettled` are epochs
+    that are decided and not published yet.
+    """
+
+    writer: str
+    uid: str | None
+    log: str
+    tables: tuple[str, ...]
+    epoch: Epoch
+    at: datetime | None
+    kind: str | None
+    floor: Epoch
+    rows: Rows
+    lost_rows: int
+    files: FileCounts
+    unsettled: tuple[Epoch, ...]
+    unregistered: tuple[Unregistered, ...]
+    last_batch: LastBatch | None
+
+
+def writer_status(world: World, writer: str, table: str) -> WriterStatus:
+    """The status of `writer`, one of those that write `table`.
+
+    Raises LogDamaged, NewerFormat, StoreUnavailable, MetastoreUnreachable.
+    """
+    log = read_log(world.log)
+    log.require_readable()
+    head = log.head
+    tables = log.tables or (table,)
+    return WriterStatus(
+        writer=writer,
+        uid=log.uid,
+        log=log.location,
+        tables=tables,
+        epoch=log.view.head,
+        at=head.at if head else None,
+        kind=head.kind if head else None,
+        floor=log.view.floor,
+        rows=log.totals,
+        lost_rows=sum(
+            part.rows for manifest in log.manifests for part in manifest.publishes() if part.target in log.lost
+        ),
+        files=_count(world, log, tables),
+        unsettled=tuple(manifest.epoch for manifest in log.unpublished),
+        unregistered=log.unregistered,
+        last_batch=head.last_batch if head else None,
+    )
+
+
+def locations_of(world: World, tables: tuple[str, ...]) -> dict[str, str]:
+    """Where those of `tables` live that the metastore still has."""
+    found = {name: _location(world, name) for name in tables}
+    return {name: location for name, location in found.items() if location is not None}
+
+
+def _location(world: World, table: str) -> str | None:
+    try:
+        return world.table(table).location
+    except UnknownTable:
+        return None  # A table that was dropped has no files to count; its epochs are still in the log.
+
+
+def _count(world: World, log: LogFacts, tables: tuple[str, ...]) -> FileCounts:
+    folders = {part.folder for _, part in log.effective()}
+    files = list_files(world.store, locations_of(world, tables).values(), folders)
+    stages = Counter(found.stage for found in files.staged if found.name.uid == log.uid)
+    finished = [length for _, name, length in files.parts() if name.uid == log.uid]
+    segments = open_segments(log.manifests)
+    return FileCounts(
+        in_progress=stages[Stage.IN_PROGRESS],
+        pending=stages[Stage.PENDING],
+        finished=len(finished),
+        finished_bytes=sum(finished),
+        open_segments=len(segments),
+        open_bytes=sum(segment.length for segment in segments),
+    )
+
+
+def open_segments(manifests: tuple[Manifest, ...]) -> tuple[Segment, ...]:
+    """The segments that are open after the newest of `manifests`."""
+    opened: dict[str, Segment] = {}
+    for manifest in manifests:
+        if manifest.open.snapshot:
+            opened = {}
+        for path in manifest.open.removed:
+            opened.pop(path, None)
+        opened.update({segment.path: segment for segment in manifest.open.added})
+    return tuple(opened.values())

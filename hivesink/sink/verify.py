@@ -1,0 +1,114 @@
+"""The log against the files against the metastore, epoch by epoch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from hivesink.core.bucket import normal
+from hivesink.sink.checks import CHECKS, Evidence, Finding, Level
+from hivesink.sink.facts import list_files, read_log
+from hivesink.sink.inspect import locations_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from datetime import datetime
+
+    from hivesink.core.epoch import Epoch
+    from hivesink.core.manifest import PartEntry, Rows
+    from hivesink.sink.statistics import CountRows
+    from hivesink.sink.world import World
+
+
+@dataclass(frozen=True, slots=True)
+class EpochResult:
+    """One epoch's line of the report. `present` of `files` parts stand where the log says."""
+
+    epoch: Epoch
+    kind: str
+    at: datetime
+    rows: Rows
+    files: int
+    present: int
+    published: bool
+    errors: int
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """One writer's result. `totals` are row counts since its first epoch, by way of the floor."""
+
+    writer: str
+    log: str
+    floor: Epoch
+    head: Epoch
+    totals: Rows
+    epochs: tuple[EpochResult, ...]
+    findings: tuple[Finding, ...]
+
+    @property
+    def errors(self) -> int:
+        return sum(finding.level is Level.ERROR for finding in self.findings)
+
+
+def verify(world: World, writer: str, table: str, count_rows: CountRows | None) -> Verdict:
+    """Hold one writer's log against files and metastore. Without `count_rows` no footer is read.
+
+    Raises StoreUnavailable, MetastoreUnreachable; a damaged log is a finding.
+    """
+    evidence = gather(world, table, count_rows)
+    return judge_evidence(writer, evidence)
+
+
+def gather(world: World, table: str, count_rows: CountRows | None) -> Evidence:
+    """Look at everything once: log, files, log again, footers, metastore."""
+    log = read_log(world.log)
+    tables = locations_of(world, log.tables or (table,))
+    parts = [part for _, part in log.effective()]
+    files = list_files(world.store, tables.values(), {part.folder for part in parts})
+    head_after = world.log.view().head
+    present = [part.target for part in parts if files.visible.get(normal(part.target)) == part.length]
+    read = {} if count_rows is None else {normal(path): _read(world, path, count_rows) for path in present}
+    live = world.lookup((part.table, part.partition) for part in parts if part.table in tables)
+    return Evidence(log, head_after, tables, files, read, live)
+
+
+def _read(world: World, path: str, count_rows: CountRows) -> int | str:
+    try:
+        with world.store.open(path) as stream:
+            return count_rows(stream)
+    except Exception as error:  # noqa: BLE001  whatever the format's reader says is the finding
+        return str(error).partition("\n")[0]
+
+
+def judge_evidence(writer: str, evidence: Evidence) -> Verdict:
+    """Every check over `evidence`: nothing else is looked at."""
+    findings = tuple(finding for check in CHECKS for finding in check(evidence))
+    log = evidence.log
+    return Verdict(
+        writer=writer,
+        log=log.location,
+        floor=log.view.floor,
+        head=log.view.head,
+        totals=log.totals,
+        epochs=tuple(_results(evidence, findings)),
+        findings=findings,
+    )
+
+
+def _results(evidence: Evidence, findings: Sequence[Finding]) -> Iterator[EpochResult]:
+    answering: dict[Epoch, list[PartEntry]] = {}
+    for manifest, part in evidence.log.effective():
+        answering.setdefault(manifest.epoch, []).append(part)
+    for manifest in evidence.log.manifests:
+        parts = answering.get(manifest.epoch, [])
+        yield EpochResult(
+            epoch=manifest.epoch,
+            kind=manifest.kind,
+            at=manifest.at,
+            rows=manifest.rows,
+            files=len(parts),
+            present=sum(evidence.files.visible.get(normal(part.target)) == part.length for part in parts),
+            published=evidence.log.is_published(manifest.epoch),
+            errors=sum(found.epoch == manifest.epoch and found.level is Level.ERROR for found in findings),
+        )

@@ -1,0 +1,228 @@
+"""A writer's log on a file system with rename. Creating a manifest, if absent, is the only decision."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+from functools import partial
+from typing import TYPE_CHECKING
+
+from hivesink.core import manifest_json
+from hivesink.errors import (
+    EpochTaken,
+    FencedOut,
+    HiveSinkError,
+    LogDamaged,
+    NotWritable,
+    OutcomeUnknown,
+    PointerTaken,
+    StoreUnavailable,
+)
+from hivesink.storage.fs import join, split
+from hivesink.storage.log_layout import (
+    floor_name,
+    is_dead,
+    manifest_name,
+    mark_name,
+    parse_touched,
+    parse_view,
+    temporary_name,
+    touched_name,
+)
+from hivesink.storage.once import TRIES, drop, put_once, stage, surely
+from hivesink.storage.pointers import (
+    decode_pointer,
+    default_log_location,
+    encode_pointer,
+    logs_of,
+    pointer_path,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from hivesink.core.epoch import Epoch
+    from hivesink.core.manifest import Floor, Manifest
+    from hivesink.core.table import TableName
+    from hivesink.ports import LogView, Mark, Touched
+    from hivesink.storage.fs import FileSystem
+
+__all__ = ["RenameCommitLog", "default_log_location", "logs_of"]
+
+
+class RenameCommitLog:
+    """Implements `ports.CommitLog` for `writer`, in `folder`. Names in it: `log_layout`."""
+
+    def __init__(self, fs: FileSystem, folder: str, writer: str) -> None:
+        self._fs = fs
+        self._folder = folder.rstrip("/")
+        self._writer = writer
+        self._manifests = join(self._folder, "manifests")
+        self._touched = join(self._folder, "touched")
+
+    @property
+    def location(self) -> str:
+        return self._folder
+
+    def uid(self, fresh: str | None) -> str | None:
+        path = join(self._folder, "uid")
+        found = self._fs.read(path)
+        if found is None and fresh is not None:
+            put_once(self._fs, path, f"{fresh}\n".encode(), fresh)
+            found = self._fs.read(path)
+        if found is None:
+            return None
+        uid = found.decode("ascii", "replace").strip()
+        if not uid.isalnum() or not uid.isascii():
+            raise LogDamaged(path, "it holds no uid")
+        return uid
+
+    def view(self) -> LogView:
+        return parse_view(entry.name for entry in self._fs.list(self._manifests))
+
+    def floor(self) -> Floor | None:
+        for _ in range(TRIES):
+            highest = self.view().floor
+            if not highest:
+                return None
+            path = self._manifest_path(floor_name(highest))
+            data = self._fs.read(path)
+            # None: a higher floor was written and this one deleted since the listing.
+            if data is not None:
+                return manifest_json.decode_floor(data, path)
+        raise StoreUnavailable(action="read the floor of", path=self._folder, reason="it keeps rising")
+
+    def manifest(self, epoch: Epoch) -> Manifest:
+        path = self._manifest_path(manifest_name(epoch))
+        data = self._fs.read(path)
+        if data is None:
+            raise LogDamaged(path, "it is missing")
+        found = manifest_json.decode(data, path)
+        if found.epoch != epoch:
+            raise LogDamaged(path, f"it holds epoch {found.epoch}")
+        return found
+
+    def create(self, manifest: Manifest) -> None:
+        name = manifest_name(manifest.epoch)
+        path = self._manifest_path(name)
+        temporary = self._manifest_path(temporary_name(name, manifest.attempt))
+        stage(self._fs, temporary, manifest_json.encode(manifest))
+        try:
+            self._fs.rename(temporary, path)
+        except (FileExistsError, FileNotFoundError, OutcomeUnknown) as error:
+            with _unknown_from_here(path):
+                created = self._find_out(manifest, path, temporary, error)
+            if not created:
+                raise StoreUnavailable(action="create", path=path, reason=str(error)) from error
+        except HiveSinkError:
+            drop(self._fs, temporary)
+            raise
+        with _unknown_from_here(path):
+            self._require_newest(manifest.epoch, path)
+
+    def mark(self, epoch: Epoch, mark: Mark) -> None:
+        stage(self._fs, self._manifest_path(mark_name(epoch, mark)), b"")
+
+    def touch(self, touched: Touched) -> None:
+        path = join(self._touched, touched_name(touched))
+        stage(self._fs, path, (json.dumps(sorted(touched.folders), indent=0) + "\n").encode())
+
+    def touched(self) -> Sequence[Touched]:
+        found = (parse_touched(entry.name) for entry in self._fs.list(self._touched))
+        return sorted(touched for touched in found if touched is not None)
+
+    def folders(self, touched: Touched) -> tuple[str, ...]:
+        data = self._fs.read(join(self._touched, touched_name(touched)))
+        if data is None:
+            return ()
+        try:
+            return tuple(str(folder) for folder in json.loads(data))
+        except ValueError:
+            # A torn list: its task died in `touch`, so before it created any file.
+            return ()
+
+    def forget(self, touched: Iterable[Touched]) -> None:
+        for one in touched:
+            path = join(self._touched, touched_name(one))
+            surely("delete", path, partial(self._fs.delete, path))
+
+    def trim(self, floor: Floor) -> None:
+        names = [entry.name for entry in self._fs.list(self._manifests)]
+        view = parse_view(names)
+        if floor.epoch >= view.head:
+            message = f"epoch {floor.epoch} can't be the floor of {self._folder}: its head is {view.head}"
+            raise ValueError(message)
+        lowest = max(floor.epoch, view.floor)
+        if floor.epoch > view.floor:
+            data = manifest_json.encode_floor(floor)
+            put_once(self._fs, self._manifest_path(floor_name(floor.epoch)), data, _token(data))
+        for name in names:
+            if is_dead(name, lowest, view.head):
+                path = self._manifest_path(name)
+                surely("delete", path, partial(self._fs.delete, path))
+
+    def point(self, table: TableName, location: str) -> None:
+        """Raises PointerTaken where this writer's log of the table is elsewhere."""
+        path = pointer_path(location, table, self._writer)
+        data = self._fs.read(path)
+        if data is None:
+            wanted = encode_pointer(self._folder)
+            put_once(self._fs, path, wanted, _token(wanted))
+            data = self._fs.read(path) or wanted
+        found = decode_pointer(data, path)
+        if self._fs.canonical(found) != self._fs.canonical(self._folder):
+            raise PointerTaken(path, self._writer, str(table), found, self._folder)
+
+    def _manifest_path(self, name: str) -> str:
+        return join(self._manifests, name)
+
+    def _find_out(self, manifest: Manifest, path: str, temporary: str, doubt: Exception) -> bool:
+        """Whether `manifest` is the epoch's after all; False: it isn't, and can't be any more.
+
+        Raises EpochTaken, OutcomeUnknown, StoreUnavailable.
+        """
+        if self._is_own(manifest, path, temporary):
+            return True
+        # Absent is not no: the rename may still be on its way. Without its source it can do nothing.
+        cut_off = self._fs.delete(temporary)
+        if self._is_own(manifest, path, temporary):
+            return True
+        if not cut_off:
+            raise OutcomeUnknown(action="create", path=path, reason=str(doubt)) from doubt
+        return False
+
+    def _is_own(self, manifest: Manifest, path: str, temporary: str) -> bool:
+        """False where the slot is empty. Raises EpochTaken where it is another's."""
+        data = self._fs.read(path)
+        if data is None:
+            return False
+        own = manifest_json.decode(data, path).attempt == manifest.attempt
+        if own:
+            self._fs.settle(split(path)[0])
+        drop(self._fs, temporary)
+        if not own:
+            raise EpochTaken(self._folder, manifest.epoch)
+        return True
+
+    def _require_newest(self, epoch: Epoch, path: str) -> None:
+        view = self.view()
+        if view.floor >= epoch:
+            # A floor at or above the epoch makes everybody pass over the file, whether it goes or not.
+            drop(self._fs, path)
+            raise EpochTaken(self._folder, epoch)
+        if view.head > epoch:
+            raise FencedOut(self._folder, epoch, view.head)
+
+
+@contextlib.contextmanager
+def _unknown_from_here(path: str) -> Iterator[None]:
+    """Once the rename has been asked for, a store that fails leaves open whether the epoch is decided."""
+    try:
+        yield
+    except (StoreUnavailable, NotWritable) as error:
+        raise OutcomeUnknown(action="create", path=path, reason=str(error)) from error
+
+
+def _token(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()[:16]

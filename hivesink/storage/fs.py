@@ -1,0 +1,106 @@
+"""The primitives that a store with rename needs: local disks and memory now, HDFS next. No port: S3 has no rename.
+
+Paths and locations are absolute, in whichever spelling the caller uses; results repeat the caller's spelling.
+Every changing primitive is one call that may arrive late, and then does what it promises or fails harmlessly.
+
+What a changing primitive raises says what happened:
+  FileExistsError, FileNotFoundError            not done, for just that reason
+  NotWritable, StoreUnavailable, Unsupported    not done, and won't be
+  OutcomeUnknown                                done, not done, or done later: look
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, BinaryIO, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Entry:
+    """What a folder holds under `name`; `length` is None for a folder."""
+
+    name: str
+    length: int | None
+
+    @property
+    def is_folder(self) -> bool:
+        return self.length is None
+
+
+class FileSystem(Protocol):
+    """One file system. Every method may raise StoreUnavailable or NotWritable, changing ones OutcomeUnknown."""
+
+    def canonical(self, location: str) -> str:
+        """The one spelling by which two spellings of a place compare. Raises Unsupported for another scheme."""
+        ...
+
+    def open_new(self, path: str) -> BinaryIO:
+        """A new file to write, with its folders, durably there. FileExistsError where something is."""
+        ...
+
+    def sync_close(self, stream: BinaryIO, path: str) -> None:
+        """Close what `open_new` gave, its bytes durable. Its name isn't until it is renamed."""
+        ...
+
+    def write_new(self, path: str, data: bytes) -> None:
+        """A whole small file, with its folders; bytes and name durable. FileExistsError where something is.
+
+        Not atomic: who dies in it, or fails, may leave a torn file under the name.
+        """
+        ...
+
+    def rename(self, source: str, target: str) -> None:
+        """Durably, atomically for readers of `target`, with its folders, never over anything.
+
+        A crash in it may leave both names for one file (`same_file`). Raises FileExistsError where `target`
+        is taken, FileNotFoundError where `source` is missing.
+        """
+        ...
+
+    def settle(self, folder: str) -> None:
+        """Make the names in `folder`, as they now are, durable: what another process did may not yet be."""
+        ...
+
+    def delete(self, path: str) -> bool:
+        """Delete a file, past any trash. False where there is none. A power cut may bring it back."""
+        ...
+
+    def remove_empty(self, folder: str) -> bool:
+        """Delete `folder` if it is there and empty, never what is in it. Whether it did."""
+        ...
+
+    def length(self, path: str) -> int | None:
+        """A file's bytes; None where there is no file."""
+        ...
+
+    def is_folder(self, path: str) -> bool: ...
+
+    def same_file(self, one: str, other: str) -> bool:
+        """Whether both names lead to one file: a rename that was cut short."""
+        ...
+
+    def list(self, folder: str) -> Sequence[Entry]:
+        """What `folder` holds, sorted by name, in one listing; nothing where it is missing."""
+        ...
+
+    def read(self, path: str) -> bytes | None:
+        """A whole small file, or None where there is none."""
+        ...
+
+    def open(self, path: str) -> BinaryIO:
+        """A file to read, seekable. FileNotFoundError where there is none."""
+        ...
+
+
+def join(folder: str, name: str) -> str:
+    """The path of `name` in `folder`."""
+    return f"{folder.rstrip('/')}/{name}"
+
+
+def split(path: str) -> tuple[str, str]:
+    """Folder and name."""
+    folder, _, name = path.rpartition("/")
+    return folder, name

@@ -1,0 +1,305 @@
+"""Local disks (POSIX). Rename without overwrite is `link(2)`, then `unlink(2)`: rename(2) would overwrite.
+
+A location is `/a/b`, `file:/a/b` or `file:///a/b` (metastores write `file:/a/b`); nothing is percent-decoded,
+since Hive's own escapes (`dt=a%3Ab`) are part of a folder's name.
+"""
+
+# Paths here are text, as manifests hold them; pathlib would only wrap each call.
+# ruff: noqa: PTH102, PTH106, PTH108, PTH112, PTH116, PTH121, PTH123
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import io
+import os
+import re
+import stat
+from typing import TYPE_CHECKING, BinaryIO, cast
+
+from hivesink.errors import HiveSinkError, NotWritable, OutcomeUnknown, StoreUnavailable, Unsupported
+from hivesink.storage.fs import Entry
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_FILE_SCHEME = re.compile(r"file:(?://(?=/))?(?=/)")
+_DENIED = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
+_NO_LINKS = frozenset({errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS})
+_BUFFER = 1 << 18
+_TRIES = 5
+
+
+def posix(location: str) -> str:
+    """The plain absolute path, without slashes at its end. Raises Unsupported for any other location."""
+    path = _FILE_SCHEME.sub("", location, count=1)
+    if not path.startswith("/"):
+        raise Unsupported(
+            what=f"the location {location!r}",
+            why="it is not an absolute path of the local file system",
+            instead="write it as /path or file:/path",
+        )
+    return path.rstrip("/") or "/"
+
+
+def refusal(path: str, action: str, error: OSError) -> HiveSinkError:
+    """The error that says in plain words what the system refused."""
+    if error.errno in _DENIED:
+        return NotWritable(path, f"{action}: {os.strerror(error.errno)}")
+    if error.errno in _FULL:
+        return StoreUnavailable(action, path, "the disk is full")
+    return StoreUnavailable(action, path, error.strerror or str(error))
+
+
+class _NewFile(io.FileIO):
+    """A file whose failing writes say what is wrong, also to a format that writes through pyarrow."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path, "xb")
+        self._path = path
+
+    def write(self, data: object, /) -> int:
+        try:
+            return super().write(cast("bytes", data))
+        except OSError as error:
+            raise refusal(self._path, "write", error) from error
+
+
+class LocalFileSystem:
+    """Implements `storage.fs.FileSystem`. Shared by threads; a pickled copy is as good."""
+
+    def __init__(self) -> None:
+        self._known: set[str] = set()
+
+    def canonical(self, location: str) -> str:
+        return posix(location)
+
+    def open_new(self, path: str) -> BinaryIO:
+        return cast("BinaryIO", io.BufferedWriter(self._create(posix(path)), _BUFFER))
+
+    def sync_close(self, stream: BinaryIO, path: str) -> None:
+        try:
+            stream.flush()
+            os.fsync(stream.fileno())
+            stream.close()
+        except (OSError, HiveSinkError) as error:
+            with contextlib.suppress(OSError, HiveSinkError):
+                stream.close()
+            if isinstance(error, HiveSinkError):
+                raise
+            raise refusal(path, "write", error) from error
+
+    def write_new(self, path: str, data: bytes) -> None:
+        place = posix(path)
+        stream = self._create(place)
+        try:
+            with stream:
+                if data:
+                    _write_all(stream, data)
+                    os.fsync(stream.fileno())
+            _sync_folder(_above(place))
+        except (OSError, HiveSinkError) as error:
+            with contextlib.suppress(OSError):
+                os.unlink(place)
+            if isinstance(error, HiveSinkError):
+                raise
+            raise refusal(path, "write", error) from error
+
+    def rename(self, source: str, target: str) -> None:
+        self.link(source, target)
+        try:
+            _sync_folder(_above(posix(target)))
+            os.unlink(posix(source))
+        except FileNotFoundError:
+            # Whoever finished this rename for us has taken the old name away.
+            return
+        except OSError as error:
+            raise OutcomeUnknown(action="rename", path=source, reason=error.strerror or str(error)) from error
+
+    def link(self, source: str, target: str) -> None:
+        """The first half of `rename`: a second name for the file, not yet durable."""
+        old, new = posix(source), posix(target)
+        for _ in range(_TRIES):
+            self._make(_above(new))
+            try:
+                os.link(old, new, follow_symlinks=False)
+            except FileNotFoundError:
+                if not os.path.lexists(old):
+                    raise
+                self._forget(_above(new))
+            except FileExistsError:
+                raise
+            except OSError as error:
+                raise _no_link(source, target, error) from error
+            else:
+                return
+        raise StoreUnavailable(action="rename", path=source, reason=f"the folder of {target} keeps vanishing")
+
+    def settle(self, folder: str) -> None:
+        try:
+            _sync_folder(posix(folder))
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise refusal(folder, "settle", error) from error
+
+    def delete(self, path: str) -> bool:
+        try:
+            os.unlink(posix(path))
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        except OSError as error:
+            raise refusal(path, "delete", error) from error
+        return True
+
+    def remove_empty(self, folder: str) -> bool:
+        place = posix(folder)
+        self._forget(place)
+        try:
+            os.rmdir(place)
+        except OSError as error:
+            if error.errno in {errno.ENOTEMPTY, errno.EEXIST, errno.ENOENT, errno.ENOTDIR}:
+                return False
+            raise refusal(folder, "remove", error) from error
+        return True
+
+    def length(self, path: str) -> int | None:
+        try:
+            found = os.stat(posix(path))
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError as error:
+            raise refusal(path, "look at", error) from error
+        return found.st_size if stat.S_ISREG(found.st_mode) else None
+
+    def is_folder(self, path: str) -> bool:
+        return os.path.isdir(posix(path))
+
+    def same_file(self, one: str, other: str) -> bool:
+        try:
+            return os.path.samefile(posix(one), posix(other))
+        except FileNotFoundError:
+            return False
+        except OSError as error:
+            raise refusal(one, "look at", error) from error
+
+    def list(self, folder: str) -> Sequence[Entry]:
+        try:
+            with os.scandir(posix(folder)) as found:
+                entries = [entry for item in found if (entry := _entry(item)) is not None]
+        except (FileNotFoundError, NotADirectoryError):
+            return ()
+        except OSError as error:
+            raise refusal(folder, "list", error) from error
+        return sorted(entries, key=lambda entry: entry.name)
+
+    def read(self, path: str) -> bytes | None:
+        try:
+            with open(posix(path), "rb") as stream:
+                return stream.read()
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError as error:
+            raise refusal(path, "read", error) from error
+
+    def open(self, path: str) -> BinaryIO:
+        try:
+            return open(posix(path), "rb")
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            raise refusal(path, "read", error) from error
+
+    def _create(self, place: str) -> _NewFile:
+        folder = _above(place)
+        for _ in range(_TRIES):
+            self._make(folder)
+            try:
+                return _NewFile(place)
+            except FileExistsError:
+                raise
+            except FileNotFoundError:
+                # Somebody pruned the folder as empty between its making and its first file.
+                self._forget(folder)
+            except OSError as error:
+                raise refusal(place, "create", error) from error
+        raise StoreUnavailable(action="create", path=place, reason="its folder keeps vanishing")
+
+    def _make(self, folder: str) -> None:
+        """Make `folder` and those above it, each name durable: also what another process has only just made."""
+        if folder in self._known or folder == "/":
+            return None
+        parent = _above(folder)
+        self._make(parent)
+        try:
+            if not os.path.isdir(folder):
+                os.mkdir(folder)
+        except FileExistsError:
+            # Another process was quicker, or a file is in the way, which the first use tells.
+            pass
+        except FileNotFoundError:
+            self._forget(parent)
+            return self._make(folder)
+        except OSError as error:
+            raise refusal(folder, "create", error) from error
+        try:
+            _sync_folder(parent)
+        except PermissionError:
+            # A folder that can be passed but not read was there before us.
+            pass
+        except OSError as error:
+            raise refusal(parent, "settle", error) from error
+        self._known.add(folder)
+        return None
+
+    def _forget(self, folder: str) -> None:
+        while folder != "/":
+            self._known.discard(folder)
+            folder = _above(folder)
+
+
+def _no_link(source: str, target: str, error: OSError) -> HiveSinkError:
+    if error.errno == errno.EXDEV:
+        return Unsupported(
+            f"publishing {source} as {target}",
+            "the two are on different file systems",
+            "keep a table's partitions on one file system",
+        )
+    if error.errno in _NO_LINKS:
+        return Unsupported(
+            f"the file system of {target}",
+            f"it gives no second name to a file (link: {os.strerror(error.errno)}), without which a rename might "
+            "overwrite",
+            "use one with hard links, such as ext4 or xfs",
+        )
+    return refusal(source, "rename", error)
+
+
+def _write_all(stream: _NewFile, data: bytes) -> None:
+    rest = memoryview(data)
+    while rest:
+        rest = rest[stream.write(rest) :]
+
+
+def _above(path: str) -> str:
+    return path.rpartition("/")[0] or "/"
+
+
+def _sync_folder(folder: str) -> None:
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _entry(item: os.DirEntry[str]) -> Entry | None:
+    """None for what vanished meanwhile, and for links to folders, which could lead out of the table."""
+    try:
+        if item.is_dir(follow_symlinks=False):
+            return Entry(item.name, None)
+        found = item.stat()
+    except FileNotFoundError:
+        return None
+    return Entry(item.name, found.st_size) if stat.S_ISREG(found.st_mode) else None

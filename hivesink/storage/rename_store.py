@@ -1,0 +1,167 @@
+"""Part files on a file system with rename. Commit and recovery publish by the same decision."""
+
+from __future__ import annotations
+
+import contextlib
+from functools import partial
+from typing import TYPE_CHECKING, BinaryIO
+
+from hivesink.core.partfile import Finished, InProgress, Pending, Publish, decide_publish
+from hivesink.core.partname import parse_staged
+from hivesink.errors import (
+    HiveSinkError,
+    LengthMismatch,
+    OutcomeUnknown,
+    PartLost,
+    StoreUnavailable,
+    TargetTaken,
+)
+from hivesink.storage.fs import join, split
+from hivesink.storage.once import surely
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from hivesink.storage.fs import FileSystem
+
+_LOOKS = 5
+
+
+class RenameFileStore:
+    """Implements `ports.FileStore`."""
+
+    def __init__(self, fs: FileSystem) -> None:
+        self._fs = fs
+
+    def create(self, part: InProgress) -> StagedPart:
+        try:
+            stream = self._fs.open_new(part.staged)
+        except FileExistsError as error:
+            raise StoreUnavailable(action="create", path=part.staged, reason="a file of that name is there") from error
+        except OutcomeUnknown as error:
+            # The name is this attempt's alone: what may yet appear under it is an empty leftover.
+            raise StoreUnavailable(action="create", path=part.staged, reason=error.reason) from error
+        return StagedPart(self._fs, part, stream)
+
+    def publish(self, part: Pending) -> Finished:
+        converge(self._fs, part)
+        return part.finish()
+
+    def discard(self, staged: Iterable[str]) -> None:
+        paths = list(staged)
+        for path in paths:
+            if parse_staged(split(path)[1]) is None:
+                message = f"{path} is not a staged part"
+                raise ValueError(message)
+        for path in paths:
+            surely("delete", path, partial(self._fs.delete, path))
+
+    def staged(self, folder: str) -> Sequence[str]:
+        return [
+            join(folder, entry.name)
+            for entry in self._fs.list(folder)
+            if not entry.is_folder and parse_staged(entry.name) is not None
+        ]
+
+    def visible(self, folder: str) -> Sequence[Finished]:
+        return [
+            Finished(join(folder, entry.name), entry.length)
+            for entry in self._fs.list(folder)
+            if entry.length is not None and entry.name[0] not in "._"
+        ]
+
+    def find(self, path: str) -> Finished | None:
+        length = self._fs.length(path)
+        return None if length is None else Finished(path, length)
+
+    def open(self, path: str) -> BinaryIO:
+        try:
+            return self._fs.open(path)
+        except FileNotFoundError as error:
+            raise StoreUnavailable(action="read", path=path, reason="it is not there") from error
+
+    def mark(self, path: str) -> None:
+        def create() -> None:
+            with contextlib.suppress(FileExistsError):
+                self._fs.write_new(path, b"")
+
+        surely("create", path, create)
+
+    def walk(self, folder: str) -> Iterator[str]:
+        waiting = [folder] if self._fs.is_folder(folder) else []
+        while waiting:
+            found = waiting.pop()
+            yield found
+            inner = [join(found, entry.name) for entry in self._fs.list(found) if entry.is_folder]
+            waiting.extend(reversed(inner))
+
+    def prune(self, folders: Iterable[str]) -> None:
+        # The longest first, so that a folder whose last folder goes can go too.
+        for folder in sorted(folders, key=len, reverse=True):
+            surely("remove", folder, partial(self._fs.remove_empty, folder))
+
+
+class StagedPart:
+    """Implements `ports.StagedFile`."""
+
+    def __init__(self, fs: FileSystem, part: InProgress, stream: BinaryIO) -> None:
+        self._fs = fs
+        self._part = part
+        self._stream = stream
+
+    @property
+    def stream(self) -> BinaryIO:
+        return self._stream
+
+    def close_for_commit(self) -> Pending:
+        staged = self._part.staged
+        try:
+            pending = self._part.close(self._stream.tell())
+            self._fs.sync_close(self._stream, staged)
+            converge(self._fs, Pending(staged, pending.staged, pending.length))
+        except (PartLost, LengthMismatch, TargetTaken, OutcomeUnknown) as error:
+            # Nothing has been decided about this part: whatever state it is in, it is a leftover.
+            raise StoreUnavailable(action="close", path=staged, reason=str(error)) from error
+        return pending
+
+    def abort(self) -> None:
+        # Best effort: recovery sweeps what stays behind.
+        with contextlib.suppress(HiveSinkError, OSError):
+            self._stream.close()
+        with contextlib.suppress(HiveSinkError, OSError):
+            self._fs.delete(self._part.staged)
+
+
+def converge(fs: FileSystem, part: Pending) -> None:
+    """Rename `part` to its target unless that has happened, looking again after every doubt.
+
+    A rename that arrives late finds its source gone, and does nothing.
+    """
+    doubt: Exception | None = None
+    for _ in range(_LOOKS):
+        try:
+            if _step(fs, part):
+                return
+        except (FileExistsError, FileNotFoundError, OutcomeUnknown) as error:  # noqa: PERF203 - to look again
+            doubt = error
+    if isinstance(doubt, FileExistsError):
+        raise TargetTaken(part.staged, part.target) from doubt
+    raise OutcomeUnknown(action="publish", path=part.target, reason=str(doubt)) from doubt
+
+
+def _step(fs: FileSystem, part: Pending) -> bool:
+    staged, target = fs.length(part.staged), fs.length(part.target)
+    one_file = staged is not None and target is not None and fs.same_file(part.staged, part.target)
+    if staged is None and target is None:
+        # Between the two looks a rename may have arrived: what was missing at the target may be there now.
+        target = fs.length(part.target)
+    match decide_publish(part, staged, target, one_file=one_file):
+        case Publish.RENAME:
+            fs.rename(part.staged, part.target)
+        case Publish.UNLINK:
+            # The name that stays must be durable before the other goes.
+            fs.settle(split(part.target)[0])
+            fs.delete(part.staged)
+        case Publish.DONE:
+            fs.settle(split(part.target)[0])
+    return True

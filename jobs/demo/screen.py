@@ -1,0 +1,72 @@
+"""What the demonstration prints: within 80 columns, and without control characters where no terminal is."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from hivesink.sink.committer import Committed
+
+WIDTH = 80
+
+
+class Screen:
+    """Headings, facts, and answers with a mark for each that is right."""
+
+    def __init__(self) -> None:
+        self._console = Console(highlight=False)
+        self._console.width = min(self._console.width, WIDTH)
+        self.wrong = 0
+
+    def step(self, text: str) -> None:
+        self._console.print(f"[bold]{escape(text)}[/bold]")
+
+    def fact(self, text: str = "") -> None:
+        self._console.print(f"  {escape(text)}" if text else "", overflow="fold", no_wrap=False)
+
+    def answer(self, query: str, lines: Sequence[str], *, right: bool) -> None:
+        """A query, what came back, and whether it is what the CSV says."""
+        self._console.print(f"  [cyan]{escape(query)}[/cyan]")
+        for line in lines:
+            self._console.print(f"    {escape(line)}")
+        self.check("the same figures straight from the CSV", right=right)
+
+    def check(self, text: str, *, right: bool) -> None:
+        mark = "[green]✓[/green]" if right else "[bold red]✗ not[/bold red]"
+        self._console.print(f"  {mark} {escape(text)}")
+        self.wrong += not right
+
+    @contextmanager
+    def progress(
+        self, total: int, rows: int, epochs: int, partitions: Callable[[], int]
+    ) -> Iterator[Callable[[Committed], None]]:
+        """A bar, or in a pipe a line for each epoch; begins at what earlier runs have committed."""
+        bar = Progress(
+            TextColumn("  rows"),
+            BarColumn(bar_width=22),
+            MofNCompleteColumn(),
+            TextColumn("epochs {task.fields[epochs]}  partitions {task.fields[partitions]}"),
+            TimeElapsedColumn(),
+            console=self._console,
+            disable=not self._console.is_terminal,
+        )
+        with bar:
+            task = bar.add_task("rows", total=total, completed=rows, epochs=epochs, partitions=partitions())
+
+            def committed(done: Committed) -> None:
+                nonlocal rows, epochs
+                if done.replayed:
+                    return
+                rows, epochs = rows + done.rows.written, epochs + 1
+                bar.update(task, completed=rows, epochs=epochs, partitions=partitions())
+                if not self._console.is_terminal:
+                    self.fact(f"epoch {done.epoch}: rows {rows:,} of {total:,}, partitions {partitions()}")
+
+            yield committed

@@ -1,0 +1,136 @@
+"""What is compared: three ways from a stream of JSON records into folders `dt=…` of snappy Parquet files.
+
+Equal work: the same source with the same fetch settings, the same three columns, and `dt` as the UTC hour of
+`ts`. Spark's own file sink registers no partitions and no reader of Hive finds its rows before somebody does;
+`insertInto` registers them, and is at least once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hivesink import HiveSink, sources
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+    from hivesink.query import HiveQuery
+    from hivesink.sink.committer import Committed
+
+    Query = HiveQuery | StreamingQuery
+
+SCHEMA = "userId INT, userName STRING, ts BIGINT"
+PATTERN = "yyyy-MM-dd--HH"
+
+
+@dataclass(frozen=True, slots=True)
+class Drain:
+    """One run of one contender: from `source` (`kafka` or `files`) into the new table `bench.<name>`."""
+
+    contender: str
+    source: str
+    name: str
+    per_batch: int
+    """Kafka: records; files: files."""
+    servers: str
+    topic: str
+    folder: str
+
+
+@dataclass(frozen=True, slots=True)
+class Drained:
+    """`batch_ms` are Spark's own times for each micro-batch; `step_ms` are hivesink's for its parts, summed."""
+
+    seconds: float
+    batch_ms: list[int]
+    step_ms: dict[str, int]
+    files: int
+    bytes: int
+
+
+def stream(spark: SparkSession, drain: Drain) -> DataFrame:
+    if drain.source == "files":
+        return sources.lines(spark, drain.folder, options={"maxFilesPerTrigger": str(drain.per_batch)})
+    options = {"maxOffsetsPerTrigger": str(drain.per_batch)}
+    return sources.kafka(spark, drain.servers, drain.topic, options=options)
+
+
+def decoded(events: DataFrame) -> DataFrame:
+    """What a job without hivesink does: Spark's own decoding, and the hour."""
+    from pyspark.sql import functions as f
+
+    row = f.from_json(f.col("value").cast("string"), SCHEMA)
+    columns = events.select(row.alias("row")).select("row.*")
+    return columns.withColumn("dt", f.date_format(f.timestamp_millis("ts"), PATTERN))
+
+
+def hivesink(spark: SparkSession, drain: Drain, checkpoint: str) -> Query:
+    create_table(
+        spark,
+        drain.name,
+        {
+            "sink.bucket.assigner": "date-time",
+            "sink.bucket.time-column": "ts",
+            "sink.bucket.time-pattern": PATTERN,
+            "sink.bucket.time-zone": "UTC",
+        },
+    )
+    sink = HiveSink.for_table(spark, f"bench.{drain.name}", writer="bench", on_commit=EPOCHS.append)
+    return sink.start(stream(spark, drain), checkpoint=checkpoint, trigger={"availableNow": True})
+
+
+def file_sink(spark: SparkSession, drain: Drain, checkpoint: str) -> Query:
+    create_table(spark, drain.name, {})
+    return (
+        decoded(stream(spark, drain))
+        .writeStream.format("parquet")
+        .partitionBy("dt")
+        .option("path", str(table_folder(spark, drain.name)))
+        .option("checkpointLocation", checkpoint)
+        .trigger(availableNow=True)
+        .start()
+    )
+
+
+def insert_into(spark: SparkSession, drain: Drain, checkpoint: str) -> Query:
+    create_table(spark, drain.name, {})
+
+    def insert(batch: DataFrame, _: int) -> None:
+        batch.write.insertInto(f"bench.{drain.name}")
+
+    return (
+        decoded(stream(spark, drain))
+        .writeStream.foreachBatch(insert)
+        .option("checkpointLocation", checkpoint)
+        .trigger(availableNow=True)
+        .start()
+    )
+
+
+EPOCHS: list[Committed] = []
+"""hivesink's own timings of the epochs of this process."""
+
+CONTENDERS: Mapping[str, Callable[[SparkSession, Drain, str], Query]] = {
+    "hivesink": hivesink,
+    "file sink": file_sink,
+    "insertInto": insert_into,
+}
+
+
+def create_table(spark: SparkSession, name: str, properties: Mapping[str, str]) -> None:
+    spark.sql("CREATE DATABASE IF NOT EXISTS bench")
+    listed = ", ".join(f"'{key}'='{value}'" for key, value in properties.items())
+    spark.sql(
+        f"CREATE TABLE bench.{name} (userid INT, username STRING, ts BIGINT) PARTITIONED BY (dt STRING) "
+        f"STORED AS PARQUET" + (f" TBLPROPERTIES ({listed})" if listed else "")
+    )
+
+
+def table_folder(spark: SparkSession, name: str) -> Path:
+    warehouse = str(spark.conf.get("spark.sql.warehouse.dir")).removeprefix("file://")
+    return Path(warehouse) / "bench.db" / name

@@ -1,0 +1,81 @@
+"""Rows per CPU second of the JSON decoder alone: `python tests/bench/decode.py [ROWS]`."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+
+import pyarrow as pa
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from hivesink.core.table import Column, Primitive
+from hivesink.decode.json import JsonDecoder
+from hivesink.decode.result import DecodeOptions
+
+P = Primitive
+BATCH = 10_000
+USERS = [Column("userid", P.INT), Column("username", P.STRING), Column("ts", P.BIGINT)]
+USERS_TIME = [*USERS[:2], Column("ts", P.TIMESTAMP)]
+FLIGHTS = [
+    *(Column(name, P.INT) for name in ("year", "month", "day", "dep_time", "sched_dep_time", "dep_delay")),
+    *(Column(name, P.INT) for name in ("arr_time", "sched_arr_time", "arr_delay")),
+    Column("carrier", P.STRING),
+    Column("flight", P.INT),
+    *(Column(name, P.STRING) for name in ("tailnum", "origin", "dest")),
+    *(Column(name, P.DOUBLE) for name in ("air_time", "distance")),
+    *(Column(name, P.INT) for name in ("hour", "minute")),
+    Column("time_hour", P.TIMESTAMP),
+]
+
+
+def user(row: int, name: str = "", more: str = "") -> str:
+    return f'{{"userId": {row}, "userName": "{name}user_{row * 7919 % 1_000_003}", "ts": {1795132800000 + row}{more}}}'
+
+
+def flight(row: int) -> str:
+    delay = "null" if row % 40 == 0 else str(row % 300 - 20)
+    return (
+        f'{{"year": 2013, "month": {row % 12 + 1}, "day": {row % 28 + 1}, "dep_time": {delay}, "sched_dep_time": 515, '
+        f'"dep_delay": {delay}, "arr_time": {delay}, "sched_arr_time": 819, "arr_delay": {delay}, "carrier": "UA", '
+        f'"flight": {row % 5000}, "tailnum": "N{row % 9999}", "origin": "EWR", "dest": "IAH", "air_time": 227.0, '
+        f'"distance": 1400.0, "hour": 5, "minute": 15, "time_hour": "2013-01-01T{row % 24:02d}:00:00Z"}}'
+    )
+
+
+def measure(title: str, columns: list[Column], records: list[str], options: DecodeOptions, bad: int = 0) -> None:
+    batches = [pa.array(records[at : at + BATCH], pa.binary()) for at in range(0, len(records), BATCH)]
+    best = float("inf")
+    for _ in range(3):
+        decoder = JsonDecoder(columns, options)
+        start = time.process_time()
+        decoded = [decoder.decode(batch) for batch in batches]
+        best = min(best, time.process_time() - start)
+        refused = sum(len(one.bad) for one in decoded)
+        if refused != bad:
+            message = f"{title}: {refused} bad records where {bad} were expected: {decoded[0].bad[:3]}"
+            raise SystemExit(message)
+    print(f"{title:44s} {len(records) / best:>12,.0f} rows per CPU second")
+
+
+def main(rows: int) -> None:
+    plain = DecodeOptions()
+    epoch = DecodeOptions(timestamp_format={"ts": "epoch-millis"})
+    every = range(rows)
+    measure("userinfo", USERS, [user(row) for row in every], plain)
+    measure("userinfo, ts as TIMESTAMP", USERS_TIME, [user(row) for row in every], epoch)
+    measure("userinfo, an unknown field", USERS, [user(row, more=', "x": "y"') for row in every], plain)
+    measure("userinfo, escaped quotes", USERS, [user(row, r"\"q\" ") for row in every], plain)
+    measure("userinfo, 1 in 1000 bad", USERS, [user(row) if row % 1000 else "x" for row in every], plain, rows // 1000)
+    numbers = [f'{{"userId": {row}, "userName": {row}, "ts": {row}}}' for row in every]
+    measure("userinfo, numbers for the STRING", USERS, numbers, plain)
+    texts = [f'{{"userId": "{row}", "userName": "a", "ts": "{row}"}}' for row in every]
+    measure("userinfo, text for the INT and the BIGINT", USERS, texts, plain)
+    spread = ['{\n "userId": %d,\n "userName": "a",\n "ts": 5\n}\n' % row for row in every]  # noqa: UP031
+    measure("userinfo, pretty-printed", USERS, spread, plain)
+    measure("flights, 19 fields with nulls", FLIGHTS, [flight(row) for row in every], plain)
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else 200_000)

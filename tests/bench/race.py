@@ -1,0 +1,81 @@
+"""The contenders' processes, the order in which they run, and what is measured of each run."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from tests.bench.contenders import Drain, Drained
+from tests.bench.meter import Meter
+
+if TYPE_CHECKING:
+    from pathlib import Path
+    from types import TracebackType
+
+    from typing_extensions import Self
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One drain: `round` pairs it with the runs of the other contenders beside it. CPU in seconds, peak in bytes."""
+
+    round: int
+    drain: Drain
+    drained: Drained
+    cpu: float
+    peak: int
+
+
+class Runner:
+    """A contender's process, for the length of a `with` block; between its turns it rests."""
+
+    def __init__(self, uri: str, warehouse: Path, log: Path) -> None:
+        with log.open("ab") as errors:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "tests.bench.runner", uri, str(warehouse)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                text=True,
+            )
+        self._log = log
+
+    def drain(self, drain: Drain, number: int) -> Run:
+        with Meter(self._process.pid) as meter:
+            drained = Drained(**self._ask(json.dumps(asdict(drain))))
+        return Run(number, drain, drained, meter.cpu, meter.peak)
+
+    def __enter__(self) -> Self:
+        self._answer()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        # The end of its input ends it, and Spark with it.
+        self._process.communicate()
+
+    def _ask(self, question: str) -> Any:
+        if self._process.stdin is None:
+            raise AssertionError
+        self._process.stdin.write(question + "\n")
+        self._process.stdin.flush()
+        return json.loads(self._answer())
+
+    def _answer(self) -> str:
+        if self._process.stdout is None:
+            raise AssertionError
+        answer = self._process.stdout.readline()
+        if not answer:
+            message = f"a contender ended; see {self._log}"
+            raise RuntimeError(message)
+        return answer
+
+
+def rotated(names: list[str], number: int) -> list[str]:
+    """Each round begins with another contender, so that none always runs behind the same one."""
+    start = number % len(names)
+    return names[start:] + names[:start]

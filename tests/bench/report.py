@@ -1,0 +1,88 @@
+"""The benchmark's tables and ratios."""
+
+from __future__ import annotations
+
+from statistics import median
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.table import Table
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from tests.bench.race import Run
+
+OWN = "hivesink"
+SETTLING = 5
+"""First epochs of a query that don't count: Spark plans and connects in them."""
+
+console = Console(highlight=False)
+console.width = max(console.width, 100)
+
+
+def drains(runs: Sequence[Run], rows: int) -> None:
+    for source in _distinct(run.drain.source for run in runs):
+        table = Table(title=f"{rows:,} records from {source}", title_justify="left")
+        for column in ("", "rows/s", "of each round", "CPU s", "peak MB", "files", "MB"):
+            table.add_column(column, justify="left" if not column else "right")
+        of_source = [run for run in runs if run.drain.source == source]
+        for name in _distinct(run.drain.contender for run in of_source):
+            own = [run for run in of_source if run.drain.contender == name]
+            speeds = [rows / run.drained.seconds for run in own]
+            table.add_row(
+                name,
+                f"{median(speeds):,.0f}",
+                " ".join(f"{speed / 1000:.0f}k" for speed in speeds),
+                f"{median(run.cpu for run in own):.1f}",
+                f"{max(run.peak for run in own) / 1e6:,.0f}",
+                str(own[-1].drained.files),
+                f"{own[-1].drained.bytes / 1e6:.0f}",
+            )
+        console.print(table)
+        _ratios(of_source, "rows/s", lambda run: 1 / run.drained.seconds)
+        _ratios(of_source, "CPU", lambda run: run.cpu)
+
+
+def epochs(runs: Sequence[Run], rows: int) -> None:
+    table = Table(title=f"an epoch of {rows:,} records from Kafka", title_justify="left")
+    for column in ("", "ms, median", "of each round", "CPU ms"):
+        table.add_column(column, justify="left" if not column else "right")
+    for name in _distinct(run.drain.contender for run in runs):
+        own = [run for run in runs if run.drain.contender == name]
+        table.add_row(
+            name,
+            f"{median(map(_epoch_ms, own)):.0f}",
+            " ".join(f"{_epoch_ms(run):.0f}" for run in own),
+            f"{median(1000 * run.cpu / len(run.drained.batch_ms) for run in own):.0f}",
+        )
+    console.print(table)
+    _ratios(runs, "ms", _epoch_ms)
+    steps(runs, "ms per epoch of hivesink's steps")
+
+
+def steps(runs: Sequence[Run], title: str) -> None:
+    own = [run for run in runs if run.drain.contender == OWN]
+    names = _distinct(name for run in own for name in run.drained.step_ms)
+    each = {name: median(run.drained.step_ms.get(name, 0) / len(run.drained.batch_ms) for run in own) for name in names}
+    console.print(f"  {title}: " + ", ".join(f"{name} {ms:.0f}" for name, ms in each.items()))
+
+
+def _epoch_ms(run: Run) -> float:
+    return median(run.drained.batch_ms[SETTLING:] or run.drained.batch_ms)
+
+
+def _ratios(runs: Sequence[Run], what: str, figure: Callable[[Run], float]) -> None:
+    """The median over the rounds of own / other, run beside each other."""
+    by_round = {(run.round, run.drain.contender): figure(run) for run in runs}
+    for name in _distinct(run.drain.contender for run in runs):
+        if name != OWN:
+            pairs = [by_round[number, OWN] / other for (number, found), other in by_round.items() if found == name]
+            console.print(
+                f"  {what}, {OWN} / {name}: [bold]{median(pairs):.2f}[/bold]"
+                f"  (rounds {', '.join(f'{pair:.2f}' for pair in pairs)})"
+            )
+
+
+def _distinct(names: Iterable[str]) -> list[str]:
+    return list(dict.fromkeys(names))

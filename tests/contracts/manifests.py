@@ -1,0 +1,62 @@
+"""Manifests for tests: the least there can be, and one with every field filled."""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+
+from hivesink.core.epoch import BatchId, BatchRef, Epoch, LastBatch
+from hivesink.core.manifest import (
+    Manifest,
+    Move,
+    OpenState,
+    PartEntry,
+    Rows,
+    Segment,
+    SegmentBucket,
+    Unregistered,
+)
+from hivesink.core.offsets import FilesOffset, KafkaOffset, NoOffset, OtherOffset
+
+AT = datetime(2026, 11, 21, 4, 5, 6, 789, tzinfo=timezone.utc)
+
+
+def small(epoch: int, attempt: str = "aaaabbbb") -> Manifest:
+    return Manifest("w", "0a1b2c3d", Epoch(epoch), attempt, "batch", AT, Epoch(0))
+
+
+def full() -> Manifest:
+    """Every field filled: open state, moves, several tables, each kind of offset."""
+    start = (NoOffset(), FilesOffset(0, "ab" * 32, 3), OtherOffset('{"a":1}'))
+    end = (KafkaOffset.of({"t": {"0": 10, "1": 20}}), FilesOffset(1, "cd" * 32, 2), OtherOffset('{"a":2}'))
+    return Manifest(
+        writer="flights",
+        uid="0a1b2c3d",
+        epoch=Epoch(12),
+        attempt="00112233aa",
+        kind="batch",
+        at=AT,
+        settled=Epoch(11),
+        last_batch=LastBatch(Epoch(12), BatchRef("1f0c", BatchId(7), start, end)),
+        rows=Rows(read=21, written=6, rejected=5, dropped=4, late=3, skipped=3),
+        parts=(
+            _part("demo.flights", "dt=2013-01-01", 0),
+            _part("demo.flights", "dt=a%3Ab ü", 1),
+            _part("demo.flights__rejected", "", 2),
+        ),
+        moves=(Move(Epoch(11), "/w/flights/dt=1/part-x", _part("demo.flights", "dt=1", 3)),),
+        lost=("/w/flights/dt=2/part-y",),
+        unregistered=(Unregistered("demo.flights", "dt=2013-01-01", "/w/flights/dt=2013-01-01", Epoch(10)),),
+        open=OpenState(
+            snapshot=False,
+            added=(Segment("/w/.log/s-1", 99, Epoch(12), (SegmentBucket("demo.flights", "dt=3", 4, 5, AT),)),),
+            removed=("/w/.log/s-0",),
+        ),
+        tables=("demo.flights", "demo.flights__rejected"),
+        zones=(("demo.flights", "Europe/Berlin"), ("demo.flights__rejected", "UTC")),
+    )
+
+
+def _part(table: str, partition: str, task: int) -> PartEntry:
+    folder = "/".join(filter(None, ("/w", table.partition(".")[2], partition)))
+    name = f"part-0a1b2c3d-12-00112233aat0-{task}-0.snappy.parquet"
+    return PartEntry(table, partition, f"{folder}/.{name}.pending", f"{folder}/{name}", 1000 + task, 2)

@@ -1,0 +1,381 @@
+"""What every commit log promises; a file system joins by one line in FILE_SYSTEMS."""
+
+from __future__ import annotations
+
+import json
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+
+from hivesink.core.epoch import Epoch
+from hivesink.core.manifest import Floor, Manifest, Rows
+from hivesink.core.manifest_json import encode
+from hivesink.core.table import TableName
+from hivesink.errors import (
+    EpochTaken,
+    FencedOut,
+    LogDamaged,
+    NewerFormat,
+    OutcomeUnknown,
+    PointerTaken,
+    StoreUnavailable,
+)
+from hivesink.ports import Mark, Touched
+from hivesink.storage.commit_log import RenameCommitLog, default_log_location, logs_of
+from hivesink.storage.local import LocalFileSystem
+from hivesink.storage.memory import MemoryFileSystem
+from tests.contracts.manifests import full, small
+from tests.crash.faults import FaultyFileSystem, Kill, Mode, Plan
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from hivesink.storage.fs import FileSystem
+
+FILE_SYSTEMS: dict[str, Callable[[Path], tuple[FileSystem, str]]] = {
+    "local": lambda path: (LocalFileSystem(), str(path)),
+    "memory": lambda _: (MemoryFileSystem(), "/w"),
+}
+FLIGHTS = TableName("demo", "flights")
+
+
+@pytest.fixture(params=FILE_SYSTEMS)
+def opened(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[FileSystem, str]:
+    return FILE_SYSTEMS[request.param](tmp_path)
+
+
+@pytest.fixture
+def fs(opened: tuple[FileSystem, str]) -> FileSystem:
+    return opened[0]
+
+
+@pytest.fixture
+def folder(opened: tuple[FileSystem, str]) -> str:
+    return f"{opened[1]}/.hivesink/demo.flights/w"
+
+
+@pytest.fixture
+def log(fs: FileSystem, folder: str) -> RenameCommitLog:
+    return RenameCommitLog(fs, folder, "w")
+
+
+def filled(log: RenameCommitLog, epochs: int) -> None:
+    for epoch in range(1, epochs + 1):
+        log.create(small(epoch))
+
+
+def slot(log: RenameCommitLog, epoch: int) -> str:
+    return f"{log.location}/manifests/{epoch:010d}.json"
+
+
+def temporaries(fs: FileSystem, log: RenameCommitLog) -> list[str]:
+    return [entry.name for entry in fs.list(f"{log.location}/manifests") if entry.name.endswith(".tmp")]
+
+
+def test_an_empty_log(log: RenameCommitLog) -> None:
+    view = log.view()
+    assert (view.head, view.floor, view.manifests, dict(view.marks)) == (0, 0, (), {})
+    assert log.floor() is None
+    assert log.uid(None) is None
+    assert log.touched() == []
+
+
+def test_the_first_uid_stays(log: RenameCommitLog) -> None:
+    assert log.uid("0a1b2c3d") == "0a1b2c3d"
+    assert log.uid("ffffffff") == "0a1b2c3d"
+    assert log.uid(None) == "0a1b2c3d"
+
+
+def test_a_manifest_is_read_back_as_it_was_written(log: RenameCommitLog) -> None:
+    log.create(full())
+    assert log.manifest(Epoch(12)) == full()
+    assert log.view().head == 12
+
+
+def test_an_epoch_is_decided_once(fs: FileSystem, log: RenameCommitLog) -> None:
+    log.create(small(1))
+    with pytest.raises(EpochTaken, match="epoch 1"):
+        log.create(small(1, "ccccdddd"))
+    assert log.manifest(Epoch(1)).attempt == "aaaabbbb"
+    assert temporaries(fs, log) == []
+
+
+def test_creating_the_same_manifest_again_is_harmless(log: RenameCommitLog) -> None:
+    log.create(small(1))
+    log.create(small(1))
+    assert log.view().manifests == (1,)
+
+
+def test_of_racing_runs_just_one_wins_each_epoch(log: RenameCommitLog) -> None:
+    wins: list[int] = []
+    taken: list[int] = []
+
+    def run(epoch: int, attempt: str, start: threading.Barrier) -> None:
+        start.wait()
+        try:
+            log.create(small(epoch, attempt))
+            wins.append(epoch)
+        except EpochTaken:
+            taken.append(epoch)
+
+    for epoch in range(1, 41):
+        start = threading.Barrier(3)
+        threads = [threading.Thread(target=run, args=(epoch, 8 * digit, start)) for digit in "abc"]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert wins == list(range(1, 41))
+    assert len(taken) == 80
+
+
+def test_a_slot_reopened_by_clean_up_is_no_slot(fs: FileSystem, log: RenameCommitLog) -> None:
+    filled(log, 4)
+    log.trim(Floor(Epoch(3), Rows()))
+    with pytest.raises(EpochTaken):
+        log.create(small(2, "ccccdddd"))
+    assert fs.read(slot(log, 2)) is None
+    assert log.view().manifests == (4,)
+
+
+def test_a_higher_number_alone_means_decided_and_fenced_out(fs: FileSystem, log: RenameCommitLog) -> None:
+    filled(log, 2)
+    fs.delete(slot(log, 1))
+    with pytest.raises(FencedOut):
+        log.create(small(1, "ccccdddd"))
+    assert log.manifest(Epoch(1)).attempt == "ccccdddd"
+
+
+def test_floors_hide_what_is_at_or_below_them_even_undeleted(fs: FileSystem, log: RenameCommitLog) -> None:
+    filled(log, 5)
+    log.mark(Epoch(3), Mark.PUBLISHED)
+    below = fs.read(slot(log, 3))
+    log.trim(Floor(Epoch(2), Rows(read=2, written=2), 2))
+    log.trim(Floor(Epoch(3), Rows(read=3, written=3), 3))
+    assert below is not None
+    fs.write_new(slot(log, 3), below)
+    view = log.view()
+    assert (view.floor, view.manifests, dict(view.marks)) == (3, (4, 5), {})
+    assert log.floor() == Floor(Epoch(3), Rows(read=3, written=3), 3)
+    names = [entry.name for entry in fs.list(f"{log.location}/manifests")]
+    assert [name for name in names if name.startswith("floor")] == ["floor-0000000003"]
+
+
+def test_trimming_again_or_lower_only_cleans(fs: FileSystem, log: RenameCommitLog) -> None:
+    filled(log, 4)
+    fs.write_new(f"{log.location}/manifests/.0000000003.json.abcdef01.tmp", b"{")
+    for epoch in (3, 3, 1):
+        log.trim(Floor(Epoch(epoch), Rows()))
+        assert log.view().floor == 3
+    assert temporaries(fs, log) == []
+
+
+def test_the_head_is_never_trimmed(log: RenameCommitLog) -> None:
+    filled(log, 2)
+    with pytest.raises(ValueError, match="can't be the floor"):
+        log.trim(Floor(Epoch(2), Rows()))
+    assert log.view().manifests == (1, 2)
+
+
+def test_marks_are_idempotent_and_by_epoch(log: RenameCommitLog) -> None:
+    filled(log, 2)
+    log.mark(Epoch(1), Mark.PUBLISHED)
+    log.mark(Epoch(1), Mark.PUBLISHED)
+    log.mark(Epoch(1), Mark.REGISTERED)
+    assert log.view().marks == {1: frozenset(Mark)}
+
+
+@pytest.mark.parametrize("name", ["a b", "x=a%3Ab", "Zürich", "dt=1/hour=2"])
+def test_touched_lists(log: RenameCommitLog, name: str) -> None:
+    listed = Touched(Epoch(2), "aaaabbbb", 1, 0, 0, (f"/w/t/{name}",))
+    later = Touched(Epoch(10), "aaaabbbb", 0, 3, 1, ("/w/t/b", "/w/t/a"))
+    for one in (later, listed, listed):
+        log.touch(one)
+    bare = Touched(Epoch(2), "aaaabbbb", 1, 0, 0)
+    assert log.touched() == [bare, Touched(Epoch(10), "aaaabbbb", 0, 3, 1)]
+    assert log.folders(bare) == (f"/w/t/{name}",)
+    log.forget([listed, listed])
+    assert log.folders(bare) == ()
+    assert len(log.touched()) == 1
+
+
+def test_a_torn_touched_list_names_no_folder(fs: FileSystem, log: RenameCommitLog) -> None:
+    torn = Touched(Epoch(1), "aaaabbbb", 0, 0, 0, ("/w/t/dt=1",))
+    fs.write_new(f"{log.location}/touched/1-aaaabbbbt0-0-0", b'["/w/t/d')
+    assert log.folders(torn) == ()
+    log.touch(torn)
+    assert log.folders(torn) == ("/w/t/dt=1",)
+
+
+@pytest.mark.parametrize("parent", ["/w", "/w/a b", "/w/x%3Ay", "/w/Zürich"])
+def test_pointers_lead_to_every_log_of_a_table(fs: FileSystem, folder: str, parent: str) -> None:
+    root = folder.partition("/.hivesink")[0]
+    location = f"{root}{parent}/flights"
+    own = default_log_location(location, FLIGHTS, "one")
+    assert own == f"{root}{parent}/.hivesink/demo.flights/one"
+    for _ in range(2):
+        RenameCommitLog(fs, own, "one").point(FLIGHTS, location)
+        RenameCommitLog(fs, f"{root}/logs/two", "two").point(FLIGHTS, f"{location}/")
+    assert logs_of(fs, FLIGHTS, location) == {"one": own, "two": f"{root}/logs/two"}
+    assert logs_of(fs, TableName("demo", "other"), location) == {}
+
+
+def test_a_pointer_to_another_log_is_not_replaced(fs: FileSystem, log: RenameCommitLog, folder: str) -> None:
+    location = f"{folder.partition('/.hivesink')[0]}/flights"
+    log.point(FLIGHTS, location)
+    with pytest.raises(PointerTaken, match="delete the pointer"):
+        RenameCommitLog(fs, f"{folder}-moved", "w").point(FLIGHTS, location)
+    assert logs_of(fs, FLIGHTS, location) == {"w": folder}
+
+
+@pytest.mark.parametrize(
+    ("data", "error"),
+    [(b"{", LogDamaged), (b"[]", LogDamaged), (b'{"format": 1}', LogDamaged), (b'{"format": 2}', NewerFormat)],
+)
+def test_what_cannot_be_read_is_named_and_left(
+    fs: FileSystem, log: RenameCommitLog, data: bytes, error: type[Exception]
+) -> None:
+    fs.write_new(slot(log, 1), data)
+    with pytest.raises(error, match="0000000001.json"):
+        log.manifest(Epoch(1))
+    assert fs.read(slot(log, 1)) == data
+
+
+def test_missing_and_misnamed_manifests_are_damage(fs: FileSystem, log: RenameCommitLog) -> None:
+    with pytest.raises(LogDamaged, match="missing"):
+        log.manifest(Epoch(1))
+    fs.write_new(slot(log, 1), encode(small(2)))
+    with pytest.raises(LogDamaged, match="holds epoch 2"):
+        log.manifest(Epoch(1))
+
+
+def create_steps(fs: FileSystem, folder: str) -> dict[str, int]:
+    """The numbers of the changing calls in one `create`, by name."""
+    probe = FaultyFileSystem(fs)
+    RenameCommitLog(probe, f"{folder}-probe", "w").create(small(1))
+    return {call.name: call.number for call in probe.calls if call.changes}
+
+
+def test_unknown_but_applied_is_decided(fs: FileSystem, log: RenameCommitLog, folder: str) -> None:
+    step = create_steps(fs, folder)["rename"]
+    RenameCommitLog(FaultyFileSystem(fs, Plan(step, Mode.LOST)), folder, "w").create(small(1))
+    assert log.manifest(Epoch(1)) == small(1)
+    assert temporaries(fs, log) == []
+
+
+def test_unknown_and_another_is_there_is_taken(fs: FileSystem, log: RenameCommitLog, folder: str) -> None:
+    step = create_steps(fs, folder)["rename"]
+    log.create(small(1))
+    faulty = FaultyFileSystem(fs, Plan(step, Mode.LATE))
+    with pytest.raises(EpochTaken):
+        RenameCommitLog(faulty, folder, "w").create(small(1, "ccccdddd"))
+    assert faulty.apply_late() == 1
+    assert log.manifest(Epoch(1)).attempt == "aaaabbbb"
+
+
+def test_unknown_and_absent_is_given_up_only_once_it_cannot_come(
+    fs: FileSystem, log: RenameCommitLog, folder: str
+) -> None:
+    step = create_steps(fs, folder)["rename"]
+    faulty = FaultyFileSystem(fs, Plan(step, Mode.LATE))
+    with pytest.raises(StoreUnavailable):
+        RenameCommitLog(faulty, folder, "w").create(small(1))
+    assert faulty.apply_late() == 1
+    assert log.view().head == 0
+
+
+class Vanishing(FaultyFileSystem):
+    """The rename has no answer, and by the time one looks its source has gone, `applied` or not."""
+
+    applied = False
+
+    def rename(self, source: str, target: str) -> None:
+        if self.applied:
+            self.inner.rename(source, f"{target}.elsewhere")
+        else:
+            self.inner.delete(source)
+        raise OutcomeUnknown(source, target, "time-out")
+
+
+def test_unknown_and_nothing_to_be_found_stays_unknown(fs: FileSystem, folder: str) -> None:
+    with pytest.raises(OutcomeUnknown):
+        RenameCommitLog(Vanishing(fs), folder, "w").create(small(1))
+
+
+class Arriving(FaultyFileSystem):
+    """The rename arrives between the first look and the deletion of its source."""
+
+    def delete(self, path: str) -> bool:
+        self.apply_late()
+        return super().delete(path)
+
+
+def test_a_rename_that_arrives_after_the_first_look_is_decided(
+    fs: FileSystem, log: RenameCommitLog, folder: str
+) -> None:
+    step = create_steps(fs, folder)["rename"]
+    RenameCommitLog(Arriving(fs, Plan(step, Mode.LATE)), folder, "w").create(small(1))
+    assert log.manifest(Epoch(1)) == small(1)
+
+
+class Unreachable(FaultyFileSystem):
+    """Can't be listed."""
+
+    def list(self, folder: str) -> list[object]:  # type: ignore[override]
+        raise StoreUnavailable(folder, folder, "away")
+
+
+def test_a_failure_after_the_decision_is_never_called_undecided(
+    fs: FileSystem, log: RenameCommitLog, folder: str
+) -> None:
+    with pytest.raises(OutcomeUnknown):
+        RenameCommitLog(Unreachable(fs), folder, "w").create(small(1))
+    assert log.manifest(Epoch(1)) == small(1)
+
+
+def story(log: RenameCommitLog, table: str) -> None:
+    """Everything that a writer does to its log; each step may have been done before."""
+    log.uid("0a1b2c3d")
+    log.point(FLIGHTS, table)
+    log.touch(Touched(Epoch(1), "aaaabbbb", 0, 0, 0, (table,)))
+    for epoch in range(log.view().head + 1, 4):
+        log.create(small(epoch))
+        log.mark(Epoch(epoch), Mark.PUBLISHED)
+    log.mark(Epoch(3), Mark.PUBLISHED)
+    log.forget(log.touched())
+    log.trim(Floor(Epoch(2), Rows()))
+
+
+@pytest.mark.parametrize("mode", Mode)
+def test_a_fault_at_every_step_and_then_a_second_run(tmp_path: Path, mode: Mode) -> None:
+    probe = FaultyFileSystem(MemoryFileSystem())
+    story(RenameCommitLog(probe, "/w/log", "w"), "/w/flights")
+    for step in range(1, len(probe.calls) + 1):
+        local = step % 2 == 0
+        fs: FileSystem = LocalFileSystem() if local else MemoryFileSystem()
+        root = f"{tmp_path}/{mode.name}{step}" if local else "/w"
+        faulty = FaultyFileSystem(fs, Plan(step, mode))
+        try:
+            story(RenameCommitLog(faulty, f"{root}/log", "w"), f"{root}/flights")
+        except (Kill, OutcomeUnknown, StoreUnavailable):
+            pass
+        log = RenameCommitLog(fs, f"{root}/log", "w")
+        story(log, f"{root}/flights")
+        faulty.apply_late()
+        log.trim(Floor(Epoch(2), Rows()))
+        view = log.view()
+        assert (view.floor, view.manifests) == (2, (3,)), probe.calls[step - 1]
+        assert view.marks == {3: frozenset({Mark.PUBLISHED})}
+        assert log.uid(None) == "0a1b2c3d"
+        assert logs_of(fs, FLIGHTS, f"{root}/flights") == {"w": f"{root}/log"}
+        assert temporaries(fs, log) == []
+
+
+def test_a_manifest_is_json_that_names_its_format_first_of_all(fs: FileSystem, log: RenameCommitLog) -> None:
+    manifest: Manifest = full()
+    log.create(manifest)
+    data = fs.read(slot(log, 12))
+    assert data is not None
+    assert json.loads(data)["format"] == 1

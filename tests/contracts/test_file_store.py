@@ -1,0 +1,185 @@
+"""What every file store promises; an adapter joins by one line in STORES."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from hivesink.core.partfile import Finished, InProgress, Pending
+from hivesink.core.partname import PartName, parse_staged
+from hivesink.errors import LengthMismatch, PartLost, StoreUnavailable, TargetTaken
+from hivesink.storage.local import LocalFileSystem
+from hivesink.storage.memory import MemoryFileSystem
+from hivesink.storage.rename_store import RenameFileStore
+from tests.contracts.multipart import MultipartFileStore
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from hivesink.ports import FileStore
+
+STORES: dict[str, Callable[[Path], tuple[FileStore, str]]] = {
+    "local": lambda path: (RenameFileStore(LocalFileSystem()), f"{path}/t"),
+    "local-uri": lambda path: (RenameFileStore(LocalFileSystem()), f"file:{path}/t"),
+    "memory": lambda _: (RenameFileStore(MemoryFileSystem()), "/w/t"),
+    "multipart": lambda _: (MultipartFileStore(), "s3://b/t"),
+}
+ROWS = b"rows and rows"
+ODD = ["dt=2026-01-01--00", "with space=a b", "x=a%3Ab", "name=Zürich", "a=1/b=2", "k=__HIVE_DEFAULT_PARTITION__"]
+
+
+@pytest.fixture(params=STORES)
+def opened(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[FileStore, str]:
+    return STORES[request.param](tmp_path)
+
+
+@pytest.fixture
+def store(opened: tuple[FileStore, str]) -> FileStore:
+    return opened[0]
+
+
+@pytest.fixture
+def table(opened: tuple[FileStore, str]) -> str:
+    return opened[1]
+
+
+def name(task: int = 0) -> PartName:
+    return PartName("0a1b2c3d", 1, "aaaabbbb", 0, task, 0)
+
+
+def stage(store: FileStore, folder: str, task: int = 0, data: bytes = ROWS) -> Pending:
+    file = store.create(InProgress(folder, name(task)))
+    file.stream.write(data)
+    return file.close_for_commit()
+
+
+@pytest.mark.parametrize("partition", ODD)
+def test_a_part_is_hidden_until_it_is_published_and_then_whole(store: FileStore, table: str, partition: str) -> None:
+    folder = f"{table}/{partition}"
+    part = stage(store, folder)
+    assert store.visible(folder) == []
+    assert store.staged(folder) == [part.staged]
+    assert store.publish(part) == Finished(f"{folder}/{name()}", len(ROWS))
+    assert store.visible(folder) == [Finished(part.target, len(ROWS))]
+    assert store.staged(folder) == []
+    with store.open(part.target) as stream:
+        assert stream.read() == ROWS
+
+
+def test_publishing_again_changes_nothing(store: FileStore, table: str) -> None:
+    part = stage(store, table)
+    assert store.publish(part) == store.publish(part)
+    assert store.visible(table) == [Finished(part.target, len(ROWS))]
+
+
+def test_a_part_in_progress_is_staged_and_not_visible(store: FileStore, table: str) -> None:
+    file = store.create(InProgress(table, name()))
+    (staged,) = store.staged(table)
+    assert parse_staged(staged.rpartition("/")[2]) is not None
+    assert store.visible(table) == []
+    file.abort()
+    assert store.staged(table) == []
+
+
+def test_an_empty_part_is_a_part(store: FileStore, table: str) -> None:
+    assert store.publish(stage(store, table, data=b"")).length == 0
+
+
+def test_a_target_in_another_folder(store: FileStore, table: str) -> None:
+    part = stage(store, f"{table}/dt=1")
+    moved = Pending(part.staged, f"{table}-elsewhere/x/{name()}", part.length)
+    store.publish(moved)
+    assert store.visible(f"{table}/dt=1") == []
+    assert store.visible(f"{table}-elsewhere/x") == [moved.finish()]
+
+
+def test_both_places_empty_is_a_lost_part(store: FileStore, table: str) -> None:
+    part = stage(store, table)
+    store.discard([part.staged])
+    with pytest.raises(PartLost, match="--accept-lost"):
+        store.publish(part)
+
+
+@pytest.mark.parametrize("published", [False, True])
+def test_another_length_is_refused(store: FileStore, table: str, published: bool) -> None:
+    part = stage(store, table)
+    if published:
+        store.publish(part)
+    with pytest.raises(LengthMismatch, match=f"has {len(ROWS)} bytes where 5 were"):
+        store.publish(Pending(part.staged, part.target, 5))
+
+
+def test_a_taken_target_is_never_overwritten(store: FileStore, table: str) -> None:
+    part = stage(store, table)
+    store.mark(part.target)
+    with pytest.raises(TargetTaken):
+        store.publish(part)
+    assert store.find(part.target) == Finished(part.target, 0)
+    assert store.staged(table) == [part.staged]
+
+
+def test_discarding_is_repeatable_and_only_for_staged_parts(store: FileStore, table: str) -> None:
+    part, other = stage(store, table), stage(store, table, 1)
+    store.publish(other)
+    with pytest.raises(ValueError, match="not a staged part"):
+        store.discard([part.staged, other.target])
+    assert store.staged(table) == [part.staged]
+    store.discard([part.staged])
+    store.discard([part.staged])
+    assert store.staged(table) == []
+    assert store.find(other.target) is not None
+
+
+def test_marks_are_created_once_and_are_no_data(store: FileStore, table: str) -> None:
+    store.mark(f"{table}/dt=1/_SUCCESS")
+    store.mark(f"{table}/dt=1/_SUCCESS")
+    assert store.find(f"{table}/dt=1/_SUCCESS") == Finished(f"{table}/dt=1/_SUCCESS", 0)
+    assert store.visible(f"{table}/dt=1") == []
+
+
+def test_a_mark_leaves_what_is_there(store: FileStore, table: str) -> None:
+    part = stage(store, table)
+    store.publish(part)
+    store.mark(part.target)
+    assert store.find(part.target) == part.finish()
+
+
+def test_visible_is_sorted_and_not_recursive(store: FileStore, table: str) -> None:
+    for task in (2, 0, 1):
+        store.publish(stage(store, table, task))
+    store.publish(stage(store, f"{table}/dt=1"))
+    assert [found.path for found in store.visible(table)] == [f"{table}/{name(task)}" for task in range(3)]
+
+
+def test_walk_shows_every_folder_and_nothing_where_there_is_none(store: FileStore, table: str) -> None:
+    assert list(store.walk(table)) == []
+    for folder in ("a=1/b=2", ".hidden"):
+        store.publish(stage(store, f"{table}/{folder}"))
+    expected = [table, f"{table}/.hidden", f"{table}/a=1", f"{table}/a=1/b=2"]
+    assert sorted(store.walk(table)) == sorted(expected)
+
+
+def test_prune_takes_empty_folders_only(store: FileStore, table: str) -> None:
+    part, kept = stage(store, f"{table}/a=1/b=2"), stage(store, f"{table}/a=2")
+    store.discard([part.staged])
+    store.prune([f"{table}/a=1", f"{table}/a=1/b=2", f"{table}/a=2", f"{table}/none"])
+    assert list(store.walk(table)) == [table, f"{table}/a=2"]
+    assert store.staged(f"{table}/a=2") == [kept.staged]
+
+
+def test_a_pruned_folder_comes_back_with_its_next_part(store: FileStore, table: str) -> None:
+    part = stage(store, f"{table}/a=1/b=2")
+    store.discard([part.staged])
+    store.prune([f"{table}/a=1/b=2", f"{table}/a=1", table])
+    store.publish(stage(store, f"{table}/a=1/b=2", 1))
+    assert len(store.visible(f"{table}/a=1/b=2")) == 1
+
+
+def test_missing_things(store: FileStore, table: str) -> None:
+    assert store.staged(f"{table}/none") == []
+    assert store.visible(f"{table}/none") == []
+    assert store.find(f"{table}/none") is None
+    with pytest.raises(StoreUnavailable, match="not there"):
+        store.open(f"{table}/none")

@@ -1,0 +1,351 @@
+"""The fast decoder against the exact one: the same rows, bit by bit, and the same bad records, on any input."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import pyarrow as pa
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from hivesink.arrowtypes import arrow_schema
+from hivesink.core.table import Array, Char, Column, Decimal, HiveType, Map, Primitive, Struct, Varchar
+from hivesink.decode.exact import ExactDecoder
+from hivesink.decode.json import JsonDecoder, exact_batch
+from hivesink.decode.result import BadRecord, DecodeOptions
+from hivesink.decode.unfit import Unfit
+from hivesink.options import OnUnknownField
+
+P = Primitive
+KINDS: tuple[HiveType, ...] = (
+    *P,
+    Decimal(9, 2),
+    Decimal(38, 10),
+    Varchar(3),
+    Char(3),
+    Array(P.INT),
+    Map(P.STRING, P.DOUBLE),
+    Map(P.INT, Array(P.STRING)),
+    Struct((("a", P.INT), ("b", Struct((("a", P.STRING),))))),
+)
+ZONES = ("UTC", "Europe/Berlin", "America/Los_Angeles", "Asia/Kolkata")
+OPTIONS = st.builds(
+    DecodeOptions,
+    timestamp_zone=st.sampled_from([ZoneInfo(zone) for zone in ZONES]),
+    timestamp_format=st.sampled_from([{}, {"": "epoch-millis"}]),
+    unknown_field=st.sampled_from([*OnUnknownField, OnUnknownField.IGNORE]),
+)
+NAMES = ["a", "A", "b", "B", "\\u0061", "c", "C", "x", "X", 'y\\"', "z\\u0022", "\\ud800", "ä", "Ä"]
+
+HOSTILE_NUMBERS = (
+    "-0 -0.0 -0e0 1e400 -1e400 1e-400 01 1. .5 - +1 NaN Infinity -Infinity 0x10 1_0 1E+2 3.4028236e38 "
+    "9007199254740993 9007199254740993.0 18446744073709551616"
+)
+
+digits = st.text("0123456789", min_size=1, max_size=22)
+numbers = st.one_of(
+    st.integers().map(str),
+    st.integers(-200, 200).map(str),
+    st.sampled_from([2**k + d for k in (7, 8, 15, 31, 53, 63, 64) for d in (-1, 0, 1)]).map(str),
+    st.floats(allow_nan=False, allow_infinity=False).map(repr),
+    st.builds("{}{}.{}".format, st.sampled_from(["", "-"]), digits.map(lambda d: d.lstrip("0") or "0"), digits),
+    st.builds("{}e{}".format, st.integers(-99, 99), st.integers(-330, 330)),
+    st.sampled_from(
+        [
+            "-0",
+            "-0.0",
+            "-0e0",
+            "1e400",
+            "-1e400",
+            "1e-400",
+            "01",
+            "1.",
+            ".5",
+            "-",
+            "+1",
+            "NaN",
+            "Infinity",
+            "-Infinity",
+            "0x10",
+            "1_0",
+            "1E+2",
+            "3.4028236e38",
+        ]
+    ),
+    st.sampled_from([1795132800000, -62135596800000, 253402300799999, 253402300800000, 1711846800000]).map(str),
+)
+times = st.one_of(
+    st.builds(
+        "{:04d}-{:02d}-{:02d}{}{:02d}:{:02d}{}{}".format,
+        st.one_of(st.sampled_from([0, 1, 1582, 1890, 1970, 2024, 2040, 9999]), st.integers(0, 9999)),
+        st.integers(1, 12),
+        st.integers(1, 31),
+        st.sampled_from(["T", " ", "T", " ", "t"]),
+        st.integers(0, 24),
+        st.integers(0, 59),
+        st.sampled_from(["", ":00", ":59", ":60", ":01.5", ":01.123456", ":01.1234560", ":01.1234567", ":01."]),
+        st.sampled_from(["", "", "", "Z", "z", "+02:00", "-0800", "+14", "+23:59", "+24:00", " Z", "-00:00"]),
+    ),
+    st.dates().map(str),
+    st.sampled_from(["2024-01-02T03Z", "2024-01-02T03", "0000-01-01", "2024-3-1", "2024-03-31T02:30:00"]),
+)
+PIECES = [
+    "a",
+    "ä",
+    "\U0001f600",
+    "\\n",
+    '\\"',
+    "\\\\",
+    "\\u0000",
+    "\\u0022",
+    "\\ud83d\\ude00",
+    "\\ud800",
+    "\\q",
+    " ",
+    "{",
+    "}",
+]
+strings = st.one_of(
+    st.lists(st.sampled_from([*PIECES, "\n", "\x00", ",", ":", "\x7f"]), max_size=5).map("".join),
+    numbers,
+    times,
+    st.binary(max_size=4).map(lambda b: __import__("base64").b64encode(b).decode()),
+    st.text(max_size=6).map(lambda t: json.dumps(t)[1:-1]),
+).map('"{}"'.format)
+space = st.sampled_from(["", "", "", " ", "\n", "\t \r\n"])
+
+
+def _object(members: list[tuple[str, str]], gap: str) -> str:
+    return "{" + f",{gap}".join(f'"{key}"{gap}:{value}' for key, value in members) + gap + "}"
+
+
+def _inside(children: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
+    arrays = st.builds(
+        lambda items, gap: f"[{gap}" + f",{gap}".join(items) + "]", st.lists(children, max_size=3), space
+    )
+    return arrays | st.builds(_object, st.lists(st.tuples(st.sampled_from(NAMES), children), max_size=3), space)
+
+
+scalars = st.one_of(numbers, strings, st.sampled_from(["null", "true", "false", "null", "tru"]))
+values = st.recursive(scalars, _inside, max_leaves=6)
+plain = st.fixed_dictionaries({"a": values, "b": values, "c": values}).map(lambda row: _object(list(row.items()), ""))
+objects = st.builds(_object, st.lists(st.tuples(st.sampled_from(NAMES), values), max_size=5), space)
+# Records that are JSON only together, or more than one.
+FRAGMENTS = [
+    '{"a":1',
+    ',"b":2}',
+    "}",
+    "{",
+    "{}{}",
+    "{},{}",
+    "",
+    "\n",
+    "[",
+    "]",
+    '"',
+    '{"a":"',
+    '"}',
+    '{"a":{"b":1}',
+    "\ufeff{}",
+]
+records = st.one_of(
+    plain.map(str.encode),
+    plain.map(str.encode),
+    objects.map(lambda text: text.encode()),
+    st.builds(lambda left, text, right: (left + text + right).encode(), space, objects, space),
+    st.sampled_from(FRAGMENTS).map(str.encode),
+    st.lists(st.sampled_from(FRAGMENTS), max_size=3).map(lambda parts: "".join(parts).encode()),
+    st.builds(
+        lambda record, at, byte: record[: at % (len(record) + 1)] + bytes([byte]) + record[at % (len(record) + 1) :],
+        objects.map(str.encode),
+        st.integers(0, 200),
+        st.integers(0, 255),
+    ),
+    st.binary(max_size=8),
+)
+
+
+def reference(
+    columns: list[Column], options: DecodeOptions, batch: list[bytes]
+) -> tuple[pa.RecordBatch, list[int], Any]:
+    exact = ExactDecoder(columns, options)
+    rows, good, bad = [], [], []
+    for index, record in enumerate(batch):
+        try:
+            rows.append(exact.row(record))
+            good.append(index)
+        except Unfit as error:  # noqa: PERF203 -- the reference is meant to be plain
+            bad.append(BadRecord(index, ".".join(error.path) or None, error.reason))
+    schema = arrow_schema(columns)
+    return exact_batch(rows, schema) if rows else schema.empty_table(), good, tuple(bad)
+
+
+def bits(table: pa.Table) -> list[Any]:
+    """Values by which -0.0 and 0.0 differ, as `equals` has them alike."""
+    return [[repr(value) for value in column.to_pylist()] for column in table.columns]
+
+
+def assert_same(columns: list[Column], options: DecodeOptions, batches: list[list[bytes]]) -> None:
+    decoder = JsonDecoder(columns, options)  # one for all, so that what it has learnt counts
+    for batch in batches:
+        decoded = decoder.decode(pa.array(batch, pa.binary()))
+        table, good, bad = reference(columns, options, batch)
+        assert decoded.bad == bad
+        assert (list(range(len(batch))) if decoded.good is None else decoded.good.to_pylist()) == good
+        assert decoded.table.schema == table.schema
+        assert bits(decoded.table) == bits(table)
+
+
+@settings(max_examples=600, deadline=None)
+@given(
+    st.lists(st.tuples(st.sampled_from(KINDS), st.sampled_from([True, True, True, False])), min_size=1, max_size=3),
+    OPTIONS,
+    st.lists(st.lists(records, min_size=1, max_size=8), min_size=1, max_size=3),
+)
+def test_agrees_on_hostile_records(
+    kinds: list[tuple[HiveType, bool]], options: DecodeOptions, batches: list[list[bytes]]
+) -> None:
+    columns = [Column(name, kind, nullable=free) for name, (kind, free) in zip("abc", kinds, strict=False)]
+    assert_same(columns, options, batches)
+
+
+@settings(max_examples=600, deadline=None)
+@given(
+    st.sampled_from([kind for kind in KINDS if not isinstance(kind, Array | Map | Struct)]),
+    OPTIONS,
+    st.lists(st.one_of(numbers, times.map('"{}"'.format), strings, st.just("null")), min_size=1, max_size=12),
+)
+def test_agrees_on_every_value_of_one_type(kind: HiveType, options: DecodeOptions, found: list[str]) -> None:
+    batches = [[f'{{"a":{value}}}'.encode()] for value in found]
+    assert_same([Column("a", kind)], options, [*batches, [one for batch in batches for one in batch]])
+
+
+@settings(max_examples=200, deadline=None)
+@given(OPTIONS, st.lists(times, min_size=1, max_size=30), st.sampled_from([P.TIMESTAMP, P.DATE]))
+@example(DecodeOptions(timestamp_zone=ZoneInfo("Europe/Berlin")), ["2024-03-31T01:00:00Z"], P.TIMESTAMP)
+def test_agrees_on_times(options: DecodeOptions, texts: list[str], kind: HiveType) -> None:
+    """Batches of one shape, which whole columns are parsed for."""
+    offset = [text for text in texts if text.endswith("Z")]
+    naive = [text for text in texts if len(text) == len("2024-01-02T03:04:05")]
+    batches = [[f'{{"a":"{text}"}}'.encode() for text in group] for group in (offset, naive, texts) if group]
+    assert_same([Column("a", kind)], options, batches)
+
+
+# Around changes of the clocks: Berlin, Los Angeles, Lord Howe, and Monrovia's of 1972, within a quarter of an hour.
+TRANSITIONS = st.builds(
+    lambda at, gap: (at + gap) * 1000,
+    st.sampled_from([1711846800, 1710064800, 1712415600, 63593070]),
+    st.integers(-1000, 1000),
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.sampled_from(["Europe/Berlin", "America/Los_Angeles", "Australia/Lord_Howe", "Africa/Monrovia"]), st.data())
+def test_agrees_on_instants(zone: str, data: st.DataObject) -> None:
+    millis = data.draw(
+        st.lists(st.integers(-62135596800000, 253402300799999) | st.integers(0, 2 * 10**12) | TRANSITIONS, min_size=1)
+    )
+    options = DecodeOptions(timestamp_zone=ZoneInfo(zone), timestamp_format={"": "epoch-millis"})
+    batch = [f'{{"a":{value},"b":{value}}}'.encode() for value in millis]
+    assert_same([Column("a", P.TIMESTAMP), Column("b", P.DATE)], options, [batch])
+
+
+ODD = [
+    *HOSTILE_NUMBERS.split(),
+    *(str(edge + step) for power in (7, 15, 31, 63) for edge in (-(2**power), 2**power) for step in (-1, 0, 1)),
+    *(str(edge + step) for edge in (-62135596800000, 253402300799999) for step in (-1, 0, 1)),
+    *("null", "true", "false", "{}", "[]", "1.5", "1.239", "1.230", "1e2", "3.4028235677973366e38", "1e38"),
+    *(
+        '"7"',
+        '"-0"',
+        '"1.0"',
+        '" 7"',
+        '"1_0"',
+        '"x"',
+        '""',
+        '"NaN"',
+        '"true"',
+        '"aGk="',
+        '"aGl="',
+        '"aGk"',
+        '"abcd"',
+        '"abc "',
+    ),
+    *('"2024-01-02"', '"0000-01-01"', '"2024-02-30"', '"9999-12-31"', '"2024-01-02T03:04"', '"2024-01-02T03"'),
+    *('"2024-01-02T03Z"', '"2024-01-02T03+02:00"', '"0000-12-31T23:59:59"', '"9999-12-31T23:59:59Z"'),
+    *('"0000-12-31T23:59:59-02:00"', '"9999-12-31T23:59:59-02:00"', '"2024-01-02 03:04:05.1234567"'),
+    *('"2024-03-31T01:00:00Z"', '"2024-03-31T00:59:59.999999Z"', '"1893-03-31T23:06:32Z"', '"1800-01-01T00:00:00Z"'),
+    *(r'"\ud800"', r'"\ud83d\ude00"', r'"\u0022"', r'"\u0000"', r'"\""', '"\x7f"', '"\u2028"'),
+]
+
+
+TIMES = [DecodeOptions(ZoneInfo(zone), form) for zone in ZONES for form in ({}, {"a": "epoch-millis"})]
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+def test_agrees_on_each_odd_value(kind: HiveType) -> None:
+    """Each alone, with a decoder that knows nothing but the name; then all together, again and again."""
+    found = [f'{{"a":{value}}}'.encode() for value in ODD]
+    columns = [Column("a", kind)]
+    for options in TIMES if kind in {P.TIMESTAMP, P.DATE} else [DecodeOptions()]:
+        for record in found:
+            assert_same(columns, options, [[record]])
+            assert_same(columns, options, [[record, b"{}"] + [b'{"a":null}'] * 64])
+        assert_same(columns, options, [found, found])
+
+
+TOGETHER = [
+    [b'{"a":1}{"a":2}', b'{"a":', b"3}"],
+    [b'{"a":1},{"a":2}', b'{"a":3', b',"b":4}'],
+    [b'{"b":"x}', b'{","a":1}', b"{}{}"],
+    [b'{"b":{"a":1}', b'{"a":1}}', b"{}{}"],
+    [b'{"a":1}', b"", b'{"a":2}{"a":3}'],
+    [b'{"a":1}\n{"a":2}', b" "],
+    # All of them begin with a brace, or end with one.
+    [b'{"a":1}{"a":2}', b'{"b":', b'{"a":1}}'],
+    [b'{"a":1}{"a":2}', b'{"b":{"a":1}', b',"a":5}'],
+    [b'{"a":1}{"a":2}', b'{"b":{"a":1}', b"}"],
+    # An overwritten field hides behind a quote that was written as an escape.
+    [b'{"a":1,"a":2}', rb'{"b":"\u0022\u0022"}'],
+    [b'{"a":1,"a":2}', rb'{"b":"\u0022"}', rb'{"x":"\u0022","b":"\u0022"}'],
+    [rb'{"a":1,"a":2,"b":"\u0022\u0022"}'],
+    [b'{"x":1,"x":2,"a":3}', b'{"a":1,"a":1}'],
+    [b'{"a":1,"A":null}', b'{"A":1}', b'{"a":1}'],
+]
+
+
+@pytest.mark.parametrize("batch", TOGETHER)
+@pytest.mark.parametrize("kind", [P.STRING, Map(P.STRING, P.INT)], ids=str)
+def test_neighbours_never_help_each_other(batch: list[bytes], kind: HiveType) -> None:
+    assert_same([Column("a", P.INT), Column("b", kind)], DecodeOptions(), [[b'{"a":1,"b":"x"}'], batch, batch])
+
+
+def test_what_is_learnt_is_bounded_and_changes_nothing() -> None:
+    names = [[f'{{"n{row}_{batch}": 1, "a": {row}}}'.encode() for row in range(50)] for batch in range(6)]
+    assert_same([Column("a", P.INT)], DecodeOptions(), names)
+
+
+def test_more_than_one_chunk_with_every_kind_of_doubt() -> None:
+    odd = [
+        b'{"a":"5"}',
+        b'{"a":1.0}',
+        b"x",
+        b'{"a":1,"a":1}',
+        b'{"a":99999999999}',
+        b'{"A":1,"z":"\\""}',
+        b'{"b":7}',
+        b"{}",
+    ]
+    batch = [
+        odd[row // 997 % len(odd)] if row % 997 == 0 else b'{"a":%d,"b":"%d"}' % (row, row) for row in range(20_000)
+    ]
+    assert_same([Column("a", P.INT), Column("b", P.STRING)], DecodeOptions(), [batch])
+
+
+def test_a_stream_of_text_and_numbers_in_the_wrong_places() -> None:
+    batch = [b'{"a":"%d","b":%d,"c":"%d.5"}' % (row, row, row) for row in range(2_000)]
+    columns = [Column("a", P.INT), Column("b", P.STRING), Column("c", Decimal(9, 2))]
+    assert_same(columns, DecodeOptions(), [batch[:700], batch[700:]])

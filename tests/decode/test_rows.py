@@ -1,0 +1,316 @@
+from __future__ import annotations
+
+import json
+from datetime import date, datetime, timedelta, timezone
+from decimal import Decimal as Number
+from decimal import localcontext
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hivesink.core.table import Array, Char, Column, Decimal, HiveType, Map, Primitive, Struct, Varchar
+from hivesink.decode.reader import DecodeOptions, RowsReader, check_types
+from hivesink.decode.rows import ColumnsReader
+from hivesink.errors import ColumnsDontFit
+
+P = Primitive
+INSTANT = pa.timestamp("us", "UTC")
+BERLIN = ZoneInfo("Europe/Berlin")
+UTC = timezone.utc
+
+
+def read(
+    kind: HiveType, values: list[Any], source: pa.DataType, *, zone: str = "UTC", nullable: bool = True
+) -> tuple[list[Any], list[tuple[int, str | None, str]]]:
+    """The column's good values and the bad rows."""
+    reader = ColumnsReader([Column("v", kind, nullable=nullable)], DecodeOptions(timestamp_zone=ZoneInfo(zone)))
+    done = reader.read(pa.RecordBatch.from_arrays([pa.array(values, source)], ["V"]))
+    assert len(values) == done.table.num_rows + len(done.bad)
+    found = done.table.column("v").to_pylist()
+    return found, [(bad.index, bad.field, bad.reason) for bad in done.bad]
+
+
+@pytest.mark.parametrize(
+    ("kind", "source", "values", "good", "bad"),
+    [
+        (P.TINYINT, pa.int64(), [1, 128, None, -129, -128], [1, None, -128], {1: "out of range for tinyint", 3: "out of range for tinyint"}),
+        (P.BIGINT, pa.int8(), [1, -128], [1, -128], {}),
+        (P.INT, pa.decimal128(12, 2), [Number("7.00"), Number("7.50"), Number("9999999999")], [7], {1: "not a whole number", 2: "out of range for int"}),
+        (Decimal(9, 2), pa.int64(), [1, 9999999, 10000000, -(2**63)], [Number("1.00"), Number("9999999.00")], {2: "out of range for decimal(9,2)", 3: "out of range for decimal(9,2)"}),
+        (Decimal(38, 38), pa.int64(), [0, 1, 2**63 - 1], [Number(0)], {1: "out of range for decimal(38,38)", 2: "out of range for decimal(38,38)"}),
+        (Decimal(9, 2), pa.decimal128(20, 4), [Number("1.2300"), Number("1.2345"), Number("12345678")], [Number("1.23")], {1: "more decimal places than decimal(9,2)", 2: "out of range for decimal(9,2)"}),
+        (P.DOUBLE, pa.float32(), [0.5, float("inf")], [0.5, float("inf")], {}),
+        (P.DOUBLE, pa.int32(), [2**31 - 1], [2.0**31 - 1], {}),
+        (P.FLOAT, pa.int16(), [-32768], [-32768.0], {}),
+        (Varchar(3), pa.string(), ["äöü", "abcd", "ab  "], ["äöü"], {1: "longer than varchar(3)", 2: "longer than varchar(3)"}),
+        (Char(3), pa.string(), ["ab   ", "abcd"], ["ab"], {1: "longer than char(3)"}),
+        (P.TIMESTAMP, pa.timestamp("ns"), [1_000, 1_001], [datetime(1970, 1, 1, 0, 0, 0, 1)], {1: "finer than microseconds"}),
+        (P.TIMESTAMP, pa.timestamp("us"), [0, 2**62], [datetime(1970, 1, 1)], {1: "out of range for timestamp"}),
+        (P.TIMESTAMP, pa.timestamp("s"), [0, 2**62], [datetime(1970, 1, 1)], {1: "out of range for timestamp"}),
+        (P.DATE, pa.date32(), [0, 2**31 - 1, -(2**31)], [date(1970, 1, 1)], {1: "out of range for date", 2: "out of range for date"}),
+        (P.BINARY, pa.large_binary(), [b"\0\xff", b""], [b"\0\xff", b""], {}),
+        (P.STRING, pa.null(), [None], [None], {}),
+    ],
+)  # fmt: skip
+def test_values(kind: HiveType, source: pa.DataType, values: list[Any], good: list[Any], bad: dict[int, str]) -> None:
+    found, problems = read(kind, values, source)
+    assert found == good
+    assert problems == [(row, "v", reason) for row, reason in bad.items()]
+
+
+def test_an_instant_becomes_a_wall_clock_in_the_tables_zone() -> None:
+    instants = [
+        datetime(2026, 3, 29, 0, 59, 59, 999999, tzinfo=UTC),
+        datetime(2026, 3, 29, 1, tzinfo=UTC),
+        # Beyond 2037 zones have rules only, no list of changes.
+        datetime(2050, 7, 1, 12, tzinfo=UTC),
+        datetime(1880, 1, 1, tzinfo=UTC),
+    ]
+    found, problems = read(P.TIMESTAMP, [*instants, None], INSTANT, zone="Europe/Berlin")
+    assert not problems
+    assert found == [*(at.astimezone(BERLIN).replace(tzinfo=None) for at in instants), None]
+    assert found[:3] == [
+        datetime(2026, 3, 29, 1, 59, 59, 999999),
+        datetime(2026, 3, 29, 3),
+        datetime(2050, 7, 1, 14),
+    ]
+
+
+def test_a_wall_clock_beyond_year_9999_is_a_bad_row() -> None:
+    last = datetime(9999, 12, 31, 23, 30, tzinfo=UTC)
+    assert read(P.TIMESTAMP, [last], INSTANT, zone="UTC")[0] == [last.replace(tzinfo=None)]
+    assert read(P.TIMESTAMP, [last], INSTANT, zone="Europe/Berlin") == (
+        [],
+        [(0, "v", "out of range for timestamp")],
+    )
+
+
+def test_null_in_a_not_null_column_is_a_bad_row() -> None:
+    assert read(P.INT, [1, None], pa.int32(), nullable=False) == ([1], [(1, "v", "null")])
+    # One that doesn't fit is bad for that reason.
+    assert read(P.INT, [2**40, None], pa.int64(), nullable=False) == (
+        [],
+        [(0, "v", "out of range for int"), (1, "v", "null")],
+    )
+
+
+def test_epoch_milliseconds_where_the_column_declares_them() -> None:
+    columns = [Column("t", P.TIMESTAMP), Column("d", P.DATE), Column("plain", P.BIGINT)]
+    options = DecodeOptions(timestamp_zone=BERLIN, timestamp_format={"t": "epoch-millis", "d": "epoch-millis"})
+    millis = pa.array([1_782_950_399_123, 2**62], pa.int64())
+    done = ColumnsReader(columns, options).read(
+        pa.RecordBatch.from_arrays([millis, millis, millis], ["t", "d", "plain"])
+    )
+    assert done.table.to_pylist() == [
+        {"t": datetime(2026, 7, 2, 1, 59, 59, 123000), "d": date(2026, 7, 2), "plain": 1_782_950_399_123}
+    ]
+    assert [(bad.index, bad.field, bad.reason) for bad in done.bad] == [(1, "t", "out of range for timestamp")]
+
+
+def test_columns_are_found_by_name_without_regard_to_case_in_ddl_order() -> None:
+    columns = [Column("b", P.INT), Column("a", Struct((("x", P.INT), ("y", P.STRING))))]
+    inner = pa.struct([("Y", pa.string()), ("extra", pa.bool_()), ("X", pa.int64())])
+    batch = pa.RecordBatch.from_arrays(
+        [
+            pa.array([{"Y": "é", "extra": True, "X": 1}, None, {"Y": None, "extra": None, "X": 2**40}], inner),
+            pa.array([0, 0, 0]),
+            pa.array([1, 2, 3]),
+        ],
+        ["A", "other", "B"],
+    )
+    done = ColumnsReader(columns, DecodeOptions()).read(batch)
+    assert done.table.to_pylist() == [{"b": 1, "a": {"x": 1, "y": "é"}}, {"b": 2, "a": None}]
+    assert [(bad.index, bad.field, bad.reason) for bad in done.bad] == [(2, "a.x", "out of range for int")]
+    assert done.good is not None
+    assert done.good.to_pylist() == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("kind", "source", "said"),
+    [
+        (P.INT, pa.string(), "v: string can't be int; cast it in the query"),
+        (P.STRING, pa.binary(), "v: binary can't be string; cast it in the query"),
+        (P.STRING, pa.int32(), "v: int can't be string; cast it in the query"),
+        (P.FLOAT, pa.float64(), "v: double can't be float; cast it in the query"),
+        (P.DOUBLE, pa.int64(), "v: bigint can't be double; cast it in the query"),
+        (P.DATE, INSTANT, "v: timestamp can't be date; cast it in the query"),
+        (P.TIMESTAMP, pa.int64(), "v: bigint can't be timestamp; cast it in the query"),
+        (Array(P.INT), pa.list_(pa.string()), "v.element: string can't be int; cast it in the query"),
+        (Array(P.INT), pa.int32(), "v: int can't be array<int>; cast it in the query"),
+        (Map(P.STRING, P.INT), pa.map_(pa.string(), pa.bool_()), "v.value: boolean can't be int; cast it in the query"),
+        (Struct((("x", P.INT),)), pa.struct([("y", pa.int32())]), "v.x: missing"),
+        (Struct((("x", P.INT),)), pa.struct([("X", pa.int32()), ("x", pa.int32())]), "v.x: two fields differ only in case"),
+    ],
+)  # fmt: skip
+def test_types_that_can_not_fit_are_refused_up_front(kind: HiveType, source: pa.DataType, said: str) -> None:
+    with pytest.raises(ColumnsDontFit) as caught:
+        check_types(pa.schema([("v", source)]), [Column("v", kind)])
+    assert caught.value.problems == (said,)
+
+
+def test_all_problems_of_a_stream_are_told_together() -> None:
+    stream = pa.schema([("a", pa.string()), ("B", pa.int32()), ("b", pa.int32())])
+    with pytest.raises(ColumnsDontFit, match="a: string can't be int.*; b: B, b differ only in case; c: missing"):
+        check_types(stream, [Column(name, P.INT) for name in "abc"])
+
+
+def test_a_batch_that_lacks_a_column_is_refused() -> None:
+    with pytest.raises(ColumnsDontFit, match="v: missing"):
+        ColumnsReader([Column("v", P.INT)], DecodeOptions()).read(pa.RecordBatch.from_pydict({"w": [1]}))
+
+
+def test_the_reader_of_raw_rows_decodes_json_and_of_others_columns() -> None:
+    columns = [Column("userid", P.INT)]
+    raw = pa.RecordBatch.from_pydict({"offset": [1, 2], "value": [b'{"userId": 7}', b"{"]})
+    done = RowsReader(columns, "value", DecodeOptions()).read(raw)
+    assert done.table.to_pylist() == [{"userid": 7}]
+    assert [bad.index for bad in done.bad] == [1]
+    decoded = pa.RecordBatch.from_pydict({"userId": [7]})
+    assert RowsReader(columns, None, DecodeOptions()).read(decoded).table.to_pylist() == [{"userid": 7}]
+
+
+# The slow reference: plain Python on plain values, with the meaning written out once more.
+
+NUMBERS = st.one_of(st.none(), st.integers(-(2**63), 2**63 - 1), st.integers(-200, 200))
+MICROS = st.one_of(
+    st.none(), st.integers(-(2**62), 2**62), st.integers(-62135596800000000 - 10**11, 253402300800000000 + 10**11)
+)
+TEXTS = st.one_of(st.none(), st.text(st.characters(exclude_categories=("Cs",)), max_size=6))
+
+
+def decimals(precision: int, scale: int) -> st.SearchStrategy[Number | None]:
+    limit = 10**precision - 1
+    with localcontext() as context:
+        context.prec = 38
+        return st.one_of(
+            st.none(),
+            st.one_of(st.integers(-limit, limit), st.integers(-(10**6), 10**6)).map(
+                lambda value: Number((int(value < 0), tuple(map(int, str(abs(value)))), -scale))
+            ),
+        )
+
+
+class Refused(Exception):
+    pass
+
+
+def reference(value: Any, kind: HiveType, source: pa.DataType, zone: ZoneInfo) -> Any:
+    if value is None:
+        return None
+    match kind:
+        case P.TINYINT | P.SMALLINT | P.INT | P.BIGINT:
+            bits = {P.TINYINT: 8, P.SMALLINT: 16, P.INT: 32, P.BIGINT: 64}[kind]
+            if value != int(value) or not -(2 ** (bits - 1)) <= value < 2 ** (bits - 1):
+                raise Refused
+            return int(value)
+        case Decimal(precision, scale):
+            with localcontext() as context:
+                context.prec = 200
+                scaled = Number(value).scaleb(scale)
+                if scaled != int(scaled) or abs(scaled) >= 10**precision:
+                    raise Refused
+                return Number(int(scaled)).scaleb(-scale)
+        case Varchar(length) | Char(length):
+            text = value.rstrip(" ") if isinstance(kind, Char) else value
+            if len(text) > length:
+                raise Refused
+            return text
+        case P.TIMESTAMP:
+            try:
+                clock = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=value)
+                return (clock.astimezone(zone) if source.tz else clock).replace(tzinfo=None)
+            except OverflowError:
+                raise Refused from None
+        case Array(element):
+            return [reference(item, element, source.value_type, zone) for item in value]
+        case Map(key, inner):
+            return [
+                (reference(k, key, source.key_type, zone), reference(v, inner, source.item_type, zone))
+                for k, v in value
+            ]
+        case Struct(fields):
+            return {
+                name: reference(value[name.upper()], field, source.field(name.upper()).type, zone)
+                for name, field in fields
+            }
+    return value
+
+
+LEAVES: list[tuple[HiveType, pa.DataType, st.SearchStrategy[Any]]] = [
+    *((kind, pa.int64(), NUMBERS) for kind in (P.TINYINT, P.SMALLINT, P.INT, P.BIGINT)),
+    (Decimal(9, 2), pa.int64(), NUMBERS),
+    (Decimal(38, 30), pa.int64(), NUMBERS),
+    (P.INT, pa.decimal128(14, 3), decimals(14, 3)),
+    (P.BIGINT, pa.decimal128(38, 2), decimals(38, 2)),
+    (Decimal(9, 2), pa.decimal128(20, 4), decimals(20, 4)),
+    (Decimal(38, 18), pa.decimal128(38, 4), decimals(38, 4)),
+    (Decimal(38, 38), pa.decimal128(5, 5), decimals(5, 5)),
+    (Decimal(4, 0), pa.decimal128(38, 38), decimals(38, 38)),
+    (Varchar(3), pa.string(), TEXTS),
+    (Char(2), pa.string(), TEXTS),
+    (P.STRING, pa.string(), TEXTS),
+    (P.TIMESTAMP, pa.timestamp("us"), MICROS),
+    (P.TIMESTAMP, INSTANT, MICROS),
+    (P.BOOLEAN, pa.bool_(), st.one_of(st.none(), st.booleans())),
+]
+
+
+def nested(
+    inner: st.SearchStrategy[tuple[HiveType, pa.DataType, st.SearchStrategy[Any]]],
+) -> st.SearchStrategy[tuple[HiveType, pa.DataType, st.SearchStrategy[Any]]]:
+    def wrap(made: tuple[HiveType, pa.DataType, st.SearchStrategy[Any]]) -> Any:
+        kind, source, values = made
+        return st.sampled_from(
+            [
+                (Array(kind), pa.list_(source), st.none() | st.lists(values, max_size=3)),
+                (
+                    Map(P.SMALLINT, kind),
+                    pa.map_(pa.int32(), source),
+                    st.none()
+                    | st.lists(
+                        st.tuples(st.integers(-40000, 40000), values), max_size=3, unique_by=lambda pair: pair[0]
+                    ),
+                ),
+                (
+                    Struct((("p", P.INT), ("q", kind))),
+                    pa.struct([("Q", source), ("P", pa.int64())]),
+                    st.none() | st.fixed_dictionaries({"Q": values, "P": NUMBERS}),
+                ),
+            ]
+        )
+
+    return inner.flatmap(wrap)
+
+
+KINDS = st.recursive(st.sampled_from(LEAVES), nested, max_leaves=3)
+
+
+@given(KINDS, st.data(), st.sampled_from(["UTC", "Europe/Berlin", "America/Los_Angeles"]), st.integers(0, 3))
+def test_whole_columns_agree_with_value_by_value(
+    made: tuple[HiveType, pa.DataType, st.SearchStrategy[Any]], data: st.DataObject, zone: str, skip: int
+) -> None:
+    kind, source, values = made
+    drawn = data.draw(st.lists(values, max_size=8))
+    # More rows than are looked at singly, cut out of a larger batch.
+    rows = (drawn * 20)[skip:]
+    expected, refused = [], []
+    for row, value in enumerate(rows):
+        try:
+            expected.append(reference(value, kind, source, ZoneInfo(zone)))
+        except Refused:
+            refused.append(row)
+    batch = pa.RecordBatch.from_arrays([pa.array(drawn * 20, source)], ["V"]).slice(skip)
+    done = ColumnsReader([Column("v", kind)], DecodeOptions(timestamp_zone=ZoneInfo(zone))).read(batch)
+    done.table.validate(full=True)
+    assert [bad.index for bad in done.bad] == refused
+    assert done.table.column("v").to_pylist() == expected
+
+
+def test_nan_and_infinity_are_values() -> None:
+    found, problems = read(P.DOUBLE, [float("nan"), float("-inf")], pa.float64())
+    assert json.dumps(found) == "[NaN, -Infinity]"
+    assert not problems

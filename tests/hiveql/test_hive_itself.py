@@ -1,0 +1,104 @@
+"""Hive's own classes, from the jars that PySpark ships, against what is written here of their rules."""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import replace
+from decimal import Decimal as Number
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from hivesink.core.partition_path import canonical, escape, partition_path, unescape
+from hivesink.core.table import Column, Decimal, Primitive, TableName, TableSpec
+from hivesink.core.typetext import parse_type
+from hivesink.hiveql.parse import parse_ddl, parse_path
+from hivesink.hiveql.render import literal, render
+from hivesink.hiveql.stored import stored
+from hivesink.options import check
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+ODD = "a'b\\c\n\t\r;%_ä\x01\x7f\U0001f600 \\u0041 \\% 'x"
+TESTS = Path(__file__).parent
+SPECS = [
+    *(
+        parse_ddl(case.partition("\n")[2].split("-- becomes:")[0], "accepted.sql", check)
+        for case in (TESTS / "fixtures" / "accepted.sql").read_text(encoding="utf-8").split("-- case: ")[1:]
+    ),
+    *parse_path(TESTS.parents[1] / "ddl", check),
+]
+
+
+@pytest.fixture(scope="module")
+def jvm(spark: SparkSession) -> Any:
+    return spark._jvm
+
+
+@pytest.mark.parametrize("spec", SPECS, ids=lambda spec: str(spec.name))
+def test_hives_grammar_takes_what_is_rendered(spec: TableSpec, jvm: Any) -> None:
+    assert jvm.org.apache.hadoop.hive.ql.parse.ParseDriver().parse(render(stored(spec))) is not None
+
+
+@pytest.mark.parametrize("spec", SPECS, ids=lambda spec: str(spec.name))
+def test_spark_makes_the_table_that_was_rendered(spec: TableSpec, spark: SparkSession, tmp_path: Path) -> None:
+    own = replace(
+        spec,
+        name=TableName("rendered", spec.name.table),
+        location=None if spec.location is None else str(tmp_path / "table"),
+        external=spec.location is not None,
+    )
+    spark.sql("CREATE DATABASE IF NOT EXISTS rendered")
+    spark.sql(render(own))
+    try:
+        rows = spark.sql(f"DESCRIBE {own.name}").collect()[: len(own.columns)]
+        found = tuple(Column(row[0], parse_type(row[1]), row[2]) for row in rows)
+        assert found == stored(own).columns
+    finally:
+        spark.sql(f"DROP TABLE {own.name}")
+
+
+def test_hive_reads_literals_back(jvm: Any) -> None:
+    assert jvm.org.apache.hadoop.hive.ql.parse.BaseSemanticAnalyzer.unescapeSQLString(literal(ODD)) == ODD
+
+
+def test_hive_escapes_the_same_characters(jvm: Any) -> None:
+    file_utils = jvm.org.apache.hadoop.hive.common.FileUtils
+    text = "".join(map(chr, range(0xD800)))
+    assert file_utils.escapePathName(text) == escape(text)
+    assert file_utils.unescapePathName(escape(ODD)) == unescape(escape(ODD)) == ODD
+
+
+def test_hive_makes_the_same_partition_name(jvm: Any) -> None:
+    names, values = ["A", "b", "c"], [ODD, "", "2024-01-02 03:04:05"]
+    lists = [jvm.java.util.ArrayList() for _ in range(2)]
+    for java, texts in zip(lists, (names, values), strict=True):
+        for text in texts:
+            java.add(text)
+    assert jvm.org.apache.hadoop.hive.common.FileUtils.makePartName(*lists) == partition_path(names, values)
+
+
+@pytest.mark.parametrize("text", ["1.50", "100.00", "-0.00", "0.0000001", "12345678901234567890.10", "1e2", "-7.7700"])
+def test_hive_writes_decimals_so(text: str, jvm: Any) -> None:
+    hives = jvm.org.apache.hadoop.hive.common.type.HiveDecimal.create(text).toString()
+    assert canonical(Number(text), Decimal(38, 10)) == hives
+
+
+@pytest.mark.parametrize("text", ["2024-01-02 03:04:05", "2024-01-02 03:04:05.12", "0007-01-02 00:00:00.000000001"])
+def test_hive_writes_timestamps_so(text: str, jvm: Any) -> None:
+    java = jvm.java.sql.Timestamp.valueOf(text)
+    hives = jvm.org.apache.hadoop.hive.serde2.io.TimestampWritable(java).toString()
+    assert canonical(text, Primitive.TIMESTAMP) == hives
+
+
+@pytest.mark.parametrize(
+    "value", [0.1, 1.0, -0.0, 0.001, 0.000999, 9999999.0, 1e7, 123456789.5, 1.7976931348623157e308, 1e-5]
+)
+def test_java_writes_doubles_so(value: float, jvm: Any) -> None:
+    (bits,) = struct.unpack("<q", struct.pack("<d", value))
+    java = jvm.java.lang.Double.toString(jvm.java.lang.Double.longBitsToDouble(bits))
+    assert canonical(value, Primitive.DOUBLE) == java
