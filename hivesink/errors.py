@@ -488,3 +488,11 @@ class PointerTaken(HiveSinkError):
             f"{pointer} says that the log of writer {writer} of {table} is in {found}, not in {own}: set "
             "sink.log-location back, take another writer name, or, if that log was moved, delete the pointer"
         )
+
+
+class QueryFailed(HiveSinkError):
+    """A SQL statement was refused, or failed."""
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+        super().__init__(f"the query failed: {reason}")

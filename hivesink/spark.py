@@ -88,7 +88,7 @@ class HiveSink:
         setup = wiring.Setup.open(
             table=TableName.parse(table),
             writer=name,
-            registrar=wiring.registrar(registrar, uri),
+            metastore=wiring.Metastore.at(registrar, uri),
             ways=Ways(resume=resume, append=None if append is None else Epoch(append)),
             options=options or {},
             on_commit=on_commit,

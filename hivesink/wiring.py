@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import getpass
 import secrets
 import time
 from dataclasses import dataclass, field, replace
@@ -11,10 +13,14 @@ from typing import TYPE_CHECKING
 from hivesink.arrowtypes import arrow_schema
 from hivesink.core.bucket import normal
 from hivesink.decode.reader import DecodeOptions, RowsReader
-from hivesink.errors import InvalidOption, UnknownTable
+from hivesink.errors import InvalidOption, TableExists, UnknownTable, Unsupported
 from hivesink.formats.parquet import ParquetFormat, rows_in
-from hivesink.metastore import connect
-from hivesink.options import OnBadRecord, OnTombstone, OnUnknownField, SinkConfig
+from hivesink.hiveql.render import render
+from hivesink.hiveql.stored import declared, stored
+from hivesink.metastore.thrift import ThriftRegistrar
+from hivesink.metastore.thrift_catalog import ThriftCatalog
+from hivesink.metastore.thrift_connection import Connection
+from hivesink.options import OnBadRecord, SinkConfig
 from hivesink.sink.assign import assigner_for, needed_columns
 from hivesink.sink.committer import Committed, Committer, Sink
 from hivesink.sink.history import Identity, load
@@ -30,13 +36,44 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from hivesink.core.epoch import LastBatch, Ways
-    from hivesink.core.table import TableName
+    from hivesink.core.table import TableName, TableSpec
+    from hivesink.hiveql.apply import Catalog
     from hivesink.ports import CommitLog, FileStore, LiveTable, Registrar
+
+
+@dataclass(frozen=True, slots=True)
+class Metastore:
+    """A metastore for the sink: its registrar, and, over Thrift, its catalog."""
+
+    registrar: Registrar
+    catalog: Catalog | None
+
+    @classmethod
+    def at(cls, kind: str, address: str) -> Metastore:
+        """`kind` is `thrift` or `hiveserver2`. Raises InvalidOption."""
+        return cls(registrar(kind, address), catalog(address) if kind == "thrift" else None)
+
+    def create(self, spec: TableSpec) -> None:
+        """Raises Unsupported where tables can't be created this way, with the DDL to run by hand."""
+        if self.catalog is None:
+            ddl = " ".join(render(spec).split())
+            msg = f"creating {spec.name} through HiveServer2"
+            raise Unsupported(msg, "it is left to people", f"run: {ddl}")
+        with contextlib.suppress(TableExists):
+            self.catalog.create(stored(spec))
 
 
 def registrar(kind: str, address: str) -> Registrar:
     """The metastore adapter `kind`, `thrift` or `hiveserver2`. Raises InvalidOption."""
-    return connect(kind, address)
+    if kind == "thrift":
+        return ThriftRegistrar(Connection(address))
+    problem = f"registrar = {kind!r}: write thrift or hiveserver2"
+    raise InvalidOption((problem,))
+
+
+def catalog(address: str) -> Catalog:
+    """Tables of the metastore at a Thrift address, for DDL."""
+    return ThriftCatalog(Connection(address), owner=getpass.getuser())
 
 
 def file_store(location: str) -> FileStore:
@@ -52,6 +89,7 @@ def _file_system(location: str) -> LocalFileSystem:
 
 
 def commit_log(folder: str, writer: str) -> CommitLog:
+    """The log of `writer` in `folder`. Raises InvalidOption for a file system that has no adapter."""
     return RenameCommitLog(_file_system(folder), normal(folder), writer)
 
 
@@ -85,8 +123,8 @@ def _reader(plan: TaskPlan) -> RowsReader:
         options=DecodeOptions(
             timestamp_zone=config["sink.timestamp-zone"].key,
             timestamp_format=config["sink.timestamp-format"],
-            tombstone="skip" if config["sink.on-tombstone"] is OnTombstone.SKIP else "bad",
-            unknown_field="ignore" if config["sink.on-unknown-field"] is OnUnknownField.IGNORE else "bad",
+            tombstone=config["sink.on-tombstone"],
+            unknown_field=config["sink.on-unknown-field"],
         ),
     )
 
@@ -115,7 +153,7 @@ class Setup:
         *,
         table: TableName,
         writer: str,
-        registrar: Registrar,
+        metastore: Metastore,
         ways: Ways,
         options: Mapping[str, str],
         on_commit: Callable[[Committed], None] | None = None,
@@ -124,7 +162,8 @@ class Setup:
 
         Raises UnknownTable, Unsupported, InvalidOption, MetastoreUnreachable, NotWritable.
         """
-        live = registrar.table(table)
+        registrar = metastore.registrar
+        live = _declared(registrar.table(table))
         config = SinkConfig.parse({**live.spec.options, **options})
         assigner_for(live.spec, config)
         folder = _log_folder(live, config, writer)
@@ -141,7 +180,7 @@ class Setup:
             tick=time.monotonic,
             token=lambda: secrets.token_hex(5),
         )
-        rejected = _rejected(registrar, live, config)
+        rejected = _rejected(metastore, live, config)
         plans = [plan for plan in (TablePlan(live.spec, live.location), rejected) if plan]
         for plan in plans:
             log.point(plan.spec.name, normal(plan.location))
@@ -187,16 +226,22 @@ def _log_folder(live: LiveTable, config: SinkConfig, writer: str) -> str:
     return folder
 
 
-def _rejected(registrar: Registrar, live: LiveTable, config: SinkConfig) -> TablePlan | None:
+def _declared(live: LiveTable) -> LiveTable:
+    # What an old metastore can't keep, such as NOT NULL, is in the table's properties.
+    return replace(live, spec=declared(live.spec))
+
+
+def _rejected(metastore: Metastore, live: LiveTable, config: SinkConfig) -> TablePlan | None:
     """The dead-letter table, created where the setting asks for it and it isn't there."""
     if config["sink.on-bad-record"] is not OnBadRecord.DEAD_LETTER:
         return None
     name = live.spec.name.rejected
     try:
-        found = registrar.table(name)
+        found = metastore.registrar.table(name)
     except UnknownTable:
         base = live.location.rstrip("/")
         location = f"{base}__rejected" if live.spec.location else None
-        registrar.create(rejected_spec(live.spec.name, location, external=live.spec.external))
-        found = registrar.table(name)
-    return TablePlan(replace(found.spec), found.location)
+        spec = rejected_spec(live.spec.name, location, external=live.spec.external)
+        metastore.create(spec)
+        found = metastore.registrar.table(name)
+    return TablePlan(found.spec, found.location)

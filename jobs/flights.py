@@ -21,6 +21,7 @@ TRIGGER = environ.get("TRIGGER", "5 seconds")
 
 
 def main() -> None:
+    """Stream the flights until stopped, or until nothing is left."""
     spark = session("flights", kafka=SERVERS is not None)
     events = sources.kafka(spark, SERVERS, TOPIC) if SERVERS else sources.lines(spark, FOLDER)
     sink = HiveSink.for_table(spark, "demo.flights", writer="flights")

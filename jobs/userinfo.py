@@ -20,6 +20,7 @@ TRIGGER = environ.get("TRIGGER", "5 seconds")
 
 
 def main() -> None:
+    """Stream the users until stopped, or until nothing is left."""
     spark = session("userinfo", kafka=True)
     events = sources.kafka(spark, SERVERS, TOPIC)
     sink = HiveSink.for_table(spark, "demo.userinfo", writer="userinfo")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -20,9 +19,7 @@ from hivesink.hiveql.parse import parse_path
 from hivesink.hiveql.plan import Alter, Create, Differs, Nothing, Plan
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from hivesink.hiveql.apply import Catalog
+    from collections.abc import Sequence
 
 app = typer.Typer(help="Declare tables: one Hive CREATE TABLE a file.")
 
@@ -41,8 +38,7 @@ def plan(path: DdlPath, metastore: Metastore = None, json: Json = False, debug: 
     """
     with reporting(as_json=json, debug=debug) as out:
         specs = parse_path(path, options.check)
-        with _catalog(metastore) as catalog:
-            plans = plan_all(specs, catalog)
+        plans = plan_all(specs, wiring.catalog(metastore_address(metastore)))
         out.show(_report(plans, done=False))
         differences = [line for step in plans if isinstance(step, Differs) for line in str(step).splitlines()]
         if differences:
@@ -59,18 +55,8 @@ def apply(path: DdlPath, metastore: Metastore = None, json: Json = False, debug:
     """
     with reporting(as_json=json, debug=debug) as out:
         specs = parse_path(path, options.check)
-        with _catalog(metastore) as catalog:
-            plans = apply_all(specs, catalog)
+        plans = apply_all(specs, wiring.catalog(metastore_address(metastore)))
         out.show(_report(plans, done=True))
-
-
-@contextmanager
-def _catalog(metastore: str | None) -> Iterator[Catalog]:
-    catalog = wiring.catalog(metastore_address(metastore))
-    try:
-        yield catalog
-    finally:
-        catalog.close()
 
 
 def _report(plans: Sequence[Plan], *, done: bool) -> Report:

@@ -27,7 +27,13 @@ _PIPED_WIDTH = 250
 
 _SECRETS = (
     (re.compile(r"//[^/@\s]+@"), "//***@"),
-    (re.compile(r"(?i)(\b[\w.-]*(?:password|passwd|secret|token|credential)[\w.-]*\s*[=:]\s*)(\"[^\"]*\"|[^\s,;]+)"), r"\1***"),
+    (
+        re.compile(
+            r"""(?ix) (\b[\w.-]* (?:password|passwd|secret|token|credential) [\w.-]* \s*[=:]\s*)
+            ("[^"]*" | [^\s,;]+)"""
+        ),
+        r"\1***",
+    ),
 )
 
 

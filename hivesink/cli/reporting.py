@@ -35,11 +35,11 @@ def reporting(*, as_json: bool, debug: bool) -> Iterator[Output]:
         raise typer.Exit(0) from None
     except typer.Exit:
         raise
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001  whatever ends a command is told, in one line
         if debug:
             print(redact(traceback.format_exc()), file=sys.stderr, end="")
         elif not isinstance(error, HiveSinkError):
-            error = _Unexpected(error)  # noqa: PLW2901  what is told, not what is raised
+            error = _Unexpected(error)
         out.fail(error)
         raise typer.Exit(code_of(error)) from None
 

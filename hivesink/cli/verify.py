@@ -29,6 +29,7 @@ _COUNTS = ("read", "written", "rejected", "dropped", "late", "skipped")
 
 def verify(
     table: Table,
+    *,
     writer: Writer = None,
     quick: Quick = False,
     epochs: Last = 20,

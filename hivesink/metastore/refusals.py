@@ -79,6 +79,4 @@ def column(table: TableName, name: str, type_text: str, comment: str | None) -> 
         return Column(name.lower(), parse_type(type_text), comment or None)
     except TypeTextInvalid as error:
         msg = f"column {name} of {table} ({type_text})"
-        raise Unsupported(
-            msg, error.reason, "give it another type, or leave it out"
-        ) from error
+        raise Unsupported(msg, error.reason, "give it another type, or leave it out") from error

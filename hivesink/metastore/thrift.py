@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from hive_metastore import ttypes
 
-from hivesink.errors import RegistrationFailed, UnknownTable
+from hivesink.errors import RegistrationFailed, TableExists, UnknownTable
 from hivesink.metastore.accuracy import BASIC_ONLY, FLAG, is_accurate
 from hivesink.metastore.partition_names import Values, name_of, values_of
 from hivesink.metastore.thrift_connection import Client, Connection, FirstKnown
-from hivesink.metastore.thrift_table import columns_behind, live_partition, live_table, new_partition
+from hivesink.metastore.thrift_table import columns_behind, live_partition, live_table, new_partition, thrift_table
 from hivesink.ports import LivePartition, LiveTable, NewPartition, Statistics
 
 if TYPE_CHECKING:
@@ -44,6 +45,16 @@ class ThriftTables:
             return self.connection.read(lambda client: self._get(client, request))
         except ttypes.NoSuchObjectException as error:
             raise UnknownTable(str(name), self.connection.address) from error
+
+    def create(self, spec: TableSpec, owner: str) -> None:
+        """Create the table, whole or not at all. Raises TableExists and what `Connection.change` raises."""
+        table = thrift_table(spec, owner)
+        try:
+            self.connection.change(str(spec.name), "create the table", lambda client: client.create_table(table))
+        except RegistrationFailed as error:
+            if isinstance(error.__cause__, ttypes.AlreadyExistsException):
+                raise TableExists(str(spec.name)) from error
+            raise
 
     def alter(self, name: TableName, action: str, change: Callable[[dict[str, str]], bool]) -> None:
         """Alter the table's parameters straight after a fresh read, if `change` says that it changed them.
@@ -111,9 +122,7 @@ class ThriftRegistrar:
             self._alter(table, action, list(exact), lambda values, found: _set_figures(found.parameters, exact[values]))
         else:
             for figures in statistics:
-                self._tables.alter(
-                    table.spec.name, action, lambda parameters, exact=figures: _set_figures(parameters, exact)
-                )
+                self._tables.alter(table.spec.name, action, partial(_set_figures, exact=figures))
         return True
 
     def close(self) -> None:
@@ -185,7 +194,7 @@ class ThriftRegistrar:
                 )
 
         for chunk in _chunks(wanted, PARTITIONS_A_CALL):
-            _repeat_refused(lambda chunk=chunk: alter(chunk))  # type: ignore[misc]
+            _repeat_refused(partial(alter, chunk))
 
 
 def _distrusted(parameters: dict[str, str]) -> bool:

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from hive_metastore import ttypes
 
-from hivesink.errors import RegistrationFailed, TableExists, UnknownTable
+from hivesink.errors import RegistrationFailed, UnknownTable
 from hivesink.metastore.thrift import ThriftTables
-from hivesink.metastore.thrift_table import spec_of, thrift_table
+from hivesink.metastore.thrift_table import spec_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -40,13 +40,7 @@ class ThriftCatalog:
                 raise
 
     def create(self, spec: TableSpec) -> None:
-        table = thrift_table(spec, self._owner)
-        try:
-            self._connection.change(str(spec.name), "create the table", lambda client: client.create_table(table))
-        except RegistrationFailed as error:
-            if isinstance(error.__cause__, ttypes.AlreadyExistsException):
-                raise TableExists(str(spec.name)) from error
-            raise
+        self._tables.create(spec, self._owner)
 
     def set_properties(self, name: TableName, properties: Mapping[str, str], removed: Sequence[str] = ()) -> None:
         def change(parameters: dict[str, str]) -> bool:

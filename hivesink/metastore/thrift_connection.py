@@ -39,6 +39,8 @@ _BROKEN = (TTransportException, TProtocolException, OSError, EOFError)
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
+    """One metastore's host and port."""
+
     host: str
     port: int
 
@@ -65,6 +67,7 @@ def _endpoint(uri: str) -> Endpoint:
 
 
 def plain(socket_: Any, _host: str) -> Any:
+    """Buffered, for a metastore without SASL."""
     return TBufferedTransport(socket_)
 
 

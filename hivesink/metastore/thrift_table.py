@@ -54,6 +54,7 @@ def live_table(table: Any) -> LiveTable:
 
 
 def live_partition(partition: str, found: Any, table: Any) -> LivePartition:
+    """`partition` is its escaped path, `found` and `table` are the metastore's structs."""
     return LivePartition(
         partition=partition,
         location=found.sd.location,
@@ -63,6 +64,7 @@ def live_partition(partition: str, found: Any, table: Any) -> LivePartition:
 
 
 def columns_behind(partition: Any, table: Any) -> bool:
+    """Whether names, types or order differ; comments don't matter to readers."""
     return _shape(partition) != _shape(table)
 
 

@@ -8,25 +8,27 @@ from __future__ import annotations
 
 import importlib
 from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from hivesink.core.partition_path import DEFAULT_PARTITION, canonical, partition_path
+from hivesink.core.table import Primitive
 from hivesink.errors import InvalidOption, PartitionPathInvalid, ValueUnfit
 from hivesink.options import OnNull, SinkConfig
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from datetime import datetime
+    from collections.abc import Callable, Sequence
     from zoneinfo import ZoneInfo
 
     from hivesink.core.bucket import TimePattern
     from hivesink.core.table import Column, TableSpec
 
-_EPOCH_MS = pa.timestamp("ms", "UTC")
+Codes = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,40 +71,72 @@ class ByTime:
     patterns: tuple[TimePattern, ...]
 
     def assign(self, rows: pa.Table, moment: Moment) -> Sequence[pa.Array]:
-        times = self._times(rows, moment)
-        if times is None:
+        """A null time gives null, and so does one outside of the years 1 to 9999: it has no partition of its own."""
+        if self.column is None:
             local = moment.arrival.astimezone(self.zone)
             return [pa.repeat(pattern.format(local), rows.num_rows) for pattern in self.patterns]
-        return [_format(times, pattern) for pattern in self.patterns]
+        found = rows.column(self.column) if self.column in rows.column_names else moment.record_times
+        if found is None:
+            problem = f"sink.bucket.time-column = {self.column!r} is a column neither of the table nor of the stream"
+            raise InvalidOption((problem,))
+        clock = self._clock(found.type)
+        return [_formatted(found, pattern, clock) for pattern in self.patterns]
 
-    def _times(self, rows: pa.Table, moment: Moment) -> pa.Array | None:
-        """Wall clocks in the bucket zone."""
-        if self.column is None:
-            return None
-        if self.column not in rows.column_names:
-            return _wall_clock(moment.record_times, self.zone)
-        values = rows.column(self.column)
-        if pa.types.is_date(values.type):
-            return values.cast(pa.timestamp("s"))
-        if pa.types.is_integer(values.type):
-            return _wall_clock(values.cast(pa.int64()).cast(pa.timestamp("ms")).cast(_EPOCH_MS), self.zone)
+    def _clock(self, kind: pa.DataType) -> Callable[[datetime], datetime]:
+        """From a time's own figures, read as UTC, to the wall clock in the bucket zone."""
+        if pa.types.is_date(kind):
+            return lambda at: at
+        if pa.types.is_integer(kind) or (pa.types.is_timestamp(kind) and kind.tz is not None):
+            return lambda at: at.astimezone(self.zone)
+        if not pa.types.is_timestamp(kind):
+            raise InvalidOption((_no_time(self.column, str(kind)),))
         if self.column_zone.key == self.zone.key:
-            return values
-        # Of a wall clock that the zone has twice or not at all, the earlier instant is taken.
-        instants = pc.assume_timezone(values, self.column_zone.key, ambiguous="earliest", nonexistent="earliest")
-        return _wall_clock(instants, self.zone)
+            return lambda at: at
+        # Of a wall clock that the zone has twice, the earlier one; one that it leaves out is counted on from before.
+        return lambda at: at.replace(tzinfo=self.column_zone).astimezone(self.zone)
 
 
-def _wall_clock(instants: pa.Array, zone: ZoneInfo) -> pa.Array:
-    return pc.local_timestamp(instants.cast(pa.timestamp(instants.type.unit, zone.key)))
+def _no_time(column: str | None, kind: str) -> str:
+    return (
+        f"sink.bucket.time-column = {column!r} is of type {kind}; it must be TIMESTAMP, DATE or BIGINT (milliseconds)"
+    )
 
 
-def _format(times: pa.Array, pattern: TimePattern) -> pa.DictionaryArray:
-    floored = pc.floor_temporal(times, unit=pattern.unit).cast(pa.timestamp("s"))
-    codes = floored.combine_chunks() if isinstance(floored, pa.ChunkedArray) else floored
-    codes = codes.dictionary_encode()
-    texts = [pattern.format(at) for at in codes.dictionary.to_pylist()]
-    return pa.DictionaryArray.from_arrays(codes.indices, pa.array(texts, pa.string()))
+_PER_SECOND = {"s": 1, "ms": 1000, "us": 1_000_000, "ns": 1_000_000_000}
+_STEPS = {"minute": (60, 1), "second": (1,)}
+_QUARTER = (900, 1)
+"""Seconds in which a zone's offset rarely changes, and in which it never does."""
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+
+
+def _formatted(times: pa.Array, pattern: TimePattern, clock: Callable[[datetime], datetime]) -> pa.DictionaryArray:
+    """Each distinct stretch of time is formatted once, by Python's zones: Arrow's know no rules beyond 2037."""
+    whole = times.combine_chunks() if isinstance(times, pa.ChunkedArray) else times
+    if pa.types.is_date(whole.type):
+        whole = whole.cast(pa.timestamp("s"))
+    per_second = _PER_SECOND["ms" if pa.types.is_integer(whole.type) else whole.type.unit]
+    seconds = whole.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False) // per_second
+    absent = whole.is_null().to_numpy(zero_copy_only=False)
+    for step in _STEPS.get(pattern.unit, _QUARTER):
+        codes = pa.array(seconds // step).dictionary_encode()
+        texts = [_text(code * step, step, pattern, clock) for code in codes.dictionary.to_pylist()]
+        if _UNEVEN not in texts:
+            break
+    return pa.DictionaryArray.from_arrays(pa.array(codes.indices, mask=absent), pa.array(texts, pa.string()))
+
+
+_UNEVEN = "\0"
+
+
+def _text(start: int, step: int, pattern: TimePattern, clock: Callable[[datetime], datetime]) -> str | None:
+    """The value of the stretch, None beyond what a clock shows, `_UNEVEN` where one value may not do for all of it."""
+    try:
+        first = clock(_EPOCH + timedelta(seconds=start))
+        last = clock(_EPOCH + timedelta(seconds=start + step - 1))
+    except OverflowError:
+        return None if step == 1 else _UNEVEN
+    even = (last.replace(tzinfo=None) - first.replace(tzinfo=None)).total_seconds() == step - 1
+    return pattern.format(first) if even and (first.minute * 60 + first.second) % step == 0 else _UNEVEN
 
 
 def assigner_for(spec: TableSpec, config: SinkConfig) -> BucketAssigner:
@@ -112,6 +146,7 @@ def assigner_for(spec: TableSpec, config: SinkConfig) -> BucketAssigner:
     if kind == "partition-columns" or not names:
         return ByPartitionColumns(names)
     if kind == "date-time":
+        _check_time_column(spec, config["sink.bucket.time-column"])
         return ByTime(
             config["sink.bucket.time-column"],
             config["sink.timestamp-zone"],
@@ -124,6 +159,12 @@ def assigner_for(spec: TableSpec, config: SinkConfig) -> BucketAssigner:
     except (ImportError, AttributeError) as error:
         raise InvalidOption((f"sink.bucket.assigner = {kind!r}: {error}",)) from error
     return made
+
+
+def _check_time_column(spec: TableSpec, name: str | None) -> None:
+    for column in spec.columns:
+        if column.name == name and column.type not in {Primitive.TIMESTAMP, Primitive.DATE, Primitive.BIGINT}:
+            raise InvalidOption((_no_time(name, str(column.type)),))
 
 
 def _patterns(names: tuple[str, ...], patterns: dict[str, TimePattern]) -> tuple[TimePattern, ...]:
@@ -156,7 +197,7 @@ class Buckets:
     """The rows of a batch by partition: `codes[i]` is row i's index into `paths`, -1 for an unfit row."""
 
     paths: tuple[str, ...]
-    codes: np.ndarray[Any, np.dtype[np.int64]]
+    codes: Codes
     unfit: tuple[Unfit, ...]
 
 
@@ -164,29 +205,39 @@ def buckets(columns: Sequence[Column], values: Sequence[pa.Array], rows: int, on
     """Partition paths, with Hive's escaping and canonical value texts."""
     if not columns:
         return Buckets(("",), np.zeros(rows, dtype=np.int64), ())
-    keys = np.zeros(rows, dtype=np.int64)
-    texts: list[list[str | None]] = []
+    codes = np.zeros(rows, dtype=np.int64)
+    combined: list[tuple[str | None, ...]] = [()]
     unfit: dict[int, Unfit] = {}
     for column, array in zip(columns, values, strict=True):
         indices, distinct = _encode(array)
-        found, problems = _texts(column, distinct, on_null)
+        texts, problems = _texts(column, distinct, on_null)
         for code, reason in problems.items():
             for row in np.flatnonzero(indices == code).tolist():
                 unfit.setdefault(row, Unfit(row, column.name, reason))
-        texts.append(found)
-        keys = keys * max(1, len(found)) + indices
-    combined, codes = np.unique(keys, return_inverse=True)
-    codes = codes.reshape(-1).astype(np.int64)
+        codes, combined = _combine(codes, combined, indices, texts)
     # Null and the empty string are two values and one partition.
     paths: dict[str, int] = {}
-    merged = [paths.setdefault(_path(columns, texts, int(key)), len(paths)) for key in combined]
+    names = [column.name for column in columns]
+    merged = [paths.setdefault(partition_path(names, found), len(paths)) for found in combined]
     codes = np.asarray(merged, dtype=np.int64)[codes]
     if unfit:
         codes[list(unfit)] = -1
     return Buckets(tuple(paths), codes, tuple(unfit.values()))
 
 
-def _encode(array: pa.Array) -> tuple[np.ndarray[Any, np.dtype[np.int64]], list[Any]]:
+def _combine(
+    codes: Codes, combined: list[tuple[str | None, ...]], indices: Codes, texts: list[str | None]
+) -> tuple[Codes, list[tuple[str | None, ...]]]:
+    """One column more: only the combinations that occur are kept, since all that could would overflow."""
+    if len(combined) == 1:
+        return indices, [(*combined[0], text) for text in texts]
+    size = max(1, len(texts))
+    keys, found = np.unique(codes * size + indices, return_inverse=True)
+    pairs = (divmod(int(key), size) for key in keys)
+    return found.reshape(-1).astype(np.int64), [(*combined[left], texts[right]) for left, right in pairs]
+
+
+def _encode(array: pa.Array) -> tuple[Codes, list[Any]]:
     """Codes into the distinct values, which end with None where there is a null."""
     whole = array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
     if isinstance(whole, pa.ChunkedArray):
@@ -215,11 +266,3 @@ def _texts(column: Column, distinct: list[Any], on_null: OnNull) -> tuple[list[s
                 problems[code] = "the partition value is null or empty"
         found.append(text or DEFAULT_PARTITION)
     return found, problems
-
-
-def _path(columns: Sequence[Column], texts: list[list[str | None]], key: int) -> str:
-    values: list[str | None] = []
-    for found in reversed(texts):
-        key, code = divmod(key, max(1, len(found)))
-        values.append(found[code])
-    return partition_path([column.name for column in columns], values[::-1])

@@ -102,7 +102,9 @@ def rejected_rows(
 
 def _source(batch: pa.RecordBatch, shape: InputShape, row: int) -> tuple[Any, Any, Any, Any]:
     def at(name: str | None) -> Any:
-        return None if name is None else batch.column(batch.schema.get_field_index(name))[row].as_py()
+        # A stream that is asked only for what its rows need has no position.
+        place = -1 if name is None else batch.schema.get_field_index(name)
+        return None if place < 0 else batch.column(place)[row].as_py()
 
     return shape.topic_name or at(shape.topic), at(shape.partition), at(shape.offset), at(shape.path)
 
@@ -110,9 +112,18 @@ def _source(batch: pa.RecordBatch, shape: InputShape, row: int) -> tuple[Any, An
 def _value(batch: pa.RecordBatch, shape: InputShape, row: int) -> bytes | None:
     """The raw record; of a decoded one, its columns as JSON."""
     if shape.value is None:
-        return json.dumps(batch.slice(row, 1).to_pylist()[0], default=str).encode()
+        cells = zip(batch.schema.names, batch.columns, strict=True)
+        return json.dumps({name: _plain(column[row]) for name, column in cells}, default=str).encode()
     value = batch.column(batch.schema.get_field_index(shape.value))[row].as_py()
     return value.encode() if isinstance(value, str) else value
+
+
+def _plain(cell: pa.Scalar) -> Any:
+    try:
+        return cell.as_py()
+    except (OverflowError, ValueError):
+        # Python has no times beyond the years 1 to 9999; Arrow says which it is.
+        return str(cell)
 
 
 def _shown(value: bytes | None) -> str:

@@ -66,10 +66,12 @@ class _Task:
         self.counts["skipped"] += decoded.skipped
 
     def _record_times(self, batch: pa.RecordBatch, good: pa.Array | None) -> pa.Array | None:
-        name = self.plan.shape.timestamp
-        if name is None:
+        """The stream's own time: the declared column, or that of a Kafka record."""
+        name = self.plan.config["sink.bucket.time-column"] or self.plan.shape.timestamp
+        found = [place for place, column in enumerate(batch.schema.names) if column.lower() == name]
+        if len(found) != 1:
             return None
-        times = batch.column(batch.schema.get_field_index(name))
+        times = batch.column(found[0])
         return times if good is None else times.take(good)
 
     def _write(self, rows: pa.Table, found: Buckets) -> None:

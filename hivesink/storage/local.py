@@ -23,7 +23,7 @@ from hivesink.storage.fs import Entry
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-_FILE_SCHEME = re.compile(r"file:(?://(?=/))?(?=/)")
+_LOCATION = re.compile(r"(?:file:(?://)?)?(/(?!/).*)", re.DOTALL)
 _DENIED = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 _NO_LINKS = frozenset({errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS})
@@ -33,14 +33,14 @@ _TRIES = 5
 
 def posix(location: str) -> str:
     """The plain absolute path, without slashes at its end. Raises Unsupported for any other location."""
-    path = _FILE_SCHEME.sub("", location, count=1)
-    if not path.startswith("/"):
+    found = _LOCATION.fullmatch(location)
+    if found is None:
         raise Unsupported(
             what=f"the location {location!r}",
             why="it is not an absolute path of the local file system",
             instead="write it as /path or file:/path",
         )
-    return path.rstrip("/") or "/"
+    return found[1].rstrip("/") or "/"
 
 
 def refusal(path: str, action: str, error: OSError) -> HiveSinkError:
@@ -229,7 +229,7 @@ class LocalFileSystem:
     def _make(self, folder: str) -> None:
         """Make `folder` and those above it, each name durable: also what another process has only just made."""
         if folder in self._known or folder == "/":
-            return None
+            return
         parent = _above(folder)
         self._make(parent)
         try:
@@ -239,8 +239,9 @@ class LocalFileSystem:
             # Another process was quicker, or a file is in the way, which the first use tells.
             pass
         except FileNotFoundError:
+            # Pruned by somebody while we were on the way down: the caller tries again, a few times.
             self._forget(parent)
-            return self._make(folder)
+            return
         except OSError as error:
             raise refusal(folder, "create", error) from error
         try:
@@ -251,7 +252,6 @@ class LocalFileSystem:
         except OSError as error:
             raise refusal(parent, "settle", error) from error
         self._known.add(folder)
-        return None
 
     def _forget(self, folder: str) -> None:
         while folder != "/":

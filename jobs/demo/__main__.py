@@ -36,6 +36,7 @@ TABLE = "demo.flights"
 
 
 def main() -> int:
+    """Run it; the exit code is 0 where every check passed."""
     screen, begun = Screen(), monotonic()
     kafka = environ.get("KAFKA", "") not in {"", "0"}
     home = Path(environ.get("DEMO_DATA", "demo-data")).absolute() / ("kafka" if kafka else "files")
@@ -56,6 +57,7 @@ def main() -> int:
 
 
 def demonstrate(home: Path, screen: Screen, services: ExitStack, *, kafka: bool) -> None:
+    """Everything, step by step; what is started is stopped when `services` closes."""
     screen.step("Starting a Hive Metastore" + (", a Kafka broker" if kafka else "") + " and Spark")
     services.enter_context(alone(home))
     uri = services.enter_context(running_metastore(home))
@@ -73,6 +75,7 @@ def demonstrate(home: Path, screen: Screen, services: ExitStack, *, kafka: bool)
 
 
 def declare_tables(uri: str, screen: Screen) -> None:
+    """Apply ddl/, as `hivesink ddl apply ddl` does."""
     screen.step("Declaring the tables in ddl/")
     for done in apply(parse_path(DDL, check), wiring.catalog(uri)):
         screen.fact(str(done))
@@ -115,10 +118,12 @@ def committed(sink: HiveSink) -> tuple[int, int]:
 
 
 def table_folder(home: Path) -> Path:
+    """Where Hive puts a managed table."""
     return home / "warehouse" / "demo.db" / "flights"
 
 
 def partitions(home: Path) -> int:
+    """Partitions that hold something to read."""
     return len({file.parent for file in finished_files(table_folder(home))})
 
 

@@ -24,6 +24,7 @@ def finished_files(table: Path) -> list[Path]:
 
 
 def show_partitions(spark: SparkSession, flights: Flights, screen: Screen) -> None:
+    """How many partitions the metastore lists, and which are the first and the last."""
     found = [row.partition for row in spark.sql("SHOW PARTITIONS demo.flights").collect()]
     screen.step("Partitions in the metastore")
     screen.fact(f"{', '.join(found[:3])}, … {', '.join(found[-2:])}")
@@ -31,6 +32,7 @@ def show_partitions(spark: SparkSession, flights: Flights, screen: Screen) -> No
 
 
 def show_files(table: Path, screen: Screen) -> None:
+    """How many files readers see, and what their names look like."""
     found = finished_files(table)
     size = sum(file.stat().st_size for file in found)
     screen.step("Finished files")

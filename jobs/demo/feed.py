@@ -64,17 +64,15 @@ class Topic:
     def send(self, flights: Flights) -> None:
         there = self._end_offsets()
         for month in MONTHS:
-            lines = flights.events(month)
-            batch = pd.DataFrame({"value": lines, "partition": [n % PARTITIONS for n in range(len(lines))]})
-            batch["partition"] = batch["partition"].astype("int32")
-            place = batch.groupby("partition").cumcount()
-            missing = batch[place >= batch["partition"].map(lambda partition: there[partition])]
-            there = {
-                partition: max(0, end - int((batch["partition"] == partition).sum()))
-                for partition, end in there.items()
-            }
-            if len(missing):
-                self._produce(missing)
+            missing = []
+            for n, event in enumerate(flights.events(month)):
+                partition = n % PARTITIONS
+                if there[partition]:
+                    there[partition] -= 1
+                else:
+                    missing.append((event, partition))
+            if missing:
+                self._produce(pd.DataFrame(missing, columns=["value", "partition"]))
 
     def _produce(self, batch: pd.DataFrame) -> None:
         # In one task, so that one producer keeps the order.

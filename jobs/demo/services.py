@@ -51,6 +51,7 @@ def running_metastore(home: Path) -> Iterator[str]:
 
 @contextmanager
 def session(uri: str, home: Path, *, kafka: bool) -> Iterator[SparkSession]:
+    """A Spark session that reads Hive tables as Hive does, not by Spark's own Parquet reader."""
     settings = {"spark.local.dir": str(home / "scratch"), "spark.sql.hive.convertMetastoreParquet": "false"}
     spark = local_session("hivesink demo", uri, home / "warehouse", kafka=kafka, extra=settings)
     try:

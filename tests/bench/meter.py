@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from typing import TYPE_CHECKING, TypeVar
 
@@ -59,8 +60,7 @@ class Meter:
     def _each(self, measure: Callable[[psutil.Process], Number]) -> list[Number]:
         found = []
         for process in (self._root, *self._root.children(recursive=True)):
-            try:
+            # One that ended between the listing and the look is passed over.
+            with contextlib.suppress(psutil.NoSuchProcess):
                 found.append(measure(process))
-            except psutil.NoSuchProcess:
-                continue  # It ended between the listing and the look.
         return found

@@ -1,0 +1,98 @@
+"""HiveQL text for HiveServer2: quoting, and what DESCRIBE FORMATTED says.
+
+Two dialects differ in layout: Hive's own, and Spark's Thrift Server.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from hivesink.core.partition_path import DEFAULT_PARTITION
+from hivesink.metastore.partition_names import values_of
+
+if TYPE_CHECKING:
+    from hivesink.core.table import TableName, TableSpec
+
+Row = Sequence[str | None]
+
+# `$` because both servers substitute `${…}` inside of literals as well.
+_LITERAL = {ord(char): f"\\u{ord(char):04x}" for char in (*map(chr, range(0x20)), "\x7f", "$", "'", "\\", ";")}
+
+
+def literal(text: str) -> str:
+    """A string literal that both servers read back as `text`."""
+    return f"'{text.translate(_LITERAL)}'"
+
+
+def identifier(name: str) -> str:
+    """A quoted name; `hive.support.quoted.identifiers` is `column` by default."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+def table_name(name: TableName) -> str:
+    """The quoted `database`.`table`."""
+    return f"{identifier(name.database)}.{identifier(name.table)}"
+
+
+def partition_clause(spec: TableSpec, partition: str, *, spark: bool) -> str:
+    """`PARTITION (dt='…', hour='3')`; null is NULL to Spark, and its folder's name to Hive."""
+    pairs = zip(spec.partition_columns, values_of(spec, partition), strict=True)
+    values = ", ".join(
+        f"{identifier(column.name)}=" + ("NULL" if spark and value == DEFAULT_PARTITION else literal(value))
+        for column, value in pairs
+    )
+    return f"PARTITION ({values})"
+
+
+@dataclass(slots=True)
+class Described:
+    """DESCRIBE FORMATTED, taken apart: columns, and the first value of each field by its lower-case name."""
+
+    columns: list[tuple[str, str, str | None]] = field(default_factory=list)
+    partition_columns: list[tuple[str, str, str | None]] = field(default_factory=list)
+    fields: dict[str, str] = field(default_factory=dict)
+    parameters: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def spark(self) -> bool:
+        """Spark names the storage in its own words."""
+        return "serde library" in self.fields and "num buckets" not in self.fields
+
+
+def described(rows: Iterable[Row]) -> Described:
+    """Read both dialects: Hive pads cells and gives each parameter a row; Spark lists them in one."""
+    found = Described()
+    section = "columns"
+    for row in rows:
+        name, value, more = ((cell or "").strip() for cell in (*row, "", "")[:3])
+        if name.startswith("# "):
+            section = _section(name, section)
+        elif section in {"columns", "partition"} and name:
+            target = found.columns if section == "columns" else found.partition_columns
+            target.append((name, value, more or None))
+        elif name.rstrip(":").lower() in {"table parameters", "partition parameters"} and not value:
+            section = "parameters"
+        elif section == "parameters" and not name and value:
+            found.parameters[value] = more
+        elif name:
+            section = "detail"
+            found.fields.setdefault(name.rstrip(":").lower(), value)
+    keys = {name for name, _, _ in found.partition_columns}
+    found.columns = [column for column in found.columns if column[0] not in keys]
+    found.parameters |= _spark_parameters(found.fields.get("partition parameters", ""))
+    return found
+
+
+def _section(name: str, before: str) -> str:
+    if name.startswith("# col_name"):
+        return before
+    return "partition" if name.startswith("# Partition Information") else "detail"
+
+
+def _spark_parameters(text: str) -> dict[str, str]:
+    """`[a=1, b={"x":"y"}]`: keys are words, so a comma inside of a value doesn't end it."""
+    pairs = re.split(r", (?=[\w.]+=)", text.removeprefix("[").removesuffix("]"))
+    return dict(pair.split("=", 1) for pair in pairs if "=" in pair)

@@ -1,0 +1,213 @@
+"""What every registrar promises, over memory, a real metastore, and a real Spark Thrift Server."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+
+from hivesink.core.partition_path import partition_path
+from hivesink.core.table import Column, Primitive, TableName
+from hivesink.errors import HiveSinkError, UnknownTable, Unsupported
+from hivesink.metastore.hiveserver2 import HiveServer2Registrar, Login
+from tests.metastore.live import InMemory, OverThrift, World, declared, dt, new
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from hivesink.ports import LiveTable
+
+DT = Column("dt", Primitive.STRING)
+ODD = [
+    "it's",
+    'a "quoted" one',
+    "50% off",
+    "a/b:c=d",
+    "a b",
+    " lead",
+    "zürich→é😀",
+    "back\\slash",
+    "\\u0041\\'",
+    "${env:HOME}",
+    "new\nline\ttab\x01",
+    "x') LOCATION '/tmp/evil' --",
+    "`tick`; DROP TABLE t",
+    "a{b}[c]^?*#",
+    "a<b>|&",
+]
+
+
+@pytest.fixture(params=["memory", "thrift", "hiveserver2"])
+def world(request: pytest.FixtureRequest) -> Iterator[World]:
+    if request.param == "memory":
+        yield InMemory()
+        return
+    metastore = request.getfixturevalue("metastore")
+    make = None
+    if request.param == "hiveserver2":
+        host, port = request.getfixturevalue("thrift_server")
+        make = lambda: HiveServer2Registrar(host, port, Login(auth="NOSASL"))  # noqa: E731
+    over = OverThrift(metastore.uri, make)
+    yield over
+    over.close()
+
+
+@pytest.fixture
+def live(world: World, tmp_path: Path) -> LiveTable:
+    return made(world, tmp_path, DT)
+
+
+def made(world: World, folder: Path, *partition_columns: Column) -> LiveTable:
+    spec = declared(folder, *partition_columns)
+    world.create(spec)
+    return world.connect().table(spec.name)
+
+
+def test_a_table_reads_back(world: World, tmp_path: Path) -> None:
+    spec = declared(tmp_path, DT, Column("hour", Primitive.INT, "of day"))
+    world.create(spec)
+    live = world.connect().table(spec.name)
+    assert live.spec.columns == spec.columns
+    assert live.spec.partition_columns == spec.partition_columns
+    assert live.spec.external
+    assert live.location.rstrip("/").endswith(f"/{spec.name.table}")
+    assert not live.accurate
+
+
+def test_an_unknown_table_is_named(world: World) -> None:
+    with pytest.raises(UnknownTable, match="contracts.nobody") as caught:
+        world.connect().table(TableName("contracts", "nobody"))
+    assert "\n" not in str(caught.value)
+
+
+def test_many_at_once_and_again(world: World, live: LiveTable) -> None:
+    registrar = world.connect()
+    wanted = [new(live, dt(day)) for day in range(1, 32)] + [new(live, f"dt={n}") for n in range(20)]
+    registrar.add(live, wanted)
+    registrar.add(live, wanted[:5])
+    found = registrar.lookup(live, [*(want.partition for want in wanted), "dt=never"])
+    assert sorted(found) == sorted(want.partition for want in wanted)
+    assert {place.location for place in found.values()} == {want.location for want in wanted}
+    assert not any(place.accurate or place.columns_behind for place in found.values())
+
+
+def test_nothing_to_do_is_nothing(world: World, live: LiveTable) -> None:
+    registrar = world.connect()
+    registrar.add(live, [])
+    registrar.distrust(live, [])
+    assert registrar.lookup(live, []) == {}
+
+
+def test_one_that_lives_elsewhere_stays_there(world: World, live: LiveTable) -> None:
+    registrar = world.connect()
+    elsewhere = f"{live.location}-elsewhere/x"
+    world.register(live, dt(1), elsewhere)
+    registrar.add(live, [new(live, dt(1)), new(live, dt(2))])
+    found = registrar.lookup(live, [dt(1), dt(2)])
+    assert found[dt(1)].location == elsewhere
+    assert found[dt(2)].location == f"{live.location}/{dt(2)}"
+
+
+def test_a_dropped_one_is_gone_and_comes_back(world: World, live: LiveTable) -> None:
+    registrar = world.connect()
+    registrar.add(live, [new(live, dt(1))])
+    world.drop(live, dt(1))
+    assert registrar.lookup(live, [dt(1)]) == {}
+    registrar.add(live, [new(live, dt(1))])
+    assert list(registrar.lookup(live, [dt(1)])) == [dt(1)]
+
+
+@pytest.mark.parametrize("value", ODD)
+def test_odd_values_are_registered_under_their_own_name(world: World, live: LiveTable, value: str) -> None:
+    registrar = world.connect()
+    partition = partition_path(["dt"], [value])
+    wanted = new(live, partition, folder="odd")
+    registrar.add(live, [wanted])
+    found = registrar.lookup(live, [partition, dt(1)])
+    assert {name: place.location for name, place in found.items()} == {partition: wanted.location}
+    world.drop(live, partition)  # by its unescaped value, past the registrar: it was the right partition
+    assert registrar.lookup(live, [partition]) == {}
+
+
+def test_an_odd_folder_is_kept(world: World, live: LiveTable) -> None:
+    registrar = world.connect()
+    wanted = new(live, dt(1), folder="dt=it's 50%25 of ünïcode ${x}")
+    registrar.add(live, [wanted])
+    assert registrar.lookup(live, [dt(1)])[dt(1)].location == wanted.location
+
+
+def test_the_partition_of_null_by_any_type(world: World, tmp_path: Path) -> None:
+    live = made(world, tmp_path, DT, Column("n", Primitive.INT), Column("day", Primitive.DATE))
+    registrar = world.connect()
+    names = ["dt", "n", "day"]
+    wanted = [
+        partition_path(names, values)
+        for values in ([None, None, None], ["a", None, "2024-01-02"], [None, "7", None], ["a", "7", "2024-01-02"])
+    ]
+    registrar.add(live, [new(live, partition) for partition in wanted])
+    assert sorted(registrar.lookup(live, wanted)) == sorted(wanted)
+
+
+def test_two_that_add_the_same_at_once(world: World, live: LiveTable) -> None:
+    wanted = [new(live, dt(day)) for day in range(1, 13)]
+    start, failures = threading.Barrier(4), list[HiveSinkError]()
+
+    def run() -> None:
+        registrar = world.connect()
+        start.wait()
+        try:
+            registrar.add(live, wanted)
+        except HiveSinkError as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=run) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+    assert len(world.connect().lookup(live, [want.partition for want in wanted])) == 12
+
+
+def test_one_registrar_serves_many_threads(world: World, live: LiveTable) -> None:
+    registrar, found = world.connect(), list[str]()
+
+    def run(day: int) -> None:
+        registrar.add(live, [new(live, dt(day))])
+        found.extend(registrar.lookup(live, [dt(day)]))
+
+    threads = [threading.Thread(target=run, args=(day,)) for day in range(1, 9)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(found) == [dt(day) for day in range(1, 9)]
+
+
+def test_columns_that_came_meanwhile(world: World, live: LiveTable) -> None:
+    registrar = world.connect()
+    registrar.add(live, [new(live, dt(1))])
+    world.add_column(live, Column("late", Primitive.STRING))
+    found = registrar.lookup(live, [dt(1)])
+    if isinstance(registrar, HiveServer2Registrar):
+        # Spark's server shows the table's columns for a partition; Hive's own shows the partition's.
+        assert not found[dt(1)].columns_behind
+        return
+    assert found[dt(1)].columns_behind
+    registrar.add(live, [new(live, dt(1)), new(live, dt(2))])  # `live` still has the old columns
+    found = registrar.lookup(live, [dt(1), dt(2)])
+    assert [found[dt(day)].columns_behind for day in (1, 2)] == [False, False]
+
+
+def test_a_table_without_partitions(world: World, tmp_path: Path) -> None:
+    if isinstance(world.connect(), HiveServer2Registrar):
+        with pytest.raises(Unsupported, match="COLUMN_STATS_ACCURATE"):
+            made(world, tmp_path)
+        return
+    live = made(world, tmp_path)
+    registrar = world.connect()
+    registrar.add(live, [])
+    assert registrar.lookup(live, [""])[""].location == live.location
+    assert not registrar.lookup(live, [""])[""].accurate

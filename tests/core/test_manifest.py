@@ -1,0 +1,100 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hivesink.core.epoch import Epoch
+from hivesink.core.manifest import Floor, Manifest, Rows, superseded
+from hivesink.core.manifest_json import decode, decode_floor, encode, encode_floor
+from hivesink.errors import LogDamaged, NewerFormat
+from hivesink.storage.commit_log import RenameCommitLog
+from hivesink.storage.local import LocalFileSystem
+from tests.contracts.manifests import AT, full, small
+
+GOLDEN = Path(__file__).parents[1] / "golden"
+FLOOR = Floor(Epoch(7), Rows(21, 6, 5, 4, 3, 3), 9)
+counts = st.builds(Rows, *[st.integers(0, 2**53)] * 6)
+
+
+@st.composite
+def manifests(draw: st.DrawFn) -> Manifest:
+    """Any part of the full one, with text of every kind in its place."""
+    base = full()
+    text = st.text(max_size=20)
+    part = st.sampled_from(base.parts)
+    parts = draw(st.lists(st.builds(replace, part, partition=text, target=text, rows=st.integers(0, 2**60))))
+    return replace(
+        base,
+        writer=draw(text),
+        epoch=Epoch(draw(st.integers(1, 10**12))),
+        at=AT + timedelta(microseconds=draw(st.integers(-(10**15), 10**15))),
+        last_batch=draw(st.sampled_from([None, base.last_batch])),
+        rows=draw(counts),
+        parts=tuple(parts),
+        moves=draw(st.sampled_from([(), base.moves])),
+        lost=tuple(draw(st.lists(text))),
+        open=draw(st.sampled_from([base.open, replace(base.open, snapshot=True, added=())])),
+        zones=tuple(sorted(draw(st.dictionaries(text, text)).items())),
+    )
+
+
+@given(manifests())
+def test_a_manifest_round_trips(manifest: Manifest) -> None:
+    assert decode(encode(manifest), "m") == manifest
+
+
+@given(st.integers(1, 10**12), counts, st.integers(0, 10**12))
+def test_a_floor_round_trips(epoch: int, rows: Rows, files: int) -> None:
+    floor = Floor(Epoch(epoch), rows, files)
+    assert decode_floor(encode_floor(floor), "f") == floor
+
+
+def test_the_bytes_of_format_1_are_pinned() -> None:
+    manifest, floor = (GOLDEN / "manifest-1.json").read_bytes(), (GOLDEN / "floor-1.json").read_bytes()
+    assert encode(full()) == manifest
+    assert decode(manifest, "m") == full()
+    assert encode_floor(FLOOR) == floor
+    assert decode_floor(floor, "f") == FLOOR
+
+
+def test_a_damaged_log_is_refused_by_file() -> None:
+    log = RenameCommitLog(LocalFileSystem(), str(GOLDEN / "log-damaged"), "w")
+    assert log.manifest(Epoch(1)) == small(1)
+    with pytest.raises(LogDamaged, match=r"log-damaged/manifests/0000000002\.json is damaged"):
+        log.manifest(log.view().head)
+
+
+def test_a_newer_log_is_refused_by_file_and_version() -> None:
+    log = RenameCommitLog(LocalFileSystem(), str(GOLDEN / "log-newer"), "w")
+    with pytest.raises(NewerFormat, match=r"0000000002\.json has format version 2, this hivesink knows 1"):
+        log.manifest(log.view().head)
+
+
+@given(st.integers(0, 10_000))
+def test_a_torn_manifest_is_damaged(length: int) -> None:
+    data = encode(full())
+    with pytest.raises(LogDamaged):
+        decode(data[: length % (len(data) - 1)], "m")
+
+
+def test_what_is_carried_forward_and_what_is_not() -> None:
+    base = full()
+    following = base.follow(kind="fence", attempt="ccccdddd", at=AT - timedelta(days=1), settled=Epoch(12))
+    assert (following.epoch, following.at, following.last_batch) == (13, base.at, base.last_batch)
+    assert following.unregistered == base.unregistered
+    assert (following.rows, following.publishes(), following.lost) == (Rows(), (), ())
+
+
+def test_moved_and_lost_parts_are_superseded() -> None:
+    assert superseded([small(1), full()]) == {"/w/flights/dt=1/part-x", "/w/flights/dt=2/part-y"}
+
+
+def test_rows_add_and_balance() -> None:
+    assert full().rows.balanced
+    assert not replace(full().rows, read=20).balanced
+    assert (full().rows + full().rows) == Rows(42, 12, 10, 8, 6, 6)

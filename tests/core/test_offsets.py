@@ -1,0 +1,78 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hivesink.core.offsets import (
+    FilesOffset,
+    KafkaOffset,
+    NoOffset,
+    OtherOffset,
+    SourceOffset,
+    canonical,
+    chain,
+    from_json,
+    same,
+    to_json,
+)
+
+offsets: st.SearchStrategy[SourceOffset] = st.one_of(
+    st.dictionaries(
+        st.text(max_size=9),
+        st.dictionaries(st.integers(0, 99).map(str), st.integers(0, 2**60), min_size=1),
+    ).map(KafkaOffset.of),
+    st.builds(FilesOffset, st.integers(), st.text(), st.integers()),
+    st.builds(OtherOffset, st.text()),
+    st.just(NoOffset()),
+)
+
+
+@given(offsets)
+def test_an_offset_round_trips(offset: SourceOffset) -> None:
+    assert from_json(json.loads(json.dumps(to_json(offset)))) == offset
+
+
+@given(offsets)
+def test_every_offset_follows_itself(offset: SourceOffset) -> None:
+    assert chain((offset,), (offset,)) is None
+    assert same((offset,), (offset,))
+
+
+@pytest.mark.parametrize("value", [{}, [], 1, "x", {"kafka": 1}, {"files": {"counter": "1"}}, {"other": 1}])
+def test_anything_else_is_no_offset(value: object) -> None:
+    with pytest.raises(ValueError, match="is not an offset"):
+        from_json(value)
+
+
+def kafka(**topics: dict[str, int]) -> KafkaOffset:
+    return KafkaOffset.of(topics)
+
+
+@pytest.mark.parametrize(
+    ("end", "start", "words"),
+    [
+        (kafka(t={"0": 5}), kafka(t={"0": 5, "1": 0}), None),
+        (kafka(t={"0": 5}), kafka(t={"0": 5}, u={"0": 9}), None),
+        (kafka(t={"0": 5}), kafka(t={"0": 6}), "t-0: log ends at 5, batch starts at 6"),
+        (kafka(t={"0": 5, "1": 1}), kafka(t={"0": 5}), "t-1: log ends at 1, batch starts at nothing"),
+        (FilesOffset(3, "a", 1), FilesOffset(3, "b", 2), None),
+        (FilesOffset(3, "a", 1), FilesOffset(4, "a", 1), "file log offset 3, batch starts at 4"),
+        (OtherOffset("1"), OtherOffset("2"), "log ends at 1, batch starts at 2"),
+        (NoOffset(), kafka(t={"0": 5}), "log ends at the source's beginning"),
+    ],
+)
+def test_how_batches_follow(end: SourceOffset, start: SourceOffset, words: str | None) -> None:
+    found = chain((end,), (start,))
+    assert found is None if words is None else words in (found or "")
+
+
+def test_another_number_of_sources_does_not_follow() -> None:
+    assert chain((NoOffset(),), ()) == "the log knows 1 sources, the query has 0"
+
+
+def test_canonical_text() -> None:
+    assert canonical('{"b": 1, "a": [1, 2]}') == canonical('{"a":[1,2],"b":1}')
+    assert canonical("not json") == "not json"

@@ -1,0 +1,336 @@
+"""Every Hive type through the sink's own task path, read back through Hive's reader in two zones.
+
+`docs/timestamps.md` says in words what the second half of this file shows.
+"""
+
+from __future__ import annotations
+
+import random
+from datetime import datetime, timedelta, timezone
+from decimal import Decimal as Number
+from typing import TYPE_CHECKING, Any, NamedTuple
+from zoneinfo import ZoneInfo
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from hivesink.core.table import Column
+from hivesink.core.typetext import parse_type
+from hivesink.sink.plan import InputShape
+from hivesink.storage.local import LocalFileSystem
+from hivesink.storage.rename_store import RenameFileStore
+from tests.integration.readback import in_zone
+from tests.sink.taskrun import Run, publish
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from hivesink.embedded.metastore import EmbeddedMetastore
+
+pytestmark = pytest.mark.spark
+
+ZONES = ("Europe/Berlin", "America/Los_Angeles")
+HIVE = {"spark.sql.hive.convertMetastoreParquet": "false"}
+SPARK = {"spark.sql.hive.convertMetastoreParquet": "true"}
+CONVERTED = {**SPARK, "spark.sql.parquet.int96TimestampConversion": "true"}
+NAN, INF = float("nan"), float("inf")
+LONG = "x" * 70_000
+
+
+class Typed(NamedTuple):
+    """A column: its Hive type, the Arrow type of the stream, and values with the text that Hive's reader gives."""
+
+    hive: str
+    source: pa.DataType
+    values: list[tuple[Any, str | None]]
+    text: str = "CAST({} AS STRING)"
+
+
+JSON = "to_json({}, map('ignoreNullFields', 'false'))"
+
+EVERYTHING: dict[str, Typed] = {
+    "a_boolean": Typed("boolean", pa.bool_(), [(True, "true"), (False, "false"), (None, None)]),
+    "a_tinyint": Typed("tinyint", pa.int8(), [(-128, "-128"), (127, "127"), (None, None)]),
+    "a_smallint": Typed("smallint", pa.int16(), [(-32768, "-32768"), (32767, "32767"), (None, None)]),
+    "an_int": Typed("int", pa.int32(), [(-(2**31), "-2147483648"), (2**31 - 1, "2147483647"), (None, None)]),
+    "a_bigint": Typed(
+        "bigint", pa.int64(), [(-(2**63), "-9223372036854775808"), (2**63 - 1, "9223372036854775807"), (None, None)]
+    ),
+    "a_float": Typed(
+        "float", pa.float32(), [(3.4028234663852886e38, "3.4028235E38"), (-INF, "-Infinity"), (NAN, "NaN"), (0.1, "0.1")]
+    ),
+    "a_double": Typed(
+        "double",
+        pa.float64(),
+        [(1.7976931348623157e308, "1.7976931348623157E308"), (INF, "Infinity"), (-INF, "-Infinity"), (NAN, "NaN"),
+         (5e-324, "4.9E-324"), (-0.0, "-0.0"), (None, None)],
+    ),
+    "a_small_decimal": Typed(
+        "decimal(9,2)", pa.decimal128(9, 2),
+        [(Number("9999999.99"), "9999999.99"), (Number("-9999999.99"), "-9999999.99"), (Number("0.01"), "0.01"), (None, None)],
+    ),
+    "a_decimal": Typed(
+        "decimal(38,18)", pa.decimal128(38, 18),
+        [(Number("9" * 20 + "." + "9" * 18), "9" * 20 + "." + "9" * 18), (Number("-" + "9" * 20 + "." + "9" * 18), "-" + "9" * 20 + "." + "9" * 18),
+         (Number("0.000000000000000001"), "0.000000000000000001"), (None, None)],
+    ),
+    "a_wide_decimal": Typed("decimal(38,0)", pa.decimal128(38, 0), [(Number("9" * 38), "9" * 38), (None, None)]),
+    "a_string": Typed("string", pa.string(), [("", ""), ("äß漢字🙂", "äß漢字🙂"), (LONG, LONG), ("a\nb\0c", "a\nb\0c"), (None, None)]),
+    "a_varchar": Typed("varchar(5)", pa.string(), [("", ""), ("äß漢字🙂", "äß漢字🙂"), ("ab  ", "ab  "), (None, None)]),
+    # CHAR is padded by whoever reads it.
+    "a_char": Typed("char(5)", pa.string(), [("ab", "ab   "), ("äß漢字🙂", "äß漢字🙂"), (None, None)]),
+    "a_binary": Typed("binary", pa.binary(), [(b"", ""), (b"\x00\xff\x80", "00FF80"), (None, None)], "hex({})"),
+    "a_date": Typed(
+        "date", pa.date32(),
+        [(datetime(1582, 10, 15).date(), "1582-10-15"), (datetime(9999, 12, 31).date(), "9999-12-31"), (None, None)],
+    ),
+    "an_array": Typed("array<int>", pa.list_(pa.int32()), [([], "[]"), ([1, None, -1], "[1,null,-1]"), (None, None)], JSON),
+    "a_map": Typed(
+        "map<string,double>", pa.map_(pa.string(), pa.float64()), [([], "{}"), ([("é", 0.5), ("", None)], '{"é":0.5,"":null}'), (None, None)], JSON
+    ),
+    "a_struct": Typed(
+        "struct<x:int,y:string>", pa.struct([("X", pa.int32()), ("y", pa.string())]),
+        [({"X": 1, "y": "é"}, '{"x":1,"y":"é"}'), ({"X": None, "y": None}, '{"x":null,"y":null}'), (None, None)], JSON,
+    ),
+    "arrays_of_maps": Typed(
+        "array<map<string,decimal(9,2)>>", pa.list_(pa.map_(pa.string(), pa.decimal128(9, 2))),
+        [([[("a", Number("1.50"))], [], None], '[{"a":1.50},{},null]'), ([], "[]"), (None, None)], JSON,
+    ),
+    "maps_of_structs": Typed(
+        "map<int,struct<at:date,tags:array<string>>>",
+        pa.map_(pa.int32(), pa.struct([("at", pa.date32()), ("tags", pa.list_(pa.string()))])),
+        [([(1, {"at": datetime(2024, 2, 29).date(), "tags": ["a", None]}), (2, None)],
+          '{"1":{"at":"2024-02-29","tags":["a",null]},"2":null}'), (None, None)], JSON,
+    ),
+    "structs_of_arrays": Typed(
+        "struct<inner:struct<list:array<bigint>>,n:tinyint>",
+        pa.struct([("inner", pa.struct([("list", pa.list_(pa.int64()))])), ("n", pa.int8())]),
+        [({"inner": {"list": [2**63 - 1]}, "n": -128}, '{"inner":{"list":[9223372036854775807]},"n":-128}'),
+         ({"inner": None, "n": None}, '{"inner":null,"n":null}'), (None, None)], JSON,
+    ),
+}  # fmt: skip
+
+EDGES = [
+    "1582-10-15 00:00:00",
+    "1582-10-15 12:34:56.123456",
+    "1883-11-18 12:05:00",
+    "1893-04-01 00:00:00",
+    "1899-12-31 23:59:59.999999",
+    "1900-01-01 00:00:00",
+    "1969-12-31 23:59:59.999999",
+    "1970-01-01 00:00:00",
+    "2024-10-27 02:30:00",
+    "2024-11-03 01:30:00",
+    "2038-01-19 03:14:08",
+    "2050-07-01 12:00:00",
+    "2262-04-11 23:47:16.854776",
+    "9999-12-31 23:59:59.999999",
+]
+# In Berlin and Los Angeles: the hour that is left out, at which nobody's clock stands.
+GAPS = {"Europe/Berlin": "2024-03-31 02:30:00", "America/Los_Angeles": "2024-03-10 02:30:00"}
+BEFORE = {
+    "0001-01-01 00:00:00": "0001-01-03 00:00:00",
+    "1500-01-01 00:00:00": "1499-12-23 00:00:00",
+    "1582-10-04 12:00:00": "1582-09-24 12:00:00",
+}
+
+
+def exists(text: str, zone: str) -> bool:
+    """Whether a clock in `zone` ever shows this."""
+    wall = datetime.fromisoformat(text)
+    try:
+        there = wall.replace(tzinfo=ZoneInfo(zone)).astimezone(timezone.utc)
+        return there.astimezone(ZoneInfo(zone)).replace(tzinfo=None) == wall
+    except OverflowError:
+        return True
+
+
+def drawn() -> list[str]:
+    """Wall clocks from all of the range, most of them off the full second."""
+    chance = random.Random(1582)
+    first = datetime(1582, 10, 15)
+    seconds = int((datetime(9999, 12, 31) - first).total_seconds())
+    clocks = (first + timedelta(seconds=chance.randrange(seconds), microseconds=chance.randrange(10**6)) for _ in range(400))
+    return [shown(clock) for clock in clocks]
+
+
+def shown(clock: datetime) -> str:
+    text = clock.isoformat(sep=" ")
+    return text.rstrip("0") if "." in text else text
+
+
+CLOCKS = sorted({*EDGES, *GAPS.values(), *BEFORE, *drawn()})
+
+
+def write(location: Path, columns: dict[str, tuple[str, pa.Array]]) -> list[str]:
+    run = Run(
+        RenameFileStore(LocalFileSystem()),
+        str(location),
+        tuple(Column(name, parse_type(hive)) for name, (hive, _) in columns.items()),
+        shape=InputShape(),
+    )
+    report = run(pa.RecordBatch.from_arrays([array for _, array in columns.values()], list(columns)))
+    assert report.bad is None
+    return publish(run.store, report)
+
+
+def create(table: str, location: Path, columns: dict[str, str]) -> dict[str, Any]:
+    declared = ", ".join(f"{name} {hive}" for name, hive in columns.items())
+    return {"sql": f"CREATE TABLE IF NOT EXISTS types.{table} ({declared}) STORED AS PARQUET LOCATION '{location.as_uri()}'"}
+
+
+class Read(NamedTuple):
+    """What one JVM read: all columns of every type, and the clocks by reader."""
+
+    everything: list[list[str | None]]
+    clocks: dict[str, dict[str, tuple[str, str, str]] | str]
+
+
+READERS: dict[str, dict[str, str]] = {
+    "hive": HIVE,
+    "hive, conversion forced": HIVE,
+    "spark": SPARK,
+    "spark, converted": CONVERTED,
+    "spark, legacy": {**CONVERTED, "spark.sql.parquet.int96RebaseModeInRead": "LEGACY"},
+    "spark, exception": {**CONVERTED, "spark.sql.parquet.int96RebaseModeInRead": "EXCEPTION"},
+    "hive, session in UTC": {**HIVE, "spark.sql.session.timeZone": "UTC"},
+}
+
+
+@pytest.fixture(scope="module")
+def location(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folders `everything` and `clocks`, written by the sink's task."""
+    base = tmp_path_factory.mktemp("types")
+    rows = max(len(typed.values) for typed in EVERYTHING.values())
+    columns = {"id": ("int", pa.array(range(rows), pa.int32()))}
+    for name, typed in EVERYTHING.items():
+        values = [value for value, _ in typed.values]
+        columns[name] = (typed.hive, pa.array(values + [None] * (rows - len(values)), typed.source))
+    write(base / "everything", columns)
+    clocks = [datetime.fromisoformat(text) for text in CLOCKS]
+    write(
+        base / "clocks",
+        {
+            "k": ("string", pa.array(CLOCKS)),
+            "ts": ("timestamp", pa.array(clocks, pa.timestamp("us"))),
+            "inner": ("array<timestamp>", pa.array([[clock] for clock in clocks], pa.list_(pa.timestamp("us")))),
+            "d": ("date", pa.array([clock.date() for clock in clocks], pa.date32())),
+        },
+    )
+    return base
+
+
+@pytest.fixture(scope="module", params=ZONES)
+def zone(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture(scope="module")
+def read(zone: str, location: Path, metastore: EmbeddedMetastore) -> Read:
+    """What Spark and Hive's reader in it give, JVM and session in `zone`."""
+    texts = [typed.text.format(name) for name, typed in EVERYTHING.items()]
+    skip = "hive.parquet.timestamp.skip.conversion"
+    query = "SELECT k, CAST(ts AS STRING), CAST(inner[0] AS STRING), CAST(d AS STRING) FROM types.clocks"
+    steps: list[dict[str, Any]] = [
+        {"sql": "CREATE DATABASE IF NOT EXISTS types"},
+        create("everything", location / "everything", {"id": "int", **{name: typed.hive for name, typed in EVERYTHING.items()}}),
+        create("clocks", location / "clocks", {"k": "string", "ts": "timestamp", "inner": "array<timestamp>", "d": "date"}),
+        {"sql": f"SELECT {', '.join(texts)} FROM types.everything ORDER BY id", "conf": HIVE},
+    ]
+    for reader, conf in READERS.items():
+        if reader == "hive, conversion forced":
+            steps += [{"sql": f"SET {skip}=false"}, {"sql": query, "conf": conf}, {"sql": f"SET {skip}=true"}]
+        else:
+            steps.append({"sql": query, "conf": conf})
+    answers = in_zone(zone, metastore.uri, metastore.warehouse, steps)
+    clocks = {
+        reader: answer if isinstance(answer, str) else {k: (ts, inner, day) for k, ts, inner, day in answer}
+        for reader, answer in zip(READERS, [answers[4], answers[6], *answers[8:]], strict=True)
+    }
+    return Read(answers[3], clocks)
+
+
+def stamps(read: Read, reader: str) -> dict[str, str]:
+    found = read.clocks[reader]
+    assert isinstance(found, dict), found
+    return {clock: ts for clock, (ts, _, _) in found.items()}
+
+
+@pytest.mark.parametrize("name", EVERYTHING)
+def test_every_type_reads_back_through_hives_reader(name: str, read: Read) -> None:
+    assert isinstance(read.everything, list), read.everything
+    place = list(EVERYTHING).index(name)
+    expected = [text for _, text in EVERYTHING[name].values]
+    assert [row[place] for row in read.everything[: len(expected)]] == expected
+
+
+def test_hives_reader_gives_back_every_wall_clock(read: Read, zone: str) -> None:
+    """All that a clock of the reader's zone can show, from 1582-10-15 to the end of 9999."""
+    found = read.clocks["hive"]
+    assert isinstance(found, dict), found
+    clocks = [clock for clock in CLOCKS if clock >= "1582-10-15" and exists(clock, zone)]
+    assert len(clocks) > 400
+    assert {clock: found[clock] for clock in clocks} == {clock: (clock, clock, clock[:10]) for clock in clocks}
+
+
+def test_a_wall_clock_in_the_readers_missing_hour_moves_by_an_hour(read: Read, zone: str) -> None:
+    gap = GAPS[zone]
+    for reader in ("hive", "spark, converted"):
+        assert stamps(read, reader)[gap] == gap.replace(" 02:", " 03:"), reader
+
+
+def test_before_the_gregorian_calendar_hives_reader_counts_in_the_julian(read: Read) -> None:
+    found = read.clocks["hive"]
+    assert isinstance(found, dict)
+    assert {clock: found[clock] for clock in BEFORE} == {
+        clock: (there, there, there[:10]) for clock, there in BEFORE.items()
+    }
+
+
+def test_sparks_own_reader_needs_the_conversion(read: Read, zone: str) -> None:
+    """Without it, an instant in UTC; with it, every wall clock, before 1582 too."""
+    clock = "1970-01-01 00:00:00"
+    assert stamps(read, "spark")[clock] == {
+        "Europe/Berlin": "1970-01-01 01:00:00",
+        "America/Los_Angeles": "1969-12-31 16:00:00",
+    }[zone]
+    clocks = [clock for clock in CLOCKS if exists(clock, zone)]
+    converted = stamps(read, "spark, converted")
+    assert {clock: converted[clock] for clock in clocks} == {clock: clock for clock in clocks}
+
+
+def test_sparks_rebase_modes(read: Read) -> None:
+    """LEGACY reads early ones as Julian; EXCEPTION, the default until Spark 4, refuses those before 1900."""
+    legacy = stamps(read, "spark, legacy")
+    assert legacy["1900-01-01 00:00:00"] == "1900-01-01 00:00:00"
+    assert legacy["1500-01-01 00:00:00"].startswith(("1499-12-22", "1499-12-23"))
+    refused = read.clocks["spark, exception"]
+    assert isinstance(refused, str)
+    assert "READ_ANCIENT_DATETIME" in refused
+
+
+def test_with_conversion_forced_on_hives_reader_shifts(read: Read, zone: str) -> None:
+    clock = "1970-01-01 00:00:00"
+    assert stamps(read, "hive, conversion forced")[clock] == {
+        "Europe/Berlin": "1970-01-01 01:00:00",
+        "America/Los_Angeles": "1969-12-31 16:00:00",
+    }[zone]
+
+
+def test_a_session_zone_other_than_the_jvms_shifts_what_hives_reader_gives(read: Read, zone: str) -> None:
+    """In Spark alone: it takes Hive's wall clock as an instant of the JVM's zone."""
+    clock = "1970-01-01 00:00:00"
+    assert stamps(read, "hive, session in UTC")[clock] == {
+        "Europe/Berlin": "1969-12-31 23:00:00",
+        "America/Los_Angeles": "1970-01-01 08:00:00",
+    }[zone]
+
+
+def test_pyarrow_gives_back_every_wall_clock_in_microseconds(location: Path) -> None:
+    (part,) = (location / "clocks").glob("part-*")
+    table = pq.read_table(part, coerce_int96_timestamp_unit="us")
+    assert [shown(clock) for clock in table.column("ts").to_pylist()] == table.column("k").to_pylist()
+    # By default they are nanoseconds, which end in 2262, and wrap.
+    wrapped = pq.read_table(part).column("ts").cast(pa.timestamp("us"), safe=False)
+    assert wrapped.to_pylist() != table.column("ts").to_pylist()

@@ -1,0 +1,157 @@
+"""A table in each kind of metastore, with what a test does to it behind the sink's back."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from hivesink.core.table import Column, Primitive, TableName, TableSpec
+from hivesink.metastore.memory import MemoryMetastore
+from hivesink.metastore.partition_names import values_of
+from hivesink.metastore.thrift import ThriftRegistrar
+from hivesink.metastore.thrift_catalog import ThriftCatalog
+from hivesink.metastore.thrift_connection import Connection
+from hivesink.ports import LiveTable, NewPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from hivesink.ports import Registrar
+
+_NUMBERS = itertools.count()
+DATABASE = "contracts"
+ACCURATE = '{"BASIC_STATS":"true","COLUMN_STATS":{"id":"true"}}'
+
+
+class World(Protocol):
+    """One kind of metastore. `connect` gives a new registrar, as another process would have."""
+
+    def connect(self) -> Registrar: ...
+    def create(self, spec: TableSpec) -> None: ...
+    def register(self, table: LiveTable, partition: str, location: str) -> None: ...
+    def analyze(self, table: LiveTable, partition: str) -> None: ...
+    def add_column(self, table: LiveTable, column: Column) -> None: ...
+    def drop(self, table: LiveTable, partition: str) -> None: ...
+    def parameters(self, table: LiveTable, partition: str) -> dict[str, str]: ...
+
+
+def declared(folder: Path, *partition_columns: Column) -> TableSpec:
+    """A new table's declaration, in a folder of its own."""
+    name = TableName(DATABASE, f"t{next(_NUMBERS)}")
+    columns = (Column("id", Primitive.BIGINT, "the key"), Column("v", Primitive.DOUBLE))
+    return TableSpec(name, columns, partition_columns, f"file:{folder / name.table}", external=True)
+
+
+def dt(day: int) -> str:
+    return f"dt=2024-01-{day:02d}"
+
+
+def new(table: LiveTable, partition: str, folder: str | None = None) -> NewPartition:
+    return NewPartition(partition, f"{table.location}/{folder or partition}", 1, 10)
+
+
+class InMemory:
+    def __init__(self) -> None:
+        self.metastore = MemoryMetastore()
+
+    def connect(self) -> Registrar:
+        return self.metastore
+
+    def create(self, spec: TableSpec) -> None:
+        self.metastore.create(spec)
+
+    def register(self, table: LiveTable, partition: str, location: str) -> None:
+        self.metastore.register(table.spec.name, partition, location)
+
+    def analyze(self, table: LiveTable, partition: str) -> None:
+        self.metastore.analyze(table.spec.name, partition, 5)
+
+    def add_column(self, table: LiveTable, column: Column) -> None:
+        self.metastore.add_columns(table.spec.name, column)
+
+    def drop(self, table: LiveTable, partition: str) -> None:
+        self.metastore.drop_partition(table.spec.name, partition)
+
+    def parameters(self, table: LiveTable, partition: str) -> dict[str, str]:
+        return dict(self.metastore.parameters(table.spec.name, partition))
+
+
+class OverThrift:
+    """A real metastore, changed by raw Thrift calls as another client would."""
+
+    def __init__(self, uri: str, make: Callable[[], Registrar] | None = None) -> None:
+        self.uri = uri
+        self._make = make
+        self._raw = Connection(uri)
+        self._catalog = ThriftCatalog(self._raw, owner="tests")
+        self._opened: list[Registrar] = []
+
+    def connect(self) -> Registrar:
+        self._opened.append(self._make() if self._make else ThriftRegistrar(Connection(self.uri)))
+        return self._opened[-1]
+
+    def close(self) -> None:
+        self._raw.close()
+        for registrar in self._opened:
+            registrar.close()
+
+    def create(self, spec: TableSpec) -> None:
+        self._catalog.create_database_if_absent(spec.name.database)
+        self._catalog.create(spec)
+
+    def register(self, table: LiveTable, partition: str, location: str) -> None:
+        ThriftRegistrar(self._raw).add(table, [NewPartition(partition, location, 0, 0)])
+
+    def analyze(self, table: LiveTable, partition: str) -> None:
+        for found in self._changed(table, partition):
+            found.parameters.update({"numRows": "5", "COLUMN_STATS_ACCURATE": ACCURATE, "mine": "stays"})
+
+    def add_column(self, table: LiveTable, column: Column) -> None:
+        from hive_metastore import ttypes
+
+        found = self.table(table)
+        found.sd.cols.append(ttypes.FieldSchema(column.name, str(column.type), column.comment))
+        self._alter_table(table, found)
+
+    def drop(self, table: LiveTable, partition: str) -> None:
+        name, values = table.spec.name, list(values_of(table.spec, partition))
+        self._raw.read(lambda client: client.drop_partition(name.database, name.table, values, False))
+
+    def parameters(self, table: LiveTable, partition: str) -> dict[str, str]:
+        return dict(self.owner(table, partition).parameters)
+
+    def owner(self, table: LiveTable, partition: str) -> Any:
+        """The raw struct: of the partition, or of a table without any."""
+        if not partition:
+            return self.table(table)
+        name, values = table.spec.name, list(values_of(table.spec, partition))
+        return self._raw.read(lambda client: client.get_partition(name.database, name.table, values))
+
+    def table(self, table: LiveTable) -> Any:
+        name = table.spec.name
+        return self._raw.read(lambda client: client.get_table(name.database, name.table))
+
+    def _changed(self, table: LiveTable, partition: str) -> Iterator[Any]:
+        found, name = self.owner(table, partition), table.spec.name
+        yield found
+        if not partition:
+            self._alter_table(table, found)
+            return
+        self._raw.read(
+            lambda client: client.alter_partitions_with_environment_context(
+                name.database, name.table, [found], _keep()
+            )
+        )
+
+    def _alter_table(self, table: LiveTable, found: Any) -> None:
+        name = table.spec.name
+        self._raw.read(
+            lambda client: client.alter_table_with_environment_context(name.database, name.table, found, _keep())
+        )
+
+
+def _keep() -> Any:
+    from hive_metastore import ttypes
+
+    return ttypes.EnvironmentContext(properties={"DO_NOT_UPDATE_STATS": "true"})

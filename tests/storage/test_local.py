@@ -1,0 +1,201 @@
+"""Local disks: spellings, plain words for what the system refuses, and folders that come and go."""
+
+from __future__ import annotations
+
+import errno
+import os
+import pickle
+import stat
+import threading
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from hivesink.core.partfile import InProgress
+from hivesink.core.partname import PartName
+from hivesink.errors import HiveSinkError, NotWritable, OutcomeUnknown, StoreUnavailable, Unsupported
+from hivesink.storage.fs import Entry
+from hivesink.storage.local import LocalFileSystem, posix
+from hivesink.storage.rename_store import RenameFileStore
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+FS = LocalFileSystem()
+
+
+@pytest.mark.parametrize(
+    ("location", "path"),
+    [
+        ("/a/b", "/a/b"),
+        ("file:/a/b/", "/a/b"),
+        ("file:///a/b", "/a/b"),
+        ("file:/a/dt=x%3Ay", "/a/dt=x%3Ay"),
+        ("/a/file:/b", "/a/file:/b"),
+        ("/", "/"),
+    ],
+)
+def test_spellings_of_a_location(location: str, path: str) -> None:
+    assert posix(location) == path
+
+
+@pytest.mark.parametrize("location", ["a/b", "hdfs://nn/a", "file://host/a", "file:a", ""])
+def test_other_locations_are_refused_by_name(location: str) -> None:
+    with pytest.raises(Unsupported, match="not an absolute path"):
+        posix(location)
+
+
+def failing(number: int) -> Callable[..., Any]:
+    def fail(*_: Any, **__: Any) -> Any:
+        raise OSError(number, os.strerror(number))
+
+    return fail
+
+
+@pytest.mark.parametrize(
+    ("number", "error", "words"),
+    [
+        (errno.EACCES, NotWritable, "give this user write access"),
+        (errno.EROFS, NotWritable, "Read-only"),
+        (errno.ENOSPC, StoreUnavailable, "the disk is full"),
+        (errno.EDQUOT, StoreUnavailable, "the disk is full"),
+        (errno.EPERM, Unsupported, "hard links"),
+        (errno.ENOTSUP, Unsupported, "hard links"),
+        (errno.EXDEV, Unsupported, "different file systems"),
+    ],
+)
+def test_a_refused_rename_says_why_and_changes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, error: type[HiveSinkError], words: str
+) -> None:
+    FS.write_new(f"{tmp_path}/a", b"x")
+    monkeypatch.setattr(os, "link", failing(number))
+    with pytest.raises(error, match=words):
+        FS.rename(f"{tmp_path}/a", f"{tmp_path}/b")
+    assert os.listdir(tmp_path) == ["a"]  # noqa: PTH208 - names
+
+
+def test_a_failure_after_the_link_leaves_the_outcome_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    FS.write_new(f"{tmp_path}/a", b"x")
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "unlink", failing(errno.EIO))
+        with pytest.raises(OutcomeUnknown):
+            FS.rename(f"{tmp_path}/a", f"{tmp_path}/b")
+    assert FS.same_file(f"{tmp_path}/a", f"{tmp_path}/b")
+
+
+def test_a_full_disk_leaves_no_small_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "fsync", failing(errno.ENOSPC))
+    fs = LocalFileSystem()
+    fs._known.add(str(tmp_path))
+    with pytest.raises(StoreUnavailable, match=r"could not write .*/a: the disk is full"):
+        fs.write_new(f"{tmp_path}/a", b"x")
+    assert fs.list(str(tmp_path)) == []
+
+
+def test_a_really_full_device_is_told_by_the_stream_itself(tmp_path: Path) -> None:
+    (tmp_path / "full").symlink_to("/dev/full")
+    with pytest.raises(FileExistsError):
+        FS.open_new(f"{tmp_path}/full")
+    file = RenameFileStore(FS).create(InProgress(str(tmp_path), PartName("0a1b2c3d", 1, "aaaabbbb", 0, 0, 0)))
+    raw = file.stream.raw  # type: ignore[attr-defined]
+    full = os.open("/dev/full", os.O_WRONLY)
+    os.dup2(full, raw.fileno())
+    os.close(full)
+    file.stream.write(b"x")
+    with pytest.raises(StoreUnavailable, match="the disk is full"):
+        file.close_for_commit()
+    file.abort()
+    assert RenameFileStore(FS).staged(str(tmp_path)) == []
+
+
+def test_a_file_where_a_folder_is_wanted(tmp_path: Path) -> None:
+    (tmp_path / "t").write_bytes(b"")
+    with pytest.raises(StoreUnavailable, match="Not a directory"):
+        FS.write_new(f"{tmp_path}/t/a", b"")
+    assert FS.list(f"{tmp_path}/t") == ()
+    assert FS.length(f"{tmp_path}/t/a") is None
+
+
+def test_an_unwritable_place_is_named() -> None:
+    with pytest.raises((NotWritable, StoreUnavailable), match="/proc/none"):
+        FS.write_new("/proc/none/a", b"")
+
+
+def test_links_to_folders_are_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "t").mkdir()
+    (tmp_path / "t" / "out").symlink_to(tmp_path)
+    (tmp_path / "t" / "gone").symlink_to(tmp_path / "none")
+    (tmp_path / "t" / "a").write_bytes(b"x")
+    assert FS.list(f"{tmp_path}/t") == [Entry("a", 1)]
+
+
+def test_rename_neither_overwrites_nor_invents(tmp_path: Path) -> None:
+    FS.write_new(f"{tmp_path}/a", b"a")
+    FS.write_new(f"{tmp_path}/b", b"b")
+    with pytest.raises(FileExistsError):
+        FS.rename(f"{tmp_path}/a", f"{tmp_path}/b")
+    with pytest.raises(FileNotFoundError):
+        FS.rename(f"{tmp_path}/none", f"{tmp_path}/c/d")
+    assert FS.read(f"{tmp_path}/b") == b"b"
+
+
+def test_new_names_are_synced_before_old_ones_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The order that a power cut needs: bytes, new folders, new name, and only then the old name's end."""
+    done: list[str] = []
+    sync, link, unlink = os.fsync, os.link, os.unlink
+
+    def note_sync(handle: int) -> None:
+        folder = stat.S_ISDIR(os.fstat(handle).st_mode)
+        done.append("sync folder" if folder else "sync file")
+        sync(handle)
+
+    def note_link(*names: Any, **more: Any) -> None:
+        done.append("link")
+        link(*names, **more)
+
+    def note_unlink(name: str) -> None:
+        done.append("unlink")
+        unlink(name)
+
+    fs = LocalFileSystem()
+    fs.write_new(f"{tmp_path}/warm", b"")
+    monkeypatch.setattr(os, "fsync", note_sync)
+    monkeypatch.setattr(os, "link", note_link)
+    monkeypatch.setattr(os, "unlink", note_unlink)
+    stream = fs.open_new(f"{tmp_path}/dt=1/a")
+    fs.sync_close(stream, f"{tmp_path}/dt=1/a")
+    fs.rename(f"{tmp_path}/dt=1/a", f"{tmp_path}/dt=1/b")
+    assert done == ["sync folder", "sync file", "link", "sync folder", "unlink"]
+
+
+def test_folders_pruned_by_others_while_files_are_made(tmp_path: Path) -> None:
+    stop = threading.Event()
+    pruner = LocalFileSystem()
+
+    def prune() -> None:
+        while not stop.is_set():
+            pruner.remove_empty(f"{tmp_path}/dt=1")
+
+    thread = threading.Thread(target=prune)
+    thread.start()
+    made = 0
+    try:
+        for number in range(200):
+            try:
+                FS.write_new(f"{tmp_path}/dt=1/{number}", b"x")
+            except StoreUnavailable as error:  # noqa: PERF203 - each try counts
+                assert "vanishing" in error.reason  # noqa: PT017 - allowed, not expected
+            else:
+                made += 1
+                FS.delete(f"{tmp_path}/dt=1/{number}")
+    finally:
+        stop.set()
+        thread.join()
+    assert made > 0
+
+
+def test_a_pickled_copy_works(tmp_path: Path) -> None:
+    copy = pickle.loads(pickle.dumps(FS))  # noqa: S301 - our own
+    copy.write_new(f"file:{tmp_path}/a/b", b"x")
+    assert FS.read(f"{tmp_path}/a/b") == b"x"

@@ -1,0 +1,117 @@
+"""Publishing where the file system fails: unknown outcomes, renames that come late, a process that dies."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from hivesink.core.partfile import Finished, InProgress, Pending
+from hivesink.core.partname import PartName
+from hivesink.errors import NotWritable, OutcomeUnknown, StoreUnavailable
+from hivesink.storage.local import LocalFileSystem
+from hivesink.storage.memory import MemoryFileSystem
+from hivesink.storage.rename_store import RenameFileStore
+from tests.crash.faults import FaultyFileSystem, Kill, Mode, Plan
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from hivesink.storage.fs import FileSystem
+
+NAME = PartName("0a1b2c3d", 1, "aaaabbbb", 0, 0, 0)
+FILE_SYSTEMS: dict[str, Callable[[], FileSystem]] = {"local": LocalFileSystem, "memory": MemoryFileSystem}
+
+
+def stage(fs: FileSystem, folder: str) -> Pending:
+    file = RenameFileStore(fs).create(InProgress(folder, NAME))
+    file.stream.write(b"rows")
+    return file.close_for_commit()
+
+
+@pytest.mark.parametrize("kind", FILE_SYSTEMS)
+@pytest.mark.parametrize("mode", Mode)
+def test_a_fault_at_every_step_of_publish(kind: str, mode: Mode, tmp_path: Path) -> None:
+    probe = FaultyFileSystem(MemoryFileSystem())
+    RenameFileStore(probe).publish(stage(probe.inner, "/w"))
+    for step in range(1, len(probe.calls) + 1):
+        fs, folder = FILE_SYSTEMS[kind](), f"{tmp_path}/{step}/dt=1"
+        part = stage(fs, folder)
+        faulty = FaultyFileSystem(fs, Plan(step, mode))
+        try:
+            RenameFileStore(faulty).publish(part)
+        except Kill:
+            assert mode in {Mode.BEFORE, Mode.AFTER, Mode.TORN}
+        store = RenameFileStore(fs)
+        assert store.publish(part) == Finished(part.target, 4)
+        faulty.apply_late()
+        assert store.visible(folder) == [Finished(part.target, 4)]
+        assert store.staged(folder) == []
+
+
+@pytest.mark.parametrize("kind", FILE_SYSTEMS)
+@pytest.mark.parametrize("mode", Mode)
+def test_a_fault_at_every_step_of_writing_shows_nothing(kind: str, mode: Mode, tmp_path: Path) -> None:
+    probe = FaultyFileSystem(MemoryFileSystem())
+    stage(probe, "/w")
+    left: list[int] = []
+    for step in range(1, len(probe.calls) + 1):
+        fs, folder = FILE_SYSTEMS[kind](), f"{tmp_path}/{step}/dt=1"
+        faulty = FaultyFileSystem(fs, Plan(step, mode))
+        try:
+            stage(faulty, folder)
+        except (Kill, StoreUnavailable):
+            left.append(step)
+        faulty.apply_late()
+        faulty.release()
+        store = RenameFileStore(fs)
+        assert store.visible(folder) == []
+        store.discard(store.staged(folder))
+        assert store.staged(folder) == []
+    assert left
+
+
+@pytest.mark.parametrize("kind", FILE_SYSTEMS)
+def test_a_link_without_its_unlink_is_finished(kind: str, tmp_path: Path) -> None:
+    fs = FILE_SYSTEMS[kind]()
+    part = stage(fs, str(tmp_path))
+    assert isinstance(fs, (LocalFileSystem, MemoryFileSystem))
+    fs.link(part.staged, part.target)
+    RenameFileStore(fs).publish(part)
+    assert fs.length(part.staged) is None
+    assert fs.read(part.target) == b"rows"
+
+
+class Silent(FaultyFileSystem):
+    """No rename is ever answered or done."""
+
+    def rename(self, source: str, target: str) -> None:
+        self.calls.append(None)  # type: ignore[arg-type]
+        raise OutcomeUnknown(source, target, "time-out")
+
+
+def test_unknown_for_ever_is_said_after_a_bounded_number_of_looks() -> None:
+    fs = MemoryFileSystem()
+    part = stage(fs, "/w")
+    silent = Silent(fs)
+    with pytest.raises(OutcomeUnknown, match="it may have happened or not"):
+        RenameFileStore(silent).publish(part)
+    assert silent.calls.count(None) == 5  # type: ignore[arg-type]
+
+
+def test_an_error_that_is_known_is_raised_at_once() -> None:
+    class Refusing(FaultyFileSystem):
+        def rename(self, source: str, target: str) -> None:
+            raise NotWritable(target, source)
+
+    fs = MemoryFileSystem()
+    with pytest.raises(NotWritable):
+        RenameFileStore(Refusing(fs)).publish(stage(fs, "/w"))
+
+
+def test_the_recorded_calls_are_numbered_and_named() -> None:
+    probe = FaultyFileSystem(MemoryFileSystem())
+    stage(probe, "/w")
+    assert [call.name for call in probe.calls if call.changes] == ["open_new", "sync_close", "rename"]
+    assert [call.number for call in probe.calls] == list(range(1, len(probe.calls) + 1))
