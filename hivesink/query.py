@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from hivesink.errors import HiveSinkError
 
 if TYPE_CHECKING:
     from datetime import timedelta
 
+    from pyspark.errors import StreamingQueryException
     from pyspark.sql.streaming.query import StreamingQuery
 
     from hivesink.spark import HiveSink
@@ -28,6 +29,7 @@ class HiveQuery:
         self._ended = threading.Event()
         self._finishing = threading.Lock()
         self._finished = False
+        self._late_failure: Exception | None = None
         self._timer = threading.Thread(target=self._keep_time, name="hivesink-timer", daemon=True)
 
     @classmethod
@@ -44,11 +46,9 @@ class HiveQuery:
             # Without a time-out Spark returns None, once the query has ended.
             ended = self._query.awaitTermination(timeout) is not False
         except StreamingQueryException as error:
-            self._raise_failure(error)
-            raise
-        self._raise_failure(None)
+            self._fail(error)
         if ended:
-            self._finish()
+            self._end_well()
         return ended
 
     def processAllAvailable(self) -> None:  # noqa: N802  Spark's name
@@ -58,31 +58,39 @@ class HiveQuery:
         try:
             self._query.processAllAvailable()
         except StreamingQueryException as error:
-            self._raise_failure(error)
-            raise
+            self._fail(error)
 
     def stop(self) -> None:
         """Stop after the batch that is being committed, finish what is open, set exact statistics.
 
         Raises where a publish or a registration is still open, or where the query had failed.
         """
-        failed_before = self._sink.failure is not None
+        failed_before = self._query.exception()
         self._query.stop()
-        if failed_before or isinstance(self._sink.failure, HiveSinkError):
-            self._raise_failure(None)
-        # Anything else is the batch that `stop` cut off: nothing of it was decided, Spark runs it again.
-        self._finish()
+        if failed_before is not None:
+            self._fail(failed_before)
+        self._end_well()
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._query, name)
 
-    def _raise_failure(self, cause: BaseException | None) -> None:
+    def _fail(self, cause: StreamingQueryException) -> NoReturn:
+        """Raise the sink's own error, whose text is all that Spark's exception has of it; else Spark's."""
+        self._end_timer()
         if self._sink.failure is not None:
-            self._end_timer()
             raise self._sink.failure from cause
+        raise cause
+
+    def _end_well(self) -> None:
+        self._end_timer()
+        if self._late_failure is not None:
+            raise self._late_failure
+        if isinstance(self._sink.failure, HiveSinkError):
+            raise self._sink.failure
+        # Anything else is the batch that the stop cut off: nothing of it was decided, Spark runs it again.
+        self._finish()
 
     def _finish(self) -> None:
-        self._end_timer()
         with self._finishing:
             if not self._finished:
                 self._sink.committer.finish()
@@ -102,7 +110,7 @@ class HiveQuery:
             try:
                 self._sink.committer.retry()
             except Exception as error:  # noqa: BLE001  whatever it is, the handle raises it
-                self._sink.failure = self._sink.failure or error
+                self._late_failure = error
                 with contextlib.suppress(Exception):  # the query may be ending by itself
                     self._query.stop()
                 return

@@ -16,7 +16,7 @@ from hivesink.core.epoch import BatchId, Epoch, Ways
 from hivesink.core.table import TableName
 from hivesink.errors import CheckpointUnreadable, HiveSinkError, InvalidOption, TaskFailed, Unsupported
 from hivesink.query import HiveQuery
-from hivesink.sink.plan import InputShape, TaskPlan, TaskReport
+from hivesink.sink.plan import TaskPlan, TaskReport
 from hivesink.sink.task import run_task
 from hivesink.sparkinput import checkpoint_reader, input_shape, needed_input
 
@@ -48,7 +48,8 @@ class HiveSink:
         self._setup = setup
         self._committer: Committer = setup.committer(tolerant=False)
         self._checkpoint: str | None = None
-        self._shape: InputShape | None = None
+        self._run: str | None = None
+        self._query: HiveQuery | None = None
         self.failure: BaseException | None = None
 
     @classmethod
@@ -86,7 +87,7 @@ class HiveSink:
             problem = "no metastore: set hive.metastore.uris in Spark's Hive configuration, or pass metastore="
             raise InvalidOption((problem,))
         setup = wiring.Setup.open(
-            table=TableName.parse(table),
+            table=_table_name(table),
             writer=name,
             metastore=wiring.Metastore.at(registrar, uri),
             ways=Ways(resume=resume, append=None if append is None else Epoch(append)),
@@ -115,19 +116,23 @@ class HiveSink:
     ) -> HiveQuery:
         """Recover, then start the query. `trigger` is as for `DataStreamWriter.trigger`.
 
-        Raises what recovery raises: another run at work (EpochTaken), a damaged log, lost parts.
+        Raises what recovery raises: another run at work (EpochTaken), a damaged log, lost parts; Unsupported for
+        other triggers, and while a query of this sink still runs.
         """
+        if self._query is not None and self._query.isActive:
+            msg = f"starting the sink of {self._setup.target.name} twice"
+            raise Unsupported(msg, "its query still runs", "stop that one, or make a second sink with its own writer")
         chosen = dict(trigger or {"processingTime": "0 seconds"})
         if not set(chosen) <= _TRIGGERS:
             msg = f"trigger {chosen}"
             raise Unsupported(msg, "batches must have offsets", f"use one of {sorted(_TRIGGERS)}")
-        self._committer = self._setup.committer(tolerant=True)
-        self._checkpoint = checkpoint
+        self._begin(tolerant=True, checkpoint=checkpoint, run=None)
         self._committer.recover()
         writer = events.writeStream.foreachBatch(self).option("checkpointLocation", checkpoint).trigger(**chosen)
         if name is not None:
             writer = writer.queryName(name)
-        return HiveQuery.begin(writer.start(), self)
+        self._query = HiveQuery.begin(writer.start(), self)
+        return self._query
 
     def __call__(self, batch: DataFrame, batch_id: int) -> None:
         try:
@@ -137,20 +142,39 @@ class HiveSink:
             self.failure = error
             raise
 
+    def _begin(self, *, tolerant: bool, checkpoint: str, run: str | None) -> None:
+        """A new query, or a new run of one: nothing that was in memory is known to hold any more."""
+        self._committer = self._setup.committer(tolerant=tolerant)
+        self._checkpoint = checkpoint
+        self._run = run
+        self.failure = None
+
     def _commit(self, batch: DataFrame, batch_id: int) -> None:
-        query = self._spark.sparkContext.getLocalProperty("sql.streaming.queryId") or ""
-        ref = batch_ref(query, BatchId(batch_id), checkpoint_reader(self._spark, self._checkpoint_of(query)))
+        checkpoint, query = self._enter()
+        ref = batch_ref(query, BatchId(batch_id), checkpoint_reader(self._spark, checkpoint))
         shape = input_shape(batch.schema, self._setup.sink(tolerant=False).target.spec, ref)
         self._committer.commit(ref, shape, partial(self._write, batch))
 
+    def _enter(self) -> tuple[str, str]:
+        """The checkpoint and the id of the query whose batch this is; a run that wasn't seen yet begins."""
+        context = self._spark.sparkContext
+        query = context.getLocalProperty("sql.streaming.queryId")
+        if not query:
+            msg = "a call of the sink outside a streaming query"
+            raise Unsupported(msg, "a batch must have a checkpoint", "use events.writeStream.foreachBatch(sink)")
+        run = context.getLocalProperty("spark.jobGroup.id") or query
+        if self._checkpoint is not None and self._run in {None, run}:
+            self._run = run
+        else:
+            self._begin(tolerant=False, checkpoint=self._checkpoint_of(query), run=run)
+        return str(self._checkpoint), query
+
     def _checkpoint_of(self, query: str) -> str:
-        if self._checkpoint is None:
-            found = self._spark.streams.get(query)
-            if found is None:
-                msg = "the checkpoint"
-                raise CheckpointUnreadable(msg, f"no query {query!r} runs in this session")
-            self._checkpoint = str(found._jsq.streamingQuery().resolvedCheckpointRoot())  # noqa: SLF001  no other way
-        return self._checkpoint
+        found = self._spark.streams.get(query)
+        if found is None:
+            msg = "the checkpoint"
+            raise CheckpointUnreadable(msg, f"no query {query!r} runs in the session that the sink was made with")
+        return str(found._jsq.streamingQuery().resolvedCheckpointRoot())  # noqa: SLF001  no other way
 
     def _write(self, batch: DataFrame, plan: TaskPlan) -> Iterable[TaskReport]:
         from py4j.protocol import Py4JJavaError
@@ -161,7 +185,10 @@ class HiveSink:
         try:
             reports = rows.mapInArrow(task, _REPORT).collect()
         except (Py4JJavaError, PySparkException) as error:
-            raise _task_failure(error) from error
+            told = _told_by_task(error)
+            if told is None:
+                raise
+            raise told from error
         return [TaskReport.decode(row.report) for row in reports]
 
 
@@ -178,14 +205,21 @@ def _run_in_task(
     yield pa.RecordBatch.from_pydict({"report": [report.encode()]})
 
 
-def _task_failure(error: Exception) -> Exception:
-    """The one line that a task's own error had, out of Spark's stack traces; else Spark's error as it is."""
+def _told_by_task(error: Exception) -> TaskFailed | None:
+    """The one line that a task's own error had, out of Spark's stack traces."""
     found = re.findall(r"hivesink\.errors\.(\w+): (.+)", str(error))
     if not found:
-        return error
+        return None
     kind, message = found[-1]
     known = getattr(errors, kind, HiveSinkError)
     return TaskFailed(message.strip(), retryable=known.retryable)
+
+
+def _table_name(text: str) -> TableName:
+    try:
+        return TableName.parse(text)
+    except ValueError as error:
+        raise InvalidOption((str(error),)) from None
 
 
 def _hive_setting(spark: SparkSession, name: str) -> str | None:

@@ -121,7 +121,7 @@ def _reader(plan: TaskPlan) -> RowsReader:
         columns=(*spec.columns, *needed_columns(spec, config)),
         value=plan.shape.value,
         options=DecodeOptions(
-            timestamp_zone=config["sink.timestamp-zone"].key,
+            timestamp_zone=config["sink.timestamp-zone"],
             timestamp_format=config["sink.timestamp-format"],
             tombstone=config["sink.on-tombstone"],
             unknown_field=config["sink.on-unknown-field"],

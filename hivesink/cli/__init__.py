@@ -34,7 +34,7 @@ app.command()(recover)
 app.command()(clean)
 app.add_typer(metastore.app, name="metastore")
 
-_UsageError = typer.BadParameter.__bases__[0]
+_UsageError: type[Exception] = typer.BadParameter.__bases__[0]
 """Older typers raise click's, newer ones their own."""
 
 

@@ -1,18 +1,22 @@
 """The child of `hivesink run`: `python -m hivesink.cli.job [--json] [--debug] JOB.py [ARGS…]`.
 
-Runs the job file as `__main__`, and makes an exit code and one line of whatever it raises.
+Runs the job file as `__main__`, and makes an exit code and one line of whatever it raises. SIGTERM stops the job's
+queries after the batch that they are in, so that `awaitTermination` returns; a second one cuts the job off.
 """
 
 from __future__ import annotations
 
 import logging
+import os
 import re
 import runpy
 import signal
 import sys
+import threading
+import time
 import traceback
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from hivesink import errors
 from hivesink.cli.codes import ExitCode
@@ -25,6 +29,10 @@ if TYPE_CHECKING:
     from types import FrameType
 
 _RAISED = re.compile(r"^hivesink\.errors\.(\w+): (.+)$", re.MULTILINE)
+_CUT_OFF = "stopped in the middle of a batch; what was decided, the next start finishes, and it writes the rest again"
+_PATIENCE = 60.0
+"""Seconds that a batch may take to end by itself once the end is asked for."""
+_LOOK_AGAIN = 0.05
 _PYTHON_TRACE = "Traceback (most recent call last)"
 
 
@@ -37,7 +45,10 @@ class JobFailed(HiveSinkError):
 
 
 class _Stopped(BaseException):
-    """SIGTERM, as an exception in the job: like KeyboardInterrupt, for `finally` and for `except BaseException`."""
+    """The job is cut off: like KeyboardInterrupt, for `finally` and for `except BaseException`."""
+
+
+_end_asked = threading.Event()
 
 
 def main(arguments: list[str]) -> NoReturn:
@@ -45,37 +56,60 @@ def main(arguments: list[str]) -> NoReturn:
     flags = set()
     while arguments and arguments[0].startswith("--"):
         flags.add(arguments.pop(0))
-    job, out = Path(arguments[0]), output(as_json="--json" in flags)
-    debug = "--debug" in flags
+    job, debug = Path(arguments[0]), "--debug" in flags
     if not debug:
         # py4j prints the trace of a callback's error, which the handle raises in one piece anyway.
         quiet = logging.getLogger("py4j")
         quiet.addHandler(logging.NullHandler())
         quiet.propagate = False
-    signal.signal(signal.SIGTERM, _stop)
+    signal.signal(signal.SIGTERM, _ask_for_the_end)
     try:
         _run(job, arguments)
     except SystemExit as end:
         if isinstance(end.code, str):
             print(end.code, file=sys.stderr)
         sys.exit(end.code if isinstance(end.code, int) else int(end.code is not None))
-    except (KeyboardInterrupt, _Stopped) as stopped:
-        number = signal.SIGINT if isinstance(stopped, KeyboardInterrupt) else signal.SIGTERM
-        text = "stopped; what was decided and is not finished yet, the next start finishes"
-        print(f"hivesink: {job}: {text}", file=sys.stderr)
-        sys.exit(128 + number)
     except BaseException as error:  # noqa: BLE001  whatever ends the job is told, in one line
         if debug:
             print(redact(traceback.format_exc()), file=sys.stderr, end="")
-        told, code = translate(error, job)
-        out.fail(told)
+        told, code = translate(error, job, stopped=_end_asked.is_set())
+        output(as_json="--json" in flags).fail(told)
         sys.exit(code)
     sys.exit(ExitCode.DONE)
 
 
-def _stop(number: int, frame: FrameType | None) -> NoReturn:  # noqa: ARG001  the signal module's form
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    raise _Stopped
+def _ask_for_the_end(number: int, frame: FrameType | None) -> None:  # noqa: ARG001  the signal module's form
+    if _end_asked.is_set():
+        raise _Stopped
+    _end_asked.set()
+    # Not here: this thread may be in the middle of a call to the JVM, whose connection is its own.
+    threading.Thread(target=_stop_queries, name="hivesink-stop", daemon=True).start()
+
+
+def _stop_queries() -> None:
+    """Stop each query when it is between two batches; where there is none, end the job itself."""
+    try:
+        queries = _active_queries()
+        for query in queries:
+            deadline = time.monotonic() + _PATIENCE
+            while _is_in_a_batch(query) and time.monotonic() < deadline:
+                time.sleep(_LOOK_AGAIN)
+            query.stop()
+    except Exception:  # noqa: BLE001  without a JVM to talk to, the job is ended as if it had no query
+        queries = []
+    if not queries:
+        os.kill(os.getpid(), signal.SIGTERM)
+
+
+def _active_queries() -> list[Any]:
+    spark = sys.modules.get("pyspark.sql")
+    session = spark.SparkSession._instantiatedSession if spark else None  # noqa: SLF001  the public one asks the JVM, for another thread
+    return list(session.streams.active) if session is not None else []
+
+
+def _is_in_a_batch(query: Any) -> bool:
+    status = query.status
+    return bool(query.isActive and status["isTriggerActive"] and status["isDataAvailable"])
 
 
 def _run(job: Path, arguments: list[str]) -> None:
@@ -85,14 +119,18 @@ def _run(job: Path, arguments: list[str]) -> None:
     runpy.run_path(str(job), run_name="__main__")
 
 
-def translate(error: BaseException, job: Path) -> tuple[HiveSinkError, int]:
-    """What to tell about `error`, and the exit code that it means."""
+def translate(error: BaseException, job: Path, *, stopped: bool = False) -> tuple[HiveSinkError, int]:
+    """What to tell about `error`, and the exit code that it means. `stopped`: the end had been asked for."""
+    if isinstance(error, KeyboardInterrupt):
+        return JobFailed(job, _CUT_OFF, retryable=False), 128 + signal.SIGINT
     own = next((cause for cause in _causes(error) if isinstance(cause, HiveSinkError)), None)
     if own is not None:
         return own, ExitCode.RETRY if own.retryable else ExitCode.NEEDS_PERSON
     told = _told_by_spark(error, job)
     if told is not None:
         return told, ExitCode.RETRY if told.retryable else ExitCode.NEEDS_PERSON
+    if stopped:
+        return JobFailed(job, _CUT_OFF, retryable=False), 128 + signal.SIGTERM
     if _is_trouble(error):
         return JobFailed(job, f"{type(error).__name__}: {_first_line(error)}", retryable=True), ExitCode.RETRY
     where = _line_of(error, job)

@@ -60,8 +60,8 @@ def run(
     """Run a job file as its own program, in a process of its own. Its stem is the default writer.
 
     Exit codes: 0 done; 75 worth another try (metastore, Kafka, Spark, disk); 65 needs a person; 1 the job itself
-    failed; 2 wrong usage. --restart starts again after 75 and after a death by signal. SIGTERM and SIGINT are
-    passed on to the job, and end the restarts.
+    failed; 2 wrong usage. --restart starts again after 75 and after a death by signal. SIGTERM and SIGINT end the
+    restarts and the job: its queries stop after the batch that they are in; a second one cuts that off.
 
     Example: hivesink run jobs/flights.py --restart
     """
@@ -134,7 +134,8 @@ class _Child:
         self.stop_asked.set()
         process = self._process
         if process is not None and process.poll() is None:
-            process.send_signal(number)
+            # Both mean: end. PySpark answers SIGINT itself, by cutting off what runs.
+            process.terminate()
 
 
 def _tell(restart: Restart) -> None:

@@ -13,6 +13,7 @@ from hivesink.cli.opened import OpenedTable, opened
 from hivesink.cli.options import Debug, Json, Metastore, Table, Writer
 from hivesink.cli.output import Grid, Line, Report
 from hivesink.cli.reporting import reporting
+from hivesink.formats.parquet import rows_in
 from hivesink.sink.checks import Level
 from hivesink.sink.clean import strangers
 from hivesink.sink.verify import Verdict
@@ -45,7 +46,7 @@ def verify(
     Example: hivesink verify demo.flights
     """
     with reporting(as_json=json, debug=debug) as out, opened(table, metastore) as found:
-        count_rows = None if quick else wiring.rows_in
+        count_rows = None if quick else rows_in
         chosen = found.chosen(writer)
         verdicts = [verify_writer(one.world, one.name, found.name, count_rows) for one in chosen]
         unknown = _strangers(found)

@@ -97,14 +97,27 @@ def whole(array: pa.Array, kind: HiveType, zone: ZoneInfo) -> pa.Array:  # noqa:
             return _whole_struct(array, kind, zone)
         case Varchar() | Char():
             return _whole_bounded(array.cast(wanted), kind)
-        case Decimal() if types.is_integer(array.type):
-            return array.cast(pa.decimal128(20, 0)).cast(wanted)
+        case Decimal():
+            return _whole_decimals(array, kind, wanted)
         case Primitive.TIMESTAMP:
             return _clocks(array, zone, wanted)
         case Primitive.DATE:
             return _whole_dates(array, zone, wanted)
         case _:
             return array if array.type.equals(wanted) else array.cast(wanted)
+
+
+def _whole_decimals(array: pa.Array, kind: Decimal, wanted: pa.DataType) -> pa.Array:
+    numbers = array.cast(pa.decimal128(20, 0)) if types.is_integer(array.type) else array
+    if numbers.type.equals(wanted):
+        return numbers
+    # Arrow's cast multiplies first and looks then: a product beyond 128 bits wraps to one that seems to fit.
+    extremes = pc.min_max(numbers).as_py()
+    if any(
+        value is not None and value.copy_abs() >= 10 ** (kind.precision - kind.scale) for value in extremes.values()
+    ):
+        raise Unfit(reason=f"out of range for {kind}")
+    return numbers.cast(wanted)
 
 
 def _whole_bounded(texts: pa.Array, kind: Varchar | Char) -> pa.Array:

@@ -46,6 +46,10 @@ class ParquetRecords:
     def close(self) -> None:
         self._writer.close()
 
+    def __del__(self) -> None:
+        # pyarrow's writer would finish its file when it is dropped: one that wasn't closed must stay unfinished.
+        self._writer.is_open = False
+
 
 def rows_in(stream: BinaryIO) -> int:
     """A Parquet file's row count, from its footer."""

@@ -29,7 +29,8 @@ def connect(kind: str, address: str, *, timeout: float = 300.0, login: Login | N
         from hivesink.metastore.thrift import ThriftRegistrar
         from hivesink.metastore.thrift_connection import Connection
 
-        return ThriftRegistrar(Connection(address, timeout=timeout, user=_user()))
+        user = _user()
+        return ThriftRegistrar(Connection(address, timeout=timeout, user=user), owner=user)
     if kind == "hiveserver2":
         from hivesink.metastore.hiveserver2 import HiveServer2Registrar
 

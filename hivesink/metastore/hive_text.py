@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from hivesink.core.table import TableName, TableSpec
 
 Row = Sequence[str | None]
+DescribedColumn = tuple[str, str, str | None]
+"""Name, type and comment."""
 
 # `$` because both servers substitute `${…}` inside of literals as well.
 _LITERAL = {ord(char): f"\\u{ord(char):04x}" for char in (*map(chr, range(0x20)), "\x7f", "$", "'", "\\", ";")}
@@ -51,8 +53,8 @@ def partition_clause(spec: TableSpec, partition: str, *, spark: bool) -> str:
 class Described:
     """DESCRIBE FORMATTED, taken apart: columns, and the first value of each field by its lower-case name."""
 
-    columns: list[tuple[str, str, str | None]] = field(default_factory=list)
-    partition_columns: list[tuple[str, str, str | None]] = field(default_factory=list)
+    columns: list[DescribedColumn] = field(default_factory=list)
+    partition_columns: list[DescribedColumn] = field(default_factory=list)
     fields: dict[str, str] = field(default_factory=dict)
     parameters: dict[str, str] = field(default_factory=dict)
 

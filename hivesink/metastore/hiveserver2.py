@@ -25,7 +25,15 @@ from hivesink.errors import (
     Unsupported,
 )
 from hivesink.metastore.accuracy import FLAG, is_accurate
-from hivesink.metastore.hive_text import Described, described, literal, partition_clause, table_name
+from hivesink.metastore.hive_text import (
+    Described,
+    DescribedColumn,
+    described,
+    identifier,
+    literal,
+    partition_clause,
+    table_name,
+)
 from hivesink.metastore.partition_names import name_of, values_of
 from hivesink.metastore.refusals import PARQUET_INPUT, Facts, column
 from hivesink.ports import LivePartition, LiveTable, NewPartition, Statistics
@@ -95,6 +103,11 @@ class HiveServer2Registrar:
         )
         return LiveTable(spec, found.fields.get("location", ""), is_accurate(_flag(properties)))
 
+    def create(self, spec: TableSpec) -> None:
+        """Raise Unsupported: the DDL of a table belongs to `hivesink ddl apply`, over the metastore's address."""
+        msg = f"creating {spec.name} through HiveServer2"
+        raise Unsupported(msg, "this registrar only registers partitions", "create it with its DDL first")
+
     def lookup(self, table: LiveTable, partitions: Sequence[str]) -> Mapping[str, LivePartition]:
         if not partitions:
             return {}
@@ -104,9 +117,9 @@ class HiveServer2Registrar:
             return {"": LivePartition("", live.location, live.accurate, columns_behind=False)}
         names = {partition: name_of(spec, values_of(spec, partition)) for partition in partitions}
         registered = self._registered(spec, partitions)
-        return {
-            partition: self._partition(spec, partition) for partition in partitions if names[partition] in registered
-        }
+        columns = self._describe(spec.name).columns if registered else []
+        found = [partition for partition in partitions if names[partition] in registered]
+        return {partition: self._partition(spec, partition, columns) for partition in found}
 
     def add(self, table: LiveTable, partitions: Sequence[NewPartition]) -> None:
         if not table.spec.is_partitioned:
@@ -145,13 +158,11 @@ class HiveServer2Registrar:
                 except (*_BROKEN, PyHiveError):
                     return  # The server forgets a session whose connection is gone.
 
-    def _partition(self, spec: TableSpec, partition: str) -> LivePartition:
+    def _partition(self, spec: TableSpec, partition: str, columns: list[DescribedColumn]) -> LivePartition:
         clause = partition_clause(spec, partition, spark=self._spark)
         found = described(self._read(f"DESCRIBE FORMATTED {table_name(spec.name)} {clause}"))
         # Spark shows the table's columns here, Hive the partition's own.
-        behind = [(name, kind) for name, kind, _ in found.columns] != [
-            (name, kind) for name, kind, _ in self._describe(spec.name).columns
-        ]
+        behind = [column[:2] for column in found.columns] != [column[:2] for column in columns]
         return LivePartition(partition, found.fields["location"], is_accurate(_flag(found.parameters)), behind)
 
     def _registered(self, spec: TableSpec, partitions: Sequence[str]) -> set[str]:
@@ -164,8 +175,9 @@ class HiveServer2Registrar:
 
     def _describe(self, name: TableName) -> Described:
         # An unknown table's error has other words and codes on each server; the list of tables has not.
-        tables = self._read(f"SHOW TABLES IN {table_name(name).split('.')[0]} {literal(name.table)}")
-        if not any(name.table in row for row in tables):
+        databases = self._read(f"SHOW DATABASES LIKE {literal(name.database)}")
+        show = f"SHOW TABLES IN {identifier(name.database)} {literal(name.table)}"
+        if not any(name.database in row for row in databases) or not any(name.table in row for row in self._read(show)):
             raise UnknownTable(str(name), self.address)
         return described(self._read(f"DESCRIBE FORMATTED {table_name(name)}"))
 

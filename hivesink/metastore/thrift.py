@@ -17,7 +17,7 @@ from hivesink.ports import LivePartition, LiveTable, NewPartition, Statistics
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from hivesink.core.table import TableName
+    from hivesink.core.table import TableName, TableSpec
 
 T = TypeVar("T")
 
@@ -76,8 +76,9 @@ class ThriftTables:
 class ThriftRegistrar:
     """ports.Registrar over Thrift. Safe to share between threads."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: Connection, owner: str = "hivesink") -> None:
         self._connection = connection
+        self._owner = owner
         self._tables = ThriftTables(connection)
 
     @property
@@ -86,6 +87,10 @@ class ThriftRegistrar:
 
     def table(self, name: TableName) -> LiveTable:
         return live_table(self._tables.get(name))
+
+    def create(self, spec: TableSpec) -> None:
+        """Create a table that the sink itself needs (dead letters). Raises TableExists."""
+        self._tables.create(spec, self._owner)
 
     def lookup(self, table: LiveTable, partitions: Sequence[str]) -> Mapping[str, LivePartition]:
         if not partitions:

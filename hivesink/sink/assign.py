@@ -97,9 +97,7 @@ class ByTime:
 
 
 def _no_time(column: str | None, kind: str) -> str:
-    return (
-        f"sink.bucket.time-column = {column!r} is of type {kind}; it must be TIMESTAMP, DATE or BIGINT (milliseconds)"
-    )
+    return f"sink.bucket.time-column = {column!r} is of type {kind}, not TIMESTAMP, DATE or BIGINT (milliseconds)"
 
 
 _PER_SECOND = {"s": 1, "ms": 1000, "us": 1_000_000, "ns": 1_000_000_000}
@@ -122,7 +120,7 @@ def _formatted(times: pa.Array, pattern: TimePattern, clock: Callable[[datetime]
         texts = [_text(code * step, step, pattern, clock) for code in codes.dictionary.to_pylist()]
         if _UNEVEN not in texts:
             break
-    return pa.DictionaryArray.from_arrays(pa.array(codes.indices, mask=absent), pa.array(texts, pa.string()))
+    return pa.DictionaryArray.from_arrays(pa.array(codes.indices.to_numpy(), mask=absent), pa.array(texts, pa.string()))
 
 
 _UNEVEN = "\0"

@@ -6,6 +6,7 @@ the cap the largest bucket writes out first: that frees the most for one row gro
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,7 @@ import pyarrow as pa
 
 from hivesink.core.manifest import PartEntry
 from hivesink.core.partfile import InProgress
+from hivesink.errors import StoreUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -97,7 +99,9 @@ class Parts:
         for bucket in self._buckets.values():
             if bucket.file is not None:
                 bucket.file.abort()
-        self.store.discard(entry.staged for entry in self._done)
+        # Best effort: recovery sweeps what stays behind, and the reason for the abort must not be lost to it.
+        with contextlib.suppress(StoreUnavailable):
+            self.store.discard(entry.staged for entry in self._done)
 
     def _write_out(self, bucket: _Bucket) -> None:
         rows = pa.concat_tables(bucket.fragments)

@@ -113,17 +113,17 @@ def _value(batch: pa.RecordBatch, shape: InputShape, row: int) -> bytes | None:
     """The raw record; of a decoded one, its columns as JSON."""
     if shape.value is None:
         cells = zip(batch.schema.names, batch.columns, strict=True)
-        return json.dumps({name: _plain(column[row]) for name, column in cells}, default=str).encode()
+        return json.dumps({name: _plain(column.slice(row, 1)) for name, column in cells}, default=str).encode()
     value = batch.column(batch.schema.get_field_index(shape.value))[row].as_py()
     return value.encode() if isinstance(value, str) else value
 
 
-def _plain(cell: pa.Scalar) -> Any:
+def _plain(cell: pa.Array) -> Any:
+    """The one value of `cell`, or its text where Python has no such time (beyond the years 1 to 9999)."""
     try:
-        return cell.as_py()
+        return cell[0].as_py()
     except (OverflowError, ValueError):
-        # Python has no times beyond the years 1 to 9999; Arrow says which it is.
-        return str(cell)
+        return " ".join(cell.to_string().split()).removeprefix("[ ").removesuffix(" ]")
 
 
 def _shown(value: bytes | None) -> str:

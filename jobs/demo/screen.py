@@ -18,29 +18,39 @@ WIDTH = 80
 
 
 class Screen:
-    """Headings, facts, and answers with a mark for each that is right."""
+    """Headings with the seconds so far, facts, and answers with a mark for each that is right.
 
-    def __init__(self) -> None:
+    `clock` counts seconds. `wrong` is the number of checks that failed.
+    """
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._begun = clock()
         self._console = Console(highlight=False)
         self._console.width = min(self._console.width, WIDTH)
         self.wrong = 0
 
     def step(self, text: str) -> None:
-        self._console.print(f"[bold]{escape(text)}[/bold]")
+        self._console.print(f"[dim]{self.seconds:>4.0f} s[/dim]  [bold]{escape(text)}[/bold]")
 
-    def fact(self, text: str = "") -> None:
-        self._console.print(f"  {escape(text)}" if text else "", overflow="fold", no_wrap=False)
+    @property
+    def seconds(self) -> float:
+        """How long the demonstration has run."""
+        return self._clock() - self._begun
+
+    def fact(self, text: str) -> None:
+        self._console.print(f"        {escape(text)}")
 
     def answer(self, query: str, lines: Sequence[str], *, right: bool) -> None:
         """A query, what came back, and whether it is what the CSV says."""
-        self._console.print(f"  [cyan]{escape(query)}[/cyan]")
+        self._console.print(f"        [cyan]{escape(query)}[/cyan]")
         for line in lines:
-            self._console.print(f"    {escape(line)}")
+            self._console.print(f"          {escape(line)}")
         self.check("the same figures straight from the CSV", right=right)
 
     def check(self, text: str, *, right: bool) -> None:
         mark = "[green]✓[/green]" if right else "[bold red]✗ not[/bold red]"
-        self._console.print(f"  {mark} {escape(text)}")
+        self._console.print(f"      {mark} {escape(text)}")
         self.wrong += not right
 
     @contextmanager
@@ -49,8 +59,8 @@ class Screen:
     ) -> Iterator[Callable[[Committed], None]]:
         """A bar, or in a pipe a line for each epoch; begins at what earlier runs have committed."""
         bar = Progress(
-            TextColumn("  rows"),
-            BarColumn(bar_width=22),
+            TextColumn("        rows"),
+            BarColumn(bar_width=12),
             MofNCompleteColumn(),
             TextColumn("epochs {task.fields[epochs]}  partitions {task.fields[partitions]}"),
             TimeElapsedColumn(),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from typing import TYPE_CHECKING
 
@@ -76,9 +77,11 @@ def test_a_table_reads_back(world: World, tmp_path: Path) -> None:
     assert not live.accurate
 
 
-def test_an_unknown_table_is_named(world: World) -> None:
-    with pytest.raises(UnknownTable, match="contracts.nobody") as caught:
-        world.connect().table(TableName("contracts", "nobody"))
+@pytest.mark.parametrize("name", ["contracts.nobody", "no_such_database.nobody"])
+def test_an_unknown_table_is_named(world: World, live: LiveTable, name: str) -> None:
+    assert live.spec.name.database == "contracts"
+    with pytest.raises(UnknownTable, match=re.escape(name)) as caught:
+        world.connect().table(TableName.parse(name))
     assert "\n" not in str(caught.value)
 
 

@@ -151,7 +151,9 @@ def drawn() -> list[str]:
     chance = random.Random(1582)
     first = datetime(1582, 10, 15)
     seconds = int((datetime(9999, 12, 31) - first).total_seconds())
-    clocks = (first + timedelta(seconds=chance.randrange(seconds), microseconds=chance.randrange(10**6)) for _ in range(400))
+    clocks = (
+        first + timedelta(seconds=chance.randrange(seconds), microseconds=chance.randrange(10**6)) for _ in range(400)
+    )
     return [shown(clock) for clock in clocks]
 
 
@@ -177,7 +179,9 @@ def write(location: Path, columns: dict[str, tuple[str, pa.Array]]) -> list[str]
 
 def create(table: str, location: Path, columns: dict[str, str]) -> dict[str, Any]:
     declared = ", ".join(f"{name} {hive}" for name, hive in columns.items())
-    return {"sql": f"CREATE TABLE IF NOT EXISTS types.{table} ({declared}) STORED AS PARQUET LOCATION '{location.as_uri()}'"}
+    return {
+        "sql": f"CREATE TABLE IF NOT EXISTS types.{table} ({declared}) STORED AS PARQUET LOCATION '{location.as_uri()}'"
+    }
 
 
 class Read(NamedTuple):
@@ -234,8 +238,14 @@ def read(zone: str, location: Path, metastore: EmbeddedMetastore) -> Read:
     query = "SELECT k, CAST(ts AS STRING), CAST(inner[0] AS STRING), CAST(d AS STRING) FROM types.clocks"
     steps: list[dict[str, Any]] = [
         {"sql": "CREATE DATABASE IF NOT EXISTS types"},
-        create("everything", location / "everything", {"id": "int", **{name: typed.hive for name, typed in EVERYTHING.items()}}),
-        create("clocks", location / "clocks", {"k": "string", "ts": "timestamp", "inner": "array<timestamp>", "d": "date"}),
+        create(
+            "everything",
+            location / "everything",
+            {"id": "int", **{name: typed.hive for name, typed in EVERYTHING.items()}},
+        ),
+        create(
+            "clocks", location / "clocks", {"k": "string", "ts": "timestamp", "inner": "array<timestamp>", "d": "date"}
+        ),
         {"sql": f"SELECT {', '.join(texts)} FROM types.everything ORDER BY id", "conf": HIVE},
     ]
     for reader, conf in READERS.items():
@@ -291,10 +301,13 @@ def test_before_the_gregorian_calendar_hives_reader_counts_in_the_julian(read: R
 def test_sparks_own_reader_needs_the_conversion(read: Read, zone: str) -> None:
     """Without it, an instant in UTC; with it, every wall clock, before 1582 too."""
     clock = "1970-01-01 00:00:00"
-    assert stamps(read, "spark")[clock] == {
-        "Europe/Berlin": "1970-01-01 01:00:00",
-        "America/Los_Angeles": "1969-12-31 16:00:00",
-    }[zone]
+    assert (
+        stamps(read, "spark")[clock]
+        == {
+            "Europe/Berlin": "1970-01-01 01:00:00",
+            "America/Los_Angeles": "1969-12-31 16:00:00",
+        }[zone]
+    )
     clocks = [clock for clock in CLOCKS if exists(clock, zone)]
     converted = stamps(read, "spark, converted")
     assert {clock: converted[clock] for clock in clocks} == {clock: clock for clock in clocks}
@@ -312,19 +325,25 @@ def test_sparks_rebase_modes(read: Read) -> None:
 
 def test_with_conversion_forced_on_hives_reader_shifts(read: Read, zone: str) -> None:
     clock = "1970-01-01 00:00:00"
-    assert stamps(read, "hive, conversion forced")[clock] == {
-        "Europe/Berlin": "1970-01-01 01:00:00",
-        "America/Los_Angeles": "1969-12-31 16:00:00",
-    }[zone]
+    assert (
+        stamps(read, "hive, conversion forced")[clock]
+        == {
+            "Europe/Berlin": "1970-01-01 01:00:00",
+            "America/Los_Angeles": "1969-12-31 16:00:00",
+        }[zone]
+    )
 
 
 def test_a_session_zone_other_than_the_jvms_shifts_what_hives_reader_gives(read: Read, zone: str) -> None:
     """In Spark alone: it takes Hive's wall clock as an instant of the JVM's zone."""
     clock = "1970-01-01 00:00:00"
-    assert stamps(read, "hive, session in UTC")[clock] == {
-        "Europe/Berlin": "1969-12-31 23:00:00",
-        "America/Los_Angeles": "1970-01-01 08:00:00",
-    }[zone]
+    assert (
+        stamps(read, "hive, session in UTC")[clock]
+        == {
+            "Europe/Berlin": "1969-12-31 23:00:00",
+            "America/Los_Angeles": "1970-01-01 08:00:00",
+        }[zone]
+    )
 
 
 def test_pyarrow_gives_back_every_wall_clock_in_microseconds(location: Path) -> None:

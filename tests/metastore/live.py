@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from hivesink.core.table import Column, Primitive, TableName, TableSpec
@@ -16,6 +15,7 @@ from hivesink.ports import LiveTable, NewPartition
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
     from hivesink.ports import Registrar
 
@@ -139,9 +139,7 @@ class OverThrift:
             self._alter_table(table, found)
             return
         self._raw.read(
-            lambda client: client.alter_partitions_with_environment_context(
-                name.database, name.table, [found], _keep()
-            )
+            lambda client: client.alter_partitions_with_environment_context(name.database, name.table, [found], _keep())
         )
 
     def _alter_table(self, table: LiveTable, found: Any) -> None:

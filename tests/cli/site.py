@@ -1,0 +1,118 @@
+"""The command line in this process, and a real table on the real metastore, written without Spark."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+
+from hivesink import wiring
+from hivesink.cli import main
+from hivesink.core.epoch import NO_WAYS, BatchId, BatchRef
+from hivesink.core.offsets import KafkaOffset
+from hivesink.core.table import TableName
+from hivesink.sink.plan import InputShape, TaskPlan, TaskReport
+from hivesink.sink.task import run_task
+
+if TYPE_CHECKING:
+    from hivesink.sink.committer import Committed
+
+DDL = """CREATE TABLE {name} (id BIGINT, note STRING)
+PARTITIONED BY (dt STRING)
+STORED AS PARQUET
+LOCATION '{location}'
+TBLPROPERTIES ('sink.on-bad-record'='drop')
+"""
+
+
+@dataclass(frozen=True)
+class Said:
+    """How a command ended, and what it printed."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def data(self) -> Any:
+        return json.loads(self.out)
+
+    @property
+    def error(self) -> str:
+        """The one line that it complained with."""
+        (line,) = self.err.splitlines()
+        return line
+
+
+def hivesink(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> Said:
+    """Run the command line as the console script does."""
+    capsys.readouterr()
+    with pytest.raises(SystemExit) as ended:
+        main([str(argument) for argument in arguments])
+    printed = capsys.readouterr()
+    code = ended.value.code
+    assert isinstance(code, int)
+    return Said(code, printed.out, printed.err)
+
+
+@dataclass
+class Ingest:
+    """A writer of a table, as a job's driver and tasks, over a Kafka topic that is only numbers."""
+
+    table: str
+    metastore: str
+    writer: str = "ingest"
+    batches: int = 0
+    setup: wiring.Setup = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.setup = wiring.Setup.open(
+            table=TableName.parse(self.table),
+            writer=self.writer,
+            metastore=wiring.Metastore.at("thrift", self.metastore),
+            ways=NO_WAYS,
+            options={},
+        )
+        self.committer = self.setup.committer(tolerant=False)
+
+    def commit(self, rows: int = 4) -> Committed:
+        """Commit one batch of `rows` good rows and a bad one."""
+        shape = InputShape(value="value", topic_name="t")
+        start, end = self.batches * 10, self.batches * 10 + 10
+        ref = BatchRef("q", BatchId(self.batches), (_kafka(start),), (_kafka(end),))
+        done = self.committer.commit(ref, shape, lambda plan: self._write(plan, rows))
+        self.batches += 1
+        return done
+
+    def _write(self, plan: TaskPlan, rows: int) -> list[TaskReport]:
+        lines = [{"id": number, "note": f"n{number}", "dt": f"2026-01-0{1 + number % 2}"} for number in range(rows)]
+        records = [json.dumps(line).encode() for line in lines] + [b'{"id": "seven"}']
+        batch = pa.RecordBatch.from_pydict({"value": pa.array(records, pa.binary())})
+        return [run_task([batch], plan, self.setup.tools().open(plan), 0, 0)]
+
+    def lose_metastore(self) -> None:
+        """From now on the metastore is as good as down for this writer, which waits for it."""
+        self.committer.sink = replace(self.committer.sink, tolerant=True)
+        down = wiring.Metastore.at("thrift", "thrift://127.0.0.1:1").registrar
+        self.committer.world = replace(self.committer.world, registrar=down)
+        if self.committer._backlog is not None:
+            self.committer._backlog.world = self.committer.world
+
+    @property
+    def log(self) -> Path:
+        return Path(self.setup.world.log.location)
+
+    @property
+    def location(self) -> Path:
+        return Path(self.setup.target.location.removeprefix("file://").removeprefix("file:"))
+
+    def close(self) -> None:
+        self.setup.world.registrar.close()
+
+
+def _kafka(offset: int) -> KafkaOffset:
+    return KafkaOffset.of({"t": {"0": offset}})

@@ -1,0 +1,111 @@
+"""Bad input: each is one line that says what, where and what to do, an exit code that isn't 0, and nothing lost."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.cli.site import Ingest, hivesink
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+COMMANDS = [["status"], ["verify"], ["recover"], ["clean"]]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_missing_table(command: list[str], uri: str, capsys: pytest.CaptureFixture[str]) -> None:
+    said = hivesink(capsys, *command, "demo.nowhere")
+    assert said.code == 65
+    assert said.error.startswith(f"hivesink: table demo.nowhere is not in the metastore at {uri}")
+    assert "hivesink ddl apply" in said.error
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_an_unreachable_metastore_is_worth_a_retry(
+    command: list[str], uri: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert uri
+    said = hivesink(capsys, *command, "demo.events", "--metastore", "thrift://127.0.0.1:1")
+    assert said.code == 75
+    assert "thrift://127.0.0.1:1 doesn't answer" in said.error
+
+
+def test_no_metastore_at_all(uri: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    assert uri
+    monkeypatch.delenv("HIVESINK_METASTORE")
+    said = hivesink(capsys, "status", "demo.events")
+    assert said.code == 65
+    assert "hivesink metastore start" in said.error
+
+
+def test_a_password_in_the_address_is_not_shown(uri: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert uri
+    for extra in ([], ["--debug"], ["--json"]):
+        said = hivesink(capsys, "status", "demo.events", "--metastore", "thrift://me:hush@127.0.0.1:1", *extra)
+        assert said.code != 0
+        assert "hush" not in said.out + said.err
+
+
+def test_a_name_that_is_no_table(uri: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert uri
+    said = hivesink(capsys, "status", "a.b.c")
+    assert said.code == 65
+    assert "'a.b.c' is not a table name" in said.error
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_damaged_manifest_stays_as_it_is(
+    command: list[str], ingest: Ingest, table: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = _manifest(ingest, 3)
+    path.write_bytes(b'{"format": 1, "wri')
+    said = hivesink(capsys, *command, table)
+    assert said.code == (1 if command == ["verify"] else 65)
+    assert f"{path} is damaged" in said.out + said.err
+    assert "restore it from a snapshot or a backup" in said.out + said.err
+    assert path.read_bytes() == b'{"format": 1, "wri'
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_newer_manifest_is_named_by_file_and_version(
+    command: list[str], ingest: Ingest, table: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = _manifest(ingest, 3)
+    newer = path.read_bytes().replace(b'"format": 1', b'"format": 2')
+    path.write_bytes(newer)
+    said = hivesink(capsys, *command, table)
+    assert said.code == (1 if command == ["verify"] else 65)
+    assert f"{path} has format version 2, this hivesink knows 1" in said.out + said.err
+    assert path.read_bytes() == newer
+
+
+def test_debug_shows_the_trace_and_then_the_line(uri: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert uri
+    said = hivesink(capsys, "status", "demo.nowhere", "--debug")
+    assert said.err.startswith("Traceback (most recent call last)")
+    assert said.err.splitlines()[-1].startswith("hivesink: table demo.nowhere is not in the metastore")
+
+
+def test_json_errors_leave_standard_output_empty(uri: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert uri
+    said = hivesink(capsys, "status", "demo.nowhere", "--json")
+    assert said.out == ""
+    assert '"type": "UnknownTable"' in said.error
+
+
+def test_query_through_hiveserver2_needs_an_address(capsys: pytest.CaptureFixture[str]) -> None:
+    said = hivesink(capsys, "query", "SELECT 1", "--via", "hiveserver2")
+    assert said.code == 65
+    assert "--address HOST:PORT" in said.error
+
+
+def test_a_hiveserver2_that_is_not_there_is_worth_a_retry(capsys: pytest.CaptureFixture[str]) -> None:
+    said = hivesink(capsys, "query", "SELECT 1", "--via", "hiveserver2", "--address", "127.0.0.1:1", "--auth", "NOSASL")
+    assert said.code == 75
+    assert "HiveServer2 at 127.0.0.1:1" in said.error
+
+
+def _manifest(ingest: Ingest, epoch: int) -> Path:
+    return ingest.log / "manifests" / f"{epoch:010d}.json"

@@ -1,0 +1,93 @@
+"""Every command has help with an example, the two common options, and a line in the docs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import typer.main
+
+from hivesink.cli import app
+from hivesink.cli.codes import ExitCode
+from tests.cli.site import hivesink
+
+DOCS = (Path(__file__).parents[2] / "docs" / "cli.md").read_text(encoding="utf-8")
+
+
+def _commands() -> dict[str, object]:
+    found = {}
+    group = typer.main.get_command(app)
+    for name, command in group.commands.items():  # type: ignore[attr-defined]
+        for sub, inner in getattr(command, "commands", {"": command}).items():
+            found[f"{name} {sub}".strip()] = inner
+    return found
+
+
+COMMANDS = _commands()
+
+
+def test_these_are_the_commands() -> None:
+    assert sorted(COMMANDS) == [
+        "clean",
+        "ddl apply",
+        "ddl plan",
+        "metastore start",
+        "metastore status",
+        "metastore stop",
+        "query",
+        "recover",
+        "run",
+        "status",
+        "verify",
+    ]
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_says_what_it_does_with_an_example(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    said = hivesink(capsys, *name.split(), "--help")
+    assert said.code == 0
+    assert f"Example: hivesink {name}" in said.out
+    assert "--json" in said.out
+    assert "--debug" in said.out
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_docs_have_it_with_every_option(name: str) -> None:
+    assert f"`hivesink {name}" in DOCS
+    options = {flag for parameter in COMMANDS[name].params for flag in parameter.opts if flag.startswith("--")}  # type: ignore[attr-defined]
+    assert {flag for flag in options if f"`{flag}" not in DOCS} - {"--help"} == set()
+
+
+@pytest.mark.parametrize("code", ExitCode)
+def test_the_docs_have_every_exit_code(code: ExitCode) -> None:
+    assert f"| {code.value} |" in DOCS
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    said = hivesink(capsys, "--version")
+    assert (said.code, said.out.split()[0]) == (0, "hivesink")
+
+
+def test_without_a_command_it_helps(capsys: pytest.CaptureFixture[str]) -> None:
+    said = hivesink(capsys)
+    assert said.code == 0
+    assert "Usage: hivesink" in said.out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["status"], "Missing argument 'TABLE'"),
+        (["nonsense"], "No such command 'nonsense'"),
+        (["status", "a.b", "--nope"], "--nope"),
+        (["ddl"], "Missing command"),
+        (["run", "/no/such/job.py"], "does not exist"),
+    ],
+)
+def test_wrong_usage_is_one_line_and_code_2(
+    arguments: list[str], expected: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = hivesink(capsys, *arguments)
+    assert said.code == 2
+    assert expected in said.error
+    assert "--help`" in said.error

@@ -1,0 +1,196 @@
+"""Jobs of every end, each in a process of its own: exit code, and one line."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from hivesink.cli.job import translate
+from hivesink.errors import BadRecord, EpochTaken, FencedOut, MetastoreUnreachable, StoreUnavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+REPOSITORY = Path(__file__).parents[2]
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
+
+
+def _command(job: Path, *arguments: str) -> list[str]:
+    return [sys.executable, "-m", "hivesink.cli", "run", str(job), *arguments]
+
+
+def _job(folder: Path, *lines: str) -> Path:
+    path = folder / "clicks.py"
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def _run(job: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(_command(job, *arguments), env=ENVIRONMENT, capture_output=True, text=True, check=False)
+
+
+IMPORT = "from hivesink.errors import EpochTaken, MetastoreUnreachable, TaskFailed"
+
+
+@pytest.mark.parametrize(
+    ("lines", "code", "told"),
+    [
+        (["print('fine')"], 0, None),
+        (
+            [IMPORT, "raise MetastoreUnreachable('thrift://h:1', 'refused')"],
+            75,
+            "the metastore at thrift://h:1 doesn't",
+        ),
+        ([IMPORT, "raise EpochTaken('/log', 7)"], 65, "epoch 7 in /log was committed by another run"),
+        ([IMPORT, "raise TaskFailed('disk full', retryable=True)"], 75, "a task failed: disk full"),
+        (["", "1 / 0"], 1, "ZeroDivisionError: division by zero (line 2); --debug"),
+        (["def f(:"], 1, "SyntaxError"),
+        (["import sys", "sys.exit(3)"], 3, None),
+        (["raise ConnectionError('kafka is gone')"], 75, "ConnectionError: kafka is gone"),
+    ],
+)
+def test_every_end_has_its_code_and_its_line(lines: Sequence[str], code: int, told: str | None, tmp_path: Path) -> None:
+    done = _run(_job(tmp_path, *lines))
+    assert done.returncode == code, done.stderr
+    if told is None:
+        assert done.stderr == ""
+    else:
+        (line,) = done.stderr.splitlines()
+        assert line.startswith("hivesink: ")
+        assert told in line
+
+
+def test_debug_shows_the_trace(tmp_path: Path) -> None:
+    done = _run(_job(tmp_path, "1 / 0"), "--debug")
+    assert done.returncode == 1
+    assert "Traceback (most recent call last)" in done.stderr
+    assert done.stderr.splitlines()[-1].startswith("hivesink: ")
+
+
+def test_the_job_gets_its_arguments_its_writer_and_its_folder(tmp_path: Path) -> None:
+    (tmp_path / "beside.py").write_text("WORD = 'neighbour'\n")
+    job = _job(
+        tmp_path,
+        "import os, sys, beside",
+        "print(sys.argv[1:], os.environ['HIVESINK_WRITER'], os.environ['HIVESINK_METASTORE'], beside.WORD, __name__)",
+    )
+    done = _run(job, "a", "--rows", "5", "--metastore", "thrift://h:1")
+    assert done.stdout == "['a', '--rows', '5'] clicks thrift://h:1 neighbour __main__\n"
+    assert _run(job, "--writer", "w", "--metastore", "x", "--", "--restart").stdout.startswith("['--restart'] w x")
+
+
+def test_json_reports_the_end_and_keeps_the_jobs_output_apart(tmp_path: Path) -> None:
+    done = _run(_job(tmp_path, "print('noise')", IMPORT, "raise EpochTaken('/log', 7)"), "--json")
+    assert json.loads(done.stdout)["exit_code"] == 65
+    noise, error = done.stderr.splitlines()
+    assert noise == "noise"
+    assert json.loads(error)["error"]["type"] == "EpochTaken"
+
+
+def test_restart_tries_again_what_may_pass(tmp_path: Path) -> None:
+    job = _job(
+        tmp_path,
+        IMPORT,
+        "from pathlib import Path",
+        "seen = Path(__file__).with_name('seen')",
+        "first = not seen.exists()",
+        "seen.touch()",
+        "if first:",
+        "    raise MetastoreUnreachable('thrift://h:1', 'refused')",
+        "print('second time')",
+    )
+    done = _run(job, "--restart")
+    assert done.returncode == 0
+    assert done.stdout == "second time\n"
+    assert "the job ended with 75 (worth another try); restart 1 in" in done.stderr
+
+
+def test_restart_leaves_to_a_person_what_is_a_persons(tmp_path: Path) -> None:
+    done = _run(_job(tmp_path, IMPORT, "raise EpochTaken('/log', 7)"), "--restart")
+    assert done.returncode == 65
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_a_job_that_is_killed_is_restarted_as_often_as_allowed(tmp_path: Path) -> None:
+    job = _job(tmp_path, "import os, signal", "print('up', flush=True)", "os.kill(os.getpid(), signal.SIGKILL)")
+    done = _run(job, "--restart", "--max-restarts", "1")
+    assert done.returncode == 128 + signal.SIGKILL
+    assert done.stdout == "up\nup\n"
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_the_job_and_the_restarts(number: signal.Signals, tmp_path: Path) -> None:
+    job = _job(
+        tmp_path,
+        "import threading",
+        "try:",
+        "    print('up', flush=True)",
+        "    threading.Event().wait()",
+        "finally:",
+        "    print('tidied up', flush=True)",
+    )
+    with subprocess.Popen(
+        _command(job, "--restart"), env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "up\n"
+        process.send_signal(number)
+        out, err = process.communicate()
+    assert process.returncode == 128 + signal.SIGTERM
+    assert out == "tidied up\n"
+    assert "stopped in the middle of a batch" in err
+
+
+JOB = Path("jobs/clicks.py")
+
+
+def test_another_run_needs_a_person_and_a_full_disk_may_pass() -> None:
+    assert translate(EpochTaken("/log", 7), JOB)[1] == 65
+    assert translate(FencedOut("/log", 7, 8), JOB)[1] == 65
+    assert translate(BadRecord("a.b", "t-0@5", "id", "no number"), JOB)[1] == 65
+    assert translate(StoreUnavailable("write", "/data/x", "no space left on device"), JOB)[1] == 75
+
+
+def test_the_sinks_error_is_found_behind_the_jobs_own() -> None:
+    error = RuntimeError("wrapped")
+    error.__cause__ = MetastoreUnreachable("thrift://h:1", "refused")
+    told, code = translate(error, JOB)
+    assert (type(told), code) == (MetastoreUnreachable, 75)
+
+
+def test_the_sinks_error_is_read_from_sparks_text() -> None:
+    from pyspark.errors import StreamingQueryException
+
+    text = (
+        "[STREAM_FAILED] Query terminated with exception:\n"
+        "Traceback (most recent call last):\n"
+        '  File "spark.py", line 7, in __call__\n'
+        "hivesink.errors.{}\n"
+    )
+    told, code = translate(StreamingQueryException(text.format("EpochTaken: epoch 7 is taken")), JOB)
+    assert (str(told), code) == ("jobs/clicks.py: epoch 7 is taken", 65)
+    told, code = translate(StreamingQueryException(text.format("MetastoreUnreachable: it is down")), JOB)
+    assert (str(told), code) == ("jobs/clicks.py: it is down", 75)
+
+
+def test_spark_trouble_may_pass_and_bad_sql_and_python_do_not() -> None:
+    from py4j.protocol import Py4JNetworkError
+    from pyspark.errors import AnalysisException, StreamingQueryException
+
+    assert translate(StreamingQueryException("TimeoutException: Kafka does not answer"), JOB)[1] == 75
+    assert translate(Py4JNetworkError("the JVM is gone"), JOB)[1] == 75
+    assert translate(AnalysisException("no such column"), JOB)[1] == 1
+    trace = "PythonException: Traceback (most recent call last):\nValueError: x"
+    assert translate(StreamingQueryException(trace), JOB)[1] == 1
+
+
+def test_after_the_end_was_asked_for_a_cut_off_batch_is_no_bug() -> None:
+    assert translate(ValueError("the job was cancelled"), JOB, stopped=True)[1] == 143
+    assert translate(EpochTaken("/log", 7), JOB, stopped=True)[1] == 65

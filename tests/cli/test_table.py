@@ -1,0 +1,170 @@
+"""`status`, `verify`, `recover` and `clean` over a table on the real metastore and the local disk."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hivesink.core.epoch import Epoch
+from tests.cli.site import Ingest, hivesink
+
+if TYPE_CHECKING:
+    import pytest
+
+    from hivesink.core.manifest import PartEntry
+
+
+def _part(ingest: Ingest, epoch: int) -> PartEntry:
+    return ingest.setup.world.log.manifest(Epoch(epoch)).parts[0]
+
+
+def _local(path: str) -> Path:
+    return Path(path.removeprefix("file://").removeprefix("file:"))
+
+
+def _open_epoch(ingest: Ingest) -> int:
+    """Decide an epoch that isn't published: the metastore is down."""
+    ingest.lose_metastore()
+    done = ingest.commit()
+    assert done.waiting is not None
+    return done.epoch
+
+
+def test_a_table_that_nobody_has_written_to(table: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert "no writer has written to it yet" in hivesink(capsys, "status", table).out
+    assert hivesink(capsys, "status", table, "--json").data["writers"] == []
+    for command in ("verify", "recover", "clean"):
+        assert hivesink(capsys, command, table).code == 0
+
+
+def test_status(ingest: Ingest, table: str, capsys: pytest.CaptureFixture[str]) -> None:
+    text = hivesink(capsys, "status", table)
+    assert text.code == 0
+    for shown in (
+        "writer ingest",
+        "3 (batch, ",
+        "2 of query q, committed as epoch 3",
+        '{"t": {"0": 30}}',
+        str(ingest.log),
+    ):
+        assert shown in text.out
+    (writer,) = hivesink(capsys, "status", table, "--json").data["writers"]
+    assert writer["epoch"] == 3
+    assert writer["rows"] == {"read": 15, "written": 12, "rejected": 0, "dropped": 3, "late": 0, "skipped": 0}
+    assert writer["files"]["finished"] == 6
+    assert writer["files"]["pending"] == writer["files"]["in_progress"] == writer["files"]["open_bytes"] == 0
+    assert writer["last_batch"]["end"] == [{"kafka": {"t": {"0": 30}}}]
+    assert writer["unregistered"] == writer["unsettled"] == []
+
+
+def test_verify_finds_nothing(ingest: Ingest, table: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert ingest
+    said = hivesink(capsys, "verify", table)
+    assert said.code == 0
+    assert f"{table}: no errors" in said.out
+    assert "all epochs: read 15, written 12, rejected 0, dropped 3" in said.out
+    found = hivesink(capsys, "verify", table, "--json", "--quick").data
+    assert found["errors"] == 0
+    assert [epoch["epoch"] for epoch in found["writers"][0]["epochs"]] == [1, 2, 3]
+
+
+def test_verify_exits_with_1_on_an_error(ingest: Ingest, table: str, capsys: pytest.CaptureFixture[str]) -> None:
+    part = _local(_part(ingest, 2).target)
+    twin = part.with_name(part.name.replace("t0-0-", "t9-0-"))
+    twin.write_bytes(part.read_bytes())
+    said = hivesink(capsys, "verify", table)
+    assert said.code == 1
+    assert f"error: epoch 2: {twin} is in no manifest" in said.out
+    found = hivesink(capsys, "verify", table, "--json")
+    assert found.code == 1
+    assert found.data["errors"] == 1
+
+
+def test_verify_reads_the_footers(ingest: Ingest, table: str, capsys: pytest.CaptureFixture[str]) -> None:
+    part = _local(_part(ingest, 2).target)
+    part.write_bytes(b"x" * part.stat().st_size)
+    said = hivesink(capsys, "verify", table)
+    assert said.code == 1
+    assert f"{part} can't be read: " in said.out.replace("file:", "")
+    assert hivesink(capsys, "verify", table, "--quick").code == 0
+
+
+def test_recover_finishes_what_was_decided(ingest: Ingest, table: str, capsys: pytest.CaptureFixture[str]) -> None:
+    head = _open_epoch(ingest)
+    status = hivesink(capsys, "status", table, "--json").data["writers"][0]
+    assert status["unsettled"] == [head]
+    assert status["files"]["pending"] == 2
+    planned = hivesink(capsys, "recover", table, "--dry-run")
+    assert planned.code == 0
+    assert "publish" in planned.out
+    assert hivesink(capsys, "status", table, "--json").data["writers"][0]["unsettled"] == [head]
+    assert f"recovered, at epoch {head}" in hivesink(capsys, "recover", table).out
+    assert hivesink(capsys, "verify", table).code == 0
+    assert hivesink(capsys, "status", table, "--json").data["writers"][0]["files"]["finished"] == 8
+    assert "nothing to recover" in hivesink(capsys, "recover", table, "--dry-run").out
+
+
+def test_a_lost_part_needs_a_person_and_its_loss_a_yes(
+    ingest: Ingest, table: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    head = _open_epoch(ingest)
+    part = _part(ingest, head)
+    _local(part.staged).unlink()
+    said = hivesink(capsys, "recover", table)
+    assert said.code == 65
+    assert "are both missing" in said.error
+    assert "--accept-lost" in said.error
+    assert hivesink(capsys, "verify", table).code == 1
+    planned = hivesink(capsys, "recover", table, "--dry-run", "--accept-lost")
+    assert f"{part.target} ({part.rows} rows)" in planned.out
+    asked = hivesink(capsys, "recover", table, "--accept-lost", "--json")
+    assert asked.code == 65
+    assert "needs --yes" in asked.error
+    monkeypatch.setattr("sys.stdin", _Answer("n"))
+    assert hivesink(capsys, "recover", table, "--accept-lost").code == 1
+    assert hivesink(capsys, "status", table, "--json").data["writers"][0]["epoch"] == head
+    done = hivesink(capsys, "recover", table, "--accept-lost", "--yes", "--json")
+    assert done.code == 0, done.err
+    assert done.data["writers"][0]["lost"] == [part.target]
+    assert hivesink(capsys, "verify", table).code == 0
+    assert hivesink(capsys, "status", table, "--json").data["writers"][0]["lost_rows"] == part.rows
+
+
+def test_clean_removes_leftovers_and_only_those(ingest: Ingest, table: str, capsys: pytest.CaptureFixture[str]) -> None:
+    part = _local(_part(ingest, 2).target)
+    leftover = ingest.location / "dt=2099-01-01" / f".{part.name}.inprogress"
+    leftover.parent.mkdir()
+    leftover.write_bytes(b"half")
+    foreign = part.with_name(".part-00deadbeef00-1-0011223344t0-0-0.snappy.parquet.pending")
+    foreign.write_bytes(b"x")
+    dry = hivesink(capsys, "clean", table, "--dry-run")
+    assert f"would remove {leftover}" in dry.out.replace("file:", "")
+    assert leftover.exists()
+    done = hivesink(capsys, "clean", table)
+    assert "removed 1 files, 1 folders" in done.out
+    assert not leftover.parent.exists()
+    assert foreign.exists()
+    assert f"left {foreign}: its writer has no log here" in done.out.replace("file:", "")
+    assert part.exists()
+
+
+def test_a_writer_can_be_chosen(ingest: Ingest, table: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert ingest
+    assert hivesink(capsys, "verify", table, "--writer", "ingest").code == 0
+    said = hivesink(capsys, "verify", table, "--writer", "nobody")
+    assert said.code == 65
+    assert "no writer 'nobody'" in said.error
+    assert "known: ingest" in said.error
+
+
+class _Answer:
+    """A person at the keyboard."""
+
+    def __init__(self, line: str) -> None:
+        self._line = line
+
+    def readline(self) -> str:
+        return f"{self._line}\n"
+
+    def isatty(self) -> bool:
+        return True

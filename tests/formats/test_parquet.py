@@ -1,0 +1,144 @@
+from __future__ import annotations
+
+import gc
+import io
+from datetime import datetime
+from decimal import Decimal as Number
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from hivesink.arrowtypes import arrow_schema
+from hivesink.core.table import Column
+from hivesink.core.typetext import parse_type
+from hivesink.formats.parquet import ParquetFormat, rows_in
+from hivesink.options import Compression
+
+COLUMNS = {
+    "z": "int",
+    "b": "tinyint",
+    "dec": "decimal(9,2)",
+    "wide": "decimal(38,18)",
+    "ts": "timestamp",
+    "list": "array<timestamp>",
+    "kv": "map<string,decimal(5,1)>",
+    "rec": "struct<d:date,s:string>",
+    "text": "varchar(5)",
+}
+SCHEMA = arrow_schema([Column(name, parse_type(kind)) for name, kind in COLUMNS.items()])
+ROW = {
+    "z": 1,
+    "b": -128,
+    "dec": Number("1.50"),
+    "wide": Number("0.000000000000000001"),
+    "ts": datetime(9999, 12, 31, 23, 59, 59, 999999),
+    "list": [datetime(1582, 10, 15), None],
+    "kv": [("é", Number("9999.9"))],
+    "rec": {"d": None, "s": ""},
+    "text": "漢字",
+}
+NULLS = dict.fromkeys(COLUMNS)
+
+
+def written(*tables: pa.Table, form: ParquetFormat | None = None) -> io.BytesIO:
+    stream = io.BytesIO()
+    writer = (form or ParquetFormat(SCHEMA)).open(stream)
+    for table in tables:
+        writer.write(table)
+    writer.close()
+    assert not stream.closed
+    stream.seek(0)
+    return stream
+
+
+def rows(*found: dict[str, Any]) -> pa.Table:
+    return pa.Table.from_pylist(list(found), schema=SCHEMA)
+
+
+def leaves(stream: io.BytesIO) -> dict[str, str]:
+    """Each leaf's path and physical type."""
+    schema = pq.ParquetFile(stream).schema
+    return {schema.column(place).path: schema.column(place).physical_type for place in range(len(schema))}
+
+
+def test_what_is_written_reads_back() -> None:
+    table = rows(ROW, NULLS)
+    assert pq.read_table(written(table), coerce_int96_timestamp_unit="us").equals(table)
+
+
+def test_physical_types_that_hive_2_reads() -> None:
+    """INT64 timestamps and integer decimals make its reader throw."""
+    assert leaves(written(rows(ROW))) == {
+        "z": "INT32",
+        "b": "INT32",
+        "dec": "FIXED_LEN_BYTE_ARRAY",
+        "wide": "FIXED_LEN_BYTE_ARRAY",
+        "ts": "INT96",
+        "list.list.element": "INT96",
+        "kv.key_value.key": "BYTE_ARRAY",
+        "kv.key_value.value": "FIXED_LEN_BYTE_ARRAY",
+        "rec.d": "INT32",
+        "rec.s": "BYTE_ARRAY",
+        "text": "BYTE_ARRAY",
+    }
+
+
+def test_columns_are_in_ddl_order_under_their_names() -> None:
+    assert pq.ParquetFile(written(rows(ROW))).schema_arrow.names == list(COLUMNS)
+
+
+def test_the_file_does_not_pass_for_one_of_parquet_mr() -> None:
+    """Hive and Impala would take its timestamps for instants and shift them: see `docs/timestamps.md`."""
+    metadata = pq.ParquetFile(written(rows(ROW))).metadata
+    assert metadata.created_by.startswith("parquet-cpp-arrow")
+    assert metadata.metadata is None
+
+
+def test_each_write_is_a_row_group() -> None:
+    stream = written(rows(ROW, ROW), rows(NULLS))
+    metadata = pq.ParquetFile(stream).metadata
+    assert [metadata.row_group(place).num_rows for place in range(metadata.num_row_groups)] == [2, 1]
+    stream.seek(0)
+    assert rows_in(stream) == 3
+
+
+def test_a_row_group_is_not_cut_at_arrows_default() -> None:
+    schema = pa.schema([("n", pa.int8())])
+    stream = written(pa.table({"n": pa.nulls(1_500_000, pa.int8())}), form=ParquetFormat(schema))
+    assert pq.ParquetFile(stream).metadata.num_row_groups == 1
+
+
+@pytest.mark.parametrize(
+    ("compression", "codec"),
+    [
+        (Compression.SNAPPY, "SNAPPY"),
+        (Compression.GZIP, "GZIP"),
+        (Compression.ZSTD, "ZSTD"),
+        (Compression.NONE, "UNCOMPRESSED"),
+    ],
+)
+def test_compression(compression: Compression, codec: str) -> None:
+    stream = written(rows(ROW), form=ParquetFormat(SCHEMA, compression))
+    assert pq.ParquetFile(stream).metadata.row_group(0).column(0).compression == codec
+
+
+def test_statistics_let_readers_skip() -> None:
+    column = pq.ParquetFile(written(rows(ROW, {**ROW, "z": 5}))).metadata.row_group(0).column(0)
+    assert (column.statistics.min, column.statistics.max) == (1, 5)
+
+
+def test_a_writer_that_is_dropped_does_not_finish_its_file() -> None:
+    """pyarrow's own would, and into a closed file it would fail."""
+    stream = io.BytesIO()
+    writer = ParquetFormat(SCHEMA).open(stream)
+    writer.write(rows(ROW))
+    stream.close()
+    del writer
+    gc.collect()
+
+
+def test_rows_of_another_schema_are_refused() -> None:
+    with pytest.raises(ValueError, match="schema"):
+        written(pa.table({"z": [1]}))

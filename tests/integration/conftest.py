@@ -1,0 +1,35 @@
+"""A stage for each test, on the servers that all share."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.integration.stage import Stage, Topic
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from hivesink.embedded.metastore import EmbeddedMetastore
+
+
+def _own_name(request: pytest.FixtureRequest) -> str:
+    return re.sub(r"\W+", "_", request.node.name).strip("_").lower()[:90]
+
+
+@pytest.fixture
+def stage(
+    request: pytest.FixtureRequest, tmp_path: Path, metastore: EmbeddedMetastore, spark: SparkSession
+) -> Stage:
+    """A table's name of the test's own, and its folder; `create` makes the table."""
+    return Stage(spark, metastore.uri, tmp_path, f"stage.{_own_name(request)}")
+
+
+@pytest.fixture
+def topic(request: pytest.FixtureRequest, kafka: str) -> Topic:
+    """A topic of two partitions."""
+    return Topic.create(kafka, _own_name(request))

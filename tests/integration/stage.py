@@ -1,0 +1,214 @@
+"""One test's own world on the shared servers: its table, its source, its checkpoint, and what Hive's reader sees."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING, Any
+
+from hivesink import HiveSink, sources, wiring
+from hivesink.core.table import TableName
+from hivesink.hiveql.apply import apply
+from hivesink.hiveql.parse import parse_ddl
+from hivesink.options import check
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+    from pathlib import Path
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from hivesink.query import HiveQuery
+
+AVAILABLE_NOW = {"availableNow": True}
+HIVE_READER = "spark.sql.hive.convertMetastoreParquet"
+COLUMNS = "id BIGINT, name STRING"
+BY_DAY = "PARTITIONED BY (dt STRING)"
+
+
+def event(number: int) -> dict[str, Any]:
+    """Three days, in turn."""
+    return {"ID": number, "Name": f"n{number}", "dt": f"2024-01-0{1 + number % 3}"}
+
+
+def table_ddl(
+    table: str,
+    columns: str = COLUMNS,
+    partitioned: str = BY_DAY,
+    location: Path | None = None,
+    properties: Mapping[str, str] | None = None,
+) -> str:
+    place = f"LOCATION '{location}'" if location else ""
+    pairs = ", ".join(f"'{name}'='{value}'" for name, value in (properties or {}).items())
+    settings = f"TBLPROPERTIES ({pairs})" if pairs else ""
+    kind = "EXTERNAL TABLE" if location else "TABLE"
+    return f"CREATE {kind} {table} ({columns}) {partitioned} STORED AS PARQUET {place} {settings}"
+
+
+@dataclass(frozen=True)
+class Stage:
+    """`folder` is the test's own; `table` is `database.name`; `uri` is the sink's metastore."""
+
+    spark: SparkSession
+    uri: str
+    folder: Path
+    table: str
+
+    def create(self, ddl: str | None = None, **parts: Any) -> Stage:
+        text = ddl or table_ddl(self.table, **parts)
+        apply([parse_ddl(text, "stage.sql", check)], wiring.catalog(self.uri))
+        return self
+
+    def sink(self, **settings: Any) -> HiveSink:
+        return HiveSink.for_table(
+            self.spark, self.table, **{"writer": "stage", "metastore": self.uri, **settings}
+        )
+
+    @property
+    def checkpoint(self) -> Path:
+        return self.folder / "checkpoint"
+
+    @property
+    def source(self) -> Path:
+        return self.folder / "source"
+
+    def put(self, numbers: Iterable[int], name: str | None = None) -> Path:
+        """A file of events, whole at once."""
+        events = [event(number) for number in numbers]
+        return self.put_text("".join(json.dumps(found) + "\n" for found in events), name)
+
+    def put_text(self, text: str, name: str | None = None) -> Path:
+        self.source.mkdir(exist_ok=True)
+        path = self.source / (name or f"{len(list(self.source.iterdir())):04d}.json")
+        hidden = path.with_name(f"_{path.name}")
+        hidden.write_text(text)
+        return hidden.rename(path)
+
+    def lines(self) -> DataFrame:
+        """The files as a stream, one in each batch."""
+        self.source.mkdir(exist_ok=True)
+        return sources.lines(self.spark, str(self.source), options={"maxFilesPerTrigger": "1"})
+
+    def begin(self, sink: HiveSink, events: DataFrame | None = None, **settings: Any) -> HiveQuery:
+        stream = self.lines() if events is None else events
+        return sink.start(stream, **{"checkpoint": str(self.checkpoint), "trigger": AVAILABLE_NOW, **settings})
+
+    def drain(self, sink: HiveSink | None = None, events: DataFrame | None = None, **settings: Any) -> HiveSink:
+        """Run a query until nothing is left."""
+        sink = sink or self.sink()
+        assert self.begin(sink, events, **settings).awaitTermination()
+        return sink
+
+    def ids(self, where: str = "true") -> list[int]:
+        """The rows' keys, in order, by Hive's reader: one that is there twice shows twice."""
+        return [row.id for row in self.query(f"SELECT id FROM {self.table} WHERE {where} ORDER BY id")]
+
+    def query(self, sql: str) -> list[Any]:
+        """The rows of `sql`, read by Hive's reader."""
+        with hive_reader(self.spark):
+            return list(self.spark.sql(sql).collect())
+
+    def location(self) -> Path:
+        from pathlib import Path
+
+        live = wiring.registrar("thrift", self.uri).table(TableName.parse(self.table))
+        return Path(live.location.removeprefix("file:"))
+
+    def staged(self) -> list[str]:
+        """Files that are not part of the table: orphans, where no query runs."""
+        return [path.name for path in self.location().rglob(".part-*")]
+
+    def log(self, writer: str = "stage") -> Path:
+        place = self.location()
+        return place.parent / ".hivesink" / self.table / writer
+
+    def forget_checkpoint(self) -> None:
+        shutil.rmtree(self.checkpoint)
+
+    def lose(self, name: str) -> None:
+        """A file of the checkpoint vanishes, with Hadoop's checksum beside it."""
+        path = self.checkpoint / name
+        path.unlink()
+        path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
+
+    def copy_checkpoint(self) -> Path:
+        return shutil.copytree(self.checkpoint, self.folder / "checkpoint-copy")
+
+    def restore_checkpoint(self, copy: Path) -> None:
+        self.forget_checkpoint()
+        copy.rename(self.checkpoint)
+
+
+@contextmanager
+def hive_reader(spark: SparkSession) -> Iterator[None]:
+    before = spark.conf.get(HIVE_READER)
+    spark.conf.set(HIVE_READER, "false")
+    try:
+        yield
+    finally:
+        spark.conf.set(HIVE_READER, str(before))
+
+
+class Wrapped:
+    """Passes everything on to `inner`, but for the methods that are given."""
+
+    def __init__(self, inner: Any, **methods: Any) -> None:
+        self._inner = inner
+        self._methods = methods
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._inner, name)
+        method = self._methods.get(name)
+        if method is None:
+            return found
+        return lambda *args, **kwargs: method(found, *args, **kwargs)
+
+
+def wrap(sink: HiveSink, port: str, **methods: Any) -> None:
+    """Put `methods` before those of a port; each gets the real one first."""
+    world = sink.setup.world
+    object.__setattr__(world, port, Wrapped(getattr(world, port), **methods))
+
+
+@dataclass(frozen=True)
+class Topic:
+    """A topic of the real broker. Records go to the partition `number % partitions` of `event(number)`."""
+
+    servers: str
+    name: str
+
+    @classmethod
+    def create(cls, servers: str, name: str, partitions: int = 2) -> Topic:
+        from confluent_kafka.admin import AdminClient, NewTopic
+
+        admin = AdminClient({"bootstrap.servers": servers})
+        for future in admin.create_topics([NewTopic(name, partitions)]).values():
+            future.result()
+        return cls(servers, name)
+
+    def grow(self, partitions: int) -> None:
+        from confluent_kafka.admin import AdminClient, NewPartitions
+
+        admin = AdminClient({"bootstrap.servers": self.servers})
+        for future in admin.create_partitions([NewPartitions(self.name, partitions)]).values():
+            future.result()
+
+    def put(self, numbers: Iterable[int], partitions: int = 2) -> None:
+        self.put_raw([(number % partitions, json.dumps(event(number)).encode()) for number in numbers])
+
+    def put_raw(self, records: Iterable[tuple[int, bytes | None]], at: datetime | None = None) -> None:
+        from confluent_kafka import Producer
+
+        moment = at or datetime.now(timezone.utc)
+        producer = Producer({"bootstrap.servers": self.servers, "linger.ms": 5})
+        for partition, value in records:
+            producer.produce(
+                self.name, value, partition=partition, timestamp=int(moment.timestamp() * 1000)
+            )
+        assert producer.flush(30) == 0
+
+    def stream(self, spark: SparkSession, resume: HiveSink | None = None, **options: str) -> DataFrame:
+        return sources.kafka(spark, self.servers, self.name, resume=resume, options=options)

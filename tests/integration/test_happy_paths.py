@@ -1,0 +1,152 @@
+"""Streams that come to no harm: every source, every form of rows, read back by Hive's reader."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.integration.stage import AVAILABLE_NOW, event
+
+if TYPE_CHECKING:
+    from hivesink.sink.committer import Committed
+    from tests.integration.stage import Stage, Topic
+
+pytestmark = [pytest.mark.spark, pytest.mark.main_path]
+
+
+def test_files_go_in_once_and_a_second_run_adds_nothing(stage: Stage) -> None:
+    stage.create()
+    for number in range(3):
+        stage.put(range(number * 10, number * 10 + 10))
+    done: list[Committed] = []
+    stage.drain(stage.sink(on_commit=done.append))
+    assert stage.ids() == list(range(30))
+    assert [(one.epoch, one.rows.read, one.replayed) for one in done] == [(1, 10, False), (2, 10, False), (3, 10, False)]
+    files = sorted(stage.location().rglob("*.parquet"))
+    stage.drain(stage.sink(on_commit=done.append))
+    assert len(done) == 3
+    assert sorted(stage.location().rglob("*.parquet")) == files
+    assert stage.ids("dt = '2024-01-02'") == list(range(1, 30, 3))
+
+
+@pytest.mark.kafka
+def test_kafka_goes_in_once_and_a_second_run_takes_the_news_only(stage: Stage, topic: Topic) -> None:
+    stage.create()
+    topic.put(range(50))
+    stage.drain(events=topic.stream(stage.spark, maxOffsetsPerTrigger="20"))
+    stage.drain(events=topic.stream(stage.spark))
+    assert stage.ids() == list(range(50))
+    topic.put(range(50, 60))
+    stage.drain(events=topic.stream(stage.spark))
+    assert stage.ids() == list(range(60))
+    assert stage.staged() == []
+
+
+def test_decoded_columns_match_without_regard_to_case(stage: Stage) -> None:
+    stage.create()
+    stage.put(range(12))
+    events = stage.spark.readStream.schema("ID BIGINT, Name STRING, dt STRING, more INT").json(str(stage.source))
+    stage.drain(events=events)
+    rows = stage.query(f"SELECT id, name, dt FROM {stage.table} ORDER BY id")
+    assert [tuple(row) for row in rows] == [tuple(event(number).values()) for number in range(12)]
+
+
+def test_plain_foreach_batch_with_one_sink_object_over_two_runs_and_two_checkpoints(stage: Stage) -> None:
+    stage.create()
+    sink = stage.sink()
+
+    def run(checkpoint: str, sink: Any) -> None:
+        writer = stage.lines().writeStream.foreachBatch(sink).option("checkpointLocation", checkpoint)
+        writer.trigger(**AVAILABLE_NOW).start().awaitTermination()
+
+    stage.put(range(10))
+    run(str(stage.checkpoint), sink)
+    stage.put(range(10, 20))
+    run(str(stage.checkpoint), sink)
+    assert stage.ids() == list(range(20))
+    # A checkpoint of its own, so that a path kept from the last run would be the wrong one.
+    run(str(stage.folder / "another"), stage.sink(append=sink.committer.head))
+    assert stage.ids() == sorted([*range(20), *range(20)])
+
+
+def test_a_sink_object_starts_again_after_a_stop_and_after_a_failure(stage: Stage) -> None:
+    stage.create()
+    stage.put(range(10))
+    sink = stage.drain()
+    bad = stage.put_text("no JSON\n")
+    with pytest.raises(Exception, match="bad record"):
+        stage.drain(sink)
+    bad.write_text(json.dumps(event(10)))
+    stage.drain(sink)
+    assert stage.ids() == list(range(11))
+    assert stage.staged() == []
+
+
+def test_an_unpartitioned_table(stage: Stage) -> None:
+    stage.create(columns="id BIGINT, dt STRING", partitioned="")
+    for number in range(2):
+        stage.put(range(number * 5, number * 5 + 5))
+    stage.drain()
+    stage.drain()
+    assert stage.ids() == list(range(10))
+
+
+@pytest.mark.kafka
+def test_userinfo_goes_to_the_hour_of_the_kafka_record_in_the_declared_zone(stage: Stage, topic: Topic) -> None:
+    stage.create(
+        columns="userid INT, username STRING",
+        properties={
+            "sink.bucket.assigner": "date-time",
+            "sink.bucket.time-column": "timestamp",
+            "sink.bucket.time-pattern": "yyyy-MM-dd--HH",
+            "sink.bucket.time-zone": "Europe/Berlin",
+        },
+    )
+    # Summer time ends at 01:00 UTC: the hour from 02:00 to 03:00 comes twice.
+    for hour in (0, 1, 2):
+        record = json.dumps({"userId": hour, "userName": f"u{hour}"}).encode()
+        topic.put_raw([(hour % 2, record)], datetime(2024, 10, 27, hour, 30, tzinfo=timezone.utc))
+    stage.drain(events=topic.stream(stage.spark))
+    rows = stage.query(f"SELECT userid, username, dt FROM {stage.table} ORDER BY userid")
+    assert [tuple(row) for row in rows] == [
+        (0, "u0", "2024-10-27--02"),
+        (1, "u1", "2024-10-27--02"),
+        (2, "u2", "2024-10-27--03"),
+    ]
+
+
+@pytest.mark.kafka
+def test_a_topic_that_is_empty_at_the_start(stage: Stage, topic: Topic) -> None:
+    stage.create()
+    stage.drain(events=topic.stream(stage.spark))
+    assert stage.ids() == []
+    query = stage.begin(stage.sink(), topic.stream(stage.spark), trigger={"processingTime": "0 seconds"})
+    try:
+        query.processAllAvailable()
+        assert stage.ids() == []
+        topic.put(range(7))
+        query.processAllAvailable()
+        assert stage.ids() == list(range(7))
+    finally:
+        query.stop()
+    stage.drain(events=topic.stream(stage.spark))
+    assert stage.ids() == list(range(7))
+
+
+def test_a_wait_with_a_time_out_leaves_the_query_running(stage: Stage) -> None:
+    stage.create()
+    stage.put(range(3))
+    query = stage.begin(stage.sink(), trigger={"processingTime": "0 seconds"})
+    try:
+        query.processAllAvailable()
+        assert query.awaitTermination(1) is False
+        assert query.isActive
+        stage.put(range(3, 6))
+        query.processAllAvailable()
+    finally:
+        query.stop()
+    assert query.awaitTermination()
+    assert stage.ids() == list(range(6))

@@ -1,0 +1,243 @@
+"""A real job under SIGKILL: killed after its first epoch, again and again, and restarted until it is done.
+
+Most kills fall at a named step of the protocol: the job reports that it stands there and is killed before it moves
+on; the log then proves where it died. The others fall at random moments.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from hivesink import wiring
+from hivesink.core.table import TableName
+from hivesink.hiveql.apply import apply
+from hivesink.hiveql.parse import parse_ddl
+from hivesink.options import check
+from hivesink.ports import Mark
+from hivesink.storage.commit_log import default_log_location
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from hivesink.embedded.metastore import EmbeddedMetastore
+
+ROWS_A_BATCH = 200
+PARTITIONS = 4
+DEADLINE = 120
+SCRIPT = Path(__file__).with_name("killed_job.py")
+
+STEPS = (
+    "after-manifest",
+    "while-publishing",
+    "before-register",
+    "after-register",
+    "after-publish",
+    "before-manifest",
+    "after-commit",
+    "random",
+)
+"""The first three lie between manifest and registration."""
+
+
+@dataclass
+class Stage:
+    """One job's world: its table, source and checkpoint."""
+
+    folder: Path
+    metastore: EmbeddedMetastore
+    table: str
+    source: dict[str, str]
+    batch: int = ROWS_A_BATCH
+    between: int = 0
+    died: list[str] = field(default_factory=list)
+
+    def order(self, die_at: str) -> dict[str, Any]:
+        return {
+            "metastore": self.metastore.uri,
+            "warehouse": str(self.metastore.warehouse),
+            "table": self.table,
+            "checkpoint": str(self.folder / "checkpoint"),
+            "reached": str(self.folder / "reached"),
+            "committed": str(self.folder / "committed"),
+            "die_at": die_at,
+            "batch": self.batch,
+            "spark": {"spark.local.dir": str(self.folder / "scratch"), "spark.sql.session.timeZone": "UTC"},
+            **self.source,
+        }
+
+    def epochs(self) -> int:
+        committed = self.folder / "committed"
+        return len(committed.read_text().splitlines()) if committed.exists() else 0
+
+    def run(self, die_at: str, chance: random.Random) -> bool:
+        """Run the job until it is killed or done; True: it was killed."""
+        reached = self.folder / "reached"
+        reached.unlink(missing_ok=True)
+        before = self.epochs()
+        with (self.folder / "output").open("a") as output:
+            job = subprocess.Popen(
+                [sys.executable, str(SCRIPT), json.dumps(self.order(die_at))],
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                cwd=Path(__file__).parents[2],
+            )
+            try:
+                killed = self._wait(job, die_at, before, chance)
+            finally:
+                if job.poll() is None:
+                    os.killpg(job.pid, signal.SIGKILL)
+                job.wait()
+        if killed:
+            self.died.append(die_at)
+            self.between += self._died_between()
+        return killed
+
+    def _wait(self, job: subprocess.Popen[bytes], die_at: str, before: int, chance: random.Random) -> bool:
+        reached = self.folder / "reached"
+        deadline = time.monotonic() + DEADLINE
+        fatal = None
+        while time.monotonic() < deadline:
+            if job.poll() is not None:
+                assert job.returncode == 0, (self.folder / "output").read_text()[-4000:]
+                return False
+            if reached.exists():
+                return True
+            if die_at == "random" and self.epochs() > before:
+                fatal = fatal or time.monotonic() + chance.uniform(0, 0.6)
+                if time.monotonic() >= fatal:
+                    return True
+            time.sleep(0.01)
+        pytest.fail(f"the job neither died at {die_at} nor ended:\n" + (self.folder / "output").read_text()[-4000:])
+
+    def _died_between(self) -> bool:
+        """Whether the log's head is decided, and not all of it is published and registered."""
+        live = wiring.registrar("thrift", self.metastore.uri).table(TableName.parse(self.table))
+        folder = default_log_location(live.location.removeprefix("file:"), live.spec.name, "killed")
+        log = wiring.commit_log(folder, "killed")
+        view = log.view()
+        marks = view.marks.get(view.head, frozenset())
+        head = log.manifest(view.head)
+        waits = Mark.PUBLISHED not in marks or (head.unregistered and Mark.REGISTERED not in marks)
+        return bool(head.parts and waits)
+
+
+def day(number: int) -> str:
+    # Each batch brings one new partition and writes to three older ones, so that every epoch registers.
+    batch, row = divmod(number, ROWS_A_BATCH)
+    return f"d{max(0, batch - row % PARTITIONS):04d}"
+
+
+def record(number: int) -> str:
+    return json.dumps({"id": number, "dt": day(number)})
+
+
+def begin(folder: Path, metastore: EmbeddedMetastore, table: str, source: dict[str, str]) -> Stage:
+    ddl = f"CREATE TABLE kills.{table} (id BIGINT) PARTITIONED BY (dt STRING) STORED AS PARQUET"
+    apply([parse_ddl(ddl, "kills.sql", check)], wiring.catalog(metastore.uri))
+    return Stage(folder, metastore, f"kills.{table}", source)
+
+
+def kill_until_done(stage: Stage, kills: int) -> None:
+    chance = random.Random(4711)  # noqa: S311  a repeatable choice of moments
+    # The first run commits an epoch; what comes after it is under fire.
+    assert stage.run("after-commit", chance)
+    for number in range(kills):
+        assert stage.run(STEPS[number % len(STEPS)], chance), "the source ran dry before the kills were done"
+    while stage.run("never", chance):
+        pass
+
+
+def check_once(stage: Stage, spark: SparkSession, rows: int) -> None:
+    """Each event exactly once, in its partition, by Hive's own reader."""
+    spark.conf.set("spark.sql.hive.convertMetastoreParquet", "false")
+    spark.catalog.refreshTable(stage.table)
+    found = [(row.id, row.dt) for row in spark.sql(f"SELECT id, dt FROM {stage.table}").collect()]
+    assert sorted(found) == [(number, day(number)) for number in range(rows)]
+    warehouse = stage.metastore.warehouse / "kills.db" / stage.table.split(".")[1]
+    assert [path for path in warehouse.rglob(".*") if not path.name.endswith(".crc")] == []
+
+
+def run_on_files(
+    folder: Path, metastore: EmbeddedMetastore, spark: SparkSession, table: str, kills: int, between: int
+) -> None:
+    source = folder / "source"
+    source.mkdir()
+    batches = kills + 8
+    for batch in range(batches):
+        file = source / f"{batch:04d}.json"
+        numbers = range(batch * ROWS_A_BATCH, (batch + 1) * ROWS_A_BATCH)
+        file.write_text("".join(record(number) + "\n" for number in numbers))
+        os.utime(file, (1_700_000_000 + batch, 1_700_000_000 + batch))
+    stage = begin(folder, metastore, table, {"source": str(source)})
+    kill_until_done(stage, kills)
+    assert len(stage.died) == kills + 1
+    assert stage.between >= between
+    check_once(stage, spark, batches * ROWS_A_BATCH)
+    print(f"{kills} kills on files, {stage.between} of them between manifest and registration")
+
+
+def run_on_kafka(
+    folder: Path, metastore: EmbeddedMetastore, spark: SparkSession, kafka: str, table: str, kills: int
+) -> None:
+    from confluent_kafka import Producer
+    from confluent_kafka.admin import AdminClient, NewTopic
+
+    batches = kills + 8
+    admin = AdminClient({"bootstrap.servers": kafka})
+    for future in admin.create_topics([NewTopic(table, 3)]).values():
+        future.result()
+    producer = Producer({"bootstrap.servers": kafka, "linger.ms": 5})
+    for number in range(batches * ROWS_A_BATCH):
+        producer.produce(table, record(number), partition=number % 3)
+    assert producer.flush(30) == 0
+    stage = begin(folder, metastore, table, {"servers": kafka, "topic": table})
+    kill_until_done(stage, kills)
+    assert len(stage.died) == kills + 1
+    check_once(stage, spark, batches * ROWS_A_BATCH)
+    print(f"{kills} kills over Kafka, {stage.between} of them between manifest and registration")
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(1200)
+def test_twenty_kills_on_a_file_source(tmp_path: Path, metastore: EmbeddedMetastore, spark: SparkSession) -> None:
+    run_on_files(tmp_path, metastore, spark, "files_20", kills=20, between=5)
+
+
+@pytest.mark.spark
+@pytest.mark.kafka
+@pytest.mark.timeout(900)
+def test_five_kills_over_kafka(
+    tmp_path: Path, metastore: EmbeddedMetastore, spark: SparkSession, kafka: str
+) -> None:
+    run_on_kafka(tmp_path, metastore, spark, kafka, "kafka_5", kills=5)
+
+
+@pytest.mark.spark
+@pytest.mark.long
+@pytest.mark.timeout(3600)
+def test_a_hundred_kills_on_a_file_source(
+    tmp_path: Path, metastore: EmbeddedMetastore, spark: SparkSession
+) -> None:
+    run_on_files(tmp_path, metastore, spark, "files_100", kills=100, between=30)
+
+
+@pytest.mark.spark
+@pytest.mark.kafka
+@pytest.mark.long
+@pytest.mark.timeout(1800)
+def test_twenty_five_kills_over_kafka(
+    tmp_path: Path, metastore: EmbeddedMetastore, spark: SparkSession, kafka: str
+) -> None:
+    run_on_kafka(tmp_path, metastore, spark, kafka, "kafka_25", kills=25)

@@ -1,0 +1,198 @@
+"""The Thrift registrar and catalog on a real metastore: how few calls it makes, and what it refuses and keeps."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hive_metastore import ThriftHiveMetastore, ttypes
+
+from hivesink.core.table import Column, Decimal, Map, Primitive, Struct, TableName
+from hivesink.errors import RegistrationFailed, TableExists, UnknownTable, Unsupported
+from hivesink.metastore import catalog
+from hivesink.metastore.thrift import ThriftRegistrar
+from hivesink.metastore.thrift_connection import Connection
+from hivesink.ports import NewPartition, Statistics
+from tests.metastore.live import OverThrift, declared, dt, new
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from hivesink.embedded.metastore import EmbeddedMetastore
+    from hivesink.ports import LiveTable
+
+DT = Column("dt", Primitive.STRING)
+
+
+@pytest.fixture
+def over(metastore: EmbeddedMetastore) -> Iterator[OverThrift]:
+    world = OverThrift(metastore.uri)
+    yield world
+    world.close()
+
+
+@pytest.fixture
+def live(over: OverThrift, tmp_path: Path) -> LiveTable:
+    spec = declared(tmp_path, DT)
+    over.create(spec)
+    return over.connect().table(spec.name)
+
+
+@pytest.fixture
+def calls(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """What goes over the wire, by the name of the call."""
+    counted: Counter[str] = Counter()
+    for name in dir(ThriftHiveMetastore.Client):
+        if name.startswith("send_"):
+            send = getattr(ThriftHiveMetastore.Client, name)
+
+            def counting(client: Any, *arguments: Any, send: Any = send, name: str = name) -> None:
+                counted[name.removeprefix("send_")] += 1
+                send(client, *arguments)
+
+            monkeypatch.setattr(ThriftHiveMetastore.Client, name, counting)
+    return counted
+
+
+def test_a_thousand_partitions_are_a_few_calls(
+    metastore: EmbeddedMetastore, live: LiveTable, calls: Counter[str]
+) -> None:
+    registrar = ThriftRegistrar(Connection(metastore.uri))
+    eight, thousand = [f"dt=few{n}" for n in range(8)], [f"dt=many{n:04d}" for n in range(1000)]
+    took = {}
+
+    def timed(what: str, call: Any) -> None:
+        started = time.perf_counter()
+        call()
+        took[what] = 1000 * (time.perf_counter() - started)
+
+    registrar.lookup(live, eight)
+    calls.clear()
+    timed("add 8", lambda: registrar.add(live, [new(live, partition) for partition in eight]))
+    assert calls == {"get_table_req": 2, "add_partitions_req": 1, "get_partitions_by_names": 1}
+    calls.clear()
+    timed("lookup 8", lambda: registrar.lookup(live, eight))
+    assert calls == {"get_table_req": 1, "get_partitions_by_names": 1}
+    registrar.set_statistics(live, [Statistics(partition, 1, 10, 1) for partition in eight])
+    calls.clear()
+    timed("distrust 8", lambda: registrar.distrust(live, eight))
+    assert calls == {"get_partitions_by_names": 1, "alter_partitions_with_environment_context": 1}
+    calls.clear()
+    timed("distrust 8, nothing to do", lambda: registrar.distrust(live, eight))
+    assert calls == {"get_partitions_by_names": 1}
+    calls.clear()
+    timed("add 1000", lambda: registrar.add(live, [new(live, partition) for partition in thousand]))
+    assert calls == {"get_table_req": 2, "add_partitions_req": 2, "get_partitions_by_names": 2}
+    timed("lookup 1000", lambda: registrar.lookup(live, thousand))
+    print("ms:", {what: round(milliseconds, 1) for what, milliseconds in took.items()})
+    registrar.close()
+
+
+def test_a_new_partition_is_the_tables_image(over: OverThrift, live: LiveTable) -> None:
+    table = over.table(live)
+    table.sd.serdeInfo.parameters = {"parquet.column.index.access": "false", "serialization.format": "1"}
+    over._alter_table(live, table)
+    over.connect().add(live, [new(live, dt(1))])
+    found = over.owner(live, dt(1))
+    assert found.sd.serdeInfo == over.table(live).sd.serdeInfo
+    assert found.sd.cols == table.sd.cols
+    assert (found.sd.inputFormat, found.sd.outputFormat) == (table.sd.inputFormat, table.sd.outputFormat)
+
+
+def test_a_partition_brought_up_keeps_its_own(over: OverThrift, live: LiveTable) -> None:
+    registrar = over.connect()
+    elsewhere = f"{live.location}-moved"
+    registrar.add(live, [NewPartition(dt(1), elsewhere, 1, 10)])
+    over.analyze(live, dt(1))
+    before = over.parameters(live, dt(1))
+    over.add_column(live, Column("late", Primitive.DATE))
+    registrar.add(live, [new(live, dt(1))])
+    found = over.owner(live, dt(1))
+    assert [field.name for field in found.sd.cols] == ["id", "v", "late"]
+    assert found.sd.location == elsewhere
+    assert found.parameters == before
+
+
+def test_a_table_dropped_meanwhile_is_said_to_be_gone(over: OverThrift, live: LiveTable) -> None:
+    name, registrar = live.spec.name, over.connect()
+    Connection(over.uri).read(lambda client: client.drop_table(name.database, name.table, False))
+    for call in (
+        lambda: registrar.lookup(live, [dt(1)]),
+        lambda: registrar.add(live, [new(live, dt(1))]),
+        lambda: registrar.distrust(live, [dt(1)]),
+    ):
+        with pytest.raises(UnknownTable, match=str(name)):
+            call()
+
+
+def test_a_location_that_cannot_be_is_refused_in_one_line(over: OverThrift, live: LiveTable) -> None:
+    with pytest.raises(RegistrationFailed, match="register 1 partitions of") as caught:
+        over.connect().add(live, [NewPartition(dt(1), "nosuchscheme://x/y", 0, 0)])
+    assert "\n" not in str(caught.value)
+    assert over.connect().lookup(live, [dt(1)]) == {}
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (lambda table: table.parameters.update({"discover.partitions": "true"}), "ALTER TABLE contracts"),
+        (lambda table: setattr(table.sd, "inputFormat", "org.apache.hadoop.mapred.TextInputFormat"), "PARQUET"),
+        (lambda table: table.sd.bucketCols.append("id"), "CLUSTERED"),
+        (lambda table: table.sd.cols.append(ttypes.FieldSchema("u", "uniontype<int>")), "column u"),
+    ],
+)
+def test_what_cannot_be_written_is_refused(over: OverThrift, live: LiveTable, change: Any, says: str) -> None:
+    table = over.table(live)
+    change(table)
+    over._alter_table(live, table)
+    with pytest.raises(Unsupported, match=says):
+        over.connect().table(live.spec.name)
+
+
+def test_the_catalog_gives_back_what_it_took(metastore: EmbeddedMetastore, tmp_path: Path) -> None:
+    tables = catalog(metastore.uri)
+    name = TableName("contracts_catalog", "t")
+    spec = replace(
+        declared(tmp_path, DT, Column("n", Primitive.INT, "a number")),
+        name=name,
+        columns=(
+            Column("id", Primitive.BIGINT, "it's"),
+            Column("m", Map(Primitive.STRING, Struct((("a", Decimal(10, 2)),)))),
+        ),
+        comment='a "table"; ünïcode',
+        properties=(("discover.partitions", "false"), ("sink.x", "y z")),
+    )
+    assert tables.table(name) is None
+    tables.create_database_if_absent(name.database)
+    tables.create_database_if_absent(name.database)
+    tables.create(spec)
+    with pytest.raises(TableExists):
+        tables.create(spec)
+    found = tables.table(name)
+    assert found is not None
+    own = {key: value for key, value in found.properties if key != "transient_lastDdlTime"}
+    assert replace(found, properties=tuple(own.items())) == spec
+
+    tables.set_properties(name, {"sink.x": "z", "comment": "new"}, ["discover.partitions", "never.was"])
+    changed = tables.table(name)
+    assert changed is not None
+    assert changed.comment == "new"
+    assert changed.options["sink.x"] == "z"
+    assert "discover.partitions" not in changed.options
+    tables.close()
+
+
+def test_a_managed_table_gets_its_location_from_the_metastore(metastore: EmbeddedMetastore, tmp_path: Path) -> None:
+    tables = catalog(metastore.uri)
+    spec = replace(declared(tmp_path, DT), location=None, external=False)
+    tables.create_database_if_absent(spec.name.database)
+    tables.create(spec)
+    found = tables.table(spec.name)
+    assert found is not None
+    assert not found.external
+    assert (found.location or "").endswith(f"{metastore.warehouse}/{spec.name.database}.db/{spec.name.table}")
+    tables.close()
