@@ -1,81 +1,14 @@
-"""The command line: `hivesink --help`. One module a command or small group; `docs/cli.md` describes them all."""
+"""The command line: `hivesink --help`. `app` puts the commands together; `docs/cli.md` describes them all."""
 
 from __future__ import annotations
 
 import sys
-from importlib.metadata import version as installed
-from typing import Annotated, NoReturn
-
-import typer
-
-from hivesink.cli import ddl, metastore
-from hivesink.cli.clean import clean
-from hivesink.cli.codes import ExitCode
-from hivesink.cli.query import query
-from hivesink.cli.recover import recover
-from hivesink.cli.reporting import output
-from hivesink.cli.run import run
-from hivesink.cli.status import status
-from hivesink.cli.verify import verify
-
-app = typer.Typer(
-    name="hivesink",
-    help="A streaming sink for Hive tables, each event exactly once.",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-)
-app.add_typer(ddl.app, name="ddl")
-# What hivesink doesn't know belongs to the job.
-app.command(context_settings={"ignore_unknown_options": True})(run)
-app.command()(query)
-app.command()(status)
-app.command()(verify)
-app.command()(recover)
-app.command()(clean)
-app.add_typer(metastore.app, name="metastore")
-
-_UsageError: type[Exception] = typer.BadParameter.__bases__[0]
-"""Older typers raise click's, newer ones their own."""
-
-
-class _Misused(Exception):
-    """A wrong command line, told in one line."""
-
-
-def _show_version(wanted: bool) -> None:
-    if wanted:
-        print(f"hivesink {installed('hivesink')}")
-        raise typer.Exit
-
-
-@app.callback()
-def _hivesink(
-    version: Annotated[
-        bool, typer.Option("--version", help="Print the version.", is_eager=True, callback=_show_version)
-    ] = False,
-) -> None:
-    """A streaming sink for Hive tables, each event exactly once."""
+from typing import NoReturn
 
 
 def main(arguments: list[str] | None = None) -> NoReturn:
     """Run the command line of this process and exit with its code."""
-    given = sys.argv[1:] if arguments is None else arguments
-    try:
-        code = app(given or ["--help"], prog_name="hivesink", standalone_mode=False)
-    except _UsageError as error:
-        output(as_json="--json" in given).fail(_Misused(_usage(error)))
-        sys.exit(ExitCode.USAGE)
-    except typer.Abort:
-        print("hivesink: nothing was done", file=sys.stderr)
-        sys.exit(ExitCode.FAILED)
-    except KeyboardInterrupt:
-        sys.exit(130)
-    sys.exit(code if isinstance(code, int) else ExitCode.DONE)
+    # Not above: the child of `hivesink run` imports this package, and needs none of the commands.
+    from hivesink.cli.app import call
 
-
-def _usage(error: Exception) -> str:
-    """What is wrong with the command line, and which help says more."""
-    context = getattr(error, "ctx", None)
-    command = context.command_path if context is not None else "hivesink"
-    message = error.format_message() if hasattr(error, "format_message") else str(error)
-    return f"{' '.join(message.split()).rstrip('.')}; see `{command} --help`"
+    sys.exit(call(sys.argv[1:] if arguments is None else arguments))

@@ -37,6 +37,8 @@ class ParquetFormat:
 
 
 class ParquetRecords:
+    """One file's content, each write a row group."""
+
     def __init__(self, writer: pq.ParquetWriter) -> None:
         self._writer = writer
 

@@ -1,7 +1,7 @@
 """The names of a log's files, formatted and parsed here and nowhere else.
 
 <log>/uid
-<log>/manifests/0000000012.json, 0000000012.json.published, 0000000012.json.registered
+<log>/manifests/0000000012.json, 0000000012.published, 0000000012.registered
 <log>/manifests/floor-0000000007
 <log>/manifests/.0000000012.json.<attempt>.tmp        not yet decided
 <log>/touched/<epoch>-<attempt>t<task attempt>-<task>-<chunk>
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 _NUMBER = r"(\d{10,})"
-_MANIFEST = re.compile(rf"{_NUMBER}\.json(?:\.(published|registered))?", re.ASCII)
+_MANIFEST = re.compile(rf"{_NUMBER}\.(json|published|registered)", re.ASCII)
 _FLOOR = re.compile(rf"floor-{_NUMBER}", re.ASCII)
 _TEMPORARY = re.compile(rf"\.(?:floor-)?{_NUMBER}(?:\.json)?\.[0-9a-f]+\.tmp", re.ASCII)
 _TOUCHED = re.compile(r"(\d+)-([0-9a-f]{8,32})t(\d+)-(\d+)-(\d+)", re.ASCII)
@@ -32,7 +32,7 @@ def manifest_name(epoch: Epoch) -> str:
 
 def mark_name(epoch: Epoch, mark: Mark) -> str:
     """An empty file beside the manifest."""
-    return f"{manifest_name(epoch)}.{mark.value}"
+    return f"{epoch:010d}.{mark.value}"
 
 
 def floor_name(epoch: Epoch) -> str:
@@ -67,7 +67,7 @@ def parse_view(names: Iterable[str]) -> LogView:
             floor = max(floor, Epoch(int(found[1])))
         elif found := _MANIFEST.fullmatch(name):
             epoch = Epoch(int(found[1]))
-            if found[2] is None:
+            if found[2] == "json":
                 manifests.add(epoch)
             else:
                 marks[epoch] = marks.get(epoch, frozenset()) | {Mark(found[2])}

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import typer.main
 
-from hivesink.cli import app
+from hivesink.cli.app import app
 from hivesink.cli.codes import ExitCode
 from tests.cli.site import hivesink
 

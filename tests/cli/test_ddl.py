@@ -42,7 +42,7 @@ def test_all_problems_of_a_folder_are_shown_with_file_and_line(
     assert uri
     folder = tmp_path / "ddl"
     folder.mkdir()
-    good = DDL.format(name="x.y", location="/tmp/x")
+    good = DDL.format(name="x.y", location="/data/x")
     (folder / "a.sql").write_text(good.replace("sink.on-bad-record", "sink.on-bad-records"))
     (folder / "b.sql").write_text(good.replace("id BIGINT", "id BIGINT, ID STRING"))
     (folder / "c.sql").write_text("DROP TABLE x.y\n")

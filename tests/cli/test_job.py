@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import signal
 import subprocess
@@ -12,11 +13,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hivesink.cli.job import translate
+from hivesink.cli.job import main, translate
 from hivesink.errors import BadRecord, EpochTaken, FencedOut, MetastoreUnreachable, StoreUnavailable
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
 REPOSITORY = Path(__file__).parents[2]
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
@@ -34,6 +35,19 @@ def _job(folder: Path, *lines: str) -> Path:
 
 def _run(job: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(_command(job, *arguments), env=ENVIRONMENT, capture_output=True, text=True, check=False)
+
+
+@pytest.fixture
+def here(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The child's own program in this process, which is left as it was."""
+    handler = signal.getsignal(signal.SIGTERM)
+    quiet = logging.getLogger("py4j")
+    monkeypatch.setattr(quiet, "propagate", True)
+    monkeypatch.setattr(quiet, "handlers", [])
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setattr(sys, "argv", sys.argv)
+    yield
+    signal.signal(signal.SIGTERM, handler)
 
 
 IMPORT = "from hivesink.errors import EpochTaken, MetastoreUnreachable, TaskFailed"
@@ -56,22 +70,29 @@ IMPORT = "from hivesink.errors import EpochTaken, MetastoreUnreachable, TaskFail
         (["raise ConnectionError('kafka is gone')"], 75, "ConnectionError: kafka is gone"),
     ],
 )
-def test_every_end_has_its_code_and_its_line(lines: Sequence[str], code: int, told: str | None, tmp_path: Path) -> None:
-    done = _run(_job(tmp_path, *lines))
-    assert done.returncode == code, done.stderr
+@pytest.mark.usefixtures("here")
+def test_every_end_has_its_code_and_its_line(
+    lines: Sequence[str], code: int, told: str | None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main([str(_job(tmp_path, *lines))])
+    assert ended.value.code == code
+    err = capsys.readouterr().err
     if told is None:
-        assert done.stderr == ""
+        assert err == ""
     else:
-        (line,) = done.stderr.splitlines()
+        (line,) = err.splitlines()
         assert line.startswith("hivesink: ")
         assert told in line
 
 
-def test_debug_shows_the_trace(tmp_path: Path) -> None:
-    done = _run(_job(tmp_path, "1 / 0"), "--debug")
-    assert done.returncode == 1
-    assert "Traceback (most recent call last)" in done.stderr
-    assert done.stderr.splitlines()[-1].startswith("hivesink: ")
+@pytest.mark.usefixtures("here")
+def test_debug_shows_the_trace(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["--debug", str(_job(tmp_path, "1 / 0"))])
+    err = capsys.readouterr().err
+    assert "Traceback (most recent call last)" in err
+    assert err.splitlines()[-1].startswith("hivesink: ")
 
 
 def test_the_job_gets_its_arguments_its_writer_and_its_folder(tmp_path: Path) -> None:

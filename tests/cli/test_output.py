@@ -26,7 +26,7 @@ def test_secrets_are_not_shown(text: str, expected: str) -> None:
 
 
 def test_an_error_is_one_line_with_its_notes() -> None:
-    error = ServerFailed("the metastore", "died", "/tmp/x.log", "one\ntwo")
+    error = ServerFailed("the metastore", "died", "/logs/x.log", "one\ntwo")
     error.__notes__ = ["epoch 7"]  # type: ignore[misc]  add_note is newer than Python 3.10
     (line,) = error_lines(error)
     assert "one two; epoch 7" in line

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from hivesink.errors import HiveSinkError
-from hivesink.metastore.memory import MemoryRegistrar
+from hivesink.metastore.memory import MemoryMetastore
 from hivesink.storage.commit_log import RenameCommitLog, default_log_location
 from hivesink.storage.memory import MemoryFileSystem
 from hivesink.storage.rename_store import RenameFileStore
@@ -36,7 +36,7 @@ class Site:
     """What outlives a process: the files, the metastore, the source with Spark's checkpoint, and time."""
 
     fs: MemoryFileSystem = field(default_factory=MemoryFileSystem)
-    registrar: MemoryRegistrar = field(default_factory=MemoryRegistrar)
+    registrar: MemoryMetastore = field(default_factory=MemoryMetastore)
     source: Source = field(default_factory=lambda: Source(events(EVENTS)))
     clock: Clock = field(default_factory=Clock)
 

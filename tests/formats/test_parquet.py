@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+# ruff: noqa: DTZ001  wall clocks without a zone are what a Hive TIMESTAMP holds
 import gc
 import io
 from datetime import datetime
@@ -130,7 +131,7 @@ def test_statistics_let_readers_skip() -> None:
 
 
 def test_a_writer_that_is_dropped_does_not_finish_its_file() -> None:
-    """pyarrow's own would, and into a closed file it would fail."""
+    """Pyarrow's own would, and into a closed file it would fail."""
     stream = io.BytesIO()
     writer = ParquetFormat(SCHEMA).open(stream)
     writer.write(rows(ROW))

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+# ruff: noqa: DTZ001  wall clocks without a zone are what a Hive TIMESTAMP holds
+# ruff: noqa: E501  a case a line
 import random
 from datetime import datetime, timedelta, timezone
 from decimal import Decimal as Number
@@ -148,7 +150,7 @@ def exists(text: str, zone: str) -> bool:
 
 def drawn() -> list[str]:
     """Wall clocks from all of the range, most of them off the full second."""
-    chance = random.Random(1582)
+    chance = random.Random(1582)  # noqa: S311  the same clocks in every run
     first = datetime(1582, 10, 15)
     seconds = int((datetime(9999, 12, 31) - first).total_seconds())
     clocks = (

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+# ruff: noqa: DTZ001  wall clocks without a zone are what a Hive TIMESTAMP holds
+# ruff: noqa: E501  a case a line
 import sys
 from datetime import date, datetime, timedelta, timezone
 from types import ModuleType

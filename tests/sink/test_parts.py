@@ -206,7 +206,7 @@ def test_a_part_that_can_not_be_closed_is_aborted_with_the_others(
     def full(stream: Any, path: str) -> None:
         calls.append(path)
         if len(calls) == 2:
-            raise StoreUnavailable("write", path, "no space left on device")
+            raise StoreUnavailable(action="write", path=path, reason="no space left on device")
         closed(stream, path)
 
     monkeypatch.setattr(system, "sync_close", full, raising=True)

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+# ruff: noqa: DTZ001  wall clocks without a zone are what a Hive TIMESTAMP holds
+# ruff: noqa: E501  a case a line
 import json
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any
@@ -234,7 +236,7 @@ def test_a_task_that_dies_half_way_leaves_no_part(tmp_path: Path) -> None:
 def test_memory_stays_capped_over_the_buckets_of_both_tables() -> None:
     made = make(on_bad_record="dead-letter", task_memory="1kb")
     values = [value for n in range(50) for value in (f'{{"id": {n}, "dt": "{n % 7}"}}'.encode(), BAD)]
-    report = made(*(raw(values[at : at + 10]) for at in range(0, 100, 10)))
+    report = made(*(raw([*values[at : at + 10]]) for at in range(0, 100, 10)))
     assert balanced(report)
     assert sorted(row["id"] for row in rows_of(made, report)) == list(range(50))
     assert len(rows_of(made, report, "db.t__rejected")) == 50

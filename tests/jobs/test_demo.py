@@ -1,0 +1,78 @@
+"""`make demo` as a user meets it: killed in the middle, run again, and once more with nothing left to do."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from jobs.demo.flights import MONTHS, Flights
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.spark
+@pytest.mark.parametrize(
+    "kafka", ["", pytest.param("1", marks=[pytest.mark.kafka, pytest.mark.long])], ids=["files", "kafka"]
+)
+def test_killed_then_run_again_then_once_more(tmp_path: Path, kafka: str) -> None:
+    with demo(tmp_path, kafka) as killed:
+        assert killed.stdout is not None
+        for line in killed.stdout:
+            if "epoch 3:" in line:
+                killed.kill()
+
+    again = finish(tmp_path, kafka)
+    assert "epoch 4:" in again
+    assert "epoch 1:" not in again
+    assert again.count("✓") == 4
+    assert "336,776" in again
+    assert not re.search(r"[\x00-\x09\x0b-\x1f]", again)
+    printed = [line for line in again.splitlines() if not line.startswith("To adjust")]
+    assert max(map(len, printed)) <= 80
+
+    once_more = finish(tmp_path, kafka)
+    assert "everything was committed already" in once_more
+    assert "epoch 1" not in once_more
+    assert once_more.count("✓") == 5
+    assert processes_of(tmp_path) == []
+
+
+def test_events_are_the_csv() -> None:
+    flights = Flights.load()
+    assert flights.total == sum(len(flights.events(month)) for month in MONTHS) == 336_776
+    cancelled = next(event for event in flights.events(1) if '"dep_time":null' in event)
+    assert '"dep_delay":null' in cancelled
+    assert '"sched_dep_time":1630' in cancelled
+    assert flights.days == 365
+    assert sum(flights.by_carrier.values()) == 336_776
+
+
+def demo(folder: Path, kafka: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "jobs.demo"],
+        cwd=ROOT,
+        env={**os.environ, "DEMO_DATA": str(folder), "KAFKA": kafka, "PYTHONUNBUFFERED": "1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def finish(folder: Path, kafka: str) -> str:
+    with demo(folder, kafka) as running:
+        printed, _ = running.communicate()
+    assert running.returncode == 0, printed
+    return printed
+
+
+def processes_of(folder: Path) -> list[list[str]]:
+    import psutil
+
+    found = [process.info["cmdline"] or [] for process in psutil.process_iter(["cmdline"])]
+    return [command for command in found if any(str(folder) in word for word in command)]
