@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import getpass
 import secrets
 import time
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
+from hivesink import metastore as metastores
 from hivesink.arrowtypes import arrow_schema
 from hivesink.core.bucket import normal
 from hivesink.decode.reader import DecodeOptions, RowsReader
@@ -17,9 +17,6 @@ from hivesink.errors import InvalidOption, TableExists, UnknownTable, Unsupporte
 from hivesink.formats.parquet import ParquetFormat, rows_in
 from hivesink.hiveql.render import render
 from hivesink.hiveql.stored import declared, stored
-from hivesink.metastore.thrift import ThriftRegistrar
-from hivesink.metastore.thrift_catalog import ThriftCatalog
-from hivesink.metastore.thrift_connection import Connection
 from hivesink.options import OnBadRecord, SinkConfig
 from hivesink.sink.assign import assigner_for, needed_columns
 from hivesink.sink.committer import Committed, Committer, Sink
@@ -64,16 +61,13 @@ class Metastore:
 
 
 def registrar(kind: str, address: str) -> Registrar:
-    """The metastore adapter `kind`, `thrift` or `hiveserver2`. Raises InvalidOption."""
-    if kind == "thrift":
-        return ThriftRegistrar(Connection(address))
-    problem = f"registrar = {kind!r}: write thrift or hiveserver2"
-    raise InvalidOption((problem,))
+    """The metastore adapter `kind`, `thrift` or `hiveserver2` (host:port). Raises InvalidOption."""
+    return metastores.connect(kind, address)
 
 
 def catalog(address: str) -> Catalog:
-    """Tables of the metastore at a Thrift address, for DDL."""
-    return ThriftCatalog(Connection(address), owner=getpass.getuser())
+    """The tables of the metastore at a Thrift address, for DDL. Raises InvalidOption."""
+    return metastores.catalog(address)
 
 
 def file_store(location: str) -> FileStore:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyhive import hive
 from pyhive.exc import Error as PyHiveError
-from TCLIService.ttypes import TGetInfoReq, TGetInfoType  # type: ignore[import-untyped]
+from TCLIService.ttypes import TGetInfoReq, TGetInfoType
 from thrift.Thrift import TException
 
 from hivesink.core.table import TableName, TableSpec

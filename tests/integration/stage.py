@@ -144,12 +144,11 @@ class Stage:
 
 @contextmanager
 def hive_reader(spark: SparkSession) -> Iterator[None]:
-    before = spark.conf.get(HIVE_READER)
     spark.conf.set(HIVE_READER, "false")
     try:
         yield
     finally:
-        spark.conf.set(HIVE_READER, str(before))
+        spark.conf.unset(HIVE_READER)
 
 
 class Wrapped:

@@ -1,0 +1,79 @@
+"""Records that don't fit: the query stops and names them, or they go to a table, or they are counted."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from hivesink import errors
+
+if TYPE_CHECKING:
+    from hivesink.sink.committer import Committed
+    from tests.integration.stage import Stage, Topic
+
+pytestmark = [pytest.mark.spark, pytest.mark.main_path]
+
+
+def put_good_and_bad(topic: Topic) -> None:
+    topic.put(range(0, 20, 2))
+    topic.put_raw([(1, b'{"id": 1, "dt": "2024-01-02"}'), (1, b'{"id": "many", "dt": "2024-01-02"}'), (1, None)])
+
+
+@pytest.mark.kafka
+def test_fail_names_the_record_publishes_nothing_and_goes_on_once_the_setting_is_mended(
+    stage: Stage, topic: Topic
+) -> None:
+    stage.create()
+    put_good_and_bad(topic)
+    with pytest.raises(errors.BadRecord) as refused:
+        stage.drain(events=topic.stream(stage.spark))
+    said = str(refused.value)
+    assert "\n" not in said
+    assert f"topic {topic.name} partition 1 offset 1, field id: " in said
+    assert "many" in said
+    assert "dead-letter or drop" in said
+    assert stage.ids() == []
+    assert stage.staged() == []
+    stage.drain(stage.sink(options={"sink.on-bad-record": "drop"}), topic.stream(stage.spark))
+    assert stage.ids() == sorted([*range(0, 20, 2), 1])
+
+
+@pytest.mark.kafka
+def test_dead_letters_hold_the_record_its_error_and_its_position(stage: Stage, topic: Topic) -> None:
+    stage.create(properties={"sink.on-bad-record": "dead-letter"})
+    put_good_and_bad(topic)
+    done: list[Committed] = []
+    for _ in range(2):
+        stage.drain(stage.sink(on_commit=done.append), topic.stream(stage.spark))
+    (epoch,) = done
+    assert (epoch.rows.read, epoch.rows.written, epoch.rows.rejected, epoch.rows.skipped) == (13, 11, 1, 1)
+    assert stage.ids() == sorted([*range(0, 20, 2), 1])
+    (letter,) = stage.query(f"SELECT * FROM {stage.table}__rejected")
+    assert bytes(letter.value) == b'{"id": "many", "dt": "2024-01-02"}'
+    assert (letter.field, letter.topic, letter.partition_id, letter.record_offset) == ("id", topic.name, 1, 1)
+    assert "many" in letter.reason
+
+
+def test_dropped_records_are_counted(stage: Stage) -> None:
+    stage.create(properties={"sink.on-bad-record": "drop"})
+    stage.put_text('{"id": 1, "dt": "2024-01-01"}\nno JSON\n{"id": 2.5, "dt": "2024-01-01"}\n')
+    done: list[Committed] = []
+    stage.drain(stage.sink(on_commit=done.append))
+    assert (done[0].rows.read, done[0].rows.written, done[0].rows.dropped) == (3, 1, 2)
+    assert stage.ids() == [1]
+
+
+def test_a_file_that_is_not_json_is_named_and_once_mended_all_rows_are_there(stage: Stage) -> None:
+    stage.create()
+    stage.put(range(10))
+    stage.drain()
+    bad = stage.put_text("PK\x03\x04 this is no JSON\n")
+    with pytest.raises(errors.BadRecord) as refused:
+        stage.drain()
+    assert "\n" not in str(refused.value)
+    assert bad.name in str(refused.value)
+    bad.write_text('{"id": 10, "dt": "2024-01-01"}\n')
+    stage.put(range(11, 15))
+    stage.drain()
+    assert stage.ids() == list(range(15))

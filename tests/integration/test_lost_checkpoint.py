@@ -1,0 +1,280 @@
+"""Checkpoints and logs that are lost, old or another's: refused with the ways on, never doubled, never skipped."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from hivesink import errors
+from tests.integration.stage import Stage, wrap
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from hivesink.sink.committer import Committed
+    from tests.integration.stage import Topic
+
+pytestmark = [pytest.mark.spark, pytest.mark.main_path]
+
+
+def two_epochs(stage: Stage) -> list[int]:
+    """Epochs 1 and 2 from two files of ten rows."""
+    stage.create()
+    for number in range(2):
+        stage.put(range(number * 10, number * 10 + 10))
+    stage.drain()
+    assert stage.ids() == list(range(20))
+    return list(range(20))
+
+
+def one_line(error: BaseException) -> str:
+    assert "\n" not in str(error)
+    return str(error)
+
+
+def test_without_its_checkpoint_a_file_source_is_refused_and_both_ways_on_are_named(stage: Stage) -> None:
+    rows = two_epochs(stage)
+    stage.forget_checkpoint()
+    with pytest.raises(errors.ForeignHistory) as refused:
+        stage.drain()
+    said = one_line(refused.value)
+    assert "resume=True" in said
+    assert "append=2" in said
+    assert stage.ids() == rows
+
+
+def test_a_file_source_refuses_resume_by_name(stage: Stage) -> None:
+    rows = two_epochs(stage)
+    stage.forget_checkpoint()
+    with pytest.raises(errors.ResumeImpossible) as refused:
+        stage.drain(stage.sink(resume=True))
+    assert "append=2" in one_line(refused.value)
+    assert stage.ids() == rows
+
+
+def test_append_works_once_and_is_refused_when_it_is_left_in_the_job(stage: Stage) -> None:
+    rows = two_epochs(stage)
+    stage.forget_checkpoint()
+    for number in range(2):
+        (stage.source / f"{number:04d}.json").unlink()
+    stage.put(range(20, 30), "new.json")
+    stage.drain(stage.sink(append=2))
+    # With its new checkpoint the job goes on as it is, `append` and all.
+    stage.put(range(30, 35), "newer.json")
+    stage.drain(stage.sink(append=2))
+    rows = [*rows, *range(20, 35)]
+    assert stage.ids() == rows
+    stage.forget_checkpoint()
+    with pytest.raises(errors.ForeignHistory, match="append=4"):
+        stage.drain(stage.sink(append=2))
+    assert stage.ids() == rows
+
+
+@pytest.mark.kafka
+def test_over_kafka_resume_goes_on_where_the_log_ends_with_a_new_partition_too(stage: Stage, topic: Topic) -> None:
+    stage.create()
+    topic.put(range(40))
+    stage.drain(events=topic.stream(stage.spark, maxOffsetsPerTrigger="15"))
+    stage.forget_checkpoint()
+    topic.grow(3)
+    topic.put(range(40, 70), partitions=3)
+    with pytest.raises(errors.ForeignHistory) as refused:
+        stage.drain(events=topic.stream(stage.spark))
+    assert '"0": 20' in one_line(refused.value)
+    with pytest.raises(errors.OffsetsDontChain):
+        # Without the sink's help the query begins at the topic's first record.
+        shutil.rmtree(stage.checkpoint)
+        stage.drain(stage.sink(resume=True), topic.stream(stage.spark))
+    shutil.rmtree(stage.checkpoint)
+    sink = stage.sink(resume=True)
+    stage.drain(sink, topic.stream(stage.spark, resume=sink))
+    assert stage.ids() == list(range(70))
+    topic.put(range(70, 75), partitions=3)
+    # `resume` left in the job: the new checkpoint decides, and a second loss is just as harmless.
+    stage.drain(sink, topic.stream(stage.spark, resume=sink))
+    stage.forget_checkpoint()
+    topic.put(range(75, 80), partitions=3)
+    sink = stage.sink(resume=True)
+    stage.drain(sink, topic.stream(stage.spark, resume=sink))
+    assert stage.ids() == list(range(80))
+
+
+def test_a_lost_offsets_file_whose_batch_comes_again_with_other_files_is_refused(stage: Stage) -> None:
+    rows = two_epochs(stage)
+    stage.lose("offsets/1")
+    stage.lose("commits/1")
+    stage.put(range(20, 30))
+    with pytest.raises(errors.ReplayDiffers) as refused:
+        stage.drain()
+    assert "append=2" in one_line(refused.value)
+    assert stage.ids() == rows
+
+
+@pytest.mark.parametrize("lost", [("commits/1",), ("offsets/1", "commits/1")], ids=["commits", "offsets"])
+def test_a_batch_that_comes_again_with_equal_offsets_is_a_replay(stage: Stage, lost: tuple[str, ...]) -> None:
+    rows = two_epochs(stage)
+    for name in lost:
+        stage.lose(name)
+    done: list[Committed] = []
+    stage.drain(stage.sink(on_commit=done.append))
+    assert [one.replayed for one in done] == [True]
+    assert stage.ids() == rows
+    stage.put(range(20, 25))
+    stage.drain()
+    assert stage.ids() == list(range(25))
+
+
+@pytest.mark.kafka
+def test_over_kafka_a_lost_offsets_file_is_a_replay_or_refused(stage: Stage, topic: Topic) -> None:
+    stage.create()
+    topic.put(range(20))
+    stage.drain(events=topic.stream(stage.spark))
+    topic.put(range(20, 30))
+    stage.drain(events=topic.stream(stage.spark))
+    stage.lose("offsets/1")
+    stage.lose("commits/1")
+    done: list[Committed] = []
+    stage.drain(stage.sink(on_commit=done.append), topic.stream(stage.spark))
+    assert done[0].replayed
+    stage.lose("offsets/1")
+    stage.lose("commits/1")
+    topic.put(range(30, 37))
+    with pytest.raises(errors.ReplayDiffers):
+        stage.drain(events=topic.stream(stage.spark))
+    assert stage.ids() == list(range(30))
+    # The way on that the error names loses and doubles nothing.
+    stage.forget_checkpoint()
+    sink = stage.sink(resume=True)
+    stage.drain(sink, topic.stream(stage.spark, resume=sink))
+    assert stage.ids() == list(range(37))
+
+
+def test_a_checkpoint_older_than_the_log_is_refused(stage: Stage) -> None:
+    stage.create()
+    stage.put(range(10))
+    stage.drain()
+    copy = stage.copy_checkpoint()
+    for number in (1, 2):
+        stage.put(range(number * 10, number * 10 + 10))
+    stage.drain()
+    newest = stage.folder / "newest"
+    stage.checkpoint.rename(newest)
+    copy.rename(stage.checkpoint)
+    with pytest.raises(errors.BatchBehindLog) as refused:
+        stage.drain()
+    assert "restore the newest checkpoint" in one_line(refused.value)
+    stage.restore_checkpoint(newest)
+    stage.put(range(30, 35))
+    stage.drain()
+    assert stage.ids() == list(range(35))
+
+
+def test_a_deleted_log_under_a_checkpoint_that_is_kept_is_refused(stage: Stage) -> None:
+    rows = two_epochs(stage)
+    kept = stage.folder / "kept"
+    stage.log().rename(kept)
+    stage.put(range(20, 30))
+    with pytest.raises(errors.LogMissing) as refused:
+        stage.drain()
+    assert str(stage.log()) in one_line(refused.value)
+    assert stage.ids() == rows
+    shutil.rmtree(stage.log())
+    kept.rename(stage.log())
+    stage.drain()
+    assert stage.ids() == list(range(30))
+
+
+@pytest.mark.parametrize(
+    ("history", "error"), [(False, errors.LogMissing), (True, errors.ForeignHistory)], ids=["empty", "with-history"]
+)
+def test_a_checkpoint_of_another_table_is_refused(
+    stage: Stage, tmp_path: Path, history: bool, error: type[Exception]
+) -> None:
+    two_epochs(stage)
+    other = Stage(stage.spark, stage.uri, tmp_path / "other", f"{stage.table}_other")
+    other.folder.mkdir()
+    other.create()
+    if history:
+        other.put(range(100, 110))
+        other.drain()
+    before = other.ids()
+    stage.put(range(20, 30))
+    with pytest.raises(error):
+        other.drain(events=stage.lines(), checkpoint=str(stage.checkpoint))
+    assert other.ids() == before
+
+
+def _waits_for(gate: Path, reached: Path) -> Callable[[Any], Any]:
+    """In the tasks, before the sink: say that the batch runs, and hold it up until `gate` is there."""
+
+    def wait(batches: Any) -> Any:
+        import time
+
+        reached.touch()
+        while not gate.exists():
+            time.sleep(0.02)
+        yield from batches
+
+    return wait
+
+
+def test_a_stop_while_tasks_run_leaves_the_batch_to_the_next_run(stage: Stage) -> None:
+    stage.create()
+    stage.put(range(10))
+    stage.drain()
+    stage.put(range(10, 20))
+    gate, reached = stage.folder / "gate", stage.folder / "reached"
+    events = stage.lines()
+    held = events.mapInArrow(_waits_for(gate, reached), events.schema)
+    query = stage.begin(stage.sink(), held, trigger={"processingTime": "0 seconds"})
+    await_file(reached)
+    query.stop()
+    assert not query.isActive
+    assert stage.ids() == list(range(10))
+    gate.touch()
+    stage.drain(events=held)
+    stage.drain(events=held)
+    assert stage.ids() == list(range(20))
+    assert stage.staged() == []
+
+
+def test_a_stop_after_the_decision_leaves_a_batch_that_spark_runs_again_as_a_replay(stage: Stage) -> None:
+    stage.create()
+    stage.put(range(10))
+    decided, asked = threading.Event(), threading.Event()
+
+    def create(real: Any, manifest: Any) -> None:
+        real(manifest)
+        decided.set()
+        assert asked.wait(60)
+
+    sink = stage.sink()
+    wrap(sink, "log", create=create)
+    query = stage.begin(sink, trigger={"processingTime": "0 seconds"})
+    assert decided.wait(60)
+    stopping = threading.Thread(target=query.stop)
+    stopping.start()
+    while query.status["message"] != "Stopped" and stopping.is_alive() and not asked.is_set():
+        # Spark has marked the query as terminated before it waits for the batch.
+        if not query.isActive:
+            asked.set()
+    asked.set()
+    stopping.join()
+    stage.put(range(10, 20))
+    done: list[Committed] = []
+    stage.drain(stage.sink(on_commit=done.append))
+    assert stage.ids() == list(range(20))
+    assert stage.staged() == []
+
+
+def await_file(path: Path) -> None:
+    import time
+
+    deadline = time.monotonic() + 60
+    while not path.exists():
+        assert time.monotonic() < deadline, f"{path.name} never came"
+        time.sleep(0.02)
