@@ -100,9 +100,7 @@ class NotWritable(HiveSinkError):
     def __init__(self, path: str, reason: str) -> None:
         self.path = path
         self.reason = reason
-        super().__init__(
-            f"{path} can't be written ({reason}); give this user write access, or set another location"
-        )
+        super().__init__(f"{path} can't be written ({reason}); give this user write access, or set another location")
 
 
 class EpochTaken(HiveSinkError):
@@ -123,9 +121,7 @@ class LogDamaged(HiveSinkError):
     def __init__(self, file: str, reason: str) -> None:
         self.file = file
         self.reason = reason
-        super().__init__(
-            f"{file} is damaged ({reason}); it is left as it is: restore it from a snapshot or a backup"
-        )
+        super().__init__(f"{file} is damaged ({reason}); it is left as it is: restore it from a snapshot or a backup")
 
 
 class NewerFormat(HiveSinkError):
@@ -164,8 +160,8 @@ class ForeignHistory(HiveSinkError):
         ends = ", ".join(str(offset) for offset in end) or "no offsets"
         super().__init__(
             f"the log {log} holds history up to epoch {epoch}, ending at {ends}, but query {query} has a new "
-            f"checkpoint; ways on: resume=True (Kafka only: continue at the log's own offsets, startingOffsets = {ends}, "
-            f"new partitions as -2; hivesink.sources.kafka fills it in), or append={epoch} (write what the query reads "
+            f"checkpoint; ways on: resume=True (Kafka only: continue at the log's own offsets, startingOffsets = "
+            f"{ends}, new partitions as -2; hivesink.sources.kafka fills it in), or append={epoch} (write what the query reads "
             "after what is there, your decision), or restore the old checkpoint"
         )
 
@@ -173,9 +169,7 @@ class ForeignHistory(HiveSinkError):
 class ReplayDiffers(HiveSinkError):
     """A batch id that the log holds comes again with other rows."""
 
-    def __init__(
-        self, log: str, epoch: int, batch: int, logged: tuple[object, ...], found: tuple[object, ...]
-    ) -> None:
+    def __init__(self, log: str, epoch: int, batch: int, logged: tuple[object, ...], found: tuple[object, ...]) -> None:
         self.log = log
         self.epoch = epoch
         self.batch = batch
@@ -196,8 +190,8 @@ class BatchBehindLog(HiveSinkError):
         self.batch = batch
         ends = ", ".join(str(offset) for offset in end)
         super().__init__(
-            f"the checkpoint is at batch {batch}, but {log} holds batch {logged} as epoch {epoch}, ending at {ends}: the "
-            "checkpoint is older than the table; restore the newest checkpoint, or start a new one with "
+            f"the checkpoint is at batch {batch}, but {log} holds batch {logged} as epoch {epoch}, ending at {ends}: "
+            "the checkpoint is older than the table; restore the newest checkpoint, or start a new one with "
             f"resume=True (Kafka only) or append={epoch} (your decision)"
         )
 
@@ -210,8 +204,8 @@ class BatchesMissing(HiveSinkError):
         self.epoch = epoch
         self.batch = batch
         super().__init__(
-            f"the checkpoint is at batch {batch}, but the last batch in {log} is {logged} (epoch {epoch}): manifests are "
-            f"missing; restore the log, or start with append={epoch} if the batches between are not wanted"
+            f"the checkpoint is at batch {batch}, but the last batch in {log} is {logged} (epoch {epoch}): manifests "
+            f"are missing; restore the log, or start with append={epoch} if the batches between are not wanted"
         )
 
 
@@ -223,8 +217,8 @@ class OffsetsDontChain(HiveSinkError):
         self.epoch = epoch
         self.gap = gap
         super().__init__(
-            f"the batch doesn't follow from epoch {epoch} in {log}: {gap}; rows would be lost or doubled. Start where the "
-            f"log ends (hivesink.sources.kafka fills that in), or start with append={epoch} (your decision)"
+            f"the batch doesn't follow from epoch {epoch} in {log}: {gap}; rows would be lost or doubled. Start where "
+            f"the log ends (hivesink.sources.kafka fills that in), or start with append={epoch} (your decision)"
         )
 
 
@@ -297,8 +291,8 @@ class PartitionElsewhere(HiveSinkError):
         self.table = table
         self.partition = partition
         super().__init__(
-            f"{table} partition {partition} is registered at {location}, but its new parts are in {folder} and can't be "
-            f"moved there ({reason}); copy them there by hand, or alter the partition's location to {folder}"
+            f"{table} partition {partition} is registered at {location}, but its new parts are in {folder} and can't "
+            f"be moved there ({reason}); copy them there by hand, or alter the partition's location to {folder}"
         )
 
 
@@ -330,9 +324,7 @@ class CheckpointUnreadable(HiveSinkError):
 
     def __init__(self, file: str, reason: str) -> None:
         self.file = file
-        super().__init__(
-            f"{file} does not say what the batch covers ({reason}); is this the query's checkpoint?"
-        )
+        super().__init__(f"{file} does not say what the batch covers ({reason}); is this the query's checkpoint?")
 
 
 class JavaNotFound(HiveSinkError):

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 
 class OnBadRecord(Enum):
+    """What a record that doesn't fit the table does."""
+
     FAIL = "fail"
     DEAD_LETTER = "dead-letter"
     DROP = "drop"
@@ -36,16 +38,22 @@ class OnNull(Enum):
 
 
 class OnTombstone(Enum):
+    """What a Kafka record without a value is."""
+
     SKIP = "skip"
     BAD_RECORD = "bad-record"
 
 
 class OnUnknownField(Enum):
+    """What a JSON field that no column matches is."""
+
     IGNORE = "ignore"
     BAD_RECORD = "bad-record"
 
 
 class PolicyKind(Enum):
+    """What marks a partition as committed."""
+
     METASTORE = "metastore"
     SUCCESS_FILE = "success-file"
 

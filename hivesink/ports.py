@@ -312,4 +312,6 @@ class RecordWriter(Protocol):
 
 
 class PartFormat(Protocol):
+    """A file format of finished parts, for one table."""
+
     def open(self, stream: BinaryIO) -> RecordWriter: ...

@@ -13,7 +13,7 @@ from hivesink.core.epoch import Epoch, LastBatch
 from hivesink.core.partfile import Pending
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
     from datetime import datetime
 
 FORMAT = 1
@@ -179,8 +179,19 @@ class Floor:
     files: int = 0
 
 
-def superseded(manifests: Iterable[Manifest]) -> frozenset[str]:
-    """Targets that a later move or an accepted loss has taken out of the hands of the epoch that named them."""
-    return frozenset(
-        target for manifest in manifests for target in (*(move.was for move in manifest.moves), *manifest.lost)
-    )
+def standing(manifests: Iterable[Manifest]) -> Iterator[tuple[Manifest, PartEntry]]:
+    """Each part with the epoch that answers for it, where no later epoch has moved it or accepted its loss.
+
+    `manifests` are sorted by epoch. A part may come back to a place that it was moved from: what counts is
+    which epoch spoke last.
+    """
+    known = tuple(manifests)
+    taken = {
+        target: manifest.epoch
+        for manifest in known
+        for target in (*(move.was for move in manifest.moves), *manifest.lost)
+    }
+    for manifest in known:
+        for part in manifest.publishes():
+            if taken.get(part.target, 0) <= manifest.epoch:
+                yield manifest, part

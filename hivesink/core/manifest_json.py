@@ -91,6 +91,7 @@ def decode(data: bytes, file: str) -> Manifest:
 
 
 def encode_floor(floor: Floor) -> bytes:
+    """In the form of `encode`."""
     return _bytes({"format": FORMAT, "floor": floor.epoch, "totals": _rows(floor.totals), "files": floor.files})
 
 

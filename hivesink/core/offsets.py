@@ -93,6 +93,7 @@ def canonical(text: str) -> str:
 
 
 def same(left: tuple[SourceOffset, ...], right: tuple[SourceOffset, ...]) -> bool:
+    """Whether two batches end (or start) at one place, source by source."""
     return left == right
 
 
@@ -126,6 +127,7 @@ def _follows(end: SourceOffset, start: SourceOffset) -> str | None:
 
 
 def to_json(offset: SourceOffset) -> Any:
+    """In the form that `docs/manifest.md` describes."""
     match offset:
         case KafkaOffset():
             return {"kafka": offset.topics()}

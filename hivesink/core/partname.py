@@ -42,6 +42,8 @@ class Stage(Enum):
 
 @dataclass(frozen=True, slots=True)
 class PartName:
+    """A part's name in its fields; `str` of it is the finished file's name."""
+
     uid: str
     epoch: int
     attempt: str

@@ -62,6 +62,8 @@ class Char:
 
 @dataclass(frozen=True, slots=True)
 class Array:
+    """ARRAY<element>."""
+
     element: HiveType
 
     def __str__(self) -> str:
@@ -104,6 +106,8 @@ class Column:
 
 @dataclass(frozen=True, slots=True, order=True)
 class TableName:
+    """A database and a table, both in lower case."""
+
     database: str
     table: str
 

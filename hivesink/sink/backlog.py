@@ -7,16 +7,15 @@ be repeated.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 
-from hivesink.core.bucket import same_location
 from hivesink.core.epoch import Epoch
-from hivesink.core.manifest import Manifest, PartEntry, Unregistered, superseded
+from hivesink.core.manifest import Manifest, PartEntry, Unregistered, standing
 from hivesink.core.partfile import Pending
-from hivesink.errors import PartLost, RegistrationFailed
+from hivesink.errors import LengthMismatch, PartLost, RegistrationFailed, TargetTaken
 from hivesink.ports import LivePartition, Mark, NewPartition
-from hivesink.sink.moves import move_manifest
+from hivesink.sink.moves import moves_home
 from hivesink.sink.world import Place, World, by_table
 
 Live = Mapping[Place, LivePartition]
@@ -26,7 +25,9 @@ Live = Mapping[Place, LivePartition]
 class Backlog:
     """`head` is the newest manifest; `unpublished` are decided epochs without their mark, oldest first.
 
-    `unregistered` are what `head` carries until its registration is done.
+    `unregistered` are what `head` carries until its registration is done. `unconfirmed` are published epochs,
+    older than the unpublished ones, whose partitions nobody has looked at since: a user may have dropped or moved
+    one, or set the accurate flag, between the last lookup and the publish.
     """
 
     world: World
@@ -34,17 +35,25 @@ class Backlog:
     unpublished: list[Manifest] = field(default_factory=list)
     unregistered: tuple[Unregistered, ...] = ()
     success_file: str | None = None
+    unconfirmed: list[Manifest] = field(default_factory=list)
+
+    @property
+    def unsettled(self) -> tuple[Manifest, ...]:
+        return (*self.unconfirmed, *self.unpublished)
 
     @property
     def settled(self) -> Epoch:
         """Epochs up to this one need nothing more but what `unregistered` says."""
-        if self.unpublished:
-            return Epoch(self.unpublished[0].epoch - 1)
-        return self.head.epoch
+        return Epoch(self.unsettled[0].epoch - 1) if self.unsettled else self.head.epoch
 
     @property
     def is_empty(self) -> bool:
-        return not self.unpublished and not self.unregistered
+        return not self.unsettled and not self.unregistered
+
+    @property
+    def places(self) -> set[Place]:
+        """The partitions that wait for anything."""
+        return {place for place, _ in self._folders()}
 
     def decided(self, manifest: Manifest) -> None:
         """Take up an epoch that has just been decided."""
@@ -56,56 +65,41 @@ class Backlog:
         """Publish and register everything. `live` is what a lookup just before the decision showed.
 
         Raises MetastoreUnreachable, RegistrationFailed, RegistrationUnknown (try again later: what is done
-        stays done), PartLost and the other errors of `FileStore.publish`, PartitionElsewhere, FencedOut.
+        stays done), PartLost and the other errors of `FileStore.publish`, EpochTaken, FencedOut.
         """
         if self.is_empty:
             return
-        found = self.world.lookup(self._places()) if live is None else live
+        found = self.world.lookup(self.places) if live is None else live
         if self._relocate(found):
-            found = self.world.lookup(self._places())
-        published = self._published_places()
+            found = self.world.lookup(self.places)
         self._distrust(found)
         self._publish()
-        self._register(found, published)
-        self._success_files(published)
+        self._register(found)
 
     def entries(self) -> list[PartEntry]:
         """Parts of unpublished epochs that no later epoch has taken over."""
-        gone = superseded(self.unpublished)
-        return [part for manifest in self.unpublished for part in manifest.publishes() if part.target not in gone]
+        waiting = {manifest.epoch for manifest in self.unpublished}
+        return [part for manifest, part in standing(self.unsettled) if manifest.epoch in waiting]
 
-    def _places(self) -> set[Place]:
-        return self._published_places() | {(found.table, found.partition) for found in self.unregistered}
-
-    def _published_places(self) -> set[Place]:
-        return {(part.table, part.partition) for part in self.entries()}
+    def _folders(self) -> Iterator[tuple[Place, str]]:
+        """Where rows of each place lie or will, the newest last; a place may have several."""
+        for gap in self.unregistered:
+            yield (gap.table, gap.partition), gap.location
+        for _, part in standing(self.unsettled):
+            yield (part.table, part.partition), part.folder
 
     def _relocate(self, live: Live) -> bool:
         """Decide a move epoch for parts whose partition lives elsewhere; False where there are none."""
-        astray = {
-            place: live[place].location
-            for place, folder in self._folders().items()
-            if place in live and not same_location(live[place].location, folder)
-        }
-        if not astray:
-            return False
         world = self.world
-        manifest = move_manifest(
-            world,
-            head=self.head,
-            unpublished=self.unpublished,
-            unregistered=self.unregistered,
-            astray=astray,
-            settled=self.settled,
-        )
+        moves = tuple(moves_home(world, self.unconfirmed, self.unpublished, live))
+        if not moves:
+            return False
+        following = self.head.follow(kind="move", attempt=world.token(), at=world.now(), settled=self.settled)
+        waiting = tuple(gap for gap in self.unregistered if (gap.table, gap.partition) not in live)
+        manifest = replace(following, moves=moves, unregistered=waiting)
         world.log.create(manifest)
         self.decided(manifest)
         return True
-
-    def _folders(self) -> dict[Place, str]:
-        folders = {(found.table, found.partition): found.location for found in self.unregistered}
-        folders.update({(part.table, part.partition): part.folder for part in self.entries()})
-        return folders
 
     def _distrust(self, live: Live) -> None:
         accurate = (place for place, found in live.items() if found.accurate)
@@ -113,31 +107,44 @@ class Backlog:
             self.world.registrar.distrust(self.world.table(table), partitions)
 
     def _publish(self) -> None:
-        gone = superseded(self.unpublished)
         while self.unpublished:
             manifest = self.unpublished[0]
-            for part in manifest.parts:
-                if part.target not in gone:
-                    self.world.store.publish(part.pending)
-            for move in manifest.moves:
-                if move.part.target not in gone:
-                    self._publish_moved(move.part.pending, move.was)
+            for owner, part in standing(self.unsettled):
+                if owner is manifest:
+                    self._publish_part(manifest, part)
             self.world.log.mark(manifest.epoch, Mark.PUBLISHED)
-            self.unpublished.pop(0)
+            self.unconfirmed.append(self.unpublished.pop(0))
 
-    def _publish_moved(self, part: Pending, was: str) -> None:
+    def _publish_part(self, manifest: Manifest, part: PartEntry) -> None:
         try:
-            self.world.store.publish(part)
-        except PartLost:
-            # A stalled run of the older epoch may have published it at its old place meanwhile.
-            if was == part.staged or self.world.store.find(was) is None:
+            self.world.store.publish(part.pending)
+        except (PartLost, LengthMismatch, TargetTaken):
+            self.world.require_head(self.head.epoch)
+            if not self._is_done_otherwise(manifest, part):
                 raise
-            self.world.store.publish(Pending(was, part.target, part.length))
 
-    def _register(self, live: Live, published: set[Place]) -> None:
+    def _is_done_otherwise(self, manifest: Manifest, part: PartEntry) -> bool:
+        """Whether another run has published the epoch, or a moved part is at, or now goes from, another place."""
+        if Mark.PUBLISHED in self.world.log.view().marks.get(manifest.epoch, ()):
+            return True
+        name = part.target.rpartition("/")[2]
+        earlier = [move.was for one in self.unsettled for move in one.moves if move.was.endswith(f"/{name}")]
+        store = self.world.store
+        found = store.find(part.target)
+        if found is not None:
+            # No two parts have one name: whoever moved the partition has copied its files along.
+            return found.length == part.length and part.staged in earlier
+        for was in earlier:
+            # A stalled run of the older epoch has published it at its old place meanwhile.
+            if was != part.staged and store.find(was) is not None:
+                store.publish(Pending(was, part.target, part.length))
+                return True
+        return False
+
+    def _register(self, live: Live) -> None:
         """Add what is missing, then look again: at places, columns and the flag that a user may have set."""
-        folders = {place: live[place].location for place in published if place in live}
-        folders |= {(found.table, found.partition): found.location for found in self.unregistered}
+        folders = dict(self._folders())
+        folders |= {place: live[place].location for place in folders if place in live}
         self._add({place: folders[place] for place in folders if place not in live or live[place].columns_behind})
         again = self.world.lookup(folders)
         if dropped := {place: folders[place] for place in folders if place not in again}:
@@ -151,11 +158,17 @@ class Backlog:
             self.finish()
             return
         self._distrust(again)
-        if self.unregistered:
+        self._success_files(again)
+        if folders:
             self.world.log.mark(self.head.epoch, Mark.REGISTERED)
-            self.unregistered = ()
+        self.unregistered = ()
+        self.unconfirmed.clear()
 
     def _add(self, places: Mapping[Place, str]) -> None:
+        if not places:
+            return
+        # A run that was overtaken would bring back what a user has dropped since.
+        self.world.require_head(self.head.epoch)
         for table, partitions in by_table(places).items():
             new = [self._new_partition(partition, places[table, partition]) for partition in partitions]
             self.world.registrar.add(self.world.table(table), new)
@@ -164,13 +177,12 @@ class Backlog:
         files = self.world.store.visible(location)
         return NewPartition(partition, location, len(files), sum(file.length for file in files))
 
-    def _success_files(self, places: Iterable[Place]) -> None:
-        if self.success_file is None:
+    def _success_files(self, live: Live) -> None:
+        if self.success_file is None or not live:
             return
-        found = self.world.lookup(places)
         self.world.require_head(self.head.epoch)
-        for place in sorted(found):
-            self.world.store.mark(f"{found[place].location.rstrip('/')}/{self.success_file}")
+        for place in sorted(live):
+            self.world.store.mark(f"{live[place].location.rstrip('/')}/{self.success_file}")
 
 
 def unregistered_after(

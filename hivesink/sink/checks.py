@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from hivesink.core.epoch import LastBatch
-    from hivesink.core.manifest import Manifest, Rows
+    from hivesink.core.manifest import Manifest, PartEntry, Rows
     from hivesink.ports import LivePartition
     from hivesink.sink.facts import FileFacts, LogFacts, StagedPart
     from hivesink.sink.world import Place
@@ -151,7 +151,9 @@ def present(evidence: Evidence) -> Iterator[Finding]:
             text = f"{part.target} has {length} bytes where {part.length} were written; something else changed it"
             yield _error(epoch, text)
         elif published:
-            yield _note(epoch, f"{part.target} ({part.rows} rows) is gone since it was published, by a user's act")
+            now = _moved_to(evidence, part)
+            gone = f"has been moved to {now}" if now else "is gone"
+            yield _note(epoch, f"{part.target} ({part.rows} rows) {gone} since it was published, by a user's act")
         elif normal(part.staged) in staged or normal(part.staged) in evidence.files.visible:
             yield _note(epoch, f"{part.target} ({part.rows} rows) waits to be published; `hivesink recover` does it")
         else:
@@ -160,6 +162,13 @@ def present(evidence: Evidence) -> Iterator[Finding]:
     for target in sorted(evidence.log.lost):
         if normal(target) in evidence.files.visible:
             yield _note(None, f"{target} was accepted as lost and is there; its rows are read again")
+
+
+def _moved_to(evidence: Evidence, part: PartEntry) -> str | None:
+    """The one other place in the table where `part` stands now that it isn't at its target."""
+    if normal(part.target) in evidence.files.visible:
+        return None
+    return min(evidence.files.places(part.target.rpartition("/")[2]), default=None)
 
 
 def footers(evidence: Evidence) -> Iterator[Finding]:
@@ -202,6 +211,12 @@ def doubled(evidence: Evidence) -> Iterator[Finding]:
     """No file of this writer stands in the table that no epoch answers for: its rows would be read twice."""
     log = evidence.log
     known = {normal(part.target) for _, part in log.effective()} | {normal(target) for target in log.lost}
+    # A part that a user moved, with its folder or its whole table, is the same part: its name is unique.
+    known |= {
+        now
+        for manifest, part in log.effective()
+        if log.is_published(manifest.epoch) and (now := _moved_to(evidence, part))
+    }
     epochs = {manifest.epoch for manifest in log.manifests}
     for path, name, _ in evidence.files.parts():
         if name.uid != log.uid or path in known:

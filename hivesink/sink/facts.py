@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from hivesink.core.bucket import normal
 from hivesink.core.epoch import Epoch
-from hivesink.core.manifest import Manifest, Rows
+from hivesink.core.manifest import Manifest, Rows, standing
 from hivesink.core.partname import PartName, parse_staged
 from hivesink.errors import HiveSinkError, LogDamaged, NewerFormat
 from hivesink.ports import Mark
@@ -79,14 +79,7 @@ class LogFacts:
 
     def effective(self) -> Iterator[tuple[Manifest, PartEntry]]:
         """Each part with the epoch that answers for it: no later epoch has moved it or accepted its loss."""
-        taken: dict[str, Epoch] = {}
-        for manifest in self.manifests:
-            for target in (*(move.was for move in manifest.moves), *manifest.lost):
-                taken[target] = manifest.epoch
-        for manifest in self.manifests:
-            for part in manifest.publishes():
-                if taken.get(part.target, Epoch(0)) <= manifest.epoch:
-                    yield manifest, part
+        return standing(self.manifests)
 
     @property
     def lost(self) -> frozenset[str]:
@@ -134,6 +127,18 @@ class FileFacts:
 
     staged: tuple[StagedPart, ...]
     visible: Mapping[str, int]
+    by_name: Mapping[str, tuple[str, ...]] = field(init=False)
+
+    def __post_init__(self) -> None:
+        found: dict[str, tuple[str, ...]] = {}
+        for path in self.visible:
+            name = path.rpartition("/")[2]
+            found[name] = (*found.get(name, ()), path)
+        object.__setattr__(self, "by_name", found)
+
+    def places(self, name: str) -> tuple[str, ...]:
+        """The visible files of that name."""
+        return self.by_name.get(name, ())
 
     def parts(self) -> Iterator[tuple[str, PartName, int]]:
         """Visible files that are named as parts: path, name, length."""

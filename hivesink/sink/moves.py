@@ -11,54 +11,31 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from hivesink.core.bucket import same_location
-from hivesink.core.manifest import Manifest, Move, PartEntry, Unregistered, superseded
+from hivesink.core.manifest import Manifest, Move, standing
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
-    from hivesink.core.epoch import Epoch
+    from hivesink.ports import LivePartition
     from hivesink.sink.world import Place, World
 
 
-def move_manifest(
+def moves_home(
     world: World,
-    *,
-    head: Manifest,
-    unpublished: Iterable[Manifest],
-    unregistered: tuple[Unregistered, ...],
-    astray: Mapping[Place, str],
-    settled: Epoch,
-) -> Manifest:
-    """The epoch that moves every part of the `astray` places that isn't where its partition lives.
-
-    Those are parts of unpublished epochs, and of published ones whose partition isn't registered yet.
-    """
-    waiting = {(found.table, found.partition): found.since for found in unregistered}
-    first = min([head.epoch, *(found for place, found in waiting.items() if place in astray)])
-    manifests = {manifest.epoch: manifest for manifest in unpublished}
-    for number in world.log.view().manifests:
-        if first <= number <= head.epoch and number not in manifests:
-            manifests[number] = world.log.manifest(number)
-    moves = tuple(_moves(world, [manifests[number] for number in sorted(manifests)], astray))
-    following = head.follow(kind="move", attempt=world.token(), at=world.now(), settled=settled)
-    return replace(
-        following,
-        moves=moves,
-        unregistered=tuple(gap for gap in unregistered if (gap.table, gap.partition) not in astray),
-    )
-
-
-def _moves(world: World, manifests: list[Manifest], astray: Mapping[Place, str]) -> Iterator[Move]:
-    gone = superseded(manifests)
-    for manifest in manifests:
-        for part in manifest.publishes():
-            folder = astray.get((part.table, part.partition))
-            if folder is None or part.target in gone or same_location(part.folder, folder):
-                continue
-            yield Move(manifest.epoch, part.target, _moved(world, part, folder.rstrip("/")))
-
-
-def _moved(world: World, part: PartEntry, folder: str) -> PartEntry:
-    published = world.store.find(part.target) is not None
-    name = part.target.rpartition("/")[2]
-    return replace(part, staged=part.target if published else part.staged, target=f"{folder}/{name}")
+    unconfirmed: Sequence[Manifest],
+    unpublished: Sequence[Manifest],
+    live: Mapping[Place, LivePartition],
+) -> Iterator[Move]:
+    """The moves of all parts of unsettled epochs that aren't where `live` says that their partition is."""
+    published = {manifest.epoch for manifest in unconfirmed}
+    for manifest, part in standing((*unconfirmed, *unpublished)):
+        home = live.get((part.table, part.partition))
+        if home is None or same_location(part.folder, home.location):
+            continue
+        is_there = world.store.find(part.target) is not None
+        if not is_there and manifest.epoch in published:
+            continue  # It was published: whoever took it away since has done so for reasons of their own.
+        name = part.target.rpartition("/")[2]
+        staged = part.target if is_there else part.staged
+        target = f"{home.location.rstrip('/')}/{name}"
+        yield Move(manifest.epoch, part.target, replace(part, staged=staged, target=target))

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 from hivesink import HiveSink, sources, wiring
 from hivesink.core.table import TableName
+from hivesink.embedded import process
 from hivesink.hiveql.apply import apply
 from hivesink.hiveql.parse import parse_ddl
 from hivesink.options import check
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
@@ -149,6 +150,11 @@ def hive_reader(spark: SparkSession) -> Iterator[None]:
         yield
     finally:
         spark.conf.unset(HIVE_READER)
+
+
+def wait_until(condition: Callable[[], bool], seconds: float = 60) -> None:
+    """Fails where the condition doesn't come true in that time."""
+    assert process.wait_until(condition, seconds), "it never came"
 
 
 class Wrapped:

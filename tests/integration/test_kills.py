@@ -170,7 +170,7 @@ def check_once(stage: Stage, spark: SparkSession, rows: int) -> None:
 
 
 def run_on_files(
-    folder: Path, metastore: EmbeddedMetastore, spark: SparkSession, table: str, kills: int, between: int
+    folder: Path, metastore: EmbeddedMetastore, spark: SparkSession, *, table: str, kills: int, between: int
 ) -> None:
     source = folder / "source"
     source.mkdir()
@@ -189,7 +189,7 @@ def run_on_files(
 
 
 def run_on_kafka(
-    folder: Path, metastore: EmbeddedMetastore, spark: SparkSession, kafka: str, table: str, kills: int
+    folder: Path, metastore: EmbeddedMetastore, spark: SparkSession, kafka: str, *, table: str, kills: int
 ) -> None:
     from confluent_kafka import Producer
     from confluent_kafka.admin import AdminClient, NewTopic
@@ -212,25 +212,21 @@ def run_on_kafka(
 @pytest.mark.spark
 @pytest.mark.timeout(1200)
 def test_twenty_kills_on_a_file_source(tmp_path: Path, metastore: EmbeddedMetastore, spark: SparkSession) -> None:
-    run_on_files(tmp_path, metastore, spark, "files_20", kills=20, between=5)
+    run_on_files(tmp_path, metastore, spark, table="files_20", kills=20, between=5)
 
 
 @pytest.mark.spark
 @pytest.mark.kafka
 @pytest.mark.timeout(900)
-def test_five_kills_over_kafka(
-    tmp_path: Path, metastore: EmbeddedMetastore, spark: SparkSession, kafka: str
-) -> None:
-    run_on_kafka(tmp_path, metastore, spark, kafka, "kafka_5", kills=5)
+def test_five_kills_over_kafka(tmp_path: Path, metastore: EmbeddedMetastore, spark: SparkSession, kafka: str) -> None:
+    run_on_kafka(tmp_path, metastore, spark, kafka, table="kafka_5", kills=5)
 
 
 @pytest.mark.spark
 @pytest.mark.long
 @pytest.mark.timeout(3600)
-def test_a_hundred_kills_on_a_file_source(
-    tmp_path: Path, metastore: EmbeddedMetastore, spark: SparkSession
-) -> None:
-    run_on_files(tmp_path, metastore, spark, "files_100", kills=100, between=30)
+def test_a_hundred_kills_on_a_file_source(tmp_path: Path, metastore: EmbeddedMetastore, spark: SparkSession) -> None:
+    run_on_files(tmp_path, metastore, spark, table="files_100", kills=100, between=30)
 
 
 @pytest.mark.spark
@@ -240,4 +236,4 @@ def test_a_hundred_kills_on_a_file_source(
 def test_twenty_five_kills_over_kafka(
     tmp_path: Path, metastore: EmbeddedMetastore, spark: SparkSession, kafka: str
 ) -> None:
-    run_on_kafka(tmp_path, metastore, spark, kafka, "kafka_25", kills=25)
+    run_on_kafka(tmp_path, metastore, spark, kafka, table="kafka_25", kills=25)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from hivesink import errors
-from tests.integration.stage import Stage, wrap
+from tests.integration.stage import Stage, wait_until, wrap
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -231,7 +231,7 @@ def test_a_stop_while_tasks_run_leaves_the_batch_to_the_next_run(stage: Stage) -
     events = stage.lines()
     held = events.mapInArrow(_waits_for(gate, reached), events.schema)
     query = stage.begin(stage.sink(), held, trigger={"processingTime": "0 seconds"})
-    await_file(reached)
+    wait_until(reached.exists)
     query.stop()
     assert not query.isActive
     assert stage.ids() == list(range(10))
@@ -258,10 +258,8 @@ def test_a_stop_after_the_decision_leaves_a_batch_that_spark_runs_again_as_a_rep
     assert decided.wait(60)
     stopping = threading.Thread(target=query.stop)
     stopping.start()
-    while query.status["message"] != "Stopped" and stopping.is_alive() and not asked.is_set():
-        # Spark has marked the query as terminated before it waits for the batch.
-        if not query.isActive:
-            asked.set()
+    # Spark marks the query as ended, then waits for the batch.
+    wait_until(lambda: not query.isActive)
     asked.set()
     stopping.join()
     stage.put(range(10, 20))
@@ -269,12 +267,3 @@ def test_a_stop_after_the_decision_leaves_a_batch_that_spark_runs_again_as_a_rep
     stage.drain(stage.sink(on_commit=done.append))
     assert stage.ids() == list(range(20))
     assert stage.staged() == []
-
-
-def await_file(path: Path) -> None:
-    import time
-
-    deadline = time.monotonic() + 60
-    while not path.exists():
-        assert time.monotonic() < deadline, f"{path.name} never came"
-        time.sleep(0.02)

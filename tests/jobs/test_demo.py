@@ -28,17 +28,16 @@ def test_killed_then_run_again_then_once_more(tmp_path: Path, kafka: str) -> Non
                 killed.kill()
 
     again = finish(tmp_path, kafka)
-    assert "epoch 4:" in again
-    assert "epoch 1:" not in again
+    assert "epoch 3:" not in again
+    assert "rows 336,776 of 336,776" in again
     assert again.count("✓") == 4
-    assert "336,776" in again
     assert not re.search(r"[\x00-\x09\x0b-\x1f]", again)
     printed = [line for line in again.splitlines() if not line.startswith("To adjust")]
     assert max(map(len, printed)) <= 80
 
     once_more = finish(tmp_path, kafka)
     assert "everything was committed already" in once_more
-    assert "epoch 1" not in once_more
+    assert "epoch " not in once_more.replace("no epoch,", "")
     assert once_more.count("✓") == 5
     assert processes_of(tmp_path) == []
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -15,12 +14,15 @@ from hivesink.core.epoch import NO_WAYS, BatchId, BatchRef, Ways
 from hivesink.core.offsets import KafkaOffset, NoOffset
 from hivesink.core.table import Column, Primitive, TableName, TableSpec
 from hivesink.options import SinkConfig
-from hivesink.ports import CommitLog, FileStore, Registrar
 from hivesink.sink.committer import Committed, Committer, Sink
 from hivesink.sink.history import Identity
 from hivesink.sink.plan import InputShape, TablePlan, TaskPlan, TaskReport
 from hivesink.sink.task import TaskTools, run_task
 from hivesink.sink.world import World
+
+if TYPE_CHECKING:
+    from hivesink.ports import CommitLog, FileStore, Registrar
+    from collections.abc import Callable, Iterable, Sequence
 
 TABLE = TableName("demo", "events")
 LOCATION = "/warehouse/demo.db/events"

@@ -107,6 +107,20 @@ def test_a_part_that_a_user_removed_is_a_note(site: Site) -> None:
     assert [part.target in note for note in site.notes()] == [True]
 
 
+def test_a_part_that_a_user_moved_is_a_note_and_a_second_copy_of_it_an_error(site: Site) -> None:
+    part = site.part()
+    data = site.fs.read(part.target)
+    assert data is not None
+    name = part.target.rpartition("/")[2]
+    site.fs.delete(part.target)
+    site.put(f"{LOCATION}/dt=2030-01-01/{name}", data)
+    assert site.errors() == []
+    assert [f"has been moved to {LOCATION}/dt=2030-01-01/{name}" in note for note in site.notes()] == [True]
+    site.put(f"{LOCATION}/dt=2030-01-02/{name}", data)
+    (error,) = site.errors()
+    assert f"{LOCATION}/dt=2030-01-02/{name} is in no manifest" in error
+
+
 def test_a_part_with_other_bytes_is_an_error(site: Site) -> None:
     part = site.part()
     site.put(part.target, b"x" * (part.length + 1))

@@ -1,0 +1,115 @@
+"""A real job under `hivesink run`: its graceful end, its bad record, and a query over what it wrote."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.cli.site import hivesink
+
+if TYPE_CHECKING:
+    from tests.cli.site import Said
+
+pytestmark = pytest.mark.spark
+
+REPOSITORY = Path(__file__).parents[2]
+
+JOB = """
+import sys
+from hivesink import HiveSink, session, sources
+table, folder, checkpoint = sys.argv[1:]
+spark = session("cli test")
+sink = HiveSink.for_table(spark, table, on_commit=lambda done: print("epoch", done.epoch, flush=True))
+query = sink.start(sources.lines(spark, folder), checkpoint=checkpoint, trigger={"processingTime": "1 second"})
+query.awaitTermination()
+print("ended by itself", flush=True)
+"""
+
+
+def _start(folder: Path, table: str, java_home: str) -> subprocess.Popen[str]:
+    job = folder / "clicks.py"
+    job.write_text(JOB)
+    (folder / "events").mkdir(exist_ok=True)
+    command = [sys.executable, "-m", "hivesink.cli", "run", str(job), table, str(folder / "events"), str(folder / "ck")]
+    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY), "JAVA_HOME": java_home}
+    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def _feed(folder: Path, name: str, *records: object) -> None:
+    """A file appears whole: Spark may list the folder at any time."""
+    path = folder / f".{name}"
+    path.write_text("".join(f"{json.dumps(record)}\n" for record in records))
+    path.rename(folder / "events" / name)
+
+
+def _status(capsys: pytest.CaptureFixture[str], table: str) -> Said:
+    return hivesink(capsys, "status", table, "--json")
+
+
+def test_sigterm_ends_a_job_well_and_a_bad_record_needs_a_person(
+    table: str, ddl: Path, tmp_path: Path, java_home: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with _start(tmp_path, table, java_home) as process:
+        _feed(tmp_path, "one.json", *({"id": number, "dt": "2026-01-01"} for number in range(5)))
+        assert process.stdout is not None
+        assert process.stdout.readline() == "epoch 1\n"
+        process.send_signal(signal.SIGTERM)
+        out, err = process.communicate()
+    assert process.returncode == 0, err
+    assert out == "ended by itself\n"
+    (writer,) = _status(capsys, table).data["writers"]
+    assert (writer["writer"], writer["epoch"], writer["rows"]["written"]) == ("clicks", 1, 5)
+    assert hivesink(capsys, "verify", table).code == 0
+
+    ddl.write_text(ddl.read_text().replace("'drop'", "'fail'"))
+    assert hivesink(capsys, "ddl", "apply", ddl).code == 0
+    _feed(tmp_path, "two.json", {"id": "seven", "dt": "2026-01-01"})
+    with _start(tmp_path, table, java_home) as process:
+        _, err = process.communicate()
+    assert process.returncode == 65
+    told = [line for line in err.splitlines() if line.startswith("hivesink: ")]
+    assert len(told) == 1
+    assert "bad record for" in told[0]
+    assert "two.json" in told[0]
+    assert "Traceback" not in err
+    assert "\tat " not in err
+
+
+def test_query_by_spark(table: str, java_home: str) -> None:
+    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY), "JAVA_HOME": java_home}
+    command = [
+        sys.executable,
+        "-m",
+        "hivesink.cli",
+        "query",
+        f"SELECT count(*) AS n, DATE'2026-01-02' AS d FROM {table}",
+    ]
+    done = subprocess.run([*command, "--json"], env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == {"columns": ["n", "d"], "rows": [[0, "2026-01-02"]], "more": False}
+    command[-1] = "SELECT nothing FROM nowhere.at_all"
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 65
+    assert done.stderr.splitlines()[-1].startswith("hivesink: the query failed: [TABLE_OR_VIEW_NOT_FOUND]")
+    assert "Traceback" not in done.stderr
+
+
+def test_query_through_hiveserver2(
+    table: str, thrift_server: tuple[str, int], capsys: pytest.CaptureFixture[str]
+) -> None:
+    where = ["--via", "hiveserver2", "--address", f"{thrift_server[0]}:{thrift_server[1]}", "--auth", "NOSASL"]
+    said = hivesink(capsys, "query", f"SELECT count(*) AS n FROM {table}", *where, "--json")
+    assert said.code == 0, said.err
+    assert said.data == {"columns": ["n"], "rows": [[0]], "more": False}
+    said = hivesink(capsys, "query", "SELECT explode(sequence(1, 5)) AS n", *where, "--limit", "2")
+    assert "only the first 2 rows" in said.out
+    said = hivesink(capsys, "query", "SELECT nothing FROM nowhere.at_all", *where)
+    assert said.code == 65
+    assert "nowhere" in said.error
