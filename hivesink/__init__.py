@@ -25,6 +25,9 @@ def __getattr__(name: str) -> Any:
     if name == "sources":
         return import_module("hivesink.sources")
     if name in _HOMES:
-        return getattr(import_module(_HOMES[name]), name)
+        found = getattr(import_module(_HOMES[name]), name)
+        # Importing the module `session` has put the module under this name, and `from` looks a second time.
+        globals()[name] = found
+        return found
     message = f"module {__name__!r} has no attribute {name!r}"
     raise AttributeError(message)

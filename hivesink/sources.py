@@ -23,6 +23,9 @@ FETCH = {
     "kafka.receive.buffer.bytes": str(1 << 20),
 }
 
+ASK = {"kafka.default.api.timeout.ms": "15000", "kafka.request.timeout.ms": "10000"}
+"""For the one question about a topic's partitions."""
+
 
 def kafka(
     spark: SparkSession,
@@ -38,12 +41,11 @@ def kafka(
     doesn't know begins at its first record. A query that has a checkpoint goes on from there in any case.
     `options` are Spark's own and go before these. Raises ResumeImpossible, SourceUnreachable.
     """
+    client = {"kafka.bootstrap.servers": servers, **FETCH, **(options or {})}
     settings = {
-        "kafka.bootstrap.servers": servers,
         "subscribe": topics,
-        "startingOffsets": _starting_offsets(spark, servers, topics, resume),
-        **FETCH,
-        **(options or {}),
+        "startingOffsets": _starting_offsets(spark, client, topics, resume),
+        **client,
     }
     return spark.readStream.format("kafka").options(**settings).load()
 
@@ -58,7 +60,7 @@ def lines(spark: SparkSession, folder: str, *, options: Mapping[str, str] | None
     return files.selectExpr("value", "_metadata.file_path AS _path")
 
 
-def _starting_offsets(spark: SparkSession, servers: str, topics: str, resume: HiveSink | None) -> str:
+def _starting_offsets(spark: SparkSession, client: Mapping[str, str], topics: str, resume: HiveSink | None) -> str:
     last = resume.setup.last_batch() if resume is not None else None
     if resume is None or last is None:
         return "earliest"
@@ -68,28 +70,30 @@ def _starting_offsets(spark: SparkSession, servers: str, topics: str, resume: Hi
     # Spark wants every partition of the topics named: -2 is the first record.
     wanted = {
         topic: {partition: known.get(topic, {}).get(partition, -2) for partition in partitions}
-        for topic, partitions in _partitions(spark, servers, topics).items()
+        for topic, partitions in _partitions(spark, client, topics).items()
     }
     return json.dumps(wanted, sort_keys=True)
 
 
-def _partitions(spark: SparkSession, servers: str, topics: str) -> dict[str, list[str]]:
-    """The partitions that each topic has now, asked with the client that Spark's connector brings."""
+def _partitions(spark: SparkSession, client: Mapping[str, str], topics: str) -> dict[str, list[str]]:
+    """The partitions that each topic has now, asked with the client, and the settings for it, that Spark will use."""
     from py4j.protocol import Py4JJavaError
 
     jvm: Any = spark.sparkContext._jvm  # noqa: SLF001  PySpark offers no other way
     properties = jvm.java.util.Properties()
-    properties.put("bootstrap.servers", servers)
-    properties.put("default.api.timeout.ms", "15000")
-    properties.put("request.timeout.ms", "10000")
+    for name, value in {**ASK, **client}.items():
+        if name.startswith("kafka."):
+            properties.put(name.removeprefix("kafka."), value)
     names = [topic.strip() for topic in topics.split(",")]
-    admin = jvm.org.apache.kafka.clients.admin.AdminClient.create(properties)
+    admin = None
     try:
-        described = admin.describeTopics(jvm.java.util.Arrays.asList(names)).allTopicNames().get()
+        admin = jvm.org.apache.kafka.clients.admin.AdminClient.create(properties)
+        described = admin.describeTopics(names).allTopicNames().get()
         return {topic: [str(found.partition()) for found in described[topic].partitions()] for topic in names}
     except Py4JJavaError as error:
         reason = str(error.java_exception.getCause() or error.java_exception)
-        msg = f"Kafka at {servers}"
+        msg = f"topics {', '.join(names)} of Kafka at {client['kafka.bootstrap.servers']}"
         raise SourceUnreachable(msg, reason) from error
     finally:
-        admin.close()
+        if admin is not None:
+            admin.close()

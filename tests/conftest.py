@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 import pytest
@@ -10,6 +11,10 @@ from hivesink.embedded.kafka import EmbeddedKafka
 from hivesink.embedded.metastore import EmbeddedMetastore
 from hivesink.embedded.session import local_session
 from hivesink.embedded.thriftserver import EmbeddedThriftServer
+
+# Many short-lived JVMs share few cores: half the time of a start goes into optimising what runs once.
+# The zone: Hive's reader turns TIMESTAMPs by the JVM's own, which is not to be this machine's.
+os.environ["JDK_JAVA_OPTIONS"] = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Duser.timezone=UTC"
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

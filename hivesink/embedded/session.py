@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-LOGGING = log4j2("error")
+# A query that fails is logged with its stack trace, and then raised by its handle anyway.
+LOGGING = log4j2("error", {"org.apache.spark.sql.execution.streaming": "off"})
 
 
 def local_session(

@@ -107,11 +107,13 @@ class Backlog:
             self.world.registrar.distrust(self.world.table(table), partitions)
 
     def _publish(self) -> None:
+        parts: dict[Epoch, list[PartEntry]] = {}
+        for manifest, part in standing(self.unsettled):
+            parts.setdefault(manifest.epoch, []).append(part)
         while self.unpublished:
             manifest = self.unpublished[0]
-            for owner, part in standing(self.unsettled):
-                if owner is manifest:
-                    self._publish_part(manifest, part)
+            for part in parts.get(manifest.epoch, ()):
+                self._publish_part(manifest, part)
             self.world.log.mark(manifest.epoch, Mark.PUBLISHED)
             self.unconfirmed.append(self.unpublished.pop(0))
 
@@ -125,7 +127,7 @@ class Backlog:
 
     def _is_done_otherwise(self, manifest: Manifest, part: PartEntry) -> bool:
         """Whether another run has published the epoch, or a moved part is at, or now goes from, another place."""
-        if Mark.PUBLISHED in self.world.log.view().marks.get(manifest.epoch, ()):
+        if Mark.PUBLISHED in self.world.log.view().marks.get(manifest.epoch, frozenset()):
             return True
         name = part.target.rpartition("/")[2]
         earlier = [move.was for one in self.unsettled for move in one.moves if move.was.endswith(f"/{name}")]

@@ -23,6 +23,7 @@ from hivesink.errors import (
     MetastoreUnreachable,
     RegistrationFailed,
     RegistrationUnknown,
+    StoreUnavailable,
 )
 from hivesink.sink.backlog import Backlog, unregistered_after
 from hivesink.sink.history import Identity, first_manifest, recover
@@ -163,6 +164,7 @@ class Committer:
                 self.recover()
             if self._backlog is None:
                 return
+            self._seen |= self._backlog.places
             self._backlog.finish()
             self._clear_trouble()
             if self.sink.sole_writer():
@@ -183,20 +185,18 @@ class Committer:
         self.world.log.create(manifest)
         watch.lap("manifest")
         backlog = self._take_up(manifest)
-        places = {(part.table, part.partition) for part in written.parts}
         self._finish(backlog, written.live)
         watch.lap("publish")
         winners = {(written.attempt, report.task_attempt) for report in written.reports}
         sweep(self.world, self.sink.identity.uid, self.head, backlog.entries(), winners)
         self._trim(backlog)
         watch.lap("sweep")
-        self._seen |= places
         done = Committed(
             epoch=manifest.epoch,
             replayed=False,
             rows=manifest.rows,
             files=len(manifest.parts),
-            partitions=len(places),
+            partitions=len({(part.table, part.partition) for part in written.parts}),
             milliseconds=watch.laps,
             waiting=self.waiting,
         )
@@ -204,27 +204,39 @@ class Committer:
         return done
 
     def _write(self, shape: InputShape, write: Write, watch: Stopwatch) -> _Written:
-        for _ in range(_TRIES):
-            attempt = self.world.token()
-            reports = self._reports(write, self._plan(shape, attempt))
+        for left in reversed(range(_TRIES)):
+            plan = self._plan(shape, self.world.token())
+            written = _Written(plan.attempt, self._reports(write, plan), None)
             watch.lap("write")
-            self._require_good(reports)
-            written = _Written(attempt, reports, None)
-            places = {(part.table, part.partition) for part in written.parts}
-            try:
-                live = self.world.lookup(places)
-            except METASTORE_TROUBLE as error:
-                self._endure(error)
-                return written
-            finally:
-                watch.lap("lookup")
-            elsewhere = self._elsewhere(written.parts, live)
-            if not elsewhere:
+            self._require_good(written.reports)
+            live = self._look(written)
+            watch.lap("lookup")
+            elsewhere = {} if live is None else self._elsewhere(written.parts, live)
+            vanished = self._vanished(written, plan.epoch)
+            if not elsewhere and vanished is None:
                 return replace(written, live=live)
+            if not left and vanished is None:
+                # They keep moving: what is in the wrong folder after the decision is mended by a move epoch.
+                return written
             self.world.store.discard(part.staged for part in written.parts)
             self._moved.update(elsewhere)
-        # They keep moving: what is in the wrong folder after the decision is mended by a move epoch.
-        return replace(written, live=None)
+        raise StoreUnavailable(
+            action="keep", path=str(vanished), reason="it is deleted before its epoch can be decided"
+        )
+
+    def _look(self, written: _Written) -> Mapping[Place, LivePartition] | None:
+        try:
+            return self.world.lookup((part.table, part.partition) for part in written.parts)
+        except METASTORE_TROUBLE as error:
+            self._endure(error)
+            return None
+
+    def _vanished(self, written: _Written, epoch: Epoch) -> str | None:
+        """A staged part that isn't there any more: DROP, TRUNCATE and INSERT OVERWRITE take hidden files too."""
+        gone = next((part.staged for part in written.parts if self.world.store.find(part.staged) is None), None)
+        if gone is not None and self.world.log.view().head >= epoch:
+            raise EpochTaken(self.world.log.location, epoch)
+        return gone
 
     def _reports(self, write: Write, plan: TaskPlan) -> tuple[TaskReport, ...]:
         try:
@@ -303,7 +315,8 @@ class Committer:
 
     def _finish(self, backlog: Backlog, live: Mapping[Place, LivePartition] | None = None) -> None:
         # What a lookup showed before the manifest says nothing about older epochs that still wait.
-        fresh = live if len(backlog.unpublished) == 1 and self._trouble is None else None
+        fresh = live if len(backlog.unsettled) == 1 and self._trouble is None else None
+        self._seen |= backlog.places
         try:
             backlog.finish(fresh)
         except METASTORE_TROUBLE as error:
@@ -334,8 +347,11 @@ class Committer:
         if not old:
             return
         before = self.world.log.floor() or Floor(Epoch(0), Rows())
-        manifests = [self.world.log.manifest(epoch) for epoch in old]
-        self.world.require_head(backlog.head.epoch)
+        try:
+            manifests = [self.world.log.manifest(epoch) for epoch in old]
+        finally:
+            # A run that has gone on from here may have let go of them before.
+            self.world.require_head(backlog.head.epoch)
         self.world.log.trim(
             Floor(
                 epoch=old[-1],

@@ -56,7 +56,17 @@ def first_manifest(world: World, identity: Identity, kind: str) -> Manifest:
 
 def load(world: World, success_file: str | None = None) -> Backlog | None:
     """The backlog that the log shows; None where the log holds no manifest. Raises LogDamaged, NewerFormat."""
-    view = world.log.view()
+    while True:
+        view = world.log.view()
+        try:
+            return _load(world, view, success_file)
+        except LogDamaged:
+            # A run at work may have let go of what the listing showed: then there is another head by now.
+            if world.log.view().head == view.head:
+                raise
+
+
+def _load(world: World, view: LogView, success_file: str | None) -> Backlog | None:
     if not view.manifests:
         if view.floor:
             reason = f"its floor is {view.floor}, but every manifest above it is missing"
@@ -64,13 +74,15 @@ def load(world: World, success_file: str | None = None) -> Backlog | None:
         return None
     head = world.log.manifest(view.head)
     _require_whole(world, view, head)
-    unpublished = [
-        world.log.manifest(epoch)
-        for epoch in view.manifests
-        if epoch > head.settled and Mark.PUBLISHED not in view.marks.get(epoch, frozenset())
-    ]
-    registered = Mark.REGISTERED in view.marks.get(head.epoch, frozenset())
-    return Backlog(world, head, unpublished, () if registered else head.unregistered, success_file)
+    found = Backlog(world, head, [], head.unregistered, success_file)
+    for epoch in (epoch for epoch in view.manifests if epoch > head.settled):
+        manifest = head if epoch == head.epoch else world.log.manifest(epoch)
+        published = Mark.PUBLISHED in view.marks.get(epoch, frozenset())
+        (found.unconfirmed if published else found.unpublished).append(manifest)
+    if Mark.REGISTERED in view.marks.get(head.epoch, frozenset()):
+        found.unregistered = ()
+        found.unconfirmed.clear()
+    return found
 
 
 def _require_whole(world: World, view: LogView, head: Manifest) -> None:
@@ -91,9 +103,9 @@ def recover(
     `defer` finishes the backlog, and decides what a metastore that is down means. Raises what it raises,
     EpochTaken where another run is at work, LogDamaged.
     """
+    # The lists first: a run at work beside this one may go on to its next epoch between the two looks.
+    begun = newest(world.log.touched())
     backlog = load(world, success_file)
-    touched = world.log.touched()
-    begun = newest(touched)
     head = backlog.head.epoch if backlog else Epoch(0)
     if begun > head + 1:
         raise LogDamaged(world.log.location, f"tasks have begun epoch {begun}, but its newest manifest is {head}")
@@ -121,8 +133,8 @@ def _fence(world: World, identity: Identity, backlog: Backlog | None, success_fi
 
 def pending_actions(world: World) -> list[Action]:
     """What `recover` would do, by looking alone."""
-    backlog = load(world)
     touched = world.log.touched()
+    backlog = load(world)
     actions: list[Action] = []
     head = backlog.head.epoch if backlog else Epoch(0)
     if newest(touched) > head:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Iterable
 
     from hivesink.core.manifest import Manifest, PartEntry
     from hivesink.ports import FileStore
@@ -24,16 +24,16 @@ class Loss:
 def find_losses(backlog: Backlog) -> tuple[Loss, ...]:
     """The parts of unsettled epochs that no publish can bring back. Raises StoreUnavailable."""
     store = backlog.world.store
-    places = {move.part.target: move.was for manifest in backlog.unpublished for move in manifest.moves}
-    found = (_loss(store, part, places.get(part.target)) for part in backlog.entries())
+    earlier = [move.was for manifest in backlog.unsettled for move in manifest.moves]
+    found = (_loss(store, part, earlier) for part in backlog.entries())
     return tuple(loss for loss in found if loss is not None)
 
 
-def _loss(store: FileStore, part: PartEntry, was: str | None) -> Loss | None:
-    lengths = {
-        path: None if (file := store.find(path)) is None else file.length
-        for path in (part.target, part.staged, *((was,) if was else ()))
-    }
+def _loss(store: FileStore, part: PartEntry, earlier: Iterable[str]) -> Loss | None:
+    name = part.target.rpartition("/")[2]
+    # A stalled run may have published a moved part at a place where it was before.
+    places = (part.target, part.staged, *(was for was in earlier if was.endswith(f"/{name}")))
+    lengths = {path: None if (file := store.find(path)) is None else file.length for path in places}
     if part.length in lengths.values():
         return None
     wrong = [f"{path} has {length} bytes" for path, length in lengths.items() if length is not None]

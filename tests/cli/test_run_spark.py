@@ -59,7 +59,7 @@ def test_sigterm_ends_a_job_well_and_a_bad_record_needs_a_person(
     with _start(tmp_path, table, java_home) as process:
         _feed(tmp_path, "one.json", *({"id": number, "dt": "2026-01-01"} for number in range(5)))
         assert process.stdout is not None
-        assert process.stdout.readline() == "epoch 1\n"
+        assert process.stdout.readline() == "epoch 1\n", process.communicate()
         process.send_signal(signal.SIGTERM)
         out, err = process.communicate()
     assert process.returncode == 0, err

@@ -1,12 +1,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from hivesink.cli.supervise import Backoff, Ended, Restart, supervise
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 BACKOFF = Backoff(first=1, most=60, lasted=300)
 
@@ -15,7 +19,7 @@ BACKOFF = Backoff(first=1, most=60, lasted=300)
 class Scene:
     """Runs that end with given codes after given seconds, on a clock that only they and waiting move."""
 
-    runs: list[tuple[int, float]]
+    runs: Sequence[tuple[int, float]]
     stop_after: int | None = None
     stop_while_waiting: bool = False
     now: float = 0

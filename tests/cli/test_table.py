@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
+
 from hivesink.core.epoch import Epoch
 from tests.cli.site import Ingest, hivesink
 
 if TYPE_CHECKING:
-    import pytest
-
     from hivesink.core.manifest import PartEntry
 
 
@@ -57,8 +57,8 @@ def test_status(ingest: Ingest, table: str, capsys: pytest.CaptureFixture[str]) 
     assert writer["unregistered"] == writer["unsettled"] == []
 
 
-def test_verify_finds_nothing(ingest: Ingest, table: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert ingest
+@pytest.mark.usefixtures("ingest")
+def test_verify_finds_nothing(table: str, capsys: pytest.CaptureFixture[str]) -> None:
     said = hivesink(capsys, "verify", table)
     assert said.code == 0
     assert f"{table}: no errors" in said.out
@@ -148,8 +148,8 @@ def test_clean_removes_leftovers_and_only_those(ingest: Ingest, table: str, caps
     assert part.exists()
 
 
-def test_a_writer_can_be_chosen(ingest: Ingest, table: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert ingest
+@pytest.mark.usefixtures("ingest")
+def test_a_writer_can_be_chosen(table: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert hivesink(capsys, "verify", table, "--writer", "ingest").code == 0
     said = hivesink(capsys, "verify", table, "--writer", "nobody")
     assert said.code == 65

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hivesink.core.epoch import Epoch
-from hivesink.core.manifest import Floor, Manifest, Rows, superseded
+from hivesink.core.manifest import Floor, Manifest, Move, PartEntry, Rows, standing
 from hivesink.core.manifest_json import decode, decode_floor, encode, encode_floor
 from hivesink.errors import LogDamaged, NewerFormat
 from hivesink.storage.commit_log import RenameCommitLog
@@ -90,8 +90,16 @@ def test_what_is_carried_forward_and_what_is_not() -> None:
     assert (following.rows, following.publishes(), following.lost) == (Rows(), (), ())
 
 
-def test_moved_and_lost_parts_are_superseded() -> None:
-    assert superseded([small(1), full()]) == {"/w/flights/dt=1/part-x", "/w/flights/dt=2/part-y"}
+def test_a_part_stands_until_a_later_epoch_moves_it_or_accepts_its_loss() -> None:
+    def at(place: str) -> PartEntry:
+        return PartEntry("t", "p=1", "/p=1/.x.pending", f"{place}/x", 1, 1)
+
+    first = replace(small(1), parts=(at("/a"), at("/z")))
+    there = replace(small(2), parts=(), moves=(Move(Epoch(1), "/a/x", at("/b")),), lost=("/z/x",))
+    back = replace(small(3), parts=(), moves=(Move(Epoch(1), "/b/x", at("/a")),))
+    assert list(standing([first])) == [(first, at("/a")), (first, at("/z"))]
+    assert list(standing([first, there])) == [(there, at("/b"))]
+    assert list(standing([first, there, back])) == [(back, at("/a"))]
 
 
 def test_rows_add_and_balance() -> None:

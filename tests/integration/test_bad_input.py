@@ -1,0 +1,218 @@
+"""What people get wrong and machines run out of: one line that says what, where and what to do, and nothing lost."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from typing import TYPE_CHECKING
+
+import pytest
+
+from hivesink import HiveSink, errors
+from hivesink.embedded.process import HOST, free_port
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from pyspark.sql import DataFrame
+
+    from tests.integration.stage import Stage
+
+pytestmark = [pytest.mark.spark, pytest.mark.main_path]
+
+
+def said(error: BaseException, *parts: str) -> None:
+    """One line, with all of `parts`."""
+    text = str(error)
+    assert "\n" not in text
+    for part in parts:
+        assert part in text
+
+
+def test_a_missing_table(stage: Stage) -> None:
+    with pytest.raises(errors.UnknownTable) as told:
+        stage.sink()
+    said(told.value, stage.table, stage.uri, "hivesink ddl apply")
+
+
+def test_a_name_that_is_no_table(stage: Stage) -> None:
+    with pytest.raises(errors.InvalidOption) as told:
+        HiveSink.for_table(stage.spark, "a.b.c", writer="stage", metastore=stage.uri)
+    said(told.value, "a.b.c", "database.table")
+
+
+def test_an_unreachable_metastore(stage: Stage) -> None:
+    address = f"thrift://{HOST}:{free_port()}"
+    with pytest.raises(errors.MetastoreUnreachable) as told:
+        stage.sink(metastore=address)
+    said(told.value, address, "is it running")
+
+
+def test_an_option_that_does_not_exist(stage: Stage) -> None:
+    stage.create()
+    with pytest.raises(errors.InvalidOption) as told:
+        stage.sink(options={"sink.on-bad-recrod": "drop", "sink.bucket.time-zone": "Mars"})
+    said(told.value, "did you mean sink.on-bad-record?", "Mars")
+
+
+def decoded(stage: Stage, schema: str) -> DataFrame:
+    return stage.spark.readStream.schema(schema).json(str(stage.source))
+
+
+def test_a_missing_column_of_decoded_rows(stage: Stage) -> None:
+    stage.create()
+    stage.put(range(10))
+    with pytest.raises(errors.MissingColumns) as told:
+        stage.drain(events=decoded(stage, "id BIGINT, nom STRING, dt STRING"))
+    said(told.value, "name", stage.table, "nom", "rename")
+    stage.drain(events=decoded(stage, "id BIGINT, name STRING, dt STRING"))
+    assert stage.ids() == list(range(10))
+
+
+def test_a_wrong_type_of_decoded_rows(stage: Stage) -> None:
+    stage.create()
+    stage.put(range(10))
+    with pytest.raises(errors.HiveSinkError) as told:
+        stage.drain(events=decoded(stage, "id ARRAY<INT>, name STRING, dt STRING"))
+    said(told.value, "id", "bigint")
+    stage.drain(events=decoded(stage, "id BIGINT, name STRING, dt STRING"))
+    assert stage.ids() == list(range(10))
+    assert stage.staged() == []
+
+
+def test_a_file_where_a_partitions_folder_should_be(stage: Stage) -> None:
+    stage.create()
+    stage.put(range(10))
+    blocked = stage.location() / "dt=2024-01-02"
+    blocked.parent.mkdir(exist_ok=True)
+    blocked.write_text("in the way")
+    with pytest.raises(errors.HiveSinkError) as told:
+        stage.drain()
+    said(told.value, str(blocked))
+    assert stage.ids() == []
+    blocked.unlink()
+    stage.drain()
+    assert stage.ids() == list(range(10))
+    assert stage.staged() == []
+
+
+def test_a_log_location_that_can_not_be(stage: Stage) -> None:
+    stage.create()
+    blocked = stage.folder / "file"
+    blocked.write_text("in the way")
+    with pytest.raises(errors.HiveSinkError) as told:
+        stage.sink(options={"sink.log-location": str(blocked / "log")})
+    said(told.value, str(blocked))
+
+
+@pytest.fixture
+def disk(stage: Stage) -> Iterator[Path]:
+    """A disk of one megabyte, with the table on it, and the log elsewhere."""
+    place = stage.folder / "disk"
+    place.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", place], check=False).returncode:
+        pytest.skip("mounting a small disk takes more rights than this user has")
+    stage.create(location=place / "table", properties={"sink.log-location": str(stage.folder / "log")})
+    yield place
+    subprocess.run(["umount", place], check=True)
+
+
+def fill(disk: Path) -> Callable[[], None]:
+    filler = disk / "filler"
+    with pytest.raises(OSError, match="No space"), filler.open("wb", buffering=0) as file:
+        while True:
+            file.write(bytes(4096))
+    return filler.unlink
+
+
+def protect(disk: Path) -> Callable[[], None]:
+    subprocess.run(["mount", "-o", "remount,ro", disk], check=True)
+
+    def mend() -> None:
+        subprocess.run(["mount", "-o", "remount,rw", disk], check=True)
+
+    return mend
+
+
+@pytest.mark.parametrize(
+    ("spoil", "reason"), [(fill, "the disk is full"), (protect, "Read-only")], ids=["full", "read-only"]
+)
+def test_a_disk_that_takes_no_more(stage: Stage, disk: Path, spoil: Callable[[Path], Callable[[], None]], reason: str) -> None:
+    stage.put(range(10))
+    stage.drain()
+    mend = spoil(disk)
+    stage.put(range(10, 20))
+    with pytest.raises(errors.HiveSinkError) as told:
+        stage.drain()
+    said(told.value, str(disk), reason)
+    assert told.value.retryable == (spoil is fill)
+    assert stage.ids() == list(range(10))
+    mend()
+    stage.drain()
+    assert stage.ids() == list(range(20))
+    assert stage.staged() == []
+
+
+def truncated(data: bytes) -> bytes:
+    return data[: len(data) // 2]
+
+
+def emptied(_: bytes) -> bytes:
+    return b""
+
+
+def tampered(data: bytes) -> bytes:
+    return re.sub(rb'"epoch": ?\d+', b'"epoch": 77', data)
+
+
+@pytest.mark.parametrize("damage", [truncated, emptied, tampered])
+def test_a_damaged_manifest_is_named_and_left_as_it_is(stage: Stage, damage: Callable[[bytes], bytes]) -> None:
+    stage.create()
+    stage.put(range(10))
+    stage.drain()
+    manifest = stage.log() / "manifests" / "0000000001.json"
+    whole = manifest.read_bytes()
+    manifest.write_bytes(damage(whole))
+    stage.put(range(10, 20))
+    with pytest.raises(errors.LogDamaged) as told:
+        stage.drain()
+    said(told.value, str(manifest), "restore it")
+    assert manifest.read_bytes() == damage(whole)
+    assert stage.ids() == list(range(10))
+    manifest.write_bytes(whole)
+    stage.drain()
+    assert stage.ids() == list(range(20))
+
+
+def test_a_manifest_of_a_newer_version_is_refused_by_file_and_version(stage: Stage) -> None:
+    stage.create()
+    stage.put(range(10))
+    stage.drain()
+    manifest = stage.log() / "manifests" / "0000000001.json"
+    found = json.loads(manifest.read_text())
+    known = found["format"]
+    newer = json.dumps({**found, "format": known + 1, "something_new": 1})
+    manifest.write_text(newer)
+    with pytest.raises(errors.NewerFormat) as told:
+        stage.drain()
+    said(told.value, str(manifest), f"version {known + 1}", f"knows {known}")
+    assert manifest.read_text() == newer
+
+
+def test_an_error_of_the_jobs_own_code_comes_through_as_it_is(stage: Stage) -> None:
+    stage.create()
+    stage.put(range(3))
+    events = stage.lines()
+    broken = events.selectExpr("raise_error('the job is wrong') AS value", "_path")
+    with pytest.raises(Exception, match="the job is wrong") as told:
+        stage.drain(events=broken)
+    seen: list[BaseException] = []
+    cause: BaseException | None = told.value
+    while cause is not None:
+        assert cause not in seen, "an error is its own cause"
+        seen.append(cause)
+        cause = cause.__cause__
+    stage.drain(events=events)
+    assert stage.ids() == [0, 1, 2]

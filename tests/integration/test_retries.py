@@ -1,0 +1,93 @@
+"""Tasks that fail and are tried again, whole stages that run again, and speculation: only the winners' rows."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from hivesink.embedded.metastore import EmbeddedMetastore
+    from tests.integration.stage import Stage
+
+pytestmark = pytest.mark.spark
+
+REPOSITORY = Path(__file__).parents[2]
+SPECULATION = {
+    "spark.speculation": "true",
+    "spark.speculation.interval": "100ms",
+    "spark.speculation.multiplier": "1.0",
+    "spark.speculation.quantile": "0.3",
+    "spark.speculation.minTaskRuntime": "100ms",
+}
+
+
+def run(
+    stage: Stage, metastore: EmbeddedMetastore, trouble: str, spark: Mapping[str, str], *, shuffle: bool = False
+) -> list[str]:
+    """The job's troubled attempts, as `stage partition attempt`."""
+    order = {
+        "metastore": metastore.uri,
+        "warehouse": str(metastore.warehouse),
+        "table": stage.table,
+        "source": str(stage.source),
+        "checkpoint": str(stage.checkpoint),
+        "folder": str(stage.folder),
+        "trouble": trouble,
+        "shuffle": shuffle,
+        "spark": {"spark.local.dir": str(stage.folder / "scratch"), "spark.sql.session.timeZone": "UTC", **spark},
+    }
+    done = subprocess.run(
+        [sys.executable, str(Path(__file__).with_name("retried_job.py")), json.dumps(order)],
+        text=True,
+        capture_output=True,
+        check=False,
+        cwd=REPOSITORY,
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
+    )
+    assert done.returncode == 0, (done.stdout + done.stderr)[-4000:]
+    return (stage.folder / "attempts").read_text().splitlines()
+
+
+def check_once(stage: Stage) -> None:
+    """Each row once; and when one more run has recovered, no file that isn't a winner's."""
+    assert stage.ids() == list(range(300))
+    stage.put(range(300, 303))
+    stage.drain()
+    assert stage.ids() == list(range(303))
+    assert stage.staged() == []
+
+
+def begin(stage: Stage) -> None:
+    stage.create()
+    for number in range(3):
+        stage.put(range(number * 100, number * 100 + 100))
+
+
+def test_task_attempts_that_fail_leave_nothing(stage: Stage, metastore: EmbeddedMetastore) -> None:
+    begin(stage)
+    # A file each task, two cores and four tries.
+    attempts = run(stage, metastore, "failure", {"spark.master": "local[2,4]", "spark.sql.files.maxPartitionBytes": "1b"})
+    tries = [line.split()[2] for line in attempts]
+    assert tries.count("0") == tries.count("1") >= 1
+    check_once(stage)
+
+
+def test_speculative_attempts_that_lose_leave_nothing(stage: Stage, metastore: EmbeddedMetastore) -> None:
+    begin(stage)
+    attempts = run(
+        stage,
+        metastore,
+        "straggler",
+        {"spark.master": "local-cluster[2,1,1024]", **SPECULATION},
+        shuffle=True,
+    )
+    assert any(line.endswith(" 0 1") for line in attempts), "no attempt was speculative"
+    check_once(stage)
