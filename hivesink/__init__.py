@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from hivesink import sources
     from hivesink.query import HiveQuery
-    from hivesink.session import session
+    from hivesink.jobsession import session
     from hivesink.spark import HiveSink
 
 __all__ = ["HiveQuery", "HiveSink", "session", "sources"]
 
-_HOMES = {"HiveSink": "hivesink.spark", "HiveQuery": "hivesink.query", "session": "hivesink.session"}
+_HOMES = {"HiveSink": "hivesink.spark", "HiveQuery": "hivesink.query", "session": "hivesink.jobsession"}
 
 
 def __getattr__(name: str) -> Any:
@@ -25,9 +25,6 @@ def __getattr__(name: str) -> Any:
     if name == "sources":
         return import_module("hivesink.sources")
     if name in _HOMES:
-        found = getattr(import_module(_HOMES[name]), name)
-        # Importing the module `session` has put the module under this name, and `from` looks a second time.
-        globals()[name] = found
-        return found
+        return getattr(import_module(_HOMES[name]), name)
     message = f"module {__name__!r} has no attribute {name!r}"
     raise AttributeError(message)

@@ -60,7 +60,8 @@ def needed_input(schema: StructType, plan: TaskPlan) -> list[str]:
         position = (shape.topic, shape.partition, shape.offset, shape.path) if keeps_position else ()
         names = (shape.value, shape.timestamp if _needs_time(plan) else None, *position)
         return [_quoted(name) for name in names if name is not None]
-    return [_quoted(name) for name in _decoded(schema, plan)]
+    keeps_path = shape.path is not None and plan.config["sink.on-bad-record"] is not OnBadRecord.DROP
+    return [_quoted(name) for name in [*_decoded(schema, plan), *([PATH] if keeps_path else [])]]
 
 
 def _needs_time(plan: TaskPlan) -> bool:

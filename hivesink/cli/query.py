@@ -80,7 +80,7 @@ def _by_spark(sql: str, metastore: str | None, limit: int) -> Answer:
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
-    from hivesink.session import session
+    from hivesink.jobsession import session
 
     spark = session("hivesink query", metastore=metastore)
     try:

@@ -49,11 +49,12 @@ def recover(
     """
     with reporting(as_json=json, debug=debug) as out, opened(table, metastore) as found:
         chosen = found.chosen(writer)
-        losses = [_losses(one) if accept_lost else () for one in chosen]
+        losses = [_losses(one) for one in chosen]
         if dry_run:
-            plans = [pending_actions(one.world) for one in chosen]
-            out.show(_plan_report(found, chosen, plans, losses))
+            plans = [_Plan(one.name, pending_actions(one.world), own) for one, own in zip(chosen, losses, strict=True)]
+            out.show(_plan_report(found, plans, accept_lost=accept_lost))
             return
+        losses = losses if accept_lost else [()] * len(chosen)
         lost = [loss for own in losses for loss in own]
         if lost and not yes:
             _ask(lost, as_json=json)
@@ -121,28 +122,39 @@ def _identity(found: OpenedTable, opened_writer: OpenedWriter) -> Identity:
     return Identity(opened_writer.name, uid, (found.name,), ((found.name, zone),))
 
 
-def _plan_report(
-    found: OpenedTable,
-    writers: Sequence[OpenedWriter],
-    plans: Sequence[Sequence[Action]],
-    losses: Sequence[Sequence[Loss]],
-) -> Report:
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    writer: str
+    pending: Sequence[Action]
+    losses: Sequence[Loss]
+
+    @property
+    def actions(self) -> list[Action]:
+        """What recovery can do; a lost part can't be published."""
+        lost = {loss.part.target for loss in self.losses}
+        return [action for action in self.pending if action.subject not in lost]
+
+
+def _plan_report(found: OpenedTable, plans: Sequence[_Plan], *, accept_lost: bool) -> Report:
     data: list[dict[str, Any]] = []
     blocks: list[Line | Grid] = []
-    for writer, actions, lost in zip(writers, plans, losses, strict=True):
+    for plan in plans:
         data.append(
             {
-                "writer": writer.name,
-                "actions": [{"what": action.what, "subject": action.subject} for action in actions],
-                "lost": [{"target": loss.part.target, "rows": loss.part.rows, "why": loss.reason} for loss in lost],
+                "writer": plan.writer,
+                "actions": [{"what": action.what, "subject": action.subject} for action in plan.actions],
+                "lost": [
+                    {"target": loss.part.target, "rows": loss.part.rows, "why": loss.reason} for loss in plan.losses
+                ],
             }
         )
-        rows: list[tuple[str, str]] = [(action.what, action.subject) for action in actions]
-        rows += [("accept as lost", f"{loss.part.target} ({loss.part.rows} rows)") for loss in lost]
+        word = "accept as lost" if accept_lost else "stop at"
+        rows: list[tuple[str, str]] = [(action.what, action.subject) for action in plan.actions]
+        rows += [(word, f"{loss.part.target} ({loss.part.rows} rows): {loss.reason}") for loss in plan.losses]
         if rows:
-            blocks.append(Grid(f"writer {writer.name}: recovery would", ("do", "to"), rows))
+            blocks.append(Grid(f"writer {plan.writer}: recovery would", ("do", "to"), rows))
         else:
-            blocks.append(Line(f"writer {writer.name}: nothing to recover"))
+            blocks.append(Line(f"writer {plan.writer}: nothing to recover"))
     return Report({"table": found.name, "dry_run": True, "writers": data}, blocks or [_nobody(found)])
 
 

@@ -78,7 +78,7 @@ def _report(found: OpenedTable, verdicts: Sequence[Verdict], unknown: tuple[str,
     if not verdicts:
         blocks.append(Line(f"no writer has written to {found.name} yet: there is nothing to verify"))
     elif errors:
-        blocks.append(Line(f"{found.name}: {errors} errors", "bold red"))
+        blocks.append(Line(f"{found.name}: {errors} error{'s' if errors > 1 else ''}", "bold red"))
     else:
         blocks.append(Line(f"{found.name}: no errors", "bold green"))
     return Report(data, blocks)

@@ -36,10 +36,14 @@ class BatchRef:
 
 @dataclass(frozen=True, slots=True)
 class LastBatch:
-    """The newest batch that the log holds, and the epoch that committed it."""
+    """The newest batch that the log holds, and the epoch that committed it.
+
+    `appended`: a person said, with `append`, that it need not follow from the batch before it.
+    """
 
     epoch: Epoch
     ref: BatchRef
+    appended: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +63,9 @@ NO_WAYS = Ways()
 
 @dataclass(frozen=True, slots=True)
 class New:
-    """The batch is to be written."""
+    """The batch is to be written; `appended` as in `LastBatch`."""
+
+    appended: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,18 +89,18 @@ def judge(last: LastBatch | None, head: Epoch, batch: BatchRef, ways: Ways, log:
         if same(batch.start, last.ref.start) and same(batch.end, last.ref.end):
             return Replay(last.epoch)
         if ways.append == last.epoch:
-            return New()
+            return New(appended=True)
         raise ReplayDiffers(log, last.epoch, batch.batch, last.ref.end, batch.end)
     if batch.batch < last.ref.batch:
         raise BatchBehindLog(log, last.epoch, last.ref.batch, batch.batch, last.ref.end)
     if batch.batch > last.ref.batch + 1:
         if ways.append == last.epoch:
-            return New()
+            return New(appended=True)
         raise BatchesMissing(log, last.epoch, last.ref.batch, batch.batch)
     gap = chain(last.ref.end, batch.start)
     if gap is not None and ways.append != last.epoch:
         raise OffsetsDontChain(log, last.epoch, gap)
-    return New()
+    return New(appended=gap is not None)
 
 
 def _first(head: Epoch, batch: BatchRef, ways: Ways, log: str) -> New:
@@ -102,12 +108,12 @@ def _first(head: Epoch, batch: BatchRef, ways: Ways, log: str) -> New:
     # manifests were deleted, and with them the knowledge of which batches are in the table.
     if batch.batch > 0 and ways.append != head:
         raise LogMissing(log, batch.batch, head)
-    return New()
+    return New(appended=batch.batch > 0)
 
 
 def _other_query(last: LastBatch, batch: BatchRef, ways: Ways, log: str) -> New:
     if ways.append == last.epoch:
-        return New()
+        return New(appended=True)
     if not ways.resume:
         raise ForeignHistory(log, last.epoch, last.ref.end, batch.query)
     if not all(offset.resumable for offset in batch.start + last.ref.end):

@@ -163,6 +163,7 @@ def _last_batch(last: LastBatch | None) -> dict[str, Any] | None:
         return None
     return {
         "epoch": last.epoch,
+        "appended": last.appended,
         "query": last.ref.query,
         "batch": last.ref.batch,
         "start": [offsets.to_json(offset) for offset in last.ref.start],
@@ -174,9 +175,8 @@ def _to_last_batch(found: Any) -> LastBatch | None:
     if found is None:
         return None
     start, end = (tuple(offsets.from_json(offset) for offset in found[name]) for name in ("start", "end"))
-    return LastBatch(
-        Epoch(int(found["epoch"])), BatchRef(str(found["query"]), BatchId(int(found["batch"])), start, end)
-    )
+    ref = BatchRef(str(found["query"]), BatchId(int(found["batch"])), start, end)
+    return LastBatch(Epoch(int(found["epoch"])), ref, appended=bool(found["appended"]))
 
 
 def _segment(segment: Segment) -> dict[str, Any]:

@@ -103,9 +103,12 @@ def _carried_on(manifest: Manifest, before: LastBatch) -> Iterator[Finding]:
             yield _error(epoch, f"it carries on another batch than {before.ref.batch} of epoch {before.epoch}")
         return
     gap = chain(before.ref.end, last.ref.start)
+    if last.appended:
+        yield _note(epoch, f"query {last.ref.query} begins a new history by `append`: {gap or 'it happens to follow'}")
+        return
     if last.ref.query != before.ref.query:
         if gap is not None:
-            yield _note(epoch, f"query {last.ref.query} begins a new history by `append`: {gap}")
+            yield _error(epoch, f"query {last.ref.query} doesn't start where epoch {before.epoch} ended: {gap}")
         return
     if last.ref.batch != before.ref.batch + 1:
         yield _error(epoch, f"batch {last.ref.batch} comes after batch {before.ref.batch} of epoch {before.epoch}")
@@ -159,6 +162,9 @@ def present(evidence: Evidence) -> Iterator[Finding]:
         else:
             text = f"{part.target} ({part.rows} rows) is neither staged nor published; restore it, or accept the loss"
             yield _error(epoch, f"{text} with `hivesink recover TABLE --accept-lost`")
+    for manifest in evidence.log.manifests:
+        if manifest.lost:
+            yield _note(manifest.epoch, f"a person has accepted that {len(manifest.lost)} parts are lost")
     for target in sorted(evidence.log.lost):
         if normal(target) in evidence.files.visible:
             yield _note(None, f"{target} was accepted as lost and is there; its rows are read again")

@@ -143,7 +143,8 @@ class Committer:
                 logger.info("batch %d was committed as epoch %d", batch.batch, verdict.epoch)
                 done = Committed(verdict.epoch, replayed=True)
             else:
-                done = self._commit_new(batch, shape, write, watch)
+                new = LastBatch(Epoch(self.head + 1), batch, appended=verdict.appended)
+                done = self._commit_new(new, shape, write, watch)
             self._recovered = True
             self.sink.on_commit(done)
             return done
@@ -179,7 +180,7 @@ class Committer:
         """Why epochs wait to be finished, or None."""
         return None if self._trouble is None else str(self._trouble)
 
-    def _commit_new(self, batch: BatchRef, shape: InputShape, write: Write, watch: Stopwatch) -> Committed:
+    def _commit_new(self, batch: LastBatch, shape: InputShape, write: Write, watch: Stopwatch) -> Committed:
         written = self._write(shape, write, watch)
         manifest = self._manifest(batch, written)
         self.world.log.create(manifest)
@@ -287,7 +288,7 @@ class Committer:
                 message = f"task {report.task} reports {report.rows}, which don't add up"
                 raise AssertionError(message)
 
-    def _manifest(self, batch: BatchRef, written: _Written) -> Manifest:
+    def _manifest(self, batch: LastBatch, written: _Written) -> Manifest:
         backlog, identity = self._backlog, self.sink.identity
         if backlog is None:
             base = first_manifest(self.world, identity, "batch")
@@ -299,7 +300,7 @@ class Committer:
         return replace(
             base,
             attempt=written.attempt,
-            last_batch=LastBatch(base.epoch, batch),
+            last_batch=batch,
             rows=written.rows,
             parts=written.parts,
             unregistered=unregistered_after(carried, written.parts, written.live, base.epoch),

@@ -77,8 +77,10 @@ def _load(world: World, view: LogView, success_file: str | None) -> Backlog | No
     found = Backlog(world, head, [], head.unregistered, success_file)
     for epoch in (epoch for epoch in view.manifests if epoch > head.settled):
         manifest = head if epoch == head.epoch else world.log.manifest(epoch)
-        published = Mark.PUBLISHED in view.marks.get(epoch, frozenset())
-        (found.unconfirmed if published else found.unpublished).append(manifest)
+        if Mark.PUBLISHED not in view.marks.get(epoch, frozenset()):
+            found.unpublished.append(manifest)
+        elif manifest.publishes():
+            found.unconfirmed.append(manifest)
     if Mark.REGISTERED in view.marks.get(head.epoch, frozenset()):
         found.unregistered = ()
         found.unconfirmed.clear()

@@ -28,7 +28,7 @@ SOURCES = (os.environ.get("SOURCES") or "kafka,files").split(",")
 DATA = Path(os.environ.get("BENCH_DATA") or "build/bench").absolute()
 BATCHES = 5
 EPOCH_ROWS = 1_000
-EPOCHS = 40
+EPOCHS = int(os.environ.get("EPOCHS") or 40)
 WARM_ROWS = 400_000
 
 
@@ -91,10 +91,10 @@ def race(runners: dict[str, Runner], records: Records, source: str, batches: int
 
 
 def task_memory() -> None:
-    print("one task, 1,000 open buckets, 6 M rows of about 110 bytes:")
+    print("one task, 1,000 open buckets, 4 M rows of about 110 bytes:")
     for memory in ("64MB", "256MB"):
         answer = subprocess.run(
-            [sys.executable, "-m", "tests.bench.memory", memory, "6000000"], stdout=subprocess.PIPE, check=True
+            [sys.executable, "-m", "tests.bench.memory", memory, "4000000"], stdout=subprocess.PIPE, check=True
         )
         found = json.loads(answer.stdout)
         print(

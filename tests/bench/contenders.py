@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hivesink import HiveSink, sources
+from hivesink.core.bucket import normal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -132,5 +133,4 @@ def create_table(spark: SparkSession, name: str, properties: Mapping[str, str]) 
 
 
 def table_folder(spark: SparkSession, name: str) -> Path:
-    warehouse = str(spark.conf.get("spark.sql.warehouse.dir")).removeprefix("file://")
-    return Path(warehouse) / "bench.db" / name
+    return Path(normal(str(spark.conf.get("spark.sql.warehouse.dir")))) / "bench.db" / name

@@ -55,7 +55,7 @@ def write_files(folder: Path, rows: int) -> None:
 def produce(servers: str, topic: str, rows: int) -> None:
     """Fill `topic`, unless it is there: then it is full, since its folder is made for one number of rows."""
     from confluent_kafka import Producer
-    from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+    from confluent_kafka.admin import AdminClient, NewTopic
 
     admin = AdminClient({"bootstrap.servers": servers})
     if topic in admin.list_topics(timeout=20).topics:

@@ -115,8 +115,12 @@ def test_a_lost_part_needs_a_person_and_its_loss_a_yes(
     assert "are both missing" in said.error
     assert "--accept-lost" in said.error
     assert hivesink(capsys, "verify", table).code == 1
-    planned = hivesink(capsys, "recover", table, "--dry-run", "--accept-lost")
-    assert f"{part.target} ({part.rows} rows)" in planned.out
+    assert f"stop at │ {part.target} ({part.rows} rows)" in " ".join(
+        hivesink(capsys, "recover", table, "--dry-run").out.split()
+    )
+    planned = hivesink(capsys, "recover", table, "--dry-run", "--accept-lost", "--json").data["writers"][0]
+    assert [(loss["target"], loss["rows"]) for loss in planned["lost"]] == [(part.target, part.rows)]
+    assert part.target not in {action["subject"] for action in planned["actions"]}
     asked = hivesink(capsys, "recover", table, "--accept-lost", "--json")
     assert asked.code == 65
     assert "needs --yes" in asked.error

@@ -22,9 +22,7 @@ def _own_name(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def stage(
-    request: pytest.FixtureRequest, tmp_path: Path, metastore: EmbeddedMetastore, spark: SparkSession
-) -> Stage:
+def stage(request: pytest.FixtureRequest, tmp_path: Path, metastore: EmbeddedMetastore, spark: SparkSession) -> Stage:
     """A table's name of the test's own, and its folder; `create` makes the table."""
     return Stage(spark, metastore.uri, tmp_path, f"stage.{_own_name(request)}")
 

@@ -49,7 +49,10 @@ def trouble(kind: str, folder: str) -> Any:
 def main() -> None:
     order = json.loads(sys.argv[1])
     spark = local_session(
-        "retried job", order["metastore"], Path(order["warehouse"]), extra={**order["spark"], "spark.ui.enabled": "false"}
+        "retried job",
+        order["metastore"],
+        Path(order["warehouse"]),
+        extra={**order["spark"], "spark.ui.enabled": "false"},
     )
     events = sources.lines(spark, order["source"])
     if order["shuffle"]:

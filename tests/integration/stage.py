@@ -64,9 +64,7 @@ class Stage:
         return self
 
     def sink(self, **settings: Any) -> HiveSink:
-        return HiveSink.for_table(
-            self.spark, self.table, **{"writer": "stage", "metastore": self.uri, **settings}
-        )
+        return HiveSink.for_table(self.spark, self.table, **{"writer": "stage", "metastore": self.uri, **settings})
 
     @property
     def checkpoint(self) -> Path:
@@ -210,9 +208,7 @@ class Topic:
         moment = at or datetime.now(timezone.utc)
         producer = Producer({"bootstrap.servers": self.servers, "linger.ms": 5})
         for partition, value in records:
-            producer.produce(
-                self.name, value, partition=partition, timestamp=int(moment.timestamp() * 1000)
-            )
+            producer.produce(self.name, value, partition=partition, timestamp=int(moment.timestamp() * 1000))
         assert producer.flush(30) == 0
 
     def stream(self, spark: SparkSession, resume: HiveSink | None = None, **options: str) -> DataFrame:

@@ -24,7 +24,11 @@ def test_files_go_in_once_and_a_second_run_adds_nothing(stage: Stage) -> None:
     done: list[Committed] = []
     stage.drain(stage.sink(on_commit=done.append))
     assert stage.ids() == list(range(30))
-    assert [(one.epoch, one.rows.read, one.replayed) for one in done] == [(1, 10, False), (2, 10, False), (3, 10, False)]
+    assert [(one.epoch, one.rows.read, one.replayed) for one in done] == [
+        (1, 10, False),
+        (2, 10, False),
+        (3, 10, False),
+    ]
     files = sorted(stage.location().rglob("*.parquet"))
     stage.drain(stage.sink(on_commit=done.append))
     assert len(done) == 3

@@ -119,11 +119,11 @@ def test_with_no_metastore_there_a_sink_says_so_and_nothing_happens(apart: Stage
     assert "\n" not in str(told.value)
 
 
-def test_a_metastore_that_is_down_too_long_fails_the_query(apart: Stage, stage: Stage, mortal: EmbeddedMetastore) -> None:
+def test_a_metastore_that_is_down_too_long_fails_the_query(
+    apart: Stage, stage: Stage, mortal: EmbeddedMetastore
+) -> None:
     apart.put(range(10))
-    sink = apart.sink(
-        options={"sink.registration.retry-interval": "100ms", "sink.registration.max-delay": "500ms"}
-    )
+    sink = apart.sink(options={"sink.registration.retry-interval": "100ms", "sink.registration.max-delay": "500ms"})
     query = apart.begin(sink, trigger=ALWAYS)
     query.processAllAvailable()
     mortal.stop()

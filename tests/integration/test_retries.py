@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 REPOSITORY = Path(__file__).parents[2]
+FILE_A_TASK = {"spark.sql.files.maxPartitionBytes": "16k", "spark.sql.files.openCostInBytes": "16k"}
 SPECULATION = {
     "spark.speculation": "true",
     "spark.speculation.interval": "100ms",
@@ -51,6 +52,7 @@ def run(
         check=False,
         cwd=REPOSITORY,
         env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
+        timeout=240,
     )
     assert done.returncode == 0, (done.stdout + done.stderr)[-4000:]
     return (stage.folder / "attempts").read_text().splitlines()
@@ -73,10 +75,9 @@ def begin(stage: Stage) -> None:
 
 def test_task_attempts_that_fail_leave_nothing(stage: Stage, metastore: EmbeddedMetastore) -> None:
     begin(stage)
-    # A file each task, two cores and four tries.
-    attempts = run(stage, metastore, "failure", {"spark.master": "local[2,4]", "spark.sql.files.maxPartitionBytes": "1b"})
-    tries = [line.split()[2] for line in attempts]
-    assert tries.count("0") == tries.count("1") >= 1
+    settings = {"spark.master": "local[2,4]", **FILE_A_TASK}
+    tries = [line.split()[2] for line in run(stage, metastore, "failure", settings)]
+    assert tries.count("0") == tries.count("1") == 3
     check_once(stage)
 
 

@@ -97,8 +97,6 @@ def test_an_unpartitioned_table_has_exact_figures_too(stage: Stage) -> None:
     registrar = wiring.registrar("thrift", stage.uri)
     assert registrar.table(TableName.parse(stage.table)).accurate
     (described,) = [
-        row.data_type
-        for row in stage.query(f"DESCRIBE EXTENDED {stage.table}")
-        if row.col_name == "Statistics"
+        row.data_type for row in stage.query(f"DESCRIBE EXTENDED {stage.table}") if row.col_name == "Statistics"
     ]
     assert "20 rows" in described

@@ -68,9 +68,10 @@ def test_userinfo_from_kafka(tables: SparkSession, kafka: str, tmp_path: Path, m
 
 def produce(servers: str, topic: str, records: list[dict[str, object]]) -> None:
     from confluent_kafka import Producer
-    from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+    from confluent_kafka.admin import AdminClient, NewTopic
 
-    for created in AdminClient({"bootstrap.servers": servers}).create_topics([NewTopic(topic, 1, 1)]).values():
+    admin = AdminClient({"bootstrap.servers": servers})
+    for created in admin.create_topics([NewTopic(topic, 1, 1)]).values():
         created.result()
     producer = Producer({"bootstrap.servers": servers})
     at = 1_795_217_400_000  # 2026-11-20T23:30:00Z
