@@ -25,6 +25,12 @@ if TYPE_CHECKING:
 MAX_OPEN_FILES = 256
 """Files that a task holds open at most; beyond it the longest one is finished, well below usual `ulimit -n`."""
 
+_FRAGMENT_BYTES = 2_500
+"""What a small Arrow table weighs beside its values (docs/performance.md)."""
+
+_FILE_BYTES = 700 << 10
+"""What an open Parquet file weighs between two row groups; open files get a quarter of the cap at most."""
+
 _FRAGMENTS = 64
 """A bucket's fragments are joined at this number: many tiny arrays weigh far more than their bytes."""
 
@@ -52,9 +58,10 @@ class _Bucket:
 
     def add(self, rows: pa.Table) -> None:
         self.fragments.append(rows)
+        self.bytes += rows.nbytes + _FRAGMENT_BYTES
         if len(self.fragments) >= _FRAGMENTS:
             self.fragments = [pa.concat_tables(self.fragments).combine_chunks()]
-        self.bytes += rows.nbytes
+            self.bytes = self.fragments[0].nbytes + _FRAGMENT_BYTES
 
 
 @dataclass(slots=True)
@@ -116,7 +123,7 @@ class Parts:
             self._close(bucket)
 
     def _open_file(self, bucket: _Bucket) -> RecordWriter:
-        if len(self._open) >= MAX_OPEN_FILES:
+        if len(self._open) >= min(MAX_OPEN_FILES, max(8, self.memory // 4 // _FILE_BYTES)):
             self._close(max((self._buckets[key] for key in self._open), key=lambda found: found.written))
         folder = bucket.target.folder(bucket.partition)
         if folder not in self._touched:

@@ -1,0 +1,253 @@
+"""Everything that outlives a process, for crash tests: files, metastore, source, time, and users who meddle."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections import Counter
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+import pyarrow as pa
+
+from hivesink.core.table import TableName, TableSpec
+from hivesink.errors import HiveSinkError
+from hivesink.metastore.accuracy import FLAG, is_accurate
+from hivesink.metastore.memory import MemoryMetastore
+from hivesink.sink.committer import Committed, Committer
+from hivesink.sink.history import load
+from hivesink.sink.plan import TablePlan, TaskPlan, TaskReport
+from hivesink.sink.rejects import rejected_spec
+from hivesink.sink.task import TaskTools, run_task
+from hivesink.storage.commit_log import RenameCommitLog, default_log_location
+from hivesink.storage.memory import MemoryFileSystem
+from hivesink.storage.rename_store import RenameFileStore
+from tests.crash.faults import FaultyFileSystem, Kill, Mode
+from tests.crash.faulty_registrar import FaultyRegistrar
+from tests.sink.harness import LOCATION, ROWS, SPEC, TABLE, Clock, Event, Job, Lines, Rows, Source
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from hivesink.ports import Registrar
+    from hivesink.storage.fs import FileSystem
+    from tests.crash.faults import Call, Plan
+
+LOG = default_log_location(LOCATION, TABLE, "w")
+PLAIN = replace(SPEC, partition_columns=())
+DEAD = rejected_spec(TABLE, f"{LOCATION}__rejected", external=True)
+EVERY = 5
+"""Where there are dead letters, every fifth event is one."""
+
+
+@dataclass(frozen=True)
+class _Bad:
+    index: int
+    field: str | None = "id"
+    reason: str = "it is divisible by five"
+
+
+@dataclass(frozen=True)
+class _Decoded:
+    table: pa.Table
+    good: pa.Array
+    bad: Sequence[_Bad]
+    skipped: int = 0
+
+
+class _Choosy:
+    def read(self, batch: pa.RecordBatch) -> _Decoded:
+        ids = batch.column("id").to_pylist()
+        good = pa.array([row for row, found in enumerate(ids) if found % EVERY], pa.int32())
+        bad = [_Bad(row) for row, found in enumerate(ids) if found % EVERY == 0]
+        return _Decoded(pa.Table.from_batches([batch]).take(good), good, bad)
+
+
+class _Letters:
+    """The ids of dead letters, one a line, as `Lines` writes those of the others."""
+
+    def open(self, stream: BinaryIO) -> _Letters._Writer:
+        return _Letters._Writer(stream)
+
+    class _Writer:
+        def __init__(self, stream: BinaryIO) -> None:
+            self._stream = stream
+
+        def write(self, rows: pa.Table) -> None:
+            for value in rows.column("value").to_pylist():
+                self._stream.write(json.dumps(json.loads(value)["id"]).encode() + b"\n")
+
+        def close(self) -> None: ...
+
+
+@dataclass
+class SiteJob(Job):
+    """A job that may have a dead-letter table, and tells every epoch that has ended."""
+
+    dead: bool = False
+    on_commit: Callable[[Committed], None] = lambda _: None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        sink = replace(self.committer.sink, on_commit=self.on_commit)
+        if self.dead:
+            live = self.registrar.table(TABLE.rejected)
+            identity = replace(sink.identity, tables=(str(TABLE), str(TABLE.rejected)))
+            sink = replace(sink, identity=identity, rejected=TablePlan(live.spec, live.location))
+        self.committer = Committer(self.world, sink)
+
+    def write(self, plan: TaskPlan, rows: Sequence[Event]) -> list[TaskReport]:
+        def lines(table: TablePlan) -> Any:
+            return Lines() if table.name == str(TABLE) else _Letters()
+
+        reports = []
+        for task in range(self.tasks):
+            own = [{"id": row.id, "dt": row.dt} for row in rows[task :: self.tasks]]
+            batch = pa.RecordBatch.from_pylist(own, schema=ROWS)
+            tools = TaskTools(self.store, _Choosy() if self.dead else Rows(), lines, self.log.touch)
+            reports.append(run_task([batch], plan, tools, task, task))
+        return reports
+
+
+User = "Callable[[Site, int], None]"
+
+
+@dataclass
+class Site:
+    """`user` is called before each call of the metastore that a job makes, with the call's number."""
+
+    source: Source
+    spec: TableSpec = SPEC
+    dead: bool = False
+    options: dict[str, str] = field(default_factory=dict)
+    user: Callable[[Site, int], None] | None = None
+    fs: MemoryFileSystem = field(default_factory=MemoryFileSystem)
+    metastore: MemoryMetastore = field(default_factory=MemoryMetastore)
+    clock: Clock = field(default_factory=Clock)
+
+    def __post_init__(self) -> None:
+        self.metastore.create(self.spec)
+        if self.dead:
+            self.metastore.create(DEAD)
+            self.options = {"sink.on-bad-record": "dead-letter", **self.options}
+
+    @property
+    def store(self) -> RenameFileStore:
+        return RenameFileStore(self.fs)
+
+    @property
+    def log(self) -> RenameCommitLog:
+        return RenameCommitLog(self.fs, LOG, "w")
+
+    @property
+    def tables(self) -> tuple[TableName, ...]:
+        return (TABLE, TABLE.rejected) if self.dead else (TABLE,)
+
+    def job(self, fs: FileSystem | None = None, registrar: Registrar | None = None, **more: Any) -> SiteJob:
+        files = fs or self.fs
+        return SiteJob(
+            log=RenameCommitLog(files, LOG, "w"),
+            store=RenameFileStore(files),
+            registrar=registrar or self.metastore,
+            source=more.pop("source", self.source),
+            clock=self.clock,
+            options=self.options,
+            dead=self.dead,
+            **more,
+        )
+
+    def places(self, table: TableName) -> dict[str, str]:
+        """What is registered, and where."""
+        spec = self.metastore.table(table).spec
+        if spec.partition_columns:
+            return dict(self.metastore.partitions(table))
+        return {"": self.metastore.table(table).location}
+
+    def rows(self) -> list[int]:
+        """Every id that a reader of the tables finds."""
+        found: list[int] = []
+        for table in self.tables:
+            for location in self.places(table).values():
+                found += self.ids(location)
+        return sorted(found)
+
+    def ids(self, location: str) -> list[int]:
+        found: list[int] = []
+        for file in self.store.visible(location):
+            with self.store.open(file.path) as stream:
+                found += [json.loads(line) for line in stream.read().splitlines()]
+        return found
+
+    def wrong_counts(self) -> list[str]:
+        """Places from whose statistics Hive would answer a wrong `count(*)`."""
+        wrong = []
+        for table in self.tables:
+            for partition, location in self.places(table).items():
+                parameters = self.metastore.parameters(table, partition)
+                if is_accurate(parameters.get(FLAG)) and parameters["numRows"] != str(len(self.ids(location))):
+                    wrong.append(f"{table} {partition}")
+        return wrong
+
+    def analyze(self) -> None:
+        """A user's ANALYZE TABLE of all that is there: right, at this moment."""
+        for table in self.tables:
+            for partition, location in self.places(table).items():
+                self.metastore.analyze(table, partition, len(self.ids(location)))
+
+    def move(self, partition: str, location: str, *, copy: bool = False) -> None:
+        """A user's SET LOCATION, with the visible files; or ADD PARTITION elsewhere, where it isn't registered."""
+        old = self.places(TABLE).get(partition)
+        for file in self.store.visible(old) if old else ():
+            name = file.path.rpartition("/")[2]
+            if copy:
+                with self.store.open(file.path) as stream:
+                    self.fs.write_new(f"{location}/{name}", stream.read())
+            else:
+                self.fs.rename(file.path, f"{location}/{name}")
+        self.metastore.register(TABLE, partition, location)
+
+    def staged(self) -> set[str]:
+        return {path for folder in self.store.walk("/") for path in self.store.staged(folder)}
+
+    def waiting(self) -> set[str]:
+        """The staged files that a decided epoch still needs."""
+        backlog = load(self.job().world)
+        return {part.staged for part in backlog.entries()} if backlog else set()
+
+    def check(self, expected: Iterable[int], case: object = "") -> None:
+        """All of it readable, once each; no wrong count; no leftovers."""
+        wanted, found = Counter(expected), Counter(self.rows())
+        assert found == wanted, f"{case}: lost {sorted(wanted - found)}, doubled {sorted(found - wanted)}"
+        assert self.wrong_counts() == [], case
+        assert self.staged() <= self.waiting(), case
+
+
+class Watched(FaultyRegistrar):
+    """A faulty metastore beside which a user works."""
+
+    def __init__(self, site: Site, plan: Plan | None = None) -> None:
+        super().__init__(site.metastore, plan)
+        self.site = site
+
+    def _begin(self, name: str, subject: str, *, changes: bool) -> Mode | None:
+        if self.site.user and not self.dead:
+            self.site.user(self.site, len(self.calls) + 1)
+        return super()._begin(name, subject, changes=changes)
+
+
+def modes(call: Call, *, metastore: bool = False) -> Iterator[Mode]:
+    """The ways in which a call can fail."""
+    yield from (Mode.BEFORE, Mode.AFTER)
+    if call.changes:
+        yield from (Mode.LOST, Mode.LATE, Mode.TORN)
+    elif metastore:
+        yield Mode.LOST
+
+
+def dies(job: Callable[[], SiteJob], size: int = 4) -> None:
+    """Start and run until a death, an error that stops the query, or the end."""
+    with contextlib.suppress(Kill, HiveSinkError):
+        job().run(size)
+
+
+__all__ = ["FaultyFileSystem", "Kill", "Mode", "Site", "SiteJob", "Watched", "dies", "modes"]

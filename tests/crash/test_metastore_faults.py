@@ -1,0 +1,321 @@
+"""The commit protocol under every fault of the metastore, beside users who analyze, move and drop partitions.
+
+As in `test_every_step`: a run without faults counts the calls, then each call fails in each way.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import pytest
+
+from hivesink.errors import HiveSinkError, PartLost
+from hivesink.sink.history import recover
+from hivesink.sink.losses import accept_losses, find_losses
+from tests.crash.faults import FaultyFileSystem, Mode, Plan
+from tests.crash.site import PLAIN, Site, Watched, dies, modes
+from tests.sink.harness import LOCATION, SPEC, TABLE, Event, Source
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from hivesink.core.table import TableSpec
+    from hivesink.sink.backlog import Backlog
+    from hivesink.sink.committer import Committed
+    from tests.crash.site import SiteJob
+
+# Epoch 1 begins two partitions; epoch 2 goes on with one of them and begins a third.
+DAYS = ("dt=a", "dt=b", "dt=c")
+EVENTS = [Event(number, day) for number, day in enumerate("aabbbbcc")]
+IDS = range(len(EVENTS))
+ELSEWHERE = "/elsewhere"
+
+
+@dataclass(frozen=True)
+class Scenario:
+    name: str
+    spec: TableSpec = SPEC
+    dead: bool = False
+    options: dict[str, str] = field(default_factory=dict)
+    user: Callable[[Site, int], None] | None = None
+
+    def site(self) -> Site:
+        return Site(Source(list(EVENTS)), self.spec, self.dead, dict(self.options), self.user)
+
+    def __str__(self) -> str:
+        return self.name
+
+
+def analyzes(site: Site, call: int) -> None:  # noqa: ARG001  at every call
+    site.analyze()
+
+
+SUCCESS = {"sink.partition-commit.policy.kind": "metastore,success-file"}
+SCENARIOS = [
+    Scenario("success-files", options=SUCCESS),
+    Scenario("analyzed", user=analyzes),
+    Scenario("dead-letters", dead=True, user=analyzes),
+    Scenario("unpartitioned", PLAIN, user=analyzes),
+    *(Scenario(f"retained-{kept}", options={"sink.log.retained-epochs": str(kept)}) for kept in (1, 2, 3)),
+]
+
+
+def no_wrong_count(site: Site) -> Callable[[Committed], None]:
+    def look(done: Committed) -> None:
+        if done.waiting is None:
+            assert site.wrong_counts() == []
+
+    return look
+
+
+def start(site: Site, registrar: Watched, fs: FaultyFileSystem | None = None) -> Callable[[], SiteJob]:
+    return lambda: site.job(fs, registrar, on_commit=no_wrong_count(site))
+
+
+def settle(site: Site, case: object) -> None:
+    """The restarts after a fault; then everything must be as if nothing had happened."""
+    site.user = None
+    site.job(on_commit=no_wrong_count(site)).run()
+    site.check(IDS, case)
+    for table in site.tables:
+        for location in site.places(table).values():
+            if "success-file" in str(site.options):
+                assert site.store.find(f"{location}/_SUCCESS") is not None, case
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=str)
+def test_a_fault_of_the_metastore_at_any_call(scenario: Scenario) -> None:
+    counting = Watched(scenario.site())
+    start(counting.site, counting)().run()
+    counting.site.check(IDS)
+    for call in counting.calls:
+        for mode in modes(call, metastore=True):
+            for restarted_first in (False, True) if mode is Mode.LATE else (False,):
+                site = scenario.site()
+                faulty = Watched(site, Plan(call.number, mode))
+                dies(start(site, faulty))
+                if restarted_first:
+                    dies(lambda site=site: site.job())  # type: ignore[misc]
+                faulty.apply_late()
+                settle(site, (call, mode))
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=str)
+def test_a_fault_of_the_storage_at_any_call(scenario: Scenario) -> None:
+    site = scenario.site()
+    counting = FaultyFileSystem(site.fs)
+    start(site, Watched(site), counting)().run()
+    site.check(IDS)
+    for call in counting.calls:
+        for mode in modes(call):
+            site = scenario.site()
+            faulty = FaultyFileSystem(site.fs, Plan(call.number, mode))
+            dies(start(site, Watched(site), faulty))
+            faulty.release()
+            faulty.apply_late()
+            settle(site, (call, mode))
+
+
+def test_every_partition_is_registered_when_one_fails_while_the_job_goes_on() -> None:
+    """The job isn't restarted: what failed is tried again with the next epoch, and at the end."""
+    scenario = Scenario("tolerant", options=SUCCESS, user=analyzes)
+    counting = Watched(scenario.site())
+    start(counting.site, counting)().run()
+    for call in counting.calls:
+        for mode in (Mode.LOST, Mode.LATE) if call.changes else (Mode.LOST,):
+            site = scenario.site()
+            faulty = Watched(site, Plan(call.number, mode))
+            try:
+                start(site, faulty)().run()
+            except HiveSinkError:
+                # At the very start and at the very end a failure stops the run.
+                site.job().run()
+            faulty.apply_late()
+            settle(site, (call, mode))
+
+
+def once(at: int, act: Callable[[Site], None]) -> Callable[[Site, int], None]:
+    """A user who acts one time, at that call of the first job."""
+    done: list[bool] = []
+
+    def user(site: Site, call: int) -> None:
+        if call == at and not done:
+            done.append(True)
+            act(site)
+
+    return user
+
+
+def moves(site: Site) -> None:
+    """Every partition, registered or not, goes elsewhere, with the files that it has."""
+    for day in DAYS:
+        site.move(day, f"{ELSEWHERE}/{day}")
+
+
+def copies(site: Site) -> None:
+    """As `moves`, but the files stay at their old place too."""
+    for day in DAYS:
+        site.move(day, f"{ELSEWHERE}/{day}", copy=True)
+
+
+def drops(site: Site) -> None:
+    """Every partition is dropped; the table is external, so the files stay."""
+    for day in site.places(TABLE):
+        site.metastore.drop_partition(TABLE, day)
+
+
+CALLS = 20
+"""More than a run without faults makes, so that a user acts before each and after the last."""
+
+
+@pytest.mark.parametrize("act", [moves, copies], ids=["moves", "copies"])
+@pytest.mark.parametrize("at", range(1, CALLS))
+def test_a_user_moves_partitions_at_any_time_and_then_the_metastore_fails(
+    at: int, act: Callable[[Site], None]
+) -> None:
+    scenario = Scenario("moved")
+    for step in range(at, at + 8):
+        for mode in (Mode.BEFORE, Mode.AFTER, Mode.LOST):
+            site = scenario.site()
+            site.user = once(at, act)
+            dies(start(site, Watched(site, Plan(step, mode))))
+            settle(site, (at, step, mode))
+            if ELSEWHERE in str(site.places(TABLE)):
+                assert {day: f"{ELSEWHERE}/{day}" for day in DAYS} == site.places(TABLE)
+
+
+@pytest.mark.parametrize("at", range(1, CALLS))
+def test_a_user_moves_partitions_at_any_time_and_then_the_storage_fails(at: int) -> None:
+    scenario = Scenario("moved")
+    site = scenario.site()
+    site.user = once(at, moves)
+    counting = FaultyFileSystem(site.fs)
+    start(site, Watched(site), counting)().run()
+    site.check(IDS)
+    for call in counting.calls:
+        if not call.changes:
+            continue
+        for mode in (Mode.AFTER, Mode.TORN):
+            site = scenario.site()
+            site.user = once(at, moves)
+            faulty = FaultyFileSystem(site.fs, Plan(call.number, mode))
+            dies(start(site, Watched(site), faulty))
+            settle(site, (at, call, mode))
+
+
+@pytest.mark.parametrize("at", range(1, CALLS))
+def test_partitions_move_there_and_back_while_the_metastore_comes_and_goes(at: int) -> None:
+    """The parts come back to a place that an earlier move took them from."""
+    home = {day: f"{LOCATION}/{day}" for day in DAYS}
+    for back in range(at + 1, at + 8):
+        for step in range(at, back + 4):
+            site = Scenario("there and back").site()
+
+            def user(site: Site, call: int, back: int = back) -> None:
+                if call in {at, back}:
+                    for day in DAYS:
+                        site.move(day, f"{ELSEWHERE}/{day}" if call == at else home[day])
+
+            site.user = user
+            dies(start(site, Watched(site, Plan(step, Mode.LOST))))
+            settle(site, (at, back, step))
+
+
+@pytest.mark.parametrize("at", range(1, CALLS))
+def test_a_user_drops_partitions_at_any_time_while_the_job_runs(at: int) -> None:
+    """What the job publishes into a dropped partition is registered again, whatever fails meanwhile."""
+    for step in range(at, at + 8):
+        site = Scenario("dropped").site()
+        site.user = once(at, drops)
+        dies(start(site, Watched(site, Plan(step, Mode.LOST))))
+        site.user = None
+        site.job().run()
+        # A partition that was dropped after its last epoch stays dropped: that is the user's decision.
+        found = site.rows()
+        assert len(found) == len(set(found))
+        for day, ids in (("dt=a", {0, 1}), ("dt=b", {2, 3, 4, 5}), ("dt=c", {6, 7})):
+            assert (day in site.places(TABLE)) == (ids <= set(found))
+        if at <= 6:  # noqa: PLR2004  before the second epoch looks at the metastore
+            assert {2, 3, 4, 5, 6, 7} <= set(found)
+
+
+def test_a_partition_dropped_between_two_runs_stays_dropped() -> None:
+    site = Scenario("between").site()
+    site.job().run()
+    site.metastore.drop_partition(TABLE, "dt=b")
+    site.job().run()
+    assert set(site.places(TABLE)) == {"dt=a", "dt=c"}
+
+
+def test_a_partition_that_somebody_drops_while_it_waits_to_be_published_is_registered_again() -> None:
+    """It was there when the epoch was decided, so no manifest says that it must be registered."""
+    site = Scenario("decided").site()
+    site.job().run(batches=1)
+    counting = FaultyFileSystem(site.fs)
+    site.job(counting).run(batches=0)
+    # The second epoch dies just after its manifest; `dt=b` is old, `dt=c` is new.
+    step = 1
+    while True:
+        faulty = FaultyFileSystem(site.fs, Plan(len(counting.calls) + step, Mode.AFTER))
+        dies(lambda faulty=faulty: site.job(faulty))  # type: ignore[misc]
+        if site.log.view().head > 1:
+            break
+        step += 1
+    while site.waiting() == set():
+        pytest.fail("the epoch was published before it could be disturbed")
+    site.metastore.drop_partition(TABLE, "dt=b")
+    site.job().run()
+    site.check(IDS)
+
+
+@pytest.mark.parametrize("second", [Mode.BEFORE, Mode.AFTER, Mode.TORN])
+def test_accepted_losses_under_every_fault_of_the_storage(second: Mode) -> None:
+    """A decided part is lost; a person accepts it; that epoch dies at every call, and is repeated."""
+
+    def accept(job: SiteJob) -> None:
+        def defer(backlog: Backlog) -> None:
+            accept_losses(backlog, {loss.part.target for loss in find_losses(backlog)})
+            backlog.finish()
+
+        recover(job.world, job.committer.sink.identity, None, defer)
+
+    step = 1
+    while True:
+        site = broken()
+        with pytest.raises(PartLost):
+            site.job().run()
+        faulty = FaultyFileSystem(site.fs, Plan(step, second))
+        dies(lambda faulty=faulty: Accepting(site.job(faulty), accept))  # type: ignore[misc,return-value,arg-type]
+        if not faulty.dead:
+            break
+        accept(site.job())
+        site.job().run()
+        lost = len(EVENTS) - len(site.rows())
+        assert 1 <= lost <= 4, step  # noqa: PLR2004  the one part, of one epoch
+        assert len(set(site.rows())) == len(site.rows())
+        assert site.staged() == set()
+        step += 1
+    assert step > 10  # noqa: PLR2004  it did die on its way
+
+
+@dataclass
+class Accepting:
+    job: SiteJob
+    accept: Callable[[SiteJob], None]
+
+    def run(self, size: int) -> None:  # noqa: ARG002  as a job's
+        self.accept(self.job)
+
+
+def broken() -> Site:
+    """A job that died right after its first manifest, one of whose parts somebody has removed since."""
+    step = 1
+    while True:
+        site = Scenario("broken").site()
+        faulty = FaultyFileSystem(site.fs, Plan(step, Mode.AFTER))
+        dies(lambda site=site, faulty=faulty: site.job(faulty))  # type: ignore[misc]
+        if waiting := sorted(site.waiting()):
+            site.fs.delete(waiting[0])
+            return site
+        step += 1
