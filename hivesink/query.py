@@ -26,6 +26,8 @@ class HiveQuery:
     def __init__(self, query: StreamingQuery, sink: HiveSink) -> None:
         self._query = query
         self._sink = sink
+        # The sink's own will be another one once it is started again.
+        self._committer = sink.committer
         self._ended = threading.Event()
         self._finishing = threading.Lock()
         self._finished = False
@@ -77,9 +79,10 @@ class HiveQuery:
     def _fail(self, cause: StreamingQueryException) -> NoReturn:
         """Raise the sink's own error, whose text is all that Spark's exception has of it; else Spark's."""
         self._end_timer()
-        if self._sink.failure is not None:
-            raise self._sink.failure from cause
-        raise cause
+        own = self._late_failure or self._sink.failure
+        if own is None:
+            raise cause
+        raise own from cause
 
     def _end_well(self) -> None:
         self._end_timer()
@@ -93,7 +96,7 @@ class HiveQuery:
     def _finish(self) -> None:
         with self._finishing:
             if not self._finished:
-                self._sink.committer.finish()
+                self._committer.finish()
                 self._finished = True
 
     def _end_timer(self) -> None:
@@ -108,7 +111,7 @@ class HiveQuery:
             if not self._query.isActive:
                 return
             try:
-                self._sink.committer.retry()
+                self._committer.retry()
             except Exception as error:  # noqa: BLE001  whatever it is, the handle raises it
                 self._late_failure = error
                 with contextlib.suppress(Exception):  # the query may be ending by itself

@@ -68,8 +68,11 @@ def decide_publish(part: Pending, staged: int | None, target: int | None, *, one
     """What publishes `part`, from the lengths now found at its two places (None = nothing there).
 
     The same decision serves the first commit and every recovery. `one_file`: both names are known to be one
-    file (a local link whose unlink is missing). Raises PartLost, LengthMismatch, TargetTaken.
+    file (a local link whose unlink is missing). A part that was moved may be at its target already, by the same
+    name: then there is nothing to take away. Raises PartLost, LengthMismatch, TargetTaken.
     """
+    if part.staged == part.target:
+        staged = None
     if staged is None and target is None:
         raise PartLost(part.staged, part.target)
     if staged is not None and target is not None:

@@ -36,6 +36,8 @@ def moves_home(
         if not is_there and manifest.epoch in published:
             continue  # It was published: whoever took it away since has done so for reasons of their own.
         name = part.target.rpartition("/")[2]
-        staged = part.target if is_there else part.staged
         target = f"{home.location.rstrip('/')}/{name}"
+        staged = part.target if is_there else part.staged
+        if same_location(staged, target):
+            staged = target  # It is to come back, and has never left.
         yield Move(manifest.epoch, part.target, replace(part, staged=staged, target=target))

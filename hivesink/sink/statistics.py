@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, BinaryIO
 
+from hivesink.errors import StoreUnavailable
 from hivesink.ports import LivePartition, Statistics
 from hivesink.sink.world import Place, World, by_table
 
@@ -25,19 +26,29 @@ def refresh_statistics(world: World, head: Epoch, places: Iterable[Place], count
     if not wanted:
         return
     live = world.lookup(wanted)
-    for table, partitions in by_table(live).items():
-        found = [_exact(world, partition, live[table, partition], count_rows) for partition in partitions]
-        exact = [figures for figures in found if figures is not None]
+    exact = {place: _exact(world, place[1], found, count_rows) for place, found in sorted(live.items())}
+    again = world.lookup(live)
+    known = {
+        place: figures
+        for place, figures in exact.items()
+        # Somebody may have moved the partition while footers were read.
+        if figures is not None and place in again and again[place].location == live[place].location
+    }
+    for table, partitions in by_table(known).items():
         world.require_head(head)
-        world.registrar.set_statistics(world.table(table), exact)
+        world.registrar.set_statistics(world.table(table), [known[table, partition] for partition in partitions])
 
 
 def _exact(world: World, partition: str, live: LivePartition, count_rows: CountRows) -> Statistics | None:
     before = world.store.visible(live.location)
     rows = 0
-    for file in before:
-        with world.store.open(file.path) as stream:
-            rows += count_rows(stream)
+    try:
+        for file in before:
+            with world.store.open(file.path) as stream:
+                rows += count_rows(stream)
+    except StoreUnavailable:
+        if world.store.visible(live.location) == before:
+            raise
     if world.store.visible(live.location) != before:
         return None
     return Statistics(partition, len(before), sum(file.length for file in before), rows)

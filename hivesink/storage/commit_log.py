@@ -188,6 +188,9 @@ class RenameCommitLog:
         cut_off = self._fs.delete(temporary)
         if self._is_own(manifest, path, temporary):
             return True
+        if not cut_off and isinstance(doubt, FileNotFoundError) and self.view().head >= manifest.epoch:
+            # Clean-up by a run that has gone on took it away while this one was stalled.
+            raise EpochTaken(self._folder, manifest.epoch)
         if not cut_off:
             raise OutcomeUnknown(action="create", path=path, reason=str(doubt)) from doubt
         return False

@@ -79,7 +79,7 @@ class FileSystem(Protocol):
     def is_folder(self, path: str) -> bool: ...
 
     def same_file(self, one: str, other: str) -> bool:
-        """Whether both names lead to one file: a rename that was cut short."""
+        """Whether two names lead to one file: a rename that was cut short. One name spelled twice is not two."""
         ...
 
     def list(self, folder: str) -> Sequence[Entry]:

@@ -5,7 +5,7 @@ since Hive's own escapes (`dt=a%3Ab`) are part of a folder's name.
 """
 
 # Paths here are text, as manifests hold them; pathlib would only wrap each call.
-# ruff: noqa: PTH102, PTH106, PTH108, PTH112, PTH116, PTH121, PTH123
+# ruff: noqa: PTH102, PTH106, PTH108, PTH112, PTH116, PTH119, PTH121, PTH123
 
 from __future__ import annotations
 
@@ -177,8 +177,12 @@ class LocalFileSystem:
         return os.path.isdir(posix(path))
 
     def same_file(self, one: str, other: str) -> bool:
+        left, right = posix(one), posix(other)
         try:
-            return os.path.samefile(posix(one), posix(other))
+            # One name, reached through a linked folder, is no second name: unlinking it would lose the file.
+            if os.path.basename(left) == os.path.basename(right) and os.path.samefile(_above(left), _above(right)):
+                return False
+            return os.path.samefile(left, right)
         except FileNotFoundError:
             return False
         except OSError as error:

@@ -93,7 +93,7 @@ class MemoryFileSystem:
 
     def same_file(self, one: str, other: str) -> bool:
         with self._lock:
-            return one in self._files and self._files[one] is self._files.get(other)
+            return one != other and one in self._files and self._files[one] is self._files.get(other)
 
     def list(self, folder: str) -> Sequence[Entry]:
         place = folder.rstrip("/")

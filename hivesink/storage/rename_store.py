@@ -155,6 +155,9 @@ def _step(fs: FileSystem, part: Pending) -> bool:
     if staged is None and target is None:
         # Between the two looks a rename may have arrived: what was missing at the target may be there now.
         target = fs.length(part.target)
+    elif staged is not None and target is not None and not one_file:
+        # For the same reason, what was still staged may be gone by now.
+        staged = fs.length(part.staged)
     match decide_publish(part, staged, target, one_file=one_file):
         case Publish.RENAME:
             fs.rename(part.staged, part.target)

@@ -12,6 +12,7 @@ import tempfile
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -20,10 +21,12 @@ from hivesink.core.typetext import parse_type
 from hivesink.options import SinkConfig
 from hivesink.sink.plan import InputShape, TaskPlan
 from hivesink.sink.task import run_task
-from hivesink.wiring import ToolsSpec
 from tests.bench import memory
 from tests.bench.contenders import PATTERN
 from tests.bench.records import chunks
+
+if TYPE_CHECKING:
+    from hivesink.wiring import ToolsSpec
 
 BATCH = 50_000
 """As `spark.sql.execution.arrow.maxRecordsPerBatch` in the embedded session."""
@@ -52,9 +55,7 @@ def task(folder: Path) -> tuple[TaskPlan, ToolsSpec]:
     columns = tuple(
         Column(name, parse_type(kind)) for name, kind in (("userid", "int"), ("username", "string"), ("ts", "bigint"))
     )
-    spec = replace(
-        plan.target.spec, columns=columns, partition_columns=(Column("dt", parse_type("string")),)
-    )
+    spec = replace(plan.target.spec, columns=columns, partition_columns=(Column("dt", parse_type("string")),))
     config = SinkConfig.parse(
         {
             "sink.bucket.assigner": "date-time",

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import pyarrow as pa
 
-from hivesink.core.table import TableName, TableSpec
 from hivesink.errors import HiveSinkError
 from hivesink.metastore.accuracy import FLAG, is_accurate
 from hivesink.metastore.memory import MemoryMetastore
@@ -29,6 +28,7 @@ from tests.sink.harness import LOCATION, ROWS, SPEC, TABLE, Clock, Event, Job, L
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
+    from hivesink.core.table import TableName, TableSpec
     from hivesink.ports import Registrar
     from hivesink.storage.fs import FileSystem
     from tests.crash.faults import Call, Plan
@@ -207,7 +207,8 @@ class Site:
         self.metastore.register(TABLE, partition, location)
 
     def staged(self) -> set[str]:
-        return {path for folder in self.store.walk("/") for path in self.store.staged(folder)}
+        folders = [folder for root in ("/warehouse", "/elsewhere") for folder in self.store.walk(root)]
+        return {path for folder in folders for path in self.store.staged(folder)}
 
     def waiting(self) -> set[str]:
         """The staged files that a decided epoch still needs."""
@@ -216,10 +217,13 @@ class Site:
 
     def check(self, expected: Iterable[int], case: object = "") -> None:
         """All of it readable, once each; no wrong count; no leftovers."""
-        wanted, found = Counter(expected), Counter(self.rows())
-        assert found == wanted, f"{case}: lost {sorted(wanted - found)}, doubled {sorted(found - wanted)}"
+        self.check_rows(expected, case)
         assert self.wrong_counts() == [], case
         assert self.staged() <= self.waiting(), case
+
+    def check_rows(self, expected: Iterable[int], case: object = "") -> None:
+        wanted, found = Counter(expected), Counter(self.rows())
+        assert found == wanted, f"{case}: lost {sorted(wanted - found)}, doubled {sorted(found - wanted)}"
 
 
 class Watched(FaultyRegistrar):

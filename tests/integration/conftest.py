@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import zlib
 from typing import TYPE_CHECKING
 
 import pytest
@@ -16,9 +17,13 @@ if TYPE_CHECKING:
 
     from hivesink.embedded.metastore import EmbeddedMetastore
 
+LONGEST = 90
+
 
 def _own_name(request: pytest.FixtureRequest) -> str:
-    return re.sub(r"\W+", "_", request.node.name).strip("_").lower()[:90]
+    name = re.sub(r"\W+", "_", request.node.name).strip("_").lower()
+    # Hive's limit is 128, and `__rejected` comes on top.
+    return name if len(name) <= LONGEST else f"{name[: LONGEST - 9]}_{zlib.crc32(name.encode()):08x}"
 
 
 @pytest.fixture

@@ -3,23 +3,34 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
-from typing import Any
+from typing import TYPE_CHECKING
 
 from hivesink import HiveSink, errors, session, sources
 from hivesink.metastore.thrift import ThriftRegistrar
+from hivesink.metastore.thrift_connection import Connection
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from hivesink.ports import LiveTable, NewPartition
 
 
-def refuse(_: ThriftRegistrar, table: Any, __: Any) -> None:
-    raise errors.RegistrationFailed(str(table.spec.name), "register partitions", "refused by the test")
+class Refusing(ThriftRegistrar):
+    """Everything but what counts."""
+
+    def add(self, table: LiveTable, partitions: Sequence[NewPartition]) -> None:
+        what, why = f"register {len(partitions)} partitions", "refused by the test"
+        raise errors.RegistrationFailed(str(table.spec.name), what, why)
 
 
 def main() -> None:
     order = json.loads(sys.argv[1])
-    if order["refused"]:
-        ThriftRegistrar.add = refuse  # type: ignore[method-assign]
     spark = session("refused job", extra=order["spark"])
     sink = HiveSink.for_table(spark, order["table"])
+    if order["refused"]:
+        object.__setattr__(sink.setup.world, "registrar", Refusing(Connection(os.environ["HIVESINK_METASTORE"])))
     query = sink.start(
         sources.lines(spark, order["source"]), checkpoint=order["checkpoint"], trigger={"availableNow": True}
     )

@@ -21,26 +21,38 @@ if TYPE_CHECKING:
 
 
 def trouble(kind: str, folder: str) -> Any:
-    """For mapInArrow: the rows one by one, and trouble in the middle of each first try."""
+    """For mapInArrow: pass the rows on, in two halves, with trouble in between.
+
+    `failure`: each task's first attempt fails. `straggler`: the first attempt of task 0 waits until another one has
+    begun. `shuffle`: it deletes the shuffle's files first, so that Spark runs both stages again beside it.
+    """
 
     def pass_on(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from pyspark import TaskContext
 
         context = TaskContext.get()
         assert context is not None
-        with Path(folder, "attempts").open("a") as file:
-            file.write(f"{context.stageId()} {context.partitionId()} {context.attemptNumber()}\n")
+        record = Path(folder, "attempts")
+        own = f"{context.partitionId()} {context.attemptNumber()} {context.taskAttemptId()}\n"
+        with record.open("a") as file:
+            file.write(own)
+
+        def begun() -> list[str]:
+            return [line for line in record.read_text().splitlines() if line.startswith("0 ")]
+
+        first = context.partitionId() == 0 and [own.strip()] == begun()
         for batch in batches:
             half = batch.num_rows // 2
             yield batch.slice(0, half)
             if kind == "failure" and context.attemptNumber() == 0:
                 message = "this attempt fails"
                 raise RuntimeError(message)
-            if kind == "straggler" and context.partitionId() == 0 and context.attemptNumber() == 0:
-                # Until another attempt has taken over, and a moment more, so that both write.
-                deadline = time.monotonic() + 60
-                while " 0 1\n" not in Path(folder, "attempts").read_text() and time.monotonic() < deadline:
-                    time.sleep(0.05)
+            if kind == "shuffle" and first:
+                for path in Path(folder, "scratch").rglob("shuffle_*"):
+                    path.unlink(missing_ok=True)
+            deadline = time.monotonic() + 60
+            while kind in {"straggler", "shuffle"} and first and len(begun()) == 1 and time.monotonic() < deadline:
+                time.sleep(0.05)
             yield batch.slice(half)
 
     return pass_on
@@ -56,7 +68,7 @@ def main() -> None:
     )
     events = sources.lines(spark, order["source"])
     if order["shuffle"]:
-        events = events.repartition(3, "value")
+        events = events.repartition(6, "value")
     troubled = events.mapInArrow(trouble(order["trouble"], order["folder"]), events.schema)
     sink = HiveSink.for_table(spark, order["table"], writer="stage")
     query = sink.start(troubled, checkpoint=order["checkpoint"], trigger={"availableNow": True})

@@ -43,8 +43,19 @@ def test_the_continuous_trigger_under_plain_foreach_batch(stage: Stage) -> None:
     stage.create()
     events = stage.spark.readStream.format("rate").load().selectExpr("value AS id", "'a' AS name", "'d' AS dt")
     writer = events.writeStream.foreachBatch(stage.sink()).option("checkpointLocation", str(stage.checkpoint))
-    with pytest.raises(Exception, match="(?i)continuous"):
+    with pytest.raises(Exception, match=r"(?i)continuous"):
         writer.trigger(continuous="1 second").start().awaitTermination(30)
+    assert stage.ids() == []
+
+
+def test_asynchronous_progress_tracking(stage: Stage) -> None:
+    stage.create()
+    events = stage.spark.readStream.format("rate-micro-batch").option("rowsPerBatch", "5").load()
+    rows = events.selectExpr("value AS id", "'a' AS name", "'d' AS dt")
+    writer = rows.writeStream.foreachBatch(stage.sink()).option("checkpointLocation", str(stage.checkpoint))
+    query = writer.option("asyncProgressTrackingEnabled", "true").start()
+    with pytest.raises(Exception, match=r"hivesink\.errors\.Unsupported: asyncProgressTrackingEnabled"):
+        query.awaitTermination(60)
     assert stage.ids() == []
 
 

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.integration.twohosts import two_hosts
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -33,7 +35,7 @@ SPECULATION = {
 def run(
     stage: Stage, metastore: EmbeddedMetastore, trouble: str, spark: Mapping[str, str], *, shuffle: bool = False
 ) -> list[str]:
-    """The job's troubled attempts, as `stage partition attempt`."""
+    """The tasks' attempts, as `partition attempt id`."""
     order = {
         "metastore": metastore.uri,
         "warehouse": str(metastore.warehouse),
@@ -76,19 +78,25 @@ def begin(stage: Stage) -> None:
 def test_task_attempts_that_fail_leave_nothing(stage: Stage, metastore: EmbeddedMetastore) -> None:
     begin(stage)
     settings = {"spark.master": "local[2,4]", **FILE_A_TASK}
-    tries = [line.split()[2] for line in run(stage, metastore, "failure", settings)]
+    tries = [line.split()[1] for line in run(stage, metastore, "failure", settings)]
     assert tries.count("0") == tries.count("1") == 3
+    check_once(stage)
+
+
+def test_a_stage_that_runs_again_beside_a_task_of_its_first_run_counts_once(
+    stage: Stage, metastore: EmbeddedMetastore
+) -> None:
+    begin(stage)
+    attempts = run(stage, metastore, "shuffle", {"spark.master": "local[2,4]"}, shuffle=True)
+    # A stage that runs again counts its attempts from 0.
+    assert sum(line.startswith("0 0 ") for line in attempts) == 2
     check_once(stage)
 
 
 def test_speculative_attempts_that_lose_leave_nothing(stage: Stage, metastore: EmbeddedMetastore) -> None:
     begin(stage)
-    attempts = run(
-        stage,
-        metastore,
-        "straggler",
-        {"spark.master": "local-cluster[2,1,1024]", **SPECULATION},
-        shuffle=True,
-    )
-    assert any(line.endswith(" 0 1") for line in attempts), "no attempt was speculative"
+    with two_hosts(stage.folder) as master:
+        settings = {"spark.master": master, "spark.executor.memory": "600m", **SPECULATION}
+        attempts = run(stage, metastore, "straggler", settings, shuffle=True)
+    assert any(line.startswith("0 1 ") for line in attempts), "no attempt was speculative"
     check_once(stage)

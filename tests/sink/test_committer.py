@@ -1,0 +1,585 @@
+"""Each promise of the committer by itself; faults at every call are `tests/crash`'s."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from hivesink.core.epoch import BatchId, BatchRef, Epoch, Ways
+from hivesink.core.manifest import Rows
+from hivesink.core.offsets import FilesOffset, KafkaOffset, NoOffset
+from hivesink.errors import (
+    BadRecord,
+    BatchBehindLog,
+    EpochTaken,
+    ForeignHistory,
+    LogDamaged,
+    LogMissing,
+    MetastoreUnreachable,
+    OffsetsDontChain,
+    ReplayDiffers,
+    ResumeImpossible,
+    StoreUnavailable,
+)
+from hivesink.metastore.accuracy import FLAG
+from hivesink.ports import Mark, Touched
+from hivesink.sink.committer import Committer
+from hivesink.sink.plan import BadReport, InputShape, TaskPlan, TaskReport
+from tests.crash.site import LOG, PLAIN, Site, SiteJob
+from tests.sink.harness import LOCATION, TABLE, Event, Source, events
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+EVENTS = events(12)
+IDS = list(range(12))
+
+
+@pytest.fixture
+def site() -> Site:
+    return Site(Source(list(EVENTS)))
+
+
+def accurate(site: Site) -> set[str]:
+    return {day for day in site.places(TABLE) if FLAG in site.metastore.parameters(TABLE, day)}
+
+
+def again_from(site: Site, start: int, query: str = "query-2", **ways: Any) -> SiteJob:
+    """A job with a new checkpoint."""
+    site.source = site.source.new_checkpoint(query, start)
+    return site.job(ways=Ways(**ways))
+
+
+# The batch, judged against the log.
+
+
+def test_a_batch_that_spark_runs_again_is_recognised(site: Site) -> None:
+    site.job().run()
+    site.source.committed -= 1
+    (done,) = site.job().run()
+    assert (done.replayed, done.epoch) == (True, 3)
+    site.check(IDS)
+    assert site.log.view().head == 3
+
+
+def test_the_same_batch_with_other_offsets_is_refused(site: Site) -> None:
+    site.job().run(batches=1)
+    site.source.committed = 0
+    site.source.planned = []
+    with pytest.raises(ReplayDiffers) as refused:
+        site.job().run(5)
+    assert '{"t": {"0": 4}}' in str(refused.value)
+    assert '{"t": {"0": 5}}' in str(refused.value)
+    assert site.rows() == IDS[:4]
+
+
+def test_a_new_checkpoint_is_refused_and_names_both_ways_on(site: Site) -> None:
+    site.job().run()
+    with pytest.raises(ForeignHistory, match=r"resume=True.*append=3"):
+        again_from(site, 0).run()
+    site.check(IDS)
+
+
+def test_append_writes_a_new_history_once(site: Site) -> None:
+    """Left in the job file, it must not double everything when the checkpoint is deleted a second time."""
+    site.job().run()
+    again_from(site, 0, append=Epoch(3)).run()
+    site.check(IDS + IDS)
+    with pytest.raises(ForeignHistory, match="append=6"):
+        again_from(site, 0, "query-3", append=Epoch(3)).run()
+    site.check(IDS + IDS)
+
+
+def test_append_holds_across_the_fence_that_its_first_try_left(site: Site) -> None:
+    site.job().run()
+    head = site.log.view().head
+    site.log.touch(Touched(Epoch(head + 1), "aaaaaaaaaa", 0, 0, 0, (f"{LOCATION}/dt=x",)))
+    again_from(site, 0, append=Epoch(3)).run()
+    assert site.log.manifest(Epoch(4)).kind == "fence"
+    site.check(IDS + IDS)
+
+
+def test_resume_goes_on_just_where_the_log_ends(site: Site) -> None:
+    site.job().run(batches=2)
+    for start in (0, 7, 9):
+        with pytest.raises(OffsetsDontChain):
+            again_from(site, start, resume=True).run()
+    again_from(site, 8, resume=True).run()
+    site.check(IDS)
+
+
+def test_resume_takes_partitions_that_are_new(site: Site) -> None:
+    job = site.job()
+    job.run()
+    start, end = ({"t": {"0": 12, "1": first}, "u": {"0": 0}} for first in (0, 3))
+    ref = BatchRef("query-2", BatchId(0), (KafkaOffset.of(start),), (KafkaOffset.of(end),))
+    job = site.job(ways=Ways(resume=True))
+    assert not job.committer.commit(ref, InputShape(), lambda plan: job.write(plan, [Event(12, "n")])).replayed
+    site.check([*IDS, 12])
+
+
+def test_a_kafka_partition_appears_within_a_query_and_none_vanishes(site: Site) -> None:
+    job = site.job()
+    offsets = [{"t": {"0": 0}}, {"t": {"0": 1, "1": 1}}, {"t": {"0": 2, "1": 1}}, {"t": {"1": 2}}]
+    found = [KafkaOffset.of(topics) for topics in offsets]
+    for number in (0, 1):
+        ref = BatchRef("q", BatchId(number), (found[number],), (found[number + 1],))
+        job.committer.commit(ref, InputShape(), lambda plan: job.write(plan, [Event(1, "a")]))
+    gone = BatchRef("q", BatchId(2), (KafkaOffset.of({"t": {"1": 1}}),), (found[3],))
+    with pytest.raises(OffsetsDontChain, match="t-0"):
+        job.committer.commit(gone, InputShape(), lambda plan: job.write(plan, []))
+
+
+def test_resume_with_a_file_source_is_refused_by_name(site: Site) -> None:
+    job = site.job()
+    first = BatchRef("q", BatchId(0), (NoOffset(),), (FilesOffset(0, "ab" * 32, 1),))
+    job.committer.commit(first, InputShape(), lambda plan: job.write(plan, EVENTS[:2]))
+    other = site.job(ways=Ways(resume=True))
+    with pytest.raises(ResumeImpossible, match="file source"):
+        other.committer.commit(replace(first, query="q2"), InputShape(), lambda plan: other.write(plan, EVENTS[:2]))
+    assert site.rows() == [0, 1]
+
+
+def test_a_checkpoint_older_than_the_log_is_refused(site: Site) -> None:
+    site.job().run()
+    site.source.committed = 1
+    with pytest.raises(BatchBehindLog):
+        site.job().run()
+    site.check(IDS)
+
+
+def test_a_deleted_log_is_noticed(site: Site) -> None:
+    site.job().run(batches=2)
+    for path in [path for path in site.fs._files if path.startswith(f"{LOG}/")]:
+        site.fs.delete(path)
+    with pytest.raises(LogMissing, match="append=0"):
+        site.job().run()
+    assert site.rows() == IDS[:8]
+    site.job(ways=Ways(append=Epoch(0))).run()
+    assert site.rows() == IDS
+
+
+def test_a_missing_manifest_is_noticed(site: Site) -> None:
+    site.metastore.go_down()
+    with pytest.raises(MetastoreUnreachable):
+        unwatched(site).run()
+    site.fs.delete(f"{LOG}/manifests/0000000002.json")
+    site.metastore.come_up()
+    with pytest.raises(LogDamaged, match="epoch 2 is missing"):
+        site.job().run()
+
+
+def test_an_epoch_without_rows_is_an_epoch(site: Site) -> None:
+    job = site.job()
+    offset = KafkaOffset.of({"t": {"0": 0}})
+    for number in range(3):
+        job.committer.commit(BatchRef("q", BatchId(number), (offset,), (offset,)), InputShape(), lambda _: [])
+    job.committer.finish()
+    assert [site.log.manifest(Epoch(epoch)).rows for epoch in (1, 2, 3)] == [Rows()] * 3
+    assert site.job().run(batches=0) == []
+
+
+# Tries that don't become epochs.
+
+
+def test_a_bad_record_discards_everything(site: Site) -> None:
+    job = site.job()
+
+    def write(plan: TaskPlan) -> list[TaskReport]:
+        job.tasks = 1
+        (good,) = job.write(plan, EVENTS[:4])
+        return [good, TaskReport(1, 1, Rows(), bad=BadReport("topic t partition 0 offset 3", "id", "no number"))]
+
+    ref = site.source.next_batch(4)
+    assert ref is not None
+    with pytest.raises(BadRecord, match="offset 3"):
+        job.committer.commit(ref, InputShape(), write)
+    assert (site.staged(), site.rows(), site.log.view().head) == (set(), [], 0)
+
+
+def test_a_write_that_raises_leaves_nothing_and_the_same_process_goes_on(site: Site) -> None:
+    job = site.job()
+    ref = site.source.next_batch(4)
+    assert ref is not None
+
+    def write(plan: TaskPlan) -> list[TaskReport]:
+        job.write(plan, EVENTS[:4])
+        message = "executor lost"
+        raise RuntimeError(message)
+
+    with pytest.raises(RuntimeError, match="executor lost"):
+        job.committer.commit(ref, InputShape(), write)
+    job.step()
+    assert (site.staged(), site.rows()) == (set(), IDS[:4])
+    assert site.log.manifest(Epoch(1)).kind == "fence"
+
+
+def test_attempts_that_lose_leave_nothing(site: Site) -> None:
+    """Speculation: two attempts of a task end well, Spark hands over one report."""
+    job = site.job()
+    ref = site.source.next_batch(4)
+    assert ref is not None
+
+    def write(plan: TaskPlan) -> list[TaskReport]:
+        job.tasks = 4
+        lost, won, *_ = job.write(plan, [EVENTS[0], EVENTS[0]])
+        assert {part.staged for part in lost.parts} <= site.staged()
+        return [won]
+
+    job.committer.commit(ref, InputShape(), write)
+    assert (site.staged(), site.rows()) == (set(), IDS[:1])
+
+
+def test_staged_files_that_a_user_deletes_before_the_decision_are_written_again(site: Site) -> None:
+    """DROP PARTITION, TRUNCATE and INSERT OVERWRITE take hidden files too."""
+    job = site.job()
+    ref = site.source.next_batch(4)
+    assert ref is not None
+    tries: list[str] = []
+
+    def write(plan: TaskPlan) -> list[TaskReport]:
+        reports = job.write(plan, EVENTS[:4])
+        if not tries:
+            for path in site.staged():
+                site.fs.delete(path)
+        tries.append(plan.attempt)
+        return reports
+
+    job.committer.commit(ref, InputShape(), write)
+    assert len(tries) == 2
+    site.check(IDS[:4])
+
+
+def test_staged_files_that_keep_vanishing_are_an_error_before_the_decision(site: Site) -> None:
+    job = site.job()
+    ref = site.source.next_batch(4)
+    assert ref is not None
+
+    def write(plan: TaskPlan) -> list[TaskReport]:
+        reports = job.write(plan, EVENTS[:4])
+        for path in site.staged():
+            site.fs.delete(path)
+        return reports
+
+    with pytest.raises(StoreUnavailable, match="deleted before its epoch"):
+        job.committer.commit(ref, InputShape(), write)
+    assert site.log.view().head == 0
+
+
+# The metastore.
+
+
+def unwatched(site: Site, **more: Any) -> SiteJob:
+    """A job that is set up while the metastore answers, whatever it does now."""
+    down = site.metastore._down
+    site.metastore.come_up()
+    job = site.job(**more)
+    if down:
+        site.metastore.go_down()
+    return job
+
+
+def test_epochs_are_decided_while_the_metastore_is_down_and_finish_when_it_is_back(site: Site) -> None:
+    job = site.job()
+    site.metastore.go_down()
+    for _ in range(2):
+        done = job.step()
+        assert done is not None
+        assert done.waiting is not None
+    assert job.committer.waiting is not None
+    assert site.log.view().head == 2
+    assert site.fs.list(LOG)
+    site.metastore.come_up()
+    assert site.rows() == []
+    job.committer.retry()
+    assert job.committer.waiting is None
+    assert site.rows() == IDS[:8]
+    job.run()
+    site.check(IDS)
+
+
+def test_past_the_limit_a_metastore_that_is_down_stops_the_query(site: Site) -> None:
+    site.options = {"sink.registration.max-delay": "1min"}
+    job = site.job()
+    site.metastore.go_down()
+    job.step()
+    site.clock.at += timedelta(minutes=2)
+    with pytest.raises(MetastoreUnreachable):
+        job.committer.retry()
+    site.metastore.come_up()
+    site.job().run()
+    site.check(IDS)
+
+
+def test_a_clock_that_runs_back_changes_nothing(site: Site) -> None:
+    job = site.job()
+    site.metastore.go_down()
+    job.step()
+    site.clock.at -= timedelta(days=1)
+    job.step()
+    site.metastore.come_up()
+    job.run()
+    times = [site.log.manifest(epoch).at for epoch in site.log.view().manifests]
+    assert times == sorted(times)
+    site.check(IDS)
+
+
+def test_without_tolerance_a_metastore_that_is_down_raises_at_once(site: Site) -> None:
+    job = site.job(tolerant=False)
+    site.metastore.go_down()
+    with pytest.raises(MetastoreUnreachable):
+        job.step()
+    assert site.log.view().head == 0
+    site.metastore.come_up()
+    job.run()
+    site.check(IDS)
+
+
+def test_a_registration_that_is_open_at_the_end_fails_the_run(site: Site) -> None:
+    job = site.job()
+    site.metastore.go_down()
+    while job.step():
+        pass
+    with pytest.raises(MetastoreUnreachable):
+        job.committer.finish()
+    site.metastore.come_up()
+    job.committer.finish()
+    site.check(IDS)
+
+
+def test_a_partition_that_lives_elsewhere_is_written_there(site: Site) -> None:
+    site.metastore.register(TABLE, "dt=2024-01-01", "/elsewhere/one")
+    tries: list[str] = []
+    job = site.job()
+    ref = site.source.next_batch(4)
+    assert ref is not None
+
+    def write(plan: TaskPlan) -> list[TaskReport]:
+        tries.append(plan.attempt)
+        return job.write(plan, EVENTS[:4])
+
+    job.committer.commit(ref, InputShape(), write)
+    assert len(tries) == 2
+    assert site.store.visible("/elsewhere/one")
+    assert not site.store.visible(f"{LOCATION}/dt=2024-01-01")
+    site.check(IDS[:4])
+    assert site.log.manifest(Epoch(1)).kind == "batch"
+
+
+def test_a_partition_that_keeps_moving_is_mended_after_the_decision(site: Site) -> None:
+    """Each try finds it somewhere else; the last try's parts are decided as they are, and moved."""
+    job = site.job()
+    ref = site.source.next_batch(4)
+    assert ref is not None
+    tries: list[str] = []
+
+    def write(plan: TaskPlan) -> list[TaskReport]:
+        reports = job.write(plan, EVENTS[:4])
+        tries.append(plan.attempt)
+        site.metastore.register(TABLE, "dt=2024-01-01", f"/elsewhere/{len(tries)}")
+        return reports
+
+    job.committer.commit(ref, InputShape(), write)
+    assert len(tries) == 3
+    assert site.log.manifest(site.log.view().head).kind == "move"
+    site.check(IDS[:4])
+
+
+def test_epochs_that_waited_go_where_their_partition_lives_now_each_from_its_own_folder(site: Site) -> None:
+    """While the metastore flaps, one epoch is staged in the old folder and the next one in the new."""
+    site.source.events = [Event(number, "a") for number in range(12)]
+    job = site.job()
+    site.metastore.go_down()
+    job.step()
+    home = job.world
+    site.metastore.come_up()
+    site.metastore.register(TABLE, "dt=a", "/elsewhere/a")
+
+    def fails(*_: object) -> None:
+        raise MetastoreUnreachable(site.metastore.address, "it flaps")
+
+    # `retry` at the batch's start finds it down, the lookup before the decision finds it up.
+    lookups = [fails, None, fails, fails]
+    real = site.metastore.lookup
+
+    def lookup(*found: Any) -> Any:
+        act = lookups.pop(0) if lookups else None
+        return act(*found) if act else real(*found)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(site.metastore, "lookup", lookup)
+        job.step()
+    assert home is job.world
+    job.run()
+    site.check(IDS)
+    assert not site.store.visible(f"{LOCATION}/dt=a")
+
+
+def test_a_partition_dropped_while_the_job_runs_is_registered_again(site: Site) -> None:
+    job = site.job()
+    job.step()
+    day = next(iter(site.places(TABLE)))
+    site.metastore.drop_partition(TABLE, day)
+    job.run()
+    site.check(IDS)
+
+
+def test_the_mark_that_all_is_registered_spares_the_next_run_any_look(site: Site) -> None:
+    site.job().run()
+    assert site.log.view().marks[Epoch(3)] == {Mark.PUBLISHED, Mark.REGISTERED}
+    day = next(iter(site.places(TABLE)))
+    site.metastore.drop_partition(TABLE, day)
+    site.job().run()
+    assert day not in site.places(TABLE)
+
+
+# Statistics and success files.
+
+
+def test_exact_statistics_come_back_at_the_end(site: Site) -> None:
+    job = site.job()
+    job.step()
+    assert accurate(site) == set()
+    site.analyze()
+    job.step()
+    assert site.wrong_counts() == []
+    job.run()
+    assert accurate(site) == set(site.places(TABLE))
+    site.check(IDS)
+
+
+def test_exact_statistics_come_back_for_epochs_that_recovery_finishes(site: Site) -> None:
+    job = site.job()
+    site.metastore.go_down()
+    job.step()
+    site.metastore.come_up()
+    site.job().run(batches=0)
+    assert accurate(site) == set(site.places(TABLE)) != set()
+    assert site.wrong_counts() == []
+
+
+def test_no_exact_statistics_beside_another_writer(site: Site) -> None:
+    job = site.job()
+    job.committer = Committer(job.world, replace(job.committer.sink, sole_writer=lambda: False))
+    job.run()
+    assert accurate(site) == set()
+    site.check(IDS)
+
+
+def test_statistics_of_an_unpartitioned_table() -> None:
+    site = Site(Source(list(EVENTS)), PLAIN)
+    site.job().run()
+    assert site.metastore.parameters(TABLE, "")["numRows"] == "12"
+    site.source.events.append(Event(12, "a"))
+    site.job().step()
+    assert FLAG not in site.metastore.parameters(TABLE, "")
+
+
+@pytest.mark.parametrize("act", ["moves", "writes", "removes"])
+def test_what_changes_while_footers_are_read_gets_no_statistics(site: Site, act: str) -> None:
+    site.source.events = [Event(number, "a") for number in range(4)]
+    job = site.job()
+
+    def count(stream: Any) -> int:
+        if not done:
+            done.append(True)
+            meddle()
+        return len(stream.read().splitlines())
+
+    def meddle() -> None:
+        folder = site.places(TABLE)["dt=a"]
+        if act == "moves":
+            site.metastore.register(TABLE, "dt=a", "/elsewhere/a")
+        elif act == "writes":
+            site.fs.write_new(f"{folder}/by-hand", b"77\n")
+        else:
+            for file in site.store.visible(folder):
+                site.fs.delete(file.path)
+
+    done: list[bool] = []
+    job.committer = Committer(job.world, replace(job.committer.sink, count_rows=count))
+    job.run()
+    assert done
+    assert accurate(site) == set()
+
+
+def test_success_files_stand_where_partitions_were_written(site: Site) -> None:
+    site.options = {"sink.partition-commit.policy.kind": "metastore,success-file"}
+    job = site.job()
+    job.step()
+    assert all(site.store.find(f"{folder}/_SUCCESS") for folder in site.places(TABLE).values())
+    site.metastore.go_down()
+    job.step()
+    job.step()
+    site.metastore.come_up()
+    job.run()
+    assert all(site.store.find(f"{folder}/_SUCCESS") for folder in site.places(TABLE).values())
+
+
+# Clean-up of the log.
+
+
+@pytest.mark.parametrize("kept", [1, 2, 3, 4, 8])
+def test_old_manifests_become_the_floors_totals(kept: int) -> None:
+    site = Site(Source(events(40)), options={"sink.log.retained-epochs": str(kept)})
+    site.job().run(2)
+    view, floor = site.log.view(), site.log.floor()
+    assert floor is not None
+    assert view.head == 20
+    assert kept <= len(view.manifests) <= kept + max(1, kept // 4)
+    assert (floor.epoch, view.manifests[0]) == (view.floor, view.floor + 1)
+    left = [site.log.manifest(epoch) for epoch in view.manifests]
+    assert sum((manifest.rows for manifest in left), floor.totals) == Rows(read=40, written=40)
+    names = [entry.name for entry in site.fs.list(f"{LOG}/manifests")]
+    assert len([name for name in names if name.startswith("floor-")]) == 1
+    site.job().run()
+    site.check(range(40))
+
+
+def test_nothing_is_let_go_while_registrations_wait() -> None:
+    site = Site(Source(events(20)), options={"sink.log.retained-epochs": "1"})
+    job = site.job()
+    site.metastore.go_down()
+    while job.step(2):
+        pass
+    assert site.log.view().manifests == tuple(range(1, 11))
+    site.metastore.come_up()
+    site.job().run()
+    site.check(range(20))
+
+
+def test_two_first_runs_agree_on_one_uid_and_one_of_them_wins(site: Site) -> None:
+    first, second = site.job(), site.job(source=Source(list(EVENTS)))
+    assert first.committer.sink.identity.uid == second.committer.sink.identity.uid
+    first.committer.recover()
+    second.committer.recover()
+    first.step()
+    with pytest.raises(EpochTaken):
+        second.step()
+    first.run()
+    site.check(IDS)
+
+
+def test_recovery_beside_a_run_that_goes_on_to_its_next_epoch_is_no_damage(site: Site) -> None:
+    """Between the two looks of recovery, the other run decides an epoch and begins the one after."""
+    job = site.job()
+    other = site.job(source=Source(list(EVENTS)))
+    other.step()
+    real: Callable[[], Any] = job.log.view
+    done: list[bool] = []
+
+    def view() -> Any:
+        found = real()
+        if not done:
+            done.append(True)
+            other.step()
+            other.log.touch(Touched(Epoch(3), "aaaaaaaaaa", 0, 0, 0, ()))
+        return found
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(job.log, "view", view)
+        job.committer.recover()
+    assert done
