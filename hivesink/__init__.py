@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from hivesink import sources
-    from hivesink.query import HiveQuery
     from hivesink.jobsession import session
+    from hivesink.query import HiveQuery
     from hivesink.spark import HiveSink
 
 __all__ = ["HiveQuery", "HiveSink", "session", "sources"]

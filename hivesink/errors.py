@@ -160,9 +160,9 @@ class ForeignHistory(HiveSinkError):
         ends = ", ".join(str(offset) for offset in end) or "no offsets"
         super().__init__(
             f"the log {log} holds history up to epoch {epoch}, ending at {ends}, but query {query} has a new "
-            f"checkpoint; ways on: resume=True (Kafka only: continue at the log's own offsets, "
-            f"startingOffsets = {ends}, new partitions as -2; hivesink.sources.kafka fills it in), or append={epoch} (write what the query reads "
-            "after what is there, your decision), or restore the old checkpoint"
+            "checkpoint; ways on: resume=True (Kafka only: continue at the log's own offsets, "
+            f"startingOffsets = {ends}, new partitions as -2; hivesink.sources.kafka fills it in), or append={epoch} "
+            "(write what the query reads after what is there, your decision), or restore the old checkpoint"
         )
 
 

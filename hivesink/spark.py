@@ -174,11 +174,7 @@ class HiveSink:
         if found is None:
             msg = "the checkpoint"
             raise CheckpointUnreadable(msg, f"no query {query!r} runs in the session that the sink was made with")
-        execution = found._jsq.streamingQuery()  # noqa: SLF001  PySpark offers no other way
-        if "AsyncProgress" in execution.getClass().getName():
-            msg = "asyncProgressTrackingEnabled"
-            raise Unsupported(msg, "a batch's offsets must be written before it runs", "leave that option away")
-        return str(execution.resolvedCheckpointRoot())
+        return str(found._jsq.streamingQuery().resolvedCheckpointRoot())  # noqa: SLF001  PySpark offers no other way
 
     def _write(self, batch: DataFrame, plan: TaskPlan) -> Iterable[TaskReport]:
         from py4j.protocol import Py4JJavaError

@@ -126,6 +126,19 @@ def _follows(end: SourceOffset, start: SourceOffset) -> str | None:
     return f"log ends at {end}, batch starts at {start}"
 
 
+def span(start: tuple[SourceOffset, ...], end: tuple[SourceOffset, ...]) -> int | None:
+    """How many Kafka offsets lie between; None where that isn't known for every source and partition."""
+    total = 0
+    for first, last in zip(start, end, strict=True):
+        if not isinstance(first, KafkaOffset) or not isinstance(last, KafkaOffset):
+            return None
+        since = dict(first.next)
+        if set(since) != set(dict(last.next)):
+            return None
+        total += sum(offset - since[partition] for partition, offset in last.next)
+    return total
+
+
 def to_json(offset: SourceOffset) -> Any:
     """In the form that `docs/manifest.md` describes."""
     match offset:

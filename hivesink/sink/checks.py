@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from hivesink.core.bucket import normal, same_location
 from hivesink.core.epoch import Epoch
-from hivesink.core.offsets import chain
+from hivesink.core.offsets import chain, span
 from hivesink.core.table import TableName
 
 if TYPE_CHECKING:
@@ -114,6 +114,21 @@ def _carried_on(manifest: Manifest, before: LastBatch) -> Iterator[Finding]:
         yield _error(epoch, f"batch {last.ref.batch} comes after batch {before.ref.batch} of epoch {before.epoch}")
     if gap is not None:
         yield _error(epoch, f"its batch doesn't start where epoch {before.epoch} ended: {gap}")
+
+
+def gaps(evidence: Evidence) -> Iterator[Finding]:
+    """Offsets without a record: what compaction, transactions and `failOnDataLoss=false` leave out."""
+    for manifest in evidence.log.manifests:
+        last = manifest.last_batch
+        if last is None or last.epoch != manifest.epoch:
+            continue
+        offsets_read = span(last.ref.start, last.ref.end)
+        if offsets_read is not None and offsets_read != manifest.rows.read:
+            text = (
+                f"its batch spans {offsets_read} Kafka offsets and {manifest.rows.read} rows came out of it: the job "
+                "filters or adds rows, or the topic is compacted, transactional or had lost records"
+            )
+            yield _note(manifest.epoch, text)
 
 
 def rows(evidence: Evidence) -> Iterator[Finding]:
@@ -251,6 +266,7 @@ def _leftover(found: StagedPart, head: Epoch) -> str:
 CHECKS: tuple[Callable[[Evidence], Iterator[Finding]], ...] = (
     whole,
     offsets,
+    gaps,
     rows,
     present,
     footers,

@@ -6,7 +6,7 @@ import itertools
 import json
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
-from typing import Any, BinaryIO, TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import pyarrow as pa
 
@@ -21,8 +21,9 @@ from hivesink.sink.task import TaskTools, run_task
 from hivesink.sink.world import World
 
 if TYPE_CHECKING:
-    from hivesink.ports import CommitLog, FileStore, Registrar
     from collections.abc import Callable, Iterable, Sequence
+
+    from hivesink.ports import CommitLog, FileStore, Registrar
 
 TABLE = TableName("demo", "events")
 LOCATION = "/warehouse/demo.db/events"
@@ -172,7 +173,7 @@ class Job:
     def run(self, size: int = 4, batches: int | None = None) -> list[Committed]:
         """Recover, run what the source has (at most `batches`), finish: what `start` and `awaitTermination` do."""
         self.committer.recover()
-        done = []
+        done: list[Committed] = []
         while batches is None or len(done) < batches:
             committed = self.step(size)
             if committed is None:

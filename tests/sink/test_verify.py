@@ -258,6 +258,16 @@ def test_offsets_that_do_not_chain_are_an_error(site: Site) -> None:
     assert "doesn't start where epoch 2 ended" in error
 
 
+def test_offsets_without_records_are_a_note(site: Site) -> None:
+    path = f"{LOG}/manifests/0000000003.json"
+    data = site.fs.read(path)
+    assert data is not None
+    assert b'"0": 12' in data
+    site.put(path, data.replace(b'"0": 12', b'"0": 15'))
+    (note,) = site.notes()
+    assert "spans 7 Kafka offsets and 4 rows" in note
+
+
 def test_rows_that_do_not_add_up_are_errors(site: Site) -> None:
     path = f"{LOG}/manifests/0000000002.json"
     data = site.fs.read(path)
