@@ -388,31 +388,33 @@ def test_a_partition_that_keeps_moving_is_mended_after_the_decision(site: Site) 
     site.check(IDS[:4])
 
 
-def test_epochs_that_waited_go_where_their_partition_lives_now_each_from_its_own_folder(site: Site) -> None:
+def test_epochs_that_waited_go_where_their_partition_lives_now_each_from_its_own_folder(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """While the metastore flaps, one epoch is staged in the old folder and the next one in the new."""
     site.source.events = [Event(number, "a") for number in range(12)]
     job = site.job()
-    site.metastore.go_down()
     job.step()
-    home = job.world
-    site.metastore.come_up()
-    site.metastore.register(TABLE, "dt=a", "/elsewhere/a")
+    site.analyze()
+    real = site.metastore.lookup
+    # The retry at the batch's start, the lookups of its two tries, the one after its decision.
+    answers = [False, True, True, False]
 
-    def fails(*_: object) -> None:
+    def lookup(*asked: Any) -> Any:
+        if answers and not answers.pop(0):
+            raise MetastoreUnreachable(site.metastore.address, "it flaps")
+        return real(*asked)
+
+    def distrust(*_: object) -> None:
         raise MetastoreUnreachable(site.metastore.address, "it flaps")
 
-    # `retry` at the batch's start finds it down, the lookup before the decision finds it up.
-    lookups = [fails, None, fails, fails]
-    real = site.metastore.lookup
-
-    def lookup(*found: Any) -> Any:
-        act = lookups.pop(0) if lookups else None
-        return act(*found) if act else real(*found)
-
-    with pytest.MonkeyPatch.context() as patch:
+    with monkeypatch.context() as patch:
+        patch.setattr(site.metastore, "distrust", distrust)
+        job.step()
+        site.move("dt=a", "/elsewhere/a")
         patch.setattr(site.metastore, "lookup", lookup)
         job.step()
-    assert home is job.world
+    assert {part.rpartition("/")[0] for part in site.waiting()} == {f"{LOCATION}/dt=a", "/elsewhere/a"}
     job.run()
     site.check(IDS)
     assert not site.store.visible(f"{LOCATION}/dt=a")
