@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from hivesink.sink.committer import Committed, Committer
+    from hivesink.sink.committer import Committer
+    from hivesink.sink.declared import Committed
 
 logger = logging.getLogger("hivesink")
 

@@ -19,7 +19,8 @@ from hivesink.hiveql.render import render
 from hivesink.hiveql.stored import declared, stored
 from hivesink.options import OnBadRecord, SinkConfig
 from hivesink.sink.assign import assigner_for, needed_columns
-from hivesink.sink.committer import Committed, Committer, Sink
+from hivesink.sink.committer import Committer
+from hivesink.sink.declared import Committed, Sink
 from hivesink.sink.history import Identity, load
 from hivesink.sink.plan import TablePlan, TaskPlan
 from hivesink.sink.rejects import rejected_spec

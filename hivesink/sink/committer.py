@@ -9,99 +9,31 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from hivesink.core.bucket import same_location
-from hivesink.core.epoch import NO_WAYS, BatchRef, Epoch, LastBatch, Replay, Ways, judge
-from hivesink.core.manifest import NO_ROWS, Floor, Manifest, PartEntry, Rows
-from hivesink.errors import (
-    BadRecord,
-    EpochTaken,
-    HiveSinkError,
-    MetastoreUnreachable,
-    RegistrationFailed,
-    RegistrationUnknown,
-    StoreUnavailable,
-)
+from hivesink.core.epoch import BatchRef, Epoch, LastBatch, Replay, judge
+from hivesink.core.manifest import Floor, Manifest, Rows
 from hivesink.sink.backlog import Backlog, unregistered_after
+from hivesink.sink.declared import Committed, Sink
 from hivesink.sink.history import Identity, first_manifest, recover
-from hivesink.sink.plan import InputShape, TablePlan, TaskPlan, TaskReport
-from hivesink.sink.statistics import CountRows, refresh_statistics
+from hivesink.sink.statistics import refresh_statistics
 from hivesink.sink.stopwatch import Stopwatch
 from hivesink.sink.sweep import sweep
+from hivesink.sink.tries import METASTORE_TROUBLE, Tries, Write, Written
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from datetime import datetime, timedelta
 
-    from hivesink.options import SinkConfig
+    from hivesink.errors import (
+        HiveSinkError,
+    )
     from hivesink.ports import LivePartition
+    from hivesink.sink.plan import InputShape
     from hivesink.sink.world import Place, World
 
 logger = logging.getLogger("hivesink")
-
-METASTORE_TROUBLE = (MetastoreUnreachable, RegistrationFailed, RegistrationUnknown)
-
-_TRIES = 3
-"""Tries at one epoch when partitions keep turning out to live elsewhere."""
-
-Write = Callable[[TaskPlan], Iterable[TaskReport]]
-
-
-@dataclass(frozen=True, slots=True)
-class Committed:
-    """One epoch's outcome, for logs, progress and tests."""
-
-    epoch: Epoch
-    replayed: bool
-    rows: Rows = NO_ROWS
-    files: int = 0
-    partitions: int = 0
-    milliseconds: Mapping[str, int] = field(default_factory=dict)
-    waiting: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Sink:
-    """What a writer writes, settled once: identity, tables, settings, and how patient it is.
-
-    `tolerant`: a metastore that is down is waited for, up to the declared limit; else it raises at once.
-    """
-
-    identity: Identity
-    target: TablePlan
-    rejected: TablePlan | None
-    config: SinkConfig
-    count_rows: CountRows
-    ways: Ways = NO_WAYS
-    tolerant: bool = True
-    on_commit: Callable[[Committed], None] = lambda _: None
-    sole_writer: Callable[[], bool] = lambda: True
-    """Whether no other writer has a log for the target: only then can statistics be exact."""
-
-    @property
-    def success_file(self) -> str | None:
-        kinds = {kind.value for kind in self.config["sink.partition-commit.policy.kind"]}
-        name: str = self.config["sink.partition-commit.success-file.name"]
-        return name if "success-file" in kinds else None
-
-
-@dataclass(frozen=True, slots=True)
-class _Written:
-    """All tasks of a try have ended well; nothing is decided. `live` is None where the metastore is silent."""
-
-    attempt: str
-    reports: tuple[TaskReport, ...]
-    live: Mapping[Place, LivePartition] | None
-
-    @property
-    def parts(self) -> tuple[PartEntry, ...]:
-        return tuple(part for report in self.reports for part in report.parts)
-
-    @property
-    def rows(self) -> Rows:
-        return sum((report.rows for report in self.reports), Rows())
 
 
 class Committer:
@@ -113,7 +45,7 @@ class Committer:
         self.lock = threading.RLock()
         self._backlog: Backlog | None = None
         self._recovered = False
-        self._moved: dict[Place, str] = {}
+        self._tries = Tries(world, sink, self._endure)
         self._seen: set[Place] = set()
         self._waiting_since: datetime | None = None
         self._trouble: HiveSinkError | None = None
@@ -181,7 +113,7 @@ class Committer:
         return None if self._trouble is None else str(self._trouble)
 
     def _commit_new(self, batch: LastBatch, shape: InputShape, write: Write, watch: Stopwatch) -> Committed:
-        written = self._write(shape, write, watch)
+        written = self._tries.write(batch.epoch, shape, write, watch)
         manifest = self._manifest(batch, written)
         self.world.log.create(manifest)
         watch.lap("manifest")
@@ -204,91 +136,7 @@ class Committer:
         _log(self.sink.identity, done)
         return done
 
-    def _write(self, shape: InputShape, write: Write, watch: Stopwatch) -> _Written:
-        for left in reversed(range(_TRIES)):
-            plan = self._plan(shape, self.world.token())
-            written = _Written(plan.attempt, self._reports(write, plan), None)
-            watch.lap("write")
-            self._require_good(written.reports)
-            live = self._look(written)
-            watch.lap("lookup")
-            elsewhere = {} if live is None else self._elsewhere(written.parts, live)
-            vanished = self._vanished(written, plan.epoch)
-            if not elsewhere and vanished is None:
-                return replace(written, live=live)
-            if not left and vanished is None:
-                # They keep moving: what is in the wrong folder after the decision is mended by a move epoch.
-                return written
-            self.world.store.discard(part.staged for part in written.parts)
-            self._moved.update(elsewhere)
-        raise StoreUnavailable(
-            action="keep", path=str(vanished), reason="it is deleted before its epoch can be decided"
-        )
-
-    def _look(self, written: _Written) -> Mapping[Place, LivePartition] | None:
-        try:
-            return self.world.lookup((part.table, part.partition) for part in written.parts)
-        except METASTORE_TROUBLE as error:
-            self._endure(error)
-            return None
-
-    def _vanished(self, written: _Written, epoch: Epoch) -> str | None:
-        """A staged part that isn't there any more: DROP, TRUNCATE and INSERT OVERWRITE take hidden files too."""
-        gone = next((part.staged for part in written.parts if self.world.store.find(part.staged) is None), None)
-        if gone is not None and self.world.log.view().head >= epoch:
-            raise EpochTaken(self.world.log.location, epoch)
-        return gone
-
-    def _reports(self, write: Write, plan: TaskPlan) -> tuple[TaskReport, ...]:
-        try:
-            return tuple(write(plan))
-        except Exception as error:
-            # A run that starts beside this one shuts out this try and sweeps its files: then tasks fail
-            # for reasons that say nothing.
-            if self.world.log.view().head >= plan.epoch:
-                raise EpochTaken(self.world.log.location, plan.epoch) from error
-            raise
-
-    def _elsewhere(self, parts: Iterable[PartEntry], live: Mapping[Place, LivePartition]) -> dict[Place, str]:
-        """Where the parts should have been staged, for those that weren't."""
-        tables = {plan.name: plan for plan in (self.sink.target, self.sink.rejected) if plan}
-        found = {}
-        for part in parts:
-            place = (part.table, part.partition)
-            # A partition that was dropped lives nowhere: its new parts begin it in the default folder.
-            home = live[place].location if place in live else tables[part.table].folder(part.partition)
-            if not same_location(home, part.folder):
-                found[place] = home
-        return found
-
-    def _plan(self, shape: InputShape, attempt: str) -> TaskPlan:
-        def with_moves(table: TablePlan) -> TablePlan:
-            own = {place[1]: where for place, where in self._moved.items() if place[0] == table.name}
-            return replace(table, moved=own)
-
-        sink = self.sink
-        return TaskPlan(
-            target=with_moves(sink.target),
-            rejected=with_moves(sink.rejected) if sink.rejected else None,
-            config=sink.config,
-            shape=shape,
-            uid=sink.identity.uid,
-            epoch=Epoch(self.head + 1),
-            attempt=attempt,
-            arrival=self.world.now(),
-        )
-
-    def _require_good(self, reports: tuple[TaskReport, ...]) -> None:
-        bad = next((report.bad for report in reports if report.bad), None)
-        if bad is not None:
-            self.world.store.discard(part.staged for report in reports for part in report.parts)
-            raise BadRecord(self.sink.target.name, bad.position, bad.field, bad.reason)
-        for report in reports:
-            if not report.rows.balanced:
-                message = f"task {report.task} reports {report.rows}, which don't add up"
-                raise AssertionError(message)
-
-    def _manifest(self, batch: LastBatch, written: _Written) -> Manifest:
+    def _manifest(self, batch: LastBatch, written: Written) -> Manifest:
         backlog, identity = self._backlog, self.sink.identity
         if backlog is None:
             base = first_manifest(self.world, identity, "batch")

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from hivesink.sink.committer import Committed
+    from hivesink.sink.declared import Committed
 
 DDL = Path(__file__).parents[2] / "ddl"
 TABLE = "demo.flights"

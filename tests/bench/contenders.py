@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
     from hivesink.query import HiveQuery
-    from hivesink.sink.committer import Committed
+    from hivesink.sink.declared import Committed
 
     Query = HiveQuery | StreamingQuery
 

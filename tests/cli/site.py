@@ -19,7 +19,7 @@ from hivesink.sink.plan import InputShape, TaskPlan, TaskReport
 from hivesink.sink.task import run_task
 
 if TYPE_CHECKING:
-    from hivesink.sink.committer import Committed
+    from hivesink.sink.declared import Committed
 
 DDL = """CREATE TABLE {name} (id BIGINT, note STRING)
 PARTITIONED BY (dt STRING)

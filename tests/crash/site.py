@@ -13,7 +13,7 @@ import pyarrow as pa
 from hivesink.errors import HiveSinkError
 from hivesink.metastore.accuracy import FLAG, is_accurate
 from hivesink.metastore.memory import MemoryMetastore
-from hivesink.sink.committer import Committed, Committer
+from hivesink.sink.committer import Committer
 from hivesink.sink.history import load
 from hivesink.sink.plan import TablePlan, TaskPlan, TaskReport
 from hivesink.sink.rejects import rejected_spec
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from hivesink.core.table import TableName, TableSpec
     from hivesink.ports import Registrar
+    from hivesink.sink.declared import Committed
     from hivesink.storage.fs import FileSystem
     from tests.crash.faults import Call, Plan
 

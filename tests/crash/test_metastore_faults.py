@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from hivesink.core.table import TableSpec
     from hivesink.sink.backlog import Backlog
-    from hivesink.sink.committer import Committed
+    from hivesink.sink.declared import Committed
     from tests.crash.site import SiteJob
 
 # Epoch 1 begins two partitions; epoch 2 goes on with one of them and begins a third.

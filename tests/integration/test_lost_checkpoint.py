@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from hivesink.sink.committer import Committed
+    from hivesink.sink.declared import Committed
     from tests.integration.stage import Topic
 
 pytestmark = [pytest.mark.spark, pytest.mark.main_path]

@@ -14,7 +14,8 @@ from hivesink.core.epoch import NO_WAYS, BatchId, BatchRef, Ways
 from hivesink.core.offsets import KafkaOffset, NoOffset
 from hivesink.core.table import Column, Primitive, TableName, TableSpec
 from hivesink.options import SinkConfig
-from hivesink.sink.committer import Committed, Committer, Sink
+from hivesink.sink.committer import Committer
+from hivesink.sink.declared import Committed, Sink
 from hivesink.sink.history import Identity
 from hivesink.sink.plan import InputShape, TablePlan, TaskPlan, TaskReport
 from hivesink.sink.task import TaskTools, run_task

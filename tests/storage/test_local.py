@@ -6,7 +6,6 @@ import errno
 import os
 import pickle
 import stat
-import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -169,30 +168,28 @@ def test_new_names_are_synced_before_old_ones_go(tmp_path: Path, monkeypatch: py
     assert done == ["sync folder", "sync file", "link", "sync folder", "unlink"]
 
 
-def test_folders_pruned_by_others_while_files_are_made(tmp_path: Path) -> None:
-    stop = threading.Event()
-    pruner = LocalFileSystem()
+class Pruned(LocalFileSystem):
+    """Somebody prunes each folder as empty just after it is made, the first `times` times."""
 
-    def prune() -> None:
-        while not stop.is_set():
-            pruner.remove_empty(f"{tmp_path}/dt=1")
+    def __init__(self, times: int) -> None:
+        super().__init__()
+        self.times = times
 
-    thread = threading.Thread(target=prune)
-    thread.start()
-    made = 0
-    try:
-        for number in range(50):
-            try:
-                FS.write_new(f"{tmp_path}/dt=1/{number}", b"x")
-            except StoreUnavailable as error:  # noqa: PERF203 - each try counts
-                assert "vanishing" in error.reason  # noqa: PT017 - allowed, not expected
-            else:
-                made += 1
-                FS.delete(f"{tmp_path}/dt=1/{number}")
-    finally:
-        stop.set()
-        thread.join()
-    assert made > 0
+    def _make(self, folder: str) -> None:
+        super()._make(folder)
+        if folder.endswith("/dt=1") and self.times:
+            self.times -= 1
+            LocalFileSystem().remove_empty(folder)
+
+
+def test_a_folder_that_others_prune_is_made_again(tmp_path: Path) -> None:
+    Pruned(times=3).write_new(f"{tmp_path}/dt=1/a", b"x")
+    assert FS.read(f"{tmp_path}/dt=1/a") == b"x"
+
+
+def test_a_folder_that_keeps_vanishing_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(StoreUnavailable, match="vanishing"):
+        Pruned(times=1000).write_new(f"{tmp_path}/dt=1/a", b"x")
 
 
 def test_a_pickled_copy_works(tmp_path: Path) -> None:

@@ -1,0 +1,55 @@
+"""What a writer writes, and what comes of one epoch: plain values that the committer is made with and returns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from hivesink.core.epoch import NO_WAYS, Epoch, Ways
+from hivesink.core.manifest import NO_ROWS, Rows
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from hivesink.options import SinkConfig
+    from hivesink.sink.history import Identity
+    from hivesink.sink.plan import TablePlan
+    from hivesink.sink.statistics import CountRows
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """One epoch's outcome, for logs, progress and tests."""
+
+    epoch: Epoch
+    replayed: bool
+    rows: Rows = NO_ROWS
+    files: int = 0
+    partitions: int = 0
+    milliseconds: Mapping[str, int] = field(default_factory=dict)
+    waiting: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Sink:
+    """What a writer writes, settled once: identity, tables, settings, and how patient it is.
+
+    `tolerant`: a metastore that is down is waited for, up to the declared limit; else it raises at once.
+    """
+
+    identity: Identity
+    target: TablePlan
+    rejected: TablePlan | None
+    config: SinkConfig
+    count_rows: CountRows
+    ways: Ways = NO_WAYS
+    tolerant: bool = True
+    on_commit: Callable[[Committed], None] = lambda _: None
+    sole_writer: Callable[[], bool] = lambda: True
+    """Whether no other writer has a log for the target: only then can statistics be exact."""
+
+    @property
+    def success_file(self) -> str | None:
+        kinds = {kind.value for kind in self.config["sink.partition-commit.policy.kind"]}
+        name: str = self.config["sink.partition-commit.success-file.name"]
+        return name if "success-file" in kinds else None

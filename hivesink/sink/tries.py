@@ -1,0 +1,152 @@
+"""Tries at one epoch, before its decision: everything here may be thrown away."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from hivesink.core.bucket import same_location
+from hivesink.core.manifest import Rows
+from hivesink.errors import (
+    BadRecord,
+    EpochTaken,
+    HiveSinkError,
+    MetastoreUnreachable,
+    RegistrationFailed,
+    RegistrationUnknown,
+    StoreUnavailable,
+)
+from hivesink.sink.plan import InputShape, TablePlan, TaskPlan, TaskReport
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from hivesink.core.epoch import Epoch
+    from hivesink.core.manifest import PartEntry
+    from hivesink.ports import LivePartition
+    from hivesink.sink.declared import Sink
+    from hivesink.sink.stopwatch import Stopwatch
+    from hivesink.sink.world import Place, World
+
+METASTORE_TROUBLE = (MetastoreUnreachable, RegistrationFailed, RegistrationUnknown)
+
+_TRIES = 3
+"""Tries at one epoch when partitions keep turning out to live elsewhere."""
+
+Write = Callable[[TaskPlan], Iterable[TaskReport]]
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """All tasks of a try have ended well; nothing is decided. `live` is None where the metastore is silent."""
+
+    attempt: str
+    reports: tuple[TaskReport, ...]
+    live: Mapping[Place, LivePartition] | None
+
+    @property
+    def parts(self) -> tuple[PartEntry, ...]:
+        return tuple(part for report in self.reports for part in report.parts)
+
+    @property
+    def rows(self) -> Rows:
+        return sum((report.rows for report in self.reports), Rows())
+
+
+class Tries:
+    """Writes epochs' parts. `endure` decides what a metastore that doesn't answer means: it returns or raises."""
+
+    def __init__(self, world: World, sink: Sink, endure: Callable[[HiveSinkError], None]) -> None:
+        self.world = world
+        self.sink = sink
+        self._endure = endure
+        self._moved: dict[Place, str] = {}
+
+    def write(self, epoch: Epoch, shape: InputShape, write: Write, watch: Stopwatch) -> Written:
+        """Run the tasks until their parts are whole and where their partitions live.
+
+        Raises BadRecord (then nothing is left of the try), EpochTaken, StoreUnavailable, and what `endure` raises.
+        """
+        for left in reversed(range(_TRIES)):
+            plan = self._plan(epoch, shape)
+            written = Written(plan.attempt, self._reports(write, plan), None)
+            watch.lap("write")
+            self._require_good(written.reports)
+            live = self._look(written)
+            watch.lap("lookup")
+            elsewhere = {} if live is None else self._elsewhere(written.parts, live)
+            vanished = self._vanished(written, plan.epoch)
+            if not elsewhere and vanished is None:
+                return replace(written, live=live)
+            if not left and vanished is None:
+                # They keep moving: what is in the wrong folder after the decision is mended by a move epoch.
+                return written
+            self.world.store.discard(part.staged for part in written.parts)
+            self._moved.update(elsewhere)
+        raise StoreUnavailable(
+            action="keep", path=str(vanished), reason="it is deleted before its epoch can be decided"
+        )
+
+    def _look(self, written: Written) -> Mapping[Place, LivePartition] | None:
+        try:
+            return self.world.lookup((part.table, part.partition) for part in written.parts)
+        except METASTORE_TROUBLE as error:
+            self._endure(error)
+            return None
+
+    def _vanished(self, written: Written, epoch: Epoch) -> str | None:
+        """A staged part that isn't there any more: DROP, TRUNCATE and INSERT OVERWRITE take hidden files too."""
+        gone = next((part.staged for part in written.parts if self.world.store.find(part.staged) is None), None)
+        if gone is not None and self.world.log.view().head >= epoch:
+            raise EpochTaken(self.world.log.location, epoch)
+        return gone
+
+    def _reports(self, write: Write, plan: TaskPlan) -> tuple[TaskReport, ...]:
+        try:
+            return tuple(write(plan))
+        except Exception as error:
+            # A run that starts beside this one shuts out this try and sweeps its files: then tasks fail
+            # for reasons that say nothing.
+            if self.world.log.view().head >= plan.epoch:
+                raise EpochTaken(self.world.log.location, plan.epoch) from error
+            raise
+
+    def _elsewhere(self, parts: Iterable[PartEntry], live: Mapping[Place, LivePartition]) -> dict[Place, str]:
+        """Where the parts should have been staged, for those that weren't."""
+        tables = {plan.name: plan for plan in (self.sink.target, self.sink.rejected) if plan}
+        found = {}
+        for part in parts:
+            place = (part.table, part.partition)
+            # A partition that was dropped lives nowhere: its new parts begin it in the default folder.
+            home = live[place].location if place in live else tables[part.table].folder(part.partition)
+            if not same_location(home, part.folder):
+                found[place] = home
+        return found
+
+    def _plan(self, epoch: Epoch, shape: InputShape) -> TaskPlan:
+        def with_moves(table: TablePlan) -> TablePlan:
+            own = {place[1]: where for place, where in self._moved.items() if place[0] == table.name}
+            return replace(table, moved=own)
+
+        sink = self.sink
+        return TaskPlan(
+            target=with_moves(sink.target),
+            rejected=with_moves(sink.rejected) if sink.rejected else None,
+            config=sink.config,
+            shape=shape,
+            uid=sink.identity.uid,
+            epoch=epoch,
+            attempt=self.world.token(),
+            arrival=self.world.now(),
+        )
+
+    def _require_good(self, reports: tuple[TaskReport, ...]) -> None:
+        bad = next((report.bad for report in reports if report.bad), None)
+        if bad is not None:
+            self.world.store.discard(part.staged for report in reports for part in report.parts)
+            raise BadRecord(self.sink.target.name, bad.position, bad.field, bad.reason)
+        for report in reports:
+            if not report.rows.balanced:
+                message = f"task {report.task} reports {report.rows}, which don't add up"
+                raise AssertionError(message)
