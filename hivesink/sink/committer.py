@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from hivesink.core.epoch import BatchRef, Epoch, LastBatch, Replay, judge
 from hivesink.core.manifest import Floor, Manifest, Rows
+from hivesink.errors import LogDamaged
 from hivesink.sink.backlog import Backlog, unregistered_after
 from hivesink.sink.declared import Committed, Sink
 from hivesink.sink.history import Identity, first_manifest, recover
@@ -26,9 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime, timedelta
 
-    from hivesink.errors import (
-        HiveSinkError,
-    )
+    from hivesink.errors import HiveSinkError
     from hivesink.ports import LivePartition
     from hivesink.sink.plan import InputShape
     from hivesink.sink.world import Place, World
@@ -192,18 +191,22 @@ class Committer:
         if backlog.head.epoch % max(1, keep // 4) or not backlog.is_empty:
             return
         view = self.world.log.view()
-        old = [epoch for epoch in view.manifests if epoch <= min(backlog.settled, view.head - keep)]
-        if not old:
-            return
         before = self.world.log.floor() or Floor(Epoch(0), Rows())
+        highest = min(backlog.settled, view.head - keep)
         try:
-            manifests = [self.world.log.manifest(epoch) for epoch in old]
-        finally:
-            # A run that has gone on from here may have let go of them before.
+            manifests = [self.world.log.manifest(epoch) for epoch in view.manifests if before.epoch < epoch <= highest]
+        except LogDamaged:
+            # A run that has gone on from here, or one that this run has overtaken, may have let go of them.
             self.world.require_head(backlog.head.epoch)
+            if self.world.log.view().floor == before.epoch:
+                raise
+            return
+        if not manifests:
+            return
+        self.world.require_head(backlog.head.epoch)
         self.world.log.trim(
             Floor(
-                epoch=old[-1],
+                epoch=manifests[-1].epoch,
                 totals=sum((manifest.rows for manifest in manifests), before.totals),
                 files=before.files + sum(len(manifest.parts) for manifest in manifests),
             )

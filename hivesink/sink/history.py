@@ -61,8 +61,9 @@ def load(world: World, success_file: str | None = None) -> Backlog | None:
         try:
             return _load(world, view, success_file)
         except LogDamaged:
-            # A run at work may have let go of what the listing showed: then there is another head by now.
-            if world.log.view().head == view.head:
+            # A run at work may have let go of what the listing showed: then the floor has risen by now.
+            now = world.log.view()
+            if (now.floor, now.head) == (view.floor, view.head):
                 raise
 
 
