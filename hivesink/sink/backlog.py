@@ -13,7 +13,14 @@ from dataclasses import dataclass, field, replace
 from hivesink.core.epoch import Epoch
 from hivesink.core.manifest import Manifest, PartEntry, Unregistered, standing
 from hivesink.core.partfile import Pending
-from hivesink.errors import LengthMismatch, PartLost, RegistrationFailed, TargetTaken
+from hivesink.errors import (
+    LengthMismatch,
+    PartitionElsewhere,
+    PartLost,
+    RegistrationFailed,
+    TargetTaken,
+    Unsupported,
+)
 from hivesink.ports import LivePartition, Mark, NewPartition
 from hivesink.sink.moves import moves_home
 from hivesink.sink.world import Place, World, by_table
@@ -124,6 +131,11 @@ class Backlog:
             self.world.require_head(self.head.epoch)
             if not self._is_done_otherwise(manifest, part):
                 raise
+        except Unsupported as error:
+            staged = part.staged.rpartition("/")[0]
+            if staged == part.folder:
+                raise
+            raise PartitionElsewhere(part.table, part.partition, part.folder, staged, str(error)) from error
 
     def _is_done_otherwise(self, manifest: Manifest, part: PartEntry) -> bool:
         """Whether another run has published the epoch, or a moved part is at, or now goes from, another place."""

@@ -1,0 +1,42 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from hivesink.core.manifest import PartEntry
+from hivesink.errors import PartitionElsewhere, Unsupported
+from hivesink.metastore.memory import MemoryMetastore
+from hivesink.sink.backlog import Backlog
+from hivesink.storage.commit_log import RenameCommitLog
+from hivesink.storage.memory import MemoryFileSystem
+from hivesink.storage.rename_store import RenameFileStore
+from tests.sink.harness import SPEC, TABLE, Job, Source, events
+
+if TYPE_CHECKING:
+    from hivesink.errors import HiveSinkError
+
+
+class OneDevice(MemoryFileSystem):
+    """Refuses to rename, as local disks do between two file systems."""
+
+    def rename(self, source: str, target: str) -> None:
+        if "part-" in target and not target.endswith(".pending"):
+            what = f"publishing {source} as {target}"
+            raise Unsupported(what, "the two are on different file systems", "keep them on one")
+        super().rename(source, target)
+
+
+@pytest.mark.parametrize(
+    ("staged", "error"), [("/here/.part.pending", PartitionElsewhere), ("/there/.part.pending", Unsupported)]
+)
+def test_a_part_that_cannot_go_where_its_partition_lives_says_so(staged: str, error: type[HiveSinkError]) -> None:
+    fs = OneDevice()
+    job = Job(RenameCommitLog(fs, "/log", "w"), RenameFileStore(fs), MemoryMetastore(SPEC), Source(events(1)))
+    with pytest.raises(Unsupported):
+        job.run()
+    head = job.world.log.manifest(job.world.log.view().head)
+    fs.write_new(staged, b"rows")
+    part = PartEntry(str(TABLE), "dt=1", staged, "/there/part-1", length=4, rows=1)
+    with pytest.raises(error, match="/there"):
+        Backlog(job.world, head)._publish_part(head, part)
