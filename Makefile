@@ -13,11 +13,11 @@ ARGS ?=
 # mypy refuses a folder without Python in it.
 CHECKED := $(foreach d,hivesink ddl jobs tests,$(if $(wildcard $d/*.py),$d))
 
-.PHONY: help venv demo test test-long bench lint clean
+.PHONY: help venv demo cluster-up cluster-status cluster-down test test-long bench lint dist clean
 
 help: ## Show this help
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
-	@echo; echo 'Options: KAFKA=1 (demo), SPARK=3.5.9 or SPARK=4.3.0 (venv, test), ARGS="..." (test, test-long, bench)'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 16
+	@echo; echo 'Options: KAFKA=1 (demo), CLUSTER=1 (demo, bench), SPARK=3.5.9 or SPARK=4.3.0 (venv, test), ARGS="..." (test, test-long, bench)'
 
 venv: $(STAMP) ## Build the virtual environment from requirements.lock; nothing to do when up to date
 
@@ -25,8 +25,22 @@ $(STAMP): requirements.lock requirements-jvm.lock setup.cfg .ci/venv
 	@.ci/venv '$(VENV)' '$(SPARK)'
 	@touch $@
 
-demo: venv ## Stream 336,776 real flights into a partitioned Hive table and query it; KAFKA=1: through a real broker
-	@KAFKA='$(KAFKA)' $(PY) -m jobs.demo
+ifeq ($(CLUSTER),compose)
+demo:
+	docker compose run --build --rm client
+else
+demo: venv ## Stream 336,776 real flights into a partitioned Hive table and query it; KAFKA=1: through a real broker; CLUSTER=1: on the cluster of `make cluster-up`
+	@KAFKA='$(KAFKA)' CLUSTER='$(CLUSTER)' $(PY) -m jobs.demo
+endif
+
+cluster-up: venv ## Start HDFS, Hive Metastore 4, HiveServer2, Kafka and Spark standalone on the loopback; they stay up
+	@$(PY) -m hivesink.embedded.cluster up
+
+cluster-status: venv ## A line for each of those servers: name, address, process, up or down
+	@$(PY) -m hivesink.embedded.cluster status
+
+cluster-down: venv ## Stop them; what they hold stays in .hivesink-cluster (or HIVESINK_CLUSTER)
+	@$(PY) -m hivesink.embedded.cluster down
 
 ifeq ($(SPARK),)
 test: venv lint ## The static checks and the whole suite without `long`; SPARK=<version>: the main path on that Spark
@@ -39,8 +53,8 @@ endif
 test-long: venv ## The longer runs: more kills, more states, more rows
 	$(PY) -m pytest -m long $(ARGS)
 
-bench: venv ## hivesink against Spark's own sinks, from Kafka and from files: rows/s, CPU, memory, and the ratios
-	$(PY) -m tests.bench $(ARGS)
+bench: venv ## hivesink against Spark's own sinks: rows/s, CPU, memory, and the ratios; CLUSTER=1: on HDFS and Hive 4
+	@CLUSTER='$(CLUSTER)' $(PY) -m tests.bench $(ARGS)
 
 lint: venv ## ruff, mypy --strict, import-linter
 	$(VENV)/bin/ruff check .
@@ -48,6 +62,10 @@ lint: venv ## ruff, mypy --strict, import-linter
 	$(PY) -m mypy $(CHECKED)
 	$(VENV)/bin/lint-imports
 
-clean: ## Remove virtual environments, caches and the local demo data (stops the embedded servers first)
+dist: venv ## Build dist/: the package as a zip for --py-files, and the executors' Python environment for --archives
+	@.ci/dist $(PY)
+
+clean: ## Remove virtual environments, caches and the local data of demo and cluster (stops their servers first)
 	@if [ -x .venv/bin/hivesink ] && [ -d .hivesink-local ]; then .venv/bin/hivesink metastore stop; fi
-	rm -rf .venv .venv-* build dist .hivesink-local .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache *.egg-info
+	@if [ -x .venv/bin/python ] && [ -d .hivesink-cluster ]; then .venv/bin/python -m hivesink.embedded.cluster down --folder .hivesink-cluster; fi
+	rm -rf .venv .venv-* build dist .hivesink-cluster .hivesink-local .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache *.egg-info

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from hivesink.embedded.cluster import Cluster
 from hivesink.embedded.kafka import EmbeddedKafka
 from hivesink.embedded.metastore import EmbeddedMetastore
 from hivesink.embedded.session import local_session
@@ -60,3 +61,10 @@ def thrift_server(metastore: EmbeddedMetastore, tmp_path_factory: pytest.TempPat
     with EmbeddedThriftServer(folder, metastore.uri, metastore.warehouse) as server:
         assert server.port is not None
         yield server.host, server.port
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """The whole real cluster. A test that stops one of its servers starts it again."""
+    with Cluster(tmp_path_factory.mktemp("cluster")) as servers:
+        yield servers

@@ -15,13 +15,13 @@ def cache_folder() -> Path:
     return root / "hivesink"
 
 
-def write_atomically(path: Path, text: str, *, mode: int = 0o644) -> None:
-    """Put `text` at `path`, whole or not at all, whoever else does the same at this moment."""
+def write_atomically(path: Path, content: str | bytes, *, mode: int = 0o644) -> None:
+    """Put `content` at `path`, text as UTF-8, whole or not at all, whoever else does the same at this moment."""
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=".new-")
     try:
-        with os.fdopen(handle, "w", encoding="utf-8") as f:
-            f.write(text)
+        with os.fdopen(handle, "wb") as f:
+            f.write(content.encode() if isinstance(content, str) else content)
         Path(name).chmod(mode)
         Path(name).replace(path)
     except BaseException:

@@ -29,16 +29,39 @@ def log4j2(level: str, levels: Mapping[str, str] | None = None) -> str:
     return "\n".join(lines) + "\n"
 
 
+def log4j1(level: str, levels: Mapping[str, str] | None = None) -> str:
+    """Return the same for log4j 1, which Hadoop still logs by."""
+    lines = [
+        f"log4j.rootLogger={level},stderr",
+        "log4j.appender.stderr=org.apache.log4j.ConsoleAppender",
+        "log4j.appender.stderr.target=System.err",
+        "log4j.appender.stderr.layout=org.apache.log4j.PatternLayout",
+        "log4j.appender.stderr.layout.ConversionPattern=%d{ISO8601} %p %c{2}: %m%n",
+        *(f"log4j.logger.{name}={its_level}" for name, its_level in (levels or {}).items()),
+    ]
+    return "\n".join(lines) + "\n"
+
+
 def write_conf(folder: Path, hive_site: Mapping[str, str], logging: str) -> None:
     """Write `hive-site.xml`, `core-site.xml` and the log4j 2 files into `folder`."""
-    write_atomically(folder / "hive-site.xml", _site(hive_site))
-    write_atomically(folder / "core-site.xml", _site({"fs.defaultFS": "file:///"}))
-    # Hive looks for its own name first, everything else for log4j's.
-    for name in ("log4j2.properties", "hive-log4j2.properties"):
+    write_sites(folder, {"hive-site": hive_site, "core-site": {"fs.defaultFS": "file:///"}})
+    write_log4j2(folder, logging)
+
+
+def write_log4j2(folder: Path, logging: str) -> None:
+    """Write a log4j 2 configuration into `folder` under every name that Hive looks for."""
+    # Hive looks for its own names first, everything else for log4j's.
+    for name in ("log4j2.properties", "hive-log4j2.properties", "metastore-log4j2.properties"):
         write_atomically(folder / name, logging)
 
 
-def _site(properties: Mapping[str, str]) -> str:
+def write_sites(folder: Path, sites: Mapping[str, Mapping[str, str]]) -> None:
+    """Write `<name>.xml` into `folder` for each of these names, with its properties."""
+    for name, properties in sites.items():
+        write_atomically(folder / f"{name}.xml", _xml(properties))
+
+
+def _xml(properties: Mapping[str, str]) -> str:
     entries = "".join(
         f"  <property><name>{escape(name)}</name><value>{escape(value)}</value></property>\n"
         for name, value in properties.items()

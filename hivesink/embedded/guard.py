@@ -2,7 +2,7 @@
 
 `guard.py attached PATIENCE COMMAND…` runs the command until standard input closes, which the operating
 system sees to however the parent ends; after PATIENCE seconds of SIGTERM it is killed. `guard.py detached 0
-COMMAND…` starts the command in a session of its own, prints its process id, and leaves it. All that the
+COMMAND…` starts the command in a session of its own and leaves it. Both print its process id; all that the
 command prints goes to standard error.
 """
 
@@ -43,6 +43,7 @@ def run_attached(patience: float, command: list[str]) -> int:
         stdout=sys.stderr,
         preexec_fn=die_with_parent,  # noqa: PLW1509
     )
+    print(child.pid, flush=True)  # noqa: T201 - the answer to the parent
 
     def wait_for_parent() -> None:
         # Not `sys.stdin`, whose lock would be held when the interpreter ends.

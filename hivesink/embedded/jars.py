@@ -59,7 +59,7 @@ def _fetch_into(scratch: Path, jars: JarSet) -> Path:
         *trust,
         *("-cp", str(jar("ivy")), "org.apache.ivy.Main"),
         *("-settings", "settings.xml", "-ivy", "ivy.xml", "-cache", str(scratch / "cache")),
-        *("-retrieve", str(scratch / "jars" / "[artifact]-[revision].[ext]")),
+        *("-retrieve", str(scratch / "jars" / "[artifact]-[revision](-[classifier]).[ext]")),
     )
     try:
         answer = subprocess.run(
@@ -92,14 +92,26 @@ def _settings(repository: str) -> str:
 
 
 def _module(jars: JarSet) -> str:
+    modules: dict[tuple[str, str, str], list[str]] = {}
+    for coordinate in jars.coordinates:
+        group, name, version, *classifier = coordinate.split(":")
+        modules.setdefault((group, name, version), []).extend(classifier or [""])
     entries = "".join(
-        '<dependency org="{}" name="{}" rev="{}" transitive="false"/>'.format(*coordinate.split(":"))
-        for coordinate in jars.coordinates
+        f'<dependency org="{group}" name="{name}" rev="{version}" transitive="false">'
+        + "".join(_artifact(name, classifier) for classifier in classifiers)
+        + "</dependency>"
+        for (group, name, version), classifiers in modules.items()
     )
     return (
-        '<ivy-module version="2.0"><info organisation="hivesink" module="jars"/>'
+        '<ivy-module version="2.0" xmlns:m="http://ant.apache.org/ivy/maven">'
+        '<info organisation="hivesink" module="jars"/>'
         f"<dependencies>{entries}</dependencies></ivy-module>"
     )
+
+
+def _artifact(name: str, classifier: str) -> str:
+    extra = f' m:classifier="{classifier}"' if classifier else ""
+    return f'<artifact name="{name}" type="jar" ext="jar"{extra}/>'
 
 
 def _problem(output: str) -> str:

@@ -10,72 +10,66 @@ from hivesink.embedded.cache import write_atomically
 from hivesink.embedded.jars import fetch
 from hivesink.embedded.jarsets import KAFKA_BROKER
 from hivesink.embedded.jvm import find_java
-from hivesink.embedded.process import HOST, Attached, Launch, free_port, on_free_port, start_attached
+from hivesink.embedded.process import HOST, Launch, free_port
+from hivesink.embedded.server import EmbeddedServer
 from hivesink.errors import ServerFailed
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
-    from types import TracebackType
-
-    from typing_extensions import Self
 
 # Any will do: a cluster of one meets no other.
 CLUSTER_ID = "MkU3OEVBNTcwNTJENDM2Qg"
+# What holds for such a broker wherever it runs.
+BROKER: Mapping[str, str] = {
+    "process.roles": "broker,controller",
+    "node.id": "1",
+    "controller.listener.names": "CONTROLLER",
+    "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+    "inter.broker.listener.name": "PLAINTEXT",
+    "auto.create.topics.enable": "false",
+    "group.initial.rebalance.delay.ms": "0",
+    # A cluster of one can hold no second copy of its own topics.
+    "offsets.topic.num.partitions": "4",
+    "offsets.topic.replication.factor": "1",
+    "share.coordinator.state.topic.min.isr": "1",
+    "share.coordinator.state.topic.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    "transaction.state.log.num.partitions": "4",
+    "transaction.state.log.replication.factor": "1",
+    # Events with old times of their own stay, and are taken.
+    "log.retention.ms": "-1",
+    "log.message.timestamp.before.max.ms": str(2**63 - 1),
+}
 
 
-class EmbeddedKafka:
+class EmbeddedKafka(EmbeddedServer):
     """A broker for the length of a `with` block; its topics stay in `folder` for the next one.
 
     Topics are not created by themselves. Raises ServerFailed, JarsUnavailable, JavaNotFound.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder.absolute()
-        self.port: int | None = None
-        self._server: Attached | None = None
+    name = "the embedded Kafka broker"
 
     @property
     def bootstrap(self) -> str:
         """The `host:port` for `bootstrap.servers`."""
-        if self.port is None:
-            message = "the broker was not started yet"
-            raise RuntimeError(message)
-        return f"{HOST}:{self.port}"
+        return self.address
 
-    def start(self) -> None:
-        """Start the broker and return when it takes connections; a first start formats the folder."""
+    def _launch(self, port: int) -> Launch:
         self.folder.mkdir(parents=True, exist_ok=True)
         jars = os.pathsep.join(map(str, fetch(KAFKA_BROKER)))
         java = find_java().program
-
-        def start(port: int) -> None:
-            settings = self.folder / "server.properties"
-            write_atomically(settings, _properties(self.folder / "topics", port, free_port()))
-            if not (self.folder / "topics" / "meta.properties").exists():
-                _format(java, jars, settings)
-            self._server = start_attached(_launch(java, jars, settings))
-
-        self.port = on_free_port(start, first=self.port)
-
-    def stop(self) -> None:
-        """Stop the broker and return when it is gone; harmless if it doesn't run."""
-        if self._server is not None:
-            self._server.stop()
-            self._server = None
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop()
+        settings = self.folder / "server.properties"
+        write_atomically(settings, _properties(self.folder / "topics", port, free_port()))
+        if not (self.folder / "topics" / "meta.properties").exists():
+            _format(java, jars, settings)
+        return _launch(java, jars, settings)
 
 
 def _launch(java: str, jars: str, settings: Path) -> Launch:
     return Launch(
-        name="the embedded Kafka broker",
+        name=EmbeddedKafka.name,
         command=(
             java,
             *("-Xmx768m", "-Xms128m", "-XX:+UseSerialGC", "-Djava.net.preferIPv4Stack=true"),
@@ -103,27 +97,10 @@ def _format(java: str, jars: str, settings: Path) -> None:
 
 def _properties(topics: Path, port: int, controller: int) -> str:
     properties = {
-        "process.roles": "broker,controller",
-        "node.id": 1,
         "controller.quorum.voters": f"1@{HOST}:{controller}",
-        "controller.listener.names": "CONTROLLER",
         "listeners": f"PLAINTEXT://{HOST}:{port},CONTROLLER://{HOST}:{controller}",
         "advertised.listeners": f"PLAINTEXT://{HOST}:{port}",
-        "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
-        "inter.broker.listener.name": "PLAINTEXT",
         "log.dirs": topics,
-        "auto.create.topics.enable": "false",
-        "group.initial.rebalance.delay.ms": 0,
-        # A cluster of one can hold no second copy of its own topics.
-        "offsets.topic.num.partitions": 4,
-        "offsets.topic.replication.factor": 1,
-        "share.coordinator.state.topic.min.isr": 1,
-        "share.coordinator.state.topic.replication.factor": 1,
-        "transaction.state.log.min.isr": 1,
-        "transaction.state.log.num.partitions": 4,
-        "transaction.state.log.replication.factor": 1,
-        # Events with old times of their own stay, and are taken.
-        "log.retention.ms": -1,
-        "log.message.timestamp.before.max.ms": 2**63 - 1,
+        **BROKER,
     }
     return "".join(f"{name}={value}\n" for name, value in properties.items())

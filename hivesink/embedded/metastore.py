@@ -7,37 +7,24 @@ import os
 import shutil
 import subprocess
 import tempfile
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hivesink.embedded.cache import cache_folder, write_atomically
 from hivesink.embedded.conf import log4j2, write_conf
 from hivesink.embedded.jvm import find_java
-from hivesink.embedded.process import (
-    HOST,
-    Attached,
-    Detached,
-    Launch,
-    on_free_port,
-    start_attached,
-    start_detached,
-)
+from hivesink.embedded.lock import locked
+from hivesink.embedded.process import HOST, Detached, Launch, on_free_port, start_detached
+from hivesink.embedded.server import EmbeddedServer
 from hivesink.embedded.sparkjars import OPENS, all_jars, jar
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from types import TracebackType
-
-    from typing_extensions import Self
 
 LOOPBACK_SOURCE = Path(__file__).with_name("java") / "HiveAuthUtils.java"
 STATE_FILE = "server.json"
 
 
-class EmbeddedMetastore:
+class EmbeddedMetastore(EmbeddedServer):
     """A metastore for the length of a `with` block; what it holds stays in `folder` for the next one.
 
     `folder` takes the database, the settings and the log; `warehouse` is where databases and managed tables
@@ -45,43 +32,20 @@ class EmbeddedMetastore:
     process never does. Raises ServerFailed, JavaNotFound.
     """
 
+    name = "the embedded Hive Metastore"
+
     def __init__(self, folder: Path, warehouse: Path, *, durable: bool = True) -> None:
-        self.folder = folder.absolute()
+        super().__init__(folder)
         self.warehouse = warehouse.absolute()
-        self.port: int | None = None
         self._durable = durable
-        self._server: Attached | None = None
 
     @property
     def uri(self) -> str:
         """The `thrift://` address; it stays the same over a restart unless the port was taken meanwhile."""
-        if self.port is None:
-            message = "the metastore was not started yet"
-            raise RuntimeError(message)
-        return f"thrift://{HOST}:{self.port}"
+        return f"thrift://{self.address}"
 
-    def start(self) -> None:
-        """Start the server and return when it takes connections."""
-
-        def start(port: int) -> None:
-            self._server = start_attached(_launch(self.folder, self.warehouse, port, durable=self._durable))
-
-        self.port = on_free_port(start, first=self.port)
-
-    def stop(self) -> None:
-        """Stop the server and return when it is gone; harmless if it doesn't run."""
-        if self._server is not None:
-            self._server.stop()
-            self._server = None
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop()
+    def _launch(self, port: int) -> Launch:
+        return _launch(self.folder, self.warehouse, port, durable=self._durable)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +87,7 @@ def start(home: Path | None = None, warehouse: Path | None = None) -> MetastoreS
     `<home>/warehouse`. Raises ServerFailed, JavaNotFound.
     """
     home = (home or default_home()).absolute()
-    with _lock(home):
+    with locked(home):
         now = status(home)
         if now.running:
             return now
@@ -145,7 +109,7 @@ def stop(home: Path | None = None) -> MetastoreStatus:
     home = (home or default_home()).absolute()
     if not home.exists():
         return status(home)
-    with _lock(home):
+    with locked(home):
         state = _read_state(home)
         if state is not None:
             # A process that only inherited the number after a reboot is not touched.
@@ -175,17 +139,6 @@ def _write_state(home: Path, state: _State) -> None:
     write_atomically(home / "metastore" / STATE_FILE, text + "\n")
 
 
-@contextmanager
-def _lock(home: Path) -> Iterator[None]:
-    """Let one process at a time start or stop the metastore of a state folder."""
-    import fcntl
-
-    home.mkdir(parents=True, exist_ok=True)
-    with (home / "lock").open("a") as f:
-        fcntl.flock(f, fcntl.LOCK_EX)
-        yield
-
-
 def _launch(folder: Path, warehouse: Path, port: int, *, durable: bool) -> Launch:
     warehouse.mkdir(parents=True, exist_ok=True)
     conf = folder / "conf"
@@ -209,7 +162,7 @@ def _launch(folder: Path, warehouse: Path, port: int, *, durable: bool) -> Launc
     )
     java = find_java()
     return Launch(
-        name="the embedded Hive Metastore",
+        name=EmbeddedMetastore.name,
         command=(
             java.program,
             *OPENS,

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import os
+import random
 import re
 import signal
 import socket
@@ -26,6 +28,8 @@ TAIL_LINES = 8
 POLL_SECONDS = 0.05
 STOP_SECONDS = 10
 PORT_TRIES = 4
+# Above those of well-known servers, which may be started later.
+LOWEST_PORT = 20000
 PORT_TAKEN = re.compile(r"Address already in use|BindException|Could not create ServerSocket|Failed to bind")
 
 
@@ -58,18 +62,25 @@ class Detached:
 
     def stop(self) -> None:
         """End the process and return when it is gone: SIGTERM first, SIGKILL after ten seconds."""
-        for number in (signal.SIGTERM, signal.SIGKILL):
-            if not self.alive():
-                return
+        self._signal(signal.SIGTERM)
+        self.kill()
+
+    def kill(self) -> None:
+        """End the process by SIGKILL, as a crash would, and return when it is gone."""
+        self._signal(signal.SIGKILL)
+
+    def _signal(self, number: signal.Signals) -> None:
+        if self.alive():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, number)
             wait_until(lambda: not self.alive(), STOP_SECONDS)
 
 
 class Attached:
-    """A process that ends with this one, however this one ends."""
+    """A process that ends with this one, however this one ends; `pid` is its own, not its guard's."""
 
-    def __init__(self, guard: subprocess.Popen[bytes], patience: float) -> None:
+    def __init__(self, guard: subprocess.Popen[bytes], pid: int, patience: float) -> None:
+        self.pid = pid
         self._guard = guard
         self._patience = patience
 
@@ -87,6 +98,14 @@ class Attached:
             os.killpg(self._guard.pid, signal.SIGKILL)
             self._guard.wait()
 
+    def kill(self) -> None:
+        """End the process by SIGKILL, as a crash would, and return when it is gone."""
+        if self.alive():
+            # The guard has not taken its exit code, so the number is still its own.
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, signal.SIGKILL)
+        self.stop()
+
 
 def start_attached(launch: Launch) -> Attached:
     """Start a server that ends with this process; return when it is ready. Raises ServerFailed."""
@@ -94,20 +113,26 @@ def start_attached(launch: Launch) -> Attached:
         guard = subprocess.Popen(
             [sys.executable, "-I", "-S", GUARD, "attached", str(launch.patience), *launch.command],
             stdin=subprocess.PIPE,
-            stdout=log,
+            stdout=subprocess.PIPE,
             stderr=log,
             env={**os.environ, **launch.env},
             cwd=launch.log.parent,
             # Ctrl-C is for this process: it stops its servers itself.
             start_new_session=True,
         )
-    server = Attached(guard, launch.patience)
+    with guard.stdout or io.BytesIO() as answer:
+        # Nothing comes if the program can't be started; its log tells why.
+        pid = int(answer.readline() or guard.pid)
+    server = Attached(guard, pid, launch.patience)
     _await_ready(launch, server)
     return server
 
 
-def start_detached(launch: Launch) -> Detached:
-    """Start a server that goes on without this process; return when it is ready. Raises ServerFailed."""
+def start_detached(launch: Launch, launched: Callable[[Detached], None] = lambda _: None) -> Detached:
+    """Start a server that goes on without this process; return when it is ready. Raises ServerFailed.
+
+    `launched` gets the process as soon as there is one: who dies while it waits has left no trace otherwise.
+    """
     with _fresh_log(launch) as log:
         answer = subprocess.run(
             [sys.executable, "-I", "-S", GUARD, "detached", "0", *launch.command],
@@ -121,6 +146,7 @@ def start_detached(launch: Launch) -> Detached:
         raise ServerFailed(launch.name, "could not be started", str(launch.log), _tail(launch.log))
     pid = int(answer.stdout)
     server = Detached(pid, identity_of(pid) or "")
+    launched(server)
     _await_ready(launch, server)
     return server
 
@@ -149,10 +175,26 @@ def on_free_port(start: Callable[[int], None], *, first: int | None = None) -> i
 
 
 def free_port() -> int:
-    """Return a TCP port of the loopback that nobody listens on at this moment."""
+    """Return a TCP port of the loopback that nobody listens on at this moment.
+
+    None of those that the kernel gives to outgoing connections, where there are others: a client that tries
+    to reach a server that is down would be given the server's own port one day.
+    """
+    candidates = range(LOWEST_PORT, _lowest_outgoing_port())
+    for port in random.sample(candidates, min(len(candidates), 100)):  # no secret
+        if port_is_free(port):
+            return port
     with socket.socket() as s:
         s.bind((HOST, 0))
         return int(s.getsockname()[1])
+
+
+def _lowest_outgoing_port() -> int:
+    try:
+        return int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text(encoding="utf-8").split()[0])
+    except OSError:
+        # What IANA gives to outgoing connections, and macOS too.
+        return 49152
 
 
 def port_is_free(port: int) -> bool:

@@ -24,6 +24,16 @@ if TYPE_CHECKING:
 LOGGING = log4j2("error", {"org.apache.spark.sql.execution.streaming": "off"})
 
 
+SETTINGS: Mapping[str, str] = {
+    "spark.sql.catalogImplementation": "hive",
+    # The default of 10,000 rows makes Arrow tasks slow.
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "50000",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+}
+
+
 def local_session(
     app: str,
     metastore_uri: str,
@@ -36,42 +46,58 @@ def local_session(
     """Return a Spark session of this process on `cores` threads, with its catalog in the metastore.
 
     `kafka` adds Spark's Kafka connector, fetched on first use; `extra` settings win over those made here.
-    The time zone of the session is left as it is. Sets JAVA_HOME, PYSPARK_PYTHON and SPARK_LOCAL_IP for this
-    process, since Spark reads them nowhere else. Spark keeps one session per process: where one is running,
+    The time zone of the session is left as it is. Spark keeps one session per process: where one is running,
     that one is returned. Raises JavaNotFound, JarsUnavailable.
+    """
+    # Without it tasks run in whatever `python3` is, and find no pyarrow there.
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    settings = session_settings(metastore_uri, warehouse, kafka=kafka)
+    return start(app, f"local[{cores}]", {**settings, **(extra or {})})
+
+
+def start(app: str, master: str, settings: Mapping[str, str]) -> SparkSession:
+    """Return the Spark session of this process, made with these settings where none is running.
+
+    Sets JAVA_HOME for this process, and SPARK_LOCAL_IP where the driver is bound to the loopback, since Spark
+    reads them nowhere else. Raises JavaNotFound.
     """
     from pyspark.sql import SparkSession
 
     os.environ["JAVA_HOME"] = str(find_java().home)
-    # Without it tasks run in whatever `python3` is, and find no pyarrow there.
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    os.environ["SPARK_LOCAL_IP"] = HOST
-    builder = SparkSession.builder.appName(app).master(f"local[{cores}]").enableHiveSupport()
-    settings = session_settings(metastore_uri, warehouse, kafka=kafka)
-    for name, value in {**settings, **(extra or {})}.items():
+    if settings.get("spark.driver.bindAddress") == HOST:
+        os.environ["SPARK_LOCAL_IP"] = HOST
+    builder = SparkSession.builder.appName(app).master(master).enableHiveSupport()
+    for name, value in {**logging_settings(), **settings}.items():
         builder = builder.config(name, value)
     return builder.getOrCreate()
 
 
 def session_settings(metastore_uri: str, warehouse: Path, *, kafka: bool = False) -> dict[str, str]:
     """Return the Spark settings of `local_session`, for whoever starts Spark in another way."""
+    return {
+        **SETTINGS,
+        **logging_settings(),
+        **loopback_settings(),
+        **(kafka_settings() if kafka else {}),
+        "spark.hadoop.hive.metastore.uris": metastore_uri,
+        "spark.sql.warehouse.dir": warehouse.absolute().as_uri(),
+    }
+
+
+def loopback_settings() -> dict[str, str]:
+    """Return the Spark settings of a driver that nobody reaches from another machine."""
+    return {"spark.driver.bindAddress": HOST, "spark.driver.host": HOST}
+
+
+def kafka_settings(jars: str = "") -> dict[str, str]:
+    """Return the Spark settings that add the Kafka connector, fetched on first use, to other jars."""
+    connector = [path.as_uri() for path in fetch(kafka_connector(importlib.metadata.version("pyspark")))]
+    return {"spark.jars": ",".join([*filter(None, jars.split(",")), *connector])}
+
+
+def logging_settings() -> dict[str, str]:
+    """Return the Spark settings of a driver that logs little."""
     log4j = cache_folder() / "spark-log4j2.properties"
     write_atomically(log4j, LOGGING)
     options = f"-Dlog4j2.configurationFile={log4j.as_uri()} -Djava.net.preferIPv4Stack=true"
-    settings = {
-        "spark.driver.bindAddress": HOST,
-        "spark.driver.extraJavaOptions": options,
-        "spark.driver.host": HOST,
-        "spark.hadoop.hive.metastore.uris": metastore_uri,
-        "spark.sql.catalogImplementation": "hive",
-        # The default of 10,000 rows makes Arrow tasks slow.
-        "spark.sql.execution.arrow.maxRecordsPerBatch": "50000",
-        "spark.sql.shuffle.partitions": "2",
-        "spark.sql.warehouse.dir": warehouse.absolute().as_uri(),
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-    }
-    if kafka:
-        jars = fetch(kafka_connector(importlib.metadata.version("pyspark")))
-        settings["spark.jars"] = ",".join(path.as_uri() for path in jars)
-    return settings
+    return {"spark.driver.extraJavaOptions": options}

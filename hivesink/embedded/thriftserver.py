@@ -6,54 +6,27 @@ from typing import TYPE_CHECKING
 
 from hivesink.embedded.conf import log4j2, write_conf
 from hivesink.embedded.jvm import find_java
-from hivesink.embedded.process import HOST, Attached, Launch, on_free_port, start_attached
+from hivesink.embedded.process import HOST, Launch
+from hivesink.embedded.server import EmbeddedServer
 from hivesink.embedded.sparkjars import OPENS, all_jars, spark_home
 
 if TYPE_CHECKING:
     from pathlib import Path
-    from types import TracebackType
-
-    from typing_extensions import Self
 
 
-class EmbeddedThriftServer:
+class EmbeddedThriftServer(EmbeddedServer):
     """A server for the length of a `with` block, over the tables of a running metastore.
 
     `auth` is HiveServer2's: NOSASL or NONE. Raises ServerFailed, JavaNotFound.
     """
 
-    host = HOST
+    name = "the embedded Spark Thrift Server"
 
     def __init__(self, folder: Path, metastore_uri: str, warehouse: Path, *, auth: str = "NOSASL") -> None:
-        self.folder = folder.absolute()
-        self.port: int | None = None
+        super().__init__(folder)
         self.auth = auth
         self._metastore_uri = metastore_uri
         self._warehouse = warehouse.absolute()
-        self._server: Attached | None = None
-
-    def start(self) -> None:
-        """Start the server and return when it takes connections."""
-
-        def start(port: int) -> None:
-            self._server = start_attached(self._launch(port))
-
-        self.port = on_free_port(start, first=self.port)
-
-    def stop(self) -> None:
-        """Stop the server and return when it is gone; harmless if it doesn't run."""
-        if self._server is not None:
-            self._server.stop()
-            self._server = None
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop()
 
     def _launch(self, port: int) -> Launch:
         conf = self.folder / "conf"
@@ -72,7 +45,7 @@ class EmbeddedThriftServer:
             "spark.ui.enabled": "false",
         }
         return Launch(
-            name="the embedded Spark Thrift Server",
+            name=self.name,
             command=(
                 find_java().program,
                 *OPENS,

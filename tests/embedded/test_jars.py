@@ -9,7 +9,7 @@ from zipfile import ZipFile
 import pytest
 
 from hivesink.embedded.jars import fetch
-from hivesink.embedded.jarsets import KAFKA_BROKER, JarSet, kafka_connector
+from hivesink.embedded.jarsets import HDFS, HIVE, KAFKA_BROKER, JarSet, kafka_connector
 from hivesink.errors import JarsUnavailable
 
 if TYPE_CHECKING:
@@ -59,6 +59,29 @@ def test_the_local_maven_repository_comes_first(cache: Path, tmp_path: Path, mon
     assert path.read_bytes() == b"mine"
 
 
+def test_one_module_may_come_with_several_classifiers(
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = tmp_path / ".m2" / "repository" / "org" / "x" / "own" / "1"
+    place.mkdir(parents=True)
+    for name in ("own-1.jar", "own-1-linux.jar", "own-1-tests.jar"):
+        (place / name).write_text(name)
+    monkeypatch.setenv("HIVESINK_MAVEN_URL", "http://127.0.0.1:9/")
+    paths = fetch(JarSet("own", ("org.x:own:1", "org.x:own:1:linux", "org.x:own:1:tests")))
+    assert {path.name: path.read_text() for path in paths} == {
+        name: name for name in ("own-1-linux.jar", "own-1-tests.jar", "own-1.jar")
+    }
+    assert paths[0].is_relative_to(cache)
+
+
+@pytest.mark.parametrize("jars", [HDFS, HIVE, KAFKA_BROKER], ids=lambda jars: jars.name)
+def test_a_list_pins_each_jar_once_at_one_version(jars: JarSet) -> None:
+    assert all(re.fullmatch(r"[\w.-]+:[\w.-]+:[\w.-]*\d[\w.-]*(:[\w.-]+)?", line) for line in jars.coordinates)
+    assert sorted(set(jars.coordinates)) == sorted(jars.coordinates)
+    versions = {tuple(line.split(":")[:3]) for line in jars.coordinates}
+    assert len({(group, name) for group, name, _ in versions}) == len(versions)
+
+
 def test_what_does_not_exist_is_one_clear_error_and_leaves_nothing(cache: Path) -> None:
     with pytest.raises(JarsUnavailable) as e:
         fetch(JarSet("nothing", ("org.jspecify:jspecify:1.0.0", "org.jspecify:jspecify-none:1.0.0")))
@@ -78,9 +101,3 @@ def test_a_repository_out_of_reach_is_named(cache: Path, monkeypatch: pytest.Mon
 def test_each_spark_has_a_connector_for_its_scala(spark: str) -> None:
     scala = "2.12" if spark.startswith("3") else "2.13"
     assert kafka_connector(spark).coordinates[0].split(":")[1] == f"spark-sql-kafka-0-10_{scala}"
-
-
-def test_all_is_pinned() -> None:
-    pinned = re.compile(r"[\w.-]+:[\w.-]+:\d[\w.-]*")
-    assert all(pinned.fullmatch(c) for c in KAFKA_BROKER.coordinates)
-    assert len(set(KAFKA_BROKER.coordinates)) == len(KAFKA_BROKER.coordinates) == 46

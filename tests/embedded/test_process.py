@@ -7,11 +7,13 @@ import subprocess
 import sys
 import textwrap
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from hivesink.embedded.process import (
     HOST,
+    Attached,
     Detached,
     Launch,
     free_port,
@@ -23,6 +25,9 @@ from hivesink.embedded.process import (
     wait_until,
 )
 from hivesink.errors import ServerFailed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 LISTEN = """
 import os, socket, sys, time
@@ -59,6 +64,28 @@ def test_stop_twice_is_harmless(tmp_path: Path) -> None:
     server.stop()
     server.stop()
     assert not server.alive()
+
+
+@pytest.mark.parametrize("start", [start_attached, start_detached])
+def test_kill_is_sigkill_for_the_server_itself(tmp_path: Path, start: Callable[[Launch], Attached | Detached]) -> None:
+    server = start(launch(tmp_path, STUBBORN, free_port()))
+    assert server.pid == pid_in(tmp_path / "server.log")
+    server.kill()
+    assert not server.alive()
+    assert identity_of(server.pid) is None
+    server.kill()
+
+
+def test_a_detached_one_is_told_of_before_it_is_ready(tmp_path: Path) -> None:
+    told: list[Detached] = []
+    with pytest.raises(ServerFailed, match="was not ready"):
+        start_detached(launch(tmp_path, "import time; time.sleep(600)", timeout=0.2), told.append)
+    assert [server.alive() for server in told] == [False]
+
+
+def test_a_free_port_is_none_that_an_outgoing_connection_may_be_given() -> None:
+    lowest = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    assert all(free_port() < lowest for _ in range(50))
 
 
 def test_one_that_ignores_sigterm_is_killed(tmp_path: Path) -> None:

@@ -1,0 +1,89 @@
+"""The cluster for people: `python -m hivesink.embedded.cluster up|status|down`; it outlives the command."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from dataclasses import fields
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hivesink.embedded.cluster.cluster import PARTS, Cluster
+from hivesink.embedded.lock import locked
+from hivesink.errors import HiveSinkError
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from hivesink.embedded.server import EmbeddedServer
+
+
+def default_folder() -> Path:
+    """Return `$HIVESINK_CLUSTER`, by default `.hivesink-cluster` in the current folder."""
+    return Path(os.environ.get("HIVESINK_CLUSTER") or ".hivesink-cluster").absolute()
+
+
+def up(folder: Path, only: Collection[str]) -> int:
+    """Start what doesn't run; print each server that gets ready, then every address."""
+    began = time.monotonic()
+
+    def report(name: str, server: EmbeddedServer) -> None:
+        print(f"{_line(name, server)}  after {time.monotonic() - began:.0f} s", flush=True)
+
+    with locked(folder):
+        Cluster.detached(folder, only=only).start(report)
+    addresses = Cluster.running(folder)
+    if addresses is not None:
+        print()
+        for field in fields(addresses):
+            print(f"{field.name:14} {getattr(addresses, field.name)}")
+    return 0
+
+
+def status(folder: Path) -> int:
+    """Print a line for each server; return 0 if all run, 1 if not."""
+    servers = Cluster.detached(folder).servers.by_name()
+    for name, server in servers.items():
+        print(_line(name, server))
+    return 0 if all(server.alive for server in servers.values()) else 1
+
+
+def down(folder: Path) -> int:
+    """Stop every server that runs, then print a line for each."""
+    if folder.exists():
+        with locked(folder):
+            Cluster.detached(folder).stop()
+    status(folder)
+    return 0
+
+
+def _line(name: str, server: EmbeddedServer) -> str:
+    address = server.address if server.port is not None else "-"
+    return f"{name:15} {address:21} {server.pid or '-':>8}  {'up' if server.alive else 'down'}"
+
+
+def main() -> int:
+    """Do what the command line says; a failure is one line."""
+    parser = argparse.ArgumentParser(prog="python -m hivesink.embedded.cluster", description=__doc__)
+    parser.add_argument("command", choices=["up", "status", "down"])
+    parser.add_argument("--folder", type=Path, default=default_folder(), help="data, settings and logs")
+    parser.add_argument("--only", nargs="+", choices=list(PARTS), default=list(PARTS), help="what `up` starts")
+    arguments = parser.parse_args()
+    folder = arguments.folder.absolute()
+    try:
+        match arguments.command:
+            case "up":
+                return up(folder, arguments.only)
+            case "status":
+                return status(folder)
+            case _:
+                return down(folder)
+    except HiveSinkError as e:
+        sys.stderr.write(f"{e}\n")
+        return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,262 @@
+"""The cluster for the length of a `with` block: which servers there are, and in which order they start."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+from hivesink.embedded.cluster import settings
+from hivesink.embedded.cluster.hdfs import DataNode, NameNode, client_sites, make_folders
+from hivesink.embedded.cluster.hive import HiveMetastore, HiveServer2
+from hivesink.embedded.cluster.spark import SparkMaster, SparkWorker
+from hivesink.embedded.conf import write_sites
+from hivesink.embedded.kafka import EmbeddedKafka
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping, Sequence
+    from pathlib import Path
+    from types import TracebackType
+    from typing import TypeAlias
+
+    from typing_extensions import Self
+
+    from hivesink.embedded.server import EmbeddedServer
+
+# What can be asked for, with what it needs.
+PARTS: Mapping[str, frozenset[str]] = {
+    "hdfs": frozenset({"hdfs"}),
+    "metastore": frozenset({"hdfs", "metastore"}),
+    "hiveserver2": frozenset({"hdfs", "metastore", "hiveserver2"}),
+    "kafka": frozenset({"kafka"}),
+    "spark": frozenset({"spark"}),
+}
+
+
+Start: TypeAlias = "Callable[[EmbeddedServer], None]"
+
+
+@dataclass(frozen=True, slots=True)
+class Servers:
+    """Every server of a cluster, running or not."""
+
+    namenode: NameNode
+    datanodes: tuple[DataNode, ...]
+    metastore: HiveMetastore
+    hiveserver2: HiveServer2
+    broker: EmbeddedKafka
+    master: SparkMaster
+    workers: tuple[SparkWorker, ...]
+
+    def by_name(self) -> dict[str, EmbeddedServer]:
+        """Return each server by the name that people see, in the order in which one leans on another."""
+        return {
+            "namenode": self.namenode,
+            **{f"datanode-{n}": node for n, node in enumerate(self.datanodes, 1)},
+            "metastore": self.metastore,
+            "hiveserver2": self.hiveserver2,
+            "kafka": self.broker,
+            "spark-master": self.master,
+            **{f"spark-worker-{n}": worker for n, worker in enumerate(self.workers, 1)},
+        }
+
+    def addressed(self) -> tuple[EmbeddedServer, ...]:
+        """Return the servers that clients are told the address of."""
+        return self.namenode, self.metastore, self.hiveserver2, self.broker, self.master
+
+
+@dataclass(frozen=True, slots=True)
+class Addresses:
+    """Where the servers of a whole cluster are; `conf` is fit for HADOOP_CONF_DIR and HIVE_CONF_DIR."""
+
+    filesystem: str
+    warehouse: str
+    metastore_uri: str
+    hiveserver2: str
+    kafka: str
+    spark_master: str
+    conf: Path
+
+
+class Cluster:
+    """HDFS, Hive Metastore 4, HiveServer2, Kafka and Spark standalone, on the loopback.
+
+    What the servers hold stays in `folder` for the next block; every process ends with this one. `only` names
+    the parts to start; what a part needs comes along. `metastore_extra` and `hiveserver2_extra` are properties
+    that win over the cluster's own. Without `durable` a power cut may lose the last changes, which tests
+    don't mind; the death of a process never does. Raises ServerFailed, JarsUnavailable, JavaNotFound.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        durable: bool = False,
+        only: Collection[str] = tuple(PARTS),
+        metastore_extra: Mapping[str, str] | None = None,
+        hiveserver2_extra: Mapping[str, str] | None = None,
+    ) -> None:
+        self.folder = folder.absolute()
+        self.parts = frozenset[str]().union(*(PARTS[part] for part in only))
+        self.servers = _servers(self.folder, durable, metastore_extra or {}, hiveserver2_extra or {})
+
+    @classmethod
+    def detached(cls, folder: Path, *, only: Collection[str] = tuple(PARTS)) -> Self:
+        """Return the cluster of this folder that runs, or did, without a process to end with.
+
+        Its servers take their well-known ports at the first start, where those are free.
+        """
+        cluster = cls(folder, durable=True, only=only)
+        for name, server in cluster.servers.by_name().items():
+            server.detached = True
+            server.first_port = settings.PORTS.get(name)
+            server.resume()
+        return cluster
+
+    @classmethod
+    def running(cls, folder: Path) -> Addresses | None:
+        """Return where the detached cluster of this folder is; None if a server that has an address is down."""
+        cluster = cls.detached(folder)
+        servers = cluster.servers
+        if not all(server.alive for server in servers.addressed()):
+            return None
+        return Addresses(
+            filesystem=cluster.filesystem,
+            warehouse=cluster.warehouse,
+            metastore_uri=cluster.metastore_uri,
+            hiveserver2=cluster.hiveserver2,
+            kafka=cluster.kafka,
+            spark_master=cluster.spark_master,
+            conf=cluster.conf,
+        )
+
+    @property
+    def filesystem(self) -> str:
+        """The `hdfs://` address, for `fs.defaultFS`."""
+        return self.servers.namenode.filesystem
+
+    @property
+    def warehouse(self) -> str:
+        """Where managed tables go; external ones go to the same with `-ext` behind."""
+        return self.filesystem + settings.WAREHOUSE
+
+    @property
+    def metastore_uri(self) -> str:
+        """The `thrift://` address."""
+        return self.servers.metastore.uri
+
+    @property
+    def hiveserver2(self) -> str:
+        """The `host:port`, for auth NOSASL."""
+        return self.servers.hiveserver2.address
+
+    @property
+    def kafka(self) -> str:
+        """The `host:port` for `bootstrap.servers`."""
+        return self.servers.broker.bootstrap
+
+    @property
+    def spark_master(self) -> str:
+        """The `spark://` address."""
+        return self.servers.master.uri
+
+    @property
+    def conf(self) -> Path:
+        """The folder of core-site.xml, hdfs-site.xml and hive-site.xml, for clients."""
+        return self.folder / "conf"
+
+    def dfsadmin(self, *arguments: str) -> str:
+        """Run `hdfs dfsadmin` and return what it prints. Raises ServerFailed if it fails."""
+        return self.servers.namenode.dfsadmin(*arguments)
+
+    def start(self, started: Callable[[str, EmbeddedServer], None] = lambda _, __: None) -> None:
+        """Start what was asked for and doesn't run; return when all of it is ready.
+
+        `started` is called with the name of each server that is ready, by the thread that started it.
+        If a server fails the others are left as they are.
+        """
+        names = {id(server): name for name, server in self.servers.by_name().items()}
+
+        def start(server: EmbeddedServer) -> None:
+            server.start()
+            started(names[id(server)], server)
+
+        chains = {"hdfs": self._start_hadoop, "kafka": self._start_kafka, "spark": self._start_spark}
+        _together([partial(chain, start) for part, chain in chains.items() if part in self.parts])
+
+    def _start_hadoop(self, start: Start) -> None:
+        servers = self.servers
+        start(servers.namenode)
+        make_folders(self.filesystem, settings.FOLDERS)
+        # Neither the metastore nor HiveServer2 reads or writes a file when it starts, so no DataNode is needed.
+        _together([*(partial(start, node) for node in servers.datanodes), partial(self._start_hive, start)])
+        write_sites(self.conf, client_sites(self.filesystem))
+        if "metastore" in self.parts:
+            write_sites(self.conf, {"hive-site": settings.hive_site(self.metastore_uri, self.filesystem)})
+
+    def _start_hive(self, start: Start) -> None:
+        if "metastore" in self.parts:
+            start(self.servers.metastore)
+        if "hiveserver2" in self.parts:
+            start(self.servers.hiveserver2)
+
+    def _start_kafka(self, start: Start) -> None:
+        start(self.servers.broker)
+
+    def _start_spark(self, start: Start) -> None:
+        start(self.servers.master)
+        _together([partial(start, worker) for worker in self.servers.workers])
+
+    def stop(self) -> None:
+        """Stop every server and return when all are gone; harmless if none runs."""
+        s = self.servers
+        # Who uses a server goes before it: a client that can't reach its server any more takes long to end.
+        for wave in ((s.hiveserver2, s.broker, *s.workers), (s.metastore, s.master), (s.namenode, *s.datanodes)):
+            _together([server.stop for server in wave])
+
+    def __enter__(self) -> Self:
+        try:
+            self.start()
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+
+def _servers(
+    folder: Path, durable: bool, metastore_extra: Mapping[str, str], hiveserver2_extra: Mapping[str, str]
+) -> Servers:
+    namenode = NameNode(folder / "namenode", durable=durable)
+    metastore = HiveMetastore(folder / "metastore", lambda: namenode.filesystem, durable=durable, extra=metastore_extra)
+    master = SparkMaster(folder / "spark-master")
+    broker = EmbeddedKafka(folder / "kafka")
+    broker.keeps_port = True
+    namenode.datanodes = tuple(
+        DataNode(folder / f"datanode-{n}", n, lambda: namenode.filesystem) for n in range(1, settings.DATANODES + 1)
+    )
+    return Servers(
+        namenode=namenode,
+        datanodes=namenode.datanodes,
+        metastore=metastore,
+        hiveserver2=HiveServer2(
+            folder / "hiveserver2", lambda: namenode.filesystem, lambda: metastore.uri, extra=hiveserver2_extra
+        ),
+        broker=broker,
+        master=master,
+        workers=tuple(
+            SparkWorker(folder / f"spark-worker-{n}", n, lambda: master.uri) for n in range(1, settings.WORKERS + 1)
+        ),
+    )
+
+
+def _together(tasks: Sequence[Callable[[], None]]) -> None:
+    """Run these at the same time; return when all are done, with the first error if there was one."""
+    with ThreadPoolExecutor(len(tasks)) as pool:
+        for running in [pool.submit(task) for task in tasks]:
+            running.result()

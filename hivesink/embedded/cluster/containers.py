@@ -1,0 +1,134 @@
+"""The same cluster in containers: what `docker-compose.yml` has to say, and where its servers are for each other.
+
+The file is written by hand, for people; `tests/test_compose.py` holds it to this module, and this module adds to
+`settings.py` only what depends on containers: names of hosts, folders in images, and the images themselves.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from hivesink.embedded.cluster import settings
+from hivesink.embedded.cluster.cluster import Addresses
+from hivesink.embedded.kafka import CLUSTER_ID
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+# There is no image of the PySpark in requirements.lock: this is the nearest, and the Python beside it is the same.
+SPARK_VERSION = "4.2.0"
+
+# A digest where several public projects pin the same one; the other images by their full version.
+IMAGES: Mapping[str, str] = MappingProxyType(
+    {
+        "hadoop": f"apache/hadoop:{settings.HADOOP_VERSION}",
+        "hive": f"apache/hive:{settings.HIVE_VERSION}"
+        "@sha256:5194161ef50b80875f937dff04936df047cbe894e9727ab8f0606349345b1bd3",
+        "kafka": f"apache/kafka:{settings.KAFKA_VERSION}"
+        "@sha256:77e3df9054047a88b520d0cc46e16696d3b22022e1d580aeccd2632df6532837",
+        "spark": f"apache/spark:{SPARK_VERSION}-scala2.13-java17-python3-ubuntu",
+    }
+)
+
+# Who runs Hadoop's image, and so the superuser of HDFS. Everything else acts as this user too, as it does where
+# all servers are processes of one person.
+SUPERUSER = "hadoop"
+
+FILESYSTEM = f"hdfs://namenode:{settings.PORTS['namenode']}"
+METASTORE = f"thrift://metastore:{settings.PORTS['metastore']}"
+
+# One for each DataNode, the same inside and outside: a client is told a name and a port, wherever it runs.
+# The first is the usual one; the next number is that of a DataNode's own RPC.
+DATA_PORTS = tuple(9866 + 10 * number for number in range(settings.DATANODES))
+# Kafka tells each client an address by the port that it came in by: the host's clients have one of their own.
+KAFKA_HOST_PORT = 29092
+CONTROLLER_PORT = 9093
+
+CONF = Path("/etc/hivesink")
+# Folders of the images that belong to the user of the image: a new volume there does so too.
+HADOOP_DATA = "/data"
+HIVE_DATA = "/opt/hive/data/warehouse"
+KAFKA_DATA = "/var/lib/kafka/data"
+SPARK_DATA = "/opt/spark/work-dir"
+
+
+def addresses() -> Addresses:
+    """Return where the servers are for a client that is a container of the same network."""
+    return Addresses(
+        filesystem=FILESYSTEM,
+        warehouse=FILESYSTEM + settings.WAREHOUSE,
+        metastore_uri=METASTORE,
+        hiveserver2=f"hiveserver2:{settings.PORTS['hiveserver2']}",
+        kafka=f"kafka:{settings.PORTS['kafka']}",
+        spark_master=f"spark://spark-master:{settings.PORTS['spark-master']}",
+        conf=CONF,
+    )
+
+
+def sites() -> dict[str, dict[str, str]]:
+    """Return the properties of each config of the compose file, by its name."""
+    return {
+        "core-site": settings.core_site(FILESYSTEM, SUPERUSER),
+        "hdfs-site": {
+            **settings.hdfs_site(),
+            # By its name a DataNode is reached from the host too, and after a restart that changed its address.
+            "dfs.client.use.datanode.hostname": "true",
+            "dfs.datanode.data.dir": f"file://{HADOOP_DATA}/blocks",
+            "dfs.namenode.name.dir": f"file://{HADOOP_DATA}/names",
+            "dfs.namenode.rpc-bind-host": "0.0.0.0",  # noqa: S104 - of the container; published on the loopback
+        },
+        "hive-site": settings.hive_site(METASTORE, FILESYSTEM),
+        "metastore-site": {
+            **settings.metastore_site(FILESYSTEM),
+            "javax.jdo.option.ConnectionDriverName": "org.apache.derby.jdbc.EmbeddedDriver",
+            "javax.jdo.option.ConnectionURL": f"jdbc:derby:;databaseName={HIVE_DATA}/db;create=true",
+            "metastore.thrift.port": str(settings.PORTS["metastore"]),
+            "metastore.thrift.uris": METASTORE,
+        },
+        "hiveserver2-site": {
+            **settings.hiveserver2_site(METASTORE, FILESYSTEM),
+            "hive.server2.thrift.port": str(settings.PORTS["hiveserver2"]),
+        },
+        "mapred-site": settings.mapred_site(),
+    }
+
+
+def kafka_environment() -> dict[str, str]:
+    """Return the broker's properties as the image takes them: `log.dirs` is KAFKA_LOG_DIRS."""
+    inside, outside = settings.PORTS["kafka"], KAFKA_HOST_PORT
+    protocols = settings.KAFKA["listener.security.protocol.map"]
+    properties = {
+        **settings.KAFKA,
+        "listeners": f"PLAINTEXT://:{inside},HOST://:{outside},CONTROLLER://localhost:{CONTROLLER_PORT}",
+        "advertised.listeners": f"PLAINTEXT://kafka:{inside},HOST://127.0.0.1:{inside}",
+        "listener.security.protocol.map": f"{protocols},HOST:PLAINTEXT",
+        "controller.quorum.voters": f"{settings.KAFKA['node.id']}@localhost:{CONTROLLER_PORT}",
+        "log.dirs": KAFKA_DATA,
+    }
+    variables = {f"KAFKA_{name.upper().replace('.', '_')}": value for name, value in properties.items()}
+    return {"CLUSTER_ID": CLUSTER_ID, **variables}
+
+
+def make_folders() -> str:
+    """Return the command that makes the folders of HDFS, with their permissions."""
+    by_permission: dict[int, list[str]] = {}
+    for folder, permission in settings.FOLDERS.items():
+        by_permission.setdefault(permission, []).append(folder)
+    changes = (f"hdfs dfs -chmod {mode:o} {' '.join(folders)}" for mode, folders in by_permission.items())
+    return " && ".join([f"hdfs dfs -mkdir -p {' '.join(settings.FOLDERS)}", *changes])
+
+
+def spark_master_options() -> str:
+    """Return SPARK_MASTER_OPTS: the master's properties as Java options."""
+    properties = {**settings.spark_master(), "spark.deploy.recoveryDirectory": f"{SPARK_DATA}/recovery"}
+    return " ".join(f"-D{name}={value}" for name, value in properties.items())
+
+
+def published() -> dict[str, tuple[str, ...]]:
+    """Return what each service publishes, as `address:port of the host:port of the container`; all on the loopback."""
+    pairs = {name: (port, port) for name, port in settings.PORTS.items()}
+    pairs["kafka"] = (settings.PORTS["kafka"], KAFKA_HOST_PORT)
+    pairs |= {f"datanode-{number}": (port, port) for number, port in enumerate(DATA_PORTS, 1)}
+    return {name: (f"127.0.0.1:{host}:{container}",) for name, (host, container) in pairs.items()}

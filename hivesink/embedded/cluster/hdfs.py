@@ -1,0 +1,193 @@
+"""A NameNode and its DataNodes, and the administration command."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import re
+import subprocess
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hivesink.embedded.cache import write_atomically
+from hivesink.embedded.cluster import settings
+from hivesink.embedded.conf import log4j1, write_sites
+from hivesink.embedded.jars import fetch
+from hivesink.embedded.jarsets import HDFS
+from hivesink.embedded.jvm import find_java
+from hivesink.embedded.process import HOST, Launch, wait_until
+from hivesink.embedded.server import EmbeddedServer
+from hivesink.errors import ServerFailed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from hdfs_native import Client
+
+REPORT_SECONDS = 120
+# What the daemons log when they are ready, and no more than that of theirs.
+LOGGERS = {
+    "BlockStateChange": "INFO",
+    "org.apache.hadoop.hdfs.server.datanode.DataNode": "INFO",
+    "org.apache.hadoop.hdfs.server.namenode.NameNode": "INFO",
+    "org.apache.hadoop.hdfs.StateChange": "INFO",
+    # It complains of the missing native library, and of nothing else.
+    "org.apache.hadoop.util.NativeCodeLoader": "ERROR",
+}
+
+
+class NameNode(EmbeddedServer):
+    """The NameNode of `hdfs://127.0.0.1:<port>`; its first start formats its folder.
+
+    Ready when it is out of safe mode and has the block reports of the DataNodes that run.
+    """
+
+    name = "the NameNode"
+    keeps_port = True
+
+    def __init__(self, folder: Path, *, durable: bool) -> None:
+        super().__init__(folder)
+        self.datanodes: tuple[DataNode, ...] = ()
+        self._durable = durable
+
+    @property
+    def filesystem(self) -> str:
+        """The `hdfs://` address."""
+        return f"hdfs://{self.address}"
+
+    def start(self) -> None:
+        """Start the NameNode, and return when it serves what its DataNodes hold."""
+        super().start()
+        log = self.folder / "namenode.log"
+        reporting = [node.port for node in self.datanodes if node.alive]
+
+        def serves() -> bool:
+            text = log.read_text(errors="replace")
+            reported = (re.search(rf"processReport .*\({HOST}:{port}, .*blocks: \d", text) for port in reporting)
+            return all(reported) and _answers(self.filesystem)
+
+        if not wait_until(serves, REPORT_SECONDS):
+            self.stop()
+            problem = f"has no block reports of {reporting}, or does not answer"
+            raise ServerFailed(self.name, problem, str(log), log.read_text(errors="replace")[-500:])
+
+    def dfsadmin(self, *arguments: str) -> str:
+        """Run `hdfs dfsadmin` and return what it prints. Raises ServerFailed if it fails."""
+        answer = subprocess.run(
+            (*_java(self.folder / "conf", "128m"), "org.apache.hadoop.hdfs.tools.DFSAdmin", *arguments),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if answer.returncode:
+            tail = " | ".join((answer.stdout + answer.stderr).splitlines())
+            command = f"dfsadmin {' '.join(arguments)}"
+            raise ServerFailed(command, f"ended with {answer.returncode}", str(self.folder / "namenode.log"), tail)
+        return answer.stdout
+
+    def _launch(self, port: int) -> Launch:
+        sync = {} if self._durable else {"dfs.namenode.edits.noeditlogchannelflush": "true"}
+        own = {
+            **sync,
+            "dfs.namenode.http-address": f"{HOST}:0",
+            "dfs.namenode.name.dir": (self.folder / "names").as_uri(),
+            "dfs.namenode.rpc-address": f"{HOST}:{port}",
+        }
+        conf = _write_conf(self.folder, f"hdfs://{HOST}:{port}", own)
+        command = (*_java(conf, "384m"), "org.apache.hadoop.hdfs.server.namenode.NameNode")
+        if not (self.folder / "names" / "current" / "VERSION").exists():
+            self._format(command)
+        # The last line but for the active state's services, which a cluster of one NameNode has at once.
+        return Launch(self.name, command, self.folder / "namenode.log", "NameNode RPC up at: ")
+
+    def _format(self, command: tuple[str, ...]) -> None:
+        log = self.folder / "format.log"
+        with log.open("wb") as output:
+            answer = subprocess.run(
+                (*command, "-format", "-force", "-nonInteractive"), stdout=output, stderr=output, check=False
+            )
+        if answer.returncode:
+            tail = " | ".join(log.read_text(errors="replace").splitlines()[-8:])
+            step = f"the format of {self.name}"
+            raise ServerFailed(step, f"ended with {answer.returncode}", str(log), tail)
+
+
+class DataNode(EmbeddedServer):
+    """A DataNode of that NameNode; ready when it has reported its blocks."""
+
+    keeps_port = True
+
+    def __init__(self, folder: Path, number: int, filesystem: Callable[[], str]) -> None:
+        super().__init__(folder)
+        self.name = f"DataNode {number}"
+        self._filesystem = filesystem
+
+    def _launch(self, port: int) -> Launch:
+        own = {
+            "dfs.datanode.address": f"{HOST}:{port}",
+            "dfs.datanode.data.dir": (self.folder / "blocks").as_uri(),
+            "dfs.datanode.hostname": HOST,
+            "dfs.datanode.http.address": f"{HOST}:0",
+            "dfs.datanode.ipc.address": f"{HOST}:0",
+        }
+        conf = _write_conf(self.folder, self._filesystem(), own)
+        command = (*_java(conf, "384m"), "org.apache.hadoop.hdfs.server.datanode.DataNode")
+        return Launch(self.name, command, self.folder / "datanode.log", "Successfully sent block report ")
+
+
+def client_sites(filesystem: str) -> dict[str, dict[str, str]]:
+    """Return core-site.xml and hdfs-site.xml for clients, by name without the ending."""
+    return {"core-site": settings.core_site(filesystem, getpass.getuser()), "hdfs-site": settings.hdfs_site()}
+
+
+def make_folders(filesystem: str, folders: Mapping[str, int]) -> None:
+    """Make these folders with these permissions, where they are missing."""
+    client = _client(filesystem)
+    for folder, permission in folders.items():
+        parent, _, name = folder.rpartition("/")
+        if name not in {Path(entry.path).name for entry in client.list_status(parent or "/")}:
+            client.mkdirs(folder, permission, True)
+            # What mkdirs is given goes through a umask.
+            client.set_permission(folder, permission)
+
+
+def _answers(filesystem: str) -> bool:
+    """Say whether the NameNode does what it is asked: for a moment after it listens it does not."""
+    try:
+        _client(filesystem).get_file_info("/")
+    except RuntimeError as e:
+        if "NameNode still not started" in str(e):
+            return False
+        raise
+    return True
+
+
+def _client(filesystem: str) -> Client:
+    from hdfs_native import Client
+
+    sites = client_sites(filesystem)
+    return Client(filesystem, sites["core-site"] | sites["hdfs-site"])
+
+
+def _write_conf(folder: Path, filesystem: str, own: Mapping[str, str]) -> Path:
+    conf = folder / "conf"
+    sites = client_sites(filesystem)
+    sites["core-site"]["hadoop.tmp.dir"] = str(folder / "tmp")
+    sites["hdfs-site"].update(own)
+    write_sites(conf, sites)
+    write_atomically(conf / "log4j.properties", log4j1("WARN", LOGGERS))
+    for daemon in ("hdfs", "datanode"):
+        # Their web pages are in no jar, and they don't start without a place for them.
+        (conf / "webapps" / daemon / "WEB-INF").mkdir(parents=True, exist_ok=True)
+    return conf
+
+
+def _java(conf: Path, heap: str) -> tuple[str, ...]:
+    opens = (f"--add-opens=java.base/java.{package}=ALL-UNNAMED" for package in ("lang", "io", "util"))
+    return (
+        find_java().program,
+        *opens,
+        *("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", f"-Xmx{heap}", "-Djava.net.preferIPv4Stack=true"),
+        f"-Dhadoop.log.dir={conf.parent}",
+        *("-cp", os.pathsep.join([str(conf), *map(str, fetch(HDFS))])),
+    )

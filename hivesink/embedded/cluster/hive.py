@@ -1,0 +1,145 @@
+"""A Hive Metastore 4 on Derby, and a HiveServer2."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from hivesink.embedded.cluster import settings
+from hivesink.embedded.cluster.hdfs import client_sites
+from hivesink.embedded.conf import log4j2, write_log4j2, write_sites
+from hivesink.embedded.jars import fetch
+from hivesink.embedded.jarsets import HIVE
+from hivesink.embedded.jvm import find_java
+from hivesink.embedded.process import HOST, Launch
+from hivesink.embedded.server import EmbeddedServer
+from hivesink.embedded.sparkjars import OPENS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+# They wait for their clients to go, who may be here to stay; seconds.
+PATIENCE = 2
+# What Hive's own launcher opens beside what Spark's does: `bin/hive` of Hive 4.
+MORE_OPENS = tuple(
+    f"--add-opens={package}=ALL-UNNAMED"
+    for package in ("java.base/java.text", "java.base/java.time", "java.base/java.util.regex", "java.sql/java.sql")
+)
+
+
+class HiveMetastore(EmbeddedServer):
+    """A Hive Metastore 4.0.1 whose warehouse is on HDFS; `extra` properties win over those made here."""
+
+    name = "the Hive Metastore"
+    keeps_port = True
+
+    def __init__(
+        self,
+        folder: Path,
+        filesystem: Callable[[], str],
+        *,
+        durable: bool,
+        extra: Mapping[str, str],
+    ) -> None:
+        super().__init__(folder)
+        self.extra = dict(extra)
+        self._filesystem = filesystem
+        self._durable = durable
+
+    @property
+    def uri(self) -> str:
+        """The `thrift://` address."""
+        return f"thrift://{self.address}"
+
+    def _launch(self, port: int) -> Launch:
+        filesystem = self._filesystem()
+        site = {
+            **settings.metastore_site(filesystem),
+            "javax.jdo.option.ConnectionDriverName": "org.apache.derby.jdbc.EmbeddedDriver",
+            "javax.jdo.option.ConnectionURL": f"jdbc:derby:;databaseName={self.folder / 'db'};create=true",
+            "metastore.thrift.bind.host": HOST,
+            "metastore.thrift.port": str(port),
+            "metastore.thrift.uris": f"thrift://{HOST}:{port}",
+            **self.extra,
+        }
+        # HMSHandler says which port it took.
+        conf = _write_conf(self.folder, filesystem, site, {"org.apache.hadoop.hive.metastore.HMSHandler": "info"})
+        return Launch(
+            name=self.name,
+            command=(
+                *_java(conf, "768m"),
+                # Derby parses a bulk add of partitions recursively.
+                "-Xss16m",
+                f"-Dderby.stream.error.file={self.folder / 'derby.log'}",
+                *(() if self._durable else ("-Dderby.system.durability=test",)),
+                *("org.apache.hadoop.hive.metastore.HiveMetaStore", "-p", str(port)),
+            ),
+            log=self.folder / "metastore.log",
+            ready=f"Started the new metaserver on port [{port}]",
+            patience=PATIENCE,
+        )
+
+
+class HiveServer2(EmbeddedServer):
+    """A HiveServer2 4.0.1 over that metastore, auth NOSASL; `extra` properties win over those made here."""
+
+    name = "HiveServer2"
+    keeps_port = True
+
+    def __init__(
+        self,
+        folder: Path,
+        filesystem: Callable[[], str],
+        metastore_uri: Callable[[], str],
+        *,
+        extra: Mapping[str, str],
+    ) -> None:
+        super().__init__(folder)
+        self.extra = dict(extra)
+        self._filesystem = filesystem
+        self._metastore_uri = metastore_uri
+
+    def _launch(self, port: int) -> Launch:
+        filesystem = self._filesystem()
+        scratch = self.folder / "scratch"
+        site = {
+            **settings.hiveserver2_site(self._metastore_uri(), filesystem),
+            "hive.downloaded.resources.dir": str(scratch / "resources"),
+            "hive.exec.local.scratchdir": str(scratch),
+            "hive.querylog.location": str(self.folder / "queries"),
+            "hive.server2.thrift.bind.host": HOST,
+            "hive.server2.thrift.port": str(port),
+            **self.extra,
+        }
+        # ThriftCLIService says which port it took.
+        conf = _write_conf(self.folder, filesystem, site, {"org.apache.hive.service.cli.thrift": "info"})
+        write_sites(conf, {"mapred-site": settings.mapred_site()})
+        return Launch(
+            name=self.name,
+            command=(*_java(conf, "1g"), "org.apache.hive.service.server.HiveServer2"),
+            log=self.folder / "hiveserver2.log",
+            ready=f"Starting ThriftBinaryCLIService on port {port} ",
+            patience=PATIENCE,
+        )
+
+
+def _write_conf(folder: Path, filesystem: str, hive_site: Mapping[str, str], loggers: Mapping[str, str]) -> Path:
+    conf = folder / "conf"
+    sites = client_sites(filesystem)
+    sites["core-site"]["hadoop.tmp.dir"] = str(folder / "tmp")
+    write_sites(conf, {**sites, "hive-site": hive_site})
+    write_log4j2(conf, log4j2("warn", loggers))
+    (folder / "tmp").mkdir(exist_ok=True)
+    return conf
+
+
+def _java(conf: Path, heap: str) -> tuple[str, ...]:
+    return (
+        find_java().program,
+        *(*OPENS, *MORE_OPENS),
+        *("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", f"-Xmx{heap}", "-Djava.net.preferIPv4Stack=true"),
+        f"-Djava.io.tmpdir={conf.parent / 'tmp'}",
+        f"-Dlog4j2.configurationFile={conf / 'log4j2.properties'}",
+        *("-cp", os.pathsep.join([str(conf), *map(str, fetch(HIVE))])),
+    )

@@ -1,0 +1,162 @@
+"""What the cluster is made of and how its servers are set: the one source, for the processes and for containers.
+
+What is here holds wherever a server runs. What depends on its host, its ports and its folders is an argument, or
+is added by the module that starts the process (`hdfs.py`, `hive.py`, `spark.py`).
+"""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from hivesink.embedded.kafka import BROKER
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+HADOOP_VERSION = "3.5.0"
+HIVE_VERSION = "4.0.1"
+KAFKA_VERSION = "4.3.1"
+
+# Each server's well-known port, by the name that `cluster-status` prints.
+PORTS: Mapping[str, int] = MappingProxyType(
+    {
+        "namenode": 8020,
+        "metastore": 9083,
+        "hiveserver2": 10000,
+        "kafka": 9092,
+        "spark-master": 7077,
+    }
+)
+
+DATANODES = 2
+WORKERS = 2
+WORKER_CORES = 4
+WORKER_MEMORY = "4g"
+
+WAREHOUSE = "/user/hive/warehouse"
+EXTERNAL_WAREHOUSE = "/user/hive/warehouse-ext"
+# In HDFS, as these all.
+TEMPORARY = "/tmp"  # noqa: S108
+# Folders made at the first start, with their permissions: everybody may write, nobody removes another's.
+FOLDERS: Mapping[str, int] = MappingProxyType(
+    {TEMPORARY: 0o1777, "/user": 0o755, "/user/hive": 0o755, WAREHOUSE: 0o1777, EXTERNAL_WAREHOUSE: 0o1777}
+)
+
+KAFKA: Mapping[str, str] = BROKER
+
+
+def core_site(filesystem: str, superuser: str) -> dict[str, str]:
+    """Return core-site.xml for servers and clients; `superuser` is who runs the servers, and may act for others."""
+    return {
+        "fs.defaultFS": filesystem,
+        # Minutes; what is deleted with the trash in mind stays for a day.
+        "fs.trash.interval": "1440",
+        f"hadoop.proxyuser.{superuser}.groups": "*",
+        f"hadoop.proxyuser.{superuser}.hosts": "*",
+    }
+
+
+def hdfs_site() -> dict[str, str]:
+    """Return hdfs-site.xml for NameNode, DataNodes and clients alike."""
+    return {
+        "dfs.replication": str(DATANODES),
+        # Two DataNodes leave none to replace a dead one by: go on with the other.
+        "dfs.client.block.write.replace-datanode-on-failure.best-effort": "true",
+        "dfs.client.block.write.replace-datanode-on-failure.policy": "NEVER",
+        # A close needn't wait for the DataNodes' reports: it takes 26 ms instead of 490.
+        "dfs.namenode.file.close.num-committed-allowed": "1",
+        "dfs.namenode.acls.enabled": "true",
+        "dfs.permissions.enabled": "true",
+        # Parts of tests and demos are small.
+        "dfs.namenode.fs-limits.min-block-size": "0",
+        # Out of safe mode at once: no block is waited for. By command it is entered all the same.
+        "dfs.namenode.safemode.extension": "0",
+        "dfs.namenode.safemode.threshold-pct": "0",
+        # DataNodes of one host are told apart by their ports.
+        "dfs.namenode.datanode.registration.ip-hostname-check": "false",
+        # A DataNode that is gone is avoided after 6 s and given up after 20: 2 * recheck + 10 * heartbeat.
+        "dfs.heartbeat.interval": "1s",
+        "dfs.namenode.heartbeat.recheck-interval": "5000",
+        "dfs.namenode.stale.datanode.interval": "6000",
+        "dfs.namenode.avoid.read.stale.datanode": "true",
+        "dfs.namenode.avoid.write.stale.datanode": "true",
+        "dfs.namenode.write.stale.datanode.ratio": "1.0",
+        "dfs.webhdfs.enabled": "false",
+    }
+
+
+def hive_site(metastore_uri: str, filesystem: str) -> dict[str, str]:
+    """Return hive-site.xml for clients of the metastore, HiveServer2 among them."""
+    return {
+        "hive.metastore.uris": metastore_uri,
+        "hive.metastore.warehouse.dir": filesystem + WAREHOUSE,
+        "hive.metastore.warehouse.external.dir": filesystem + EXTERNAL_WAREHOUSE,
+    }
+
+
+def metastore_site(filesystem: str) -> dict[str, str]:
+    """Return hive-site.xml for the metastore, but for its address and database."""
+    return {
+        "metastore.warehouse.dir": filesystem + WAREHOUSE,
+        "metastore.warehouse.external.dir": filesystem + EXTERNAL_WAREHOUSE,
+        # Without the full schema there are no tables for transactions and locks, and none of the threads that
+        # look after them.
+        "datanucleus.schema.autoCreateAll": "true",
+        "metastore.schema.verification": "false",
+        "metastore.task.threads.always": "",
+        "metastore.task.threads.remote": "",
+        "metastore.event.db.notification.api.auth": "false",
+        "metastore.stats.fetch.bitvector": "false",
+        # Two hundred by default, each with a stack of its own.
+        "metastore.server.min.threads": "8",
+    }
+
+
+def hiveserver2_site(metastore_uri: str, filesystem: str) -> dict[str, str]:
+    """Return hive-site.xml for HiveServer2, but for its address and local folders."""
+    return {
+        **hive_site(metastore_uri, filesystem),
+        "hive.server2.authentication": "NOSASL",
+        "hive.server2.enable.doAs": "false",
+        # Queries run in HiveServer2's own process.
+        "hive.execution.engine": "mr",
+        "hive.exec.mode.local.auto": "true",
+        "hive.exec.submit.local.task.via.child": "false",
+        "hive.exec.scratchdir": f"{TEMPORARY}/hive",
+        "hive.jar.directory": f"{filesystem}{TEMPORARY}/hive-jars",
+        "hive.user.install.directory": f"{filesystem}{TEMPORARY}/hive-install",
+        # Tables are not transactional: the metastore has no tables for transactions and locks.
+        "hive.support.concurrency": "false",
+        "hive.txn.manager": "org.apache.hadoop.hive.ql.lockmgr.DummyTxnManager",
+        # Nothing that runs by itself, or on a port of its own.
+        "hive.notification.event.poll.interval": "0s",
+        "hive.query.lifetime.hooks": "",
+        "hive.scheduled.queries.executor.enabled": "false",
+        "hive.server2.active.passive.ha.enable": "false",
+        "hive.server2.clear.dangling.scratchdir": "false",
+        "hive.server2.logging.operation.enabled": "false",
+        "hive.server2.materializedviews.registry.impl": "DUMMY",
+        "hive.server2.max.start.attempts": "1",
+        "hive.server2.metrics.enabled": "false",
+        "hive.server2.tez.initialize.default.sessions": "false",
+        "hive.server2.webui.port": "-1",
+    }
+
+
+def mapred_site() -> dict[str, str]:
+    """Return mapred-site.xml for HiveServer2: its queries run in its own process."""
+    return {
+        "mapreduce.framework.name": "local",
+        "mapreduce.jobtracker.staging.root.dir": f"{TEMPORARY}/staging",
+    }
+
+
+def spark_master() -> dict[str, str]:
+    """Return the Spark properties of the master, but for its address and recovery folder."""
+    return {
+        # A master that comes back knows its workers and applications.
+        "spark.deploy.recoveryMode": "FILESYSTEM",
+        # Seconds after which a silent worker is given up; the default is a minute.
+        "spark.worker.timeout": "20",
+    }

@@ -1,0 +1,128 @@
+"""What all embedded servers share: one process at one port, started and stopped as often as wanted."""
+
+from __future__ import annotations
+
+import json
+from abc import ABC, abstractmethod
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from hivesink.embedded.cache import write_atomically
+from hivesink.embedded.process import (
+    HOST,
+    Attached,
+    Detached,
+    Launch,
+    on_free_port,
+    start_attached,
+    start_detached,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+    from types import TracebackType
+
+    from typing_extensions import Self
+
+
+RECORD = "server.json"
+
+
+class EmbeddedServer(ABC):
+    """A server for the length of a `with` block; what it holds stays in `folder` for the next one.
+
+    It ends with this process, or, `detached`, goes on without it. Raises ServerFailed, JavaNotFound.
+    """
+
+    host = HOST
+    # What an error says of it.
+    name: str
+    # Whether others know it by its port: then a restart takes this port or fails.
+    keeps_port = False
+    # Whether it goes on without this process; then it leaves a record in its folder for `resume`.
+    detached = False
+    # What the first start tries before any free port.
+    first_port: int | None = None
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder.absolute()
+        self.port: int | None = None
+        self._process: Attached | Detached | None = None
+
+    @property
+    def address(self) -> str:
+        """Its `host:port`; RuntimeError before the first start, which chooses the port."""
+        if self.port is None:
+            message = f"{self.name} was not started yet"
+            raise RuntimeError(message)
+        return f"{self.host}:{self.port}"
+
+    @property
+    def pid(self) -> int | None:
+        """The id of the server's own process, None if it doesn't run."""
+        return self._process.pid if self._process is not None and self._process.alive() else None
+
+    @property
+    def alive(self) -> bool:
+        """Whether its process runs."""
+        return self.pid is not None
+
+    def start(self) -> None:
+        """Start the server and return when it takes connections; harmless if it runs."""
+        if self.alive:
+            return
+
+        def start(port: int) -> None:
+            launch = self._launch(port)
+            if self.detached:
+                self._process = start_detached(launch, partial(_write_record, self.folder, port))
+            else:
+                self._process = start_attached(launch)
+
+        if self.keeps_port and self.port is not None:
+            start(self.port)
+        else:
+            self.port = on_free_port(start, first=self.port or self.first_port)
+
+    def resume(self) -> None:
+        """Take over what a detached server of this folder left: its port, and its process if that still runs.
+
+        A record that can't be read counts as none. A process that only inherited the number is not touched.
+        """
+        try:
+            record: dict[str, Any] = json.loads((self.folder / RECORD).read_text(encoding="utf-8"))
+            process, port = Detached(int(record["pid"]), str(record["identity"])), int(record["port"])
+        except (FileNotFoundError, ValueError, KeyError, TypeError):
+            return
+        self.port = port
+        self._process = process if process.alive() else None
+
+    def stop(self) -> None:
+        """Stop the server and return when it is gone; harmless if it doesn't run."""
+        if self._process is not None:
+            self._process.stop()
+            self._process = None
+
+    def kill(self) -> None:
+        """Kill the server by SIGKILL, as a crash would, and return when it is gone."""
+        if self._process is not None:
+            self._process.kill()
+            self._process = None
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    @abstractmethod
+    def _launch(self, port: int) -> Launch:
+        """Prepare the folder for a start at this port, and say how to start."""
+
+
+def _write_record(folder: Path, port: int, process: Detached) -> None:
+    record = {"identity": process.identity, "pid": process.pid, "port": port}
+    write_atomically(folder / RECORD, json.dumps(record, indent=2, sort_keys=True) + "\n")
