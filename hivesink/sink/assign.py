@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from hivesink.core.partition_path import DEFAULT_PARTITION, canonical, partition_path
 from hivesink.core.table import Primitive
 from hivesink.errors import InvalidOption, PartitionPathInvalid, ValueUnfit
-from hivesink.options import OnNull, SinkConfig
+from hivesink.optionvalues import OnNull
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from hivesink.core.bucket import TimePattern
     from hivesink.core.table import Column, TableSpec
+    from hivesink.options import SinkConfig
 
 Codes = NDArray[np.int64]
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from hivesink.core.epoch import Epoch
 from hivesink.core.manifest import Manifest, PartEntry, Unregistered, standing
@@ -119,8 +120,9 @@ class Backlog:
             parts.setdefault(manifest.epoch, []).append(part)
         while self.unpublished:
             manifest = self.unpublished[0]
-            for part in parts.get(manifest.epoch, ()):
-                self._publish_part(manifest, part)
+            self.world.store.together(
+                partial(self._publish_part, manifest, part) for part in parts.get(manifest.epoch, ())
+            )
             self.world.log.mark(manifest.epoch, Mark.PUBLISHED)
             self.unconfirmed.append(self.unpublished.pop(0))
 
@@ -184,8 +186,8 @@ class Backlog:
         # A run that was overtaken would bring back what a user has dropped since.
         self.world.require_head(self.head.epoch)
         for table, partitions in by_table(places).items():
-            new = [self._new_partition(partition, places[table, partition]) for partition in partitions]
-            self.world.registrar.add(self.world.table(table), new)
+            new = (partial(self._new_partition, partition, places[table, partition]) for partition in partitions)
+            self.world.registrar.add(self.world.table(table), self.world.store.together(new))
 
     def _new_partition(self, partition: str, location: str) -> NewPartition:
         files = self.world.store.visible(location)
@@ -195,8 +197,10 @@ class Backlog:
         if self.success_file is None or not live:
             return
         self.world.require_head(self.head.epoch)
-        for place in sorted(live):
-            self.world.store.mark(f"{live[place].location.rstrip('/')}/{self.success_file}")
+        store = self.world.store
+        store.together(
+            partial(store.mark, f"{live[place].location.rstrip('/')}/{self.success_file}") for place in sorted(live)
+        )
 
 
 def unregistered_after(

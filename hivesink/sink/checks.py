@@ -230,6 +230,13 @@ def registered(evidence: Evidence) -> Iterator[Finding]:
 
 def doubled(evidence: Evidence) -> Iterator[Finding]:
     """No file of this writer stands in the table that no epoch answers for: its rows would be read twice."""
+    for epoch, path in strays(evidence):
+        text = f"{path} is in no manifest: its rows are doubled or were never committed; see `hivesink clean --strays`"
+        yield _error(epoch, text)
+
+
+def strays(evidence: Evidence) -> Iterator[tuple[Epoch, str]]:
+    """The writer's visible files that no epoch answers for, with the epochs in their names."""
     log = evidence.log
     known = {normal(part.target) for _, part in log.effective()} | {normal(target) for target in log.lost}
     # A part that a user moved, with its folder or its whole table, is the same part: its name is unique.
@@ -244,8 +251,7 @@ def doubled(evidence: Evidence) -> Iterator[Finding]:
             continue
         # A run at work may have decided and published more since the log was read.
         if name.epoch in epochs or name.epoch > evidence.head_after:
-            text = f"{path} is in no manifest: its rows are doubled or were never committed; move it out of the table"
-            yield _error(Epoch(name.epoch), text)
+            yield Epoch(name.epoch), path
 
 
 def leftovers(evidence: Evidence) -> Iterator[Finding]:

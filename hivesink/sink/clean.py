@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING
 from hivesink.core.bucket import normal
 from hivesink.core.epoch import Epoch
 from hivesink.core.partname import parse_staged
+from hivesink.sink.checks import strays
 from hivesink.sink.history import load
 from hivesink.sink.sweep import leftovers
+from hivesink.sink.verify import gather
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Collection, Iterable, Sequence
 
     from hivesink.ports import FileStore
     from hivesink.sink.world import World
@@ -75,3 +77,41 @@ def strangers(store: FileStore, location: str, uids: Collection[str]) -> tuple[s
             if parsed and parsed[0].uid not in uids:
                 found.append(path)
     return tuple(sorted(found))
+
+
+@dataclass(frozen=True, slots=True)
+class Stray:
+    """A visible file of a writer that no epoch answers for; `partition` is where readers find it."""
+
+    path: str
+    partition: str
+
+
+def find_strays(world: World, table: str) -> tuple[Stray, ...]:
+    """What `verify` calls doubled, by looking alone, in the folders of the table's partitions.
+
+    Raises LogDamaged, NewerFormat where a manifest can't be read: it might be the one that lists them.
+    """
+    evidence = gather(world, table, None)
+    evidence.log.require_readable()
+    base = normal(world.table(table).location)
+    homes = {normal(found.location): place[1] for place, found in evidence.live.items() if place[0] == table}
+    found = []
+    for _, path in strays(evidence):
+        folder = path.rpartition("/")[0]
+        if folder in homes or f"{folder}/".startswith(f"{base}/"):
+            found.append(Stray(path, homes.get(folder, folder[len(base) + 1 :])))
+    return tuple(sorted(found, key=lambda stray: stray.path))
+
+
+def throw_away(world: World, table: str, found: Sequence[Stray]) -> tuple[tuple[str, str], ...]:
+    """Move files to the trash; each that was there, with where it is now. Hive counts their partitions itself then.
+
+    Raises Unsupported where there is no trash, StoreUnavailable, and the metastore's errors before any file goes.
+    """
+    if not found:
+        return ()
+    live = world.lookup((table, stray.partition) for stray in found)
+    world.registrar.distrust(world.table(table), [place[1] for place, home in live.items() if home.accurate])
+    moved = ((stray.path, world.store.trash(stray.path)) for stray in found)
+    return tuple((path, place) for path, place in moved if place is not None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
 from hivesink.core.bucket import normal
@@ -159,14 +160,16 @@ def list_files(store: FileStore, locations: Iterable[str], folders: Iterable[str
     for folder in folders:
         places.setdefault(normal(folder), folder)
     # Staged files first: a part that is published meanwhile is then seen twice, not missed.
-    staged = tuple(_staged(store, sorted(places.values())))
-    visible = {normal(file.path): file.length for folder in sorted(places.values()) for file in store.visible(folder)}
+    ordered = sorted(places.values())
+    staged = tuple(_staged(store, ordered))
+    listed = store.together(partial(store.visible, folder) for folder in ordered)
+    visible = {normal(file.path): file.length for inside in listed for file in inside}
     return FileFacts(staged, visible)
 
 
 def _staged(store: FileStore, folders: Iterable[str]) -> Iterator[StagedPart]:
-    for folder in folders:
-        for path in store.staged(folder):
+    for inside in store.together(partial(store.staged, folder) for folder in folders):
+        for path in inside:
             parsed = parse_staged(path.rpartition("/")[2])
             if parsed is not None:
                 yield StagedPart(normal(path), *parsed)

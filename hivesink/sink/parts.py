@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -51,7 +52,6 @@ class _Bucket:
     fragments: list[pa.Table] = field(default_factory=list)
     bytes: int = 0
     file: StagedFile | None = None
-    part: InProgress | None = None
     writer: RecordWriter | None = None
     rows: int = 0
     written: int = 0
@@ -95,10 +95,16 @@ class Parts:
 
     def finish(self) -> tuple[PartEntry, ...]:
         """Write out and close everything: the normal end of the input, the only way to pending parts."""
-        for bucket in self._buckets.values():
-            if bucket.fragments:
-                self._write_out(bucket)
-            self._close(bucket)
+        # Those that are open first, so that never more are open than before.
+        waiting = sorted(self._buckets.values(), key=lambda bucket: bucket.file is None)
+        size = min(self.store.at_a_time, self._most_open)
+        for start in range(0, len(waiting), size):
+            some = waiting[start : start + size]
+            self._open_files([bucket for bucket in some if bucket.fragments and bucket.file is None])
+            for bucket in some:
+                if bucket.fragments:
+                    self._write_out(bucket)
+            self._close(some)
         return tuple(self._done)
 
     def abort(self) -> None:
@@ -110,6 +116,10 @@ class Parts:
         with contextlib.suppress(StoreUnavailable):
             self.store.discard(entry.staged for entry in self._done)
 
+    @property
+    def _most_open(self) -> int:
+        return min(MAX_OPEN_FILES, max(8, self.memory // 4 // _FILE_BYTES))
+
     def _write_out(self, bucket: _Bucket) -> None:
         rows = pa.concat_tables(bucket.fragments)
         self._held -= bucket.bytes
@@ -120,42 +130,58 @@ class Parts:
         bucket.rows += rows.num_rows
         bucket.written += rows.nbytes
         if bucket.file is not None and bucket.file.stream.tell() >= self.file_size:
-            self._close(bucket)
+            self._close([bucket])
 
     def _open_file(self, bucket: _Bucket) -> RecordWriter:
-        if len(self._open) >= min(MAX_OPEN_FILES, max(8, self.memory // 4 // _FILE_BYTES)):
-            self._close(max((self._buckets[key] for key in self._open), key=lambda found: found.written))
+        if len(self._open) >= self._most_open:
+            self._close([max((self._buckets[key] for key in self._open), key=lambda found: found.written)])
+        return self._open_files([bucket])[0]
+
+    def _open_files(self, some: list[_Bucket]) -> list[RecordWriter]:
+        """Begin parts of `some`, at a time. Where one can't be, the others are leftovers, which recovery sweeps."""
+        parts = [self._next_part(bucket) for bucket in some]
+        files = self.store.together(partial(self.store.create, part) for part in parts)
+        writers = []
+        for bucket, file in zip(some, files, strict=True):
+            bucket.file = file
+            bucket.writer = bucket.target.format.open(file.stream)
+            self._open[bucket.target.table, bucket.partition] = None
+            writers.append(bucket.writer)
+        return writers
+
+    def _next_part(self, bucket: _Bucket) -> InProgress:
         folder = bucket.target.folder(bucket.partition)
         if folder not in self._touched:
             waiting = {found.target.folder(found.partition) for found in self._buckets.values()}
             fresh = tuple(sorted(waiting - self._touched))
             self.touch(fresh)
             self._touched.update(fresh)
-        bucket.part = InProgress(folder, self.name(self._next))
         self._next += 1
-        bucket.file = self.store.create(bucket.part)
-        bucket.writer = bucket.target.format.open(bucket.file.stream)
-        self._open[bucket.target.table, bucket.partition] = None
-        return bucket.writer
+        return InProgress(folder, self.name(self._next - 1))
 
-    def _close(self, bucket: _Bucket) -> None:
-        if bucket.file is None or bucket.writer is None:
-            return
-        bucket.writer.close()
-        pending = bucket.file.close_for_commit()
-        self._done.append(
-            PartEntry(
-                table=bucket.target.table,
-                partition=bucket.partition,
-                staged=pending.staged,
-                target=pending.target,
-                length=pending.length,
-                rows=bucket.rows,
+    def _close(self, some: Iterable[_Bucket]) -> None:
+        """Make the open ones of `some` pending, at a time; if one fails, the others are leftovers."""
+        closing = []
+        for bucket in some:
+            if bucket.file is not None and bucket.writer is not None:
+                bucket.writer.close()
+                closing.append((bucket, bucket.file))
+        for (bucket, _), pending in zip(
+            closing, self.store.together(file.close_for_commit for _, file in closing), strict=True
+        ):
+            self._done.append(
+                PartEntry(
+                    table=bucket.target.table,
+                    partition=bucket.partition,
+                    staged=pending.staged,
+                    target=pending.target,
+                    length=pending.length,
+                    rows=bucket.rows,
+                )
             )
-        )
-        bucket.file = bucket.part = bucket.writer = None
-        bucket.rows = bucket.written = 0
-        del self._open[bucket.target.table, bucket.partition]
+            bucket.file = bucket.writer = None
+            bucket.rows = bucket.written = 0
+            del self._open[bucket.target.table, bucket.partition]
 
 
 def _row_groups(rows: pa.Table, size: int) -> Iterable[pa.Table]:

@@ -8,6 +8,7 @@ read: a listing that has changed leaves the partition without the flag.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import TYPE_CHECKING, BinaryIO
 
 from hivesink.errors import StoreUnavailable
@@ -26,13 +27,15 @@ def refresh_statistics(world: World, head: Epoch, places: Iterable[Place], count
     if not wanted:
         return
     live = world.lookup(wanted)
-    exact = {place: _exact(world, place[1], found, count_rows) for place, found in sorted(live.items())}
+    ordered = sorted(live.items())
+    figures = world.store.together(partial(_exact, world, place[1], found, count_rows) for place, found in ordered)
+    exact = dict(zip((place for place, _ in ordered), figures, strict=True))
     again = world.lookup(live)
     known = {
-        place: figures
-        for place, figures in exact.items()
+        place: found
+        for place, found in exact.items()
         # Somebody may have moved the partition while footers were read.
-        if figures is not None and place in again and again[place].location == live[place].location
+        if found is not None and place in again and again[place].location == live[place].location
     }
     for table, partitions in by_table(known).items():
         world.require_head(head)

@@ -6,6 +6,7 @@ state lists it. Touched-lists say in which folders to look.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from hivesink.core.epoch import Epoch
@@ -56,8 +57,9 @@ def leftovers(world: World, folders: Iterable[str], uid: str, head: Epoch, keep:
     """Staged files of writer `uid` in `folders` that nothing can commit any more."""
     kept = {part.staged for part in keep}
     found = []
-    for folder in folders:
-        for staged in world.store.staged(folder):
+    listed = world.store.together(partial(world.store.staged, folder) for folder in folders)
+    for inside in listed:
+        for staged in inside:
             parsed = parse_staged(staged.rpartition("/")[2])
             if parsed and parsed[0].uid == uid and parsed[0].epoch <= head and staged not in kept:
                 found.append(staged)
@@ -72,7 +74,10 @@ def newest(touched: Iterable[Touched]) -> Epoch:
 def _delete(world: World, folders: Iterable[str], staged: list[str]) -> tuple[str, ...]:
     world.store.discard(staged)
     emptied = {path.rpartition("/")[0] for path in staged}
-    unused = [folder for folder in folders if folder in emptied or not world.store.visible(folder)]
+    others = [folder for folder in folders if folder not in emptied]
+    seen = world.store.together(partial(world.store.visible, folder) for folder in others)
+    emptied |= {folder for folder, files in zip(others, seen, strict=True) if not files}
+    unused = [folder for folder in folders if folder in emptied]
     _prune(world, unused)
     return tuple(staged)
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from hivesink.core.manifest import Rows
 from hivesink.core.partname import PartName
-from hivesink.options import OnBadRecord
+from hivesink.optionvalues import OnBadRecord
 from hivesink.ports import DecodedRows, FileStore, PartFormat, RowReader, Touched
 from hivesink.sink.assign import BucketAssigner, Buckets, Moment, assigner_for, buckets
 from hivesink.sink.parts import Parts, Target

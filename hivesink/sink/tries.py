@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from hivesink.core.bucket import same_location
@@ -11,11 +12,14 @@ from hivesink.core.manifest import Rows
 from hivesink.errors import (
     BadRecord,
     EpochTaken,
+    FileSystemUnknown,
     HiveSinkError,
     MetastoreUnreachable,
+    PartitionElsewhere,
     RegistrationFailed,
     RegistrationUnknown,
     StoreUnavailable,
+    Unsupported,
 )
 from hivesink.sink.plan import InputShape, TablePlan, TaskPlan, TaskReport
 
@@ -66,7 +70,8 @@ class Tries:
     def write(self, epoch: Epoch, shape: InputShape, write: Write, watch: Stopwatch) -> Written:
         """Run the tasks until their parts are whole and where their partitions live.
 
-        Raises BadRecord (then nothing is left of the try), EpochTaken, StoreUnavailable, and what `endure` raises.
+        Raises BadRecord (then nothing is left of the try), EpochTaken, StoreUnavailable, PartitionElsewhere, and
+        what `endure` raises.
         """
         for left in reversed(range(_TRIES)):
             plan = self._plan(epoch, shape)
@@ -83,6 +88,7 @@ class Tries:
                 # They keep moving: what is in the wrong folder after the decision is mended by a move epoch.
                 return written
             self.world.store.discard(part.staged for part in written.parts)
+            self._require_reachable(elsewhere)
             self._moved.update(elsewhere)
         raise StoreUnavailable(
             action="keep", path=str(vanished), reason="it is deleted before its epoch can be decided"
@@ -97,7 +103,9 @@ class Tries:
 
     def _vanished(self, written: Written, epoch: Epoch) -> str | None:
         """A staged part that isn't there any more: DROP, TRUNCATE and INSERT OVERWRITE take hidden files too."""
-        gone = next((part.staged for part in written.parts if self.world.store.find(part.staged) is None), None)
+        store = self.world.store
+        found = store.together(partial(store.find, part.staged) for part in written.parts)
+        gone = next((part.staged for part, file in zip(written.parts, found, strict=True) if file is None), None)
         if gone is not None and self.world.log.view().head >= epoch:
             raise EpochTaken(self.world.log.location, epoch)
         return gone
@@ -111,6 +119,21 @@ class Tries:
             if self.world.log.view().head >= plan.epoch:
                 raise EpochTaken(self.world.log.location, plan.epoch) from error
             raise
+
+    def _require_reachable(self, elsewhere: Mapping[Place, str]) -> None:
+        """A partition that lives where this table's store can't write has its name in the error, not just the place."""
+        tables = {plan.name: plan for plan in (self.sink.target, self.sink.rejected) if plan}
+        for (table, partition), home in elsewhere.items():
+            reason = self._unreachable(home)
+            if reason is not None:
+                raise PartitionElsewhere(table, partition, home, tables[table].folder(partition), reason)
+
+    def _unreachable(self, home: str) -> str | None:
+        try:
+            self.world.store.staged(home)
+        except (Unsupported, FileSystemUnknown) as error:
+            return str(error)
+        return None
 
     def _elsewhere(self, parts: Iterable[PartEntry], live: Mapping[Place, LivePartition]) -> dict[Place, str]:
         """Where the parts should have been staged, for those that weren't."""

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 LONGEST = 90
 
 
-def _own_name(request: pytest.FixtureRequest) -> str:
+def own_name(request: pytest.FixtureRequest) -> str:
     name = re.sub(r"\W+", "_", request.node.name).strip("_").lower()
     # Hive's limit is 128, and `__rejected` comes on top.
     return name if len(name) <= LONGEST else f"{name[: LONGEST - 9]}_{zlib.crc32(name.encode()):08x}"
@@ -29,10 +29,10 @@ def _own_name(request: pytest.FixtureRequest) -> str:
 @pytest.fixture
 def stage(request: pytest.FixtureRequest, tmp_path: Path, metastore: EmbeddedMetastore, spark: SparkSession) -> Stage:
     """A table's name of the test's own, and its folder; `create` makes the table."""
-    return Stage(spark, metastore.uri, tmp_path, f"stage.{_own_name(request)}")
+    return Stage(spark, metastore.uri, tmp_path, f"stage.{own_name(request)}")
 
 
 @pytest.fixture
 def topic(request: pytest.FixtureRequest, kafka: str) -> Topic:
     """A topic of two partitions."""
-    return Topic.create(kafka, _own_name(request))
+    return Topic.create(kafka, own_name(request))

@@ -176,6 +176,33 @@ def wrap(sink: HiveSink, port: str, **methods: Any) -> None:
     object.__setattr__(world, port, Wrapped(getattr(world, port), **methods))
 
 
+def once(act: Callable[[], Any]) -> Callable[..., Any]:
+    """Before a port's method: act, at its first call only."""
+    calls: list[None] = []
+
+    def method(real: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        if not calls:
+            calls.append(None)
+            act()
+        return real(*args, **kwargs)
+
+    return method
+
+
+def once_after(act: Callable[[], Any]) -> Callable[..., Any]:
+    """After a port's method: act, at its first call only."""
+    calls: list[None] = []
+
+    def method(real: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        done = real(*args, **kwargs)
+        if not calls:
+            calls.append(None)
+            act()
+        return done
+
+    return method
+
+
 @dataclass(frozen=True)
 class Topic:
     """A topic of the real broker. Records go to the partition `number % partitions` of `event(number)`."""

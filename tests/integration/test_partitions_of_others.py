@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
 from hivesink import errors
-from tests.integration.stage import wrap
+from tests.integration.stage import once, once_after, wrap
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
     from hivesink.embedded.metastore import EmbeddedMetastore
@@ -32,33 +31,6 @@ def register_elsewhere(stage: Stage) -> Path:
     elsewhere = stage.folder / "elsewhere"
     stage.spark.sql(f"ALTER TABLE {stage.table} ADD PARTITION ({DAY}) LOCATION '{elsewhere}'")
     return elsewhere
-
-
-def once(act: Callable[[], Any]) -> Callable[..., Any]:
-    """Before a port's method: act, at its first call only."""
-    calls: list[None] = []
-
-    def method(real: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        if not calls:
-            calls.append(None)
-            act()
-        return real(*args, **kwargs)
-
-    return method
-
-
-def once_after(act: Callable[[], Any]) -> Callable[..., Any]:
-    """After a port's method: act, at its first call only."""
-    calls: list[None] = []
-
-    def method(real: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        done = real(*args, **kwargs)
-        if not calls:
-            calls.append(None)
-            act()
-        return done
-
-    return method
 
 
 @pytest.mark.main_path

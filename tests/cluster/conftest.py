@@ -1,0 +1,53 @@
+"""Addresses of the cluster, a HiveServer2 session, and a place for each test's tables."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pytest
+
+from hivesink.site import Site
+from tests.cluster.hive import Hive
+from tests.cluster.ingest import Addresses
+from tests.integration.conftest import own_name
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from hivesink.embedded.cluster import Cluster
+
+DATABASE = "proofs"
+
+
+@pytest.fixture(scope="session")
+def addresses(cluster: Cluster) -> Addresses:
+    site = Site.load({"HADOOP_CONF_DIR": str(cluster.conf), "HIVE_CONF_DIR": str(cluster.conf)})
+    return Addresses(cluster.metastore_uri, cluster.hiveserver2, f"{cluster.filesystem}/proofs", site)
+
+
+@pytest.fixture(scope="session")
+def hive(addresses: Addresses) -> Iterator[Hive]:
+    """A session of HiveServer2, for all tests that don't change its settings."""
+    with Hive(addresses.hiveserver2) as session:
+        session.ask(f"CREATE DATABASE IF NOT EXISTS {DATABASE}")
+        yield session
+
+
+@dataclass(frozen=True)
+class Place:
+    """A table's name and folder, of one test's own."""
+
+    table: str
+    location: str
+
+    def ddl(self, columns: str, partitioned: str = "", kind: str = "EXTERNAL TABLE") -> str:
+        by = f"PARTITIONED BY ({partitioned})" if partitioned else ""
+        return f"CREATE {kind} {self.table} ({columns}) {by} STORED AS PARQUET LOCATION '{self.location}'"
+
+
+@pytest.fixture
+def place(request: pytest.FixtureRequest, addresses: Addresses, hive: Hive) -> Place:
+    name = own_name(request)
+    hive.ask(f"DROP TABLE IF EXISTS {DATABASE}.{name}")
+    return Place(f"{DATABASE}.{name}", f"{addresses.tables}/{name}")

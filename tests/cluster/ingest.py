@@ -1,0 +1,106 @@
+"""The sink on real servers, without Spark: its tasks run in this process, its source is a counter of rows.
+
+Everything else is what a job has: `wiring.Setup` makes log, store and registrar, and the committer decides. So a
+test can stand between any two steps, and an epoch costs what the sink itself costs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from hivesink import wiring
+from hivesink.core.epoch import NO_WAYS, BatchId, BatchRef
+from hivesink.core.offsets import KafkaOffset
+from hivesink.core.table import TableName
+from hivesink.sink.plan import InputShape
+from hivesink.sink.task import run_task
+from hivesink.sink.verify import verify
+from tests.integration.stage import Wrapped
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import pyarrow as pa
+
+    from hivesink.sink.committer import Committer
+    from hivesink.sink.declared import Committed
+    from hivesink.sink.plan import TaskPlan, TaskReport
+    from hivesink.sink.verify import Verdict
+    from hivesink.site import Site
+
+
+@dataclass(frozen=True)
+class Addresses:
+    """Where the servers are, what a client's own files say of them, and the folder for tests' tables."""
+
+    metastore: str
+    hiveserver2: str
+    tables: str
+    site: Site
+
+    def ingest(self, table: str, **settings: Any) -> Ingest:
+        return Ingest(**{"uri": self.metastore, "table": table, "site": self.site, **settings})
+
+
+@dataclass
+class Ingest:
+    """One run of `writer` on `table` of the metastore at `uri`; `again` is the next run of the same query."""
+
+    uri: str
+    table: str
+    writer: str = "ingest"
+    options: Mapping[str, str] = field(default_factory=dict)
+    tolerant: bool = True
+    batches: int = 0
+    rows: int = 0
+    site: Site = wiring.NO_SITE
+
+    def __post_init__(self) -> None:
+        self.setup = wiring.Setup.open(
+            table=TableName.parse(self.table),
+            writer=self.writer,
+            metastore=wiring.Metastore.at("thrift", self.uri, self.site),
+            ways=NO_WAYS,
+            options=self.options,
+            site=self.site,
+        )
+        self.committer: Committer = self.setup.committer(tolerant=self.tolerant)
+
+    def put(self, rows: pa.RecordBatch) -> Committed:
+        """Commit one batch. Raises what the committer raises; the same batch may then be put once more."""
+        end = self.rows + rows.num_rows
+        ref = BatchRef(f"query of {self.writer}", BatchId(self.batches), (_at(self.rows),), (_at(end),))
+        done = self.committer.commit(ref, InputShape(), lambda plan: self._write(plan, rows))
+        self.batches, self.rows = self.batches + 1, end
+        return done
+
+    def again(self, **changed: Any) -> Ingest:
+        """The query started anew by another process."""
+        return replace(self, **changed)
+
+    def finish(self) -> None:
+        """The query's end."""
+        self.committer.finish()
+
+    def verify(self) -> Verdict:
+        from hivesink.formats.parquet import rows_in
+
+        return verify(self.setup.world, self.writer, self.table, rows_in)
+
+    def staged(self) -> list[str]:
+        """Hidden part files in the table's folder: orphans, where nothing runs."""
+        store, location = self.setup.world.store, self.setup.target.location
+        return [path for folder in store.walk(location) for path in store.staged(folder)]
+
+    def wrap(self, port: str, **methods: Any) -> None:
+        """Put `methods` before those of a port; each gets the real one first."""
+        world = self.setup.world
+        object.__setattr__(world, port, Wrapped(getattr(world, port), **methods))
+
+    def _write(self, plan: TaskPlan, rows: pa.RecordBatch) -> list[TaskReport]:
+        return [run_task([rows], plan, self.setup.tools().open(plan), task=0, task_attempt=self.batches)]
+
+
+def _at(row: int) -> KafkaOffset:
+    return KafkaOffset.of({"rows": {"0": row}})

@@ -1,0 +1,182 @@
+"""`count(*)` answered from statistics is the real count at every moment of several commits to one partition.
+
+Hive answers from statistics only for managed tables. The metastore makes an external table of any non-ACID one
+that is created; `'EXTERNAL'='FALSE'` makes it managed again.
+"""
+
+from __future__ import annotations
+
+from contextlib import closing
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+
+from tests.cluster.hive import BY_SCAN, FROM_STATISTICS, Hive
+from tests.cluster.wire import Wire
+from tests.integration.stage import once
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from tests.cluster.conftest import Place
+    from tests.cluster.ingest import Addresses, Ingest
+
+DAY = "2024-01-01"
+STEPS = {
+    "log": ("create", "mark"),
+    "store": ("publish", "mark"),
+    "registrar": ("lookup", "add", "distrust", "set_statistics"),
+}
+"""Before and after each of these a reader looks: whatever the sink changes, it changes by one of them."""
+
+
+@dataclass
+class Reader:
+    """Two sessions of one reader: one lets Hive answer from statistics, the other makes it look at the files."""
+
+    table: str
+    trusting: Hive
+    scanning: Hive
+    where: str
+    seen: list[tuple[str, bool, int]] = field(default_factory=list)
+
+    def look(self, moment: str) -> None:
+        """Fails where the two differ. Without statistics to answer from, both must have the same plan."""
+        count = f"SELECT count(*) FROM {self.table} {self.where}"
+        plan = self.trusting.explain(count)
+        trusted = "TableScan" not in plan
+        # A fetch reads the files themselves, without an engine's start.
+        real = len(self.scanning.ask(f"SELECT id FROM {self.table} {self.where}"))
+        if trusted:
+            assert "Fetch Operator" in plan
+            assert self.trusting.one(count) == real, f"{moment}, after {self.seen}"
+        else:
+            assert plan == self.scanning.explain(count), moment
+        self.seen.append((moment, trusted, real))
+
+    def scan(self) -> int:
+        """The engine's own count."""
+        found = self.scanning.one(f"SELECT count(*) FROM {self.table} {self.where}")
+        assert found == self.trusting.one(f"SELECT count(*) FROM {self.table} {self.where}")
+        return int(found)
+
+    def trusts(self) -> bool:
+        self.look("now")
+        return self.seen.pop()[1]
+
+    def taken(self) -> list[tuple[str, bool, int]]:
+        found, self.seen = self.seen, []
+        return found
+
+
+@pytest.fixture(scope="module")
+def sessions(addresses: Addresses) -> Iterator[tuple[Hive, Hive]]:
+    with Hive(addresses.hiveserver2, FROM_STATISTICS) as trusting, Hive(addresses.hiveserver2, BY_SCAN) as scanning:
+        yield trusting, scanning
+
+
+@pytest.fixture(params=["dt STRING", ""], ids=["partition", "table"])
+def reader(request: pytest.FixtureRequest, place: Place, hive: Hive, sessions: tuple[Hive, Hive]) -> Reader:
+    """A managed table, and a reader of one partition of it; or of all of it, where it has none."""
+    hive.ask(place.ddl("id BIGINT", request.param, kind="TABLE"))
+    hive.ask(f"ALTER TABLE {place.table} SET TBLPROPERTIES ('EXTERNAL'='FALSE')")
+    kind = [row[1].strip() for row in hive.ask(f"DESCRIBE FORMATTED {place.table}") if row[0].startswith("Table Type")]
+    assert kind == ["MANAGED_TABLE"]
+    return Reader(place.table, *sessions, where=f"WHERE dt = '{DAY}'" if request.param else "")
+
+
+def rows(count: int) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pydict({"id": pa.array(range(count), pa.int64()), "dt": pa.array([DAY] * count)})
+
+
+def watched(ingest: Ingest, reader: Reader, at: dict[str, Callable[[], Any]] | None = None) -> Ingest:
+    """`reader` looks before and after every step; `at` does something of a user's at a moment, before the look."""
+    acts = dict(at or {})
+
+    def method(port: str, name: str) -> Callable[..., Any]:
+        def call(real: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+            step = f"{port}.{name}"
+            acts.pop(f"before {step}", lambda: None)()
+            reader.look(f"before {step}")
+            done = real(*args, **kwargs)
+            acts.pop(f"after {step}", lambda: None)()
+            reader.look(f"after {step}")
+            return done
+
+        return call
+
+    for port, names in STEPS.items():
+        ingest.wrap(port, **{name: method(port, name) for name in names})
+    return ingest
+
+
+def analyze(reader: Reader) -> None:
+    partition = f"PARTITION (dt = '{DAY}')" if reader.where else ""
+    reader.scanning.ask(f"ANALYZE TABLE {reader.table} {partition} COMPUTE STATISTICS")
+
+
+def test_every_moment_of_several_commits(addresses: Addresses, reader: Reader) -> None:
+    ingest = watched(addresses.ingest(reader.table), reader)
+    ingest.put(rows(3))
+    assert not reader.trusts()
+    ingest.put(rows(4))
+    assert [real for _, _, real in reader.taken()][-1] == 7
+    assert not reader.trusts()
+    ingest.finish()
+    # The figures are exact now, and Hive does answer from them: otherwise this test would prove nothing.
+    assert reader.taken()[-1] == ("after registrar.set_statistics", True, 7)
+
+    ingest = watched(ingest.again(), reader)
+    ingest.put(rows(5))
+    moments = reader.taken()
+    assert {(trusted, real) for _, trusted, real in moments} == {(True, 7), (False, 7), (False, 12)}
+    assert reader.scan() == 12
+
+    analyze(reader)
+    assert reader.trusts()
+    ingest.put(rows(6))
+    assert {(trusted, real) for _, trusted, real in reader.taken()} == {(True, 12), (False, 12), (False, 18)}
+    ingest.finish()
+    assert reader.trusts()
+    assert reader.scan() == 18
+
+
+def test_an_analyze_within_a_commit_is_found_by_its_second_look(addresses: Addresses, reader: Reader) -> None:
+    """The moments from the publish to that look are documented: no metastore can compare and set."""
+    ingest = addresses.ingest(reader.table)
+    ingest.put(rows(3))
+    for step in ("create", "mark"):
+        ingest = ingest.again()
+        ingest.wrap("log", **{step: once(lambda: analyze(reader))})
+        ingest.put(rows(4))
+        assert not reader.trusts()
+    assert reader.scan() == 11
+
+
+def test_while_the_metastore_is_down_nothing_shows_and_nothing_is_wrong(addresses: Addresses, reader: Reader) -> None:
+    """Down for the sink, that is: its readers still have it, and answer from the figures that it holds."""
+    with closing(Wire(addresses.metastore)) as wire:
+        ingest = addresses.ingest(reader.table, uri=wire.uri)
+        ingest.put(rows(3))
+        ingest.finish()
+        assert reader.trusts()
+        ingest = watched(ingest.again(), reader)
+        ingest.put(rows(4))
+        analyze(reader)
+        reader.taken()
+        wire.cut()
+        for count in (5, 6):
+            assert ingest.put(rows(count)).waiting
+        assert {(trusted, real) for _, trusted, real in reader.taken()} == {(True, 7)}
+        wire.mend()
+        ingest.put(rows(1))
+        assert {(trusted, real) for _, trusted, real in reader.taken()} >= {(True, 7), (False, 7), (False, 19)}
+        wire.cut()
+        assert ingest.put(rows(2)).waiting
+        wire.mend()
+        ingest.committer.retry()
+        ingest.finish()
+    assert reader.trusts()
+    assert reader.scan() == 21

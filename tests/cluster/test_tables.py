@@ -1,0 +1,225 @@
+"""Kinds of tables on Hive 4, and what people do to one there while a job writes it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+
+from hivesink import errors
+from hivesink.core.table import Column, Primitive, TableName, TableSpec
+from hivesink.metastore.thrift_connection import Connection
+from hivesink.metastore.thrift_table import thrift_table
+from tests.integration.stage import once, once_after
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.cluster.conftest import Place
+    from tests.cluster.hive import Hive
+    from tests.cluster.ingest import Addresses, Ingest
+
+DAYS = ("2024-01-01", "2024-01-02", "2024-01-03")
+FIRST = f"dt = '{DAYS[0]}'"
+
+
+def rows(first: int, count: int = 9, days: tuple[str, ...] = DAYS) -> pa.RecordBatch:
+    numbers = range(first, first + count)
+    return pa.RecordBatch.from_pydict(
+        {"id": pa.array(numbers, pa.int64()), "dt": pa.array([days[number % len(days)] for number in numbers])}
+    )
+
+
+def ids(hive: Hive, place: Place, where: str = "true") -> list[int]:
+    """By a fetch of the files: one that is there twice shows twice."""
+    return sorted(number for (number,) in hive.ask(f"SELECT id FROM {place.table} WHERE {where}"))
+
+
+def sound(ingest: Ingest, stranded: int = 0) -> None:
+    """Nothing is left over, and the log tells of no error, but for epochs whose files a user has left behind."""
+    assert ingest.staged() == []
+    told = [found for found in ingest.verify().findings if found.level.name == "ERROR"]
+    assert len(told) == stranded, told
+    assert all("no reader finds them" in found.text for found in told)
+
+
+KINDS = {
+    # What is asked for, how the metastore keeps it, what makes it managed again.
+    "external": ("EXTERNAL TABLE", "EXTERNAL_TABLE", ""),
+    "translated": ("TABLE", "EXTERNAL_TABLE", ""),
+    "managed": ("TABLE", "MANAGED_TABLE", "SET TBLPROPERTIES ('EXTERNAL'='FALSE')"),
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "partitioned"),
+    [*((kind, "dt STRING") for kind in KINDS), ("managed", ""), ("translated", "")],
+)
+def test_every_kind_of_table(addresses: Addresses, place: Place, hive: Hive, kind: str, partitioned: str) -> None:
+    """In the folder that the metastore chooses: the external warehouse for what it has translated."""
+    asked, kept, altered = KINDS[kind]
+    by = f"PARTITIONED BY ({partitioned})" if partitioned else ""
+    hive.ask(f"CREATE {asked} {place.table} (id BIGINT) {by} STORED AS PARQUET")
+    if altered:
+        hive.ask(f"ALTER TABLE {place.table} {altered}")
+    described = {row[0].strip(" :"): (row[1] or "").strip() for row in hive.ask(f"DESCRIBE FORMATTED {place.table}")}
+    assert described["Table Type"] == kept
+    ingest = addresses.ingest(place.table)
+    ingest.put(rows(0))
+    ingest.put(rows(9))
+    ingest.finish()
+    assert ids(hive, place) == list(range(18))
+    sound(ingest)
+
+
+@pytest.mark.parametrize("kind", ["default", "insert_only"])
+def test_acid_tables_are_refused(addresses: Addresses, place: Place, kind: str) -> None:
+    from hive_metastore import ttypes
+
+    spec = TableSpec(
+        TableName.parse(place.table),
+        (Column("id", Primitive.BIGINT),),
+        properties=(("transactional", "true"), ("transactional_properties", kind)),
+    )
+    table = thrift_table(spec, "tests")
+    if kind == "default":
+        table.sd.inputFormat, table.sd.outputFormat, table.sd.serdeInfo.serializationLib = ORC
+    request = ttypes.CreateTableRequest(table=table, processorCapabilities=ACID, processorIdentifier="tests")
+    Connection(addresses.metastore).change(str(spec.name), "create", lambda client: client.create_table_req(request))
+    with pytest.raises(errors.Unsupported, match=r"transactional table.*external table"):
+        addresses.ingest(place.table)
+
+
+ORC = (
+    "org.apache.hadoop.hive.ql.io.orc.OrcInputFormat",
+    "org.apache.hadoop.hive.ql.io.orc.OrcOutputFormat",
+    "org.apache.hadoop.hive.ql.io.orc.OrcSerde",
+)
+ACID = ["HIVEMANAGEDINSERTREAD", "HIVEMANAGEDINSERTWRITE", "HIVEFULLACIDREAD", "HIVEFULLACIDWRITE"]
+"""What a client says that it can do; to others the metastore gives no such table."""
+
+
+@pytest.fixture
+def job(addresses: Addresses, place: Place, hive: Hive) -> Ingest:
+    """A job on a managed table, whose files go with a DROP or a TRUNCATE, that has written nine rows."""
+    hive.ask(place.ddl("id BIGINT", "dt STRING", kind="TABLE"))
+    hive.ask(f"ALTER TABLE {place.table} SET TBLPROPERTIES ('EXTERNAL'='FALSE')")
+    ingest = addresses.ingest(place.table)
+    ingest.put(rows(0))
+    return ingest
+
+
+def set_location(hive: Hive, place: Place) -> str:
+    """Where the first day lives from now on, with the rows that were there."""
+    elsewhere = f"{place.location}_elsewhere"
+    hive.ask(f"ALTER TABLE {place.table} PARTITION ({FIRST}) SET LOCATION '{elsewhere}'")
+    return elsewhere
+
+
+@pytest.mark.parametrize("again", [True, False], ids=["before", "during"])
+def test_a_partition_that_was_moved(place: Place, hive: Hive, job: Ingest, again: bool) -> None:
+    elsewhere = set_location(hive, place)
+    if again:
+        job.finish()
+        job = job.again()
+    job.put(rows(9))
+    job.put(rows(18))
+    # Where it was is nobody's partition any more; SET LOCATION moves no files.
+    assert ids(hive, place, FIRST) == [9, 12, 15, 18, 21, 24]
+    assert ids(hive, place, f"NOT {FIRST}") == [number for number in range(27) if number % 3]
+    found = {path for (path,) in hive.ask(f"SELECT INPUT__FILE__NAME FROM {place.table} WHERE {FIRST}")}
+    assert {path.rpartition("/")[0].rpartition("/")[2] for path in found} == {elsewhere.rpartition("/")[2]}
+    sound(job, stranded=1)
+
+
+STEPS = {
+    "before the manifest": ("log", "create", once),
+    "before the publish": ("log", "create", once_after),
+    "before the second look": ("log", "mark", once),
+}
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_a_partition_that_moves_within_a_commit(place: Place, hive: Hive, job: Ingest, step: str) -> None:
+    port, method, when = STEPS[step]
+    job.wrap(port, **{method: when(lambda: set_location(hive, place))})
+    job.put(rows(9))
+    job.put(rows(18))
+    assert ids(hive, place, FIRST) == [9, 12, 15, 18, 21, 24]
+    assert ids(hive, place, f"NOT {FIRST}") == [number for number in range(27) if number % 3]
+    job.finish()
+    sound(job, stranded=1)
+
+
+DELETIONS: dict[str, Callable[[Place], str]] = {
+    "TRUNCATE": lambda place: f"TRUNCATE TABLE {place.table} PARTITION ({FIRST})",
+    "DROP": lambda place: f"ALTER TABLE {place.table} DROP PARTITION ({FIRST})",
+    "OVERWRITE": lambda place: f"INSERT OVERWRITE TABLE {place.table} PARTITION ({FIRST}) VALUES (1000)",
+}
+"""Each takes what is in the first day's folder; TRUNCATE and DROP the sink's hidden files, too."""
+
+
+@pytest.mark.parametrize("deletion", DELETIONS)
+def test_rows_that_people_delete_during_a_job(place: Place, hive: Hive, job: Ingest, deletion: str) -> None:
+    """Between two commits, and within one: only what was readable goes, and the job goes on."""
+    own = [1000] if deletion == "OVERWRITE" else []
+    sql = DELETIONS[deletion](place)
+
+    def delete() -> None:
+        hive.ask(sql)
+
+    delete()
+    assert ids(hive, place, FIRST) == own
+    job.put(rows(9))
+    assert ids(hive, place, FIRST) == [9, 12, 15, *own]
+    # The tasks have written, nothing is decided: what is gone of theirs is written again.
+    job.wrap("registrar", lookup=once_after(delete))
+    job.put(rows(18))
+    assert ids(hive, place, FIRST) == [18, 21, 24, *own]
+    # Decided, but hidden still.
+    if deletion == "OVERWRITE":
+        job.wrap("log", create=once_after(delete))
+        job.put(rows(45))
+        assert ids(hive, place, FIRST) == [45, 48, 51, *own]
+    # All is published: it goes as it would a moment later.
+    job.wrap("log", mark=once(delete))
+    job.put(rows(27))
+    assert ids(hive, place, FIRST) == own
+    job.put(rows(36))
+    assert ids(hive, place, FIRST) == [36, 39, 42, *own]
+    last = 54 if own else 45
+    assert ids(hive, place, f"NOT {FIRST}") == [number for number in range(last) if number % 3]
+    job.finish()
+    sound(job)
+
+
+@pytest.mark.parametrize("deletion", ["TRUNCATE", "DROP"])
+def test_decided_rows_that_people_delete_before_they_are_published(
+    place: Place, hive: Hive, job: Ingest, deletion: str
+) -> None:
+    """The documented window: the job stops and says what is lost, and goes on once a person has accepted it."""
+    job.wrap("log", create=once_after(lambda: hive.ask(DELETIONS[deletion](place))))
+    with pytest.raises(errors.PartLost, match="--accept-lost"):
+        job.put(rows(9))
+    job = job.again()
+    with pytest.raises(errors.PartLost):
+        job.put(rows(9))
+    accept(job)
+    # The batch is the log's: only the next one is new.
+    job.batches, job.rows = job.batches + 1, job.rows + 9
+    job.put(rows(18))
+    assert ids(hive, place, FIRST) == [18, 21, 24]
+    assert ids(hive, place, f"NOT {FIRST}") == [number for number in range(27) if number % 3]
+    job.finish()
+    sound(job)
+
+
+def accept(job: Ingest) -> None:
+    """What `hivesink recover --accept-lost` does."""
+    from hivesink.sink.history import load
+    from hivesink.sink.losses import accept_losses, find_losses
+
+    backlog: Any = load(job.setup.world)
+    accept_losses(backlog, {loss.part.target for loss in find_losses(backlog)})
+    backlog.finish()
