@@ -103,6 +103,18 @@ class NotWritable(HiveSinkError):
         super().__init__(f"{path} can't be written ({reason}); give this user write access, or set another location")
 
 
+class FileSystemUnknown(HiveSinkError):
+    """A location whose file system nobody knows: a wrong host or nameservice, or no site files."""
+
+    def __init__(self, location: str, reason: str) -> None:
+        self.location = location
+        self.reason = reason
+        super().__init__(
+            f"{location}: unknown file system ({reason}); correct the location, or let HADOOP_CONF_DIR name the "
+            "folder of the site's core-site.xml and hdfs-site.xml"
+        )
+
+
 class EpochTaken(HiveSinkError):
     """Another run of the same writer has committed this epoch."""
 
@@ -260,16 +272,39 @@ class MetastoreUnreachable(HiveSinkError):
         super().__init__(f"the metastore at {metastore} doesn't answer ({reason}); is it running?")
 
 
+class MetastoreFailing(MetastoreUnreachable):
+    """The metastore answers a question with an error of its own; asking again is safe."""
+
+    def __init__(self, metastore: str, reason: str) -> None:
+        super().__init__(metastore, reason)
+        self.args = (f"the metastore at {metastore} answers with an error ({reason}); its own log says more",)
+
+
+class MetastoreNotUnderstood(HiveSinkError):
+    """What answers is no metastore, or one of a version that hivesink doesn't know, or it wants another login."""
+
+    def __init__(self, metastore: str, reason: str) -> None:
+        self.metastore = metastore
+        self.reason = reason
+        super().__init__(
+            f"what answers at {metastore} is no Hive Metastore that hivesink understands ({reason}); it speaks to "
+            "2.3 up to 4.0, plain or with Kerberos: check the address, hive.metastore.uris and "
+            "hive.metastore.sasl.enabled in hive-site.xml, and the server's version"
+        )
+
+
 class RegistrationFailed(HiveSinkError):
-    """The metastore refused a call about a table's partitions."""
+    """The metastore refused a call about a table's partitions; it has changed nothing."""
 
     retryable = True
 
-    def __init__(self, table: str, action: str, reason: str) -> None:
+    def __init__(self, table: str, action: str, reason: str, metastore: str | None = None) -> None:
         self.table = table
         self.action = action
         self.reason = reason
-        super().__init__(f"the metastore refused to {action} of {table}: {reason}")
+        self.metastore = metastore
+        who = f"the metastore at {metastore}" if metastore else "the metastore"
+        super().__init__(f"{who} refused to {action} of {table}: {reason}; mend that, then run the same again")
 
 
 class RegistrationUnknown(HiveSinkError):
@@ -277,11 +312,15 @@ class RegistrationUnknown(HiveSinkError):
 
     retryable = True
 
-    def __init__(self, table: str, action: str, reason: str) -> None:
+    def __init__(self, table: str, action: str, reason: str, metastore: str | None = None) -> None:
         self.table = table
         self.action = action
         self.reason = reason
-        super().__init__(f"no answer to: {action} of {table} ({reason}); it may have happened or not")
+        self.metastore = metastore
+        who = f"no answer from the metastore at {metastore}" if metastore else "no answer"
+        super().__init__(
+            f"{who} to: {action} of {table} ({reason}); it may have happened or not, and the next try looks first"
+        )
 
 
 class PartitionElsewhere(HiveSinkError):
@@ -350,6 +389,18 @@ class ServerFailed(HiveSinkError):
         self.log = log
         self.tail = tail
         super().__init__(f"{name} {problem}; its log {log} ends with: {tail or '(nothing)'}")
+
+
+class SiteInvalid(HiveSinkError):
+    """A file of the site's own Hadoop or Hive configuration can't be used."""
+
+    def __init__(self, file: str, problem: str) -> None:
+        self.file = file
+        self.problem = problem
+        super().__init__(
+            f"the site configuration {file}: {problem}; mend it, or set HADOOP_CONF_DIR and HIVE_CONF_DIR to other "
+            "folders"
+        )
 
 
 class JarsUnavailable(HiveSinkError):
@@ -467,6 +518,42 @@ class TaskFailed(HiveSinkError):
     def __init__(self, message: str, *, retryable: bool) -> None:
         self.retryable = retryable
         super().__init__(f"a task failed: {message}")
+
+
+class VersionsDiffer(HiveSinkError):
+    """The driver and an executor run different versions of hivesink."""
+
+    def __init__(self, driver: str, executor: str, where: str) -> None:
+        self.driver = driver
+        self.executor = executor
+        super().__init__(
+            f"the driver is hivesink {driver}, but an executor ({where}) imports {executor}; leave hivesink out of "
+            "--py-files, the driver sends its own, or send the zip that `make dist` makes of the driver's version"
+        )
+
+
+class ModuleMissing(HiveSinkError):
+    """The Python of the executors lacks a module that tasks need."""
+
+    def __init__(self, module: str) -> None:
+        self.module = module
+        super().__init__(
+            f"the Python of the executors has no module {module}; send an environment along, such as the one that "
+            "`make dist` makes: --archives env.tar.gz#env with PYSPARK_PYTHON=./env/bin/python"
+        )
+
+
+class EncryptionDiffers(HiveSinkError):
+    """The table is in an encryption zone, and its log would be in the clear."""
+
+    def __init__(self, location: str, log: str) -> None:
+        self.location = location
+        self.log = log
+        super().__init__(
+            f"{location} is in an encryption zone, but the log {log} is in none, and holds offsets, partition values "
+            "and bad records' positions; set sink.log-location to a folder in a zone, or make a zone of "
+            "the folder that holds both (`hdfs crypto -createZone`)"
+        )
 
 
 class PointerTaken(HiveSinkError):

@@ -7,68 +7,34 @@ all come from it.
 from __future__ import annotations
 
 import difflib
-import re
 from dataclasses import dataclass
-from datetime import timedelta
-from enum import Enum
-from typing import TYPE_CHECKING, Any, TypeVar
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+from typing import TYPE_CHECKING, Any
 
 from hivesink.core.bucket import TimePattern
 from hivesink.core.partname import PREFIX, SUFFIX
 from hivesink.errors import InvalidOption
+from hivesink.optionvalues import (
+    Compression,
+    OnBadRecord,
+    OnNull,
+    OnTombstone,
+    OnUnknownField,
+    assigner,
+    duration,
+    file_name,
+    matching,
+    one_of,
+    permission,
+    policies,
+    positive,
+    size,
+    time_format,
+    user_name,
+    zone,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-
-
-class OnBadRecord(Enum):
-    """What a record that doesn't fit the table does."""
-
-    FAIL = "fail"
-    DEAD_LETTER = "dead-letter"
-    DROP = "drop"
-
-
-class OnNull(Enum):
-    """What a null or empty partition value means."""
-
-    DEFAULT_PARTITION = "default-partition"
-    BAD_RECORD = "bad-record"
-
-
-class OnTombstone(Enum):
-    """What a Kafka record without a value is."""
-
-    SKIP = "skip"
-    BAD_RECORD = "bad-record"
-
-
-class OnUnknownField(Enum):
-    """What a JSON field that no column matches is."""
-
-    IGNORE = "ignore"
-    BAD_RECORD = "bad-record"
-
-
-class PolicyKind(Enum):
-    """What marks a partition as committed."""
-
-    METASTORE = "metastore"
-    SUCCESS_FILE = "success-file"
-
-
-class Compression(Enum):
-    """`parquet.compression`, Hive's own property. Codecs that every Hive reader knows."""
-
-    SNAPPY = "snappy"
-    GZIP = "gzip"
-    ZSTD = "zstd"
-    NONE = "uncompressed"
-
-    @property
-    def extension(self) -> str:
-        return {"snappy": ".snappy.parquet", "gzip": ".gz.parquet", "zstd": ".zstd.parquet"}.get(self.value, ".parquet")
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,110 +48,6 @@ class OptionSpec:
     parse: Callable[[str], Any]
 
 
-_UNITS = {"b": 1, "k": 1 << 10, "kb": 1 << 10, "m": 1 << 20, "mb": 1 << 20, "g": 1 << 30, "gb": 1 << 30}
-_TIMES = {
-    "ms": timedelta(milliseconds=1),
-    "s": timedelta(seconds=1),
-    "sec": timedelta(seconds=1),
-    "m": timedelta(minutes=1),
-    "min": timedelta(minutes=1),
-    "h": timedelta(hours=1),
-    "d": timedelta(days=1),
-}
-_QUANTITY = re.compile(r"(\d+)\s*([a-z]*)")
-
-
-def size(text: str) -> int:
-    """Bytes of `128MB`, `64 kb`, `1000`; ValueError otherwise."""
-    found = _QUANTITY.fullmatch(text.strip().lower())
-    if found is None or (found[2] or "b") not in _UNITS or int(found[1]) == 0:
-        message = "write a size such as 128MB"
-        raise ValueError(message)
-    return int(found[1]) * _UNITS[found[2] or "b"]
-
-
-def duration(text: str) -> timedelta:
-    """The duration of `30min`, `5 s`, `1h`; ValueError otherwise."""
-    found = _QUANTITY.fullmatch(text.strip().lower())
-    if found is None or found[2] not in _TIMES:
-        message = "write a duration such as 30min, 10s or 1h"
-        raise ValueError(message)
-    return int(found[1]) * _TIMES[found[2]]
-
-
-def zone(text: str) -> ZoneInfo:
-    """A zone of the IANA database; ValueError otherwise."""
-    try:
-        return ZoneInfo(text)
-    except (ZoneInfoNotFoundError, ValueError, OSError) as error:
-        message = "write a zone of the IANA database such as Europe/Berlin or UTC"
-        raise ValueError(message) from error
-
-
-_E = TypeVar("_E", bound=Enum)
-
-
-def _one_of(kind: type[_E]) -> Callable[[str], _E]:
-    def parse(text: str) -> _E:
-        for member in kind:
-            if member.value == text.strip().lower():
-                return member
-        message = "write one of " + ", ".join(member.value for member in kind)
-        raise ValueError(message)
-
-    return parse
-
-
-def _policies(text: str) -> frozenset[PolicyKind]:
-    kinds = frozenset(_one_of(PolicyKind)(part) for part in text.split(","))
-    if PolicyKind.METASTORE not in kinds:
-        message = "metastore must be among them, or no reader finds the partition"
-        raise ValueError(message)
-    return kinds
-
-
-def _positive(text: str) -> int:
-    if not text.strip().isdigit() or int(text) == 0:
-        message = "write a whole number above 0"
-        raise ValueError(message)
-    return int(text)
-
-
-def _matching(pattern: re.Pattern[str], what: str) -> Callable[[str], str]:
-    def parse(text: str) -> str:
-        if pattern.fullmatch(text) is None:
-            raise ValueError(what)
-        return text
-
-    return parse
-
-
-def _assigner(text: str) -> str:
-    if text in {"partition-columns", "date-time"} or re.fullmatch(r"[\w.]+:\w+", text):
-        return text
-    message = "write partition-columns, date-time, or your own class as module:Class"
-    raise ValueError(message)
-
-
-def _time_format(text: str) -> Mapping[str, str]:
-    """`epoch-millis` for every column (key `""`), or `column=epoch-millis,…`; `text` is the default."""
-    found: dict[str, str] = {}
-    for item in text.split(","):
-        column, _, kind = item.strip().rpartition("=")
-        if kind not in {"text", "epoch-millis"}:
-            message = "write text, epoch-millis, or column=epoch-millis,…"
-            raise ValueError(message)
-        found[column.strip().lower()] = kind
-    return found
-
-
-def _file_name(text: str) -> str:
-    if not text or not re.fullmatch(r"[\w.-]+", text) or text[0] not in "._":
-        message = "write a file name that begins with _ or . so that readers pass over it"
-        raise ValueError(message)
-    return text
-
-
 OPTIONS: Mapping[str, OptionSpec] = {
     spec.name: spec
     for spec in (
@@ -195,7 +57,7 @@ OPTIONS: Mapping[str, OptionSpec] = {
             "partition-columns, date-time, module:Class",
             "What decides a row's partition: the partition columns' own values, a time formatted by a pattern, or "
             "your own class.",
-            _assigner,
+            assigner,
         ),
         OptionSpec(
             "sink.bucket.time-column",
@@ -225,7 +87,7 @@ OPTIONS: Mapping[str, OptionSpec] = {
             "default-partition",
             "default-partition, bad-record",
             "A null or empty partition value goes to `__HIVE_DEFAULT_PARTITION__`, or is a bad record.",
-            _one_of(OnNull),
+            one_of(OnNull),
         ),
         OptionSpec(
             "sink.on-bad-record",
@@ -233,21 +95,21 @@ OPTIONS: Mapping[str, OptionSpec] = {
             "fail, dead-letter, drop",
             "A record that doesn't fit the table stops the query, goes to the table `<table>__rejected`, or is counted "
             "and dropped.",
-            _one_of(OnBadRecord),
+            one_of(OnBadRecord),
         ),
         OptionSpec(
             "sink.on-tombstone",
             "skip",
             "skip, bad-record",
             "A Kafka record without a value is skipped and counted, or is a bad record.",
-            _one_of(OnTombstone),
+            one_of(OnTombstone),
         ),
         OptionSpec(
             "sink.on-unknown-field",
             "ignore",
             "ignore, bad-record",
             "A JSON field that no column matches is ignored, or makes a bad record.",
-            _one_of(OnUnknownField),
+            one_of(OnUnknownField),
         ),
         OptionSpec(
             "sink.timestamp-zone",
@@ -261,21 +123,43 @@ OPTIONS: Mapping[str, OptionSpec] = {
             "text",
             "text, epoch-millis, or column=epoch-millis,…",
             "Whether numbers are accepted for TIMESTAMP and DATE columns, as milliseconds since 1970-01-01 UTC.",
-            _time_format,
+            time_format,
         ),
         OptionSpec(
             "sink.part-prefix",
             "part",
             "letters, digits, _ and -",
             "How part files' names begin.",
-            _matching(PREFIX, "write letters, digits, _ and single - only, a letter or digit first"),
+            matching(PREFIX, "write letters, digits, _ and single - only, a letter or digit first"),
         ),
         OptionSpec(
             "sink.part-suffix",
             "",
             ".word",
             "What stands before the format's own ending in part files' names.",
-            _matching(SUFFIX, "write words that each begin with a dot, such as .events"),
+            matching(SUFFIX, "write words that each begin with a dot, such as .events"),
+        ),
+        OptionSpec(
+            "sink.file.permission",
+            None,
+            "octal, such as 640",
+            "The mode of part files and success files, before they become visible; folders made for them may also be "
+            "entered by who may read.",
+            permission,
+        ),
+        OptionSpec(
+            "sink.file.owner",
+            None,
+            "user",
+            "Who owns the new files and folders. Only a superuser of the file system can set it.",
+            user_name,
+        ),
+        OptionSpec(
+            "sink.file.group",
+            None,
+            "group",
+            "The group of the new files and folders. The user that writes must be in it, or be a superuser.",
+            user_name,
         ),
         OptionSpec(
             "sink.rolling-policy.file-size",
@@ -296,14 +180,14 @@ OPTIONS: Mapping[str, OptionSpec] = {
             "metastore",
             "metastore; metastore,success-file",
             "What marks a partition as committed after each epoch that writes to it.",
-            _policies,
+            policies,
         ),
         OptionSpec(
             "sink.partition-commit.success-file.name",
             "_SUCCESS",
             "file name",
             "The success file's name.",
-            _file_name,
+            file_name,
         ),
         OptionSpec(
             "sink.log-location",
@@ -318,7 +202,7 @@ OPTIONS: Mapping[str, OptionSpec] = {
             "200",
             "epochs",
             "How many manifests are kept at the least for `verify` and `status`; older ones become the floor's totals.",
-            _positive,
+            positive,
         ),
         OptionSpec(
             "sink.registration.retry-interval",
@@ -339,7 +223,7 @@ OPTIONS: Mapping[str, OptionSpec] = {
             "snappy",
             "snappy, gzip, zstd, uncompressed",
             "Hive's own property. zstd only where all readers know it.",
-            _one_of(Compression),
+            one_of(Compression),
         ),
         OptionSpec(
             "parquet.block.size",

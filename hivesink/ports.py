@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, BinaryIO, Protocol
+from typing import TYPE_CHECKING, BinaryIO, Protocol, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     import pyarrow as pa
 
@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from hivesink.core.manifest import Floor, Manifest
     from hivesink.core.partfile import Finished, InProgress, Pending
     from hivesink.core.table import TableName, TableSpec
+
+
+_T = TypeVar("_T")
 
 
 class StagedFile(Protocol):
@@ -41,7 +44,19 @@ class StagedFile(Protocol):
 
 
 class FileStore(Protocol):
-    """Part files of tables: hidden until published, published whole or not at all."""
+    """Part files of tables: hidden until published, published whole or not at all. Shared by threads."""
+
+    @property
+    def at_a_time(self) -> int:
+        """How many calls are worth making at a time: many where each waits for a server, 1 on local disks."""
+        ...
+
+    def together(self, calls: Iterable[Callable[[], _T]]) -> list[_T]:
+        """The results of independent `calls` on this store, in order, `at_a_time` of them at a time.
+
+        Raises the first error in that order, once every call that was begun has ended; others may be left out.
+        """
+        ...
 
     def create(self, part: InProgress) -> StagedFile:
         """Begin `part`, with the folders that it needs. Never takes over an existing file.
@@ -62,6 +77,13 @@ class FileStore(Protocol):
         """Delete staged parts, for good and past any trash. One that is missing is no error.
 
         Raises StoreUnavailable, ValueError for a path that isn't a staged part's.
+        """
+        ...
+
+    def trash(self, path: str) -> str | None:
+        """Move a visible file to the trash; where it is now, or None where it is not there.
+
+        Raises Unsupported where there is no trash, NotWritable, StoreUnavailable, OutcomeUnknown.
         """
         ...
 

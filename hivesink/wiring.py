@@ -17,7 +17,8 @@ from hivesink.errors import InvalidOption, TableExists, UnknownTable, Unsupporte
 from hivesink.formats.parquet import ParquetFormat, rows_in
 from hivesink.hiveql.render import render
 from hivesink.hiveql.stored import declared, stored
-from hivesink.options import OnBadRecord, SinkConfig
+from hivesink.options import SinkConfig
+from hivesink.optionvalues import OnBadRecord
 from hivesink.sink.assign import assigner_for, needed_columns
 from hivesink.sink.committer import Committer
 from hivesink.sink.declared import Committed, Sink
@@ -26,8 +27,11 @@ from hivesink.sink.plan import TablePlan, TaskPlan
 from hivesink.sink.rejects import rejected_spec
 from hivesink.sink.task import TaskTools
 from hivesink.sink.world import World
+from hivesink.site import Site
 from hivesink.storage.commit_log import RenameCommitLog, default_log_location, logs_of
+from hivesink.storage.hdfs_address import beside, is_hdfs
 from hivesink.storage.local import LocalFileSystem
+from hivesink.storage.ownership import Ownership
 from hivesink.storage.rename_store import RenameFileStore
 
 if TYPE_CHECKING:
@@ -37,6 +41,10 @@ if TYPE_CHECKING:
     from hivesink.core.table import TableName, TableSpec
     from hivesink.hiveql.apply import Catalog
     from hivesink.ports import CommitLog, FileStore, LiveTable, Registrar
+    from hivesink.storage.fs import FileSystem
+
+
+NO_SITE = Site()
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +55,9 @@ class Metastore:
     catalog: Catalog | None
 
     @classmethod
-    def at(cls, kind: str, address: str) -> Metastore:
-        """`kind` is `thrift` or `hiveserver2`. Raises InvalidOption."""
-        return cls(registrar(kind, address), catalog(address) if kind == "thrift" else None)
+    def at(cls, kind: str, address: str, site: Site = NO_SITE) -> Metastore:
+        """`kind` is `thrift` or `hiveserver2`. Raises InvalidOption, Unsupported."""
+        return cls(registrar(kind, address, site), catalog(address, site) if kind == "thrift" else None)
 
     def create(self, spec: TableSpec) -> None:
         """Raises Unsupported where tables can't be created this way, with the DDL to run by hand."""
@@ -61,36 +69,52 @@ class Metastore:
             self.catalog.create(stored(spec))
 
 
-def registrar(kind: str, address: str) -> Registrar:
-    """The metastore adapter `kind`, `thrift` or `hiveserver2` (host:port). Raises InvalidOption."""
-    return metastores.connect(kind, address)
+def registrar(kind: str, address: str, site: Site = NO_SITE) -> Registrar:
+    """The metastore adapter `kind`, `thrift` or `hiveserver2` (host:port). Raises InvalidOption, Unsupported."""
+    return metastores.connect(kind, address, hive=site.hive)
 
 
-def catalog(address: str) -> Catalog:
-    """The tables of the metastore at a Thrift address, for DDL. Raises InvalidOption."""
-    return metastores.catalog(address)
+def catalog(address: str, site: Site = NO_SITE) -> Catalog:
+    """The tables of the metastore at a Thrift address, for DDL. Raises InvalidOption, Unsupported."""
+    return metastores.catalog(address, hive=site.hive)
 
 
-def file_store(location: str) -> FileStore:
-    """The store for files below `location`. Raises InvalidOption for a file system that has no adapter."""
-    return RenameFileStore(_file_system(location))
+def metastore_version(address: str, site: Site = NO_SITE) -> tuple[int, ...]:
+    """The version of the metastore at a Thrift address, as far as it tells. Raises MetastoreUnreachable."""
+    return metastores.version(address, hive=site.hive)
 
 
-def _file_system(location: str) -> LocalFileSystem:
+def file_store(location: str, site: Site = NO_SITE, config: SinkConfig | None = None) -> FileStore:
+    """The store for files below `location`; new ones are as `config` says.
+
+    Raises InvalidOption for a file system that has no adapter, FileSystemUnknown.
+    """
+    if config is None:
+        return RenameFileStore(_file_system(location, site))
+    ownership = Ownership(config["sink.file.permission"], config["sink.file.owner"], config["sink.file.group"])
+    return RenameFileStore(_file_system(location, site, ownership))
+
+
+def _file_system(location: str, site: Site, ownership: Ownership | None = None) -> FileSystem:
+    """Without `ownership`: for a log, whose files are no more open than the folder that they are in."""
     if normal(location).startswith("/"):
-        return LocalFileSystem()
-    problem = f"{location}: this version writes to local file systems (file:/…) only"
+        return LocalFileSystem(ownership or Ownership())
+    if is_hdfs(location):
+        from hivesink.storage.hdfs import HdfsFileSystem
+
+        return HdfsFileSystem(site.hadoop, ownership or Ownership(), as_folder=ownership is None)
+    problem = f"{location}: this version writes to HDFS (hdfs://…) and local file systems (file:/…) only"
     raise InvalidOption((problem,))
 
 
-def commit_log(folder: str, writer: str) -> CommitLog:
+def commit_log(folder: str, writer: str, site: Site = NO_SITE) -> CommitLog:
     """The log of `writer` in `folder`. Raises InvalidOption for a file system that has no adapter."""
-    return RenameCommitLog(_file_system(folder), normal(folder), writer)
+    return RenameCommitLog(_file_system(folder, site), normal(folder), writer)
 
 
-def writers_of(table: TableName, location: str) -> Mapping[str, str]:
+def writers_of(table: TableName, location: str, site: Site = NO_SITE) -> Mapping[str, str]:
     """The logs' folders of every writer of a table, by writer."""
-    return logs_of(_file_system(location), table, normal(location))
+    return logs_of(_file_system(location, site), table, normal(location))
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,14 +123,15 @@ class ToolsSpec:
 
     log: str
     writer: str
+    site: Site = NO_SITE
 
     def open(self, plan: TaskPlan) -> TaskTools:
-        store = file_store(plan.target.location)
+        store = file_store(plan.target.location, self.site, plan.config)
         return TaskTools(
             store=store,
             reader=_reader(plan),
             format=lambda table: ParquetFormat(arrow_schema(table.spec.columns), plan.config["parquet.compression"]),
-            touch=commit_log(self.log, self.writer).touch,
+            touch=commit_log(self.log, self.writer, self.site).touch,
         )
 
 
@@ -122,6 +147,10 @@ def _reader(plan: TaskPlan) -> RowsReader:
             unknown_field=config["sink.on-unknown-field"],
         ),
     )
+
+
+def _anywhere(_location: str, _log: str) -> None:
+    """For those whose storage has no rules of its own."""
 
 
 def _no_progress(_: Committed) -> None:
@@ -140,6 +169,7 @@ class Setup:
     world: World
     identity: Identity
     log: str
+    site: Site = NO_SITE
     on_commit: Callable[[Committed], None] = field(default=_no_progress)
 
     @classmethod
@@ -151,10 +181,13 @@ class Setup:
         metastore: Metastore,
         ways: Ways,
         options: Mapping[str, str],
+        site: Site = NO_SITE,
+        check: Callable[[str, str], None] = _anywhere,
         on_commit: Callable[[Committed], None] | None = None,
     ) -> Setup:
         """Read the table from the metastore, and open or begin the writer's log.
 
+        `check` is asked with the table's location and the log's folder before anything is written there.
         Raises UnknownTable, Unsupported, InvalidOption, MetastoreUnreachable, NotWritable.
         """
         registrar = metastore.registrar
@@ -162,14 +195,15 @@ class Setup:
         config = SinkConfig.parse({**live.spec.options, **options})
         assigner_for(live.spec, config)
         folder = _log_folder(live, config, writer)
-        log = commit_log(folder, writer)
+        check(live.location, folder)
+        log = commit_log(folder, writer, site)
         uid = log.uid(secrets.token_hex(6))
         if uid is None:
             message = f"{folder} has no uid after one was offered"
             raise AssertionError(message)
         world = World(
             log=log,
-            store=file_store(live.location),
+            store=file_store(live.location, site, config),
             registrar=registrar,
             now=lambda: datetime.now(timezone.utc),
             tick=time.monotonic,
@@ -182,7 +216,8 @@ class Setup:
         names = tuple(plan.name for plan in plans)
         zone = config["sink.bucket.time-zone"].key
         identity = Identity(writer, uid, names, tuple((name, zone) for name in names))
-        return cls(writer, plans[0], rejected, config, ways, world, identity, folder, on_commit or _no_progress)
+        progress = on_commit or _no_progress
+        return cls(writer, plans[0], rejected, config, ways, world, identity, folder, site, progress)
 
     def sink(self, *, tolerant: bool) -> Sink:
         return Sink(
@@ -194,14 +229,14 @@ class Setup:
             ways=self.ways,
             tolerant=tolerant,
             on_commit=self.on_commit,
-            sole_writer=lambda: len(writers_of(self.target.spec.name, self.target.location)) <= 1,
+            sole_writer=lambda: len(writers_of(self.target.spec.name, self.target.location, self.site)) <= 1,
         )
 
     def committer(self, *, tolerant: bool) -> Committer:
         return Committer(self.world, self.sink(tolerant=tolerant))
 
     def tools(self) -> ToolsSpec:
-        return ToolsSpec(self.log, self.writer)
+        return ToolsSpec(self.log, self.writer, self.site)
 
     def last_batch(self) -> LastBatch | None:
         """The newest batch that the log holds."""
@@ -214,7 +249,11 @@ def _log_folder(live: LiveTable, config: SinkConfig, writer: str) -> str:
     own = normal(live.location)
     if configured is None:
         return default_log_location(own, live.spec.name, writer)
-    folder = f"{normal(configured)}/{writer}"
+    place = normal(configured)
+    if place.startswith("/") and not configured.startswith("file:"):
+        # As everywhere in Hadoop, a path alone is on the file system at hand, here the table's.
+        place = beside(own, place)
+    folder = f"{place}/{writer}"
     if f"{folder}/".startswith(f"{own}/"):
         problem = f"sink.log-location = {configured!r} lies in the table's own folder, which DROP and TRUNCATE empty"
         raise InvalidOption((problem,))

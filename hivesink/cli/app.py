@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import sys
-from importlib.metadata import version as installed
 from typing import Annotated
 
 import typer
 
+from hivesink import __version__
 from hivesink.cli import ddl, metastore
 from hivesink.cli.clean import clean
 from hivesink.cli.codes import ExitCode
@@ -44,7 +44,7 @@ class _Misused(Exception):
 
 def _show_version(wanted: bool) -> None:
     if wanted:
-        print(f"hivesink {installed('hivesink')}")
+        print(f"hivesink {__version__}")
         raise typer.Exit
 
 

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from hivesink import wiring
 from hivesink.cli.opened import opened
-from hivesink.cli.options import Debug, DryRun, Json, Metastore, Table
+from hivesink.cli.options import Debug, DryRun, Json, Metastore, Strays, Table
 from hivesink.cli.output import Line, Report
 from hivesink.cli.reporting import reporting
 from hivesink.sink.clean import clean as clean_writer
-from hivesink.sink.clean import find_leftovers, strangers
+from hivesink.sink.clean import find_leftovers, find_strays, strangers, throw_away
 
 
-def clean(
+def clean(  # noqa: PLR0917  each is an option of the command line
     table: Table,
+    strays: Strays = False,
     dry_run: DryRun = False,
     metastore: Metastore = None,
     json: Json = False,
@@ -21,18 +22,22 @@ def clean(
     """Remove hidden files that nothing can commit any more, and folders that this empties.
 
     It walks everything below the table's location. Finished files, what an open epoch needs, and files of a
-    writer that has no log are never touched; it may run beside a job.
+    writer that has no log are never touched; it may run beside a job. With --strays, finished files that
+    no epoch answers for go to the trash of HDFS: `verify` names them.
 
     Example: hivesink clean demo.flights --dry-run
     """
     with reporting(as_json=json, debug=debug) as out, opened(table, metastore) as found:
         cleanings = [find_leftovers(writer.world, writer.name, found.name) for writer in found.writers]
         uids = {uid for writer in found.writers if (uid := writer.world.log.uid(None))}
-        unknown = strangers(wiring.file_store(found.live.location), found.live.location, uids)
+        unknown = strangers(wiring.file_store(found.live.location, found.site), found.live.location, uids)
+        doubled = [(writer.world, find_strays(writer.world, found.name)) for writer in found.writers if strays]
         folders: tuple[str, ...] = ()
+        thrown = tuple((stray.path, "the trash") for _, some in doubled for stray in some)
         if not dry_run:
             for writer, cleaning in zip(found.writers, cleanings, strict=True):
                 folders += clean_writer(writer.world, cleaning, found.name)
+            thrown = tuple(moved for world, some in doubled for moved in throw_away(world, found.name, some))
         files = [path for cleaning in cleanings for path in cleaning.staged]
         data = {
             "table": found.name,
@@ -40,8 +45,10 @@ def clean(
             "files": files,
             "folders": list(folders),
             "files_of_no_known_writer": list(unknown),
+            "trashed": dict(thrown),
         }
         did = "would remove" if dry_run else "removed"
         blocks = [Line(f"{did} {path}") for path in (*files, *folders)]
+        blocks += [Line(f"{'would move' if dry_run else 'moved'} {path} to {place}") for path, place in thrown]
         blocks += [Line(f"left {path}: its writer has no log here", "yellow") for path in unknown]
         out.show(Report(data, [*blocks, Line(f"{found.name}: {did} {len(files)} files, {len(folders)} folders")]))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hivesink import options, wiring
-from hivesink.cli.opened import metastore_address
+from hivesink.cli.opened import metastore_address, site_here
 from hivesink.cli.options import Debug, Json, Metastore
 from hivesink.cli.output import Line, Report
 from hivesink.cli.reporting import reporting
@@ -20,6 +20,8 @@ from hivesink.hiveql.plan import Alter, Create, Differs, Nothing, Plan
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from hivesink.hiveql.apply import Catalog
 
 app = typer.Typer(help="Declare tables: one Hive CREATE TABLE a file.")
 
@@ -38,7 +40,7 @@ def plan(path: DdlPath, metastore: Metastore = None, json: Json = False, debug: 
     """
     with reporting(as_json=json, debug=debug) as out:
         specs = parse_path(path, options.check)
-        plans = plan_all(specs, wiring.catalog(metastore_address(metastore)))
+        plans = plan_all(specs, _catalog(metastore))
         out.show(_report(plans, done=False))
         differences = [line for step in plans if isinstance(step, Differs) for line in str(step).splitlines()]
         if differences:
@@ -55,8 +57,13 @@ def apply(path: DdlPath, metastore: Metastore = None, json: Json = False, debug:
     """
     with reporting(as_json=json, debug=debug) as out:
         specs = parse_path(path, options.check)
-        plans = apply_all(specs, wiring.catalog(metastore_address(metastore)))
+        plans = apply_all(specs, _catalog(metastore))
         out.show(_report(plans, done=True))
+
+
+def _catalog(metastore: str | None) -> Catalog:
+    site = site_here()
+    return wiring.catalog(metastore_address(metastore, site), site)
 
 
 def _report(plans: Sequence[Plan], *, done: bool) -> Report:

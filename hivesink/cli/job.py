@@ -22,6 +22,7 @@ from hivesink import errors
 from hivesink.cli.codes import ExitCode
 from hivesink.cli.output import redact
 from hivesink.cli.reporting import output
+from hivesink.cli.trouble import is_old_client, may_pass, reason
 from hivesink.errors import HiveSinkError
 
 if TYPE_CHECKING:
@@ -33,7 +34,10 @@ _CUT_OFF = "stopped in the middle of a batch; what was decided, the next start f
 _PATIENCE = 60.0
 """Seconds that a batch may take to end by itself once the end is asked for."""
 _LOOK_AGAIN = 0.05
-_PYTHON_TRACE = "Traceback (most recent call last)"
+_OLD_CLIENT = (
+    "this Spark has no client for a metastore of Hive 4, so its SQL can't read the tables (the sink can write them); "
+    "query through HiveServer2, as `hivesink query --via hiveserver2` does, or use Spark 4"
+)
 
 
 class JobFailed(HiveSinkError):
@@ -131,11 +135,17 @@ def translate(error: BaseException, job: Path, *, stopped: bool = False) -> tupl
         return told, ExitCode.RETRY if told.retryable else ExitCode.NEEDS_PERSON
     if stopped:
         return JobFailed(job, _CUT_OFF, retryable=False), 128 + signal.SIGTERM
-    if _is_trouble(error):
-        return JobFailed(job, f"{type(error).__name__}: {_first_line(error)}", retryable=True), ExitCode.RETRY
-    where = _line_of(error, job)
-    reason = f"{type(error).__name__}: {_first_line(error)}{where}; --debug shows the trace"
-    return JobFailed(job, reason, retryable=False), ExitCode.FAILED
+    return _judge(error, job)
+
+
+def _judge(error: BaseException, job: Path) -> tuple[JobFailed, int]:
+    """An error that isn't the sink's."""
+    if is_old_client(error):
+        return JobFailed(job, _OLD_CLIENT, retryable=False), ExitCode.NEEDS_PERSON
+    what = f"{type(error).__name__}: {reason(error)}"
+    if may_pass(error):
+        return JobFailed(job, what, retryable=True), ExitCode.RETRY
+    return JobFailed(job, f"{what}{_line_of(error, job)}; --debug shows the trace", retryable=False), ExitCode.FAILED
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
@@ -154,23 +164,6 @@ def _told_by_spark(error: BaseException, job: Path) -> JobFailed | None:
     kind = getattr(errors, name, None)
     retryable = isinstance(kind, type) and issubclass(kind, HiveSinkError) and kind.retryable
     return JobFailed(job, text, retryable=retryable)
-
-
-def _is_trouble(error: BaseException) -> bool:
-    """Whether what failed is Spark, Kafka or the network, and not the job's own code or SQL."""
-    from py4j.protocol import Py4JError
-    from pyspark.errors import AnalysisException, IllegalArgumentException, ParseException, PySparkException
-
-    if isinstance(error, (AnalysisException, ParseException, IllegalArgumentException)):
-        return False
-    if isinstance(error, (PySparkException, Py4JError)):
-        # Python code that failed in a task or a callback fails again.
-        return _PYTHON_TRACE not in str(error)
-    return isinstance(error, (ConnectionError, TimeoutError))
-
-
-def _first_line(error: BaseException) -> str:
-    return next((line.strip() for line in str(error).splitlines() if line.strip()), "(no message)")
 
 
 def _line_of(error: BaseException, job: Path) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 import time
 from contextlib import contextmanager
@@ -14,11 +15,12 @@ from hivesink.core.table import TableName
 from hivesink.embedded import metastore as embedded
 from hivesink.errors import InvalidOption
 from hivesink.sink.world import World
+from hivesink.site import Site
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from hivesink.ports import LiveTable, Registrar
+    from hivesink.ports import CommitLog, LiveTable, Registrar
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +38,7 @@ class OpenedTable:
     name: str
     live: LiveTable
     writers: tuple[OpenedWriter, ...]
+    site: Site
 
     def chosen(self, writer: str | None) -> tuple[OpenedWriter, ...]:
         """The one named `writer`, or all. Raises InvalidOption where there is none of that name."""
@@ -46,32 +49,37 @@ class OpenedTable:
         return found
 
 
-def metastore_address(given: str | None) -> str:
-    """The address to use: the one given, else the embedded metastore that runs. Raises InvalidOption."""
-    if given:
-        return given
-    state = embedded.status()
-    if state.uri is None:
+def site_here() -> Site:
+    """What the files say that HADOOP_CONF_DIR and HIVE_CONF_DIR name. Raises SiteInvalid."""
+    return Site.load(os.environ)
+
+
+def metastore_address(given: str | None, site: Site) -> str:
+    """The address to use: the one given, else the site's, else the embedded metastore's. Raises InvalidOption."""
+    uri = given or site.metastore_uris or embedded.status().uri
+    if uri is None:
         problem = (
-            "no metastore: give --metastore thrift://HOST:PORT, set HIVESINK_METASTORE, or start the embedded one "
-            "with `hivesink metastore start`"
+            "no metastore: give --metastore thrift://HOST:PORT, set HIVESINK_METASTORE, or HIVE_CONF_DIR to the folder "
+            "of hive-site.xml, or start the embedded one with `hivesink metastore start`"
         )
         raise InvalidOption((problem,))
-    return state.uri
+    return uri
 
 
 @contextmanager
 def opened(table: str, metastore: str | None) -> Iterator[OpenedTable]:
-    """Open `table`. Raises InvalidOption, UnknownTable, Unsupported, MetastoreUnreachable."""
+    """Open `table`. Raises InvalidOption, SiteInvalid, UnknownTable, Unsupported, MetastoreUnreachable."""
     name = _table_name(table)
-    registrar = wiring.registrar("thrift", metastore_address(metastore))
+    site = site_here()
+    registrar = wiring.registrar("thrift", metastore_address(metastore, site), site)
     try:
         live = registrar.table(name)
-        logs = wiring.writers_of(name, live.location)
+        logs = wiring.writers_of(name, live.location, site)
         writers = tuple(
-            OpenedWriter(writer, _world(registrar, live, folder, writer)) for writer, folder in sorted(logs.items())
+            OpenedWriter(writer, _world(registrar, live, wiring.commit_log(folder, writer, site), site))
+            for writer, folder in sorted(logs.items())
         )
-        yield OpenedTable(str(name), live, writers)
+        yield OpenedTable(str(name), live, writers, site)
     finally:
         registrar.close()
 
@@ -83,10 +91,10 @@ def _table_name(text: str) -> TableName:
         raise InvalidOption((str(error),)) from error
 
 
-def _world(registrar: Registrar, live: LiveTable, folder: str, writer: str) -> World:
+def _world(registrar: Registrar, live: LiveTable, log: CommitLog, site: Site) -> World:
     return World(
-        log=wiring.commit_log(folder, writer),
-        store=wiring.file_store(live.location),
+        log=log,
+        store=wiring.file_store(live.location, site),
         registrar=registrar,
         now=lambda: datetime.now(timezone.utc),
         tick=time.monotonic,

@@ -13,8 +13,8 @@ Metastore = Annotated[
     typer.Option(
         "--metastore",
         envvar="HIVESINK_METASTORE",
-        metavar="thrift://HOST:PORT",
-        help="The Hive Metastore. Without it, the embedded one of this folder.",
+        metavar="thrift://HOST:PORT[,...]",
+        help="The Hive Metastore. Without it, the one in hive-site.xml (HIVE_CONF_DIR), else the embedded one.",
     ),
 ]
 Table = Annotated[str, typer.Argument(help="The table, as database.table.", metavar="TABLE")]
@@ -24,3 +24,6 @@ Writer = Annotated[
 ]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only say what would be done.")]
 Yes = Annotated[bool, typer.Option("--yes", help="Don't ask.")]
+Strays = Annotated[
+    bool, typer.Option("--strays", help="Also move finished files that are in no manifest to the trash.")
+]

@@ -2,43 +2,48 @@
 
 from __future__ import annotations
 
-from contextlib import closing
+import os
 from dataclasses import dataclass
-from enum import Enum
+from json import dumps
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
 from hivesink.cli.options import Debug, Json, Metastore
-from hivesink.cli.output import Grid, Line, Report
+from hivesink.cli.output import Grid, Line, Report, jsonable
 from hivesink.cli.reporting import reporting
-from hivesink.errors import InvalidOption, QueryFailed, SourceUnreachable
+from hivesink.errors import InvalidOption, QueryFailed
+from hivesink.hive import Auth, Login, connect
+from hivesink.site import Site
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-class Via(str, Enum):
-    """Who answers a query."""
-
-    SPARK = "spark"
-    HIVESERVER2 = "hiveserver2"
-
-
-class Auth(str, Enum):
-    """HiveServer2's `hive.server2.authentication`, as far as a query here needs it."""
-
-    NONE = "NONE"
-    NOSASL = "NOSASL"
-
+PASSWORD = "HIVESINK_HIVESERVER2_PASSWORD"  # noqa: S105  the variable's name
 
 Sql = Annotated[str, typer.Argument(help="One SQL statement.", metavar="SQL")]
-ViaOption = Annotated[Via, typer.Option("--via", help="A Spark session of its own, or a running HiveServer2.")]
-Address = Annotated[
+HiveServer2 = Annotated[
     Optional[str],  # noqa: UP045  typer reads this at run time, on Python 3.10 too
-    typer.Option("--address", metavar="HOST:PORT", help="HiveServer2's address, for --via hiveserver2."),
+    typer.Option("--hiveserver2", metavar="HOST:PORT", help="Ask this HiveServer2, not a Spark session of its own."),
 ]
-AuthOption = Annotated[Auth, typer.Option("--auth", help="HiveServer2's authentication.")]
+AuthOption = Annotated[
+    Optional[Auth],  # noqa: UP045
+    typer.Option("--auth", help="HiveServer2's authentication; hive-site.xml's, or NONE, without it.", metavar="AUTH"),
+]
+User = Annotated[
+    Optional[str],  # noqa: UP045
+    typer.Option("--user", help="Whom HiveServer2 sees; this user without it.", metavar="NAME"),
+]
+PasswordFile = Annotated[
+    Optional[Path],  # noqa: UP045
+    typer.Option("--password-file", help=f"Holds the LDAP password; or set {PASSWORD}.", metavar="FILE"),
+]
+Service = Annotated[
+    Optional[str],  # noqa: UP045
+    typer.Option("--kerberos-service", help="HiveServer2's Kerberos service; `hive` without it.", metavar="NAME"),
+]
 Limit = Annotated[int, typer.Option("--limit", min=1, help="The most rows to fetch.")]
 
 
@@ -54,9 +59,11 @@ class Answer:
 def query(
     sql: Sql,
     *,
-    via: ViaOption = Via.SPARK,
-    address: Address = None,
-    auth: AuthOption = Auth.NONE,
+    hiveserver2: HiveServer2 = None,
+    auth: AuthOption = None,
+    user: User = None,
+    password_file: PasswordFile = None,
+    kerberos_service: Service = None,
     limit: Limit = 1000,
     metastore: Metastore = None,
     json: Json = False,
@@ -64,15 +71,17 @@ def query(
 ) -> None:
     """Run one SQL statement and print its rows.
 
-    Spark is started for it, which takes some seconds. In JSON, times are ISO 8601, decimals text, bytes base64.
+    Without --hiveserver2 a Spark is started for it, which takes some seconds. In JSON, times are ISO 8601, decimals
+    text, bytes base64.
 
     Example: hivesink query "SELECT count(*) FROM demo.flights"
     """
     with reporting(as_json=json, debug=debug) as out:
-        if via is Via.SPARK:
+        if hiveserver2 is None:
             answer = _by_spark(sql, metastore, limit)
         else:
-            answer = _by_hiveserver2(sql, *_split(address), auth.value, limit)
+            login = _login(auth, user, password_file, kerberos_service)
+            answer = _by_hiveserver2(sql, hiveserver2, login, limit)
         out.show(_report(answer, limit))
 
 
@@ -93,36 +102,28 @@ def _by_spark(sql: str, metastore: str | None, limit: int) -> Answer:
         spark.stop()
 
 
-def _split(address: str | None) -> tuple[str, int]:
-    host, _, port = (address or "").rpartition(":")
-    if not host or not port.isdigit():
-        raise InvalidOption(("--via hiveserver2 needs --address HOST:PORT, such as hive.example:10000",))
-    return host, int(port)
+def _login(auth: Auth | None, user: str | None, password_file: Path | None, service: str | None) -> Login:
+    """What the options say, and otherwise the site. A password comes from a file or the environment only."""
+    site = Login.of(Site.load(os.environ).hive)
+    kind = auth.value if auth else site.auth
+    kerberos = (service or site.kerberos_service_name or "hive") if kind == Auth.KERBEROS.value else service
+    password = _password(password_file) if kind in {Auth.LDAP.value, Auth.CUSTOM.value} or password_file else None
+    return Login(kind, user, password, kerberos)
 
 
-def _by_hiveserver2(sql: str, host: str, port: int, auth: str, limit: int) -> Answer:
-    from pyhive import exc, hive
-    from thrift.transport.TTransport import TTransportException
-
+def _password(file: Path | None) -> str | None:
+    if file is None:
+        return os.environ.get(PASSWORD)
     try:
-        with closing(hive.connect(host=host, port=port, auth=auth)) as connection:
-            cursor = connection.cursor()
-            cursor.execute(sql)
-            columns = tuple(column[0] for column in cursor.description or ())
-            rows = cursor.fetchmany(limit + 1) if columns else []
-            return _first(columns, rows, limit)
-    except (TTransportException, OSError) as error:
-        where = f"HiveServer2 at {host}:{port}"
-        raise SourceUnreachable(where, f"{error}; is it running, and is --auth {auth} its own?") from error
-    except exc.Error as error:
-        raise QueryFailed(_reason(error)) from error
+        return file.read_text(encoding="utf-8").rstrip("\r\n")
+    except OSError as error:
+        raise InvalidOption((f"--password-file {file}: {error.strerror}",)) from error
 
 
-def _reason(error: Exception) -> str:
-    """HiveServer2's own words: PyHive passes the whole Thrift answer on."""
-    status = getattr(error.args[0], "status", None) if error.args else None
-    message = getattr(status, "errorMessage", None) or str(error)
-    return str(message).partition("\n")[0]
+def _by_hiveserver2(sql: str, address: str, login: Login, limit: int) -> Answer:
+    with connect(address, login) as hive:
+        found = hive.query(sql, most=limit + 1)
+        return _first(tuple(column.name for column in found.columns), found.rows, limit)
 
 
 def _first(columns: tuple[str, ...], rows: Sequence[Sequence[Any]], limit: int) -> Answer:
@@ -130,12 +131,29 @@ def _first(columns: tuple[str, ...], rows: Sequence[Sequence[Any]], limit: int) 
 
 
 def _report(answer: Answer, limit: int) -> Report:
-    data = {"columns": answer.columns, "rows": answer.rows, "more": answer.more}
-    blocks: list[Line | Grid] = [
-        Grid("", answer.columns, [["NULL" if cell is None else cell for cell in row] for row in answer.rows])
-    ]
+    rows = [[_plain(cell) for cell in row] for row in answer.rows]
+    data = {"columns": answer.columns, "rows": rows, "more": answer.more}
+    blocks: list[Line | Grid] = [Grid("", answer.columns, [[_shown(cell) for cell in row] for row in answer.rows])]
     if answer.more:
         blocks.append(Line(f"only the first {limit} rows: --limit", "yellow"))
     else:
         blocks.append(Line(f"{len(answer.rows)} rows"))
     return Report(data, blocks)
+
+
+def _shown(cell: Any) -> Any:
+    if cell is None:
+        return "NULL"
+    if isinstance(cell, (list, dict)):
+        return dumps(_plain(cell), default=jsonable, ensure_ascii=False)
+    return cell
+
+
+def _plain(cell: Any) -> Any:
+    """JSON's objects have text as keys, Hive's maps any primitive."""
+    match cell:
+        case dict():
+            return {key if isinstance(key, str) else str(jsonable(key)): _plain(part) for key, part in cell.items()}
+        case list():
+            return [_plain(part) for part in cell]
+    return cell

@@ -12,7 +12,8 @@ from hivesink.cli.options import Debug, DryRun, Json, Metastore, Table, Writer, 
 from hivesink.cli.output import Grid, Line, Report
 from hivesink.cli.reporting import reporting
 from hivesink.errors import InvalidOption
-from hivesink.options import PolicyKind, SinkConfig
+from hivesink.options import SinkConfig
+from hivesink.optionvalues import PolicyKind
 from hivesink.sink.history import Identity, load, pending_actions
 from hivesink.sink.history import recover as recover_writer
 from hivesink.sink.losses import Loss, accept_losses, find_losses

@@ -57,7 +57,7 @@ def verify(
 
 def _strangers(found: OpenedTable) -> tuple[str, ...]:
     uids = {uid for writer in found.writers if (uid := writer.world.log.uid(None))}
-    return strangers(wiring.file_store(found.live.location), found.live.location, uids)
+    return strangers(wiring.file_store(found.live.location, found.site), found.live.location, uids)
 
 
 def _report(found: OpenedTable, verdicts: Sequence[Verdict], unknown: tuple[str, ...], last: int) -> Report:

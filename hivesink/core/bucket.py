@@ -77,6 +77,7 @@ def same_location(left: str, right: str) -> bool:
 
 
 def normal(location: str) -> str:
-    """A location in one spelling: no trailing slash, a local path without its scheme."""
+    """A location in one spelling: no trailing slash, a local path without its scheme, HDFS without its usual port."""
     found = re.fullmatch(r"file:(?://)?(/.*)", location)
-    return (found[1] if found else location).rstrip("/") or "/"
+    spelled = found[1] if found else re.sub(r"^(hdfs://[^/:]+):8020(?=/|$)", r"\1", location)
+    return spelled.rstrip("/") or "/"

@@ -17,7 +17,7 @@ from hivesink.decode.numbers import double, integer, scaled, single
 from hivesink.decode.scan import NUMBER, NotJson, document, elements, members, unquote
 from hivesink.decode.times import date_of, instant_of, timestamp_of, wall_clock
 from hivesink.decode.unfit import Unfit
-from hivesink.options import OnUnknownField
+from hivesink.optionvalues import OnUnknownField
 
 if TYPE_CHECKING:
     from collections.abc import Container, Sequence

@@ -12,7 +12,7 @@ from hivesink.decode.exact import ExactDecoder
 from hivesink.decode.fast import FastDecoder
 from hivesink.decode.result import BadRecord, Decoded
 from hivesink.decode.unfit import Unfit
-from hivesink.options import OnTombstone
+from hivesink.optionvalues import OnTombstone
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
-from hivesink.options import OnTombstone, OnUnknownField
+from hivesink.optionvalues import OnTombstone, OnUnknownField
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

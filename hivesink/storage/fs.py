@@ -1,4 +1,4 @@
-"""The primitives that a store with rename needs: local disks and memory now, HDFS next. No port: S3 has no rename.
+"""The primitives that a store with rename needs: local disks, HDFS, memory. No port: S3 has no rename.
 
 Paths and locations are absolute, in whichever spelling the caller uses; results repeat the caller's spelling.
 Every changing primitive is one call that may arrive late, and then does what it promises or fails harmlessly.
@@ -33,6 +33,11 @@ class Entry:
 class FileSystem(Protocol):
     """One file system. Every method may raise StoreUnavailable or NotWritable, changing ones OutcomeUnknown."""
 
+    @property
+    def parallel(self) -> int:
+        """How many calls are worth making at a time; 1: they don't get faster."""
+        ...
+
     def canonical(self, location: str) -> str:
         """The one spelling by which two spellings of a place compare. Raises Unsupported for another scheme."""
         ...
@@ -66,6 +71,13 @@ class FileSystem(Protocol):
 
     def delete(self, path: str) -> bool:
         """Delete a file, past any trash. False where there is none. A power cut may bring it back."""
+        ...
+
+    def trash(self, path: str) -> str | None:
+        """Move a file that a person may want back to the trash. Where it is now, or None where there was none.
+
+        Raises Unsupported where there is no trash.
+        """
         ...
 
     def remove_empty(self, folder: str) -> bool:

@@ -5,7 +5,7 @@ since Hive's own escapes (`dt=a%3Ab`) are part of a folder's name.
 """
 
 # Paths here are text, as manifests hold them; pathlib would only wrap each call.
-# ruff: noqa: PTH102, PTH106, PTH108, PTH112, PTH116, PTH119, PTH121, PTH123
+# ruff: noqa: PTH101, PTH102, PTH106, PTH108, PTH112, PTH116, PTH119, PTH121, PTH123
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ import errno
 import io
 import os
 import re
+import shutil
 import stat
 from typing import TYPE_CHECKING, BinaryIO, cast
 
-from hivesink.errors import HiveSinkError, NotWritable, OutcomeUnknown, StoreUnavailable, Unsupported
+from hivesink.errors import HiveSinkError, OutcomeUnknown, StoreUnavailable, Unsupported
 from hivesink.storage.fs import Entry
+from hivesink.storage.local_refusals import no_link, refusal
+from hivesink.storage.ownership import Ownership, cannot_give
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _LOCATION = re.compile(r"(?:file:(?://)?)?(/(?!/).*)", re.DOTALL)
-_DENIED = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
-_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
-_NO_LINKS = frozenset({errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS})
 _BUFFER = 1 << 18
 _TRIES = 5
 
@@ -41,15 +41,6 @@ def posix(location: str) -> str:
             instead="write it as /path or file:/path",
         )
     return found[1].rstrip("/") or "/"
-
-
-def refusal(path: str, action: str, error: OSError) -> HiveSinkError:
-    """The error that says in plain words what the system refused."""
-    if error.errno in _DENIED:
-        return NotWritable(path, f"{action}: {os.strerror(error.errno)}")
-    if error.errno in _FULL:
-        return StoreUnavailable(action, path, "the disk is full")
-    return StoreUnavailable(action, path, error.strerror or str(error))
 
 
 class _NewFile(io.FileIO):
@@ -69,8 +60,11 @@ class _NewFile(io.FileIO):
 class LocalFileSystem:
     """Implements `storage.fs.FileSystem`. Shared by threads; a pickled copy is as good."""
 
-    def __init__(self) -> None:
+    parallel = 1
+
+    def __init__(self, ownership: Ownership = Ownership()) -> None:  # noqa: B008  frozen
         self._known: set[str] = set()
+        self._ownership = ownership
 
     def canonical(self, location: str) -> str:
         return posix(location)
@@ -81,6 +75,7 @@ class LocalFileSystem:
     def sync_close(self, stream: BinaryIO, path: str) -> None:
         try:
             stream.flush()
+            self._dress(stream.fileno(), path, self._ownership.permission)
             os.fsync(stream.fileno())
             stream.close()
         except (OSError, HiveSinkError) as error:
@@ -95,6 +90,7 @@ class LocalFileSystem:
         stream = self._create(place)
         try:
             with stream:
+                self._dress(stream.fileno(), path, self._ownership.permission)
                 if data:
                     _write_all(stream, data)
                     os.fsync(stream.fileno())
@@ -131,7 +127,7 @@ class LocalFileSystem:
             except FileExistsError:
                 raise
             except OSError as error:
-                raise _no_link(source, target, error) from error
+                raise no_link(source, target, error) from error
             else:
                 return
         raise StoreUnavailable(action="rename", path=source, reason=f"the folder of {target} keeps vanishing")
@@ -152,6 +148,11 @@ class LocalFileSystem:
         except OSError as error:
             raise refusal(path, "delete", error) from error
         return True
+
+    def trash(self, path: str) -> str | None:
+        raise Unsupported(
+            what=f"throwing away {path}", why="local disks have no trash", instead="move it out of the table by hand"
+        )
 
     def remove_empty(self, folder: str) -> bool:
         place = posix(folder)
@@ -239,6 +240,7 @@ class LocalFileSystem:
         try:
             if not os.path.isdir(folder):
                 os.mkdir(folder)
+                self._dress(folder, folder, self._ownership.folder_permission)
         except FileExistsError:
             # Another process was quicker, or a file is in the way, which the first use tells.
             pass
@@ -257,27 +259,23 @@ class LocalFileSystem:
             raise refusal(parent, "settle", error) from error
         self._known.add(folder)
 
+    def _dress(self, what: int | str, path: str, mode: int | None) -> None:
+        """Give a new file or folder its mode and owner. Raises Unsupported where the system doesn't let this user."""
+        own = self._ownership
+        try:
+            if own.owner is not None:
+                shutil.chown(what, own.owner)
+            if own.group is not None:
+                shutil.chown(what, group=own.group)
+            if mode is not None:
+                os.chmod(what, mode)
+        except (PermissionError, LookupError) as error:
+            raise cannot_give(path, own, str(error)) from error
+
     def _forget(self, folder: str) -> None:
         while folder != "/":
             self._known.discard(folder)
             folder = _above(folder)
-
-
-def _no_link(source: str, target: str, error: OSError) -> HiveSinkError:
-    if error.errno == errno.EXDEV:
-        return Unsupported(
-            f"publishing {source} as {target}",
-            "the two are on different file systems",
-            "keep a table's partitions on one file system",
-        )
-    if error.errno in _NO_LINKS:
-        return Unsupported(
-            f"the file system of {target}",
-            f"it gives no second name to a file (link: {os.strerror(error.errno)}), without which a rename might "
-            "overwrite",
-            "use one with hard links, such as ext4 or xfs",
-        )
-    return refusal(source, "rename", error)
 
 
 def _write_all(stream: _NewFile, data: bytes) -> None:

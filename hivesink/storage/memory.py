@@ -32,6 +32,8 @@ class _Stream(io.BytesIO):
 class MemoryFileSystem:
     """Implements `storage.fs.FileSystem`."""
 
+    parallel = 1
+
     def __init__(self) -> None:
         self._lock = threading.RLock()
         self._files: dict[str, _Node] = {}
@@ -74,6 +76,13 @@ class MemoryFileSystem:
     def delete(self, path: str) -> bool:
         with self._lock:
             return self._files.pop(path, None) is not None
+
+    def trash(self, path: str) -> str | None:
+        with self._lock:
+            if path not in self._files:
+                return None
+            self._files[f"/.Trash{path}"] = self._files.pop(path)
+            return f"/.Trash{path}"
 
     def remove_empty(self, folder: str) -> bool:
         place = folder.rstrip("/")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from functools import partial
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, BinaryIO, TypeVar
 
 from hivesink.core.partfile import Finished, InProgress, Pending, Publish, decide_publish
 from hivesink.core.partname import parse_staged
@@ -18,12 +18,14 @@ from hivesink.errors import (
 )
 from hivesink.storage.fs import join, split
 from hivesink.storage.once import surely
+from hivesink.storage.together import together
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from hivesink.storage.fs import FileSystem
 
+_T = TypeVar("_T")
 _LOOKS = 5
 
 
@@ -32,6 +34,13 @@ class RenameFileStore:
 
     def __init__(self, fs: FileSystem) -> None:
         self._fs = fs
+
+    @property
+    def at_a_time(self) -> int:
+        return self._fs.parallel
+
+    def together(self, calls: Iterable[Callable[[], _T]]) -> list[_T]:
+        return together(calls, self.at_a_time)
 
     def create(self, part: InProgress) -> StagedPart:
         try:
@@ -53,8 +62,10 @@ class RenameFileStore:
             if parse_staged(split(path)[1]) is None:
                 message = f"{path} is not a staged part"
                 raise ValueError(message)
-        for path in paths:
-            surely("delete", path, partial(self._fs.delete, path))
+        self.together(partial(surely, "delete", path, partial(self._fs.delete, path)) for path in paths)
+
+    def trash(self, path: str) -> str | None:
+        return self._fs.trash(path)
 
     def staged(self, folder: str) -> Sequence[str]:
         return [
@@ -88,12 +99,12 @@ class RenameFileStore:
         surely("create", path, create)
 
     def walk(self, folder: str) -> Iterator[str]:
-        waiting = [folder] if self._fs.is_folder(folder) else []
-        while waiting:
-            found = waiting.pop()
-            yield found
-            inner = [join(found, entry.name) for entry in self._fs.list(found) if entry.is_folder]
-            waiting.extend(reversed(inner))
+        level = [folder] if self._fs.is_folder(folder) else []
+        while level:
+            yield from level
+            listed = self.together(partial(self._fs.list, found) for found in level)
+            inner = zip(level, listed, strict=True)
+            level = [join(found, entry.name) for found, entries in inner for entry in entries if entry.is_folder]
 
     def prune(self, folders: Iterable[str]) -> None:
         # The longest first, so that a folder whose last folder goes can go too.
@@ -118,7 +129,7 @@ class StagedPart:
         try:
             pending = self._part.close(self._stream.tell())
             self._fs.sync_close(self._stream, staged)
-            converge(self._fs, Pending(staged, pending.staged, pending.length))
+            _rename(self._fs, Pending(staged, pending.staged, pending.length))
         except (PartLost, LengthMismatch, TargetTaken, OutcomeUnknown) as error:
             # Nothing has been decided about this part: whatever state it is in, it is a leftover.
             raise StoreUnavailable(action="close", path=staged, reason=str(error)) from error
@@ -132,6 +143,14 @@ class StagedPart:
             self._fs.delete(self._part.staged)
 
 
+def _rename(fs: FileSystem, part: Pending) -> None:
+    """`converge` for a part that was closed just now: nobody else knows its name, so a look is owed to doubts only."""
+    try:
+        fs.rename(part.staged, part.target)
+    except (FileExistsError, FileNotFoundError, OutcomeUnknown):
+        converge(fs, part)
+
+
 def converge(fs: FileSystem, part: Pending) -> None:
     """Rename `part` to its target unless that has happened, looking again after every doubt.
 
@@ -140,16 +159,21 @@ def converge(fs: FileSystem, part: Pending) -> None:
     doubt: Exception | None = None
     for _ in range(_LOOKS):
         try:
-            if _step(fs, part):
-                return
+            if doubt is None and fs.length(part.staged) == part.length and part.staged != part.target:
+                # The usual case. That nothing is at the target, the rename finds out by itself.
+                fs.rename(part.staged, part.target)
+            else:
+                _step(fs, part)
         except (FileExistsError, FileNotFoundError, OutcomeUnknown) as error:  # noqa: PERF203 - to look again
             doubt = error
+        else:
+            return
     if isinstance(doubt, FileExistsError):
         raise TargetTaken(part.staged, part.target) from doubt
     raise OutcomeUnknown(action="publish", path=part.target, reason=str(doubt)) from doubt
 
 
-def _step(fs: FileSystem, part: Pending) -> bool:
+def _step(fs: FileSystem, part: Pending) -> None:
     staged, target = fs.length(part.staged), fs.length(part.target)
     one_file = staged is not None and target is not None and fs.same_file(part.staged, part.target)
     if staged is None and target is None:
@@ -167,4 +191,3 @@ def _step(fs: FileSystem, part: Pending) -> bool:
             fs.delete(part.staged)
         case Publish.DONE:
             fs.settle(split(part.target)[0])
-    return True

@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import io
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, BinaryIO, TypeVar
 
 from hivesink.core.partfile import Finished, InProgress, Pending, Publish, decide_publish
 from hivesink.core.partname import Stage, parse_staged
-from hivesink.errors import StoreUnavailable
+from hivesink.errors import StoreUnavailable, Unsupported
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
+
+_T = TypeVar("_T")
 
 
 class MultipartFileStore:
@@ -24,6 +26,13 @@ class MultipartFileStore:
         self.objects: dict[str, bytes] = {}
         self.uploads: dict[str, bytes] = {}
         self._begun = 0
+
+    @property
+    def at_a_time(self) -> int:
+        return 1
+
+    def together(self, calls: Iterable[Callable[[], _T]]) -> list[_T]:
+        return [call() for call in calls]
 
     def create(self, part: InProgress) -> Upload:
         self._begun += 1
@@ -48,6 +57,9 @@ class MultipartFileStore:
                 raise ValueError(message)
         for path in paths:
             self.uploads.pop(path, None)
+
+    def trash(self, path: str) -> str | None:
+        raise Unsupported(what=path, why="S3 has no trash", instead="delete it")
 
     def staged(self, folder: str) -> Sequence[str]:
         return sorted(path for path in self.uploads if _folder(path.partition(":")[2]) == folder)

@@ -24,10 +24,12 @@ from hivesink.errors import (
 )
 from hivesink.ports import Mark, Touched
 from hivesink.storage.commit_log import RenameCommitLog, default_log_location, logs_of
+from hivesink.storage.hdfs import HdfsFileSystem
 from hivesink.storage.local import LocalFileSystem
 from hivesink.storage.memory import MemoryFileSystem
 from tests.contracts.manifests import full, small
 from tests.crash.faults import FaultyFileSystem, Kill, Mode, Plan
+from tests.storage.realhdfs import hdfs_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -35,16 +37,17 @@ if TYPE_CHECKING:
 
     from hivesink.storage.fs import Entry, FileSystem
 
-FILE_SYSTEMS: dict[str, Callable[[Path], tuple[FileSystem, str]]] = {
-    "local": lambda path: (LocalFileSystem(), str(path)),
-    "memory": lambda _: (MemoryFileSystem(), "/w"),
+FILE_SYSTEMS: dict[str, Callable[[pytest.FixtureRequest, Path], tuple[FileSystem, str]]] = {
+    "local": lambda _, path: (LocalFileSystem(), str(path)),
+    "memory": lambda *_: (MemoryFileSystem(), "/w"),
+    "hdfs": lambda request, _: (HdfsFileSystem({}, as_folder=True), hdfs_folder(request)),
 }
 FLIGHTS = TableName("demo", "flights")
 
 
 @pytest.fixture(params=FILE_SYSTEMS)
 def opened(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[FileSystem, str]:
-    return FILE_SYSTEMS[request.param](tmp_path)
+    return FILE_SYSTEMS[request.param](request, tmp_path)
 
 
 @pytest.fixture

@@ -9,10 +9,12 @@ import pytest
 from hivesink.core.partfile import Finished, InProgress, Pending
 from hivesink.core.partname import PartName, parse_staged
 from hivesink.errors import LengthMismatch, PartLost, StoreUnavailable, TargetTaken
+from hivesink.storage.hdfs import HdfsFileSystem
 from hivesink.storage.local import LocalFileSystem
 from hivesink.storage.memory import MemoryFileSystem
 from hivesink.storage.rename_store import RenameFileStore
 from tests.contracts.multipart import MultipartFileStore
+from tests.storage.realhdfs import hdfs_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,11 +22,12 @@ if TYPE_CHECKING:
 
     from hivesink.ports import FileStore
 
-STORES: dict[str, Callable[[Path], tuple[FileStore, str]]] = {
-    "local": lambda path: (RenameFileStore(LocalFileSystem()), f"{path}/t"),
-    "local-uri": lambda path: (RenameFileStore(LocalFileSystem()), f"file:{path}/t"),
-    "memory": lambda _: (RenameFileStore(MemoryFileSystem()), "/w/t"),
-    "multipart": lambda _: (MultipartFileStore(), "s3://b/t"),
+STORES: dict[str, Callable[[pytest.FixtureRequest, Path], tuple[FileStore, str]]] = {
+    "local": lambda _, path: (RenameFileStore(LocalFileSystem()), f"{path}/t"),
+    "local-uri": lambda _, path: (RenameFileStore(LocalFileSystem()), f"file:{path}/t"),
+    "memory": lambda *_: (RenameFileStore(MemoryFileSystem()), "/w/t"),
+    "multipart": lambda *_: (MultipartFileStore(), "s3://b/t"),
+    "hdfs": lambda request, _: (RenameFileStore(HdfsFileSystem({})), f"{hdfs_folder(request)}/t"),
 }
 ROWS = b"rows and rows"
 ODD = ["dt=2026-01-01--00", "with space=a b", "x=a%3Ab", "name=Zürich", "a=1/b=2", "k=__HIVE_DEFAULT_PARTITION__"]
@@ -32,7 +35,7 @@ ODD = ["dt=2026-01-01--00", "with space=a b", "x=a%3Ab", "name=Zürich", "a=1/b=
 
 @pytest.fixture(params=STORES)
 def opened(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[FileStore, str]:
-    return STORES[request.param](tmp_path)
+    return STORES[request.param](request, tmp_path)
 
 
 @pytest.fixture

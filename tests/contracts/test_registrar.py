@@ -1,4 +1,4 @@
-"""What every registrar promises, over memory, a real metastore, and a real Spark Thrift Server."""
+"""What every registrar promises: in memory, on Hive Metastore 2.3 and 4.0.1, by Spark's and Hive's own HiveServer2."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ import pytest
 from hivesink.core.partition_path import partition_path
 from hivesink.core.table import Column, Primitive, TableName
 from hivesink.errors import HiveSinkError, UnknownTable, Unsupported
-from hivesink.metastore.hiveserver2 import HiveServer2Registrar, Login
-from tests.metastore.live import InMemory, OverThrift, World, declared, dt, new
+from tests.metastore.live import KINDS, World, declared, dt, new, world_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,19 +39,10 @@ ODD = [
 ]
 
 
-@pytest.fixture(params=["memory", "thrift", "hiveserver2"])
+@pytest.fixture(params=KINDS)
 def world(request: pytest.FixtureRequest) -> Iterator[World]:
-    if request.param == "memory":
-        yield InMemory()
-        return
-    metastore = request.getfixturevalue("metastore")
-    make = None
-    if request.param == "hiveserver2":
-        host, port = request.getfixturevalue("thrift_server")
-        make = lambda: HiveServer2Registrar(host, port, Login(auth="NOSASL"))  # noqa: E731
-    over = OverThrift(metastore.uri, make)
-    yield over
-    over.close()
+    with world_of(request.param, request) as found:
+        yield found
 
 
 @pytest.fixture
@@ -194,7 +184,7 @@ def test_columns_that_came_meanwhile(world: World, live: LiveTable) -> None:
     registrar.add(live, [new(live, dt(1))])
     world.add_column(live, Column("late", Primitive.STRING))
     found = registrar.lookup(live, [dt(1)])
-    if isinstance(registrar, HiveServer2Registrar):
+    if world.kind == "hiveserver2-spark":
         # Spark's server shows the table's columns for a partition; Hive's own shows the partition's.
         assert not found[dt(1)].columns_behind
         return
@@ -205,7 +195,7 @@ def test_columns_that_came_meanwhile(world: World, live: LiveTable) -> None:
 
 
 def test_a_table_without_partitions(world: World, tmp_path: Path) -> None:
-    if isinstance(world.connect(), HiveServer2Registrar):
+    if world.kind == "hiveserver2-spark":
         with pytest.raises(Unsupported, match="COLUMN_STATS_ACCURATE"):
             made(world, tmp_path)
         return

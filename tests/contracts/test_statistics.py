@@ -10,9 +10,8 @@ import pytest
 
 from hivesink.core.table import Column, Primitive
 from hivesink.errors import RegistrationFailed
-from hivesink.metastore.hiveserver2 import HiveServer2Registrar, Login
 from hivesink.ports import Statistics
-from tests.metastore.live import InMemory, OverThrift, World, declared, dt, new
+from tests.metastore.live import KINDS, OverThrift, World, declared, dt, new, world_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,14 +25,10 @@ DT = Column("dt", Primitive.STRING)
 FLAG = "COLUMN_STATS_ACCURATE"
 
 
-@pytest.fixture(params=["memory", "thrift"])
+@pytest.fixture(params=[kind for kind in KINDS if not kind.startswith("hiveserver2")])
 def world(request: pytest.FixtureRequest) -> Iterator[World]:
-    if request.param == "memory":
-        yield InMemory()
-        return
-    over = OverThrift(request.getfixturevalue("metastore").uri)
-    yield over
-    over.close()
+    with world_of(request.param, request) as found:
+        yield found
 
 
 @pytest.fixture(params=[dt(1), ""], ids=["partition", "table"])
@@ -132,20 +127,18 @@ def test_an_analyze_by_spark_in_between(metastore: EmbeddedMetastore, spark: Spa
     over.close()
 
 
-def test_hiveserver2_refuses_where_hive_trusts(
-    metastore: EmbeddedMetastore, thrift_server: tuple[str, int], tmp_path: Path
-) -> None:
-    over = OverThrift(metastore.uri, lambda: HiveServer2Registrar(*thrift_server, Login(auth="NOSASL")))
+@pytest.mark.parametrize("server", ["hiveserver2-spark", "hiveserver2-4.0.1"])
+def test_hiveserver2_refuses_where_hive_trusts(server: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
     spec = declared(tmp_path, DT)
-    over.create(spec)
-    registrar = over.connect()
-    live = registrar.table(spec.name)
-    registrar.add(live, [new(live, dt(1)), new(live, dt(2))])
-    assert not registrar.set_statistics(live, [Statistics(dt(1), 1, 10, 1)])
-    registrar.distrust(live, [dt(1)])
-    over.analyze(live, dt(1))
-    assert registrar.lookup(live, [dt(1), dt(2)])[dt(1)].accurate
-    with pytest.raises(RegistrationFailed, match=r"dt=2024-01-01.*registrar thrift"):
-        registrar.distrust(live, [dt(1), dt(2)])
-    registrar.distrust(live, [dt(2)])
-    over.close()
+    with world_of(server, request) as over:
+        over.create(spec)
+        registrar = over.connect()
+        live = registrar.table(spec.name)
+        registrar.add(live, [new(live, dt(1)), new(live, dt(2))])
+        assert not registrar.set_statistics(live, [Statistics(dt(1), 1, 10, 1)])
+        registrar.distrust(live, [dt(1)])
+        over.analyze(live, dt(1))
+        assert registrar.lookup(live, [dt(1), dt(2)])[dt(1)].accurate
+        with pytest.raises(RegistrationFailed, match=r"dt=2024-01-01.*registrar thrift"):
+            registrar.distrust(live, [dt(1), dt(2)])
+        registrar.distrust(live, [dt(2)])

@@ -52,6 +52,9 @@ def test_several_columns_have_a_pattern_each() -> None:
         ("file:///a/b", "file:/a/b", True),
         ("hdfs://nn/a", "hdfs://nn/a/", True),
         ("hdfs://nn/a", "/a", False),
+        ("hdfs://nn:8020/a", "hdfs://nn/a", True),
+        ("hdfs://nn:8020", "hdfs://nn/", True),
+        ("hdfs://nn:80201/a", "hdfs://nn/a", False),
         ("/a/b", "/a/c", False),
     ],
 )

@@ -78,6 +78,11 @@ class FaultyFileSystem:
             with contextlib.suppress(OSError, HiveSinkError, ValueError):
                 getattr(stream, "raw", stream).close()
 
+    @property
+    def parallel(self) -> int:
+        """One after the other, so that calls have numbers."""
+        return 1
+
     def canonical(self, location: str) -> str:
         return self.inner.canonical(location)
 
@@ -105,6 +110,10 @@ class FaultyFileSystem:
 
     def delete(self, path: str) -> bool:
         return bool(self._do("delete", path, partial(self.inner.delete, path)))
+
+    def trash(self, path: str) -> str | None:
+        found: str | None = self._do("trash", path, partial(self.inner.trash, path))
+        return found
 
     def remove_empty(self, folder: str) -> bool:
         return bool(self._do("remove_empty", folder, partial(self.inner.remove_empty, folder)))

@@ -17,7 +17,7 @@ from hivesink.decode.exact import ExactDecoder
 from hivesink.decode.json import JsonDecoder, exact_batch
 from hivesink.decode.result import BadRecord, DecodeOptions
 from hivesink.decode.unfit import Unfit
-from hivesink.options import OnUnknownField
+from hivesink.optionvalues import OnUnknownField
 
 P = Primitive
 KINDS: tuple[HiveType, ...] = (

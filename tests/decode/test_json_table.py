@@ -15,7 +15,7 @@ import pytest
 from hivesink.core.table import Array, Char, Column, Decimal, HiveType, Map, Primitive, Struct, Varchar
 from hivesink.decode.json import JsonDecoder
 from hivesink.decode.result import BadRecord, Decoded, DecodeOptions
-from hivesink.options import OnTombstone, OnUnknownField
+from hivesink.optionvalues import OnTombstone, OnUnknownField
 
 P = Primitive
 BERLIN = DecodeOptions(timestamp_zone=ZoneInfo("Europe/Berlin"))

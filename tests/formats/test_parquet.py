@@ -15,7 +15,7 @@ from hivesink.arrowtypes import arrow_schema
 from hivesink.core.table import Column
 from hivesink.core.typetext import parse_type
 from hivesink.formats.parquet import ParquetFormat, rows_in
-from hivesink.options import Compression
+from hivesink.optionvalues import Compression
 
 COLUMNS = {
     "z": "int",

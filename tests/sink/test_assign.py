@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 from hivesink.core.table import Char, Column, Decimal, HiveType, Primitive, TableName, TableSpec, Varchar
 from hivesink.errors import InvalidOption
-from hivesink.options import OnNull, SinkConfig
+from hivesink.options import SinkConfig
+from hivesink.optionvalues import OnNull
 from hivesink.sink.assign import ByPartitionColumns, Moment, assigner_for, buckets, needed_columns
 
 if TYPE_CHECKING:

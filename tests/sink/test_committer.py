@@ -23,13 +23,14 @@ from hivesink.errors import (
     ReplayDiffers,
     ResumeImpossible,
     StoreUnavailable,
+    UnknownTable,
 )
 from hivesink.metastore.accuracy import FLAG
 from hivesink.ports import Mark, Touched
 from hivesink.sink.committer import Committer
 from hivesink.sink.plan import BadReport, InputShape, TaskPlan, TaskReport
 from tests.crash.site import LOG, PLAIN, Site, SiteJob
-from tests.sink.harness import LOCATION, TABLE, Event, Source, events
+from tests.sink.harness import LOCATION, SPEC, TABLE, Event, Source, events
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -418,6 +419,35 @@ def test_epochs_that_waited_go_where_their_partition_lives_now_each_from_its_own
     job.run()
     site.check(IDS)
     assert not site.store.visible(f"{LOCATION}/dt=a")
+
+
+@pytest.mark.parametrize("calls_before", [1, 2], ids=["before the decision", "after it"])
+def test_a_table_that_vanishes_stops_the_job_which_goes_on_once_it_is_back(
+    site: Site, monkeypatch: pytest.MonkeyPatch, calls_before: int
+) -> None:
+    """DROP of an external table keeps its files, staged ones too; nothing is lost, doubled or left over."""
+    job = site.job()
+    job.step()
+    real, left = site.metastore.lookup, [calls_before]
+
+    def lookup(*asked: Any) -> Any:
+        left[0] -= 1
+        if not left[0]:
+            site.metastore.drop_table(TABLE)
+        return real(*asked)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(site.metastore, "lookup", lookup)
+        with pytest.raises(UnknownTable, match=r"not in the metastore at memory; .*hivesink ddl apply"):
+            job.run()
+        with pytest.raises(UnknownTable):
+            site.job().run()
+    site.metastore.create(SPEC)
+    # A new table knows no partitions; those of older epochs are a matter of MSCK REPAIR.
+    for day in sorted({f"dt={event.dt}" for event in EVENTS}):
+        site.metastore.register(TABLE, day, f"{LOCATION}/{day}")
+    site.job().run()
+    site.check(IDS)
 
 
 def test_a_partition_dropped_while_the_job_runs_is_registered_again(site: Site) -> None:

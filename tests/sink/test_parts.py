@@ -174,6 +174,43 @@ def staged(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.rglob("*") if path.is_file())
 
 
+class _FarAway(MemoryFileSystem):
+    """Counts what is open at once, as a store that is written to from many threads."""
+
+    parallel = 16
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open_now: set[str] = set()
+        self.most = 0
+
+    def open_new(self, path: str) -> BinaryIO:
+        stream = super().open_new(path)
+        with self._lock:
+            self.open_now.add(path)
+            self.most = max(self.most, len(self.open_now))
+        return stream
+
+    def sync_close(self, stream: BinaryIO, path: str) -> None:
+        super().sync_close(stream, path)
+        with self._lock:
+            self.open_now.remove(path)
+
+
+@pytest.mark.parametrize(("memory", "most"), [(64 * MB, 16), (MB, 8)])
+def test_many_files_are_opened_and_closed_at_a_time_within_the_caps(memory: int, most: int) -> None:
+    fs = _FarAway()
+    store = RenameFileStore(fs)
+    parts, touched = parts_of(store, memory=memory)
+    for start in range(50):
+        parts.add(target("/w"), f"dt={start}", rows(start * 10, 10))
+    done = parts.finish()
+    assert sorted(ids_of(store, done)) == list(range(500))
+    assert len({part.staged for part in done}) == 50
+    assert {folder for folders in touched for folder in folders} == {f"/w/dt={start}" for start in range(50)}
+    assert (fs.most, fs.open_now) == (most, set())
+
+
 def test_abort_leaves_nothing(tmp_path: Path) -> None:
     store = RenameFileStore(LocalFileSystem())
     parts, _ = parts_of(store, memory=1, file_size=20_000)

@@ -12,8 +12,9 @@ from hivesink.core.epoch import Epoch, Ways
 from hivesink.core.manifest import Floor, Rows
 from hivesink.errors import MetastoreUnreachable, PartLost
 from hivesink.metastore.memory import MemoryMetastore
+from hivesink.ports import Statistics
 from hivesink.sink.checks import Level
-from hivesink.sink.clean import clean, find_leftovers, strangers
+from hivesink.sink.clean import clean, find_leftovers, find_strays, strangers, throw_away
 from hivesink.sink.facts import read_log
 from hivesink.sink.history import load
 from hivesink.sink.inspect import writer_status
@@ -152,6 +153,22 @@ def test_a_file_of_the_writer_in_no_manifest_is_an_error(site: Site) -> None:
     (error,) = site.errors()
     assert twin in error
     assert "doubled" in error
+
+
+def test_a_file_in_no_manifest_goes_to_the_trash_and_hive_counts_its_partition_itself(site: Site) -> None:
+    part = site.part()
+    twin = part.target.replace(f"-{UID}-2-", f"-{UID}-2-beef")
+    site.put(twin, b"1\n")
+    live = site.world.registrar.table(TABLE)
+    site.world.registrar.set_statistics(live, [Statistics(part.partition, 1, 1, 1)])
+    (stray,) = find_strays(site.world, NAME)
+    assert (stray.path, stray.partition) == (twin, part.partition)
+    assert throw_away(site.world, NAME, [stray]) == ((twin, f"/.Trash{twin}"),)
+    assert throw_away(site.world, NAME, [stray]) == ()
+    assert site.fs.read(f"/.Trash{twin}") == b"1\n"
+    assert not site.world.registrar.lookup(live, [part.partition])[part.partition].accurate
+    assert site.errors() == []
+    assert find_strays(site.world, NAME) == ()
 
 
 def test_a_file_of_a_trimmed_epoch_is_not_judged(site: Site) -> None:

@@ -15,6 +15,7 @@ from hivesink.core.partname import PartName
 from hivesink.errors import HiveSinkError, NotWritable, OutcomeUnknown, StoreUnavailable, Unsupported
 from hivesink.storage.fs import Entry
 from hivesink.storage.local import LocalFileSystem, posix
+from hivesink.storage.ownership import Ownership
 from hivesink.storage.rename_store import RenameFileStore
 
 if TYPE_CHECKING:
@@ -196,3 +197,18 @@ def test_a_pickled_copy_works(tmp_path: Path) -> None:
     copy = pickle.loads(pickle.dumps(FS))  # noqa: S301 - our own
     copy.write_new(f"file:{tmp_path}/a/b", b"x")
     assert FS.read(f"{tmp_path}/a/b") == b"x"
+
+
+def test_files_and_the_folders_made_for_them_get_the_wanted_mode(tmp_path: Path) -> None:
+    fs = LocalFileSystem(Ownership(permission=0o640))
+    stream = fs.open_new(f"{tmp_path}/dt=1/a")
+    fs.sync_close(stream, f"{tmp_path}/dt=1/a")
+    fs.write_new(f"{tmp_path}/dt=1/_SUCCESS", b"")
+    modes = [stat.S_IMODE((tmp_path / name).stat().st_mode) for name in ("dt=1", "dt=1/a", "dt=1/_SUCCESS")]
+    assert modes == [0o750, 0o640, 0o640]
+
+
+def test_an_owner_that_the_system_does_not_know_is_refused_before_the_file_counts(tmp_path: Path) -> None:
+    with pytest.raises(Unsupported, match=r"sink\.file\.group = no-such-group"):
+        LocalFileSystem(Ownership(group="no-such-group")).write_new(f"{tmp_path}/a", b"x")
+    assert FS.list(str(tmp_path)) == []

@@ -1,0 +1,91 @@
+"""What an error of Spark's or of its JVM's means: trouble that may pass, or a job to be mended."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_MAY_PASS = re.compile(
+    r"""
+      java\.net\.(?:Connect|SocketTimeout|NoRouteToHost|Socket|PortUnreachable)Exception
+    | java\.nio\.channels\.ClosedChannelException
+    | org\.apache\.hadoop\.net\.ConnectTimeoutException
+    | org\.apache\.hadoop\.ipc\.(?:Standby|Retriable|ObserverRetryOnActive)Exception
+    | org\.apache\.hadoop\.hdfs\.server\.namenode\.SafeModeException
+    | org\.apache\.hadoop\.hdfs\.(?:BlockMissing|CannotObtainBlockLength)Exception
+    | could\ only\ be\ written\ to\ \d+\ of\ the\ \d+\ minReplication\ nodes
+    | org\.apache\.thrift\.transport\.TTransportException
+    | org\.apache\.kafka\.common\.errors\.(?:Timeout|Disconnect|Network|BrokerNotAvailable|CoordinatorNotAvailable
+        |LeaderNotAvailable|NotLeaderOrFollower|ReplicaNotAvailable|Retriable)Exception
+    | ExecutorLostFailure
+    | SparkContext\ (?:was|has\ been)\ (?:shut\ down|stopped)
+    | stopped\ SparkContext
+    | Spark\ cluster\ looks\ dead
+    | All\ masters\ are\ unresponsive
+    | java\.util\.concurrent\.TimeoutException
+    """,
+    re.VERBOSE,
+)
+"""Servers that are away, in the words of the JVM's clients, however deep in an error they stand."""
+
+_OLD_CLIENT = re.compile(r"Invalid method name: '(get_table\w*)'")
+_PYTHON_TRACE = "Traceback (most recent call last)"
+_JAVA_LINE = re.compile(
+    r"^\s*(?:: |Caused by: )?((?:[a-z]\w*\.)+[A-Z]\w*(?:Exception|Error|Failure): .+)$", re.MULTILINE
+)
+
+
+def may_pass(error: BaseException) -> bool:
+    """Whether what failed is Spark, Kafka, HDFS, the metastore or the network, and not the job's own code or SQL."""
+    from py4j.protocol import Py4JError
+    from pyspark.errors import AnalysisException, IllegalArgumentException, ParseException, PySparkException
+
+    if isinstance(error, (ConnectionError, TimeoutError)):
+        return True
+    if not isinstance(error, (PySparkException, Py4JError)):
+        return False
+    text = _whole(error)
+    if _MAY_PASS.search(text):
+        return True
+    if isinstance(error, (AnalysisException, ParseException, IllegalArgumentException)):
+        return False
+    # Python code that failed in a task or a callback fails again.
+    return _PYTHON_TRACE not in text
+
+
+def is_old_client(error: BaseException) -> bool:
+    """Whether a client of Hive 2.3 or 3 has asked a metastore of Hive 4 for a table."""
+    return bool(_OLD_CLIENT.search(_whole(error)))
+
+
+def reason(error: BaseException) -> str:
+    """One line: the server that is away if there is one, else what the error says first."""
+    text = _whole(error)
+    java = [found[1] for found in _JAVA_LINE.finditer(text)]
+    away = next((line for line in java if _MAY_PASS.search(line)), None)
+    first = next((line.strip() for line in text.splitlines() if line.strip()), "(no message)")
+    if away is not None:
+        return away
+    return java[0] if java and first.startswith("An error occurred while calling") else first
+
+
+def _whole(error: BaseException) -> str:
+    """All that the error and its causes say, with Java's stack; nothing of what only a lost JVM could tell."""
+    return "\n".join(text for one in _causes(error) for text in (_text(one), str(getattr(one, "_stackTrace", ""))))
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    seen: BaseException | None = error
+    while seen is not None:
+        yield seen
+        seen = seen.__cause__
+
+
+def _text(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception:  # noqa: BLE001  py4j asks the JVM for a Java error's text, and it may be the JVM that died
+        return f"{type(error).__name__}: the JVM that could say more is gone"

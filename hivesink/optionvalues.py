@@ -1,0 +1,191 @@
+"""Values of settings: what each may be, and how its text is read. Parsers raise ValueError that says what to write."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+from enum import Enum
+from typing import TYPE_CHECKING, TypeVar
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+
+class OnBadRecord(Enum):
+    """What a record that doesn't fit the table does."""
+
+    FAIL = "fail"
+    DEAD_LETTER = "dead-letter"
+    DROP = "drop"
+
+
+class OnNull(Enum):
+    """What a null or empty partition value means."""
+
+    DEFAULT_PARTITION = "default-partition"
+    BAD_RECORD = "bad-record"
+
+
+class OnTombstone(Enum):
+    """What a Kafka record without a value is."""
+
+    SKIP = "skip"
+    BAD_RECORD = "bad-record"
+
+
+class OnUnknownField(Enum):
+    """What a JSON field that no column matches is."""
+
+    IGNORE = "ignore"
+    BAD_RECORD = "bad-record"
+
+
+class PolicyKind(Enum):
+    """What marks a partition as committed."""
+
+    METASTORE = "metastore"
+    SUCCESS_FILE = "success-file"
+
+
+class Compression(Enum):
+    """`parquet.compression`, Hive's own property. Codecs that every Hive reader knows."""
+
+    SNAPPY = "snappy"
+    GZIP = "gzip"
+    ZSTD = "zstd"
+    NONE = "uncompressed"
+
+    @property
+    def extension(self) -> str:
+        return {"snappy": ".snappy.parquet", "gzip": ".gz.parquet", "zstd": ".zstd.parquet"}.get(self.value, ".parquet")
+
+
+_UNITS = {"b": 1, "k": 1 << 10, "kb": 1 << 10, "m": 1 << 20, "mb": 1 << 20, "g": 1 << 30, "gb": 1 << 30}
+_TIMES = {
+    "ms": timedelta(milliseconds=1),
+    "s": timedelta(seconds=1),
+    "sec": timedelta(seconds=1),
+    "m": timedelta(minutes=1),
+    "min": timedelta(minutes=1),
+    "h": timedelta(hours=1),
+    "d": timedelta(days=1),
+}
+_QUANTITY = re.compile(r"(\d+)\s*([a-z]*)")
+
+
+def size(text: str) -> int:
+    """Bytes of `128MB`, `64 kb`, `1000`; ValueError otherwise."""
+    found = _QUANTITY.fullmatch(text.strip().lower())
+    if found is None or (found[2] or "b") not in _UNITS or int(found[1]) == 0:
+        message = "write a size such as 128MB"
+        raise ValueError(message)
+    return int(found[1]) * _UNITS[found[2] or "b"]
+
+
+def duration(text: str) -> timedelta:
+    """The duration of `30min`, `5 s`, `1h`; ValueError otherwise."""
+    found = _QUANTITY.fullmatch(text.strip().lower())
+    if found is None or found[2] not in _TIMES:
+        message = "write a duration such as 30min, 10s or 1h"
+        raise ValueError(message)
+    return int(found[1]) * _TIMES[found[2]]
+
+
+def zone(text: str) -> ZoneInfo:
+    """A zone of the IANA database; ValueError otherwise."""
+    try:
+        return ZoneInfo(text)
+    except (ZoneInfoNotFoundError, ValueError, OSError) as error:
+        message = "write a zone of the IANA database such as Europe/Berlin or UTC"
+        raise ValueError(message) from error
+
+
+_E = TypeVar("_E", bound=Enum)
+
+
+def one_of(kind: type[_E]) -> Callable[[str], _E]:
+    """A parser of `kind`'s values."""
+
+    def parse(text: str) -> _E:
+        for member in kind:
+            if member.value == text.strip().lower():
+                return member
+        message = "write one of " + ", ".join(member.value for member in kind)
+        raise ValueError(message)
+
+    return parse
+
+
+def policies(text: str) -> frozenset[PolicyKind]:
+    """Commit policies, with commas between; ValueError otherwise."""
+    kinds = frozenset(one_of(PolicyKind)(part) for part in text.split(","))
+    if PolicyKind.METASTORE not in kinds:
+        message = "metastore must be among them, or no reader finds the partition"
+        raise ValueError(message)
+    return kinds
+
+
+def positive(text: str) -> int:
+    """A whole number above 0; ValueError otherwise."""
+    if not text.strip().isdigit() or int(text) == 0:
+        message = "write a whole number above 0"
+        raise ValueError(message)
+    return int(text)
+
+
+def matching(pattern: re.Pattern[str], what: str) -> Callable[[str], str]:
+    """A parser of texts that match; `what` tells people how."""
+
+    def parse(text: str) -> str:
+        if pattern.fullmatch(text) is None:
+            raise ValueError(what)
+        return text
+
+    return parse
+
+
+def assigner(text: str) -> str:
+    """The name of an assigner; ValueError otherwise."""
+    if text in {"partition-columns", "date-time"} or re.fullmatch(r"[\w.]+:\w+", text):
+        return text
+    message = "write partition-columns, date-time, or your own class as module:Class"
+    raise ValueError(message)
+
+
+def time_format(text: str) -> Mapping[str, str]:
+    """`epoch-millis` for every column (key `""`), or `column=epoch-millis,…`; `text` is the default."""
+    found: dict[str, str] = {}
+    for item in text.split(","):
+        column, _, kind = item.strip().rpartition("=")
+        if kind not in {"text", "epoch-millis"}:
+            message = "write text, epoch-millis, or column=epoch-millis,…"
+            raise ValueError(message)
+        found[column.strip().lower()] = kind
+    return found
+
+
+def file_name(text: str) -> str:
+    """The name of a file that readers pass over; ValueError otherwise."""
+    if not text or not re.fullmatch(r"[\w.-]+", text) or text[0] not in "._":
+        message = "write a file name that begins with _ or . so that readers pass over it"
+        raise ValueError(message)
+    return text
+
+
+def permission(text: str) -> int:
+    """A file's mode, `640` or `0640`; ValueError otherwise."""
+    found = re.fullmatch(r"0?([0-7]{3})", text.strip(), re.ASCII)
+    if found is None or not int(found[1], 8) & 0o400:
+        message = "write an octal mode by which the owner can read, such as 640"
+        raise ValueError(message)
+    return int(found[1], 8)
+
+
+def user_name(text: str) -> str:
+    """The name of a user or group; ValueError otherwise."""
+    name = text.strip()
+    if not name or re.search(r"[\s:/]", name):
+        message = "write one name, without spaces, : and /"
+        raise ValueError(message)
+    return name

@@ -1,0 +1,164 @@
+"""Which NameNodes a location leads to, by Hadoop's own rules and property names.
+
+`hdfs://nameservice/a`, `hdfs://host:port/a`, `hdfs://host/a` (port 8020), `hdfs:/a` and `hdfs:///a` (the default file
+system, `fs.defaultFS`). Nothing is percent-decoded, since Hive's own escapes are part of a folder's name.
+"""
+
+from __future__ import annotations
+
+import re
+import socket
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from hivesink.errors import FileSystemUnknown, Unsupported
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+DEFAULT_PORT = 8020
+_LOCATION = re.compile(r"hdfs:(?://(?P<authority>[^/]*))?(?P<path>/.*)?", re.DOTALL)
+_HOST = re.compile(r"(?P<host>[^:@]+)(?::(?P<port>\d+))?", re.ASCII)
+_OCTAL = re.compile(r"[0-7]{1,4}", re.ASCII)
+_SYMBOLIC = re.compile(r"(?P<who>[ugoa]+)=(?P<may>[rwx-]*)", re.ASCII)
+_PROBE = 2.0
+"""Seconds for a NameNode to accept a connection before another one is asked first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """A file system: `authority` as in canonical locations, `namenodes` as host:port, in the order to ask them."""
+
+    authority: str
+    namenodes: tuple[str, ...]
+
+    def __str__(self) -> str:
+        if self.namenodes == (self.authority,):
+            return f"the NameNode {self.authority}"
+        return f"the NameNodes of {self.authority} ({', '.join(self.namenodes)})"
+
+
+def is_hdfs(location: str) -> bool:
+    """Whether `location` is for this file system."""
+    return location.startswith("hdfs:")
+
+
+def resolve(location: str, properties: Mapping[str, str]) -> tuple[Address, str]:
+    """The file system of `location`, and the path in it. Raises FileSystemUnknown, Unsupported."""
+    found = _LOCATION.fullmatch(location)
+    if found is None:
+        raise Unsupported(
+            what=f"the location {location!r}",
+            why="it is no location of HDFS",
+            instead="write it as hdfs://nameservice/path",
+        )
+    path = re.sub("/+", "/", found["path"] or "/")
+    authority = found["authority"] or _default(location, properties)
+    return _address(location, authority, properties), path.rstrip("/") or "/"
+
+
+def client_properties(properties: Mapping[str, str], address: Address, rounds: int) -> dict[str, str]:
+    """What hdfs-native is told: the site's properties, with `address` as its one nameservice.
+
+    After one try at each NameNode it makes `rounds` more of its own, where a call was surely not taken.
+    """
+    names = [f"nn{number}" for number in range(1, len(address.namenodes) + 1)]
+    own = {
+        f"dfs.namenode.rpc-address.{address.authority}.{name}": at
+        for name, at in zip(names, address.namenodes, strict=True)
+    }
+    return {
+        **properties,
+        **own,
+        f"dfs.ha.namenodes.{address.authority}": ",".join(names),
+        f"dfs.client.failover.resolve-needed.{address.authority}": "false",
+        "dfs.client.failover.max.attempts": str(len(names) * (rounds + 1) - 1),
+    }
+
+
+def answering_first(namenodes: tuple[str, ...], accepts: Callable[[str], bool]) -> tuple[str, ...]:
+    """`namenodes` with those in front that accept connections: others may keep a call waiting for minutes."""
+    if len(namenodes) == 1:
+        return namenodes
+    return tuple(sorted(namenodes, key=lambda one: not accepts(one)))
+
+
+def accepts(namenode: str) -> bool:
+    """Whether something listens at host:port."""
+    host, _, port = namenode.rpartition(":")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=_PROBE).close()
+    except OSError:
+        return False
+    return True
+
+
+def umask(properties: Mapping[str, str]) -> int:
+    """`fs.permissions.umask-mode` (Hadoop's default: 022), octal or symbolic. Raises Unsupported."""
+    text = properties.get("fs.permissions.umask-mode", "022").strip()
+    if _OCTAL.fullmatch(text):
+        return int(text, 8)
+    mask = 0o777
+    for clause in text.split(","):
+        found = _SYMBOLIC.fullmatch(clause.strip())
+        if found is None:
+            raise Unsupported(
+                what=f"fs.permissions.umask-mode = {text!r}",
+                why="it is neither octal nor like u=rwx,g=rx,o=",
+                instead="write 022",
+            )
+        granted = sum({"r": 4, "w": 2, "x": 1}.get(letter, 0) for letter in set(found["may"]))
+        for who in found["who"]:
+            for shift in {"u": (6,), "g": (3,), "o": (0,), "a": (6, 3, 0)}[who]:
+                mask &= ~(granted << shift)
+    return mask
+
+
+def quantity(text: str) -> int:
+    """A number as Hadoop writes it: `134217728`, `128m`. Raises Unsupported."""
+    found = re.fullmatch(r"(\d+)([kmgt]?)", text.strip().lower(), re.ASCII)
+    if found is None or not int(found[1]):
+        raise Unsupported(what=f"the site's {text!r}", why="it is no number above 0", instead="write 128m, or 2")
+    return int(found[1]) << {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}[found[2]]
+
+
+def beside(location: str, path: str) -> str:
+    """The absolute `path` on the file system of `location`; unchanged where that is none of HDFS."""
+    found = _LOCATION.fullmatch(location)
+    return path if found is None else location[: found.start("path")] + path
+
+
+def _default(location: str, properties: Mapping[str, str]) -> str:
+    default = properties.get("fs.defaultFS", "")
+    found = _LOCATION.fullmatch(default)
+    if found is None or not found["authority"]:
+        what = f"fs.defaultFS is {default!r}" if default else "fs.defaultFS is not set"
+        raise FileSystemUnknown(location, f"it names no nameservice, and {what}")
+    return str(found["authority"])
+
+
+def _address(location: str, authority: str, properties: Mapping[str, str]) -> Address:
+    namenodes = _split(properties.get(f"dfs.ha.namenodes.{authority}", ""))
+    if namenodes:
+        names = [f"dfs.namenode.rpc-address.{authority}.{one}" for one in namenodes]
+        found = tuple(properties[name].strip() for name in names if properties.get(name))
+        if not found:
+            raise FileSystemUnknown(location, f"{', '.join(names)} are not set")
+        return Address(authority, found)
+    single = properties.get(f"dfs.namenode.rpc-address.{authority}", "").strip()
+    if single:
+        return Address(authority, (single,))
+    parts = _HOST.fullmatch(authority)
+    if parts is None:
+        raise FileSystemUnknown(location, f"{authority!r} is neither a nameservice nor host:port")
+    place = f"{parts['host'].lower()}:{parts['port'] or DEFAULT_PORT}"
+    return Address(place, (place,))
+
+
+def nameservices(properties: Mapping[str, str]) -> tuple[str, ...]:
+    """The nameservices that the site knows."""
+    return _split(properties.get("dfs.nameservices", ""))
+
+
+def _split(text: str) -> tuple[str, ...]:
+    return tuple(one.strip() for one in text.split(",") if one.strip())

@@ -1,0 +1,227 @@
+"""Calls of hdfs-native that end: within a time each, and tried again for a time where that is safe.
+
+hdfs-native has no time-out for a NameNode that took a request and says nothing. So each call runs on a thread of its
+own, which is given up with the client that it belongs to; the next call asks another NameNode first.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import threading
+import time
+from collections import deque
+from dataclasses import dataclass, replace
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from hdfs_native import Client
+
+from hivesink.storage.hdfs_address import Address, accepts, answering_first, client_properties
+from hivesink.storage.hdfs_failures import PASSING, UNCERTAIN, Failure, GivenUp, judge
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+_T = TypeVar("_T")
+
+WINDOW = "dfs.client.hivesink.retry-window.ms"
+"""How long one call is tried again while NameNodes restart, fail over or are in safe mode."""
+TIMEOUT = "ipc.client.rpc-timeout.ms"
+"""Hadoop's own name: how long one request may take."""
+_PAUSE = 2.0
+"""Seconds between hdfs-native's own tries, at the most."""
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """Seconds. Waits between tries double from `first` up to `most`, up to half of each taken off by chance."""
+
+    window: float = 60.0
+    timeout: float = 30.0
+    first: float = 0.1
+    most: float = 3.0
+
+    @classmethod
+    def of(cls, properties: Mapping[str, str]) -> Patience:
+        """As the site's properties say; Hadoop's 0 for the time-out, "for ever", is the default here."""
+        window = float(properties.get(WINDOW, cls().window * 1000)) / 1000
+        timeout = float(properties.get(TIMEOUT, 0)) / 1000
+        return cls(window, timeout or cls().timeout)
+
+    def wait(self, tries: int, chance: float) -> float:
+        whole = min(self.most, self.first * 2.0 ** min(tries, 16))
+        return whole * (1 - chance / 2)
+
+
+class Failed(Exception):
+    """A call that failed for good, or whose window is over."""
+
+    def __init__(self, failure: Failure) -> None:
+        self.failure = failure
+        super().__init__(failure.reason)
+
+
+class _Worker(threading.Thread):
+    """Runs what it is handed. A daemon: one that hangs must not keep the process alive."""
+
+    def __init__(self, idle: deque[_Worker]) -> None:
+        super().__init__(name="hivesink-hdfs", daemon=True)
+        self._idle = idle
+        self.inbox: SimpleQueue[_Job] = SimpleQueue()
+
+    def run(self) -> None:
+        while True:
+            self.inbox.get().run()
+            self._idle.append(self)
+
+
+class _Job:
+    """One call and its outcome."""
+
+    def __init__(self, call: Callable[[], Any]) -> None:
+        self._call = call
+        self.ended = threading.Event()
+        self.result: Any = None
+        self.error: BaseException | None = None
+
+    def run(self) -> None:
+        try:
+            self.result = self._call()
+        except BaseException as error:  # noqa: BLE001  it is raised again where the call was asked for
+            self.error = error
+        self.ended.set()
+
+
+class Calls:
+    """A client of one file system, and how it is asked. Shared by the threads of one process; `shared` finds it."""
+
+    def __init__(
+        self,
+        address: Address,
+        properties: Mapping[str, str],
+        patience: Patience,
+        *,
+        tick: Callable[[], float],
+        sleep: Callable[[float], None],
+        chance: Callable[[], float],
+    ) -> None:
+        self.address = address
+        self.patience = patience
+        self._properties = properties
+        self._tick = tick
+        self._sleep = sleep
+        self._chance = chance
+        self._lock = threading.Lock()
+        self._idle: deque[_Worker] = deque()
+        self._client: Client | None = None
+        self._writer: Client | None = None
+        self._first = self._hung = ""
+
+    def bounded(self, call: Callable[[], _T], seconds: float | None = None) -> _T:
+        """The result of `call`. Raises what it raises, or GivenUp after `seconds` (default: the time-out)."""
+        limit = self.patience.timeout if seconds is None else seconds
+        try:
+            worker = self._idle.pop()
+        except IndexError:
+            worker = _Worker(self._idle)
+            worker.start()
+        job = _Job(call)
+        worker.inbox.put(job)
+        if not job.ended.wait(limit):
+            message = f"no answer within {limit:g} s"
+            raise GivenUp(message)
+        if job.error is not None:
+            raise job.error
+        result: _T = job.result
+        return result
+
+    def ask(self, call: Callable[[Client], _T], *, repeatable: bool) -> _T:
+        """The answer to `call`, tried again for the window where it was surely not taken.
+
+        `repeatable` calls are tried again after an unknown outcome too. Raises Failed.
+        """
+        return self._persist(self._open, call, self.patience.timeout, repeatable=repeatable)
+
+    def create(self, call: Callable[[Client], _T]) -> _T:
+        """As `ask`, for a file to write. While it is written, NameNodes that restart are waited for."""
+        seconds = self.patience.window + self.patience.timeout
+        return self._persist(self._open_writer, call, seconds, repeatable=False)
+
+    def _persist(
+        self, client: Callable[[], Client], call: Callable[[Client], _T], seconds: float, *, repeatable: bool
+    ) -> _T:
+        until = self._tick() + self.patience.window
+        tries = 0
+        while True:
+            asked = client()
+            try:
+                return self.bounded(lambda: call(asked), seconds)  # noqa: B023  it ends, or is given up, here
+            except (OSError, RuntimeError, NotImplementedError, GivenUp) as error:
+                failure = judge(error)
+                if isinstance(error, GivenUp):
+                    self._abandon(asked)
+            again = failure.kind in PASSING or (repeatable and failure.kind in UNCERTAIN)
+            wait = self.patience.wait(tries, self._chance())
+            if not again or self._tick() + wait > until:
+                raise Failed(failure)
+            self._sleep(wait)
+            tries += 1
+
+    def _open(self) -> Client:
+        with self._lock:
+            if self._client is None:
+                self._client = self._new(attempts=0)
+            return self._client
+
+    def _open_writer(self) -> Client:
+        with self._lock:
+            if self._writer is None:
+                self._writer = self._new(attempts=int(self.patience.window / _PAUSE) + 1)
+            return self._writer
+
+    def _new(self, attempts: int) -> Client:
+        order = answering_first(self.address.namenodes, self._is_worth_asking)
+        self._first = order[0]
+        _act_as_spark_does()
+        return Client(
+            f"hdfs://{self.address.authority}",
+            {
+                **client_properties(self._properties, replace(self.address, namenodes=order), attempts),
+                "dfs.client.failover.sleep.max.millis": str(int(_PAUSE * 1000)),
+            },
+            # No folder of site files: hdfs-native would read another site's, by the environment of an executor.
+            config_dir=os.devnull,
+        )
+
+    def _is_worth_asking(self, namenode: str) -> bool:
+        return namenode != self._hung and accepts(namenode)
+
+    def _abandon(self, client: Client) -> None:
+        """Leave a client whose NameNode says nothing: its one connection would keep later calls waiting too."""
+        with self._lock:
+            if client in (self._client, self._writer):
+                self._client, self._writer, self._hung = None, None, self._first
+
+
+_all: dict[tuple[int, Address, Patience, frozenset[tuple[str, str]]], Calls] = {}
+_lock = threading.Lock()
+
+
+def shared(address: Address, properties: Mapping[str, str]) -> Calls:
+    """The one `Calls` of this process for a file system."""
+    patience = Patience.of(properties)
+    key = (os.getpid(), address, patience, frozenset(properties.items()))
+    with _lock:
+        if key not in _all:
+            _all[key] = Calls(
+                address, properties, patience, tick=time.monotonic, sleep=time.sleep, chance=random.random
+            )
+        return _all[key]
+
+
+def _act_as_spark_does() -> None:
+    """Spark's executors use HDFS as the user who submitted, whoever their process belongs to (SPARK_USER)."""
+    if "SPARK_USER" in os.environ:
+        # The only way to tell hdfs-native a user; with Kerberos it passes it over.
+        os.environ.setdefault("HADOOP_USER_NAME", os.environ["SPARK_USER"])

@@ -1,0 +1,132 @@
+"""What an error of hdfs-native means. It says most things as text: `RPCError("<Java class>", "<message>")`.
+
+Seen in hdfs-native 0.14.7: a changing call is handed to the next NameNode only where it was surely not taken (no
+connection, StandbyException); where a connection breaks after the request, the call ends in just one way, `OSError("RPC
+listener disconnected")`. So every other OSError of a NameNode call came before the request.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import Enum
+
+
+class GivenUp(Exception):
+    """A call that didn't end in time; it may still end, and be done."""
+
+
+class Unreported(RuntimeError):
+    """A file that is closed, and whose last block no DataNode has reported yet: readers are told of the others."""
+
+
+class Kind(Enum):
+    """What a failure says about the call."""
+
+    EXISTS = "something is there"
+    MISSING = "it is not there"
+    NO_PARENT = "the target's folder is not there"
+    NOT_A_FOLDER = "a file is in the way"
+    DENIED = "no permission"
+    NOT_TAKEN = "no NameNode took the call"
+    SAFE_MODE = "the NameNode is in safe mode"
+    UNANSWERED = "done or not"
+    QUOTA = "a quota is full"
+    NO_ROOM = "no DataNode takes the block"
+    NO_DATA = "no DataNode gives or takes the data"
+    UNKNOWN_HOST = "no such host"
+    UNSUPPORTED = "the client can't"
+    REFUSED = "refused for another reason"
+
+
+PASSING = frozenset({Kind.NOT_TAKEN, Kind.SAFE_MODE})
+"""Not done, and the same call may succeed soon."""
+UNCERTAIN = frozenset({Kind.UNANSWERED, Kind.NO_DATA})
+"""What only a call that may be repeated is tried again after."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """`reason` is one line, in the server's own words where it had any."""
+
+    kind: Kind
+    reason: str
+
+
+_VARIANT = re.compile(r'(?P<variant>\w+)\((?:"(?P<first>(?:[^"\\]|\\.)*)")?(?:, "(?P<second>.*)")?', re.DOTALL)
+_RPC = {
+    "AccessControlException": Kind.DENIED,
+    "ParentNotDirectoryException": Kind.NOT_A_FOLDER,
+    "NSQuotaExceededException": Kind.QUOTA,
+    "DSQuotaExceededException": Kind.QUOTA,
+    "QuotaByStorageTypeExceededException": Kind.QUOTA,
+    "SafeModeException": Kind.SAFE_MODE,
+    "RetriableException": Kind.NOT_TAKEN,
+    "StandbyException": Kind.NOT_TAKEN,
+    "ObserverRetryOnActiveException": Kind.NOT_TAKEN,
+    "PathIsNotEmptyDirectoryException": Kind.EXISTS,
+    "LeaseExpiredException": Kind.MISSING,
+}
+_PARENT = ("rename destination parent", "Parent directory")
+_DATA = frozenset({"DataTransferError", "BlocksNotFound", "ChecksumError", "OperationFailed", "ErasureCodingError"})
+_SAID = (
+    (Kind.NOT_A_FOLDER, {"AccessControlException"}, re.compile(r"\(is not a directory\)")),
+    (Kind.SAFE_MODE, {"RetriableException"}, re.compile(r"[Ss]afe ?[Mm]ode")),
+    (Kind.NO_ROOM, {"IOException"}, re.compile(r"could only be (?:written|replicated) to \d+ ")),
+    (Kind.EXISTS, {"IOException"}, re.compile(r"must both be directories")),
+    (Kind.UNSUPPORTED, set[str](), re.compile(r"encryption zone")),
+)
+"""What the words of an exception add to its class; no classes: whichever it is."""
+
+
+def judge(error: BaseException) -> Failure:
+    """What `error` says. Only for what hdfs-native and `Calls` raise; an unknown text is REFUSED."""
+    text = str(error)
+    match error:
+        case GivenUp():
+            found = Failure(Kind.UNANSWERED, text)
+        case Unreported():
+            found = Failure(Kind.NO_DATA, text)
+        case FileExistsError():
+            found = Failure(Kind.EXISTS, _line(text))
+        case FileNotFoundError():
+            found = Failure(Kind.NO_PARENT if text.startswith(_PARENT) else Kind.MISSING, _line(text))
+        case NotImplementedError():
+            found = Failure(Kind.UNSUPPORTED, _line(text))
+        case OSError():
+            found = Failure(_of_connection(text), _line(text))
+        case _:
+            found = _of_variant(text)
+    return found
+
+
+def _of_connection(text: str) -> Kind:
+    if text.startswith("RPC listener disconnected"):
+        return Kind.UNANSWERED
+    if text.startswith("failed to lookup address") and "emporary" not in text:
+        return Kind.UNKNOWN_HOST
+    return Kind.NOT_TAKEN
+
+
+def _of_variant(text: str) -> Failure:
+    found = _VARIANT.match(text)
+    if found is None:
+        return Failure(Kind.REFUSED, _line(text))
+    if found["variant"] in {"RPCError", "FatalRPCError"}:
+        return _of_server((found["first"] or "").rpartition(".")[2], _line(found["second"] or ""))
+    kind = Kind.NO_DATA if found["variant"] in _DATA else Kind.REFUSED
+    return Failure(kind, f"{found['variant']}: {_line(found['first'] or text)}")
+
+
+def _of_server(java: str, reason: str) -> Failure:
+    for kind, classes, said in _SAID:
+        if (not classes or java in classes) and said.search(reason):
+            return Failure(kind, reason)
+    if java in _RPC:
+        return Failure(_RPC[java], reason)
+    return Failure(Kind.REFUSED, f"{java}: {reason}")
+
+
+def _line(text: str) -> str:
+    """The first line: what follows is the server's stack trace."""
+    return re.split(r"\n|\\n", text, maxsplit=1)[0].replace('\\"', '"')

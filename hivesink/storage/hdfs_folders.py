@@ -1,0 +1,124 @@
+"""Folders of HDFS: made as they are needed, with the modes that belong to them and to the files in them.
+
+HDFS applies a folder's default ACL to what is made in it, cut down by the mode that the client sends. Java's client
+sends the mode before the umask along with it, hdfs-native does not: so where a folder has a default ACL,
+no umask is applied here (HDFS-6962), and everywhere else it is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from hivesink.storage.fs import split
+from hivesink.storage.hdfs_calls import Calls, Failed
+from hivesink.storage.hdfs_failures import Kind
+from hivesink.storage.ownership import Ownership, cannot_give
+
+if TYPE_CHECKING:
+    from hdfs_native import Client
+
+_SHARED = ".hivesink"
+"""Holds the logs of every table of a folder, whoever writes them."""
+_NO_SUCH = frozenset({Kind.MISSING, Kind.NOT_A_FOLDER})
+
+
+@dataclass(frozen=True, slots=True)
+class Folder:
+    """`mode` is its nine bits and the sticky one; `inherits`: it has a default ACL."""
+
+    mode: int
+    inherits: bool
+
+
+class Folders:
+    """Those of one file system, as last seen. `as_folder` files are as open as their folder, but to be written."""
+
+    def __init__(self, calls: Calls, ownership: Ownership, umask: int, *, as_folder: bool) -> None:
+        self._calls = calls
+        self._ownership = ownership
+        self._umask = umask
+        self._as_folder = as_folder
+        self._known: dict[str, Folder] = {}
+        self._acls = True
+
+    def need(self, path: str) -> Folder:
+        """The folder at `path`, made with those above it where it is missing. Raises Failed."""
+        if path not in self._known:
+            self._known[path] = self._look(path) or self._make(path)
+        return self._known[path]
+
+    def forget(self, path: str) -> None:
+        """Somebody has taken `path` away: it and what was below are looked at again."""
+        for one in [known for known in self._known if f"{known}/".startswith(f"{path}/")]:
+            self._known.pop(one, None)
+
+    def file_mode(self, folder: Folder) -> int:
+        """The mode to create a file of that folder with."""
+        if self._as_folder:
+            return folder.mode & 0o644
+        if self._ownership.permission is not None:
+            return self._ownership.permission
+        return 0o666 if folder.inherits else 0o666 & ~self._umask
+
+    def dress(self, path: str, mode: int | None, folder: Folder) -> None:
+        """Give what was made at `path` in `folder` its owner, and `mode` where the folder's ACL has cut it down.
+
+        Raises Unsupported, Failed.
+        """
+        own = self._ownership
+        try:
+            if own.has_names:
+                self._calls.ask(lambda client: client.set_owner(path, own.owner, own.group), repeatable=True)
+            if mode is not None and folder.inherits:
+                self._calls.ask(lambda client: client.set_permission(path, mode), repeatable=True)
+        except Failed as error:
+            if error.failure.kind is Kind.DENIED:
+                raise cannot_give(path, own, f"{self._calls.address}: {error.failure.reason}") from error
+            raise
+
+    def _look(self, path: str) -> Folder | None:
+        try:
+            return self._calls.ask(lambda client: self._status(client, path), repeatable=True)
+        except Failed as error:
+            if error.failure.kind in _NO_SUCH:
+                return None
+            if self._acls and "AclException" in error.failure.reason:
+                # dfs.namenode.acls.enabled is false.
+                self._acls = False
+                return self._look(path)
+            raise
+
+    def _status(self, client: Client, path: str) -> Folder:
+        if not self._acls:
+            return Folder(client.get_file_info(path).permission & 0o1777, inherits=False)
+        found = client.get_acl_status(path)
+        sticky = 0o1000 if found.sticky else 0
+        return Folder(found.permission & 0o777 | sticky, any(entry.scope == "default" for entry in found.entries))
+
+    def _make(self, path: str) -> Folder:
+        missing, above = [path], _above(path)
+        if self._as_folder:
+            return self._make_beside(path, self.need(_above(path)))
+        # Asked afresh: an ACL may have been set since it was last seen.
+        while (found := self._look(above)) is None and above != "/":
+            missing.append(above)
+            above = _above(above)
+        parent = found or Folder(0o755, inherits=False)
+        own = self._ownership.folder_permission
+        mode = own if own is not None else 0o777 if parent.inherits else 0o777 & ~self._umask
+        self._calls.ask(lambda client: client.mkdirs(path, mode, create_parent=True), repeatable=True)
+        for folder in reversed(missing):
+            self.dress(folder, own, parent)
+        return Folder(mode, parent.inherits)
+
+    def _make_beside(self, path: str, parent: Folder) -> Folder:
+        """One folder, as open as the one above; only the outermost hidden one also to strangers' new names."""
+        shared = split(path)[1] == _SHARED
+        mode = (parent.mode if shared else parent.mode & ~0o1002) | 0o700
+        self._calls.ask(lambda client: client.mkdirs(path, mode, create_parent=True), repeatable=True)
+        return Folder(mode, parent.inherits)
+
+
+def _above(path: str) -> str:
+    return split(path)[0] or "/"

@@ -1,0 +1,131 @@
+"""Files of HDFS as Python's file objects."""
+
+from __future__ import annotations
+
+import io
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from hdfs_native import FileReader, FileWriter
+
+_BUFFER = 1 << 18
+
+
+class NewFile(io.RawIOBase):
+    """A file that is being written; small writes are joined. Only `finish` makes it whole.
+
+    `call` runs a step of the writer and raises what is wrong in plain words. Closing without `finish` leaves
+    a file without an end, which its writer deletes. At the end of each block of `block` bytes the file is closed, and
+    `append`ed to: hdfs-native takes NotReplicatedYetException, which HDFS answers to a request for the next block
+    while no DataNode has reported the last one, for the end of the file.
+    """
+
+    def __init__(
+        self,
+        writer: FileWriter,
+        call: Callable[[Callable[[], Any]], Any],
+        append: Callable[[], FileWriter],
+        block: int,
+    ) -> None:
+        super().__init__()
+        self._writer: FileWriter | None = writer
+        self._call = call
+        self._append = append
+        self._block = block
+        self._sent = 0
+        self._waiting = bytearray()
+        self._length = 0
+        self._broken = False
+
+    def writable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._length
+
+    def write(self, data: Any, /) -> int:
+        piece = memoryview(data).cast("B")
+        self._waiting += piece
+        self._length += len(piece)
+        if len(self._waiting) >= _BUFFER:
+            self._send()
+        return len(piece)
+
+    def finish(self) -> None:
+        """Send the rest and complete the file: its length is then what `tell` says."""
+        if self._waiting:
+            self._send()
+        self._step(lambda writer: writer.close())
+        self.close()
+
+    def close(self) -> None:
+        self._waiting.clear()
+        self._writer = None
+        super().close()
+
+    def _send(self) -> None:
+        data = bytes(self._waiting)
+        self._waiting.clear()
+        while data:
+            filled = self._sent % self._block
+            if self._sent and not filled:
+                self._step(lambda writer: writer.close())
+                self._writer = self._append()
+            piece, data = data[: self._block - filled], data[self._block - filled :]
+            self._step(partial(_write, piece))
+            self._sent += len(piece)
+
+    def _step(self, step: Callable[[FileWriter], Any]) -> None:
+        writer = self._writer
+        if writer is None or self._broken:
+            # hdfs-native would complete a file whose block was lost, without it.
+            message = "an earlier write of this file has failed"
+            raise ValueError(message)
+        self._broken = True
+        self._call(lambda: step(writer))
+        self._broken = False
+
+
+def _write(data: bytes, writer: FileWriter) -> None:
+    writer.write(data)
+
+
+class StoredFile(io.RawIOBase):
+    """A file to read, seekable. Each read asks for a range, so it may be tried again."""
+
+    def __init__(self, reader: FileReader, call: Callable[[Callable[[], bytes]], bytes]) -> None:
+        super().__init__()
+        self._reader = reader
+        self._call = call
+        self._length = len(reader)
+        self._at = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._at
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
+        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._length}[whence]
+        if base + offset < 0:
+            message = f"a negative place to read from: {base + offset}"
+            raise ValueError(message)
+        self._at = base + offset
+        return self._at
+
+    def readinto(self, buffer: Any, /) -> int:
+        wanted = min(len(buffer), self._length - self._at)
+        if wanted <= 0:
+            return 0
+        at = self._at
+        data = self._call(lambda: self._reader.read_range(at, wanted))
+        buffer[: len(data)] = data
+        self._at += len(data)
+        return len(data)

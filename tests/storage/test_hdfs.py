@@ -1,0 +1,279 @@
+"""HDFS itself: modes, ACLs, owners, what is left after failures, and files of any size."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hdfs_native import AclEntry, Client
+
+from hivesink.errors import NotWritable, StoreUnavailable, Unsupported
+from hivesink.storage.fs import Entry
+from hivesink.storage.hdfs import HdfsFileSystem
+from hivesink.storage.hdfs_calls import Calls, Patience
+from hivesink.storage.ownership import Ownership
+from tests.storage.realhdfs import hdfs_folder
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from hivesink.storage.hdfs_address import Address
+
+
+class Place:
+    """A folder of one's own: `url`, `path` in the file system, and a client to look at it as a user would."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        server, _, rest = url.removeprefix("hdfs://").partition("/")
+        self.path = f"/{rest}"
+        self.client = Client(f"hdfs://{server}", {}, config_dir=os.devnull)
+        # It finds out whose it is when it first connects.
+        self.client.get_file_info("/")
+
+    def mode(self, name: str) -> str:
+        return f"{self.client.get_file_info(f'{self.path}{name}').permission:o}"
+
+    def acl(self, name: str) -> set[tuple[str | None, str]]:
+        found = self.client.get_acl_status(f"{self.path}{name}").entries
+        return {(entry.name, entry.permissions) for entry in found if entry.scope == "access" and entry.type == "user"}
+
+
+@pytest.fixture
+def place(request: pytest.FixtureRequest) -> Place:
+    return Place(hdfs_folder(request))
+
+
+def user(monkeypatch: pytest.MonkeyPatch, name: str) -> HdfsFileSystem:
+    """The file system as another user: a client finds out whose it is when it first connects."""
+
+    def connect(address: Address, known: Mapping[str, str]) -> Calls:
+        return made.setdefault(
+            str(address),
+            Calls(address, known, Patience(), tick=lambda: 0.0, sleep=lambda _: None, chance=lambda: 0.0),
+        )
+
+    made: dict[str, Calls] = {}
+    monkeypatch.setenv("HADOOP_USER_NAME", name)
+    return HdfsFileSystem({}, connect=connect)
+
+
+@pytest.mark.parametrize(
+    ("properties", "file", "folder"),
+    [({}, "644", "755"), ({"fs.permissions.umask-mode": "027"}, "640", "750")],
+)
+def test_the_sites_umask_is_applied(place: Place, properties: dict[str, str], file: str, folder: str) -> None:
+    HdfsFileSystem(properties).write_new(f"{place.url}/a=1/b=2/f", b"x")
+    assert (place.mode("/a=1/b=2/f"), place.mode("/a=1/b=2"), place.mode("/a=1")) == (file, folder, folder)
+
+
+@pytest.mark.parametrize("mode", [None, 0o660])
+def test_a_default_acl_is_inherited_whole(place: Place, mode: int | None) -> None:
+    place.client.mkdirs(place.path, 0o750, create_parent=True)
+    place.client.modify_acl_entries(
+        place.path,
+        [
+            AclEntry("user", "default", "rwx", "bob"),
+            AclEntry("user", "default", "rwx"),
+            AclEntry("group", "default", "r-x"),
+            AclEntry("other", "default", "---"),
+        ],
+    )
+    fs = HdfsFileSystem({"fs.permissions.umask-mode": "077"}, Ownership(permission=mode))
+    fs.write_new(f"{place.url}/a=1/f", b"x")
+    assert ("bob", "rwx") in place.acl("/a=1")
+    assert ("bob", "rwx") in place.acl("/a=1/f")
+    # The mask, which a mode's group bits are under an ACL, takes nothing away.
+    assert (place.mode("/a=1"), place.mode("/a=1/f")) == ("770", "660")
+
+
+def test_permission_owner_and_group_are_there_before_the_file_is_renamed(place: Place) -> None:
+    fs = HdfsFileSystem({}, Ownership(0o640, "hive", "analysts"))
+    stream = fs.open_new(f"{place.url}/t/dt=1/f")
+    stream.write(b"rows")
+    fs.sync_close(stream, f"{place.url}/t/dt=1/f")
+    assert (place.mode("/t/dt=1/f"), place.mode("/t/dt=1")) == ("640", "750")
+    for name in ("/t/dt=1/f", "/t/dt=1", "/t"):
+        found = place.client.get_file_info(f"{place.path}{name}")
+        assert (found.owner, found.group) == ("hive", "analysts")
+
+
+def test_a_log_is_as_open_as_the_folder_that_it_is_in_and_no_more(place: Place) -> None:
+    place.client.mkdirs(place.path, 0o775, create_parent=True)
+    place.client.set_permission(place.path, 0o1777)
+    HdfsFileSystem({}, as_folder=True).write_new(f"{place.url}/.hivesink/db.t/w/uid", b"x")
+    found = [
+        place.mode(name) for name in ("/.hivesink", "/.hivesink/db.t", "/.hivesink/db.t/w", "/.hivesink/db.t/w/uid")
+    ]
+    assert found == ["1777", "775", "775", "644"]
+    place.client.mkdirs(f"{place.path}/own", 0o700)
+    HdfsFileSystem({}, as_folder=True).write_new(f"{place.url}/own/.hivesink/uid", b"x")
+    assert (place.mode("/own/.hivesink"), place.mode("/own/.hivesink/uid")) == ("700", "600")
+
+
+def test_who_may_not_write_is_told_user_path_and_mode(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    HdfsFileSystem({}).write_new(f"{place.url}/t/f", b"x")
+    alice = user(monkeypatch, "alice")
+    with pytest.raises(NotWritable, match=r'user=alice, access=WRITE, inode="/\S+/t":\w+:\w+:drwxr-xr-x') as told:
+        alice.write_new(f"{place.url}/t/g", b"x")
+    assert place.url in str(told.value)
+    assert not told.value.retryable
+    for call in (
+        lambda: alice.rename(f"{place.url}/t/f", f"{place.url}/t/g"),
+        lambda: alice.delete(f"{place.url}/t/f"),
+    ):
+        with pytest.raises(NotWritable):
+            call()
+    place.client.set_permission(f"{place.path}/t", 0o777)
+    with pytest.raises(Unsupported, match=r"sink.file.owner = bob for .*alice|Non-super user"):
+        HdfsFileSystem({}, Ownership(owner="bob"), connect=alice._connect).write_new(f"{place.url}/t/g", b"x")
+
+
+def test_rename_neither_overwrites_nor_invents_and_makes_folders(place: Place) -> None:
+    fs = HdfsFileSystem({})
+    fs.write_new(f"{place.url}/a", b"a")
+    fs.write_new(f"{place.url}/b", b"b")
+    with pytest.raises(FileExistsError):
+        fs.rename(f"{place.url}/a", f"{place.url}/b")
+    with pytest.raises(FileNotFoundError):
+        fs.rename(f"{place.url}/none", f"{place.url}/c/d")
+    fs.rename(f"{place.url}/a", f"{place.url}/new/folder/a")
+    assert (fs.read(f"{place.url}/b"), fs.read(f"{place.url}/new/folder/a")) == (b"b", b"a")
+    with pytest.raises(FileExistsError):
+        fs.rename(f"{place.url}/b", f"{place.url}/new")
+    with pytest.raises(Unsupported, match="different file systems"):
+        fs.rename(f"{place.url}/b", "hdfs://127.0.0.1:1/b")
+
+
+def test_a_file_in_the_way_is_no_folder_and_a_file_is_never_taken_for_one(place: Place) -> None:
+    fs = HdfsFileSystem({})
+    fs.write_new(f"{place.url}/f", b"x")
+    with pytest.raises(StoreUnavailable, match="not a directory"):
+        fs.write_new(f"{place.url}/f/g", b"x")
+    assert fs.list(f"{place.url}/f") == ()
+    assert fs.list(f"{place.url}/f/g") == ()
+    assert fs.length(f"{place.url}/f/g") is None
+    assert fs.read(f"{place.url}/f/g") is None
+    assert not fs.delete(f"{place.url}/f/g")
+    assert not fs.remove_empty(f"{place.url}/f")
+    assert not fs.remove_empty(place.url)
+    assert fs.list(place.url) == [Entry("f", 1)]
+
+
+def test_a_folder_that_others_remove_is_made_again(place: Place) -> None:
+    fs = HdfsFileSystem({})
+    fs.write_new(f"{place.url}/a=1/b=2/f", b"x")
+    place.client.delete(f"{place.path}/a=1", recursive=True)
+    fs.write_new(f"{place.url}/a=1/b=2/g", b"x")
+    assert fs.list(f"{place.url}/a=1/b=2") == [Entry("g", 1)]
+
+
+def test_files_of_several_blocks_are_whole(place: Place) -> None:
+    fs = HdfsFileSystem({"dfs.blocksize": "1m", "dfs.replication": "1"})
+    for size in (1 << 20, (1 << 20) + 1, (5 << 19) + 7):
+        data = os.urandom(size)
+        stream = fs.open_new(f"{place.url}/{size}")
+        for start in range(0, size, 300_000):
+            stream.write(data[start : start + 300_000])
+        assert stream.tell() == size
+        fs.sync_close(stream, f"{place.url}/{size}")
+        assert fs.length(f"{place.url}/{size}") == size
+        assert fs.read(f"{place.url}/{size}") == data
+        found = place.client.get_file_info(f"{place.path}/{size}")
+        assert (found.replication, found.blocksize) == (1, 1 << 20)
+
+
+def test_parquet_is_written_and_read_where_it_lies(place: Place) -> None:
+    fs = HdfsFileSystem({})
+    table = pa.table({"id": list(range(100_000)), "name": ["x" * (n % 50) for n in range(100_000)]})
+    stream = fs.open_new(f"{place.url}/f.parquet")
+    pq.write_table(table, stream, row_group_size=20_000)
+    fs.sync_close(stream, f"{place.url}/f.parquet")
+    with fs.open(f"{place.url}/f.parquet") as found:
+        assert found.seekable()
+        assert pq.ParquetFile(found).metadata.num_rows == 100_000
+        assert pq.read_table(found).equals(table)
+    with pytest.raises(FileNotFoundError):
+        fs.open(f"{place.url}/none")
+
+
+def test_a_stream_that_is_closed_without_its_end_is_no_file_of_that_length(place: Place) -> None:
+    fs = HdfsFileSystem({})
+    stream = fs.open_new(f"{place.url}/f")
+    stream.write(b"rows")
+    stream.close()
+    assert fs.length(f"{place.url}/f") == 0
+    assert fs.delete(f"{place.url}/f")
+    stream = fs.open_new(f"{place.url}/f")
+    stream.write(b"rows")
+    assert fs.delete(f"{place.url}/f")
+    with pytest.raises(StoreUnavailable, match="deleted it meanwhile"):
+        fs.sync_close(stream, f"{place.url}/f")
+    assert fs.length(f"{place.url}/f") is None
+
+
+RACE = """
+import sys
+from hivesink.storage.hdfs import HdfsFileSystem
+fs = HdfsFileSystem({})
+own, url = sys.argv[1:]
+fs.write_new(f"{url}/own-{own}", own.encode())
+print("ready", flush=True)
+sys.stdin.readline()
+for slot in range(20):
+    fs.write_new(f"{url}/{own}-{slot}", own.encode())
+    try:
+        fs.rename(f"{url}/{own}-{slot}", f"{url}/slot-{slot}")
+    except FileExistsError:
+        print(slot, "taken")
+    else:
+        print(slot, "won")
+"""
+
+
+def test_of_two_processes_just_one_wins_each_name(place: Place) -> None:
+    def start(own: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [sys.executable, "-c", RACE, own, place.url], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+
+    with start("a") as one, start("b") as other:
+        for process in (one, other):
+            assert process.stdout is not None
+            assert process.stdout.readline() == "ready\n"
+        for process in (one, other):
+            assert process.stdin is not None
+            process.stdin.write("\n")
+            process.stdin.flush()
+        said = [process.communicate()[0].splitlines() for process in (one, other)]
+    for slot in range(20):
+        outcomes = sorted(line for lines in said for line in lines if line.startswith(f"{slot} "))
+        assert outcomes == [f"{slot} taken", f"{slot} won"]
+    for lines, own in zip(said, "ab", strict=True):
+        for line in lines:
+            if line.endswith("won"):
+                assert HdfsFileSystem({}).read(f"{place.url}/slot-{line.split()[0]}") == own.encode()
+
+
+def test_a_pickled_copy_works(place: Place) -> None:
+    copy = pickle.loads(pickle.dumps(HdfsFileSystem({}, Ownership(0o600), as_folder=False)))  # noqa: S301 - our own
+    copy.write_new(f"{place.url}/f", b"x")
+    assert place.mode("/f") == "600"
+
+
+def test_what_is_thrown_away_can_be_had_back(place: Place) -> None:
+    fs = HdfsFileSystem({})
+    fs.write_new(f"{place.url}/f", b"x")
+    now = fs.trash(f"{place.url}/f")
+    assert now is not None
+    assert "/.Trash/Current/" in now
+    assert fs.length(f"{place.url}/f") is None
+    assert fs.trash(f"{place.url}/f") is None
+    fs.rename(now, f"{place.url}/f")
+    assert fs.read(f"{place.url}/f") == b"x"

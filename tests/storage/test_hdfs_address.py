@@ -1,0 +1,94 @@
+"""Locations, nameservices and masks as Hadoop's own clients understand them."""
+
+from __future__ import annotations
+
+import pytest
+
+from hivesink.errors import FileSystemUnknown, Unsupported
+from hivesink.storage.hdfs import HdfsFileSystem
+from hivesink.storage.hdfs_address import Address, answering_first, beside, client_properties, quantity, resolve, umask
+
+HA = {
+    "fs.defaultFS": "hdfs://ns",
+    "dfs.nameservices": "ns, other",
+    "dfs.ha.namenodes.ns": "nn1, nn2",
+    "dfs.namenode.rpc-address.ns.nn1": "one:8020",
+    "dfs.namenode.rpc-address.ns.nn2": "two:8021",
+    "dfs.ha.namenodes.lame": "nn1",
+    "dfs.namenode.rpc-address.other": "third:9000",
+}
+
+
+@pytest.mark.parametrize(
+    ("location", "canonical"),
+    [
+        ("hdfs://ns/w/t", "hdfs://ns/w/t"),
+        ("hdfs:///w/t/", "hdfs://ns/w/t"),
+        ("hdfs:/w//t", "hdfs://ns/w/t"),
+        ("hdfs://Node/w", "hdfs://node:8020/w"),
+        ("hdfs://node:8020/w", "hdfs://node:8020/w"),
+        ("hdfs://127.0.0.1:9000", "hdfs://127.0.0.1:9000/"),
+        ("hdfs://other/w", "hdfs://other/w"),
+        ("hdfs://ns/w/x=a%3Ab/ü b", "hdfs://ns/w/x=a%3Ab/ü b"),
+    ],
+)
+def test_two_spellings_of_a_place_compare(location: str, canonical: str) -> None:
+    fs = HdfsFileSystem(HA)
+    assert fs.canonical(location) == canonical
+    assert fs.canonical(canonical) == canonical
+
+
+@pytest.mark.parametrize(
+    ("location", "properties", "words"),
+    [
+        ("hdfs:///w", {}, "fs.defaultFS is not set"),
+        ("hdfs:///w", {"fs.defaultFS": "file:///"}, "fs.defaultFS is 'file:///'"),
+        ("hdfs://lame/w", HA, "dfs.namenode.rpc-address.lame.nn1 are not set"),
+        ("hdfs://a:b:c/w", HA, "neither a nameservice nor host:port"),
+    ],
+)
+def test_what_leads_nowhere_is_said_with_the_property_to_set(
+    location: str, properties: dict[str, str], words: str
+) -> None:
+    with pytest.raises(FileSystemUnknown, match="HADOOP_CONF_DIR") as told:
+        HdfsFileSystem(properties).canonical(location)
+    assert words in str(told.value)
+    assert not told.value.retryable
+
+
+def test_other_schemes_are_refused() -> None:
+    with pytest.raises(Unsupported, match="s3a://b/t"):
+        HdfsFileSystem(HA).canonical("s3a://b/t")
+
+
+def test_a_nameservice_is_asked_in_the_order_of_those_that_answer() -> None:
+    address = resolve("hdfs://ns/w", HA)[0]
+    assert address.namenodes == ("one:8020", "two:8021")
+    assert answering_first(address.namenodes, {"two:8021"}.__contains__) == ("two:8021", "one:8020")
+    assert answering_first(address.namenodes, lambda _: False) == address.namenodes
+    told = client_properties(HA, Address("ns", ("two:8021", "one:8020")), rounds=2)
+    names = told["dfs.ha.namenodes.ns"].split(",")
+    assert [told[f"dfs.namenode.rpc-address.ns.{name}"] for name in names] == ["two:8021", "one:8020"]
+    assert told["dfs.client.failover.max.attempts"] == "5"
+
+
+@pytest.mark.parametrize(
+    ("text", "mask"),
+    [("022", 0o022), ("0027", 0o027), ("u=rwx,g=rx,o=", 0o027), ("a=rwx", 0), ("ug=rwx,o=r", 0o003), ("77", 0o077)],
+)
+def test_umasks(text: str, mask: int) -> None:
+    assert umask({"fs.permissions.umask-mode": text}) == mask
+
+
+def test_values_that_cannot_be_read_are_refused() -> None:
+    assert umask({}) == 0o022
+    assert (quantity("128m"), quantity("512"), quantity("1G")) == (1 << 27, 512, 1 << 30)
+    for wrong in ({"fs.permissions.umask-mode": "rwx"}, {"dfs.blocksize": "many"}, {"dfs.replication": "0"}):
+        with pytest.raises(Unsupported):
+            HdfsFileSystem(wrong)
+
+
+def test_a_path_alone_is_beside_the_table() -> None:
+    assert beside("hdfs://ns/w/t", "/logs") == "hdfs://ns/logs"
+    assert beside("hdfs:///w/t", "/logs") == "hdfs:///logs"
+    assert beside("/w/t", "/logs") == "/logs"

@@ -1,0 +1,134 @@
+"""NameNodes that don't answer: every call ends, says what it knows, and goes on where another one answers."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+
+from hivesink.errors import FileSystemUnknown, OutcomeUnknown, StoreUnavailable
+from hivesink.storage.hdfs import HdfsFileSystem
+from hivesink.storage.hdfs_calls import Calls, Patience
+from tests.storage.realhdfs import hdfs_folder
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from hivesink.storage.hdfs_address import Address
+
+
+class Clock:
+    """Time that passes only where somebody sleeps."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.sleeps: list[float] = []
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+        self.sleeps.append(seconds)
+
+
+def file_system(properties: Mapping[str, str], clock: Clock, timeout: float = 1.0) -> HdfsFileSystem:
+    made: dict[str, Calls] = {}
+
+    def connect(address: Address, known: Mapping[str, str]) -> Calls:
+        if str(address) not in made:
+            patience = Patience(window=10.0, timeout=timeout)
+            made[str(address)] = Calls(
+                address, known, patience, tick=lambda: clock.now, sleep=clock.sleep, chance=lambda: 0.5
+            )
+        return made[str(address)]
+
+    return HdfsFileSystem(properties, connect=connect)
+
+
+@pytest.fixture
+def silent() -> Iterator[str]:
+    """host:port of a server that accepts connections, as a stopped NameNode does, and says nothing."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield f"127.0.0.1:{server.getsockname()[1]}"
+
+
+@pytest.fixture
+def refusing() -> str:
+    """host:port where nobody listens."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return f"127.0.0.1:{server.getsockname()[1]}"
+
+
+def test_a_namenode_that_is_down_is_waited_for_and_named(refusing: str) -> None:
+    clock = Clock()
+    with pytest.raises(StoreUnavailable, match="Connection refused") as told:
+        file_system({}, clock).length(f"hdfs://{refusing}/a")
+    assert refusing in str(told.value)
+    assert clock.sleeps == sorted(clock.sleeps)
+    assert 6 < clock.now <= 10
+
+
+def test_a_refused_connection_is_surely_not_done(refusing: str) -> None:
+    fs = file_system({}, Clock())
+    with pytest.raises(StoreUnavailable, match="is it running"):
+        fs.rename(f"hdfs://{refusing}/a", f"hdfs://{refusing}/b")
+    with pytest.raises(StoreUnavailable, match="is it running"):
+        fs.delete(f"hdfs://{refusing}/a")
+
+
+def test_silence_leaves_a_changing_call_open_and_is_tried_again_by_a_look(silent: str) -> None:
+    clock = Clock()
+    fs = file_system({}, clock, timeout=0.3)
+    with pytest.raises(OutcomeUnknown, match=f"{silent}.*may have happened"):
+        fs.rename(f"hdfs://{silent}/a", f"hdfs://{silent}/b")
+    assert clock.sleeps == []
+    with pytest.raises(StoreUnavailable, match=silent):
+        fs.length(f"hdfs://{silent}/a")
+    assert len(clock.sleeps) > 3
+
+
+def test_an_unknown_host_is_said_at_once() -> None:
+    clock = Clock()
+    with pytest.raises(FileSystemUnknown, match=r"nohost\.invalid:8020.*nameservices of this site: ns"):
+        file_system({"dfs.nameservices": "ns"}, clock).length("hdfs://nohost.invalid/a")
+    assert clock.sleeps == []
+
+
+def _nameservice(first: str, second: str) -> dict[str, str]:
+    return {
+        "fs.defaultFS": "hdfs://ns",
+        "dfs.nameservices": "ns",
+        "dfs.ha.namenodes.ns": "nn1,nn2",
+        "dfs.namenode.rpc-address.ns.nn1": first,
+        "dfs.namenode.rpc-address.ns.nn2": second,
+    }
+
+
+@pytest.mark.parametrize("standby", ["refusing", "silent"])
+@pytest.mark.parametrize("order", ["first", "second"])
+def test_a_nameservice_whose_other_namenode_does_not_answer(
+    request: pytest.FixtureRequest, standby: str, order: str
+) -> None:
+    authority, _, path = hdfs_folder(request).removeprefix("hdfs://").partition("/")
+    dead: str = request.getfixturevalue(standby)
+    pair = (dead, authority) if order == "first" else (authority, dead)
+    fs = file_system(_nameservice(*pair), Clock())
+    calls: list[Callable[[], object]] = [
+        lambda: fs.length(f"hdfs:///{path}/none"),
+        lambda: fs.write_new(f"hdfs:///{path}/a", b"x"),
+        lambda: fs.rename(f"hdfs://ns/{path}/a", f"hdfs:///{path}/b"),
+    ]
+    for call in calls:
+        call()
+    assert fs.read(f"hdfs:///{path}/b") == b"x"
+    assert HdfsFileSystem({}).read(f"hdfs://{authority}/{path}/b") == b"x"
+
+
+def test_a_call_that_hangs_keeps_nobody_else(silent: str) -> None:
+    """Each call has a thread of its own, taken up again by the next one."""
+    fs = file_system({}, Clock(), timeout=0.2)
+    before = threading.active_count()
+    for _ in range(3):
+        with pytest.raises(OutcomeUnknown):
+            fs.delete(f"hdfs://{silent}/a")
+    assert threading.active_count() <= before + 3
