@@ -4,63 +4,75 @@ from __future__ import annotations
 
 import getpass
 import os
+import re
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
 from hivesink.errors import InvalidOption
 
 if TYPE_CHECKING:
-    from hivesink.metastore.hiveserver2 import Login
+    from collections.abc import Mapping
+
+    from hivesink.hive import Login
     from hivesink.metastore.thrift_catalog import ThriftCatalog
+    from hivesink.metastore.thrift_connection import Connection
     from hivesink.ports import Registrar
 
-__all__ = ["catalog", "connect"]
-
-_HIVESERVER2_PORT = 10000
+__all__ = ["catalog", "connect", "version"]
 
 
-def connect(kind: str, address: str, *, timeout: float = 300.0, login: Login | None = None) -> Registrar:
-    """The registrar `kind`; nothing is asked of the server yet. Raises InvalidOption.
+def connect(kind: str, address: str, *, hive: Mapping[str, str] | None = None, login: Login | None = None) -> Registrar:
+    """The registrar `kind`; nothing is asked of the server yet. Raises InvalidOption, Unsupported.
 
-    `thrift`: `address` is thrift://host:port[,thrift://host2:port2], `timeout` in seconds for each answer.
-    `hiveserver2`: `address` is host:port, and `login` what PyHive wants to know.
+    `hive` is what the site's hive-site.xml says, by property.
+    `thrift`: `address` is thrift://host:port[,thrift://host2:port2], each tried in turn.
+    `hiveserver2`: `address` is host:port, and `login` what PyHive wants to know; by default what `hive` says.
     """
     if kind == "thrift":
         from hivesink.metastore.thrift import ThriftRegistrar
-        from hivesink.metastore.thrift_connection import Connection
 
         user = _user()
-        return ThriftRegistrar(Connection(address, timeout=timeout, user=user), owner=user)
+        return ThriftRegistrar(_connection(address, hive, user), owner=user)
     if kind == "hiveserver2":
+        from hivesink.hive import Login
+        from hivesink.hive.session import host_and_port
         from hivesink.metastore.hiveserver2 import HiveServer2Registrar
 
-        host, port = _host_and_port(address)
-        return HiveServer2Registrar(host, port, login)
+        host, port = host_and_port(address)
+        return HiveServer2Registrar(host, port, login or Login.of(hive or {}))
     problem = f"registrar = {kind!r}: write thrift or hiveserver2"
     raise InvalidOption((problem,))
 
 
-def catalog(address: str, *, timeout: float = 300.0) -> ThriftCatalog:
-    """What `ddl` works with, at thrift://host:port. Raises InvalidOption."""
+def catalog(address: str, *, hive: Mapping[str, str] | None = None) -> ThriftCatalog:
+    """What `ddl` works with, at thrift://host:port[,…]. Raises InvalidOption, Unsupported."""
     from hivesink.metastore.thrift_catalog import ThriftCatalog
-    from hivesink.metastore.thrift_connection import Connection
 
     user = _user()
-    return ThriftCatalog(Connection(address, timeout=timeout, user=user), owner=user)
+    return ThriftCatalog(_connection(address, hive, user), owner=user)
+
+
+def version(address: str, *, hive: Mapping[str, str] | None = None) -> tuple[int, ...]:
+    """What the metastore calls its version: 4.0.1 is (4, 0, 1), every Hive before 4 says (3, 0).
+
+    Raises InvalidOption, Unsupported, MetastoreUnreachable.
+    """
+    connection = _connection(address, hive, _user())
+    try:
+        said = str(connection.read(lambda client: client.getVersion()))
+    finally:
+        connection.close()
+    # Builds for a distribution go on after the numbers: 4.0.0-fork-7.
+    return tuple(int(number) for number in re.split(r"[^\d.]", said)[0].split(".") if number)
+
+
+def _connection(address: str, hive: Mapping[str, str] | None, user: str) -> Connection:
+    # Not above: tasks import this package, and know nothing of Thrift.
+    from hivesink.metastore.login import MetastoreLogin
+    from hivesink.metastore.thrift_connection import Connection
+
+    return Connection(address, MetastoreLogin.of(hive or {}), user=user)
 
 
 def _user() -> str:
     """As Hadoop's clients decide it where there is no Kerberos."""
     return os.environ.get("HADOOP_USER_NAME") or getpass.getuser()
-
-
-def _host_and_port(address: str) -> tuple[str, int]:
-    try:
-        parts = urlsplit("//" + address.rpartition("//")[2])
-        host, port = parts.hostname, parts.port
-    except ValueError:
-        host, port = None, None
-    if not host:
-        # The text isn't repeated: it may hold a password.
-        raise InvalidOption(("hiveserver2 address: write it as host:port",))
-    return host, port or _HIVESERVER2_PORT

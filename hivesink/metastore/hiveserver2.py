@@ -6,24 +6,20 @@ taken out of trust, so an epoch that would write into it fails before anything i
 
 from __future__ import annotations
 
-import threading
-from dataclasses import dataclass
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from pyhive import hive
-from pyhive.exc import Error as PyHiveError
-from TCLIService.ttypes import TGetInfoReq, TGetInfoType
-from thrift.Thrift import TException
-
+from hivesink.core.partition_path import DEFAULT_PARTITION
 from hivesink.core.table import TableName, TableSpec
 from hivesink.errors import (
-    InvalidOption,
     MetastoreUnreachable,
     RegistrationFailed,
     RegistrationUnknown,
     UnknownTable,
     Unsupported,
 )
+from hivesink.hive.login import Login
+from hivesink.hive.session import BROKEN, REFUSED, Session, reason
 from hivesink.metastore.accuracy import FLAG, is_accurate
 from hivesink.metastore.hive_text import (
     Described,
@@ -39,46 +35,22 @@ from hivesink.metastore.refusals import PARQUET_INPUT, Facts, column
 from hivesink.ports import LivePartition, LiveTable, NewPartition, Statistics
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
 SPECS_A_STATEMENT = 500
 ASK_ONE_BY_ONE = 32
 """Up to so many partitions are asked for singly; SHOW PARTITIONS of the whole table serves more."""
-_BROKEN = (TException, OSError, EOFError)
-
-
-@dataclass(frozen=True, slots=True)
-class Login:
-    """How PyHive logs in: `auth` is NONE, NOSASL, LDAP, CUSTOM or KERBEROS. The password is never shown."""
-
-    auth: str = "NONE"
-    username: str | None = None
-    password: str | None = None
-    kerberos_service_name: str | None = None
-
-    def __repr__(self) -> str:
-        return f"Login(auth={self.auth!r}, username={self.username!r})"
-
-    def arguments(self) -> dict[str, str]:
-        """Those that are set, by PyHive's names."""
-        named = {name: getattr(self, name) for name in self.__slots__}
-        return {name: value for name, value in named.items() if value is not None}
 
 
 class HiveServer2Registrar:
     """ports.Registrar by SQL. Safe to share between threads; a broken session is replaced by the next call."""
 
     def __init__(self, host: str, port: int, login: Login | None = None) -> None:
-        self._host = host
-        self._port = port
-        self._login = login or Login()
-        self._lock = threading.RLock()
-        self._session: Any = None
-        self._spark = False
+        self._session = Session(host, port, login or Login())
 
     @property
     def address(self) -> str:
-        return f"hiveserver2://{self._host}:{self._port}"
+        return self._session.address
 
     def table(self, name: TableName) -> LiveTable:
         found = self._describe(name)
@@ -115,25 +87,53 @@ class HiveServer2Registrar:
         if not spec.is_partitioned:
             live = self.table(spec.name)
             return {"": LivePartition("", live.location, live.accurate, columns_behind=False)}
-        names = {partition: name_of(spec, values_of(spec, partition)) for partition in partitions}
+        names = {partition: _name(spec, partition) for partition in partitions}
         registered = self._registered(spec, partitions)
         columns = self._describe(spec.name).columns if registered else []
         found = [partition for partition in partitions if names[partition] in registered]
         return {partition: self._partition(spec, partition, columns) for partition in found}
 
     def add(self, table: LiveTable, partitions: Sequence[NewPartition]) -> None:
-        if not table.spec.is_partitioned:
-            return
         spec = table.spec
-        for start in range(0, len(partitions), SPECS_A_STATEMENT):
-            chunk = partitions[start : start + SPECS_A_STATEMENT]
-            self._connected()
-            clauses = " ".join(
-                f"{partition_clause(spec, wanted.partition, spark=self._spark)} LOCATION {literal(wanted.location)}"
-                for wanted in chunk
-            )
-            statement = f"ALTER TABLE {table_name(spec.name)} ADD IF NOT EXISTS {clauses}"
-            self._change(spec.name, f"register {len(chunk)} partitions", statement)
+        if not spec.is_partitioned or not partitions:
+            return
+        known = self._registered(spec, [wanted.partition for wanted in partitions])
+        for chunk in _chunks(partitions):
+            self._add(spec, chunk)
+        if known:
+            there = [wanted.partition for wanted in partitions if _name(spec, wanted.partition) in known]
+            self._bring_columns(spec, there)
+
+    def _add(self, spec: TableSpec, partitions: Sequence[NewPartition]) -> None:
+        spark = self._spark
+        clauses = " ".join(
+            f"{partition_clause(spec, wanted.partition, spark=spark)} LOCATION {literal(wanted.location)}"
+            for wanted in partitions
+        )
+        statement = f"ALTER TABLE {table_name(spec.name)} ADD IF NOT EXISTS {clauses}"
+        has_null = any(DEFAULT_PARTITION in values_of(spec, wanted.partition) for wanted in partitions)
+        with self._session.lock:
+            if has_null and not spark:
+                self._set(spec.name, _NULL_PARTITIONS)
+            try:
+                self._change(spec.name, f"register {len(partitions)} partitions", statement)
+            finally:
+                if has_null and not spark:
+                    self._read(f"RESET {' '.join(_NULL_PARTITIONS)}")
+
+    def _set(self, name: TableName, settings: Mapping[str, str]) -> None:
+        for key, value in settings.items():
+            self._change(name, f"set {key} for the partition of null", f"SET {key}={value}")
+
+    def _bring_columns(self, spec: TableSpec, partitions: Sequence[str]) -> None:
+        """Give partitions the table's columns, which ADD COLUMNS without CASCADE has left behind."""
+        columns = self._describe(spec.name).columns
+        fields = ", ".join(f"{identifier(name)} {kind}{_comment(comment)}" for name, kind, comment in columns)
+        for partition in partitions:
+            if self._partition(spec, partition, columns).columns_behind:
+                clause = partition_clause(spec, partition, spark=self._spark)
+                statement = f"ALTER TABLE {table_name(spec.name)} {clause} REPLACE COLUMNS ({fields})"
+                self._change(spec.name, f"bring the columns of partition {partition}", statement)
 
     def distrust(self, table: LiveTable, partitions: Sequence[str]) -> None:
         trusted = [partition for partition, live in self.lookup(table, partitions).items() if live.accurate]
@@ -150,13 +150,7 @@ class HiveServer2Registrar:
         return False
 
     def close(self) -> None:
-        with self._lock:
-            session, self._session = self._session, None
-            if session is not None:
-                try:
-                    session.close()
-                except (*_BROKEN, PyHiveError):
-                    return  # The server forgets a session whose connection is gone.
+        self._session.close()
 
     def _partition(self, spec: TableSpec, partition: str, columns: list[DescribedColumn]) -> LivePartition:
         clause = partition_clause(spec, partition, spark=self._spark)
@@ -166,7 +160,6 @@ class HiveServer2Registrar:
         return LivePartition(partition, found.fields["location"], is_accurate(_flag(found.parameters)), behind)
 
     def _registered(self, spec: TableSpec, partitions: Sequence[str]) -> set[str]:
-        self._connected()
         show = f"SHOW PARTITIONS {table_name(spec.name)}"
         if len(partitions) > ASK_ONE_BY_ONE:
             return {str(row[0]) for row in self._read(show)}
@@ -185,60 +178,50 @@ class HiveServer2Registrar:
         rows = self._read(f"SHOW TBLPROPERTIES {table_name(name)}")
         return {key: value for key, value in rows if not (self._spark and key.startswith("option."))}
 
-    def _read(self, statement: str) -> list[Any]:
-        with self._lock:
-            try:
-                return self._run_again(statement)
-            except (*_BROKEN, PyHiveError) as error:
-                raise MetastoreUnreachable(self.address, _reason(error)) from error
+    @property
+    def _spark(self) -> bool:
+        with self._reaching():
+            return self._session.spark
 
-    def _run_again(self, statement: str) -> list[Any]:
+    def _read(self, statement: str) -> Sequence[Any]:
+        with self._reaching():
+            try:
+                return self._session.run(statement).rows
+            except BROKEN:
+                return self._session.run(statement).rows
+
+    @contextmanager
+    def _reaching(self) -> Iterator[None]:
         try:
-            return self._run(statement)
-        except _BROKEN:
-            return self._run(statement)
+            yield
+        except (*BROKEN, REFUSED) as error:
+            raise MetastoreUnreachable(self.address, reason(error)) from error
 
     def _change(self, name: TableName, action: str, statement: str) -> None:
-        with self._lock:
-            try:
-                self._run(statement)
-            except PyHiveError as error:
-                raise RegistrationFailed(str(name), action, _reason(error)) from error
-            except _BROKEN as error:
-                raise RegistrationUnknown(str(name), action, _reason(error)) from error
-
-    def _run(self, statement: str) -> list[Any]:
-        session = self._connected()
         try:
-            with session.cursor() as cursor:
-                cursor.execute(statement)
-                return cursor.fetchall() if cursor.description else []
-        except PyHiveError:
-            raise
-        except BaseException:
-            self._session = None
-            raise
-
-    def _connected(self) -> Any:
-        with self._lock:
-            if self._session is None:
-                try:
-                    session = hive.connect(host=self._host, port=self._port, **self._login.arguments())
-                    self._spark = "spark" in _server_name(session).lower()
-                except (*_BROKEN, PyHiveError) as error:
-                    raise MetastoreUnreachable(self.address, _reason(error)) from error
-                except (ValueError, AssertionError) as error:
-                    raise InvalidOption((f"hiveserver2 login: {_reason(error)}",)) from error
-                self._session = session
-            return self._session
+            self._session.run(statement)
+        except REFUSED as error:
+            raise RegistrationFailed(str(name), action, reason(error), self.address) from error
+        except BROKEN as error:
+            raise RegistrationUnknown(str(name), action, reason(error), self.address) from error
 
 
 _FIELDS = {"comment", "EXTERNAL"}
+_NULL_PARTITIONS = {"hive.exec.default.partition.name": "__HIVESINK_NONE__", "hive.typecheck.on.insert": "false"}
+"""Hive lets nobody name the partition of null, by error 10111 and, where the column is no string, by 10248."""
 
 
-def _server_name(session: Any) -> str:
-    request = TGetInfoReq(session.sessionHandle, TGetInfoType.CLI_DBMS_NAME)
-    return str(session.client.GetInfo(request).infoValue.stringValue)
+def _name(spec: TableSpec, partition: str) -> str:
+    return name_of(spec, values_of(spec, partition))
+
+
+def _comment(text: str | None) -> str:
+    return f" COMMENT {literal(text)}" if text else ""
+
+
+def _chunks(partitions: Sequence[NewPartition]) -> Iterator[Sequence[NewPartition]]:
+    for start in range(0, len(partitions), SPECS_A_STATEMENT):
+        yield partitions[start : start + SPECS_A_STATEMENT]
 
 
 def _flag(parameters: Mapping[str, str]) -> str | None:
@@ -258,10 +241,3 @@ def _facts(name: TableName, found: Described, properties: Mapping[str, str]) -> 
         skewed="skewed columns" in fields and fields["skewed columns"] != "[]",
         properties=properties,
     )
-
-
-def _reason(error: BaseException) -> str:
-    """The server's own first line; PyHive's text would hold the whole reply with Java's stack."""
-    status = getattr(error.args[0], "status", None) if error.args else None
-    text = getattr(status, "errorMessage", None) or getattr(error, "message", None) or str(error)
-    return (str(text).strip().splitlines() or [type(error).__name__])[0][:500]

@@ -124,6 +124,11 @@ class MemoryMetastore:
         for parameters in _parameters(self._entries[name], [partition]):
             parameters.update({"numRows": str(rows), FLAG: BASIC_ONLY})
 
+    def drop_table(self, name: TableName) -> None:
+        """A user's DROP TABLE; whose files go is the test's matter."""
+        with self._lock:
+            self._entries.pop(name, None)
+
     def drop_partition(self, name: TableName, partition: str) -> None:
         """A user's DROP PARTITION; whose files go is the test's matter."""
         entry = self._entries[name]

@@ -10,7 +10,7 @@ from hive_metastore import ttypes
 from hivesink.errors import RegistrationFailed, TableExists, UnknownTable
 from hivesink.metastore.accuracy import BASIC_ONLY, FLAG, is_accurate
 from hivesink.metastore.partition_names import Values, name_of, values_of
-from hivesink.metastore.thrift_connection import Client, Connection, FirstKnown
+from hivesink.metastore.thrift_calls import Calls, add_partitions
 from hivesink.metastore.thrift_table import columns_behind, live_partition, live_table, new_partition, thrift_table
 from hivesink.ports import LivePartition, LiveTable, NewPartition, Statistics
 
@@ -18,31 +18,27 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from hivesink.core.table import TableName, TableSpec
+    from hivesink.metastore.thrift_calls import PartitionsCall
+    from hivesink.metastore.thrift_connection import Client, Connection
 
 T = TypeVar("T")
 
 NAMES_A_CALL = 1000
 PARTITIONS_A_CALL = 500
 TRIES = 4
-_KEEP_STATISTICS = ttypes.EnvironmentContext(properties={"DO_NOT_UPDATE_STATS": "true"})
-"""Without it the metastore lists the folder on alter and, for a table, overwrites numFiles and totalSize."""
 
 
 class ThriftTables:
-    """Reads tables; Hive 4 knows only the newer call, Hive before 2.3 only the older one."""
+    """Tables of one metastore, as its own structs."""
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
-        self._get = FirstKnown(
-            lambda client, request: client.get_table_req(request).table,
-            lambda client, request: client.get_table(request.dbName, request.tblName),
-        )
+        self.calls = Calls()
 
     def get(self, name: TableName) -> Any:
         """Raises UnknownTable, MetastoreUnreachable."""
-        request = ttypes.GetTableRequest(dbName=name.database, tblName=name.table)
         try:
-            return self.connection.read(lambda client: self._get(client, request))
+            return self.connection.read(lambda client: self.calls.table(client, name.database, name.table))
         except ttypes.NoSuchObjectException as error:
             raise UnknownTable(str(name), self.connection.address) from error
 
@@ -50,7 +46,9 @@ class ThriftTables:
         """Create the table, whole or not at all. Raises TableExists and what `Connection.change` raises."""
         table = thrift_table(spec, owner)
         try:
-            self.connection.change(str(spec.name), "create the table", lambda client: client.create_table(table))
+            self.connection.change(
+                str(spec.name), "create the table", lambda client: self.calls.create_table(client, table)
+            )
         except RegistrationFailed as error:
             if isinstance(error.__cause__, ttypes.AlreadyExistsException):
                 raise TableExists(str(spec.name)) from error
@@ -64,13 +62,7 @@ class ThriftTables:
         table = self.get(name)
         table.parameters = table.parameters or {}
         if change(table.parameters):
-            self.connection.change(
-                str(name),
-                action,
-                lambda client: client.alter_table_with_environment_context(
-                    name.database, name.table, table, _KEEP_STATISTICS
-                ),
-            )
+            self.connection.change(str(name), action, lambda client: self.calls.alter_table(client, table))
 
 
 class ThriftRegistrar:
@@ -100,7 +92,7 @@ class ThriftRegistrar:
             accurate = is_accurate((fresh.parameters or {}).get(FLAG))
             return {"": LivePartition("", fresh.sd.location, accurate, columns_behind=False)}
         wanted = {values_of(table.spec, partition): partition for partition in partitions}
-        found = self._read(table, tuple(wanted))
+        found = self._read(table, tuple(wanted), self._tables.calls.states)
         return {wanted[values]: live_partition(wanted[values], found[values], fresh) for values in found}
 
     def add(self, table: LiveTable, partitions: Sequence[NewPartition]) -> None:
@@ -133,7 +125,7 @@ class ThriftRegistrar:
     def close(self) -> None:
         self._connection.close()
 
-    def _read(self, table: LiveTable, wanted: Sequence[Values]) -> dict[Values, Any]:
+    def _read(self, table: LiveTable, wanted: Sequence[Values], call: PartitionsCall) -> dict[Values, Any]:
         """The registered ones of `wanted`. Raises UnknownTable, MetastoreUnreachable."""
         name = table.spec.name
         found: dict[Values, Any] = {}
@@ -141,7 +133,7 @@ class ThriftRegistrar:
             names = [name_of(table.spec, values) for values in chunk]
 
             def ask(client: Client, names: list[str] = names) -> Any:
-                return client.get_partitions_by_names(name.database, name.table, names)
+                return call(client, name.database, name.table, names)
 
             try:
                 partitions = self._connection.read(ask)
@@ -152,14 +144,11 @@ class ThriftRegistrar:
 
     def _add(self, table: LiveTable, partitions: list[Any]) -> None:
         name = table.spec.name
-        request = ttypes.AddPartitionsRequest(
-            dbName=name.database, tblName=name.table, parts=partitions, ifNotExists=True, needResult=False
-        )
         _repeat_refused(
             lambda: self._connection.change(
                 str(name),
                 f"register {len(partitions)} partitions",
-                lambda client: client.add_partitions_req(request),
+                lambda client: add_partitions(client, name.database, name.table, partitions),
             )
         )
 
@@ -173,7 +162,9 @@ class ThriftRegistrar:
                 partition.sd.cols = fresh.sd.cols
             return behind
 
-        self._alter(table, "bring the columns", wanted, bring)
+        states = self._read(table, wanted, self._tables.calls.states)
+        late = [values for values, found in states.items() if columns_behind(found, fresh)]
+        self._alter(table, "bring the columns", late, bring)
 
     def _alter(
         self, table: LiveTable, action: str, wanted: Sequence[Values], change: Callable[[Values, Any], bool]
@@ -185,7 +176,7 @@ class ThriftRegistrar:
         name = table.spec.name
 
         def alter(chunk: Sequence[Values]) -> None:
-            found = self._read(table, chunk)
+            found = self._read(table, chunk, self._tables.calls.partitions)
             for partition in found.values():
                 partition.parameters = partition.parameters or {}
             changed = [partition for values, partition in found.items() if change(values, partition)]
@@ -193,9 +184,7 @@ class ThriftRegistrar:
                 self._connection.change(
                     str(name),
                     f"{action} of {len(changed)} partitions",
-                    lambda client: client.alter_partitions_with_environment_context(
-                        name.database, name.table, changed, _KEEP_STATISTICS
-                    ),
+                    lambda client: self._tables.calls.alter_partitions(client, name.database, name.table, changed),
                 )
 
         for chunk in _chunks(wanted, PARTITIONS_A_CALL):

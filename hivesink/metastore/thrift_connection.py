@@ -10,9 +10,8 @@ import logging
 import select
 import socket
 import threading
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
 from hive_metastore import ThriftHiveMetastore
@@ -21,19 +20,32 @@ from thrift.protocol.TBinaryProtocol import TBinaryProtocolAccelerated
 from thrift.protocol.TProtocol import TProtocolException
 from thrift.Thrift import TApplicationException, TException
 from thrift.transport.TSocket import TSocket
-from thrift.transport.TTransport import TBufferedTransport, TTransportException
+from thrift.transport.TTransport import TTransportException
 
-from hivesink.errors import InvalidOption, MetastoreUnreachable, RegistrationFailed, RegistrationUnknown
+from hivesink.errors import (
+    HiveSinkError,
+    InvalidOption,
+    MetastoreFailing,
+    MetastoreNotUnderstood,
+    MetastoreUnreachable,
+    RegistrationFailed,
+    RegistrationUnknown,
+)
+from hivesink.metastore.login import MetastoreLogin
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 Client = Any
-TransportFactory = Callable[[Any, str], Any]
-"""Makes the transport over an open socket to a host: plain, or SASL where the metastore wants Kerberos."""
-
 DEFAULT_PORT = 9083
 CONNECT_SECONDS = 10.0
+LOGIN_SECONDS = 60.0
+_WORD = 4
+_SASL_STATUS = 5
+"""Thrift's SASL answers begin with a status of 1 to 5, its plain ones with 0x80."""
 _BROKEN = (TTransportException, TProtocolException, OSError, EOFError)
 
 
@@ -66,45 +78,51 @@ def _endpoint(uri: str) -> Endpoint:
     return Endpoint(host, port or DEFAULT_PORT)
 
 
-def plain(socket_: Any, _host: str) -> Any:
-    """Buffered, for a metastore without SASL."""
-    return TBufferedTransport(socket_)
-
-
 class Connection:
-    """`timeout` is for each wait on the socket, in seconds; `user` is whom the metastore creates folders as."""
+    """`user` is whom a metastore without Kerberos creates folders as."""
 
-    def __init__(
-        self, uris: str, *, timeout: float = 300.0, user: str | None = None, transport: TransportFactory = plain
-    ) -> None:
+    def __init__(self, uris: str, login: MetastoreLogin | None = None, *, user: str | None = None) -> None:
         self._endpoints = list(endpoints(uris))
         self.address = ",".join(map(str, self._endpoints))
-        self._timeout = timeout
+        self._login = login or MetastoreLogin()
         self._user = user
-        self._transport = transport
         self._lock = threading.RLock()
         self._client: Client | None = None
         self._socket: socket.socket | None = None
 
     def read(self, ask: Callable[[Client], T]) -> T:
-        """Raises NoSuchObjectException as the metastore said it; MetastoreUnreachable otherwise."""
+        """Raises NoSuchObjectException as the metastore said it; MetastoreUnreachable, MetastoreNotUnderstood."""
         with self._lock:
             try:
                 return self._ask_twice(ask)
             except NoSuchObjectException:
                 raise
-            except (*_BROKEN, TException) as error:
+            except TException as error:
+                raise self._failure(error) from error
+            except _BROKEN as error:
                 raise MetastoreUnreachable(self.address, reason(error)) from error
 
     def change(self, table: str, action: str, ask: Callable[[Client], T]) -> T:
-        """Raises MetastoreUnreachable (nothing was sent), RegistrationFailed, RegistrationUnknown."""
+        """Raises MetastoreUnreachable (nothing was sent), RegistrationFailed, RegistrationUnknown.
+
+        MetastoreNotUnderstood where the server knows none of the calls: it has done nothing then.
+        """
         with self._lock:
             try:
                 return self._ask(ask)
             except _BROKEN as error:
-                raise RegistrationUnknown(table, action, reason(error)) from error
+                raise RegistrationUnknown(table, action, reason(error), self.address) from error
             except TException as error:
-                raise RegistrationFailed(table, action, reason(error)) from error
+                if _is_unknown_call(error):
+                    raise self._failure(error) from error
+                raise RegistrationFailed(table, action, reason(error), self.address) from error
+
+    def _failure(self, error: TException) -> HiveSinkError:
+        if isinstance(error, TTransportException):
+            return MetastoreUnreachable(self.address, reason(error))
+        if isinstance(error, TProtocolException) or _is_unknown_call(error):
+            return MetastoreNotUnderstood(self.address, reason(error))
+        return MetastoreFailing(self.address, reason(error))
 
     def close(self) -> None:
         """Close the connection; a later call opens another."""
@@ -143,54 +161,58 @@ class Connection:
         return self._client
 
     def _connect(self) -> Client:
-        reasons: list[str] = []
+        failures: list[Exception] = []
         for endpoint in tuple(self._endpoints):
             try:
                 client = self._open(endpoint)
             except (*_BROKEN, TException) as error:
                 self.close()
-                reasons.append(reason(error))
+                failures.append(error)
                 continue
             # The one that answers is asked first the next time.
             self._endpoints.remove(endpoint)
             self._endpoints.insert(0, endpoint)
             return client
-        raise MetastoreUnreachable(self.address, "; ".join(dict.fromkeys(reasons)))
+        reasons = "; ".join(dict.fromkeys(map(reason, failures)))
+        if all(isinstance(failure, TProtocolException) or _is_unknown_call(failure) for failure in failures):
+            raise MetastoreNotUnderstood(self.address, reasons)
+        raise MetastoreUnreachable(self.address, reasons)
 
     def _open(self, endpoint: Endpoint) -> Client:
         # TSocket.open() logs a stack trace for every refused connection, so the socket is opened here.
         self._socket = socket.create_connection(
-            (endpoint.host, endpoint.port), timeout=min(CONNECT_SECONDS, self._timeout)
+            (endpoint.host, endpoint.port), timeout=min(CONNECT_SECONDS, self._login.timeout)
         )
-        self._socket.settimeout(self._timeout)
+        # Who expects another login waits for more bytes, and so would this.
+        self._socket.settimeout(min(LOGIN_SECONDS, self._login.timeout))
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         handle = TSocket(endpoint.host, endpoint.port)
         handle.setHandle(self._socket)
-        transport = self._transport(handle, endpoint.host)
-        if not transport.isOpen():
-            transport.open()
-        client = ThriftHiveMetastore.Client(TBinaryProtocolAccelerated(transport))
-        if self._user is not None:
-            client.set_ugi(self._user, [])
+        transport = self._login.transport(handle, endpoint.host)
+        # `strictRead` refuses what isn't Thrift before its first bytes are taken for a length and waited for.
+        client = ThriftHiveMetastore.Client(TBinaryProtocolAccelerated(transport, strictRead=True))
+        if self._user is not None and not self._login.kerberos:
+            client.send_set_ugi(self._user, [])
+            _recognise(self._socket)
+            client.recv_set_ugi()
+        self._socket.settimeout(self._login.timeout)
         return client
 
 
-class FirstKnown:
-    """Calls for one thing, the newest Hive's first; which of them this server knows is found out once."""
+def _recognise(socket_: socket.socket) -> None:
+    """Look at the first bytes of the first answer, which stay there. Raises TProtocolException."""
+    first = socket_.recv(4, socket.MSG_PEEK | socket.MSG_WAITALL)
+    if first == b"HTTP":
+        raise TProtocolException(message="it speaks HTTP")
+    if first[:1] == b"\x15":
+        raise TProtocolException(message="it speaks TLS")
+    if len(first) == _WORD and first[0] <= _SASL_STATUS:
+        raise TProtocolException(message="it asks for a SASL login")
 
-    def __init__(self, *calls: Callable[..., Any]) -> None:
-        self._calls = list(calls)
 
-    def __call__(self, *arguments: object) -> Any:
-        while True:
-            call = self._calls[0]
-            try:
-                return call(*arguments)
-            except TApplicationException as error:
-                if error.type != TApplicationException.UNKNOWN_METHOD or len(self._calls) == 1:
-                    raise
-                self._calls.remove(call)
+def _is_unknown_call(error: TException) -> bool:
+    return isinstance(error, TApplicationException) and error.type == TApplicationException.UNKNOWN_METHOD
 
 
 def reason(error: BaseException) -> str:

@@ -95,16 +95,32 @@ def test_json_errors_leave_standard_output_empty(uri: str, capsys: pytest.Captur
     assert '"type": "UnknownTable"' in said.error
 
 
-def test_query_through_hiveserver2_needs_an_address(capsys: pytest.CaptureFixture[str]) -> None:
-    said = hivesink(capsys, "query", "SELECT 1", "--via", "hiveserver2")
+def test_a_hiveserver2_is_named_as_host_and_port(capsys: pytest.CaptureFixture[str]) -> None:
+    said = hivesink(capsys, "query", "SELECT 1", "--hiveserver2", ":x")
     assert said.code == 65
-    assert "--address HOST:PORT" in said.error
+    assert "host:port" in said.error
 
 
 def test_a_hiveserver2_that_is_not_there_is_worth_a_retry(capsys: pytest.CaptureFixture[str]) -> None:
-    said = hivesink(capsys, "query", "SELECT 1", "--via", "hiveserver2", "--address", "127.0.0.1:1", "--auth", "NOSASL")
+    said = hivesink(capsys, "query", "SELECT 1", "--hiveserver2", "127.0.0.1:1", "--auth", "NOSASL")
     assert said.code == 75
     assert "HiveServer2 at 127.0.0.1:1" in said.error
+    assert "NOSASL" in said.error
+
+
+def test_a_password_comes_from_a_file_or_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ldap = ["query", "SELECT 1", "--hiveserver2", "127.0.0.1:1", "--auth", "LDAP", "--user", "me"]
+    said = hivesink(capsys, *ldap)
+    assert said.code == 65
+    assert "LDAP needs a user and a password" in said.error
+    (tmp_path / "password").write_text("hush-hush\n")
+    from_file = hivesink(capsys, *ldap, "--password-file", str(tmp_path / "password"))
+    monkeypatch.setenv("HIVESINK_HIVESERVER2_PASSWORD", "hush-hush")
+    for said in (from_file, hivesink(capsys, *ldap)):
+        assert said.code == 75
+        assert "hush" not in said.error
 
 
 def _manifest(ingest: Ingest, epoch: int) -> Path:

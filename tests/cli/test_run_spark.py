@@ -104,10 +104,13 @@ def test_query_by_spark(table: str, java_home: str) -> None:
 def test_query_through_hiveserver2(
     table: str, thrift_server: tuple[str, int], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    where = ["--via", "hiveserver2", "--address", f"{thrift_server[0]}:{thrift_server[1]}", "--auth", "NOSASL"]
+    where = ["--hiveserver2", f"{thrift_server[0]}:{thrift_server[1]}", "--auth", "NOSASL"]
     said = hivesink(capsys, "query", f"SELECT count(*) AS n FROM {table}", *where, "--json")
     assert said.code == 0, said.err
     assert said.data == {"columns": ["n"], "rows": [[0]], "more": False}
+    said = hivesink(capsys, "query", "SELECT map(1, array(DATE '2024-01-02')) AS m", *where)
+    assert "datetime" not in said.out
+    assert "2024-01-02" in said.out
     said = hivesink(capsys, "query", "SELECT explode(sequence(1, 5)) AS n", *where, "--limit", "2")
     assert "only the first 2 rows" in said.out
     said = hivesink(capsys, "query", "SELECT nothing FROM nowhere.at_all", *where)

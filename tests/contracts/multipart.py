@@ -27,6 +27,9 @@ class MultipartFileStore:
         self.uploads: dict[str, bytes] = {}
         self._begun = 0
 
+    def canonical(self, location: str) -> str:
+        return location.rstrip("/")
+
     @property
     def at_a_time(self) -> int:
         return 1

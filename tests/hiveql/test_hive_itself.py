@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import struct
 from dataclasses import replace
 from decimal import Decimal as Number
@@ -10,13 +11,17 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from hivesink import hive
 from hivesink.core.partition_path import canonical, escape, partition_path, unescape
 from hivesink.core.table import Column, Decimal, Primitive, TableName, TableSpec
 from hivesink.core.typetext import parse_type
 from hivesink.hiveql.parse import parse_ddl, parse_path
+from hivesink.hiveql.plan import Nothing, plan
 from hivesink.hiveql.render import literal, render
 from hivesink.hiveql.stored import stored
+from hivesink.metastore import catalog
 from hivesink.options import check
+from tests.metastore.live import NOSASL, hiveserver2_of, metastore_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -60,6 +65,23 @@ def test_spark_makes_the_table_that_was_rendered(spec: TableSpec, spark: SparkSe
         assert found == stored(own).columns
     finally:
         spark.sql(f"DROP TABLE {own.name}")
+
+
+def test_hive_4_makes_the_table_that_was_rendered(request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    """Through HiveServer2 4.0.1; what its metastore holds then is what the DDL says."""
+    host, port = hiveserver2_of("4.0.1", request)
+    tables = catalog(metastore_of("4.0.1", request))
+    database = f"rendered_{secrets.token_hex(3)}"
+    with hive.connect(f"{host}:{port}", NOSASL) as session:
+        session.query(f"CREATE DATABASE {database}")
+        for number, spec in enumerate(SPECS):
+            location = None if spec.location is None else f"file:{tmp_path}/{number}"
+            name = TableName(database, f"t{number}")
+            own = replace(spec, name=name, location=location, external=location is not None)
+            session.query(render(stored(own)))
+            assert plan(own, tables.table(name)) == Nothing(name), spec.name
+        session.query(f"DROP DATABASE {database} CASCADE")
+    tables.close()
 
 
 def test_hive_reads_literals_back(jvm: Any) -> None:

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import itertools
+import secrets
+from collections import Counter
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 
+from hive_metastore import ThriftHiveMetastore
+
 from hivesink.core.table import Column, Primitive, TableName, TableSpec
+from hivesink.hive import Login
+from hivesink.metastore.hiveserver2 import HiveServer2Registrar
 from hivesink.metastore.memory import MemoryMetastore
 from hivesink.metastore.partition_names import values_of
-from hivesink.metastore.thrift import ThriftRegistrar
+from hivesink.metastore.thrift import ThriftRegistrar, ThriftTables
 from hivesink.metastore.thrift_catalog import ThriftCatalog
 from hivesink.metastore.thrift_connection import Connection
 from hivesink.ports import LiveTable, NewPartition
@@ -17,8 +24,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    import pytest
+
     from hivesink.ports import Registrar
 
+_RUN = secrets.token_hex(3)
 _NUMBERS = itertools.count()
 DATABASE = "contracts"
 ACCURATE = '{"BASIC_STATS":"true","COLUMN_STATS":{"id":"true"}}'
@@ -26,6 +36,8 @@ ACCURATE = '{"BASIC_STATS":"true","COLUMN_STATS":{"id":"true"}}'
 
 class World(Protocol):
     """One kind of metastore. `connect` gives a new registrar, as another process would have."""
+
+    kind: str
 
     def connect(self) -> Registrar: ...
     def create(self, spec: TableSpec) -> None: ...
@@ -38,7 +50,7 @@ class World(Protocol):
 
 def declared(folder: Path, *partition_columns: Column) -> TableSpec:
     """A new table's declaration, in a folder of its own."""
-    name = TableName(DATABASE, f"t{next(_NUMBERS)}")
+    name = TableName(DATABASE, f"t{_RUN}_{next(_NUMBERS)}")
     columns = (Column("id", Primitive.BIGINT, "the key"), Column("v", Primitive.DOUBLE))
     return TableSpec(name, columns, partition_columns, f"file:{folder / name.table}", external=True)
 
@@ -52,6 +64,8 @@ def new(table: LiveTable, partition: str, folder: str | None = None) -> NewParti
 
 
 class InMemory:
+    kind = "memory"
+
     def __init__(self) -> None:
         self.metastore = MemoryMetastore()
 
@@ -80,11 +94,13 @@ class InMemory:
 class OverThrift:
     """A real metastore, changed by raw Thrift calls as another client would."""
 
-    def __init__(self, uri: str, make: Callable[[], Registrar] | None = None) -> None:
+    def __init__(self, uri: str, make: Callable[[], Registrar] | None = None, kind: str = "thrift") -> None:
         self.uri = uri
+        self.kind = kind
         self._make = make
-        self._raw = Connection(uri)
-        self._catalog = ThriftCatalog(self._raw, owner="tests")
+        self.raw = Connection(uri)
+        self._catalog = ThriftCatalog(self.raw, owner="tests")
+        self._tables = ThriftTables(self.raw)
         self._opened: list[Registrar] = []
 
     def connect(self) -> Registrar:
@@ -92,7 +108,7 @@ class OverThrift:
         return self._opened[-1]
 
     def close(self) -> None:
-        self._raw.close()
+        self.raw.close()
         for registrar in self._opened:
             registrar.close()
 
@@ -101,7 +117,7 @@ class OverThrift:
         self._catalog.create(spec)
 
     def register(self, table: LiveTable, partition: str, location: str) -> None:
-        ThriftRegistrar(self._raw).add(table, [NewPartition(partition, location, 0, 0)])
+        ThriftRegistrar(self.raw).add(table, [NewPartition(partition, location, 0, 0)])
 
     def analyze(self, table: LiveTable, partition: str) -> None:
         for found in self._changed(table, partition):
@@ -116,7 +132,7 @@ class OverThrift:
 
     def drop(self, table: LiveTable, partition: str) -> None:
         name, values = table.spec.name, list(values_of(table.spec, partition))
-        self._raw.read(lambda client: client.drop_partition(name.database, name.table, values, False))
+        self.raw.read(lambda client: client.drop_partition(name.database, name.table, values, False))
 
     def parameters(self, table: LiveTable, partition: str) -> dict[str, str]:
         return dict(self.owner(table, partition).parameters)
@@ -126,11 +142,10 @@ class OverThrift:
         if not partition:
             return self.table(table)
         name, values = table.spec.name, list(values_of(table.spec, partition))
-        return self._raw.read(lambda client: client.get_partition(name.database, name.table, values))
+        return self.raw.read(lambda client: client.get_partition(name.database, name.table, values))
 
     def table(self, table: LiveTable) -> Any:
-        name = table.spec.name
-        return self._raw.read(lambda client: client.get_table(name.database, name.table))
+        return self._tables.get(table.spec.name)
 
     def _changed(self, table: LiveTable, partition: str) -> Iterator[Any]:
         found, name = self.owner(table, partition), table.spec.name
@@ -138,18 +153,70 @@ class OverThrift:
         if not partition:
             self._alter_table(table, found)
             return
-        self._raw.read(
+        self.raw.read(
             lambda client: client.alter_partitions_with_environment_context(name.database, name.table, [found], _keep())
         )
 
     def _alter_table(self, table: LiveTable, found: Any) -> None:
         name = table.spec.name
-        self._raw.read(
+        self.raw.read(
             lambda client: client.alter_table_with_environment_context(name.database, name.table, found, _keep())
         )
+
+
+KINDS = ["memory", "thrift-2.3", "thrift-4.0.1", "hiveserver2-spark", "hiveserver2-4.0.1"]
+NOSASL = Login("NOSASL")
+
+
+@contextmanager
+def world_of(kind: str, request: pytest.FixtureRequest) -> Iterator[World]:
+    """One of KINDS, on the run's own servers."""
+    if kind == "memory":
+        yield InMemory()
+        return
+    uri, make = metastore_of(kind.rpartition("-")[2], request), None
+    if kind.startswith("hiveserver2"):
+        host, port = hiveserver2_of(kind.rpartition("-")[2], request)
+        make = lambda: HiveServer2Registrar(host, port, NOSASL)  # noqa: E731
+    over = OverThrift(uri, make, kind)
+    try:
+        yield over
+    finally:
+        over.close()
+
+
+def metastore_of(version: str, request: pytest.FixtureRequest) -> str:
+    """The Thrift address of Hive Metastore 4.0.1, or of 2.3 for any other `version`."""
+    if version == "4.0.1":
+        return str(request.getfixturevalue("cluster").metastore_uri)
+    return str(request.getfixturevalue("metastore").uri)
+
+
+def hiveserver2_of(version: str, request: pytest.FixtureRequest) -> tuple[str, int]:
+    """Host and port of HiveServer2 4.0.1, or of Spark's Thrift Server for any other `version`."""
+    if version == "4.0.1":
+        address = str(request.getfixturevalue("cluster").hiveserver2)
+        host, _, port = address.rpartition(":")
+        return host, int(port)
+    host, port = request.getfixturevalue("thrift_server")
+    return str(host), int(port)
 
 
 def _keep() -> Any:
     from hive_metastore import ttypes
 
     return ttypes.EnvironmentContext(properties={"DO_NOT_UPDATE_STATS": "true"})
+
+
+def counted(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """What goes over the wire from now on, by the name of the call."""
+    calls: Counter[str] = Counter()
+    for name in [name for name in dir(ThriftHiveMetastore.Client) if name.startswith("send_")]:
+        send = getattr(ThriftHiveMetastore.Client, name)
+
+        def counting(client: Any, *arguments: Any, send: Any = send, name: str = name) -> None:
+            calls[name.removeprefix("send_")] += 1
+            send(client, *arguments)
+
+        monkeypatch.setattr(ThriftHiveMetastore.Client, name, counting)
+    return calls

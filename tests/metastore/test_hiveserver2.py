@@ -9,8 +9,8 @@ import pytest
 
 from hivesink.core.table import TableName
 from hivesink.errors import InvalidOption, MetastoreUnreachable, UnknownTable
+from hivesink.hive import Login
 from hivesink.metastore import connect
-from hivesink.metastore.hiveserver2 import Login
 from tests.metastore.live import declared
 
 if TYPE_CHECKING:

@@ -4,21 +4,33 @@ from __future__ import annotations
 
 import socket
 import threading
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from hive_metastore import ThriftHiveMetastore
+from hive_metastore.ttypes import GetDatabaseRequest
+from thrift.protocol.TBinaryProtocol import TBinaryProtocolFactory
+from thrift.server.TServer import TSimpleServer
+from thrift.transport.TSocket import TServerSocket
+from thrift.transport.TTransport import TBufferedTransportFactory
 
 from hivesink.core.table import Column, Primitive
 from hivesink.embedded.metastore import EmbeddedMetastore
-from hivesink.errors import InvalidOption, MetastoreUnreachable, RegistrationUnknown
-from hivesink.metastore import connect
+from hivesink.errors import InvalidOption, MetastoreNotUnderstood, MetastoreUnreachable, RegistrationUnknown
+from hivesink.metastore import catalog, connect
+from hivesink.metastore.login import MetastoreLogin
 from hivesink.metastore.thrift import ThriftRegistrar
-from hivesink.metastore.thrift_connection import Connection, FirstKnown, endpoints
-from tests.metastore.live import OverThrift, declared, dt, new
+from hivesink.metastore.thrift_calls import FirstKnown
+from hivesink.metastore.thrift_connection import Connection, endpoints
+from hivesink.ports import LiveTable
+from tests.metastore.live import OverThrift, declared, dt, metastore_of, new
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    from typing_extensions import Self
 
 DT = Column("dt", Primitive.STRING)
 
@@ -65,6 +77,25 @@ def test_the_first_that_answers_is_taken(metastore: EmbeddedMetastore, tmp_path:
     over.close()
 
 
+def test_one_that_dies_between_calls_is_replaced_by_the_next(metastore: EmbeddedMetastore, tmp_path: Path) -> None:
+    assert metastore.port is not None
+    first, second = Proxy(metastore.port), Proxy(metastore.port)
+    over = OverThrift(metastore.uri)
+    spec = declared(tmp_path, DT)
+    over.create(spec)
+    registrar = connect("thrift", f"thrift://127.0.0.1:{first.port},thrift://127.0.0.1:{second.port}")
+    live = registrar.table(spec.name)
+    assert not second.seen
+    first.die()
+    registrar.add(live, [new(live, dt(1))])  # a change: the death is seen before anything is sent
+    assert second.seen
+    second.die()
+    with pytest.raises(MetastoreUnreachable, match=rf"{first.port}.*{second.port}"):
+        registrar.lookup(live, [dt(1)])
+    registrar.close()
+    over.close()
+
+
 def test_killed_and_started_again(tmp_path: Path) -> None:
     server = EmbeddedMetastore(tmp_path / "server", tmp_path / "warehouse", durable=False)
     server.start()
@@ -105,10 +136,19 @@ class Proxy:
         self.port = int(self._listener.getsockname()[1])
         self.cut: bytes | None = None
         self.seen: list[bytes] = []
+        self._clients: list[socket.socket] = []
         threading.Thread(target=self._accept, daemon=True).start()
 
     def close(self) -> None:
         self._listener.close()
+
+    def die(self) -> None:
+        """Take no new connections, and end those that are there."""
+        # A mere close leaves the thread in accept() to take one more.
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        for client in self._clients:
+            client.shutdown(socket.SHUT_RDWR)
 
     def _accept(self) -> None:
         while True:
@@ -116,6 +156,7 @@ class Proxy:
                 client, _ = self._listener.accept()
             except OSError:
                 return
+            self._clients.append(client)
             server = socket.create_connection(("127.0.0.1", self._target))
             threading.Thread(target=self._serve, args=(client, server), daemon=True).start()
 
@@ -180,7 +221,7 @@ def test_an_interrupted_question_leaves_no_reply_behind(metastore: EmbeddedMetas
 
 def test_a_server_that_hangs_is_given_up(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
-        connection = Connection(f"thrift://127.0.0.1:{silent.getsockname()[1]}", timeout=0.05)
+        connection = Connection(f"thrift://127.0.0.1:{silent.getsockname()[1]}", MetastoreLogin(timeout=0.05))
         with pytest.raises(MetastoreUnreachable, match=r"(?i)time"):
             ThriftRegistrar(connection).table(declared(tmp_path, DT).name)
         with pytest.raises(RegistrationUnknown):
@@ -188,19 +229,97 @@ def test_a_server_that_hangs_is_given_up(tmp_path: Path) -> None:
         connection.close()
 
 
-def test_an_older_server_is_asked_in_its_own_words(metastore: EmbeddedMetastore) -> None:
+class Answering:
+    """A server that sends `reply` to whoever says anything."""
+
+    def __init__(self, reply: bytes) -> None:
+        self._reply = reply
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.uri = f"thrift://127.0.0.1:{self._listener.getsockname()[1]}"
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._listener.close()
+
+    def _serve(self) -> None:
+        while True:
+            try:
+                client, _ = self._listener.accept()
+            except OSError:
+                return
+            with client:
+                client.recv(1 << 20)
+                client.sendall(self._reply)
+
+
+@pytest.mark.parametrize(
+    ("reply", "says"),
+    [
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "HTTP"),
+        (b"\x15\x03\x03\x00\x02\x02\x0a", "TLS"),
+        (b"\x04\x00\x00\x00\x13Invalid status -128", "SASL login"),
+        (b"garbage that is no Thrift", "version"),
+    ],
+)
+def test_what_is_no_metastore_is_said_to_be_none(reply: bytes, says: str, tmp_path: Path) -> None:
+    with Answering(reply) as server:
+        registrar = connect("thrift", server.uri)
+        with pytest.raises(MetastoreNotUnderstood, match=rf"{server.uri}.*{says}.*sasl\.enabled") as caught:
+            registrar.table(declared(tmp_path, DT).name)
+        assert not caught.value.retryable
+        # Another address may answer later.
+        registrar = connect("thrift", f"thrift://127.0.0.1:{free_port()},{server.uri}")
+        with pytest.raises(MetastoreUnreachable, match=says) as unreachable:
+            registrar.table(declared(tmp_path, DT).name)
+        assert unreachable.value.retryable
+
+
+def test_a_metastore_of_an_unknown_version(tmp_path: Path) -> None:
+    """One that knows set_ugi and nothing else."""
+    processor = ThriftHiveMetastore.Processor(SimpleNamespace(set_ugi=lambda _user, _groups: []))
+    processor._processMap = {"set_ugi": processor._processMap["set_ugi"]}
+    socket_ = TServerSocket("127.0.0.1", 0)
+    socket_.listen()
+    socket_.listen = lambda: None  # or serve() would take another port
+    port = socket_.handle.getsockname()[1]
+    server = TSimpleServer(processor, socket_, TBufferedTransportFactory(), TBinaryProtocolFactory())
+    threading.Thread(target=server.serve, daemon=True).start()
+    live = LiveTable(declared(tmp_path, DT), "file:/nowhere", accurate=False)
+    registrar = connect("thrift", f"thrift://127.0.0.1:{port}")
+    with pytest.raises(MetastoreNotUnderstood, match=rf":{port} .*get_table.*2\.3 up to 4\.0"):
+        registrar.table(live.spec.name)
+    tables = catalog(f"thrift://127.0.0.1:{port}")
+    registrar.close()
+    with pytest.raises(MetastoreNotUnderstood, match="create_table"):
+        tables.create(live.spec)
+    tables.close()
+
+
+def test_an_error_of_the_metastores_own_is_worth_a_retry(metastore: EmbeddedMetastore) -> None:
+    connection = Connection(metastore.uri)
+    with pytest.raises(MetastoreUnreachable, match=rf"{metastore.uri} answers with an error .*its own log") as caught:
+        connection.read(lambda client: client.get_partitions_by_names(None, None, []))
+    assert caught.value.retryable
+    assert "\n" not in str(caught.value)
+    connection.close()
+
+
+@pytest.mark.parametrize("version", ["2.3", "4.0.1"])
+def test_each_server_is_asked_in_its_own_words(version: str, request: pytest.FixtureRequest) -> None:
     asked: list[str] = []
 
     def newer(client: Any) -> Any:
         asked.append("newer")
-        return client.get_all_resource_plans(None)  # Hive 3's; 2.3 knows no such call
+        return client.get_database_req(GetDatabaseRequest(name="default", catalogName="hive")).name  # Hive 4's
 
     def older(client: Any) -> Any:
         asked.append("older")
-        return client.get_all_databases()
+        return client.get_database("default").name
 
-    connection, call = Connection(metastore.uri), FirstKnown(newer, older)
-    assert "default" in connection.read(call)
-    assert "default" in connection.read(call)
-    assert asked == ["newer", "older", "older"]
+    connection, call = Connection(metastore_of(version, request)), FirstKnown(newer, older)
+    assert [connection.read(call) for _ in range(2)] == ["default", "default"]
+    assert asked == (["newer", "newer"] if version == "4.0.1" else ["newer", "older", "older"])
     connection.close()

@@ -1,0 +1,171 @@
+"""Queries through HiveServer2, Hive's own or Spark's, with Python's own values.
+
+>>> with hivesink.hive.connect("hive.example:10000", Login("LDAP", "me", password)) as hive:
+...     hive.query("SELECT dt, count(*) FROM demo.flights GROUP BY dt").rows
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from hivesink.core.table import Primitive
+from hivesink.core.typetext import parse_type
+from hivesink.errors import QueryFailed, SourceUnreachable, TypeTextInvalid
+from hivesink.hive.login import Auth, Login
+from hivesink.hive.session import BROKEN, REFUSED, Result, Session, host_and_port, reason
+from hivesink.hive.values import day, nested
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from types import TracebackType
+
+    from typing_extensions import Self
+
+    from hivesink.core.table import HiveType
+
+__all__ = ["Auth", "Column", "Hive", "Login", "Rows", "connect"]
+
+_NESTED = {"ARRAY_TYPE", "MAP_TYPE", "STRUCT_TYPE"}
+_MARK = "hivesink_"
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """`type` is Hive's text; a bare `array`, `map` or `struct` where the server doesn't say of what."""
+
+    name: str
+    type: str
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """A result, with Python's own values.
+
+    BOOLEAN, integers, FLOAT (also NaN and Infinity), DECIMAL, STRING, BINARY, DATE and TIMESTAMP are bool, int,
+    float, Decimal, str, bytes, date and datetime; ARRAY is a list, MAP and STRUCT are dicts, NULL is None. Other
+    types, and nested ones of unknown parts, are text. CHAR has its trailing spaces where Hive sends them.
+    """
+
+    columns: tuple[Column, ...]
+    rows: tuple[tuple[Any, ...], ...]
+
+
+def connect(address: str, login: Login | None = None, *, hive: Mapping[str, str] | None = None) -> Hive:
+    """At host:port; by default the login is what `hive`, a site's hive-site.xml, says. Nothing is asked yet.
+
+    Raises InvalidOption.
+    """
+    used = login or Login.of(hive or {})
+    used.check()
+    return Hive(Session(*host_and_port(address), used))
+
+
+class Hive:
+    """A session: settings and temporary tables hold until it is closed, or its connection breaks."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def query(self, sql: str, *, most: int | None = None) -> Rows:
+        """Run one statement; at most `most` rows are fetched.
+
+        For a result with nested columns the server is asked for their types, too: by EXPLAIN, or Spark's DESCRIBE
+        QUERY. Raises QueryFailed (the server's own words), SourceUnreachable, InvalidOption; Unsupported for a
+        value that the server sends ambiguously.
+        """
+        where = f"HiveServer2 at {self._session.host}:{self._session.port}"
+        try:
+            with self._session.lock:
+                # Hive's own server takes no semicolon.
+                text = sql.strip().rstrip(";")
+                result = self._session.run(text, most)
+                types = self._types(text, result)
+                spark = bool(types) and self._session.spark
+        except BROKEN as error:
+            auth = self._session.login.auth
+            hint = f"is it running, and is {auth} its hive.server2.authentication?"
+            raise SourceUnreachable(where, f"{reason(error)}; {hint}") from error
+        except REFUSED as error:
+            message = f"{reason(error)} ({where})"
+            raise QueryFailed(message) from error
+        columns = tuple(
+            Column(name, str(types[index]) if index in types else kind.removesuffix("_TYPE").lower())
+            for index, (name, kind) in enumerate(result.columns)
+        )
+        reads = [_reads(kind, types.get(index), spark=spark) for index, (_, kind) in enumerate(result.columns)]
+        return Rows(columns, tuple(tuple(map(_cell, reads, row)) for row in result.rows))
+
+    def close(self) -> None:
+        self._session.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _types(self, text: str, result: Result) -> dict[int, HiveType]:
+        """The nested columns' types, as far as the server tells them."""
+        wanted = [index for index, (_, kind) in enumerate(result.columns) if kind in _NESTED]
+        if not wanted:
+            return {}
+        try:
+            if self._session.spark:
+                rows = self._session.run(f"DESCRIBE QUERY {text}").rows
+                return _parsed({index: str(rows[index][1]) for index in wanted})
+            # Hive tells no element types but in a plan, where this struct's name finds them.
+            names = [result.columns[index][0].rpartition(".")[2].replace("`", "``") for index in wanted]
+            fields = ", ".join(f"'{_MARK}{index}', q.`{name}`" for index, name in zip(wanted, names, strict=True))
+            rows = self._session.run(f"EXPLAIN SELECT named_struct({fields}) FROM ({text}) q").rows  # noqa: S608  the user's own
+            return _parsed(_from_plan("\n".join(str(row[0]) for row in rows)))
+        except REFUSED:
+            # Not every statement with such columns is a query, and two columns of one name can't be told apart.
+            return {}
+
+
+def _from_plan(plan: str) -> dict[int, str]:
+    """The fields of the first `struct<hivesink_0:array<int>,hivesink_3:…>` in a plan."""
+    start = plan.find(f"(type: struct<{_MARK}")
+    if start < 0:
+        return {}
+    found: dict[int, str] = {}
+    depth, field = 0, ""
+    for char in plan[start + len("(type: struct<") :]:
+        depth += (char in "<(") - (char in ">)")
+        if depth < 0 or (char == "," and not depth):
+            name, _, kind = field.partition(":")
+            found[int(name.removeprefix(_MARK))] = kind
+            field = ""
+            if depth < 0:
+                break
+        else:
+            field += char
+    return found
+
+
+def _parsed(texts: Mapping[int, str]) -> dict[int, HiveType]:
+    found = {index: _type(text) for index, text in texts.items()}
+    return {index: kind for index, kind in found.items() if kind is not None}
+
+
+def _type(text: str) -> HiveType | None:
+    """None with an interval or a union in it, say: such values stay text."""
+    try:
+        return parse_type(text)
+    except TypeTextInvalid:
+        return None
+
+
+def _reads(kind: str, of: HiveType | None, *, spark: bool) -> Callable[[Any], Any] | None:
+    if kind == "DATE_TYPE":
+        return day
+    if of is not None and not isinstance(of, Primitive):
+        return lambda text: nested(text, of, spark=spark)
+    return None
+
+
+def _cell(read: Callable[[Any], Any] | None, value: Any) -> Any:
+    return value if read is None or value is None else read(value)

@@ -1,0 +1,155 @@
+"""How a site's metastores are spoken to: plain, or with Kerberos, by the words of its `hive-site.xml`."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from puresasl.client import SASLClient, SASLError
+from thrift.transport.TTransport import TBufferedTransport, TTransportException
+
+from hivesink.errors import InvalidOption, Unsupported
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+DEFAULT_TIMEOUT = 600.0
+"""Seconds: Hive's own default of hive.metastore.client.socket.timeout."""
+_SECONDS = {"d": 86400.0, "h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
+_UNITS = {"day": "d", "days": "d", "hour": "h", "hours": "h", "min": "m", "minute": "m", "minutes": "m"}
+_UNITS |= {"sec": "s", "second": "s", "seconds": "s", "msec": "ms", "usec": "us", "nsec": "ns"}
+_PRINCIPAL = re.compile(r"(?P<service>[^/@\s]+)/(?P<host>[^/@\s]+)(?:@[^/@\s]+)?")
+
+
+@dataclass(frozen=True, slots=True)
+class MetastoreLogin:
+    """`timeout` is for each wait on the socket, in seconds.
+
+    With Kerberos, `principal` is the metastore's own (`hive/_HOST@EXAMPLE.COM`, where _HOST is the host of the
+    address), and the tickets are those of `kinit`.
+    """
+
+    kerberos: bool = False
+    principal: str | None = None
+    timeout: float = DEFAULT_TIMEOUT
+
+    @classmethod
+    def of(cls, hive: Mapping[str, str]) -> MetastoreLogin:
+        """What `hive-site.xml` says, by Hive 4's names or by the older ones.
+
+        Raises InvalidOption; Unsupported for TLS, HTTP and passwords.
+        """
+        said = {name: _said(hive, name) for name in _NAMES}
+        for name, plain in _ONLY.items():
+            if (said[name] or plain).lower() != plain:
+                msg = f"hive.{name} = {said[name]}"
+                raise Unsupported(msg, "hivesink speaks to a metastore plainly or with Kerberos", "use another port")
+        kerberos = (said[_SASL] or "").lower() == "true"
+        principal = said[_PRINCIPAL_NAME] or None
+        if kerberos and not _PRINCIPAL.fullmatch(principal or ""):
+            problem = f"hive.{_PRINCIPAL_NAME} = {principal!r}: Kerberos needs it as service/_HOST@REALM"
+            raise InvalidOption((problem,))
+        timeout = said[_TIMEOUT]
+        return cls(kerberos, principal if kerberos else None, DEFAULT_TIMEOUT if timeout is None else _seconds(timeout))
+
+    def transport(self, socket: Any, host: str) -> Any:
+        """The transport over an open socket to `host`, ready to be spoken over.
+
+        Raises InvalidOption where Kerberos' package isn't there, TTransportException where the login fails.
+        """
+        if not self.kerberos:
+            return TBufferedTransport(socket)
+        service, named = self._service(host)
+        return _kerberos_transport(socket, service, named)
+
+    def _service(self, host: str) -> tuple[str, str]:
+        parts = _PRINCIPAL.fullmatch(self.principal or "")
+        if parts is None:
+            raise InvalidOption(("a metastore with Kerberos needs its principal, as service/_HOST@REALM",))
+        return parts["service"], host.lower() if parts["host"] == "_HOST" else parts["host"]
+
+
+def _kerberos_transport(socket: Any, service: str, host: str) -> Any:
+    from puresasl import mechanisms
+    from thrift_sasl import TSaslClientTransport
+
+    if not mechanisms.have_kerberos:
+        raise InvalidOption(
+            ("hive.metastore.sasl.enabled = true needs Kerberos' Python package: pip install kerberos, then kinit",)
+        )
+    transport = TSaslClientTransport(lambda: _Sasl(host, service), "GSSAPI", socket)
+    try:
+        transport.open()
+    except TTransportException:
+        raise
+    except Exception as error:
+        # GSSError is the C library's own, with its words as nested tuples.
+        problem = f"no Kerberos login to {service}@{host}: {error}; is there a ticket (klist)?"
+        raise TTransportException(TTransportException.NOT_OPEN, problem) from error
+    return transport
+
+
+class _Sasl(SASLClient):  # type: ignore[misc]  # puresasl has no types
+    """puresasl's client by the names of the C library's, which thrift_sasl calls.
+
+    PyHive has such a class, too, whose `encode` unwraps: it works only where nothing is signed or encrypted.
+    """
+
+    def __init__(self, host: str, service: str) -> None:
+        super().__init__(host, service)
+        self._failure = ""
+
+    def start(self, mechanism: str) -> tuple[bool, str, bytes | None]:
+        try:
+            self.choose_mechanism([mechanism])
+            return True, mechanism, self.process()
+        except SASLError as error:
+            self._failure = str(error)
+            return False, mechanism, None
+
+    def step(self, challenge: bytes | str) -> tuple[bool, bytes | None]:
+        # thrift_sasl hands out an empty challenge as text.
+        return self._try(lambda: self.process(challenge or b""))
+
+    def encode(self, plain: bytes) -> tuple[bool, bytes | None]:
+        return self._try(lambda: self.wrap(plain))
+
+    def decode(self, received: bytes) -> tuple[bool, bytes | None]:
+        return self._try(lambda: self.unwrap(received))
+
+    def getError(self) -> str:  # noqa: N802  the C library's name
+        return self._failure
+
+    def _try(self, call: Any) -> tuple[bool, bytes | None]:
+        try:
+            return True, call()
+        except Exception as error:  # noqa: BLE001  its words go into thrift_sasl's error
+            self._failure = str(error)
+            return False, None
+
+
+_SASL = "metastore.sasl.enabled"
+_PRINCIPAL_NAME = "metastore.kerberos.principal"
+_TIMEOUT = "metastore.client.socket.timeout"
+_ONLY = {
+    "metastore.use.SSL": "false",
+    "metastore.client.thrift.transport.mode": "binary",
+    "metastore.client.auth.mode": "nosasl",
+}
+_NAMES = (_SASL, _PRINCIPAL_NAME, _TIMEOUT, *_ONLY)
+
+
+def _said(hive: Mapping[str, str], name: str) -> str | None:
+    found = hive.get(name, hive.get(f"hive.{name}"))
+    return None if found is None else found.strip()
+
+
+def _seconds(text: str) -> float:
+    """`600`, `600s`, `10 min`: as Hive's `TimeValidator` reads it."""
+    found = re.fullmatch(r"(\d+)\s*([a-z]*)", text.lower())
+    unit = found and _UNITS.get(found[2], found[2] or "s")
+    if found is None or unit not in _SECONDS or not int(found[1]):
+        problem = f"hive.{_TIMEOUT} = {text!r}: write it as a number with s, m, h or ms"
+        raise InvalidOption((problem,))
+    return int(found[1]) * _SECONDS[unit]

@@ -1,0 +1,153 @@
+"""What is asked of a metastore, each thing in the newest words that this server knows.
+
+Hive 4 dropped `get_table` (HIVE-26537 deprecates the older calls), Hive 2.3 knows only the older ones of most
+pairs. None of the calls here needs the metastore's transaction, lock or notification tables.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from hive_metastore import ttypes
+from thrift.Thrift import TApplicationException
+
+from hivesink.metastore.accuracy import FLAG
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from hivesink.metastore.thrift_connection import Client
+
+    PartitionsCall = Callable[[Client, str, str, list[str]], list[Any]]
+
+_KEEP_STATISTICS = ttypes.EnvironmentContext(properties={"DO_NOT_UPDATE_STATS": "true"})
+"""Without it the metastore lists the folder on alter and, for a table, overwrites numFiles and totalSize."""
+
+_STATE = ["values", "sd.location", "sd.cols.name", "sd.cols.type", "parameters"]
+
+# Without it Hive 4 refuses to show an insert-only table, and nobody could say what is wrong with it.
+_CAPABILITIES = ttypes.ClientCapabilities([ttypes.ClientCapability.INSERT_ONLY_TABLES])
+
+
+class FirstKnown:
+    """Calls for one thing, the newest Hive's first; the one that this server knows is kept at the front.
+
+    Raises the server's UNKNOWN_METHOD where it knows none of them. A call that it doesn't know has done nothing,
+    so the next may be tried for changes, too.
+    """
+
+    def __init__(self, *calls: Callable[..., Any]) -> None:
+        self._calls = list(calls)
+
+    def __call__(self, *arguments: object) -> Any:
+        *others, last = self._calls
+        for call in others:
+            try:
+                return call(*arguments)
+            except TApplicationException as error:  # noqa: PERF203  a few calls, once
+                if error.type != TApplicationException.UNKNOWN_METHOD:
+                    raise
+                # To the end, not away: a server may be replaced by one of another version.
+                self._calls.remove(call)
+                self._calls.append(call)
+        return last(*arguments)
+
+
+class Calls:
+    """The calls of one connection, whose lock guards what was found out."""
+
+    def __init__(self) -> None:
+        self.table: Callable[[Client, str, str], Any] = FirstKnown(
+            _table_req, lambda client, database, table: client.get_table(database, table)
+        )
+        self.create_table: Callable[[Client, Any], None] = FirstKnown(
+            lambda client, table: client.create_table_req(ttypes.CreateTableRequest(table=table)),
+            lambda client, table: client.create_table(table),
+        )
+        self.alter_table: Callable[[Client, Any], None] = FirstKnown(_alter_table_req, _alter_table)
+        self._partitions: Callable[[Client, str, str, list[str]], list[Any]] = FirstKnown(
+            _partitions_req,
+            lambda client, database, table, names: client.get_partitions_by_names(database, table, names),
+        )
+        self.states: PartitionsCall = FirstKnown(_states, self.partitions)
+        self.alter_partitions: Callable[[Client, str, str, list[Any]], None] = FirstKnown(
+            _alter_partitions_req, _alter_partitions
+        )
+
+    def partitions(self, client: Client, database: str, table: str, names: list[str]) -> list[Any]:
+        """Those of `names` that are registered. Raises NoSuchObjectException where there is no such table."""
+        try:
+            return self._partitions(client, database, table, names)
+        except TApplicationException as error:
+            if error.type == TApplicationException.MISSING_RESULT:
+                # Hive 4 says so by an InvalidObjectException in a field that the bindings don't know.
+                self.table(client, database, table)
+            raise
+
+
+def add_partitions(client: Client, database: str, table: str, partitions: list[Any]) -> None:
+    """Those that are there already stay as they are. Known since Hive 0.13."""
+    request = ttypes.AddPartitionsRequest(
+        dbName=database, tblName=table, parts=partitions, ifNotExists=True, needResult=False
+    )
+    client.add_partitions_req(request)
+
+
+def _table_req(client: Client, database: str, table: str) -> Any:
+    request = ttypes.GetTableRequest(dbName=database, tblName=table, capabilities=_CAPABILITIES)
+    return client.get_table_req(request).table
+
+
+def _alter_table_req(client: Client, table: Any) -> None:
+    request = ttypes.AlterTableRequest(
+        dbName=table.dbName, tableName=table.tableName, table=table, environmentContext=_KEEP_STATISTICS
+    )
+    client.alter_table_req(request)
+
+
+def _alter_table(client: Client, table: Any) -> None:
+    client.alter_table_with_environment_context(table.dbName, table.tableName, table, _KEEP_STATISTICS)
+
+
+def _partitions_req(client: Client, database: str, table: str, names: list[str]) -> list[Any]:
+    request = ttypes.GetPartitionsByNamesRequest(db_name=database, tbl_name=table, names=names)
+    found: list[Any] = client.get_partitions_by_names_req(request).partitions
+    return found
+
+
+def _states(client: Client, database: str, table: str, names: list[str]) -> list[Any]:
+    """Partitions with their values, location, columns and accurate flag, and nothing else (HIVE-20306).
+
+    Ten of them among 10,000: tens of ms on Derby, where whole ones take seconds, since the database joins all that
+    there is of them.
+    """
+    request = ttypes.GetPartitionsRequest(
+        dbName=database,
+        tblName=table,
+        withAuth=False,
+        projectionSpec=ttypes.GetProjectionsSpec(fieldList=_STATE, includeParamKeyPattern=FLAG),
+        filterSpec=ttypes.GetPartitionsFilterSpec(filterMode=ttypes.PartitionFilterMode.BY_NAMES, filters=names),
+    )
+    found: list[Any] = []
+    for spec in client.get_partitions_with_specs(request).partitionSpec:
+        shared = spec.sharedSDPartitionSpec
+        if shared is None:
+            found += spec.partitionList.partitions
+            continue
+        for partition in shared.partitions:
+            # What follows the table's own location, be it a folder in it or the rest of another's name.
+            location = f"{shared.sd.location}{partition.relativePath}"
+            sd = ttypes.StorageDescriptor(cols=shared.sd.cols, location=location)
+            found.append(ttypes.Partition(values=partition.values, sd=sd, parameters=partition.parameters))
+    return found
+
+
+def _alter_partitions_req(client: Client, database: str, table: str, partitions: list[Any]) -> None:
+    request = ttypes.AlterPartitionsRequest(
+        dbName=database, tableName=table, partitions=partitions, environmentContext=_KEEP_STATISTICS
+    )
+    client.alter_partitions_req(request)
+
+
+def _alter_partitions(client: Client, database: str, table: str, partitions: list[Any]) -> None:
+    client.alter_partitions_with_environment_context(database, table, partitions, _KEEP_STATISTICS)
