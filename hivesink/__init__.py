@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 __all__ = ["HiveQuery", "HiveSink", "session", "sources"]
 
+__version__ = "0.1.0"
+
 _HOMES = {"HiveSink": "hivesink.spark", "HiveQuery": "hivesink.query", "session": "hivesink.jobsession"}
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 from hivesink.errors import HiveSinkError
 
@@ -14,7 +14,22 @@ if TYPE_CHECKING:
     from pyspark.errors import StreamingQueryException
     from pyspark.sql.streaming.query import StreamingQuery
 
-    from hivesink.spark import HiveSink
+    from hivesink.sink.committer import Committer
+    from hivesink.wiring import Setup
+
+
+class Writing(Protocol):
+    """The sink of a running query, as its handle needs it."""
+
+    @property
+    def setup(self) -> Setup: ...
+
+    @property
+    def committer(self) -> Committer: ...
+
+    @property
+    def failure(self) -> BaseException | None:
+        """What ended the query, as the sink itself saw it."""
 
 
 class HiveQuery:
@@ -23,7 +38,7 @@ class HiveQuery:
     Every other attribute is Spark's `StreamingQuery`'s.
     """
 
-    def __init__(self, query: StreamingQuery, sink: HiveSink) -> None:
+    def __init__(self, query: StreamingQuery, sink: Writing) -> None:
         self._query = query
         self._sink = sink
         # The sink's own will be another one once it is started again.
@@ -35,7 +50,7 @@ class HiveQuery:
         self._timer = threading.Thread(target=self._keep_time, name="hivesink-timer", daemon=True)
 
     @classmethod
-    def begin(cls, query: StreamingQuery, sink: HiveSink) -> HiveQuery:
+    def begin(cls, query: StreamingQuery, sink: Writing) -> HiveQuery:
         handle = cls(query, sink)
         handle._timer.start()
         return handle

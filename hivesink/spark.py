@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import re
@@ -10,15 +11,23 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from hivesink import errors, wiring
+from hivesink import errors, shipping, wiring
 from hivesink.core.checkpoint import batch_ref
 from hivesink.core.epoch import BatchId, Epoch, Ways
 from hivesink.core.table import TableName
-from hivesink.errors import CheckpointUnreadable, HiveSinkError, InvalidOption, TaskFailed, Unsupported
+from hivesink.errors import (
+    CheckpointUnreadable,
+    HiveSinkError,
+    InvalidOption,
+    ModuleMissing,
+    TaskFailed,
+    Unsupported,
+)
 from hivesink.query import HiveQuery
 from hivesink.sink.plan import TaskPlan, TaskReport
 from hivesink.sink.task import run_task
 from hivesink.sparkinput import checkpoint_reader, input_shape, needed_input
+from hivesink.sparksite import check_encryption, resolved_checkpoint, site_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -27,6 +36,7 @@ if TYPE_CHECKING:
 
     from hivesink.sink.committer import Committer
     from hivesink.sink.declared import Committed
+    from hivesink.site import Site
 
 logger = logging.getLogger("hivesink")
 
@@ -45,6 +55,7 @@ class HiveSink:
     """
 
     def __init__(self, spark: SparkSession, setup: wiring.Setup) -> None:
+        shipping.ship(spark)
         self._spark = spark
         self._setup = setup
         self._committer: Committer = setup.committer(tolerant=False)
@@ -61,6 +72,7 @@ class HiveSink:
         *,
         writer: str | None = None,
         metastore: str | None = None,
+        site: Site | None = None,
         registrar: str = "thrift",
         resume: bool = False,
         append: int | None = None,
@@ -70,11 +82,14 @@ class HiveSink:
         """The sink for `table`, with the settings in its TBLPROPERTIES; `options` go before those.
 
         `writer` names this ingest and its log; under `hivesink run` the job file's stem is its default.
-        `metastore` is a Thrift URI; Spark's own `hive.metastore.uris` is the default. `registrar` is `thrift`,
-        or `hiveserver2` with `metastore` as host:port. `resume` and `append` are the ways on that an error
-        about a lost checkpoint names. `on_commit` is called after every batch.
+        `metastore` is one Thrift URI or several, by default `$HIVESINK_METASTORE`, then the session's own
+        `hive.metastore.uris`, then `hive-site.xml`'s. `site` stands for the site's files (`$HADOOP_CONF_DIR`,
+        `$HIVE_CONF_DIR`) under the session's Hadoop configuration. `registrar` is `thrift`, or `hiveserver2` with
+        `metastore` as host:port. `resume` and `append` are the ways on that an error about a lost checkpoint names.
+        `on_commit` is called after every batch.
 
-        Raises UnknownTable, Unsupported, InvalidOption, MetastoreUnreachable, NotWritable.
+        Raises UnknownTable, Unsupported, InvalidOption, SiteInvalid, MetastoreUnreachable, NotWritable,
+        EncryptionDiffers.
         """
         if type(spark).__module__.startswith("pyspark.sql.connect"):
             msg = "Spark Connect"
@@ -83,16 +98,22 @@ class HiveSink:
         if not name:
             problem = "writer is missing: name this ingest, as in HiveSink.for_table(spark, table, writer='clicks')"
             raise InvalidOption((problem,))
-        uri = metastore or _hive_setting(spark, "hive.metastore.uris")
+        site = site or site_of(spark)
+        uri = metastore or os.environ.get("HIVESINK_METASTORE") or site.metastore_uris
         if not uri:
-            problem = "no metastore: set hive.metastore.uris in Spark's Hive configuration, or pass metastore="
+            problem = (
+                "no metastore: point HIVE_CONF_DIR to the folder of hive-site.xml, set hive.metastore.uris in Spark's "
+                "Hive configuration, or pass metastore="
+            )
             raise InvalidOption((problem,))
         setup = wiring.Setup.open(
             table=_table_name(table),
             writer=name,
-            metastore=wiring.Metastore.at(registrar, uri),
+            metastore=wiring.Metastore.at(registrar, uri, site),
             ways=Ways(resume=resume, append=None if append is None else Epoch(append)),
             options=options or {},
+            site=site,
+            check=lambda location, log: check_encryption(spark, (location,), log),
             on_commit=on_commit,
         )
         return cls(spark, setup)
@@ -118,7 +139,8 @@ class HiveSink:
         """Recover, then start the query. `trigger` is as for `DataStreamWriter.trigger`.
 
         Raises what recovery raises: another run at work (EpochTaken), a damaged log, lost parts; Unsupported for
-        other triggers, and while a query of this sink still runs.
+        other triggers, for a checkpoint on this machine's disk and a cluster's master, and while a query of this sink
+        still runs.
         """
         if self._query is not None and self._query.isActive:
             msg = f"starting the sink of {self._setup.target.name} twice"
@@ -127,9 +149,10 @@ class HiveSink:
         if not set(chosen) <= _TRIGGERS:
             msg = f"trigger {chosen}"
             raise Unsupported(msg, "batches must have offsets", f"use one of {sorted(_TRIGGERS)}")
-        self._begin(tolerant=True, checkpoint=checkpoint, run=None)
+        place = resolved_checkpoint(self._spark, checkpoint)
+        self._begin(tolerant=True, checkpoint=place, run=None)
         self._committer.recover()
-        writer = events.writeStream.foreachBatch(self).option("checkpointLocation", checkpoint).trigger(**chosen)
+        writer = events.writeStream.foreachBatch(self).option("checkpointLocation", place).trigger(**chosen)
         if name is not None:
             writer = writer.queryName(name)
         self._query = HiveQuery.begin(writer.start(), self)
@@ -182,7 +205,7 @@ class HiveSink:
         from pyspark.errors import PySparkException
 
         rows = batch.select(*needed_input(batch.schema, plan))
-        task = partial(_run_in_task, plan=plan, tools=self._setup.tools())
+        task = partial(_run_in_task, sealed=shipping.sealed((plan, self._setup.tools())))
         try:
             reports = rows.mapInArrow(task, _REPORT).collect()
         except (Py4JJavaError, PySparkException) as error:
@@ -193,24 +216,28 @@ class HiveSink:
         return [TaskReport.decode(row.report) for row in reports]
 
 
-def _run_in_task(
-    batches: Iterator[pa.RecordBatch], plan: TaskPlan, tools: wiring.ToolsSpec
-) -> Iterator[pa.RecordBatch]:
+def _run_in_task(batches: Iterator[pa.RecordBatch], sealed: shipping.Sealed) -> Iterator[pa.RecordBatch]:
     from pyspark import TaskContext
 
+    plan, tools = shipping.unsealed(sealed)
     context = TaskContext.get()
     if context is None:
         message = "not in a Spark task"
         raise RuntimeError(message)
-    report = run_task(batches, plan, tools.open(plan), context.partitionId(), context.taskAttemptId())
+    opened = tools.open(plan)
+    if not gc.get_freeze_count():
+        # PySpark's worker collects garbage after each task, which takes 50 ms with the modules that are loaded by now.
+        gc.freeze()
+    report = run_task(batches, plan, opened, context.partitionId(), context.taskAttemptId())
     yield pa.RecordBatch.from_pydict({"report": [report.encode()]})
 
 
-def _told_by_task(error: Exception) -> TaskFailed | None:
+def _told_by_task(error: Exception) -> HiveSinkError | None:
     """The one line that a task's own error had, out of Spark's stack traces."""
     found = re.findall(r"hivesink\.errors\.(\w+): (.+)", str(error))
     if not found:
-        return None
+        missing = re.search(r"ModuleNotFoundError: No module named '([\w.]+)'", str(error))
+        return ModuleMissing(missing[1]) if missing else None
     kind, message = found[-1]
     known = getattr(errors, kind, HiveSinkError)
     return TaskFailed(message.strip(), retryable=known.retryable)
@@ -221,8 +248,3 @@ def _table_name(text: str) -> TableName:
         return TableName.parse(text)
     except ValueError as error:
         raise InvalidOption((str(error),)) from None
-
-
-def _hive_setting(spark: SparkSession, name: str) -> str | None:
-    conf = spark.sparkContext._jsc.hadoopConfiguration().get(name)  # noqa: SLF001  PySpark offers no other way
-    return str(conf) if conf else None

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from hivesink.core.bucket import normal
 from hivesink.core.offsets import KafkaOffset
-from hivesink.errors import MissingColumns
-from hivesink.options import OnBadRecord
+from hivesink.errors import MissingColumns, StoreUnavailable
+from hivesink.optionvalues import OnBadRecord
 from hivesink.sink.assign import needed_columns
 from hivesink.sink.plan import InputShape, TaskPlan
+from hivesink.sparksite import hadoop_configuration
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -88,18 +89,14 @@ def _quoted(name: str) -> str:
 
 
 def checkpoint_reader(spark: SparkSession, checkpoint: str) -> Read:
-    """Reads a checkpoint's files: local ones directly, others through the driver's Hadoop file systems."""
+    """Reads a checkpoint's files: local ones directly, others through the driver's Hadoop file systems.
+
+    `checkpoint` is a whole location, as Spark resolves it.
+    """
     base = normal(checkpoint)
-    if base.startswith("/") and _is_local(spark, checkpoint):
-        return lambda name: _read_local(Path(base, name))
-    return lambda name: _read_hadoop(spark, f"{checkpoint.rstrip('/')}/{name}")
-
-
-def _is_local(spark: SparkSession, checkpoint: str) -> bool:
     if checkpoint.startswith("file:"):
-        return True
-    hadoop = spark.sparkContext._jsc.hadoopConfiguration()  # noqa: SLF001  PySpark offers no other way
-    return str(hadoop.get("fs.defaultFS", "file:///")).startswith("file:")
+        return lambda name: _read_local(Path(base, name))
+    return lambda name: _read_hadoop(spark, f"{base}/{name}")
 
 
 def _read_local(path: Path) -> bytes | None:
@@ -110,13 +107,19 @@ def _read_local(path: Path) -> bytes | None:
 
 
 def _read_hadoop(spark: SparkSession, location: str) -> bytes | None:
+    from py4j.protocol import Py4JJavaError
+
     jvm: Any = spark.sparkContext._jvm  # noqa: SLF001  PySpark offers no other way
     path = jvm.org.apache.hadoop.fs.Path(location)
-    system = path.getFileSystem(spark.sparkContext._jsc.hadoopConfiguration())  # noqa: SLF001
-    if not system.exists(path):
-        return None
-    stream = system.open(path)
     try:
-        return bytes(jvm.org.apache.commons.io.IOUtils.toByteArray(stream))
-    finally:
-        stream.close()
+        system = path.getFileSystem(hadoop_configuration(spark))
+        if not system.exists(path):
+            return None
+        stream = system.open(path)
+        try:
+            return bytes(jvm.org.apache.commons.io.IOUtils.toByteArray(stream))
+        finally:
+            stream.close()
+    except Py4JJavaError as error:
+        action = "read the checkpoint's"
+        raise StoreUnavailable(action, location, str(error.java_exception).partition("\n")[0]) from error

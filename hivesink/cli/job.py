@@ -22,7 +22,7 @@ from hivesink import errors
 from hivesink.cli.codes import ExitCode
 from hivesink.cli.output import redact
 from hivesink.cli.reporting import output
-from hivesink.cli.trouble import is_old_client, may_pass, reason
+from hivesink.cli.trouble import OLD_CLIENT, is_old_client, may_pass, reason, whole
 from hivesink.errors import HiveSinkError
 
 if TYPE_CHECKING:
@@ -34,10 +34,6 @@ _CUT_OFF = "stopped in the middle of a batch; what was decided, the next start f
 _PATIENCE = 60.0
 """Seconds that a batch may take to end by itself once the end is asked for."""
 _LOOK_AGAIN = 0.05
-_OLD_CLIENT = (
-    "this Spark has no client for a metastore of Hive 4, so its SQL can't read the tables (the sink can write them); "
-    "query through HiveServer2, as `hivesink query --via hiveserver2` does, or use Spark 4"
-)
 
 
 class JobFailed(HiveSinkError):
@@ -141,7 +137,7 @@ def translate(error: BaseException, job: Path, *, stopped: bool = False) -> tupl
 def _judge(error: BaseException, job: Path) -> tuple[JobFailed, int]:
     """An error that isn't the sink's."""
     if is_old_client(error):
-        return JobFailed(job, _OLD_CLIENT, retryable=False), ExitCode.NEEDS_PERSON
+        return JobFailed(job, OLD_CLIENT, retryable=False), ExitCode.NEEDS_PERSON
     what = f"{type(error).__name__}: {reason(error)}"
     if may_pass(error):
         return JobFailed(job, what, retryable=True), ExitCode.RETRY
@@ -157,7 +153,7 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
 
 def _told_by_spark(error: BaseException, job: Path) -> JobFailed | None:
     """An error of the sink that Spark carries as text: plain `foreachBatch` raises no other."""
-    raised = _RAISED.findall(str(error))
+    raised = _RAISED.findall(whole(error))
     if not raised:
         return None
     name, text = raised[-1]

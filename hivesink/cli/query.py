@@ -13,6 +13,7 @@ import typer
 from hivesink.cli.options import Debug, Json, Metastore
 from hivesink.cli.output import Grid, Line, Report, jsonable
 from hivesink.cli.reporting import reporting
+from hivesink.cli.trouble import OLD_CLIENT, is_old_client
 from hivesink.errors import InvalidOption, QueryFailed
 from hivesink.hive import Auth, Login, connect
 from hivesink.site import Site
@@ -97,7 +98,7 @@ def _by_spark(sql: str, metastore: str | None, limit: int) -> Answer:
         rows = [tuple(row) for row in frame.limit(limit + 1).collect()]
         return _first(tuple(frame.columns), rows, limit)
     except (PySparkException, Py4JError) as error:
-        raise QueryFailed(str(error).partition("\n")[0]) from error
+        raise QueryFailed(OLD_CLIENT if is_old_client(error) else str(error).partition("\n")[0]) from error
     finally:
         spark.stop()
 

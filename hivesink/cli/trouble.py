@@ -32,6 +32,10 @@ _MAY_PASS = re.compile(
 """Servers that are away, in the words of the JVM's clients, however deep in an error they stand."""
 
 _OLD_CLIENT = re.compile(r"Invalid method name: '(get_table\w*)'")
+OLD_CLIENT = (
+    "this Spark has no client for a metastore of Hive 4, so its SQL can't read the tables (the sink can write them); "
+    "query through HiveServer2, as `hivesink query --hiveserver2 HOST:PORT` does, or use Spark 4"
+)
 _PYTHON_TRACE = "Traceback (most recent call last)"
 _JAVA_LINE = re.compile(
     r"^\s*(?:: |Caused by: )?((?:[a-z]\w*\.)+[A-Z]\w*(?:Exception|Error|Failure): .+)$", re.MULTILINE
@@ -47,7 +51,7 @@ def may_pass(error: BaseException) -> bool:
         return True
     if not isinstance(error, (PySparkException, Py4JError)):
         return False
-    text = _whole(error)
+    text = whole(error)
     if _MAY_PASS.search(text):
         return True
     if isinstance(error, (AnalysisException, ParseException, IllegalArgumentException)):
@@ -58,12 +62,12 @@ def may_pass(error: BaseException) -> bool:
 
 def is_old_client(error: BaseException) -> bool:
     """Whether a client of Hive 2.3 or 3 has asked a metastore of Hive 4 for a table."""
-    return bool(_OLD_CLIENT.search(_whole(error)))
+    return bool(_OLD_CLIENT.search(whole(error)))
 
 
 def reason(error: BaseException) -> str:
     """One line: the server that is away if there is one, else what the error says first."""
-    text = _whole(error)
+    text = whole(error)
     java = [found[1] for found in _JAVA_LINE.finditer(text)]
     away = next((line for line in java if _MAY_PASS.search(line)), None)
     first = next((line.strip() for line in text.splitlines() if line.strip()), "(no message)")
@@ -72,7 +76,7 @@ def reason(error: BaseException) -> str:
     return java[0] if java and first.startswith("An error occurred while calling") else first
 
 
-def _whole(error: BaseException) -> str:
+def whole(error: BaseException) -> str:
     """All that the error and its causes say, with Java's stack; nothing of what only a lost JVM could tell."""
     return "\n".join(text for one in _causes(error) for text in (_text(one), str(getattr(one, "_stackTrace", ""))))
 

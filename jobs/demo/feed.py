@@ -6,11 +6,10 @@ offsets tell how many of its events are there.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
-import pandas as pd
+from typing import TYPE_CHECKING
 
 from hivesink import sources
+from hivesink.errors import SourceUnreachable
 from jobs.demo.flights import MONTHS
 
 if TYPE_CHECKING:
@@ -52,65 +51,56 @@ class Topic:
 
     name = f"the Kafka topic {TOPIC}"
 
-    def __init__(self, spark: SparkSession, servers: str) -> None:
+    def __init__(self, spark: SparkSession | None, servers: str) -> None:
         self._spark = spark
         self._servers = servers
-        self._jvm: Any = spark.sparkContext._jvm  # noqa: SLF001  the client that Spark's connector brings
+        # Errors only: a broker that has just started is asked again without a word.
+        self._client: dict[str, str | int | float | bool] = {"bootstrap.servers": servers, "log_level": 3}
         self._create()
 
     def events(self) -> DataFrame:
+        assert self._spark is not None  # noqa: S101  for whoever reads the topic elsewhere
         return sources.kafka(self._spark, self._servers, TOPIC, options={"maxOffsetsPerTrigger": "30000"})
 
-    def send(self, flights: Flights) -> None:
-        there = self._end_offsets()
+    def send(self, flights: Flights) -> int:
+        """Send what isn't there yet; how many events that were."""
+        from confluent_kafka import Producer
+
+        there, sent = self._end_offsets(), 0
+        # Idempotent: in order, and once, whatever the broker does meanwhile.
+        producer = Producer({**self._client, "enable.idempotence": True, "linger.ms": 20})
         for month in MONTHS:
-            missing = []
             for n, event in enumerate(flights.events(month)):
                 partition = n % PARTITIONS
                 if there[partition]:
                     there[partition] -= 1
-                else:
-                    missing.append((event, partition))
-            if missing:
-                self._produce(pd.DataFrame(missing, columns=["value", "partition"]))
-
-    def _produce(self, batch: pd.DataFrame) -> None:
-        # In one task, so that one producer keeps the order.
-        rows = self._spark.createDataFrame(batch, "value string, partition int").coalesce(1)
-        rows.write.format("kafka").options(
-            **{"kafka.bootstrap.servers": self._servers, "topic": TOPIC, "kafka.linger.ms": "20"}
-        ).save()
+                    continue
+                while True:
+                    try:
+                        producer.produce(TOPIC, event.encode(), partition=partition)
+                        break
+                    except BufferError:
+                        producer.poll(1)
+                sent += 1
+        producer.flush()
+        return sent
 
     def _create(self) -> None:
-        from py4j.protocol import Py4JJavaError
+        from confluent_kafka import KafkaError, KafkaException
+        from confluent_kafka.admin import AdminClient, NewTopic
 
-        admin = self._jvm.org.apache.kafka.clients.admin.AdminClient.create(self._properties())
+        admin = AdminClient(self._client)
         try:
-            optional = self._jvm.java.util.Optional
-            topic = self._jvm.org.apache.kafka.clients.admin.NewTopic(TOPIC, optional.of(PARTITIONS), optional.empty())
-            admin.createTopics(self._jvm.java.util.Collections.singleton(topic)).all().get()
-        except Py4JJavaError as error:
-            if "TopicExistsException" not in str(error.java_exception):
-                raise
-        finally:
-            admin.close()
+            admin.create_topics([NewTopic(TOPIC, PARTITIONS, 1)])[TOPIC].result()
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                raise SourceUnreachable(f"Kafka at {self._servers}", error.args[0].str()) from error  # noqa: EM102
 
     def _end_offsets(self) -> dict[int, int]:
-        bytes_ = "org.apache.kafka.common.serialization.ByteArrayDeserializer"
-        properties = self._properties()
-        properties.put("key.deserializer", bytes_)
-        properties.put("value.deserializer", bytes_)
-        consumer = self._jvm.org.apache.kafka.clients.consumer.KafkaConsumer(properties)
+        from confluent_kafka import Consumer, TopicPartition
+
+        consumer = Consumer({**self._client, "group.id": "hivesink-demo"})
         try:
-            wanted = self._jvm.java.util.ArrayList()
-            for partition in range(PARTITIONS):
-                wanted.add(self._jvm.org.apache.kafka.common.TopicPartition(TOPIC, partition))
-            found = consumer.endOffsets(wanted)
-            return {place.partition(): int(found[place]) for place in wanted}
+            return {n: consumer.get_watermark_offsets(TopicPartition(TOPIC, n))[1] for n in range(PARTITIONS)}
         finally:
             consumer.close()
-
-    def _properties(self) -> Any:
-        properties = self._jvm.java.util.Properties()
-        properties.put("bootstrap.servers", self._servers)
-        return properties

@@ -152,6 +152,21 @@ def test_clean_removes_leftovers_and_only_those(ingest: Ingest, table: str, caps
     assert part.exists()
 
 
+def test_a_doubled_file_is_told_and_stays_where_there_is_no_trash(
+    ingest: Ingest, table: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    part = _local(_part(ingest, 2).target)
+    twin = part.with_name(part.name.replace("-2-", "-2-beef", 1))
+    twin.write_bytes(part.read_bytes())
+    assert "clean --strays" in hivesink(capsys, "verify", table).out
+    dry = hivesink(capsys, "clean", table, "--strays", "--dry-run", "--json")
+    assert dry.data["trashed"] == {str(twin): "the trash"}
+    said = hivesink(capsys, "clean", table, "--strays")
+    assert said.code != 0
+    assert "local disks have no trash" in said.error
+    assert twin.exists()
+
+
 @pytest.mark.usefixtures("ingest")
 def test_a_writer_can_be_chosen(table: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert hivesink(capsys, "verify", table, "--writer", "ingest").code == 0

@@ -41,8 +41,7 @@ def apart(stage: Stage, mortal: EmbeddedMetastore) -> Iterator[Stage]:
     alone = Stage(stage.spark, mortal.uri, stage.folder, stage.table)
     alone.create(location=stage.folder / "table")
     yield alone
-    if mortal._server is None:
-        mortal.start()
+    mortal.start()
 
 
 def readable(apart: Stage, stage: Stage) -> list[int]:

@@ -1,0 +1,120 @@
+"""The demonstration on a real cluster: jobs/flights.py as anybody runs it there, and HiveServer2's answers.
+
+CLUSTER=1 is the one of `make cluster-up`, CLUSTER=compose the one of docker-compose.yml. What there is to know of it
+is in its site files; tables, log, checkpoint and topic stay on it.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from os import environ
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hivesink import wiring
+from hivesink.cli.opened import opened
+from hivesink.embedded.cluster import Cluster, containers
+from hivesink.embedded.cluster.__main__ import default_folder
+from hivesink.errors import HiveSinkError
+from hivesink.hive import connect
+from hivesink.hive.login import Login
+from hivesink.site import Site
+from jobs.demo.answers import finished_files, show_answers, show_files, show_partitions
+from jobs.demo.feed import TOPIC, Topic
+from jobs.demo.flights import Flights
+from jobs.demo.table import TABLE, committed, declare_tables
+
+if TYPE_CHECKING:
+    from hivesink.core.partfile import Finished
+    from hivesink.embedded.cluster import Addresses
+    from jobs.demo.screen import Screen
+
+JOB = Path(__file__).parents[1] / "flights.py"
+# Beside it another application finds room on the workers.
+SPARK_DEFAULTS = "spark.cores.max 2\nspark.executor.memory 1g\n"
+
+
+class ClusterDown(HiveSinkError):
+    """There is no cluster to run on."""
+
+    retryable = True
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        super().__init__(f"no cluster runs in {folder}; start it with `make cluster-up`")
+
+
+class JobEnded(HiveSinkError):
+    """The job has told why by itself."""
+
+    def __init__(self, code: int) -> None:
+        self.code = code
+        super().__init__(f"the job ended with exit code {code}")
+
+
+def addresses(kind: str) -> Addresses:
+    """Where the servers are: `compose`, or those of `make cluster-up`. Raises ClusterDown."""
+    if kind == "compose":
+        return containers.addresses()
+    found = Cluster.running(default_folder())
+    if found is None:
+        raise ClusterDown(default_folder())
+    return found
+
+
+def on_cluster(where: Addresses, home: Path, screen: Screen) -> None:
+    """Everything, step by step. Raises JobEnded, and what the servers' clients raise."""
+    screen.step("A client of a running cluster")
+    for name, address in (("HDFS", where.filesystem), ("Kafka", where.kafka), ("Spark", where.spark_master)):
+        screen.fact(f"{name:9} {address}")
+    screen.fact(f"Hive      {where.metastore_uri}, HiveServer2 {where.hiveserver2}")
+    environ.update(_settings(where, home))
+    site = Site.load(environ)
+    declare_tables(wiring.catalog(where.metastore_uri, site), screen)
+
+    flights = Flights.load()
+    screen.step(f"Sending {flights.total:,} flights to the Kafka topic {TOPIC}")
+    screen.fact(f"{Topic(None, where.kafka).send(flights):,} of them were not there yet")
+    screen.step("Running jobs/flights.py on the Spark cluster until nothing is left")
+    stream(flights, screen)
+    show_files(_state()[2], screen)
+    with connect(where.hiveserver2, Login("NOSASL")) as hive:
+        show_partitions(lambda sql: hive.query(sql).rows, flights, screen)
+        screen.step("Answers of HiveServer2, by PyHive")
+        show_answers(lambda sql: hive.query(sql).rows, flights, screen)
+
+
+def stream(flights: Flights, screen: Screen) -> None:
+    """Run the job, and tell what it has added. Raises JobEnded."""
+    _, before, files = _state()
+    command = [sys.executable, "-m", "hivesink.cli", "run", str(JOB)]
+    code = subprocess.run(command, check=False).returncode  # noqa: S603  our own command
+    if code:
+        raise JobEnded(code)
+    rows, after, now = _state()
+    screen.fact(f"epochs {after} ({after - before} new), rows {rows:,} of {flights.total:,}")
+    if after == before:
+        screen.check("nothing added, nothing doubled", right=now == files)
+
+
+def _state() -> tuple[int, int, list[Finished]]:
+    """Rows and epochs of all writers, and what readers see."""
+    with opened(TABLE, None) as found:
+        counted = [committed(writer.world.log) for writer in found.writers]
+        rows, epochs = (sum(numbers) for numbers in zip(*counted, strict=True)) if counted else (0, 0)
+        return rows, epochs, finished_files(found.live.location, found.site)
+
+
+def _settings(where: Addresses, home: Path) -> dict[str, str]:
+    """What a user of the cluster has in the environment."""
+    (home / "spark-defaults.conf").write_text(SPARK_DEFAULTS, encoding="utf-8")
+    return {
+        "HADOOP_CONF_DIR": str(where.conf),
+        "HIVE_CONF_DIR": str(where.conf),
+        "HIVESINK_MASTER": where.spark_master,
+        "KAFKA_SERVERS": where.kafka,
+        "KAFKA_TOPIC": TOPIC,
+        "SPARK_CONF_DIR": str(home),
+        "TRIGGER": "availableNow",
+    }

@@ -1,0 +1,152 @@
+"""Tasks in processes of their own, on the real cluster: the package they import, retries, speculation, versions."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.metadata
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+import hivesink
+from hivesink.embedded.cluster.spark import SparkWorker
+from hivesink.embedded.jars import fetch
+from hivesink.embedded.jarsets import kafka_connector
+from hivesink.embedded.sparkjars import spark_home
+from tests.cluster.feed import Feed
+from tests.cluster.target import Target, own
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from hivesink.embedded.cluster import Cluster
+    from hivesink.embedded.process import Launch
+
+JOB = Path(__file__).with_name("executors_job.py")
+ROWS = 300
+
+pytestmark = [pytest.mark.spark, pytest.mark.kafka]
+
+
+class OtherHost(SparkWorker):
+    """A worker on what Spark takes for another machine: it runs no two attempts of a task on one."""
+
+    def _launch(self, port: int) -> Launch:
+        launch = super()._launch(port)
+        words = ["127.0.0.2" if word == "127.0.0.1" else word for word in launch.command]
+        return dataclasses.replace(launch, command=tuple(words))
+
+
+@pytest.fixture
+def other_host(cluster: Cluster, tmp_path: Path) -> Iterator[None]:
+    worker = OtherHost(tmp_path / "worker", 9, lambda: cluster.spark_master)
+    worker.start()
+    yield
+    worker.stop()
+
+
+@pytest.mark.usefixtures("other_host")
+def test_tasks_import_the_drivers_package_and_each_row_is_written_once(cluster: Cluster, tmp_path: Path) -> None:
+    target, feed = Target.create(cluster, own("executors")), Feed(cluster.kafka, own("executors"))
+    feed.put(ROWS)
+    environment = {
+        **os.environ,
+        "HADOOP_CONF_DIR": str(cluster.conf),
+        "HIVE_CONF_DIR": str(cluster.conf),
+        "HIVESINK_MASTER": cluster.spark_master,
+        # The driver alone finds the package by this.
+        "PYTHONPATH": str(JOB.parents[1]),
+    }
+    (tmp_path / "job").mkdir()
+    with (
+        (tmp_path / "stderr").open("wb") as errors,
+        subprocess.Popen(
+            [sys.executable, str(JOB), target.name, feed.topic, cluster.kafka, str(tmp_path / "job")],
+            env=environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+        ) as job,
+    ):
+        assert job.stdout is not None
+        assert job.stdin is not None
+        line = job.stdout.readline()
+        assert line, (tmp_path / "stderr").read_text()
+        said = json.loads(line)
+        # Nobody has installed it for the executors: `hivesink-0.1.0-….zip` came by Spark's own way for Python files.
+        assert all(".zip/hivesink/" in home for home in said["homes"]), said
+        assert said["attempts"] == [
+            "partition-0-attempt-0",
+            "partition-0-attempt-1",
+            "partition-1-attempt-0",
+            "partition-1-attempt-1",
+            "partition-2-attempt-0",
+        ]
+        target.check_once(ROWS)
+        # What the losing attempts left is swept.
+        assert target.staged() == []
+
+        feed.put(10)
+        job.stdin.write("go on\n")
+        job.stdin.flush()
+        refused = json.loads(job.stdout.readline())
+    assert "the driver is hivesink 9.9.9, but an executor (" in refused["error"]
+    assert ".zip/hivesink) imports 0.1.0" in refused["error"]
+    assert "\n" not in refused["error"]
+    assert not refused["retryable"]
+    target.check_once(ROWS)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1200)
+def test_what_make_dist_makes_is_all_that_executors_need(cluster: Cluster, tmp_path: Path) -> None:
+    root = JOB.parents[1]
+    subprocess.run([root / ".ci" / "dist", sys.executable], check=True, stdout=subprocess.DEVNULL)
+    target, feed = Target.create(cluster, own("dist")), Feed(cluster.kafka, own("dist"))
+    feed.put(ROWS)
+    job = tmp_path / "job.py"
+    job.write_text(
+        "from hivesink import HiveSink, session, sources\n"
+        "spark = session('dist', kafka=True)\n"
+        f"sink = HiveSink.for_table(spark, '{target.name}', writer='gated')\n"
+        f"events = sources.kafka(spark, '{cluster.kafka}', '{feed.topic}')\n"
+        f"query = sink.start(events, checkpoint='{target.folder}-checkpoint', trigger={{'availableNow': True}})\n"
+        "query.awaitTermination()\n"
+        "print(*spark.sparkContext.parallelize([0], 1).mapPartitions(\n"
+        "    lambda _: (__import__('sys').prefix, __import__('hivesink').__file__)).collect())\n"
+    )
+    jars = fetch(kafka_connector(importlib.metadata.version("pyspark")))
+    environment = {
+        **os.environ,
+        "HADOOP_CONF_DIR": str(cluster.conf),
+        "HIVE_CONF_DIR": str(cluster.conf),
+        "PYSPARK_DRIVER_PYTHON": sys.executable,
+        "PYSPARK_PYTHON": "./env/bin/python",
+        "SPARK_LOCAL_IP": "127.0.0.1",
+    }
+    version = hivesink.__version__
+    options = {
+        "--master": cluster.spark_master,
+        "--py-files": f"{root}/dist/hivesink-{version}.zip",
+        "--archives": f"{root}/dist/hivesink-env-{version}.tar.gz#env",
+        "--jars": ",".join(map(str, jars)),
+        "--conf": "spark.cores.max=2",
+    }
+    submit = [str(spark_home() / "bin" / "spark-submit")]
+    words = [word for pair in options.items() for word in pair]
+    done = subprocess.run(
+        [*submit, *words, str(job)], env=environment, cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    prefix, package = done.stdout.split()[-2:]
+    # Spark unpacks an archive into the executor's own working folder.
+    assert prefix.endswith("/env")
+    assert Path(prefix) != Path(sys.prefix)
+    assert f"hivesink-{version}.zip/hivesink/" in package
+    target.check_once(ROWS)
