@@ -58,6 +58,10 @@ class FileStore(Protocol):
         """
         ...
 
+    def canonical(self, location: str) -> str:
+        """The one spelling by which two spellings of a place compare; of a place elsewhere, as far as text tells."""
+        ...
+
     def create(self, part: InProgress) -> StagedFile:
         """Begin `part`, with the folders that it needs. Never takes over an existing file.
 

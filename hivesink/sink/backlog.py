@@ -169,7 +169,8 @@ class Backlog:
             again = self.world.lookup(folders)
         for table, partition in folders:
             if (table, partition) not in again:
-                raise RegistrationFailed(table, f"register partition {partition}", "it isn't there afterwards")
+                where = self.world.registrar.address
+                raise RegistrationFailed(table, f"register partition {partition}", "it isn't there afterwards", where)
         if self._relocate(again):
             self.finish()
             return

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from hivesink.core.bucket import normal, same_location
 from hivesink.core.epoch import Epoch
 from hivesink.core.offsets import chain, span
 from hivesink.core.table import TableName
@@ -54,6 +53,10 @@ class Evidence:
     files: FileFacts
     read: Mapping[str, int | str]
     live: Mapping[Place, LivePartition]
+
+    def place(self, location: str) -> str:
+        """`location` as the paths in `files` are spelled."""
+        return self.files.place(location)
 
 
 def _error(epoch: Epoch | None, text: str) -> Finding:
@@ -162,7 +165,7 @@ def present(evidence: Evidence) -> Iterator[Finding]:
     staged = {found.path for found in evidence.files.staged}
     for manifest, part in evidence.log.effective():
         epoch, published = manifest.epoch, evidence.log.is_published(manifest.epoch)
-        length = evidence.files.visible.get(normal(part.target))
+        length = evidence.files.visible.get(evidence.place(part.target))
         if length == part.length:
             continue
         if length is not None:
@@ -172,7 +175,7 @@ def present(evidence: Evidence) -> Iterator[Finding]:
             now = _moved_to(evidence, part)
             gone = f"has been moved to {now}" if now else "is gone"
             yield _note(epoch, f"{part.target} ({part.rows} rows) {gone} since it was published, by a user's act")
-        elif normal(part.staged) in staged or normal(part.staged) in evidence.files.visible:
+        elif evidence.place(part.staged) in staged or evidence.place(part.staged) in evidence.files.visible:
             yield _note(epoch, f"{part.target} ({part.rows} rows) waits to be published; `hivesink recover` does it")
         else:
             text = f"{part.target} ({part.rows} rows) is neither staged nor published; restore it, or accept the loss"
@@ -181,13 +184,13 @@ def present(evidence: Evidence) -> Iterator[Finding]:
         if manifest.lost:
             yield _note(manifest.epoch, f"a person has accepted that {len(manifest.lost)} parts are lost")
     for target in sorted(evidence.log.lost):
-        if normal(target) in evidence.files.visible:
+        if evidence.place(target) in evidence.files.visible:
             yield _note(None, f"{target} was accepted as lost and is there; its rows are read again")
 
 
 def _moved_to(evidence: Evidence, part: PartEntry) -> str | None:
     """The one other place in the table where `part` stands now that it isn't at its target."""
-    if normal(part.target) in evidence.files.visible:
+    if evidence.place(part.target) in evidence.files.visible:
         return None
     return min(evidence.files.places(part.target.rpartition("/")[2]), default=None)
 
@@ -195,7 +198,7 @@ def _moved_to(evidence: Evidence, part: PartEntry) -> str | None:
 def footers(evidence: Evidence) -> Iterator[Finding]:
     """Each part holds the rows that its epoch counted."""
     for manifest, part in evidence.log.effective():
-        found = evidence.read.get(normal(part.target), part.rows)
+        found = evidence.read.get(evidence.place(part.target), part.rows)
         if isinstance(found, str):
             yield _error(manifest.epoch, f"{part.target} can't be read: {found}")
         elif found != part.rows:
@@ -207,13 +210,13 @@ def registered(evidence: Evidence) -> Iterator[Finding]:
     waiting = {(gap.table, gap.partition) for gap in evidence.log.unregistered}
     places: dict[tuple[str, str, str], Epoch] = {}
     for manifest, part in evidence.log.effective():
-        if normal(part.target) in evidence.files.visible:
+        if evidence.place(part.target) in evidence.files.visible:
             places[part.table, part.partition, part.folder] = manifest.epoch
     for (table, partition, folder), epoch in places.items():
         if table not in evidence.tables:
             continue
         live, name = evidence.live.get((table, partition)), f"{table} {partition}".strip()
-        if live is not None and same_location(live.location, folder):
+        if live is not None and evidence.place(live.location) == evidence.place(folder):
             continue
         if live is not None:
             text = f"{name} is registered at {live.location}, but its parts are in {folder}: no reader finds them"
@@ -238,7 +241,9 @@ def doubled(evidence: Evidence) -> Iterator[Finding]:
 def strays(evidence: Evidence) -> Iterator[tuple[Epoch, str]]:
     """The writer's visible files that no epoch answers for, with the epochs in their names."""
     log = evidence.log
-    known = {normal(part.target) for _, part in log.effective()} | {normal(target) for target in log.lost}
+    known = {evidence.place(part.target) for _, part in log.effective()} | {
+        evidence.place(target) for target in log.lost
+    }
     # A part that a user moved, with its folder or its whole table, is the same part: its name is unique.
     known |= {
         now
@@ -257,7 +262,9 @@ def strays(evidence: Evidence) -> Iterator[tuple[Epoch, str]]:
 def leftovers(evidence: Evidence) -> Iterator[Finding]:
     """Staged files that wait for nothing."""
     log = evidence.log
-    waiting = {normal(part.staged) for manifest, part in log.effective() if not log.is_published(manifest.epoch)}
+    waiting = {
+        evidence.place(part.staged) for manifest, part in log.effective() if not log.is_published(manifest.epoch)
+    }
     for found in evidence.files.staged:
         if found.name.uid == log.uid and found.path not in waiting:
             yield _note(Epoch(found.name.epoch), _leftover(found, log.view.head))

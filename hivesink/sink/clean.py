@@ -94,8 +94,8 @@ def find_strays(world: World, table: str) -> tuple[Stray, ...]:
     """
     evidence = gather(world, table, None)
     evidence.log.require_readable()
-    base = normal(world.table(table).location)
-    homes = {normal(found.location): place[1] for place, found in evidence.live.items() if place[0] == table}
+    base = evidence.place(world.table(table).location)
+    homes = {evidence.place(found.location): place[1] for place, found in evidence.live.items() if place[0] == table}
     found = []
     for _, path in strays(evidence):
         folder = path.rpartition("/")[0]
@@ -107,10 +107,15 @@ def find_strays(world: World, table: str) -> tuple[Stray, ...]:
 def throw_away(world: World, table: str, found: Sequence[Stray]) -> tuple[tuple[str, str], ...]:
     """Move files to the trash; each that was there, with where it is now. Hive counts their partitions itself then.
 
-    Raises Unsupported where there is no trash, StoreUnavailable, and the metastore's errors before any file goes.
+    What another look doesn't show again stays. Raises Unsupported where there is no trash, StoreUnavailable,
+    LogDamaged and NewerFormat, and the metastore's errors before any file goes.
     """
     if not found:
         return ()
+    # A part that a run was moving while the folders were listed had one name too many, or stood where the log that
+    # was read before did not have it yet.
+    again = set(find_strays(world, table))
+    found = [stray for stray in found if stray in again]
     live = world.lookup((table, stray.partition) for stray in found)
     world.registrar.distrust(world.table(table), [place[1] for place, home in live.items() if home.accurate])
     moved = ((stray.path, world.store.trash(stray.path)) for stray in found)

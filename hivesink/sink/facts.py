@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
-from hivesink.core.bucket import normal
 from hivesink.core.epoch import Epoch
 from hivesink.core.manifest import Manifest, Rows, standing
 from hivesink.core.partname import PartName, parse_staged
@@ -14,7 +13,7 @@ from hivesink.errors import HiveSinkError, LogDamaged, NewerFormat
 from hivesink.ports import Mark
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from hivesink.core.manifest import Floor, PartEntry, Unregistered
     from hivesink.core.partname import Stage
@@ -124,10 +123,11 @@ class StagedPart:
 
 @dataclass(frozen=True, slots=True)
 class FileFacts:
-    """What stands in some folders. Paths are in one spelling (`core.bucket.normal`); `visible` are lengths."""
+    """What stands in some folders. Paths are as `place` spells them (`FileStore.canonical`); `visible` are lengths."""
 
     staged: tuple[StagedPart, ...]
     visible: Mapping[str, int]
+    place: Callable[[str], str]
     by_name: Mapping[str, tuple[str, ...]] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -153,18 +153,19 @@ def list_files(store: FileStore, locations: Iterable[str], folders: Iterable[str
     """Files below the tables' `locations`, and in `folders`, which may lie elsewhere. Raises StoreUnavailable."""
     places: dict[str, str] = {}
     for location in locations:
-        base = normal(location)
+        base = store.canonical(location)
         for folder in store.walk(location):
-            if not _is_hidden(normal(folder)[len(base) :]):
-                places.setdefault(normal(folder), folder)
+            place = store.canonical(folder)
+            if not _is_hidden(place[len(base) :]):
+                places.setdefault(place, folder)
     for folder in folders:
-        places.setdefault(normal(folder), folder)
+        places.setdefault(store.canonical(folder), folder)
     # Staged files first: a part that is published meanwhile is then seen twice, not missed.
     ordered = sorted(places.values())
     staged = tuple(_staged(store, ordered))
     listed = store.together(partial(store.visible, folder) for folder in ordered)
-    visible = {normal(file.path): file.length for inside in listed for file in inside}
-    return FileFacts(staged, visible)
+    visible = {store.canonical(file.path): file.length for inside in listed for file in inside}
+    return FileFacts(staged, visible, store.canonical)
 
 
 def _staged(store: FileStore, folders: Iterable[str]) -> Iterator[StagedPart]:
@@ -172,7 +173,7 @@ def _staged(store: FileStore, folders: Iterable[str]) -> Iterator[StagedPart]:
         for path in inside:
             parsed = parse_staged(path.rpartition("/")[2])
             if parsed is not None:
-                yield StagedPart(normal(path), *parsed)
+                yield StagedPart(store.canonical(path), *parsed)
 
 
 def _is_hidden(below: str) -> bool:

@@ -147,7 +147,7 @@ def pending_actions(world: World) -> list[Action]:
             found = world.store.find(part.target)
             actions.append(Action("keep" if found else "publish", part.target))
         actions += [Action("register", f"{gap.table} {gap.partition}") for gap in backlog.unregistered]
-    kept = {part.staged for part in backlog.entries()} if backlog else set()
+    kept = {part.staged.rpartition("/")[2] for part in backlog.entries()} if backlog else set()
     folders = sorted({folder for found in touched for folder in world.log.folders(found)})
     staged = (path for folder in folders for path in world.store.staged(folder))
-    return actions + [Action("discard", path) for path in staged if path not in kept]
+    return actions + [Action("discard", path) for path in staged if path.rpartition("/")[2] not in kept]

@@ -55,13 +55,15 @@ def sweep(
 
 def leftovers(world: World, folders: Iterable[str], uid: str, head: Epoch, keep: Iterable[PartEntry]) -> list[str]:
     """Staged files of writer `uid` in `folders` that nothing can commit any more."""
-    kept = {part.staged for part in keep}
+    # By name, of which there is one: one folder may have two spellings (a NameNode's, and its nameservice's).
+    kept = {part.staged.rpartition("/")[2] for part in keep}
     found = []
     listed = world.store.together(partial(world.store.staged, folder) for folder in folders)
     for inside in listed:
         for staged in inside:
-            parsed = parse_staged(staged.rpartition("/")[2])
-            if parsed and parsed[0].uid == uid and parsed[0].epoch <= head and staged not in kept:
+            name = staged.rpartition("/")[2]
+            parsed = parse_staged(name)
+            if parsed and parsed[0].uid == uid and parsed[0].epoch <= head and name not in kept:
                 found.append(staged)
     return found
 

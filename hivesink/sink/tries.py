@@ -91,7 +91,7 @@ class Tries:
             self._require_reachable(elsewhere)
             self._moved.update(elsewhere)
         raise StoreUnavailable(
-            action="keep", path=str(vanished), reason="it is deleted before its epoch can be decided"
+            action="keep", path=str(vanished), reason="it is deleted before its epoch can be decided, or cut short"
         )
 
     def _look(self, written: Written) -> Mapping[Place, LivePartition] | None:
@@ -102,10 +102,12 @@ class Tries:
             return None
 
     def _vanished(self, written: Written, epoch: Epoch) -> str | None:
-        """A staged part that isn't there any more: DROP, TRUNCATE and INSERT OVERWRITE take hidden files too."""
+        """A staged part that isn't there, or not whole: DROP, TRUNCATE and INSERT OVERWRITE take hidden files too."""
         store = self.world.store
         found = store.together(partial(store.find, part.staged) for part in written.parts)
-        gone = next((part.staged for part, file in zip(written.parts, found, strict=True) if file is None), None)
+        both = zip(written.parts, found, strict=True)
+        # A length that differs could be mended by hand only, once it is decided.
+        gone = next((part.staged for part, file in both if file is None or file.length != part.length), None)
         if gone is not None and self.world.log.view().head >= epoch:
             raise EpochTaken(self.world.log.location, epoch)
         return gone

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from hivesink.core.bucket import normal
 from hivesink.sink.checks import CHECKS, Evidence, Finding, Level
 from hivesink.sink.facts import list_files, read_log
 from hivesink.sink.inspect import locations_of
@@ -67,8 +66,8 @@ def gather(world: World, table: str, count_rows: CountRows | None) -> Evidence:
     parts = [part for _, part in log.effective()]
     files = list_files(world.store, tables.values(), {part.folder for part in parts})
     head_after = world.log.view().head
-    present = [part.target for part in parts if files.visible.get(normal(part.target)) == part.length]
-    read = {} if count_rows is None else {normal(path): _read(world, path, count_rows) for path in present}
+    present = [part.target for part in parts if files.visible.get(files.place(part.target)) == part.length]
+    read = {} if count_rows is None else {files.place(path): _read(world, path, count_rows) for path in present}
     live = world.lookup((part.table, part.partition) for part in parts if part.table in tables)
     return Evidence(log, head_after, tables, files, read, live)
 
@@ -100,6 +99,7 @@ def _results(evidence: Evidence, findings: Sequence[Finding]) -> Iterator[EpochR
     answering: dict[Epoch, list[PartEntry]] = {}
     for manifest, part in evidence.log.effective():
         answering.setdefault(manifest.epoch, []).append(part)
+    files = evidence.files
     for manifest in evidence.log.manifests:
         parts = answering.get(manifest.epoch, [])
         yield EpochResult(
@@ -108,7 +108,7 @@ def _results(evidence: Evidence, findings: Sequence[Finding]) -> Iterator[EpochR
             at=manifest.at,
             rows=manifest.rows,
             files=len(parts),
-            present=sum(evidence.files.visible.get(normal(part.target)) == part.length for part in parts),
+            present=sum(files.visible.get(files.place(part.target)) == part.length for part in parts),
             published=evidence.log.is_published(manifest.epoch),
             errors=sum(found.epoch == manifest.epoch and found.level is Level.ERROR for found in findings),
         )

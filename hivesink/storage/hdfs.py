@@ -25,7 +25,7 @@ from hivesink.storage.hdfs_streams import NewFile, StoredFile
 from hivesink.storage.ownership import Ownership
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from hdfs_native import Client, FileReader, FileStatus, FileWriter
 
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 _TRIES = 5
+_UNREACHED = frozenset({Kind.NOT_TAKEN, Kind.NO_DATA})
+"""In a write: a DataNode that is dead, mostly."""
 _STREAM = 300.0
 """Seconds for one step of a write: hdfs-native gives DataNodes a minute each before it goes on without them."""
 _NONE = frozenset({Kind.MISSING, Kind.NOT_A_FOLDER})
@@ -75,7 +77,7 @@ class HdfsFileSystem:
         return f"hdfs://{address.authority}{path}"
 
     def open_new(self, path: str) -> BinaryIO:
-        return cast("BinaryIO", self._create(path))
+        return cast("BinaryIO", self._create(path, self._at(path)[0].pauses()))
 
     def sync_close(self, stream: BinaryIO, path: str) -> None:
         cast("NewFile", stream).finish()
@@ -85,8 +87,9 @@ class HdfsFileSystem:
             self._change("change", path, lambda: folders.dress(place, mode, folders.need(split(place)[0])))
 
     def write_new(self, path: str, data: bytes) -> None:
+        pauses = self._at(path)[0].pauses()
         for _ in range(_TRIES):
-            stream = self._create(path)
+            stream = self._create(path, pauses)
             try:
                 stream.write(data)
                 self.sync_close(cast("BinaryIO", stream), path)
@@ -178,7 +181,20 @@ class HdfsFileSystem:
 
         return cast("BinaryIO", io.BufferedReader(StoredFile(reader, ranged), _READ_BUFFER))
 
-    def _create(self, path: str) -> NewFile:
+    def _create(self, path: str, pauses: Iterator[None]) -> NewFile:
+        calls, _, place = self._at(path)
+        step, append = partial(self._stream, calls, path), partial(self._append, calls, path, place)
+        return NewFile(self._begin(path), step, append, partial(self._anew, path, pauses), self._block)
+
+    def _anew(self, path: str, pauses: Iterator[None], error: StoreUnavailable) -> FileWriter:
+        """Begin a file again that no DataNode took: by and by the NameNode names others. Raises `error`."""
+        cause = error.__cause__
+        for _ in pauses if cause is not None and judge(cause).kind in _UNREACHED else ():
+            if self._is_gone(path):
+                return self._begin(path)
+        raise error
+
+    def _begin(self, path: str) -> FileWriter:
         calls, folders, place = self._at(path)
         above = split(place)[0] or "/"
         for _ in range(_TRIES):
@@ -189,16 +205,12 @@ class HdfsFileSystem:
                     block_size=self._block,
                     replication=self._replication,
                 )
-                writer = calls.create(lambda client: client.create(place, options))  # noqa: B023  it ends here
+                return calls.create(lambda client: client.create(place, options))  # noqa: B023  it ends here
             except Failed as error:  # noqa: PERF203 - to try again
                 if error.failure.kind is not Kind.NO_PARENT:
                     raise self._refusal(path, "create", error.failure, changing=True) from error
                 # Somebody pruned the folder as empty between its making and its first file.
                 folders.forget(above)
-            else:
-                return NewFile(
-                    writer, partial(self._stream, calls, path), partial(self._append, calls, path, place), self._block
-                )
         raise StoreUnavailable(action="create", path=path, reason="its folder keeps vanishing")
 
     def _append(self, calls: Calls, path: str, place: str) -> FileWriter:
@@ -214,6 +226,9 @@ class HdfsFileSystem:
             failure = judge(error)
             if failure.kind is Kind.MISSING:
                 failure = Failure(Kind.REFUSED, f"somebody has deleted it meanwhile: {failure.reason}")
+            if failure.kind is Kind.NOT_TAKEN:
+                # Most likely a DataNode: the client of a write waits for NameNodes by itself.
+                failure = Failure(Kind.NO_DATA, failure.reason)
             raise self._refusal(path, "write", failure) from error
 
     def _is_gone(self, path: str) -> bool:

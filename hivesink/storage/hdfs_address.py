@@ -138,21 +138,36 @@ def _default(location: str, properties: Mapping[str, str]) -> str:
 
 
 def _address(location: str, authority: str, properties: Mapping[str, str]) -> Address:
-    namenodes = _split(properties.get(f"dfs.ha.namenodes.{authority}", ""))
-    if namenodes:
-        names = [f"dfs.namenode.rpc-address.{authority}.{one}" for one in namenodes]
-        found = tuple(properties[name].strip() for name in names if properties.get(name))
-        if not found:
-            raise FileSystemUnknown(location, f"{', '.join(names)} are not set")
+    found = _namenodes(authority, properties)
+    if found:
         return Address(authority, found)
-    single = properties.get(f"dfs.namenode.rpc-address.{authority}", "").strip()
-    if single:
-        return Address(authority, (single,))
-    parts = _HOST.fullmatch(authority)
-    if parts is None:
+    if _split(properties.get(f"dfs.ha.namenodes.{authority}", "")):
+        raise FileSystemUnknown(location, f"{', '.join(_address_names(authority, properties))} are not set")
+    place = _server(authority)
+    if place is None:
         raise FileSystemUnknown(location, f"{authority!r} is neither a nameservice nor host:port")
-    place = f"{parts['host'].lower()}:{parts['port'] or DEFAULT_PORT}"
+    # Partitions that are older than the nameservice are registered at one of its NameNodes: the same file system.
+    for name in nameservices(properties):
+        if place in {_server(one) for one in _namenodes(name, properties)}:
+            return Address(name, _namenodes(name, properties))
     return Address(place, (place,))
+
+
+def _address_names(authority: str, properties: Mapping[str, str]) -> list[str]:
+    """The properties that would say where a nameservice's NameNodes are."""
+    name = f"dfs.namenode.rpc-address.{authority}"
+    return [f"{name}.{one}" for one in _split(properties.get(f"dfs.ha.namenodes.{authority}", ""))] or [name]
+
+
+def _namenodes(nameservice: str, properties: Mapping[str, str]) -> tuple[str, ...]:
+    found = (properties.get(name, "").strip() for name in _address_names(nameservice, properties))
+    return tuple(one for one in found if one)
+
+
+def _server(text: str) -> str | None:
+    """host:port in one spelling; None for anything else."""
+    parts = _HOST.fullmatch(text)
+    return None if parts is None else f"{parts['host'].lower()}:{parts['port'] or DEFAULT_PORT}"
 
 
 def nameservices(properties: Mapping[str, str]) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ own, which is given up with the client that it belongs to; the next call asks an
 
 from __future__ import annotations
 
+import itertools
 import os
 import random
 import threading
@@ -21,7 +22,7 @@ from hivesink.storage.hdfs_address import Address, accepts, answering_first, cli
 from hivesink.storage.hdfs_failures import PASSING, UNCERTAIN, Failure, GivenUp, judge
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
 _T = TypeVar("_T")
 
@@ -142,6 +143,16 @@ class Calls:
         `repeatable` calls are tried again after an unknown outcome too. Raises Failed.
         """
         return self._persist(self._open, call, self.patience.timeout, repeatable=repeatable)
+
+    def pauses(self) -> Iterator[None]:
+        """Wait between tries at something that is more than one call, longer each time, while the window lasts."""
+        until = self._tick() + self.patience.window
+        for tries in itertools.count():
+            wait = self.patience.wait(tries, self._chance())
+            if self._tick() + wait > until:
+                return
+            self._sleep(wait)
+            yield
 
     def create(self, call: Callable[[Client], _T]) -> _T:
         """As `ask`, for a file to write. While it is written, NameNodes that restart are waited for."""

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 _SHARED = ".hivesink"
 """Holds the logs of every table of a folder, whoever writes them."""
+_OWNER_WRITES = 0o200
 _NO_SUCH = frozenset({Kind.MISSING, Kind.NOT_A_FOLDER})
 
 
@@ -50,7 +51,8 @@ class Folders:
 
     def forget(self, path: str) -> None:
         """Somebody has taken `path` away: it and what was below are looked at again."""
-        for one in [known for known in self._known if f"{known}/".startswith(f"{path}/")]:
+        # A list at once: other threads add to it meanwhile.
+        for one in [known for known in list(self._known) if f"{known}/".startswith(f"{path}/")]:
             self._known.pop(one, None)
 
     def file_mode(self, folder: Folder) -> int:
@@ -58,11 +60,12 @@ class Folders:
         if self._as_folder:
             return folder.mode & 0o644
         if self._ownership.permission is not None:
-            return self._ownership.permission
+            # An owner who may not write could not append at the end of a block; `dress` takes it back.
+            return self._ownership.permission | _OWNER_WRITES
         return 0o666 if folder.inherits else 0o666 & ~self._umask
 
     def dress(self, path: str, mode: int | None, folder: Folder) -> None:
-        """Give what was made at `path` in `folder` its owner, and `mode` where the folder's ACL has cut it down.
+        """Give what was made at `path` in `folder` its owner, and `mode` where it wasn't made with just that.
 
         Raises Unsupported, Failed.
         """
@@ -70,7 +73,7 @@ class Folders:
         try:
             if own.has_names:
                 self._calls.ask(lambda client: client.set_owner(path, own.owner, own.group), repeatable=True)
-            if mode is not None and folder.inherits:
+            if mode is not None and (folder.inherits or not mode & _OWNER_WRITES):
                 self._calls.ask(lambda client: client.set_permission(path, mode), repeatable=True)
         except Failed as error:
             if error.failure.kind is Kind.DENIED:

@@ -6,6 +6,8 @@ import io
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from hivesink.errors import StoreUnavailable
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -18,7 +20,9 @@ class NewFile(io.RawIOBase):
     """A file that is being written; small writes are joined. Only `finish` makes it whole.
 
     `call` runs a step of the writer and raises what is wrong in plain words. Closing without `finish` leaves
-    a file without an end, which its writer deletes. At the end of each block of `block` bytes the file is closed, and
+    a file without an end, which its writer deletes. With the first packet hdfs-native connects to the DataNodes that
+    the NameNode names, and gives up where one is dead that the NameNode takes for alive: `anew`, given that error,
+    begins the file once more, or raises it. At the end of each block of `block` bytes the file is closed, and
     `append`ed to: hdfs-native takes NotReplicatedYetException, which HDFS answers to a request for the next block
     while no DataNode has reported the last one, for the end of the file.
     """
@@ -28,15 +32,19 @@ class NewFile(io.RawIOBase):
         writer: FileWriter,
         call: Callable[[Callable[[], Any]], Any],
         append: Callable[[], FileWriter],
+        anew: Callable[[StoreUnavailable], FileWriter],
         block: int,
     ) -> None:
         super().__init__()
         self._writer: FileWriter | None = writer
         self._call = call
         self._append = append
+        self._anew = anew
         self._block = block
         self._sent = 0
         self._waiting = bytearray()
+        # What was sent while the first packet may not have been; then None.
+        self._kept: list[bytes] | None = []
         self._length = 0
         self._broken = False
 
@@ -51,14 +59,12 @@ class NewFile(io.RawIOBase):
         self._waiting += piece
         self._length += len(piece)
         if len(self._waiting) >= _BUFFER:
-            self._send()
+            self._surely(self._send)
         return len(piece)
 
     def finish(self) -> None:
         """Send the rest and complete the file: its length is then what `tell` says."""
-        if self._waiting:
-            self._send()
-        self._step(lambda writer: writer.close())
+        self._surely(self._complete)
         self.close()
 
     def close(self) -> None:
@@ -66,9 +72,31 @@ class NewFile(io.RawIOBase):
         self._writer = None
         super().close()
 
+    def _surely(self, act: Callable[[], None]) -> None:
+        """Do it, beginning the file anew while nothing of it has surely been written."""
+        while True:
+            try:
+                act()
+            except StoreUnavailable as error:  # noqa: PERF203 - to try again
+                if self._kept is None:
+                    raise
+                self._writer = self._anew(error)
+                self._broken = False
+                self._waiting[:0] = b"".join(self._kept)
+                self._kept, self._sent = [], 0
+            else:
+                return
+
+    def _complete(self) -> None:
+        if self._waiting:
+            self._send()
+        self._step(lambda writer: writer.close())
+
     def _send(self) -> None:
         data = bytes(self._waiting)
         self._waiting.clear()
+        if self._kept is not None:
+            self._kept.append(data)
         while data:
             filled = self._sent % self._block
             if self._sent and not filled:
@@ -77,6 +105,8 @@ class NewFile(io.RawIOBase):
             piece, data = data[: self._block - filled], data[self._block - filled :]
             self._step(partial(_write, piece))
             self._sent += len(piece)
+        if self._sent >= _BUFFER:
+            self._kept = None
 
     def _step(self, step: Callable[[FileWriter], Any]) -> None:
         writer = self._writer

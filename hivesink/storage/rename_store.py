@@ -6,15 +6,18 @@ import contextlib
 from functools import partial
 from typing import TYPE_CHECKING, BinaryIO, TypeVar
 
+from hivesink.core.bucket import normal
 from hivesink.core.partfile import Finished, InProgress, Pending, Publish, decide_publish
 from hivesink.core.partname import parse_staged
 from hivesink.errors import (
+    FileSystemUnknown,
     HiveSinkError,
     LengthMismatch,
     OutcomeUnknown,
     PartLost,
     StoreUnavailable,
     TargetTaken,
+    Unsupported,
 )
 from hivesink.storage.fs import join, split
 from hivesink.storage.once import surely
@@ -41,6 +44,12 @@ class RenameFileStore:
 
     def together(self, calls: Iterable[Callable[[], _T]]) -> list[_T]:
         return together(calls, self.at_a_time)
+
+    def canonical(self, location: str) -> str:
+        try:
+            return normal(self._fs.canonical(location))
+        except (FileSystemUnknown, Unsupported):
+            return normal(location)
 
     def create(self, part: InProgress) -> StagedPart:
         try:
