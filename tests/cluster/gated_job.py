@@ -1,0 +1,129 @@
+"""A job that stands still where a test wants it to: at a step of the protocol, or in a task that has written a part.
+
+A gate is shut while the file `halt-<step>` is in the folder `gates`; `reached-<step>` says that the job stands there.
+The steps are the protocol's own; the sink is what users run.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
+
+STEPS: Mapping[tuple[str, str], tuple[str | None, str | None]] = {
+    ("log", "create"): ("before-manifest", "after-manifest"),
+    ("store", "publish"): (None, "while-publishing"),
+    ("log", "mark"): (None, "after-publish"),
+    ("registrar", "add"): ("before-register", "after-register"),
+    ("registrar", "lookup"): ("before-lookup", None),
+}
+"""Port and method, and the gates before and after it."""
+
+
+HELD_BACK = 5
+
+
+def stand(folder: str, step: str) -> None:
+    """Wait at the gate for as long as it is shut."""
+    halt = Path(folder, f"halt-{step}")
+    if halt.exists():
+        Path(folder, f"reached-{step}").touch()
+        while halt.exists():
+            time.sleep(0.02)
+
+
+class Gated:
+    """Passes everything on to `inner`, through gates before and after some of its methods."""
+
+    def __init__(self, inner: Any, folder: str, gates: Mapping[str, tuple[str | None, str | None]]) -> None:
+        self._inner = inner
+        self._folder = folder
+        self._gates = gates
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._inner, name)
+        return self._through(found, *self._gates[name]) if name in self._gates else found
+
+    def _through(self, method: Callable[..., Any], before: str | None, after: str | None) -> Callable[..., Any]:
+        def passing(*args: Any, **kwargs: Any) -> Any:
+            if before:
+                stand(self._folder, before)
+            result = method(*args, **kwargs)
+            if after:
+                stand(self._folder, after)
+            return result
+
+        return passing
+
+
+def gate_ports(world: Any, folder: str) -> None:
+    """Put the gates of `STEPS` into a sink's world."""
+    for port in {port for port, _ in STEPS}:
+        gates = {method: gates for (other, method), gates in STEPS.items() if other == port}
+        object.__setattr__(world, port, Gated(getattr(world, port), folder, gates))
+
+
+def pass_slowly(batches: Iterator[pa.RecordBatch], folder: str) -> Iterator[pa.RecordBatch]:
+    """For mapInArrow, before the sink: stand at the gate `in-task` when the sink has some of the rows."""
+    for number, batch in enumerate(batches):
+        # Spark's buffers hold back the last one or two.
+        if number >= HELD_BACK:
+            stand(folder, "in-task")
+        yield batch
+
+
+def open_session(settings: Mapping[str, str]) -> SparkSession:
+    """A session without Hive's catalog, which the sink doesn't need: it starts sooner."""
+    import importlib.metadata
+
+    from pyspark.sql import SparkSession
+
+    from hivesink.embedded.jars import fetch
+    from hivesink.embedded.jarsets import kafka_connector
+
+    builder = SparkSession.builder.appName("gated job")
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    jars = fetch(kafka_connector(importlib.metadata.version("pyspark")))
+    return builder.config("spark.jars", ",".join(path.as_uri() for path in jars)).getOrCreate()
+
+
+def main() -> None:
+    from hivesink import HiveSink, sources
+
+    order = json.loads(sys.argv[1])
+    folder = order["gates"]
+    spark = open_session(order["spark"])
+
+    def committed(done: Any) -> None:
+        print("epoch", done.epoch, flush=True)
+        stand(folder, "after-commit")
+
+    options = {"maxOffsetsPerTrigger": str(order["batch"])}
+    events = sources.kafka(spark, order["servers"], order["topic"], options=options)
+    if order["slow"]:
+        events = events.mapInArrow(partial(pass_slowly, folder=folder), events.schema)
+    sink = HiveSink.for_table(
+        spark,
+        order["table"],
+        metastore=order["metastore"],
+        options=order["options"],
+        on_commit=committed,
+    )
+    gate_ports(sink.setup.world, folder)
+    query = sink.start(events, checkpoint=order["checkpoint"], trigger=order["trigger"])
+    query.awaitTermination()
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main()

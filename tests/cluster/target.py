@@ -1,0 +1,139 @@
+"""A table of the cluster, looked at past hivesink: by the metastore's own calls and by HDFS."""
+
+from __future__ import annotations
+
+import io
+import secrets
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import pyarrow.parquet as pq
+
+from hivesink import wiring
+from hivesink.hiveql.apply import apply
+from hivesink.hiveql.parse import parse_ddl
+from hivesink.metastore.thrift_connection import Connection
+from hivesink.options import check
+from hivesink.site import Site
+from tests.cluster.feed import day
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from hivesink.embedded.cluster import Cluster
+
+DATABASE = "underfire"
+WRITER = "gated"
+
+
+def own(name: str) -> str:
+    """A name for a table and topic of one test's run."""
+    return f"{name}_{secrets.token_hex(3)}"
+
+
+@dataclass
+class Target:
+    """A table of the cluster, looked at past hivesink: by the metastore's own calls and by HDFS."""
+
+    cluster: Cluster
+    name: str
+    _ids: dict[str, list[int]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        from hdfs_native import Client
+
+        self.client = Client(
+            self.cluster.filesystem, dict(Site.load({"HADOOP_CONF_DIR": str(self.cluster.conf)}).hadoop)
+        )
+
+    @classmethod
+    def create(
+        cls,
+        cluster: Cluster,
+        table: str,
+        *,
+        properties: Mapping[str, str] | None = None,
+    ) -> Target:
+        """`table` in the database for these tests, external, partitioned by day."""
+        name = f"{DATABASE}.{table}"
+        found = cls(cluster, name)
+        place = f"{cluster.filesystem}/{DATABASE}/{table}"
+        pairs = ", ".join(f"'{key}'='{value}'" for key, value in (properties or {}).items())
+        ddl = (
+            f"CREATE EXTERNAL TABLE {name} (id BIGINT, pad STRING) PARTITIONED BY (dt STRING) STORED AS PARQUET "
+            f"LOCATION '{place}'" + (f" TBLPROPERTIES ({pairs})" if pairs else "")
+        )
+        apply([parse_ddl(ddl, "underfire.sql", check)], wiring.catalog(cluster.metastore_uri))
+        return found
+
+    @property
+    def folder(self) -> str:
+        """Where the table is, without the file system."""
+        return f"/{DATABASE}/{self.name.split('.')[1]}"
+
+    @property
+    def log(self) -> str:
+        return f"/{DATABASE}/.hivesink/{self.name}/{WRITER}"
+
+    def registered(self) -> dict[str, str]:
+        """The locations of the partitions that the metastore knows, without the file system."""
+        database, table = self.name.split(".")
+        connection = Connection(self.cluster.metastore_uri)
+        found = connection.read(lambda client: client.get_partitions(database, table, -1))
+        connection.close()
+        return {one.values[0]: one.sd.location.removeprefix(self.cluster.filesystem) for one in found}
+
+    def rows(self) -> Counter[int]:
+        """How often each number can be read: visible files of registered partitions."""
+        found: Counter[int] = Counter()
+        for partition, location in self.registered().items():
+            for path in self.files(location):
+                for number in self._read(path):
+                    assert day(number) == partition, (path, number)
+                    found[number] += 1
+        return found
+
+    def count(self) -> int:
+        return self.rows().total()
+
+    def files(self, folder: str, *, hidden: bool = False) -> list[str]:
+        """The visible files in `folder`, or the hidden ones below it; none where it is missing."""
+        try:
+            found = list(self.client.list_status(folder, recursive=hidden))
+        except FileNotFoundError:
+            return []
+        names = [one.path for one in found if not one.isdir]
+        return sorted(path for path in names if (path.rpartition("/")[2][0] in "._") == hidden)
+
+    def staged(self) -> list[str]:
+        """Files that no reader sees: orphans, where no job runs."""
+        return self.files(self.folder, hidden=True)
+
+    def empty_files(self) -> list[str]:
+        return [
+            one.path for one in self.client.list_status(self.folder, recursive=True) if not one.isdir and one.length
+        ]
+
+    def _read(self, path: str) -> list[int]:
+        # A finished part never changes.
+        if path not in self._ids:
+            content = io.BytesIO(self.client.read(path).read())
+            self._ids[path] = pq.read_table(content, columns=["id"], partitioning=None).column("id").to_pylist()
+        return self._ids[path]
+
+    def check_once(self, rows: int) -> None:
+        """Each of the numbers below `rows` once."""
+        found = self.rows()
+        lost = sorted(number for number in range(rows) if not found[number])
+        doubled = sorted(number for number, times in found.items() if times > 1)
+        assert not lost, f"lost {len(lost)}: {lost[:10]}"
+        assert not doubled, f"doubled {len(doubled)}: {doubled[:10]}"
+        assert found.total() == rows
+
+    def drop(self) -> None:
+        """As DROP TABLE does it; the files of an external table stay."""
+        database, table = self.name.split(".")
+        connection = Connection(self.cluster.metastore_uri)
+        connection.read(lambda client: client.drop_table(database, table, False))
+        connection.close()

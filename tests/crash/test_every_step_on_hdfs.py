@@ -1,0 +1,118 @@
+"""The enumeration of crashes on a real HDFS: a dead process leaves files open there, whose leases nobody gives back."""
+
+from __future__ import annotations
+
+import itertools
+import random
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, BinaryIO
+
+import pytest
+
+from hivesink.site import Site as Hadoop
+from hivesink.storage.hdfs import HdfsFileSystem
+from hivesink.storage.hdfs_calls import Calls, Patience
+from hivesink.storage.memory import MemoryFileSystem
+from tests.crash.faults import FaultyFileSystem, Mode
+from tests.crash.steps import BATCH, Case, Site, calls_of, cases, play
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from hivesink.embedded.cluster import Cluster
+    from hivesink.storage.hdfs_address import Address
+    from tests.crash.faults import Call
+
+SHORT = 2 * BATCH
+"""Two epochs: one that begins partitions, one that goes on with them."""
+
+
+class Abandoning(FaultyFileSystem):
+    """On HDFS a file that is being written stays open when its writer dies, whose it is until the lease ends."""
+
+    def __init__(self, *given: object) -> None:
+        super().__init__(*given)  # type: ignore[arg-type]  # the same arguments
+        self._kept: list[BinaryIO] = []
+
+    def write_new(self, path: str, data: bytes) -> None:
+        def torn() -> None:
+            stream = self.inner.open_new(path)
+            stream.write(data[: len(data) // 2])
+            self._kept.append(stream)
+
+        self._do("write_new", path, lambda: self.inner.write_new(path, data), torn=torn)
+
+    def release(self) -> None:
+        """Nothing is closed: who is dead closes nothing."""
+
+
+def new_client(properties: Mapping[str, str]) -> HdfsFileSystem:
+    """As a process of its own has it: leases are a client's, and one that lives on would take them along."""
+    found: list[Calls] = []
+
+    def connect(address: Address, given: Mapping[str, str]) -> Calls:
+        if not found:
+            calls = Calls(address, given, Patience(), tick=time.monotonic, sleep=time.sleep, chance=random.random)
+            found.append(calls)
+        return found[0]
+
+    return HdfsFileSystem(properties, connect=connect)
+
+
+@dataclass
+class Sites:
+    """Sites of their own folders on one HDFS."""
+
+    root: str
+    hadoop: Hadoop
+    _numbers: itertools.count[int] = field(default_factory=itertools.count)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def new(self, count: int, tasks: int) -> Site:
+        with self._lock:
+            number = next(self._numbers)
+        root = f"{self.root}/{number}"
+        return Site(lambda: new_client(self.hadoop.hadoop), root, count, tasks, faults=Abandoning)
+
+
+@pytest.fixture(scope="module")
+def sites(cluster: Cluster) -> Sites:
+    return Sites(f"{cluster.filesystem}/crash-{time.time_ns()}", Hadoop.load({"HADOOP_CONF_DIR": str(cluster.conf)}))
+
+
+def in_memory(count: int, tasks: int) -> list[Call]:
+    """What a job asks of any file system."""
+    fs = MemoryFileSystem()
+    return calls_of(Site(lambda: fs, count=count, tasks=tasks))
+
+
+def play_all(sites: Sites, found: Iterable[Case], count: int, tasks: int) -> int:
+    """Side by side: most of a case is waiting for the NameNode."""
+    with ThreadPoolExecutor(4) as pool:
+        return len(list(pool.map(lambda case: play(sites.new(count, tasks), case), found)))
+
+
+def decides_or_publishes(call: Call) -> bool:
+    """Changes of the log, and renames into sight."""
+    return call.changes and ("/.hivesink/" in call.path or ".pending -> " in call.path)
+
+
+def test_a_fault_at_any_step_of_log_and_publish_loses_and_doubles_nothing(sites: Sites) -> None:
+    steps = [call for call in in_memory(SHORT, 1) if decides_or_publishes(call)]
+    # Who dies before a change leaves what the change before it has left.
+    found = [case for call in steps for case in cases(call) if case.mode is not Mode.BEFORE]
+    played = play_all(sites, found, SHORT, 1)
+    print(f"{played} faults at {len(steps)} steps of log and publish on HDFS")
+    assert played > 100
+
+
+@pytest.mark.long
+@pytest.mark.timeout(3600)
+def test_a_fault_at_any_call_of_hdfs_loses_and_doubles_nothing(sites: Sites) -> None:
+    calls = in_memory(3 * BATCH, 2)
+    played = play_all(sites, (case for call in calls for case in cases(call)), 3 * BATCH, 2)
+    print(f"{played} faults at {len(calls)} calls on HDFS")
+    assert played > 400
