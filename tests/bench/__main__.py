@@ -1,11 +1,13 @@
-"""`make bench`: hivesink against Spark's own sinks, interleaved. ROWS=, ROUNDS= and BENCH_DATA= are settings.
+"""`make bench`: hivesink against Spark's own sinks, interleaved; `--help` lists the settings.
 
 Each contender has a process of its own with a warm Spark session; they take turns, so that no two work at
-once and every round compares runs beside each other. Servers and records are shared, and not measured.
+once and every round compares runs beside each other. On a cluster they share one session, and its executors. Servers
+and records are shared, and not measured.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import subprocess
@@ -15,21 +17,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from uuid import uuid4
 
+from hivesink.embedded.cluster import Cluster
 from hivesink.embedded.kafka import EmbeddedKafka
 from hivesink.embedded.metastore import EmbeddedMetastore
 from tests.bench import report
 from tests.bench.contenders import CONTENDERS, Drain
+from tests.bench.ground import Ground
 from tests.bench.race import Run, Runner, rotated
 from tests.bench.records import FILES, produce, write_files
 
-ROWS = int(os.environ.get("ROWS") or 5_000_000)
-ROUNDS = int(os.environ.get("ROUNDS") or 3)
-SOURCES = (os.environ.get("SOURCES") or "kafka,files").split(",")
 DATA = Path(os.environ.get("BENCH_DATA") or "build/bench").absolute()
 BATCHES = 5
 EPOCH_ROWS = 1_000
-EPOCHS = int(os.environ.get("EPOCHS") or 40)
 WARM_ROWS = 400_000
+NEEDED = {"hdfs", "metastore", "kafka", "spark"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,15 +42,17 @@ class Records:
 
     @property
     def topic(self) -> str:
-        return f"records-{self.rows}"
+        return f"bench-{self.rows}"
 
     @property
     def folder(self) -> Path:
         return DATA / "files" / str(self.rows)
 
-    def prepare(self) -> None:
-        produce(self.servers, self.topic, self.rows)
-        write_files(self.folder, self.rows)
+    def prepare(self, sources: list[str]) -> None:
+        if "kafka" in sources:
+            produce(self.servers, self.topic, self.rows)
+        if "files" in sources:
+            write_files(self.folder, self.rows)
 
     def drain(self, contender: str, source: str, batches: int) -> Drain:
         return Drain(
@@ -59,25 +62,65 @@ class Records:
             per_batch=-(-(FILES if source == "files" else self.rows) // batches),
             servers=self.servers,
             topic=self.topic,
-            folder=str(self.folder),
+            folder=self.folder.as_uri(),
         )
 
 
 def main() -> None:
+    told = arguments()
     with ExitStack() as stack:
-        server = stack.enter_context(EmbeddedMetastore(DATA / "metastore", DATA / "warehouse"))
-        servers = stack.enter_context(EmbeddedKafka(DATA / "broker")).bootstrap
-        full, warm, small = (Records(rows, servers) for rows in (ROWS, WARM_ROWS, EPOCHS * EPOCH_ROWS))
-        for records in (full, warm, small):
-            records.prepare()
-        log = DATA / "contenders.log"
-        runners = {name: stack.enter_context(Runner(server.uri, server.warehouse, log)) for name in CONTENDERS}
-        for source in SOURCES:
+        runners, servers = on_a_cluster(stack, told) if told.cluster else on_this_machine(stack, told)
+        full, warm, small = (Records(rows, servers) for rows in (told.rows, WARM_ROWS, told.epochs * EPOCH_ROWS))
+        for records in (full, warm):
+            records.prepare(told.sources)
+        small.prepare(["kafka"])
+        for source in told.sources:
             race(runners, warm, source, BATCHES, rounds=1)
-        runs = [run for source in SOURCES for run in race(runners, full, source, BATCHES, ROUNDS)]
-        report.drains(runs, ROWS)
-        report.epochs(race(runners, small, "kafka", EPOCHS, ROUNDS), EPOCH_ROWS)
-    task_memory()
+        runs = [run for source in told.sources for run in race(runners, full, source, BATCHES, told.rounds)]
+        report.drains(runs, told.rows)
+        report.epochs(race(runners, small, "kafka", told.epochs, told.rounds), EPOCH_ROWS, told.epochs)
+    if not told.cluster:
+        task_memory()
+
+
+def arguments() -> argparse.Namespace:
+    """The settings; `make bench ROWS=… ROUNDS=…` sets them by the environment."""
+    parser = argparse.ArgumentParser("tests.bench", description="hivesink against Spark's own sinks")
+    of = os.environ.get
+    parser.add_argument("--cluster", action="store_true", default=bool(of("CLUSTER")), help="on a cluster of its own")
+    parser.add_argument("--at", type=Path, help="on the detached cluster of this folder, which runs")
+    parser.add_argument("--rows", type=int, default=int(of("ROWS") or 5_000_000), help="of each drain")
+    parser.add_argument("--rounds", type=int, default=int(of("ROUNDS") or 3))
+    parser.add_argument("--epochs", type=int, default=int(of("EPOCHS") or 0), help=f"of {EPOCH_ROWS} rows, each round")
+    parser.add_argument("--sources", default=of("SOURCES") or "", help="kafka, files or both, with a comma")
+    parser.add_argument("--contenders", default=",".join(CONTENDERS), help="some of them, with a comma")
+    told = parser.parse_args()
+    told.cluster = told.cluster or told.at is not None
+    told.epochs = told.epochs or (25 if told.cluster else 40)
+    told.sources = (told.sources or ("kafka" if told.cluster else "kafka,files")).split(",")
+    told.contenders = told.contenders.split(",")
+    return told
+
+
+def on_this_machine(stack: ExitStack, told: argparse.Namespace) -> tuple[dict[str, Runner], str]:
+    """A process for each contender, so that its CPU and its memory are its own; and the Kafka servers."""
+    server = stack.enter_context(EmbeddedMetastore(DATA / "metastore", DATA / "warehouse"))
+    servers = stack.enter_context(EmbeddedKafka(DATA / "broker")).bootstrap
+    ground = Ground(server.uri, server.warehouse.as_uri(), (DATA / "checkpoints").as_uri())
+    log = DATA / "contenders.log"
+    return {name: stack.enter_context(Runner(ground, log)) for name in told.contenders}, servers
+
+
+def on_a_cluster(stack: ExitStack, told: argparse.Namespace) -> tuple[dict[str, Runner], str]:
+    """One process for all contenders, which share its session's executors; and the Kafka servers."""
+    where = Cluster.running(told.at) if told.at else stack.enter_context(Cluster(DATA / "cluster", only=NEEDED))
+    if where is None:
+        sys.exit(f"no cluster runs in {told.at}")
+    os.environ.update({"HADOOP_CONF_DIR": str(where.conf), "HIVE_CONF_DIR": str(where.conf)})
+    place = f"{where.filesystem}/bench"
+    ground = Ground(where.metastore_uri, f"{place}/tables", f"{place}/checkpoints", where.spark_master)
+    runner = stack.enter_context(Runner(ground, DATA / "contenders.log"))
+    return dict.fromkeys(told.contenders, runner), where.kafka
 
 
 def race(runners: dict[str, Runner], records: Records, source: str, batches: int, rounds: int) -> list[Run]:

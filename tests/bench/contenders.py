@@ -8,11 +8,9 @@ Equal work: the same source with the same fetch settings, the same three columns
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hivesink import HiveSink, sources
-from hivesink.core.bucket import normal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -50,8 +48,17 @@ class Drained:
     seconds: float
     batch_ms: list[int]
     step_ms: dict[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Landed:
+    """What readers find afterwards: visible files and their bytes, rows, and the sums of two columns."""
+
     files: int
     bytes: int
+    rows: int
+    users: int
+    times: int
 
 
 def stream(spark: SparkSession, drain: Drain) -> DataFrame:
@@ -91,7 +98,7 @@ def file_sink(spark: SparkSession, drain: Drain, checkpoint: str) -> Query:
         decoded(stream(spark, drain))
         .writeStream.format("parquet")
         .partitionBy("dt")
-        .option("path", str(table_folder(spark, drain.name)))
+        .option("path", table_folder(spark, drain.name))
         .option("checkpointLocation", checkpoint)
         .trigger(availableNow=True)
         .start()
@@ -124,7 +131,6 @@ CONTENDERS: Mapping[str, Callable[[SparkSession, Drain, str], Query]] = {
 
 
 def create_table(spark: SparkSession, name: str, properties: Mapping[str, str]) -> None:
-    spark.sql("CREATE DATABASE IF NOT EXISTS bench")
     listed = ", ".join(f"'{key}'='{value}'" for key, value in properties.items())
     spark.sql(
         f"CREATE TABLE bench.{name} (userid INT, username STRING, ts BIGINT) PARTITIONED BY (dt STRING) "
@@ -132,5 +138,20 @@ def create_table(spark: SparkSession, name: str, properties: Mapping[str, str]) 
     )
 
 
-def table_folder(spark: SparkSession, name: str) -> Path:
-    return Path(normal(str(spark.conf.get("spark.sql.warehouse.dir")))) / "bench.db" / name
+def table_folder(spark: SparkSession, name: str) -> str:
+    """The table's location, as the metastore says it."""
+    told = spark.sql(f"DESCRIBE TABLE EXTENDED bench.{name}").collect()
+    return next(str(row.data_type) for row in told if row.col_name == "Location")
+
+
+def sums(spark: SparkSession, drain: Drain, folder: str) -> tuple[int, int, int]:
+    """Rows, and the sums of `userid` and `ts`: through the metastore, where the contender registers partitions."""
+    if CONTENDERS[drain.contender] is file_sink:
+        rows = spark.read.parquet(folder)
+    else:
+        spark.catalog.refreshTable(f"bench.{drain.name}")
+        rows = spark.table(f"bench.{drain.name}")
+    found = rows.selectExpr("count(*)", "sum(userid)", "sum(ts)").first()
+    if found is None:
+        raise AssertionError
+    return tuple(found)

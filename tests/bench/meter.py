@@ -1,4 +1,4 @@
-"""CPU seconds and memory of a process with all that it starts: the driver's Python, the JVM, Python workers."""
+"""CPU seconds and memory of processes with all that they start: the driver's Python, JVMs, Python workers."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, TypeVar
 import psutil
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Iterator
     from types import TracebackType
 
     from typing_extensions import Self
 
 SAMPLE_SECONDS = 0.2
+_EXECUTOR = "org.apache.spark.executor.CoarseGrainedExecutorBackend"
 
 Number = TypeVar("Number", int, float)
 
@@ -22,19 +23,20 @@ Number = TypeVar("Number", int, float)
 class Meter:
     """Measures for the length of a `with` block; `cpu` in seconds, `peak` in bytes of resident memory.
 
+    `machine` are the CPU seconds of everything on this machine: servers too, and whatever else is at work.
     Forked Python workers share pages, which resident memory counts once for each: all contenders alike.
     """
 
-    def __init__(self, pid: int) -> None:
-        self._root = psutil.Process(pid)
+    def __init__(self, pids: Iterable[int]) -> None:
+        self._roots = [psutil.Process(pid) for pid in pids]
         self._end = threading.Event()
         self._sampler = threading.Thread(target=self._sample, daemon=True)
-        self._before = 0.0
-        self.cpu = 0.0
+        self._before = self._machine_before = 0.0
+        self.cpu = self.machine = 0.0
         self.peak = 0
 
     def __enter__(self) -> Self:
-        self._before = self._cpu()
+        self._before, self._machine_before = self._cpu(), _machine()
         self._sampler.start()
         return self
 
@@ -42,6 +44,7 @@ class Meter:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.cpu = self._cpu() - self._before
+        self.machine = _machine() - self._machine_before
         self._end.set()
         self._sampler.join()
 
@@ -59,8 +62,28 @@ class Meter:
 
     def _each(self, measure: Callable[[psutil.Process], Number]) -> list[Number]:
         found = []
-        for process in (self._root, *self._root.children(recursive=True)):
+        for process in self._processes():
             # One that ended between the listing and the look is passed over.
             with contextlib.suppress(psutil.NoSuchProcess):
                 found.append(measure(process))
         return found
+
+    def _processes(self) -> Iterator[psutil.Process]:
+        for root in self._roots:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                yield from (root, *root.children(recursive=True))
+
+
+def executors(application: str) -> list[int]:
+    """The processes of a standalone cluster's executors for an application; none in local mode."""
+    found = []
+    for process in psutil.process_iter(["cmdline"]):
+        command = process.info["cmdline"] or []
+        if _EXECUTOR in command and application in command:
+            found.append(process.pid)
+    return found
+
+
+def _machine() -> float:
+    times = psutil.cpu_times()
+    return float(times.user + times.nice + times.system + times.irq + times.softirq)

@@ -8,8 +8,8 @@ import sys
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from tests.bench.contenders import Drain, Drained
-from tests.bench.meter import Meter
+from tests.bench.contenders import Drain, Drained, Landed
+from tests.bench.meter import Meter, executors
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -17,39 +17,48 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self
 
+    from tests.bench.ground import Ground
+
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One drain: `round` pairs it with the runs of the other contenders beside it. CPU in seconds, peak in bytes."""
+    """One drain: `round` pairs it with the runs of the other contenders beside it.
+
+    CPU in seconds (`cpu`: the contender's own processes; `machine`: everything), peak in bytes.
+    """
 
     round: int
     drain: Drain
     drained: Drained
+    landed: Landed
     cpu: float
+    machine: float
     peak: int
 
 
 class Runner:
-    """A contender's process, for the length of a `with` block; between its turns it rests."""
+    """A process that contenders run in, for the length of a `with` block; between its turns it rests."""
 
-    def __init__(self, uri: str, warehouse: Path, log: Path) -> None:
+    def __init__(self, ground: Ground, log: Path) -> None:
         with log.open("ab") as errors:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "tests.bench.runner", uri, str(warehouse)],
+                [sys.executable, "-m", "tests.bench.runner", json.dumps(asdict(ground))],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=errors,
                 text=True,
             )
         self._log = log
+        self._application = ""
 
     def drain(self, drain: Drain, number: int) -> Run:
-        with Meter(self._process.pid) as meter:
-            drained = Drained(**self._ask(json.dumps(asdict(drain))))
-        return Run(number, drain, drained, meter.cpu, meter.peak)
+        with Meter([self._process.pid, *executors(self._application)]) as meter:
+            drained = Drained(**self._ask("run", drain))
+        landed = Landed(**self._ask("check", drain))
+        return Run(number, drain, drained, landed, meter.cpu, meter.machine, meter.peak)
 
     def __enter__(self) -> Self:
-        self._answer()
+        self._application = self._answer().strip()
         return self
 
     def __exit__(
@@ -58,10 +67,10 @@ class Runner:
         # The end of its input ends it, and Spark with it.
         self._process.communicate()
 
-    def _ask(self, question: str) -> Any:
+    def _ask(self, step: str, drain: Drain) -> Any:
         if self._process.stdin is None:
             raise AssertionError
-        self._process.stdin.write(question + "\n")
+        self._process.stdin.write(json.dumps([step, asdict(drain)]) + "\n")
         self._process.stdin.flush()
         return json.loads(self._answer())
 

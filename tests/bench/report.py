@@ -22,9 +22,10 @@ console.width = max(console.width, 100)
 
 
 def drains(runs: Sequence[Run], rows: int) -> None:
+    require_equal(runs, rows)
     for source in _distinct(run.drain.source for run in runs):
         table = Table(title=f"{rows:,} records from {source}", title_justify="left")
-        for column in ("", "rows/s", "of each round", "CPU s", "peak MB", "files", "MB"):
+        for column in ("", "rows/s", "of each round", "CPU s", "machine's", "peak MB", "files", "MB"):
             table.add_column(column, justify="left" if not column else "right")
         of_source = [run for run in runs if run.drain.source == source]
         for name in _distinct(run.drain.contender for run in of_source):
@@ -35,18 +36,21 @@ def drains(runs: Sequence[Run], rows: int) -> None:
                 f"{median(speeds):,.0f}",
                 " ".join(f"{speed / 1000:.0f}k" for speed in speeds),
                 f"{median(run.cpu for run in own):.1f}",
+                f"{median(run.machine for run in own):.1f}",
                 f"{max(run.peak for run in own) / 1e6:,.0f}",
-                str(own[-1].drained.files),
-                f"{own[-1].drained.bytes / 1e6:.0f}",
+                str(own[-1].landed.files),
+                f"{own[-1].landed.bytes / 1e6:.0f}",
             )
         console.print(table)
         _ratios(of_source, "rows/s", lambda run: 1 / run.drained.seconds)
         _ratios(of_source, "CPU", lambda run: run.cpu)
+        _ratios(of_source, "machine's CPU", lambda run: run.machine)
 
 
-def epochs(runs: Sequence[Run], rows: int) -> None:
+def epochs(runs: Sequence[Run], rows: int, count: int) -> None:
+    require_equal(runs, rows * count)
     table = Table(title=f"an epoch of {rows:,} records from Kafka", title_justify="left")
-    for column in ("", "ms, median", "of each round", "CPU ms"):
+    for column in ("", "ms, median", "of each round", "epochs", "CPU ms", "machine's"):
         table.add_column(column, justify="left" if not column else "right")
     for name in _distinct(run.drain.contender for run in runs):
         own = [run for run in runs if run.drain.contender == name]
@@ -54,11 +58,23 @@ def epochs(runs: Sequence[Run], rows: int) -> None:
             name,
             f"{median(map(_epoch_ms, own)):.0f}",
             " ".join(f"{_epoch_ms(run):.0f}" for run in own),
+            str(sum(len(_settled(run)) for run in own)),
             f"{median(1000 * run.cpu / len(run.drained.batch_ms) for run in own):.0f}",
+            f"{median(1000 * run.machine / len(run.drained.batch_ms) for run in own):.0f}",
         )
     console.print(table)
     _ratios(runs, "ms", _epoch_ms)
     steps(runs, "ms per epoch of hivesink's steps")
+
+
+def require_equal(runs: Sequence[Run], rows: int) -> None:
+    """All contenders must have done the same work, or nothing here says anything."""
+    for run in runs:
+        same = runs[0].landed
+        if run.landed.rows != rows or (run.landed.users, run.landed.times) != (same.users, same.times):
+            message = f"{run.drain.contender} landed {run.landed} where {rows} rows, and the sums of {same}, were due"
+            raise SystemExit(message)
+    console.print(f"each run landed {rows:,} rows, with equal sums of two columns")
 
 
 def steps(runs: Sequence[Run], title: str) -> None:
@@ -69,7 +85,11 @@ def steps(runs: Sequence[Run], title: str) -> None:
 
 
 def _epoch_ms(run: Run) -> float:
-    return median(run.drained.batch_ms[SETTLING:] or run.drained.batch_ms)
+    return median(_settled(run))
+
+
+def _settled(run: Run) -> list[int]:
+    return run.drained.batch_ms[SETTLING:] or run.drained.batch_ms
 
 
 def _ratios(runs: Sequence[Run], what: str, figure: Callable[[Run], float]) -> None:

@@ -1,73 +1,69 @@
-"""One contender's own process: a warm Spark session that drains when it is told to.
+"""A contenders' process: a warm Spark session that drains when it is told to.
 
-One line of JSON on standard input is a `Drain`; the answer on standard output is a `Drained`.
+One line of JSON on standard input is what to do and its `Drain`; the answer on standard output is a `Drained` or a
+`Landed`. The first answer, to nothing, is the application's id.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import shutil
 import sys
 import tempfile
 from collections import Counter
 from dataclasses import asdict
-from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING
 
-from hivesink.embedded.session import local_session
 from tests.bench import contenders
-from tests.bench.contenders import CONTENDERS, Drain, Drained, table_folder
+from tests.bench.contenders import CONTENDERS, Drain, Drained, Landed
+from tests.bench.ground import Ground, remove, visible_files
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
     from pyspark.sql import SparkSession
 
 
-def main(uri: str, warehouse: str) -> None:
+def main(ground: Ground) -> None:
     # Spark and its workers inherit standard output; answers go where nothing else is written.
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     with tempfile.TemporaryDirectory(prefix="hivesink-bench-") as scratch:
-        spark = session(uri, Path(warehouse), scratch)
-        print("ready", file=answers, flush=True)
+        spark = ground.session(scratch)
+        spark.sql(f"CREATE DATABASE IF NOT EXISTS bench LOCATION '{ground.tables}/bench.db'")
+        print(spark.sparkContext.applicationId, file=answers, flush=True)
         for line in sys.stdin:
-            drained = run(spark, Drain(**json.loads(line)), Path(scratch))
-            print(json.dumps(asdict(drained)), file=answers, flush=True)
+            step, told = json.loads(line)
+            done = STEPS[step](spark, Drain(**told), ground)
+            print(json.dumps(asdict(done)), file=answers, flush=True)
         spark.stop()
 
 
-def session(uri: str, warehouse: Path, scratch: str) -> SparkSession:
-    settings = {
-        "spark.driver.memory": "2g",
-        "spark.local.dir": scratch,
-        "spark.sql.session.timeZone": "UTC",
-        "spark.sql.streaming.numRecentProgressUpdates": "1000",
-        "spark.hadoop.hive.exec.dynamic.partition.mode": "nonstrict",
-    }
-    return local_session("hivesink bench", uri, warehouse, kafka=True, extra=settings)
-
-
-def run(spark: SparkSession, drain: Drain, scratch: Path) -> Drained:
-    checkpoint = scratch / f"checkpoint-{drain.name}"
+def run(spark: SparkSession, drain: Drain, ground: Ground) -> Drained:
     contenders.EPOCHS.clear()
     begun = perf_counter()
-    query = CONTENDERS[drain.contender](spark, drain, str(checkpoint))
+    query = CONTENDERS[drain.contender](spark, drain, f"{ground.checkpoints}/{drain.name}")
     query.awaitTermination()
-    seconds = perf_counter() - begun
-    folder = table_folder(spark, drain.name)
-    files = [file for file in folder.glob("dt=*/*") if file.name[0] not in "._"]
-    drained = Drained(
-        seconds=seconds,
+    return Drained(
+        seconds=perf_counter() - begun,
         batch_ms=[int(found.durationMs["triggerExecution"]) for found in query.recentProgress if found.numInputRows],
         step_ms=steps(),
-        files=len(files),
-        bytes=sum(file.stat().st_size for file in files),
     )
+
+
+def check(spark: SparkSession, drain: Drain, ground: Ground) -> Landed:
+    """What readers find in the table, which then goes."""
+    folder = contenders.table_folder(spark, drain.name)
+    files, size = visible_files(spark, folder)
+    rows, users, times = contenders.sums(spark, drain, folder)
     spark.sql(f"DROP TABLE bench.{drain.name}")
-    shutil.rmtree(folder, ignore_errors=True)
-    shutil.rmtree(checkpoint)
-    return drained
+    remove(spark, folder)
+    remove(spark, f"{ground.checkpoints}/{drain.name}")
+    return Landed(files, size, rows, users, times)
+
+
+STEPS: Mapping[str, Callable[[SparkSession, Drain, Ground], Drained | Landed]] = {"run": run, "check": check}
 
 
 def steps() -> dict[str, int]:
@@ -78,4 +74,4 @@ def steps() -> dict[str, int]:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    main(Ground(**json.loads(sys.argv[1])))
