@@ -41,7 +41,7 @@ def run(
         "warehouse": str(metastore.warehouse),
         "table": stage.table,
         "source": str(stage.source),
-        "checkpoint": str(stage.checkpoint),
+        "checkpoint": stage.checkpoint.as_uri(),
         "folder": str(stage.folder),
         "trouble": trouble,
         "shuffle": shuffle,
