@@ -236,7 +236,8 @@ class Setup:
         return Committer(self.world, self.sink(tolerant=tolerant))
 
     def tools(self) -> ToolsSpec:
-        return ToolsSpec(self.log, self.writer, self.site)
+        # Tasks ask no metastore: its properties, a password perhaps among them, stay with the driver.
+        return ToolsSpec(self.log, self.writer, Site(self.site.hadoop))
 
     def last_batch(self) -> LastBatch | None:
         """The newest batch that the log holds."""
