@@ -26,9 +26,9 @@ def addresses(cluster: Cluster) -> Addresses:
     return Addresses(cluster.metastore_uri, cluster.hiveserver2, f"{cluster.filesystem}/proofs", site)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def hive(addresses: Addresses) -> Iterator[Hive]:
-    """A session of HiveServer2, for all tests that don't change its settings."""
+    """A session of HiveServer2 for one file's tests: another file kills the server, and a session dies with it."""
     with Hive(addresses.hiveserver2) as session:
         session.ask(f"CREATE DATABASE IF NOT EXISTS {DATABASE}")
         yield session
