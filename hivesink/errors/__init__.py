@@ -1,0 +1,125 @@
+"""What can go wrong, as types: fields first, and one line that says what, where and what to do.
+
+`HiveSinkError.retryable` tells a supervisor (`hivesink run --restart`) whether the same command may succeed
+later by itself, or needs a person.
+"""
+
+from __future__ import annotations
+
+from hivesink.errors.base import (
+    HiveSinkError,
+    InvalidOption,
+    Unsupported,
+)
+from hivesink.errors.files import (
+    EncryptionDiffers,
+    FileSystemUnknown,
+    LengthMismatch,
+    NotWritable,
+    OutcomeUnknown,
+    PartLost,
+    StoreUnavailable,
+    TargetTaken,
+)
+from hivesink.errors.history import (
+    BatchBehindLog,
+    BatchesMissing,
+    CheckpointUnreadable,
+    EpochTaken,
+    FencedOut,
+    ForeignHistory,
+    LogDamaged,
+    LogMissing,
+    NewerFormat,
+    OffsetsDontChain,
+    PointerTaken,
+    ReplayDiffers,
+    ResumeImpossible,
+)
+from hivesink.errors.machines import (
+    JarsUnavailable,
+    JavaNotFound,
+    ModuleMissing,
+    ServerFailed,
+    TaskFailed,
+    VersionsDiffer,
+)
+from hivesink.errors.metastore import (
+    MetastoreFailing,
+    MetastoreNotUnderstood,
+    MetastoreUnreachable,
+    PartitionElsewhere,
+    QueryFailed,
+    RegistrationFailed,
+    RegistrationUnknown,
+    TableExists,
+    UnknownTable,
+)
+from hivesink.errors.rows import (
+    BadRecord,
+    ColumnsDontFit,
+    MissingColumns,
+    SourceUnreachable,
+    ValueUnfit,
+)
+from hivesink.errors.text import (
+    DdlDiffers,
+    DdlInvalid,
+    DdlProblem,
+    PartitionPathInvalid,
+    SiteInvalid,
+    TypeTextInvalid,
+)
+
+__all__ = [
+    "BadRecord",
+    "BatchBehindLog",
+    "BatchesMissing",
+    "CheckpointUnreadable",
+    "ColumnsDontFit",
+    "DdlDiffers",
+    "DdlInvalid",
+    "DdlProblem",
+    "EncryptionDiffers",
+    "EpochTaken",
+    "FencedOut",
+    "FileSystemUnknown",
+    "ForeignHistory",
+    "HiveSinkError",
+    "InvalidOption",
+    "JarsUnavailable",
+    "JavaNotFound",
+    "LengthMismatch",
+    "LogDamaged",
+    "LogMissing",
+    "MetastoreFailing",
+    "MetastoreNotUnderstood",
+    "MetastoreUnreachable",
+    "MissingColumns",
+    "ModuleMissing",
+    "NewerFormat",
+    "NotWritable",
+    "OffsetsDontChain",
+    "OutcomeUnknown",
+    "PartLost",
+    "PartitionElsewhere",
+    "PartitionPathInvalid",
+    "PointerTaken",
+    "QueryFailed",
+    "RegistrationFailed",
+    "RegistrationUnknown",
+    "ReplayDiffers",
+    "ResumeImpossible",
+    "ServerFailed",
+    "SiteInvalid",
+    "SourceUnreachable",
+    "StoreUnavailable",
+    "TableExists",
+    "TargetTaken",
+    "TaskFailed",
+    "TypeTextInvalid",
+    "UnknownTable",
+    "Unsupported",
+    "ValueUnfit",
+    "VersionsDiffer",
+]
