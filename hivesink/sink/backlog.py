@@ -137,7 +137,10 @@ class Backlog:
             staged = part.staged.rpartition("/")[0]
             if staged == part.folder:
                 raise
-            raise PartitionElsewhere(part.table, part.partition, part.folder, staged, str(error)) from error
+            where, reason = self.world.registrar.address, str(error)
+            raise PartitionElsewhere(
+                part.table, part.partition, part.folder, reason, where, folder=staged, staged=True
+            ) from error
 
     def _is_done_otherwise(self, manifest: Manifest, part: PartEntry) -> bool:
         """Whether another run has published the epoch, or a moved part is at, or now goes from, another place."""

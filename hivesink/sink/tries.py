@@ -128,7 +128,8 @@ class Tries:
         for (table, partition), home in elsewhere.items():
             reason = self._unreachable(home)
             if reason is not None:
-                raise PartitionElsewhere(table, partition, home, tables[table].folder(partition), reason)
+                own, where = tables[table].folder(partition), self.world.registrar.address
+                raise PartitionElsewhere(table, partition, home, reason, where, folder=own, staged=False)
 
     def _unreachable(self, home: str) -> str | None:
         try:

@@ -62,7 +62,7 @@ def _advice(kind: Kind, server: str, reason: str, window: float) -> str:
 def _unsupported(action: str, path: str, reason: str) -> Unsupported:
     if "KMS" in reason:
         way = "set hadoop.security.key.provider.path in core-site.xml, and give this user the zone's key"
-        return Unsupported(f"writing into the encryption zone of {path}", reason, way)
+        return Unsupported(f"to {action} {path} in its encryption zone", reason, way)
     if "ncryption zone" in reason:
         way = "keep a table's partitions, and their staged files, in one encryption zone"
         return Unsupported(f"to {action} {path}", reason, way)

@@ -205,7 +205,8 @@ def test_a_partition_that_somebody_registers_on_another_file_system(
     elsewhere = tmp_path_factory.mktemp("elsewhere").as_uri()
     register(trial, day(400), elsewhere)
     told = trial.refused()
-    said(told, trial.target.name, f"dt={day(400)}", elsewhere.removeprefix("file://"))
+    parts = trial.cluster.metastore_uri, trial.target.name, f"dt={day(400)}", elsewhere.removeprefix("file://")
+    said(told, *parts, f"alter the partition's location to {trial.cluster.filesystem}{trial.target.folder}")
     assert not told.value.retryable
     home = f"{trial.cluster.filesystem}{trial.target.folder}/dt={day(400)}"
     ask(trial.cluster, f"ALTER TABLE {trial.target.name} PARTITION (dt='{day(400)}') SET LOCATION '{home}'")

@@ -39,7 +39,7 @@ def table_ddl(
     table: str,
     columns: str = COLUMNS,
     partitioned: str = BY_DAY,
-    location: Path | None = None,
+    location: Path | str | None = None,
     properties: Mapping[str, str] | None = None,
 ) -> str:
     place = f"LOCATION '{location}'" if location else ""

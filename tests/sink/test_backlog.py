@@ -38,5 +38,8 @@ def test_a_part_that_cannot_go_where_its_partition_lives_says_so(staged: str, er
     head = job.world.log.manifest(job.world.log.view().head)
     fs.write_new(staged, b"rows")
     part = PartEntry(str(TABLE), "dt=1", staged, "/there/part-1", length=4, rows=1)
-    with pytest.raises(error, match="/there"):
+    with pytest.raises(error, match="/there") as told:
         Backlog(job.world, head)._publish_part(head, part)
+    if error is PartitionElsewhere:
+        assert f"the metastore {job.world.registrar.address} has partition dt=1" in str(told.value)
+        assert "its new parts wait in /here: copy them there by hand, or alter" in str(told.value)

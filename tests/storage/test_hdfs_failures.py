@@ -80,6 +80,11 @@ def rpc(java: str, message: str) -> RuntimeError:
         (RuntimeError('DataTransferError("All nodes failed for write")'), Kind.NO_DATA, None),
         (NotImplementedError("File is in an HDFS encryption zone but no KMS"), Kind.UNSUPPORTED, None),
         (
+            RuntimeError('OperationFailed("File is in an HDFS encryption zone but no KMS provider is configured")'),
+            Kind.UNSUPPORTED,
+            None,
+        ),
+        (
             rpc("org.apache.hadoop.fs.InvalidPathException", "Invalid path name /x:y"),
             Kind.REFUSED,
             "InvalidPathException: Invalid path name /x:y",
