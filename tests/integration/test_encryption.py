@@ -9,6 +9,7 @@ import pytest
 from hivesink.embedded.cluster.hdfs import _client
 from hivesink.errors import EncryptionDiffers, StoreUnavailable, Unsupported
 from hivesink.sparksite import check_encryption
+from hivesink.storage.hdfs_calls import WINDOW
 from tests.integration.keyserver import PROVIDER, ZonedHdfs, zoned_hdfs
 from tests.integration.stage import Stage, table_ddl
 
@@ -30,9 +31,14 @@ def hdfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZonedHdfs]:
 
 
 @pytest.fixture
-def site(hdfs: ZonedHdfs, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The process has the site's files: the KMS's address among them."""
-    monkeypatch.setenv("HADOOP_CONF_DIR", str(hdfs.conf))
+def site(hdfs: ZonedHdfs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The process has the site's core-site.xml, with the KMS's address in it; a client gives up soon."""
+    core = tmp_path / "conf" / "core-site.xml"
+    core.parent.mkdir()
+    soon = f"<property><name>{WINDOW}</name><value>2000</value></property></configuration>"
+    core.write_text((hdfs.conf / core.name).read_text().replace("</configuration>", soon))
+    monkeypatch.setenv("HADOOP_CONF_DIR", str(core.parent))
+    return core
 
 
 def in_zone(stage: Stage, hdfs: ZonedHdfs, log: str | None = None) -> Stage:
@@ -92,18 +98,15 @@ def test_a_log_in_the_clear_is_refused_and_the_job_goes_on_with_one_in_a_zone(hd
     check_ciphertext(hdfs, stage.table)
 
 
-def test_a_site_without_the_kms_is_told_of_it_and_goes_on_with_it(
-    hdfs: ZonedHdfs, stage: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_site_without_the_kms_is_told_of_it_and_goes_on_with_it(hdfs: ZonedHdfs, stage: Stage, site: Path) -> None:
     in_zone(stage, hdfs)
     stage.put(range(10))
-    core = (hdfs.conf / "core-site.xml").read_text()
-    assert PROVIDER in core
-    (tmp_path / "core-site.xml").write_text(core.replace(PROVIDER, "not.the.provider"))
-    monkeypatch.setenv("HADOOP_CONF_DIR", str(tmp_path))
+    whole = site.read_text()
+    assert PROVIDER in whole
+    site.write_text(whole.replace(PROVIDER, "not.the.provider"))
     with pytest.raises(Unsupported, match=f"{hdfs.filesystem}.* in its encryption zone.*{PROVIDER}"):
         stage.drain()
-    monkeypatch.setenv("HADOOP_CONF_DIR", str(hdfs.conf))
+    site.write_text(whole)
     stage.drain()
     assert stage.ids() == list(range(10))
 
