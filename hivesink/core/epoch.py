@@ -75,14 +75,14 @@ class Replay:
     epoch: Epoch
 
 
-def judge(last: LastBatch | None, head: Epoch, batch: BatchRef, ways: Ways, log: str) -> New | Replay:
+def judge(last: LastBatch | None, batch: BatchRef, ways: Ways, log: str) -> New | Replay:
     """Whether `batch` is new or a proven replay; `log` names the log in errors.
 
     Raises LogMissing, ForeignHistory, ReplayDiffers, BatchBehindLog, BatchesMissing, OffsetsDontChain or
     ResumeImpossible where it is neither: a batch is never dropped in silence and never written twice.
     """
     if last is None:
-        return _first(head, batch, ways, log)
+        return _first(batch, ways, log)
     if batch.query != last.ref.query:
         return _other_query(last, batch, ways, log)
     if batch.batch == last.ref.batch:
@@ -103,11 +103,12 @@ def judge(last: LastBatch | None, head: Epoch, batch: BatchRef, ways: Ways, log:
     return New(appended=gap is not None)
 
 
-def _first(head: Epoch, batch: BatchRef, ways: Ways, log: str) -> New:
+def _first(batch: BatchRef, ways: Ways, log: str) -> New:
     # A query's first batch always writes a manifest, so a later batch over a log without one means that
     # manifests were deleted, and with them the knowledge of which batches are in the table.
-    if batch.batch > 0 and ways.append != head:
-        raise LogMissing(log, batch.batch, head)
+    # `append` names the last batch's epoch: of none 0, however many fences recovery has put since it was said.
+    if batch.batch > 0 and ways.append != 0:
+        raise LogMissing(log, batch.batch, 0)
     return New(appended=batch.batch > 0)
 
 

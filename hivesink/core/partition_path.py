@@ -63,6 +63,19 @@ def parse_path(path: str) -> tuple[tuple[str, str | None], ...]:
     return tuple(_folder(path, folder) for folder in path.strip("/").split("/"))
 
 
+def is_partition(path: str, columns: Sequence[str]) -> bool:
+    """Whether `path` names just these columns, in their order; of a table without any, `""`.
+
+    A folder in a table may be anything: a backup, or the home of a partition that was moved there.
+    """
+    if not columns:
+        return not path
+    try:
+        return [name for name, _ in parse_path(path)] == [*columns]
+    except PartitionPathInvalid:
+        return False
+
+
 def _folder(path: str, folder: str) -> tuple[str, str | None]:
     # The last `=` parts name and value: Hive's own pattern is greedy, and escaped values hold none.
     name, equals, value = folder.rpartition("=")

@@ -131,16 +131,28 @@ class Backlog:
             self.world.store.publish(part.pending)
         except (PartLost, LengthMismatch, TargetTaken):
             self.world.require_head(self.head.epoch)
-            if not self._is_done_otherwise(manifest, part):
+            if not self._is_done_otherwise(manifest, part) and not self._is_brought(part):
                 raise
         except Unsupported as error:
             staged = part.staged.rpartition("/")[0]
             if staged == part.folder:
                 raise
+            if self._is_brought(part):
+                return
             where, reason = self.world.registrar.address, str(error)
             raise PartitionElsewhere(
                 part.table, part.partition, part.folder, reason, where, folder=staged, staged=True
             ) from error
+
+    def _is_brought(self, part: PartEntry) -> bool:
+        """Whether a person has copied a part, by either of its names, to where it can't be renamed to."""
+        store, here = self.world.store, f"{part.folder}/{part.staged.rpartition('/')[2]}"
+        for path in (part.target, here):
+            found = store.find(path)
+            if found is not None and found.length == part.length:
+                store.publish(Pending(here, part.target, part.length))
+                return True
+        return False
 
     def _is_done_otherwise(self, manifest: Manifest, part: PartEntry) -> bool:
         """Whether another run has published the epoch, or a moved part is at, or now goes from, another place."""

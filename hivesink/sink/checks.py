@@ -189,10 +189,13 @@ def present(evidence: Evidence) -> Iterator[Finding]:
 
 
 def _moved_to(evidence: Evidence, part: PartEntry) -> str | None:
-    """The one other place in the table where `part` stands now that it isn't at its target."""
+    """Where `part` stands now that it isn't at its target; where readers find it, if it is there."""
     if evidence.place(part.target) in evidence.files.visible:
         return None
-    return min(evidence.files.places(part.target.rpartition("/")[2]), default=None)
+    live = evidence.live.get((part.table, part.partition))
+    home = live and evidence.place(live.location)
+    found = evidence.files.places(part.target.rpartition("/")[2])
+    return min(found, key=lambda path: (path.rpartition("/")[0] != home, path), default=None)
 
 
 def footers(evidence: Evidence) -> Iterator[Finding]:
@@ -250,9 +253,19 @@ def strays(evidence: Evidence) -> Iterator[tuple[Epoch, str]]:
         for manifest, part in log.effective()
         if log.is_published(manifest.epoch) and (now := _moved_to(evidence, part))
     }
+    # Where readers find its partition now: who moved it may have left copies at its old place.
+    known |= {
+        f"{evidence.place(live.location)}/{part.target.rpartition('/')[2]}"
+        for _, part in log.effective()
+        if (live := evidence.live.get((part.table, part.partition)))
+    }
+    # What a move epoch is still to move stands wherever an earlier epoch put it.
+    waiting = {
+        part.target.rpartition("/")[2] for manifest, part in log.effective() if not log.is_published(manifest.epoch)
+    }
     epochs = {manifest.epoch for manifest in log.manifests}
     for path, name, _ in evidence.files.parts():
-        if name.uid != log.uid or path in known:
+        if name.uid != log.uid or path in known or path.rpartition("/")[2] in waiting:
             continue
         # A run at work may have decided and published more since the log was read.
         if name.epoch in epochs or name.epoch > evidence.head_after:

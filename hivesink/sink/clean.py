@@ -9,6 +9,7 @@ from hivesink.core.bucket import normal
 from hivesink.core.epoch import Epoch
 from hivesink.core.partname import parse_staged
 from hivesink.sink.checks import strays
+from hivesink.sink.facts import read_log
 from hivesink.sink.history import load
 from hivesink.sink.sweep import leftovers
 from hivesink.sink.verify import gather
@@ -39,8 +40,12 @@ def find_leftovers(world: World, writer: str, table: str) -> Cleaning:
     backlog = load(world)
     if uid is None or backlog is None:
         return Cleaning(writer, Epoch(0), ())
-    folders = world.store.walk(world.table(table).location)
-    found = leftovers(world, folders, uid, backlog.head.epoch, backlog.entries())
+    folders = {world.store.canonical(folder): folder for folder in world.store.walk(world.table(table).location)}
+    for _, part in read_log(world.log).effective():
+        # A partition may live outside of the table's folder.
+        if part.table == table:
+            folders.setdefault(world.store.canonical(part.folder), part.folder)
+    found = leftovers(world, folders.values(), uid, backlog.head.epoch, backlog.entries())
     return Cleaning(writer, backlog.head.epoch, tuple(sorted(found)))
 
 
@@ -60,7 +65,9 @@ def clean(world: World, cleaning: Cleaning, table: str) -> tuple[str, ...]:
 def _prune(world: World, table: str, emptied: Iterable[str]) -> tuple[str, ...]:
     """Remove emptied folders, but neither the table's own nor one that the metastore lists."""
     base = normal(world.table(table).location)
-    partitions = {normal(folder)[len(base) + 1 :]: folder for folder in emptied if normal(folder) != base}
+    below = {normal(folder)[len(base) + 1 :]: folder for folder in emptied if normal(folder).startswith(f"{base}/")}
+    # A partition that was moved may live in a folder of any name, which is then left alone.
+    partitions = {partition: folder for partition, folder in below.items() if world.is_partition(table, partition)}
     registered = world.lookup((table, partition) for partition in partitions) if partitions else {}
     unused = sorted(folder for partition, folder in partitions.items() if (table, partition) not in registered)
     world.store.prune(unused)
@@ -116,7 +123,7 @@ def throw_away(world: World, table: str, found: Sequence[Stray]) -> tuple[tuple[
     # was read before did not have it yet.
     again = set(find_strays(world, table))
     found = [stray for stray in found if stray in again]
-    live = world.lookup((table, stray.partition) for stray in found)
+    live = world.lookup((table, stray.partition) for stray in found if world.is_partition(table, stray.partition))
     world.registrar.distrust(world.table(table), [place[1] for place, home in live.items() if home.accurate])
     moved = ((stray.path, world.store.trash(stray.path)) for stray in found)
     return tuple((path, place) for path, place in moved if place is not None)

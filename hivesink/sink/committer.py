@@ -69,7 +69,7 @@ class Committer:
             self._recovered = False
             self.retry()
             last = self._backlog.head.last_batch if self._backlog else None
-            verdict = judge(last, self.head, batch, self.sink.ways, self.world.log.location)
+            verdict = judge(last, batch, self.sink.ways, self.world.log.location)
             if isinstance(verdict, Replay):
                 logger.info("batch %d was committed as epoch %d", batch.batch, verdict.epoch)
                 done = Committed(verdict.epoch, replayed=True)

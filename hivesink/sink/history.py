@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from hivesink.core.epoch import Epoch
 from hivesink.core.manifest import Manifest
-from hivesink.errors import LogDamaged
+from hivesink.errors import EpochTaken, LogDamaged
 from hivesink.ports import LogView, Mark
 from hivesink.sink.backlog import Backlog
 from hivesink.sink.sweep import newest, sweep
@@ -80,7 +80,7 @@ def _load(world: World, view: LogView, success_file: str | None) -> Backlog | No
         manifest = head if epoch == head.epoch else world.log.manifest(epoch)
         if Mark.PUBLISHED not in view.marks.get(epoch, frozenset()):
             found.unpublished.append(manifest)
-        elif manifest.publishes():
+        elif manifest.publishes() or manifest.lost:
             found.unconfirmed.append(manifest)
     if Mark.REGISTERED in view.marks.get(head.epoch, frozenset()):
         found.unregistered = ()
@@ -106,19 +106,33 @@ def recover(
     `defer` finishes the backlog, and decides what a metastore that is down means. Raises what it raises,
     EpochTaken where another run is at work, LogDamaged.
     """
+    try:
+        return _recover(world, identity, success_file, defer)
+    except EpochTaken:
+        # A manifest to which the run before this one got no answer has arrived between a look and a decision here.
+        return _recover(world, identity, success_file, defer)
+
+
+def _recover(
+    world: World, identity: Identity, success_file: str | None, defer: Callable[[Backlog], None]
+) -> Backlog | None:
+    backlog = _fenced(world, identity, success_file)
+    if backlog is None:
+        return None
+    defer(backlog)
+    sweep(world, identity.uid, backlog.head.epoch, backlog.entries())
+    return backlog
+
+
+def _fenced(world: World, identity: Identity, success_file: str | None) -> Backlog | None:
+    """The backlog, with no older try that could still decide an epoch above it."""
     # The lists first: a run at work beside this one may go on to its next epoch between the two looks.
     begun = newest(world.log.touched())
     backlog = load(world, success_file)
     head = backlog.head.epoch if backlog else Epoch(0)
     if begun > head + 1:
         raise LogDamaged(world.log.location, f"tasks have begun epoch {begun}, but its newest manifest is {head}")
-    if begun > head:
-        backlog = _fence(world, identity, backlog, success_file)
-    if backlog is None:
-        return None
-    defer(backlog)
-    sweep(world, identity.uid, backlog.head.epoch, backlog.entries())
-    return backlog
+    return _fence(world, identity, backlog, success_file) if begun > head else backlog
 
 
 def _fence(world: World, identity: Identity, backlog: Backlog | None, success_file: str | None) -> Backlog:

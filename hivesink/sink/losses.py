@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from hivesink.core.manifest import standing
+
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
@@ -53,7 +55,10 @@ def accept_losses(backlog: Backlog, targets: Collection[str]) -> Manifest | None
         return None
     world = backlog.world
     following = backlog.head.follow(kind="accept-lost", attempt=world.token(), at=world.now(), settled=backlog.settled)
-    manifest = replace(following, unregistered=backlog.unregistered, lost=lost)
+    # A partition that holds none of the rows that are left is not to be registered, and perhaps can't be any more.
+    left = {(part.table, part.partition) for _, part in standing(backlog.unsettled) if part.target not in lost}
+    waiting = tuple(gap for gap in backlog.unregistered if (gap.table, gap.partition) in left)
+    manifest = replace(following, unregistered=waiting, lost=lost)
     world.log.create(manifest)
     backlog.decided(manifest)
     return manifest

@@ -91,7 +91,8 @@ def _prune(world: World, folders: list[str]) -> None:
         table = world.owner(folder)
         if table is not None:
             partition = folder[len(world.table(table).location.rstrip("/")) + 1 :]
-            if partition:
+            # A partition that was moved may live in a folder of any name, which is then left alone.
+            if partition and world.is_partition(table, partition):
                 places[table, partition] = folder
     if not places:
         return

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from hivesink.core.partition_path import is_partition
 from hivesink.core.table import TableName
 from hivesink.errors import FencedOut
 
@@ -43,6 +44,10 @@ class World:
             if folder.startswith(table.location.rstrip("/") + "/"):
                 return name
         return None
+
+    def is_partition(self, table: str, path: str) -> bool:
+        """Whether a folder at `path` in the table's own is a partition's by its name."""
+        return is_partition(path, [column.name for column in self.table(table).spec.partition_columns])
 
     def lookup(self, places: Iterable[Place]) -> Mapping[Place, LivePartition]:
         """Those of `places` that are registered, by one call a table. Raises MetastoreUnreachable."""

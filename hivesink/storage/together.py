@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
@@ -14,12 +14,15 @@ _T = TypeVar("_T")
 def together(calls: Iterable[Callable[[], _T]], at_a_time: int) -> list[_T]:
     """The results of independent `calls`, in their order, or the first error in that order.
 
-    `at_a_time` 1 means one after the other, in this thread, and none after one that fails. Otherwise all are
-    made, and have ended, whatever some of them raise.
+    `at_a_time` 1 means one after the other, in this thread. None is begun after one that failed: with a server
+    that is away each would wait its whole time for it. All that were begun have ended.
     """
     waiting = list(calls)
     if at_a_time <= 1 or len(waiting) <= 1:
         return [call() for call in waiting]
     with ThreadPoolExecutor(min(at_a_time, len(waiting)), thread_name_prefix="hivesink-store") as pool:
-        begun = [pool.submit(call) for call in waiting]
-    return [one.result() for one in begun]
+        calls_made = [pool.submit(call) for call in waiting]
+        wait(calls_made, return_when=FIRST_EXCEPTION)
+        # Calls begin in their order: what is cancelled comes after the one that failed.
+        pool.shutdown(cancel_futures=True)
+    return [one.result() for one in calls_made]

@@ -20,8 +20,6 @@ from hivesink.errors import (
 if TYPE_CHECKING:
     from hivesink.core.offsets import SourceOffset
 
-HEAD = Epoch(9)
-
 
 def at(offset: int) -> tuple[SourceOffset, ...]:
     return (KafkaOffset.of({"t": {"0": offset}}),)
@@ -40,7 +38,7 @@ NONE, APPEND, STALE, RESUME = Ways(), Ways(append=Epoch(8)), Ways(append=Epoch(7
     [
         (None, batch(0, 0, 5), NONE, New()),
         (None, batch(3, 0, 5), NONE, LogMissing),
-        (None, batch(3, 0, 5), Ways(append=HEAD), New(appended=True)),
+        (None, batch(3, 0, 5), Ways(append=Epoch(0)), New(appended=True)),
         (None, batch(3, 0, 5), STALE, LogMissing),
         (LAST, batch(5, 50, 60), NONE, New()),
         (LAST, batch(4, 40, 50), NONE, Replay(Epoch(8))),
@@ -70,9 +68,9 @@ def test_every_branch(
 ) -> None:
     if isinstance(want, type):
         with pytest.raises(want, match="/log"):
-            judge(last, HEAD, ref, ways, "/log")
+            judge(last, ref, ways, "/log")
     else:
-        assert judge(last, HEAD, ref, ways, "/log") == want
+        assert judge(last, ref, ways, "/log") == want
 
 
 @pytest.mark.parametrize("side", ["log", "query"])
@@ -81,11 +79,11 @@ def test_files_cannot_resume(side: str) -> None:
     end, start = (files, at(50)) if side == "log" else (at(50), files)
     last = LastBatch(Epoch(8), BatchRef("q", BatchId(4), at(40), end))
     with pytest.raises(ResumeImpossible, match="resume works for Kafka only"):
-        judge(last, HEAD, BatchRef("new", BatchId(0), start, start), RESUME, "/log")
+        judge(last, BatchRef("new", BatchId(0), start, start), RESUME, "/log")
 
 
 @pytest.mark.parametrize("error", [ForeignHistory, ReplayDiffers])
 def test_refusals_name_both_ways_on(error: type[HiveSinkError]) -> None:
     ref = batch(0, 50, 60, "new") if error is ForeignHistory else batch(4, 40, 57)
     with pytest.raises(error, match=r"(?s)resume=True.*append=8"):
-        judge(LAST, HEAD, ref, NONE, "/log")
+        judge(LAST, ref, NONE, "/log")

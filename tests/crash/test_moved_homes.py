@@ -1,0 +1,170 @@
+"""Partitions that live elsewhere, in the table's folder or outside of it: leftovers, copies, repairs by hand."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from hivesink.errors import PartitionElsewhere, Unsupported
+from hivesink.ports import Touched
+from hivesink.sink.clean import clean, find_leftovers, find_strays, throw_away
+from hivesink.sink.history import load
+from hivesink.storage.memory import MemoryFileSystem
+from tests.crash.faults import FaultyFileSystem, Kill, Mode, Plan
+from tests.crash.site import PLAIN, Site
+from tests.sink.harness import LOCATION, SPEC, TABLE, UID, Event, Source, events
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from hivesink.core.table import TableSpec
+    from hivesink.sink.plan import TaskPlan, TaskReport
+    from hivesink.storage.fs import FileSystem
+    from tests.crash.site import SiteJob
+
+NAME = str(TABLE)
+DAY = "dt=2024-01-01"
+ELSEWHERE = "/elsewhere/x"
+HOMES = [f"{LOCATION}/{DAY}", f"{LOCATION}/archive/{DAY}", f"{LOCATION}/archive", ELSEWHERE]
+
+
+def site_at(home: str, count: int = 12) -> Site:
+    site = Site(Source(events(count, partitions=1)))
+    site.metastore.register(TABLE, DAY, home)
+    return site
+
+
+def job_with_a_lost_attempt(site: Site, fs: FileSystem | None = None) -> SiteJob:
+    """An attempt of a task is killed when its part is pending; Spark has run the task again."""
+    job = site.job(fs)
+    whole = job.write
+
+    def write(plan: TaskPlan, rows: Sequence[Event]) -> list[TaskReport]:
+        folder = plan.target.folder(DAY)
+        job.log.touch(Touched(plan.epoch, plan.attempt, 77, 0, 0, (folder,)))
+        site.fs.write_new(f"{folder}/.part-{UID}-{plan.epoch}-{plan.attempt}t77-0-0.parquet.pending", b"1\n")
+        return whole(plan, rows)
+
+    job.write = write  # type: ignore[method-assign]  # this one job's tasks
+    return job
+
+
+@pytest.mark.parametrize("home", HOMES)
+def test_what_a_killed_attempt_left_is_swept(home: str) -> None:
+    site = site_at(home)
+    job_with_a_lost_attempt(site).run()
+    site.check(range(12))
+
+
+@pytest.mark.parametrize("home", HOMES)
+def test_what_a_killed_attempt_left_is_swept_by_the_next_start(home: str) -> None:
+    probe = site_at(home)
+    counting = FaultyFileSystem(probe.fs)
+    job_with_a_lost_attempt(probe, counting).run(batches=1)
+    decided = next(call for call in counting.calls if call.name == "rename" and ".json." in call.path)
+    site = site_at(home)
+    with pytest.raises(Kill):
+        job_with_a_lost_attempt(site, FaultyFileSystem(site.fs, Plan(decided.number, Mode.AFTER))).run(batches=1)
+    site.job().run()
+    site.check(range(12))
+
+
+@pytest.mark.parametrize("home", HOMES)
+def test_clean_finds_what_a_late_task_left(home: str) -> None:
+    """It outlived its driver by more epochs than recovery looks back."""
+    site = site_at(home, 100)
+    site.job().run()
+    site.fs.write_new(f"{home}/.part-{UID}-2-aaaaaaaaaat9-0-0.snappy.parquet.pending", b"1\n")
+    world = site.job().world
+    clean(world, find_leftovers(world, "w", NAME), NAME)
+    assert site.staged() == set()
+    site.check(range(100))
+
+
+def throw_strays(site: Site) -> int:
+    world = site.job().world
+    found = find_strays(world, NAME)
+    throw_away(world, NAME, found)
+    return len(found)
+
+
+def copied(site: Site, to: str) -> None:
+    for file in site.store.visible(site.places(TABLE)[DAY]):
+        site.fs.write_new(f"{to}/{file.path.rpartition('/')[2]}", site.fs.read(file.path) or b"")
+
+
+def test_a_backup_in_a_folder_that_is_no_partitions_is_thrown_away() -> None:
+    site = site_at(HOMES[0], 4)
+    site.job().run()
+    copied(site, f"{LOCATION}/backup/{DAY}")
+    assert throw_strays(site) == 2
+    site.check(range(4))
+    assert throw_strays(site) == 0
+
+
+def test_strays_beside_a_backup_and_a_move_are_never_what_readers_see() -> None:
+    site = site_at(HOMES[0], 4)
+    site.job().run()
+    copied(site, f"{LOCATION}/a-backup/{DAY}")
+    site.move(DAY, f"{LOCATION}/dt=moved")
+    throw_strays(site)
+    site.check(range(4))
+
+
+def test_strays_where_a_partition_was_moved_by_copying_it_are_never_what_readers_see() -> None:
+    site = site_at(HOMES[0], 4)
+    site.job().run()
+    site.move(DAY, ELSEWHERE, copy=True)
+    site.source.events += [Event(event.id + 4, event.dt) for event in events(4, partitions=1)]
+    site.job().run()
+    site.check(range(8))
+    throw_strays(site)
+    site.check(range(8))
+
+
+@pytest.mark.parametrize("spec", [SPEC, PLAIN], ids=["partitioned", "plain"])
+def test_statistics_of_a_place_are_distrusted_when_its_stray_goes(spec: TableSpec) -> None:
+    site = Site(Source(events(4, partitions=1)), spec)
+    site.job().run()
+    ((partition, folder),) = site.places(TABLE).items()
+    first = min(file.path for file in site.store.visible(folder))
+    other = first.replace(f"part-{UID}-1-", f"part-{UID}-1-0")
+    assert other != first
+    site.fs.write_new(other, b"7\n")
+    site.metastore.analyze(TABLE, partition, 5)
+    assert throw_strays(site) == 1
+    assert site.wrong_counts() == []
+
+
+class TwoZones(MemoryFileSystem):
+    """HDFS refuses a rename between two encryption zones before it looks at anything else."""
+
+    def rename(self, source: str, target: str) -> None:
+        if source.startswith(ELSEWHERE) != target.startswith(ELSEWHERE):
+            what = f"to rename {source}"
+            raise Unsupported(what, "it can't be moved from an encryption zone", "keep to one zone")
+        super().rename(source, target)
+
+
+@pytest.mark.parametrize("last_name", [True, False], ids=["as its last name", "as it is"])
+@pytest.mark.parametrize("move", [True, False], ids=["moved", "copied"])
+def test_parts_brought_by_hand_to_where_they_cant_be_renamed_to(last_name: bool, move: bool) -> None:
+    site = Site(Source(events(8, partitions=1)), fs=TwoZones())
+    job = site.job()
+    job.committer.recover()
+    site.metastore.go_down()
+    job.step()
+    site.metastore.come_up()
+    site.metastore.register(TABLE, DAY, ELSEWHERE)
+    with pytest.raises(PartitionElsewhere, match="copy them there by hand"):
+        site.job().run()
+    backlog = load(site.job().world)
+    assert backlog is not None
+    for part in backlog.entries():
+        name = part.target if last_name else f"{ELSEWHERE}/{part.staged.rpartition('/')[2]}"
+        site.fs.write_new(name, site.fs.read(part.staged) or b"")
+        if move:
+            site.fs.delete(part.staged)
+    site.job().run()
+    site.check(range(8))
