@@ -16,7 +16,7 @@ from hivesink.embedded import metastore as embedded
 from hivesink.embedded.jars import fetch
 from hivesink.embedded.jarsets import HIVE_CLIENT
 from hivesink.embedded.session import SETTINGS, kafka_settings, loopback_settings, start
-from hivesink.errors import InvalidOption
+from hivesink.errors import InvalidOption, MasterUnreachable
 from hivesink.site import Site
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def session(
     has none: the sink works there, but Spark can't read the tables; ask HiveServer2.
 
     Raises InvalidOption where no metastore is named and none runs, SiteInvalid, MetastoreUnreachable,
-    JarsUnavailable, JavaNotFound.
+    MasterUnreachable, JarsUnavailable, JavaNotFound.
     """
     found = choose(
         os.environ,
@@ -73,7 +73,13 @@ def session(
     if "HADOOP_CONF_DIR" not in os.environ and os.environ.get("HADOOP_HOME"):
         # The one that Spark puts on its JVM's class path.
         os.environ["HADOOP_CONF_DIR"] = str(Path(os.environ["HADOOP_HOME"], "etc", "hadoop"))
-    return start(app, found.master, found.settings)
+    try:
+        return start(app, found.master, found.settings)
+    except Exception as error:
+        # What Spark raises names neither the master nor what is wrong with it.
+        if found.master.startswith("spark:") and "stopped SparkContext" in str(error):
+            raise MasterUnreachable(found.master) from error
+        raise
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,14 +39,12 @@ def kafka(
 
     With `resume`, a query with a new checkpoint begins where that sink's log ends; a partition that the log
     doesn't know begins at its first record. A query that has a checkpoint goes on from there in any case.
-    `options` are Spark's own and go before these. Raises ResumeImpossible, SourceUnreachable.
+    `options` are Spark's own and go before these. Raises ResumeImpossible; SourceUnreachable where no broker
+    answers or one of the topics isn't there, which Spark itself would wait for without a word.
     """
     client = {"kafka.bootstrap.servers": servers, **FETCH, **(options or {})}
-    settings = {
-        "subscribe": topics,
-        "startingOffsets": _starting_offsets(spark, client, topics, resume),
-        **client,
-    }
+    partitions = _partitions(spark, client, topics)
+    settings = {"subscribe": topics, "startingOffsets": _starting_offsets(partitions, resume), **client}
     return spark.readStream.format("kafka").options(**settings).load()
 
 
@@ -54,13 +52,14 @@ def lines(spark: SparkSession, folder: str, *, options: Mapping[str, str] | None
     """A stream of the lines of text files that arrive in `folder`, one JSON object a line, as `value`.
 
     `_path` holds each line's file, for errors and dead letters. `options` are Spark's own, such as
-    `maxFilesPerTrigger`.
+    `maxFilesPerTrigger`. Spark reads a file once, as it is when it first sees it: write elsewhere, then rename into
+    `folder`. A `folder` without a scheme is on `fs.defaultFS`: HDFS, where HADOOP_CONF_DIR is set.
     """
     files = spark.readStream.format("text").options(**(options or {})).load(folder)
     return files.selectExpr("value", "_metadata.file_path AS _path")
 
 
-def _starting_offsets(spark: SparkSession, client: Mapping[str, str], topics: str, resume: HiveSink | None) -> str:
+def _starting_offsets(partitions: Mapping[str, list[str]], resume: HiveSink | None) -> str:
     last = resume.setup.last_batch() if resume is not None else None
     if resume is None or last is None:
         return "earliest"
@@ -69,8 +68,8 @@ def _starting_offsets(spark: SparkSession, client: Mapping[str, str], topics: st
     known = last.ref.end[0].topics()
     # Spark wants every partition of the topics named: -2 is the first record.
     wanted = {
-        topic: {partition: known.get(topic, {}).get(partition, -2) for partition in partitions}
-        for topic, partitions in _partitions(spark, client, topics).items()
+        topic: {partition: known.get(topic, {}).get(partition, -2) for partition in found}
+        for topic, found in partitions.items()
     }
     return json.dumps(wanted, sort_keys=True)
 

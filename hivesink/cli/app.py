@@ -17,6 +17,7 @@ from hivesink.cli.reporting import output
 from hivesink.cli.run import run
 from hivesink.cli.status import status
 from hivesink.cli.verify import verify
+from hivesink.errors import HiveSinkError
 
 app = typer.Typer(
     name="hivesink",
@@ -38,7 +39,7 @@ _UsageError: type[Exception] = typer.BadParameter.__bases__[0]
 """Older typers raise click's, newer ones their own."""
 
 
-class _Misused(Exception):
+class Misused(HiveSinkError):
     """A wrong command line, told in one line."""
 
 
@@ -62,7 +63,7 @@ def call(arguments: list[str]) -> int:
     try:
         code = app(arguments or ["--help"], prog_name="hivesink", standalone_mode=False)
     except _UsageError as error:
-        output(as_json="--json" in arguments).fail(_Misused(_usage(error)))
+        output(as_json="--json" in arguments).fail(Misused(_usage(error)))
         return ExitCode.USAGE
     except typer.Abort:
         print("hivesink: nothing was done", file=sys.stderr)

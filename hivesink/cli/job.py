@@ -22,7 +22,7 @@ from hivesink import errors
 from hivesink.cli.codes import ExitCode
 from hivesink.cli.output import redact
 from hivesink.cli.reporting import output
-from hivesink.cli.trouble import OLD_CLIENT, is_old_client, may_pass, reason, whole
+from hivesink.cli.trouble import OLD_CLIENT, is_fault, is_old_client, may_pass, reason, whole
 from hivesink.errors import HiveSinkError
 
 if TYPE_CHECKING:
@@ -139,6 +139,8 @@ def _judge(error: BaseException, job: Path) -> tuple[JobFailed, int]:
     if is_old_client(error):
         return JobFailed(job, OLD_CLIENT, retryable=False), ExitCode.NEEDS_PERSON
     what = f"{type(error).__name__}: {reason(error)}"
+    if is_fault(error):
+        return JobFailed(job, f"{what}{_line_of(error, job)}", retryable=False), ExitCode.NEEDS_PERSON
     if may_pass(error):
         return JobFailed(job, what, retryable=True), ExitCode.RETRY
     return JobFailed(job, f"{what}{_line_of(error, job)}; --debug shows the trace", retryable=False), ExitCode.FAILED
@@ -165,7 +167,7 @@ def _told_by_spark(error: BaseException, job: Path) -> JobFailed | None:
 def _line_of(error: BaseException, job: Path) -> str:
     """Where in the job file it happened; nowhere, if that file never got to run."""
     if isinstance(error, SyntaxError):
-        return f" (line {error.lineno})"
+        return ""  # its text says so
     frames = traceback.extract_tb(error.__traceback__)
     lines = [frame.lineno for frame in frames if Path(frame.filename) == job]
     return f" (line {lines[-1]})" if lines else ""

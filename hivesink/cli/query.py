@@ -138,7 +138,7 @@ def _report(answer: Answer, limit: int) -> Report:
     if answer.more:
         blocks.append(Line(f"only the first {limit} rows: --limit", "yellow"))
     else:
-        blocks.append(Line(f"{len(answer.rows)} rows"))
+        blocks.append(Line(f"{len(answer.rows)} row{'' if len(answer.rows) == 1 else 's'}"))
     return Report(data, blocks)
 
 

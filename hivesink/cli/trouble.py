@@ -31,6 +31,12 @@ _MAY_PASS = re.compile(
 )
 """Servers that are away, in the words of the JVM's clients, however deep in an error they stand."""
 
+_FAULT = re.compile(
+    r"org\.apache\.hadoop\.security\.AccessControlException|java\.lang\.IllegalArgumentException: "
+    r"java\.net\.UnknownHostException"
+)
+"""No permission on HDFS, or a nameservice that nobody knows: tried again it is the same."""
+
 _OLD_CLIENT = re.compile(r"Invalid method name: '(get_table\w*)'")
 OLD_CLIENT = (
     "this Spark has no client for a metastore of Hive 4, so its SQL can't read the tables (the sink can write them); "
@@ -52,12 +58,22 @@ def may_pass(error: BaseException) -> bool:
     if not isinstance(error, (PySparkException, Py4JError)):
         return False
     text = whole(error)
+    if _FAULT.search(text):
+        return False
     if _MAY_PASS.search(text):
         return True
     if isinstance(error, (AnalysisException, ParseException, IllegalArgumentException)):
         return False
     # Python code that failed in a task or a callback fails again.
     return _PYTHON_TRACE not in text
+
+
+def is_fault(error: BaseException) -> bool:
+    """Whether HDFS refuses this user, or the site's files don't know a file system that somebody named."""
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    return isinstance(error, (PySparkException, Py4JError)) and bool(_FAULT.search(whole(error)))
 
 
 def is_old_client(error: BaseException) -> bool:
@@ -69,7 +85,8 @@ def reason(error: BaseException) -> str:
     """One line: the server that is away if there is one, else what the error says first."""
     text = whole(error)
     java = [found[1] for found in _JAVA_LINE.finditer(text)]
-    away = next((line for line in java if _MAY_PASS.search(line)), None)
+    told = next((line for line in java if _FAULT.search(line)), None)
+    away = told or next((line for line in java if _MAY_PASS.search(line)), None)
     first = next((line.strip() for line in text.splitlines() if line.strip()), "(no message)")
     if away is not None:
         return away

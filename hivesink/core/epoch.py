@@ -116,7 +116,8 @@ def _other_query(last: LastBatch, batch: BatchRef, ways: Ways, log: str) -> New:
     if ways.append == last.epoch:
         return New(appended=True)
     if not ways.resume:
-        raise ForeignHistory(log, last.epoch, last.ref.end, batch.query)
+        resumable = all(offset.resumable for offset in last.ref.end)
+        raise ForeignHistory(log, last.epoch, last.ref.end, batch.query, resumable=resumable)
     if not all(offset.resumable for offset in batch.start + last.ref.end):
         raise ResumeImpossible(log, last.epoch, last.ref.end)
     gap = chain(last.ref.end, batch.start)

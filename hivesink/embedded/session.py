@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 # A query that fails is logged with its stack trace, and then raised by its handle anyway.
-LOGGING = log4j2("error", {"org.apache.spark.sql.execution.streaming": "off"})
+LOGGING = log4j2("error", {"org.apache.spark.sql.execution.streaming": "off", "SQLQueryContextLogger": "off"})
 
 
 SETTINGS: Mapping[str, str] = {

@@ -39,6 +39,7 @@ from hivesink.errors.history import (
 from hivesink.errors.machines import (
     JarsUnavailable,
     JavaNotFound,
+    MasterUnreachable,
     ModuleMissing,
     ServerFailed,
     TaskFailed,
@@ -92,6 +93,7 @@ __all__ = [
     "LengthMismatch",
     "LogDamaged",
     "LogMissing",
+    "MasterUnreachable",
     "MetastoreFailing",
     "MetastoreNotUnderstood",
     "MetastoreUnreachable",

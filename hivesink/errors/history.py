@@ -55,16 +55,20 @@ class LogMissing(HiveSinkError):
 class ForeignHistory(HiveSinkError):
     """A new query over a writer that has history: a deleted or a foreign checkpoint."""
 
-    def __init__(self, log: str, epoch: int, end: tuple[object, ...], query: str) -> None:
+    def __init__(self, log: str, epoch: int, end: tuple[object, ...], query: str, *, resumable: bool) -> None:
         self.log = log
         self.epoch = epoch
         self.query = query
         ends = ", ".join(str(offset) for offset in end) or "no offsets"
+        resume = (
+            f"resume=True (continue at the log's own offsets, startingOffsets = {ends}, new partitions as -2; "
+            "hivesink.sources.kafka fills it in), or "
+        )
+        again = "" if resumable else ": move away first what was read already"
         super().__init__(
             f"the log {log} holds history up to epoch {epoch}, ending at {ends}, but query {query} has a new "
-            "checkpoint; ways on: resume=True (Kafka only: continue at the log's own offsets, "
-            f"startingOffsets = {ends}, new partitions as -2; hivesink.sources.kafka fills it in), or append={epoch} "
-            "(write what the query reads after what is there, your decision), or restore the old checkpoint"
+            f"checkpoint; ways on: {resume if resumable else ''}append={epoch} (write what the query reads after what "
+            f"is there, your decision{again}), or restore the old checkpoint"
         )
 
 

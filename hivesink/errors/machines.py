@@ -43,6 +43,16 @@ class JarsUnavailable(HiveSinkError):
         super().__init__(f"the jars of {what} could not be fetched from {repository}: {problem}")
 
 
+class MasterUnreachable(HiveSinkError):
+    """A standalone cluster's master that doesn't take applications."""
+
+    retryable = True
+
+    def __init__(self, master: str) -> None:
+        self.master = master
+        super().__init__(f"the Spark master {master} does not answer; is it running, and is HIVESINK_MASTER right?")
+
+
 class TaskFailed(HiveSinkError):
     """A task ended with an error of the sink's; Spark's own exception is the cause."""
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from hive_metastore import ttypes
 
-from hivesink.errors import RegistrationFailed, TableExists, UnknownTable
+from hivesink.errors import FileSystemUnknown, RegistrationFailed, TableExists, UnknownTable
 from hivesink.metastore.accuracy import BASIC_ONLY, FLAG, is_accurate
 from hivesink.metastore.partition_names import Values, name_of, values_of
 from hivesink.metastore.thrift_calls import Calls, add_partitions
@@ -43,7 +43,7 @@ class ThriftTables:
             raise UnknownTable(str(name), self.connection.address) from error
 
     def create(self, spec: TableSpec, owner: str) -> None:
-        """Create the table, whole or not at all. Raises TableExists and what `Connection.change` raises."""
+        """Create the table, or nothing. Raises TableExists, FileSystemUnknown, and what `Connection.change` raises."""
         table = thrift_table(spec, owner)
         try:
             self.connection.change(
@@ -52,6 +52,8 @@ class ThriftTables:
         except RegistrationFailed as error:
             if isinstance(error.__cause__, ttypes.AlreadyExistsException):
                 raise TableExists(str(spec.name)) from error
+            if spec.location is not None and "UnknownHostException" in error.reason:
+                raise FileSystemUnknown(spec.location, f"{self.connection.address} says: {error.reason}") from error
             raise
 
     def alter(self, name: TableName, action: str, change: Callable[[dict[str, str]], bool]) -> None:

@@ -180,7 +180,8 @@ class Committer:
         limit: timedelta = self.sink.config["sink.registration.max-delay"]
         if not self.sink.tolerant or now - self._waiting_since > limit:
             raise error
-        logger.warning("epochs wait to be published or registered since %s: %s", self._waiting_since, error)
+        since = self._waiting_since.isoformat(" ", "seconds")
+        logger.warning("epochs wait to be published or registered since %s: %s", since, error)
 
     def _clear_trouble(self) -> None:
         self._trouble = self._waiting_since = None

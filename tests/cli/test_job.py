@@ -274,3 +274,20 @@ def test_a_java_error_is_told_even_when_its_jvm_is_gone() -> None:
 def test_after_the_end_was_asked_for_a_cut_off_batch_is_no_bug() -> None:
     assert translate(ValueError("the job was cancelled"), JOB, stopped=True)[1] == 143
     assert translate(EpochTaken("/log", 7), JOB, stopped=True)[1] == 65
+
+
+@pytest.mark.parametrize(
+    "java",
+    [
+        "org.apache.hadoop.security.AccessControlException: Permission denied: user=ann, access=WRITE, inode=/c",
+        "java.lang.IllegalArgumentException: java.net.UnknownHostException: prodns",
+    ],
+)
+def test_what_hdfs_refuses_whoever_tries_again_needs_a_person(java: str) -> None:
+    from pyspark.errors import PySparkException
+
+    trace = f"{java}\n\tat a.B.c(B.java:1)\nCaused by: java.net.ConnectException: refused"
+    text = f"An error occurred while calling o81.start.\n: {trace}"
+    told, code = translate(PySparkException(text), JOB)
+    assert code == 65
+    assert java in str(told)

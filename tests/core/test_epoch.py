@@ -82,6 +82,13 @@ def test_files_cannot_resume(side: str) -> None:
         judge(last, BatchRef("new", BatchId(0), start, start), RESUME, "/log")
 
 
+def test_files_are_not_told_to_resume() -> None:
+    last = LastBatch(Epoch(8), BatchRef("q", BatchId(4), at(40), (FilesOffset(3, "ab", 1),)))
+    with pytest.raises(ForeignHistory, match=r"append=8 .*move away first what was read already") as told:
+        judge(last, batch(0, 50, 60, "new"), NONE, "/log")
+    assert "resume" not in str(told.value)
+
+
 @pytest.mark.parametrize("error", [ForeignHistory, ReplayDiffers])
 def test_refusals_name_both_ways_on(error: type[HiveSinkError]) -> None:
     ref = batch(0, 50, 60, "new") if error is ForeignHistory else batch(4, 40, 57)

@@ -11,7 +11,7 @@ import pytest
 from hive_metastore import ttypes
 
 from hivesink.core.table import Column, Decimal, Map, Primitive, Struct, TableName
-from hivesink.errors import RegistrationFailed, TableExists, UnknownTable, Unsupported
+from hivesink.errors import FileSystemUnknown, RegistrationFailed, TableExists, UnknownTable, Unsupported
 from hivesink.metastore import catalog
 from hivesink.metastore.thrift import ThriftRegistrar
 from hivesink.metastore.thrift_connection import Connection
@@ -127,6 +127,14 @@ def test_a_location_that_cannot_be_is_refused_in_one_line(over: OverThrift, live
         over.connect().add(live, [NewPartition(dt(1), "nosuchscheme://x/y", 0, 0)])
     assert "\n" not in str(caught.value)
     assert over.connect().lookup(live, [dt(1)]) == {}
+
+
+def test_a_location_on_a_file_system_that_nobody_knows(over: OverThrift, tmp_path: Path) -> None:
+    spec = replace(declared(tmp_path, DT), location="hdfs://nosuchservice/t")
+    with pytest.raises(FileSystemUnknown, match=r"hdfs://nosuchservice/t: .*correct the location") as told:
+        over.create(spec)
+    assert "\n" not in str(told.value)
+    assert not told.value.retryable
 
 
 @pytest.mark.parametrize(

@@ -90,6 +90,7 @@ def hive_site(metastore_uri: str, filesystem: str) -> dict[str, str]:
     """Return hive-site.xml for clients of the metastore, HiveServer2 among them."""
     return {
         "hive.metastore.uris": metastore_uri,
+        "hive.server2.authentication": "NOSASL",
         "hive.metastore.warehouse.dir": filesystem + WAREHOUSE,
         "hive.metastore.warehouse.external.dir": filesystem + EXTERNAL_WAREHOUSE,
     }
@@ -117,7 +118,6 @@ def hiveserver2_site(metastore_uri: str, filesystem: str) -> dict[str, str]:
     """Return hive-site.xml for HiveServer2, but for its address and local folders."""
     return {
         **hive_site(metastore_uri, filesystem),
-        "hive.server2.authentication": "NOSASL",
         "hive.server2.enable.doAs": "false",
         # Queries run in HiveServer2's own process.
         "hive.execution.engine": "mr",
