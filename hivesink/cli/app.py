@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from typing import Annotated
 
@@ -60,6 +61,9 @@ def _hivesink(
 
 def call(arguments: list[str]) -> int:
     """Run one command line and return its exit code."""
+    # Its sockets print what they then raise.
+    logging.getLogger("thrift").addHandler(logging.NullHandler())
+    logging.getLogger("thrift").propagate = False
     try:
         code = app(arguments or ["--help"], prog_name="hivesink", standalone_mode=False)
     except _UsageError as error:

@@ -7,6 +7,7 @@ own, which is given up with the client that it belongs to; the next call asks an
 from __future__ import annotations
 
 import itertools
+import logging
 import os
 import random
 import threading
@@ -26,10 +27,14 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 
+logger = logging.getLogger("hivesink")
+
 WINDOW = "dfs.client.hivesink.retry-window.ms"
 """How long one call is tried again while NameNodes restart, fail over or are in safe mode."""
 TIMEOUT = "ipc.client.rpc-timeout.ms"
 """Hadoop's own name: how long one request may take."""
+_QUIET, _SAY_AGAIN = 5.0, 30.0
+"""Seconds of waiting until it is said, and until it is said again."""
 _PAUSE = 2.0
 """Seconds between hdfs-native's own tries, at the most."""
 
@@ -118,6 +123,7 @@ class Calls:
         self._client: Client | None = None
         self._writer: Client | None = None
         self._first = self._hung = ""
+        self._said = -_SAY_AGAIN
 
     def bounded(self, call: Callable[[], _T], seconds: float | None = None) -> _T:
         """The result of `call`. Raises what it raises, or GivenUp after `seconds` (default: the time-out)."""
@@ -176,8 +182,18 @@ class Calls:
             wait = self.patience.wait(tries, self._chance())
             if not again or self._tick() + wait > until:
                 raise Failed(failure)
+            self._say(failure, until)
             self._sleep(wait)
             tries += 1
+
+    def _say(self, failure: Failure, until: float) -> None:
+        """That a server is waited for: a job that says nothing looks as if it had nothing to do."""
+        now = self._tick()
+        with self._lock:
+            if until - now > self.patience.window - _QUIET or now - self._said < _SAY_AGAIN:
+                return
+            self._said = now
+        logger.warning("%s: %s; asked again for %.0f s more", self.address, failure.reason, until - now)
 
     def _open(self) -> Client:
         with self._lock:

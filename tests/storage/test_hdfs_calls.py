@@ -59,13 +59,15 @@ def refusing() -> str:
         return f"127.0.0.1:{server.getsockname()[1]}"
 
 
-def test_a_namenode_that_is_down_is_waited_for_and_named(refusing: str) -> None:
+def test_a_namenode_that_is_down_is_waited_for_and_named(refusing: str, caplog: pytest.LogCaptureFixture) -> None:
     clock = Clock()
     with pytest.raises(StoreUnavailable, match="Connection refused") as told:
         file_system({}, clock).length(f"hdfs://{refusing}/a")
     assert refusing in str(told.value)
     assert clock.sleeps == sorted(clock.sleeps)
     assert 6 < clock.now <= 10
+    (said,) = caplog.messages
+    assert said.startswith(f"the NameNode {refusing}: Connection refused (os error 111); asked again for ")
 
 
 def test_a_refused_connection_is_surely_not_done(refusing: str) -> None:
