@@ -6,12 +6,13 @@ state lists it. Touched-lists say in which folders to look.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
 from hivesink.core.epoch import Epoch
 from hivesink.core.partname import parse_staged
-from hivesink.errors import MetastoreUnreachable
+from hivesink.errors import MetastoreUnreachable, NotWritable
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -96,8 +97,7 @@ def _prune(world: World, folders: list[str]) -> None:
                 places[table, partition] = folder
     if not places:
         return
-    try:
+    # An empty folder harms nobody: `clean` takes it another time, or somebody who may.
+    with suppress(MetastoreUnreachable, NotWritable):
         registered = world.lookup(places)
-    except MetastoreUnreachable:
-        return  # An empty folder harms nobody; `clean` takes it another time.
-    world.store.prune(folder for place, folder in places.items() if place not in registered)
+        world.store.prune(folder for place, folder in places.items() if place not in registered)

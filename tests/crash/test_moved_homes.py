@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hivesink.errors import PartitionElsewhere, Unsupported
+from hivesink.errors import NotWritable, PartitionElsewhere, Unsupported
 from hivesink.ports import Touched
 from hivesink.sink.clean import clean, find_leftovers, find_strays, throw_away
 from hivesink.sink.history import load
@@ -35,15 +35,15 @@ def site_at(home: str, count: int = 12) -> Site:
     return site
 
 
-def job_with_a_lost_attempt(site: Site, fs: FileSystem | None = None) -> SiteJob:
+def job_with_a_lost_attempt(site: Site, fs: FileSystem | None = None, folder: str | None = None) -> SiteJob:
     """An attempt of a task is killed when its part is pending; Spark has run the task again."""
     job = site.job(fs)
     whole = job.write
 
     def write(plan: TaskPlan, rows: Sequence[Event]) -> list[TaskReport]:
-        folder = plan.target.folder(DAY)
-        job.log.touch(Touched(plan.epoch, plan.attempt, 77, 0, 0, (folder,)))
-        site.fs.write_new(f"{folder}/.part-{UID}-{plan.epoch}-{plan.attempt}t77-0-0.parquet.pending", b"1\n")
+        at = folder or plan.target.folder(DAY)
+        job.log.touch(Touched(plan.epoch, plan.attempt, 77, 0, 0, (at,)))
+        site.fs.write_new(f"{at}/.part-{UID}-{plan.epoch}-{plan.attempt}t77-0-0.parquet.pending", b"1\n")
         return whole(plan, rows)
 
     job.write = write  # type: ignore[method-assign]  # this one job's tasks
@@ -68,6 +68,23 @@ def test_what_a_killed_attempt_left_is_swept_by_the_next_start(home: str) -> Non
         job_with_a_lost_attempt(site, FaultyFileSystem(site.fs, Plan(decided.number, Mode.AFTER))).run(batches=1)
     site.job().run()
     site.check(range(12))
+
+
+class Sticky(MemoryFileSystem):
+    """A table's folder in which only who made a partition's folder may remove it."""
+
+    def remove_empty(self, folder: str) -> bool:
+        raise NotWritable(folder, "it is another user's, and the sticky bit is set")
+
+
+def test_an_empty_folder_that_may_not_be_removed_stops_nobody() -> None:
+    site = Site(Source(events(12, partitions=1)), fs=Sticky())
+    folder = f"{LOCATION}/dt=another"
+    job = job_with_a_lost_attempt(site, folder=folder)
+    job.run()
+    assert site.rows() == list(range(12))
+    assert site.staged() == set()
+    assert site.fs.is_folder(folder)
 
 
 @pytest.mark.parametrize("home", HOMES)
