@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import logging
 import os
 import sys
 from typing import TYPE_CHECKING
@@ -21,7 +22,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 # A query that fails is logged with its stack trace, and then raised by its handle anyway.
-LOGGING = log4j2("error", {"org.apache.spark.sql.execution.streaming": "off", "SQLQueryContextLogger": "off"})
+LOGGING = log4j2("error", {"org.apache.spark.sql.execution.streaming": "off"})
+# By Python, since Spark 4: statements that fail, with the trace of the JVM.
+STATEMENTS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 
 
 SETTINGS: Mapping[str, str] = {
@@ -66,6 +69,8 @@ def start(app: str, master: str, settings: Mapping[str, str]) -> SparkSession:
     os.environ["JAVA_HOME"] = str(find_java().home)
     if settings.get("spark.driver.bindAddress") == HOST:
         os.environ["SPARK_LOCAL_IP"] = HOST
+    for name in STATEMENTS:
+        logging.getLogger(name).disabled = True
     builder = SparkSession.builder.appName(app).master(master).enableHiveSupport()
     for name, value in {**logging_settings(), **settings}.items():
         builder = builder.config(name, value)

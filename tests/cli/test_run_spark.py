@@ -98,6 +98,7 @@ def test_query_by_spark(table: str, java_home: str) -> None:
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 65
     assert done.stderr.splitlines()[-1].startswith("hivesink: the query failed: [TABLE_OR_VIEW_NOT_FOUND]")
+    assert "org.apache.spark" not in done.stderr
     assert "Traceback" not in done.stderr
 
 
