@@ -96,7 +96,7 @@ def _recover(found: OpenedTable, opened_writer: OpenedWriter, targets: Collectio
         nonlocal lost
         if targets:
             manifest = accept_losses(backlog, targets)
-            lost = manifest.lost if manifest else ()
+            lost += manifest.lost if manifest else ()
         backlog.finish()
 
     config = SinkConfig.parse(found.live.spec.options)

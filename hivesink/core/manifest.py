@@ -67,6 +67,11 @@ class PartEntry:
     def folder(self) -> str:
         return self.target.rpartition("/")[0]
 
+    @property
+    def brought(self) -> str:
+        """Where a person who copies it there by its hidden name puts it."""
+        return f"{self.folder}/{self.staged.rpartition('/')[2]}"
+
 
 @dataclass(frozen=True, slots=True)
 class Move:

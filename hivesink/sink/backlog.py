@@ -14,7 +14,9 @@ from functools import partial
 from hivesink.core.epoch import Epoch
 from hivesink.core.manifest import Manifest, PartEntry, Unregistered, standing
 from hivesink.core.partfile import Pending
+from hivesink.core.partname import parse_staged
 from hivesink.errors import (
+    FileSystemUnknown,
     LengthMismatch,
     PartitionElsewhere,
     PartLost,
@@ -146,11 +148,17 @@ class Backlog:
 
     def _is_brought(self, part: PartEntry) -> bool:
         """Whether a person has copied a part, by either of its names, to where it can't be renamed to."""
-        store, here = self.world.store, f"{part.folder}/{part.staged.rpartition('/')[2]}"
+        store, here = self.world.store, part.brought
         for path in (part.target, here):
-            found = store.find(path)
+            try:
+                found = store.find(path)
+            except (Unsupported, FileSystemUnknown):
+                return False  # Nor can it be looked at there.
             if found is not None and found.length == part.length:
                 store.publish(Pending(here, part.target, part.length))
+                if parse_staged(part.staged.rpartition("/")[2]):
+                    # No list of touched folders leads to it any more.
+                    store.discard([part.staged])
                 return True
         return False
 

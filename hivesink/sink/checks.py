@@ -175,7 +175,7 @@ def present(evidence: Evidence) -> Iterator[Finding]:
             now = _moved_to(evidence, part)
             gone = f"has been moved to {now}" if now else "is gone"
             yield _note(epoch, f"{part.target} ({part.rows} rows) {gone} since it was published, by a user's act")
-        elif evidence.place(part.staged) in staged or evidence.place(part.staged) in evidence.files.visible:
+        elif {evidence.place(part.staged), evidence.place(part.brought)} & {*staged, *evidence.files.visible}:
             yield _note(epoch, f"{part.target} ({part.rows} rows) waits to be published; `hivesink recover` does it")
         else:
             text = f"{part.target} ({part.rows} rows) is neither staged nor published; restore it, or accept the loss"
@@ -238,7 +238,7 @@ def doubled(evidence: Evidence) -> Iterator[Finding]:
     """No file of this writer stands in the table that no epoch answers for: its rows would be read twice."""
     for epoch, path in strays(evidence):
         text = f"{path} is in no manifest: its rows are doubled or were never committed; see `hivesink clean --strays`"
-        yield _error(epoch, text)
+        yield _error(epoch, f"{text}, which leaves alone what is in no partition's folder")
 
 
 def strays(evidence: Evidence) -> Iterator[tuple[Epoch, str]]:
@@ -276,7 +276,10 @@ def leftovers(evidence: Evidence) -> Iterator[Finding]:
     """Staged files that wait for nothing."""
     log = evidence.log
     waiting = {
-        evidence.place(part.staged) for manifest, part in log.effective() if not log.is_published(manifest.epoch)
+        evidence.place(path)
+        for manifest, part in log.effective()
+        if not log.is_published(manifest.epoch)
+        for path in (part.staged, part.brought)
     }
     for found in evidence.files.staged:
         if found.name.uid == log.uid and found.path not in waiting:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from hivesink.core.bucket import normal
 from hivesink.core.epoch import Epoch
 from hivesink.core.partname import parse_staged
+from hivesink.errors import FileSystemUnknown, StoreUnavailable, Unsupported
 from hivesink.sink.checks import strays
 from hivesink.sink.facts import read_log
 from hivesink.sink.history import load
-from hivesink.sink.sweep import leftovers
+from hivesink.sink.sweep import leftovers, prune
 from hivesink.sink.verify import gather
 
 if TYPE_CHECKING:
@@ -42,9 +44,11 @@ def find_leftovers(world: World, writer: str, table: str) -> Cleaning:
         return Cleaning(writer, Epoch(0), ())
     folders = {world.store.canonical(folder): folder for folder in world.store.walk(world.table(table).location)}
     for _, part in read_log(world.log).effective():
-        # A partition may live outside of the table's folder.
-        if part.table == table:
-            folders.setdefault(world.store.canonical(part.folder), part.folder)
+        # A partition may live outside of the table's folder, and even where this store can't look.
+        if part.table == table and (place := world.store.canonical(part.folder)) not in folders:
+            with suppress(Unsupported, FileSystemUnknown, StoreUnavailable):
+                world.store.staged(part.folder)
+                folders[place] = part.folder
     found = leftovers(world, folders.values(), uid, backlog.head.epoch, backlog.entries())
     return Cleaning(writer, backlog.head.epoch, tuple(sorted(found)))
 
@@ -70,7 +74,7 @@ def _prune(world: World, table: str, emptied: Iterable[str]) -> tuple[str, ...]:
     partitions = {partition: folder for partition, folder in below.items() if world.is_partition(table, partition)}
     registered = world.lookup((table, partition) for partition in partitions) if partitions else {}
     unused = sorted(folder for partition, folder in partitions.items() if (table, partition) not in registered)
-    world.store.prune(unused)
+    prune(world, unused)
     left = {normal(folder) for folder in world.store.walk(world.table(table).location)}
     return tuple(folder for folder in unused if normal(folder) not in left)
 
@@ -95,7 +99,7 @@ class Stray:
 
 
 def find_strays(world: World, table: str) -> tuple[Stray, ...]:
-    """What `verify` calls doubled, by looking alone, in the folders of the table's partitions.
+    """What `verify` calls doubled, by looking alone, where a partition of the table lives or would.
 
     Raises LogDamaged, NewerFormat where a manifest can't be read: it might be the one that lists them.
     """
@@ -106,8 +110,10 @@ def find_strays(world: World, table: str) -> tuple[Stray, ...]:
     found = []
     for _, path in strays(evidence):
         folder = path.rpartition("/")[0]
-        if folder in homes or f"{folder}/".startswith(f"{base}/"):
-            found.append(Stray(path, homes.get(folder, folder[len(base) + 1 :])))
+        below = folder[len(base) + 1 :] if f"{folder}/".startswith(f"{base}/") else None
+        # A folder of another shape may be a partition's that this writer doesn't know: its statistics would stay.
+        if folder in homes or (below is not None and world.is_partition(table, below)):
+            found.append(Stray(path, homes.get(folder, below or "")))
     return tuple(sorted(found, key=lambda stray: stray.path))
 
 
@@ -123,7 +129,7 @@ def throw_away(world: World, table: str, found: Sequence[Stray]) -> tuple[tuple[
     # was read before did not have it yet.
     again = set(find_strays(world, table))
     found = [stray for stray in found if stray in again]
-    live = world.lookup((table, stray.partition) for stray in found if world.is_partition(table, stray.partition))
+    live = world.lookup((table, stray.partition) for stray in found)
     world.registrar.distrust(world.table(table), [place[1] for place, home in live.items() if home.accurate])
     moved = ((stray.path, world.store.trash(stray.path)) for stray in found)
     return tuple((path, place) for path, place in moved if place is not None)

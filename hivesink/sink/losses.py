@@ -34,7 +34,7 @@ def find_losses(backlog: Backlog) -> tuple[Loss, ...]:
 def _loss(store: FileStore, part: PartEntry, earlier: Iterable[str]) -> Loss | None:
     name = part.target.rpartition("/")[2]
     # A stalled run may have published a moved part at a place where it was before.
-    places = (part.target, part.staged, *(was for was in earlier if was.endswith(f"/{name}")))
+    places = (part.target, part.staged, part.brought, *(was for was in earlier if was.endswith(f"/{name}")))
     lengths = {path: None if (file := store.find(path)) is None else file.length for path in places}
     if part.length in lengths.values():
         return None

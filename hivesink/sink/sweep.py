@@ -97,7 +97,14 @@ def _prune(world: World, folders: list[str]) -> None:
                 places[table, partition] = folder
     if not places:
         return
-    # An empty folder harms nobody: `clean` takes it another time, or somebody who may.
-    with suppress(MetastoreUnreachable, NotWritable):
+    # An empty folder harms nobody.
+    with suppress(MetastoreUnreachable):
         registered = world.lookup(places)
-        world.store.prune(folder for place, folder in places.items() if place not in registered)
+        prune(world, (folder for place, folder in places.items() if place not in registered))
+
+
+def prune(world: World, folders: Iterable[str]) -> None:
+    """Remove those of `folders` that are empty and may be removed, the longest first."""
+    for folder in sorted(folders, key=len, reverse=True):
+        with suppress(NotWritable):
+            world.store.prune([folder])
