@@ -77,7 +77,9 @@ def sessions(addresses: Addresses) -> Iterator[tuple[Hive, Hive]]:
         yield trusting, scanning
 
 
-@pytest.fixture(params=["dt STRING", ""], ids=["partition", "table"])
+@pytest.fixture(
+    params=[pytest.param("dt STRING", id="partition"), pytest.param("", id="table", marks=pytest.mark.long)]
+)
 def reader(request: pytest.FixtureRequest, place: Place, hive: Hive, sessions: tuple[Hive, Hive]) -> Reader:
     """A managed table, and a reader of one partition of it; or of all of it, where it has none."""
     hive.ask(place.ddl("id BIGINT", request.param, kind="TABLE"))

@@ -72,6 +72,7 @@ def partition(database: str, location: str, number: int) -> ttypes.Partition:
     )
 
 
+@pytest.mark.long
 def test_it_takes_a_thousand_partitions_at_once(metastore: EmbeddedMetastore, tmp_path: Path) -> None:
     with client(metastore.uri) as server:
         create_table(server, "bulk", tmp_path.as_uri())

@@ -36,14 +36,16 @@ def one_line(error: BaseException) -> str:
     return str(error)
 
 
-def test_without_its_checkpoint_a_file_source_is_refused_and_both_ways_on_are_named(stage: Stage) -> None:
+def test_without_its_checkpoint_a_file_source_is_refused_and_its_ways_on_are_named(stage: Stage) -> None:
     rows = two_epochs(stage)
     stage.forget_checkpoint()
     with pytest.raises(errors.ForeignHistory) as refused:
         stage.drain()
     said = one_line(refused.value)
-    assert "resume=True" in said
+    assert "resume" not in said
     assert "append=2" in said
+    assert "move away first what was read already" in said
+    assert "restore the old checkpoint" in said
     assert stage.ids() == rows
 
 
