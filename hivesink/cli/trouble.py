@@ -49,7 +49,10 @@ _JAVA_LINE = re.compile(
 
 
 def may_pass(error: BaseException) -> bool:
-    """Whether what failed is Spark, Kafka, HDFS, the metastore or the network, and not the job's own code or SQL."""
+    """Whether what failed is Spark, Kafka, HDFS, the metastore or the network, and not the job's own code or SQL.
+
+    Ask `is_fault` first: what names a server that is away may come of a permission that is missing.
+    """
     from py4j.protocol import Py4JError
     from pyspark.errors import AnalysisException, IllegalArgumentException, ParseException, PySparkException
 
@@ -58,8 +61,6 @@ def may_pass(error: BaseException) -> bool:
     if not isinstance(error, (PySparkException, Py4JError)):
         return False
     text = whole(error)
-    if _FAULT.search(text):
-        return False
     if _MAY_PASS.search(text):
         return True
     if isinstance(error, (AnalysisException, ParseException, IllegalArgumentException)):

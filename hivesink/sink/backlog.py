@@ -16,7 +16,6 @@ from hivesink.core.manifest import Manifest, PartEntry, Unregistered, standing
 from hivesink.core.partfile import Pending
 from hivesink.core.partname import parse_staged
 from hivesink.errors import (
-    FileSystemUnknown,
     LengthMismatch,
     PartitionElsewhere,
     PartLost,
@@ -150,10 +149,7 @@ class Backlog:
         """Whether a person has copied a part, by either of its names, to where it can't be renamed to."""
         store, here = self.world.store, part.brought
         for path in (part.target, here):
-            try:
-                found = store.find(path)
-            except (Unsupported, FileSystemUnknown):
-                return False  # Nor can it be looked at there.
+            found = self.world.find(path)
             if found is not None and found.length == part.length:
                 store.publish(Pending(here, part.target, part.length))
                 if parse_staged(part.staged.rpartition("/")[2]):

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from hivesink.core.bucket import normal
 from hivesink.core.epoch import Epoch
 from hivesink.core.partname import parse_staged
-from hivesink.errors import FileSystemUnknown, Unsupported
 from hivesink.sink.checks import strays
 from hivesink.sink.facts import read_log
 from hivesink.sink.history import load
@@ -45,10 +43,9 @@ def find_leftovers(world: World, writer: str, table: str) -> Cleaning:
     folders = {world.store.canonical(folder): folder for folder in world.store.walk(world.table(table).location)}
     for _, part in read_log(world.log).effective():
         # A partition may live outside of the table's folder, and even where this store can't look.
-        if part.table == table and (place := world.store.canonical(part.folder)) not in folders:
-            with suppress(Unsupported, FileSystemUnknown):
-                world.store.staged(part.folder)
-                folders[place] = part.folder
+        place = world.store.canonical(part.folder)
+        if part.table == table and place not in folders and world.unreachable(part.folder) is None:
+            folders[place] = part.folder
     found = leftovers(world, folders.values(), uid, backlog.head.epoch, backlog.entries())
     return Cleaning(writer, backlog.head.epoch, tuple(sorted(found)))
 

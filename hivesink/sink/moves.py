@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 from hivesink.core.bucket import same_location
 from hivesink.core.manifest import Manifest, Move, standing
-from hivesink.errors import FileSystemUnknown, Unsupported
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -33,7 +32,7 @@ def moves_home(
         home = live.get((part.table, part.partition))
         if home is None or same_location(part.folder, home.location):
             continue
-        is_there = _stands(world, part.target)
+        is_there = world.find(part.target) is not None
         if not is_there and manifest.epoch in published:
             continue  # It was published: whoever took it away since has done so for reasons of their own.
         name = part.target.rpartition("/")[2]
@@ -42,10 +41,3 @@ def moves_home(
         if same_location(staged, target):
             staged = target  # It is to come back, and has never left.
         yield Move(manifest.epoch, part.target, replace(part, staged=staged, target=target))
-
-
-def _stands(world: World, path: str) -> bool:
-    try:
-        return world.store.find(path) is not None
-    except (Unsupported, FileSystemUnknown):
-        return False  # Where this store can't look it has put nothing.

@@ -12,14 +12,12 @@ from hivesink.core.manifest import Rows
 from hivesink.errors import (
     BadRecord,
     EpochTaken,
-    FileSystemUnknown,
     HiveSinkError,
     MetastoreUnreachable,
     PartitionElsewhere,
     RegistrationFailed,
     RegistrationUnknown,
     StoreUnavailable,
-    Unsupported,
 )
 from hivesink.sink.plan import InputShape, TablePlan, TaskPlan, TaskReport
 
@@ -126,17 +124,10 @@ class Tries:
         """A partition that lives where this table's store can't write has its name in the error, not just the place."""
         tables = {plan.name: plan for plan in (self.sink.target, self.sink.rejected) if plan}
         for (table, partition), home in elsewhere.items():
-            reason = self._unreachable(home)
+            reason = self.world.unreachable(home)
             if reason is not None:
                 own, where = tables[table].folder(partition), self.world.registrar.address
                 raise PartitionElsewhere(table, partition, home, reason, where, folder=own, staged=False)
-
-    def _unreachable(self, home: str) -> str | None:
-        try:
-            self.world.store.staged(home)
-        except (Unsupported, FileSystemUnknown) as error:
-            return str(error)
-        return None
 
     def _elsewhere(self, parts: Iterable[PartEntry], live: Mapping[Place, LivePartition]) -> dict[Place, str]:
         """Where the parts should have been staged, for those that weren't."""

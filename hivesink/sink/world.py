@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING
 
 from hivesink.core.partition_path import is_partition
 from hivesink.core.table import TableName
-from hivesink.errors import FencedOut
+from hivesink.errors import FencedOut, FileSystemUnknown, Unsupported
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from datetime import datetime
 
     from hivesink.core.epoch import Epoch
+    from hivesink.core.partfile import Finished
     from hivesink.ports import CommitLog, FileStore, LivePartition, LiveTable, Registrar
 
 Place = tuple[str, str]
@@ -48,6 +49,21 @@ class World:
     def is_partition(self, table: str, path: str) -> bool:
         """Whether a folder at `path` in the table's own is a partition's by its name."""
         return is_partition(path, [column.name for column in self.table(table).spec.partition_columns])
+
+    def unreachable(self, location: str) -> str | None:
+        """Why this store can't look at a partition's location, as in another file system; None where it can."""
+        try:
+            self.store.staged(location)
+        except (Unsupported, FileSystemUnknown) as error:
+            return str(error)
+        return None
+
+    def find(self, path: str) -> Finished | None:
+        """The file at `path`; None too where this store can't look: it has put nothing there."""
+        try:
+            return self.store.find(path)
+        except (Unsupported, FileSystemUnknown):
+            return None
 
     def lookup(self, places: Iterable[Place]) -> Mapping[Place, LivePartition]:
         """Those of `places` that are registered, by one call a table. Raises MetastoreUnreachable."""
