@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def status(table: Table, metastore: Metastore = None, json: Json = False, debug: Debug = False) -> None:
-    """Show a table's writers: last epoch, rows, files by state, open bytes, what is not registered yet.
+    """Show a table's writers: last epoch, rows, files by state, what is not registered yet.
 
     It only looks, and may run beside a job.
 
@@ -55,7 +55,6 @@ def _rows(status: WriterStatus) -> Iterator[tuple[str, object]]:
     yield "rows rejected, dropped, late, skipped", f"{rows.rejected}, {rows.dropped}, {rows.late}, {rows.skipped}"
     yield "files finished", f"{files.finished} ({files.finished_bytes} bytes)"
     yield "files pending, in progress", f"{files.pending}, {files.in_progress}"
-    yield "open bytes", f"{files.open_bytes} in {files.open_segments} segments"
     yield "unregistered partitions", len(status.unregistered)
     yield "unsettled epochs", ", ".join(map(str, status.unsettled)) or "none"
     yield from _batch_rows(status.last_batch)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from datetime import datetime
 
-FORMAT = 1
+FORMAT = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +131,8 @@ class Manifest:
 
     `kind` says why the epoch exists: `batch` (rows of a micro-batch), `fence` (recovery shut out an older
     try at this epoch), `move` (parts go where their partition lives), `accept-lost` (a person accepted
-    that the parts in `lost` are gone).
+    that the parts in `lost` are gone). `log` is the folder of the log that it belongs to, None in
+    format 1.
     """
 
     writer: str
@@ -150,6 +151,7 @@ class Manifest:
     open: OpenState = OpenState()
     tables: tuple[str, ...] = ()
     zones: tuple[tuple[str, str], ...] = ()
+    log: str | None = None
 
     def publishes(self) -> tuple[PartEntry, ...]:
         """Every part that this epoch must make visible, its own and the moved ones."""
@@ -176,12 +178,13 @@ class Manifest:
 class Floor:
     """Epochs at or below `epoch` are settled and their manifests gone; `totals` are their row counts.
 
-    `tables` are the running totals of published rows and files by table.
+    `files` are the parts that they published, `lost` the rows of parts whose loss a person accepted.
     """
 
     epoch: Epoch
     totals: Rows
     files: int = 0
+    lost: int = 0
 
 
 def standing(manifests: Iterable[Manifest]) -> Iterator[tuple[Manifest, PartEntry]]:

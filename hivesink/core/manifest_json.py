@@ -1,10 +1,10 @@
-"""Manifests and floors as bytes. A reader refuses what it doesn't know by name of file and version."""
+"""Manifests and floors as bytes: the newest format is written, older ones are read, newer ones refused."""
 
 from __future__ import annotations
 
 import json
 from datetime import datetime, timezone
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hivesink.core import offsets
 from hivesink.core.epoch import BatchId, BatchRef, Epoch, LastBatch
@@ -21,6 +21,9 @@ from hivesink.core.manifest import (
     Unregistered,
 )
 from hivesink.errors import LogDamaged, NewerFormat
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 _ROWS = ("read", "written", "rejected", "dropped", "late", "skipped")
 
@@ -53,13 +56,14 @@ def encode(manifest: Manifest) -> bytes:
             },
             "tables": list(manifest.tables),
             "zones": dict(manifest.zones),
+            "log": manifest.log,
         }
     )
 
 
 def decode(data: bytes, file: str) -> Manifest:
     """The inverse of `encode`. Raises NewerFormat or LogDamaged, both naming `file`."""
-    found = _parse(data, file)
+    found = _parse(data, file, {"log": None})
     try:
         return Manifest(
             writer=str(found["writer"]),
@@ -85,6 +89,7 @@ def decode(data: bytes, file: str) -> Manifest:
             ),
             tables=tuple(str(table) for table in found["tables"]),
             zones=tuple(sorted((str(table), str(zone)) for table, zone in found["zones"].items())),
+            log=None if found["log"] is None else str(found["log"]),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise LogDamaged(file, f"{type(error).__name__}: {error}") from error
@@ -92,28 +97,37 @@ def decode(data: bytes, file: str) -> Manifest:
 
 def encode_floor(floor: Floor) -> bytes:
     """In the form of `encode`."""
-    return _bytes({"format": FORMAT, "floor": floor.epoch, "totals": _rows(floor.totals), "files": floor.files})
+    return _bytes(
+        {
+            "format": FORMAT,
+            "floor": floor.epoch,
+            "totals": _rows(floor.totals),
+            "files": floor.files,
+            "lost": floor.lost,
+        }
+    )
 
 
 def decode_floor(data: bytes, file: str) -> Floor:
     """The inverse of `encode_floor`. Raises NewerFormat or LogDamaged, both naming `file`."""
-    found = _parse(data, file)
+    found = _parse(data, file, {"lost": 0})
     try:
-        return Floor(Epoch(int(found["floor"])), _to_rows(found["totals"]), int(found["files"]))
+        return Floor(Epoch(int(found["floor"])), _to_rows(found["totals"]), int(found["files"]), int(found["lost"]))
     except (KeyError, TypeError, ValueError) as error:
         raise LogDamaged(file, f"{type(error).__name__}: {error}") from error
 
 
-def _parse(data: bytes, file: str) -> dict[str, Any]:
+def _parse(data: bytes, file: str, unsaid: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields in `data`. `unsaid` are those that format 1 lacks, with what stands for them."""
     try:
         found = json.loads(data)
     except ValueError as error:
         raise LogDamaged(file, f"not JSON ({error})") from error
     if not isinstance(found, dict) or not isinstance(found.get("format"), int):
         raise LogDamaged(file, "no format version")
-    if found["format"] != FORMAT:
+    if found["format"] not in (1, FORMAT):
         raise NewerFormat(file, found["format"], FORMAT)
-    return found
+    return {**found, **unsaid} if found["format"] == 1 else found
 
 
 def _bytes(value: Any) -> bytes:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from hivesink.core.epoch import Epoch, LastBatch
-    from hivesink.core.manifest import Manifest, Rows, Segment, Unregistered
+    from hivesink.core.manifest import Rows, Unregistered
     from hivesink.sink.facts import LogFacts
     from hivesink.sink.world import World
 
@@ -27,8 +27,6 @@ class FileCounts:
     pending: int
     finished: int
     finished_bytes: int
-    open_segments: int
-    open_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,24 +100,9 @@ def _count(world: World, log: LogFacts, tables: tuple[str, ...]) -> FileCounts:
     files = list_files(world.store, locations_of(world, tables).values(), folders)
     stages = Counter(found.stage for found in files.staged if found.name.uid == log.uid)
     finished = [length for _, name, length in files.parts() if name.uid == log.uid]
-    segments = open_segments(log.manifests)
     return FileCounts(
         in_progress=stages[Stage.IN_PROGRESS],
         pending=stages[Stage.PENDING],
         finished=len(finished),
         finished_bytes=sum(finished),
-        open_segments=len(segments),
-        open_bytes=sum(segment.length for segment in segments),
     )
-
-
-def open_segments(manifests: tuple[Manifest, ...]) -> tuple[Segment, ...]:
-    """The segments that are open after the newest of `manifests`."""
-    opened: dict[str, Segment] = {}
-    for manifest in manifests:
-        if manifest.open.snapshot:
-            opened = {}
-        for path in manifest.open.removed:
-            opened.pop(path, None)
-        opened.update({segment.path: segment for segment in manifest.open.added})
-    return tuple(opened.values())

@@ -60,12 +60,12 @@ def test_a_damaged_manifest_stays_as_it_is(
     command: list[str], ingest: Ingest, table: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = _manifest(ingest, 3)
-    path.write_bytes(b'{"format": 1, "wri')
+    path.write_bytes(b'{"format": 2, "wri')
     said = hivesink(capsys, *command, table)
     assert said.code == (1 if command == ["verify"] else 65)
     assert f"{path} is damaged" in said.out + said.err
     assert "restore it from a snapshot or a backup" in said.out + said.err
-    assert path.read_bytes() == b'{"format": 1, "wri'
+    assert path.read_bytes() == b'{"format": 2, "wri'
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -73,11 +73,11 @@ def test_a_newer_manifest_is_named_by_file_and_version(
     command: list[str], ingest: Ingest, table: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = _manifest(ingest, 3)
-    newer = path.read_bytes().replace(b'"format": 1', b'"format": 2')
+    newer = path.read_bytes().replace(b'"format": 2', b'"format": 3')
     path.write_bytes(newer)
     said = hivesink(capsys, *command, table)
     assert said.code == (1 if command == ["verify"] else 65)
-    assert f"{path} has format version 2, this hivesink knows 1" in said.out + said.err
+    assert f"{path} has format version 3, this hivesink knows 2" in said.out + said.err
     assert path.read_bytes() == newer
 
 

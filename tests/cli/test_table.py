@@ -52,7 +52,7 @@ def test_status(ingest: Ingest, table: str, capsys: pytest.CaptureFixture[str]) 
     assert writer["epoch"] == 3
     assert writer["rows"] == {"read": 15, "written": 12, "rejected": 0, "dropped": 3, "late": 0, "skipped": 0}
     assert writer["files"]["finished"] == 6
-    assert writer["files"]["pending"] == writer["files"]["in_progress"] == writer["files"]["open_bytes"] == 0
+    assert writer["files"]["pending"] == writer["files"]["in_progress"] == 0
     assert writer["last_batch"]["end"] == [{"kafka": {"t": {"0": 30}}}]
     assert writer["unregistered"] == writer["unsettled"] == []
 

@@ -53,6 +53,7 @@ def full() -> Manifest:
         ),
         tables=("demo.flights", "demo.flights__rejected"),
         zones=(("demo.flights", "Europe/Berlin"), ("demo.flights__rejected", "UTC")),
+        log="/w/.hivesink/demo.flights/flights",
     )
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hivesink.core.epoch import Epoch
-from hivesink.core.manifest import Floor, Manifest, Rows
+from hivesink.core.manifest import FORMAT, Floor, Manifest, Rows
 from hivesink.core.manifest_json import encode
 from hivesink.core.table import TableName
 from hivesink.errors import (
@@ -236,7 +236,7 @@ def test_a_pointer_to_another_log_is_not_replaced(fs: FileSystem, log: RenameCom
 
 @pytest.mark.parametrize(
     ("data", "error"),
-    [(b"{", LogDamaged), (b"[]", LogDamaged), (b'{"format": 1}', LogDamaged), (b'{"format": 2}', NewerFormat)],
+    [(b"{", LogDamaged), (b"[]", LogDamaged), (b'{"format": 2}', LogDamaged), (b'{"format": 3}', NewerFormat)],
 )
 def test_what_cannot_be_read_is_named_and_left(
     fs: FileSystem, log: RenameCommitLog, data: bytes, error: type[Exception]
@@ -380,4 +380,4 @@ def test_a_manifest_is_json_that_names_its_format_first_of_all(fs: FileSystem, l
     log.create(manifest)
     data = fs.read(slot(log, 12))
     assert data is not None
-    assert json.loads(data)["format"] == 1
+    assert json.loads(data)["format"] == FORMAT

@@ -17,7 +17,7 @@ from hivesink.storage.local import LocalFileSystem
 from tests.contracts.manifests import AT, full, small
 
 GOLDEN = Path(__file__).parents[1] / "golden"
-FLOOR = Floor(Epoch(7), Rows(21, 6, 5, 4, 3, 3), 9)
+FLOOR = Floor(Epoch(7), Rows(21, 6, 5, 4, 3, 3), 9, 2)
 counts = st.builds(Rows, *[st.integers(0, 2**53)] * 6)
 
 
@@ -40,6 +40,7 @@ def manifests(draw: st.DrawFn) -> Manifest:
         lost=tuple(draw(st.lists(text))),
         open=draw(st.sampled_from([base.open, replace(base.open, snapshot=True, added=())])),
         zones=tuple(sorted(draw(st.dictionaries(text, text)).items())),
+        log=draw(st.none() | text),
     )
 
 
@@ -48,18 +49,41 @@ def test_a_manifest_round_trips(manifest: Manifest) -> None:
     assert decode(encode(manifest), "m") == manifest
 
 
-@given(st.integers(1, 10**12), counts, st.integers(0, 10**12))
-def test_a_floor_round_trips(epoch: int, rows: Rows, files: int) -> None:
-    floor = Floor(Epoch(epoch), rows, files)
+@given(st.integers(1, 10**12), counts, st.integers(0, 10**12), st.integers(0, 10**12))
+def test_a_floor_round_trips(epoch: int, rows: Rows, files: int, lost: int) -> None:
+    floor = Floor(Epoch(epoch), rows, files, lost)
     assert decode_floor(encode_floor(floor), "f") == floor
 
 
-def test_the_bytes_of_format_1_are_pinned() -> None:
-    manifest, floor = (GOLDEN / "manifest-1.json").read_bytes(), (GOLDEN / "floor-1.json").read_bytes()
+def test_the_bytes_of_format_2_are_pinned() -> None:
+    manifest, floor = (GOLDEN / "manifest-2.json").read_bytes(), (GOLDEN / "floor-2.json").read_bytes()
     assert encode(full()) == manifest
     assert decode(manifest, "m") == full()
     assert encode_floor(FLOOR) == floor
     assert decode_floor(floor, "f") == FLOOR
+
+
+def test_format_1_is_read() -> None:
+    manifest, floor = (GOLDEN / "manifest-1.json").read_bytes(), (GOLDEN / "floor-1.json").read_bytes()
+    assert decode(manifest, "m") == replace(full(), log=None)
+    assert decode_floor(floor, "f") == replace(FLOOR, lost=0)
+
+
+def test_format_2_lacks_nothing_that_format_1_may() -> None:
+    with pytest.raises(LogDamaged, match="'log'"):
+        decode(encode(full()).replace(b'"log":', b'"else":'), "m")
+    with pytest.raises(LogDamaged, match="'lost'"):
+        decode_floor(encode_floor(FLOOR).replace(b'"lost":', b'"else":'), "f")
+
+
+@pytest.mark.parametrize("version", [0, 3])
+def test_another_format_is_refused_by_file_and_version(version: int) -> None:
+    known = (encode(full()), encode_floor(FLOOR))
+    manifest, floor = (data.replace(b'"format": 2', b'"format": %d' % version) for data in known)
+    with pytest.raises(NewerFormat, match=f"^m has format version {version}, this hivesink knows 2"):
+        decode(manifest, "m")
+    with pytest.raises(NewerFormat, match=f"^f has format version {version}, this hivesink knows 2"):
+        decode_floor(floor, "f")
 
 
 def test_a_damaged_log_is_refused_by_file() -> None:
@@ -71,7 +95,7 @@ def test_a_damaged_log_is_refused_by_file() -> None:
 
 def test_a_newer_log_is_refused_by_file_and_version() -> None:
     log = RenameCommitLog(LocalFileSystem(), str(GOLDEN / "log-newer"), "w")
-    with pytest.raises(NewerFormat, match=r"0000000002\.json has format version 2, this hivesink knows 1"):
+    with pytest.raises(NewerFormat, match=r"0000000002\.json has format version 3, this hivesink knows 2"):
         log.manifest(log.view().head)
 
 
@@ -86,7 +110,7 @@ def test_what_is_carried_forward_and_what_is_not() -> None:
     base = full()
     following = base.follow(kind="fence", attempt="ccccdddd", at=AT - timedelta(days=1), settled=Epoch(12))
     assert (following.epoch, following.at, following.last_batch) == (13, base.at, base.last_batch)
-    assert following.unregistered == base.unregistered
+    assert (following.unregistered, following.log) == (base.unregistered, base.log)
     assert (following.rows, following.publishes(), following.lost) == (Rows(), (), ())
 
 

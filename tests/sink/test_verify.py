@@ -208,7 +208,7 @@ def test_a_newer_manifest_is_named_by_file_and_version(site: Site) -> None:
     path = f"{LOG}/manifests/0000000003.json"
     data = site.fs.read(path)
     assert data is not None
-    site.put(path, data.replace(b'"format": 1', b'"format": 7'))
+    site.put(path, data.replace(b'"format": 2', b'"format": 7'))
     (error,) = site.errors()
     assert "0000000003.json has format version 7" in error
     assert site.fs.read(path) is not None
