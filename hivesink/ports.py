@@ -6,8 +6,10 @@ Adapters earn their place by passing the suites in `tests/contracts/`.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import Enum
 from typing import TYPE_CHECKING, BinaryIO, Protocol, TypeVar
+
+from hivesink.core.log import LogView, Mark, Touched
+from hivesink.core.partition import LivePartition, NewPartition, Statistics
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -19,6 +21,21 @@ if TYPE_CHECKING:
     from hivesink.core.partfile import Finished, InProgress, Pending
     from hivesink.core.table import TableName, TableSpec
 
+
+__all__ = [
+    "CommitLog",
+    "FileStore",
+    "LivePartition",
+    "LiveTable",
+    "LogView",
+    "Mark",
+    "NewPartition",
+    "PartFormat",
+    "Registrar",
+    "RowReader",
+    "Statistics",
+    "Touched",
+]
 
 _T = TypeVar("_T")
 
@@ -66,6 +83,13 @@ class FileStore(Protocol):
         """Begin `part`, with the folders that it needs. Never takes over an existing file.
 
         Raises NotWritable, StoreUnavailable.
+        """
+        ...
+
+    def set_aside(self, part: Pending, folder: str) -> Pending:
+        """Let `part` wait in `folder`, still hidden and durably so. A part that has vanished is left as it is.
+
+        Raises NotWritable, StoreUnavailable, OutcomeUnknown, TargetTaken.
         """
         ...
 
@@ -118,38 +142,6 @@ class FileStore(Protocol):
     def prune(self, folders: Iterable[str]) -> None:
         """Delete those of `folders` that are empty, never what is in them."""
         ...
-
-
-class Mark(Enum):
-    """What is known to be done about a decided epoch; the value is the ending of the mark's name."""
-
-    PUBLISHED = "published"
-    REGISTERED = "registered"
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class Touched:
-    """A task attempt's word that it is about to create files of `epoch` in `folders` (empty in a listing)."""
-
-    epoch: Epoch
-    attempt: str
-    task_attempt: int
-    task: int
-    chunk: int
-    folders: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class LogView:
-    """What a log holds, by one listing. `manifests` are those above the floor, sorted."""
-
-    floor: Epoch
-    manifests: tuple[Epoch, ...]
-    marks: Mapping[Epoch, frozenset[Mark]]
-
-    @property
-    def head(self) -> Epoch:
-        return self.manifests[-1] if self.manifests else self.floor
 
 
 class CommitLog(Protocol):
@@ -221,36 +213,6 @@ class LiveTable:
     location: str
     accurate: bool
     """Hive may answer from the table's own statistics (unpartitioned tables)."""
-
-
-@dataclass(frozen=True, slots=True)
-class LivePartition:
-    """A registered partition. `accurate`: `COLUMN_STATS_ACCURATE` says that statistics hold."""
-
-    partition: str
-    location: str
-    accurate: bool
-    columns_behind: bool
-
-
-@dataclass(frozen=True, slots=True)
-class NewPartition:
-    """A partition to register: its escaped path, its folder, its files' number and bytes."""
-
-    partition: str
-    location: str
-    files: int
-    bytes: int
-
-
-@dataclass(frozen=True, slots=True)
-class Statistics:
-    """Exact figures of a partition (`""`: of an unpartitioned table), for Hive to answer from."""
-
-    partition: str
-    files: int
-    bytes: int
-    rows: int
 
 
 class Registrar(Protocol):

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from hivesink import metastore as metastores
 from hivesink.arrowtypes import arrow_schema
 from hivesink.core.bucket import normal
+from hivesink.core.lifecycle import Identity
 from hivesink.decode.reader import DecodeOptions, RowsReader
 from hivesink.errors import InvalidOption, TableExists, UnknownTable, Unsupported
 from hivesink.formats.parquet import ParquetFormat, rows_in
@@ -22,7 +23,7 @@ from hivesink.optionvalues import OnBadRecord
 from hivesink.sink.assign import assigner_for, needed_columns
 from hivesink.sink.committer import Committer
 from hivesink.sink.declared import Committed, Sink
-from hivesink.sink.history import Identity, load
+from hivesink.sink.observe import load
 from hivesink.sink.plan import TablePlan, TaskPlan
 from hivesink.sink.rejects import rejected_spec
 from hivesink.sink.task import TaskTools
@@ -215,7 +216,7 @@ class Setup:
             log.point(plan.spec.name, normal(plan.location))
         names = tuple(plan.name for plan in plans)
         zone = config["sink.bucket.time-zone"].key
-        identity = Identity(writer, uid, names, tuple((name, zone) for name in names))
+        identity = Identity(writer, uid, names, tuple((name, zone) for name in names), log.location)
         progress = on_commit or _no_progress
         return cls(writer, plans[0], rejected, config, ways, world, identity, folder, site, progress)
 
@@ -241,8 +242,8 @@ class Setup:
 
     def last_batch(self) -> LastBatch | None:
         """The newest batch that the log holds."""
-        backlog = load(self.world)
-        return backlog.head.last_batch if backlog else None
+        head = load(self.world).head
+        return head.last_batch if head else None
 
 
 def _log_folder(live: LiveTable, config: SinkConfig, writer: str) -> str:

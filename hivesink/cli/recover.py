@@ -11,19 +11,18 @@ from hivesink.cli.opened import OpenedTable, OpenedWriter, opened
 from hivesink.cli.options import Debug, DryRun, Json, Metastore, Table, Writer, Yes
 from hivesink.cli.output import Grid, Line, Report
 from hivesink.cli.reporting import reporting
+from hivesink.core.lifecycle import Identity
 from hivesink.errors import InvalidOption
 from hivesink.options import SinkConfig
-from hivesink.optionvalues import PolicyKind
-from hivesink.sink.history import Identity, load, pending_actions
-from hivesink.sink.history import recover as recover_writer
-from hivesink.sink.losses import Loss, accept_losses, find_losses
+from hivesink.sink.declared import policy_of
+from hivesink.sink.observe import load
+from hivesink.sink.recovery import Recovered, find_losses, preview
+from hivesink.sink.recovery import recover as recover_writer
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Sequence
 
-    from hivesink.core.epoch import Epoch
-    from hivesink.sink.backlog import Backlog
-    from hivesink.sink.history import Action
+    from hivesink.core.actions import Refuse
 
 AcceptLost = Annotated[
     bool, typer.Option("--accept-lost", help="Record that decided parts are gone for good, so that the log can go on.")
@@ -49,28 +48,42 @@ def recover(
     Example: hivesink recover demo.flights --dry-run
     """
     with reporting(as_json=json, debug=debug) as out, opened(table, metastore) as found:
+        policy = policy_of(SinkConfig.parse(found.live.spec.options))
         chosen = found.chosen(writer)
-        losses = [_losses(one) for one in chosen]
-        if dry_run:
-            plans = [_Plan(one.name, pending_actions(one.world), own) for one, own in zip(chosen, losses, strict=True)]
-            out.show(_plan_report(found, plans, accept_lost=accept_lost))
-            return
-        losses = losses if accept_lost else [()] * len(chosen)
+        losses = [find_losses(one.world) if accept_lost else () for one in chosen]
         lost = [loss for own in losses for loss in own]
-        if lost and not yes:
+        if lost and not dry_run and not yes:
             _ask(lost, as_json=json)
-        done = [
-            _recover(found, one, {loss.part.target for loss in own}) for one, own in zip(chosen, losses, strict=True)
-        ]
-        out.show(_done_report(found, done))
+        done = []
+        for one, own in zip(chosen, losses, strict=True):
+            given_up = {loss.part.target for loss in own}
+            if dry_run:
+                result = preview(one.world, policy, given_up=given_up)
+            else:
+                result = recover_writer(one.world, _identity(found, one), policy, given_up=given_up)
+            done.append(_Done(one.name, result))
+        out.show(_report(found, done, dry_run=dry_run))
 
 
-def _losses(opened_writer: OpenedWriter) -> tuple[Loss, ...]:
-    backlog = load(opened_writer.world)
-    return find_losses(backlog) if backlog else ()
+def _identity(found: OpenedTable, one: OpenedWriter) -> Identity | None:
+    """Who a writer is that has decided nothing yet; None where its newest manifest says it."""
+    if load(one.world).head is not None:
+        return None
+    log = one.world.log
+    uid = log.uid(None)
+    if uid is None:
+        raise InvalidOption((f"{log.location} is no log: it has no uid; restore it, or remove the writer's pointer",))
+    zone = SinkConfig.parse(found.live.spec.options)["sink.bucket.time-zone"].key
+    return Identity(one.name, uid, (found.name,), ((found.name, zone),), log.location)
 
 
-def _ask(lost: Sequence[Loss], *, as_json: bool) -> None:
+@dataclass(frozen=True, slots=True)
+class _Done:
+    writer: str
+    result: Recovered
+
+
+def _ask(lost: Sequence[Refuse], *, as_json: bool) -> None:
     rows = sum(loss.part.rows for loss in lost)
     if as_json:
         raise InvalidOption((f"{rows} rows in {len(lost)} files would be given up: --json needs --yes to do so",))
@@ -79,107 +92,33 @@ def _ask(lost: Sequence[Loss], *, as_json: bool) -> None:
     typer.confirm(f"Give up {rows} rows in {len(lost)} files for good?", abort=True, err=True)
 
 
-@dataclass(frozen=True, slots=True)
-class _Done:
-    writer: str
-    actions: tuple[Action, ...]
-    epoch: Epoch | None
-    lost: tuple[str, ...]
-
-
-def _recover(found: OpenedTable, opened_writer: OpenedWriter, targets: Collection[str]) -> _Done:
-    world = opened_writer.world
-    actions = tuple(pending_actions(world))
-    lost: tuple[str, ...] = ()
-
-    def finish(backlog: Backlog) -> None:
-        nonlocal lost
-        if targets:
-            manifest = accept_losses(backlog, targets)
-            lost += manifest.lost if manifest else ()
-        backlog.finish()
-
-    config = SinkConfig.parse(found.live.spec.options)
-    backlog = recover_writer(world, _identity(found, opened_writer), _success_file(config), finish)
-    return _Done(opened_writer.name, actions, backlog.head.epoch if backlog else None, lost)
-
-
-def _success_file(config: SinkConfig) -> str | None:
-    name: str = config["sink.partition-commit.success-file.name"]
-    return name if PolicyKind.SUCCESS_FILE in config["sink.partition-commit.policy.kind"] else None
-
-
-def _identity(found: OpenedTable, opened_writer: OpenedWriter) -> Identity:
-    """Who the writer is: by its newest manifest, or by its table's settings where it has none yet."""
-    backlog = load(opened_writer.world)
-    if backlog is not None:
-        head = backlog.head
-        return Identity(head.writer, head.uid, head.tables, head.zones)
-    zone = SinkConfig.parse(found.live.spec.options)["sink.bucket.time-zone"].key
-    uid = opened_writer.world.log.uid(None)
-    if uid is None:
-        where = opened_writer.world.log.location
-        raise InvalidOption((f"{where} is no log: it has no uid; restore it, or remove the writer's pointer",))
-    return Identity(opened_writer.name, uid, (found.name,), ((found.name, zone),))
-
-
-@dataclass(frozen=True, slots=True)
-class _Plan:
-    writer: str
-    pending: Sequence[Action]
-    losses: Sequence[Loss]
-
-    @property
-    def actions(self) -> list[Action]:
-        """What recovery can do; a lost part can't be published."""
-        lost = {loss.part.target for loss in self.losses}
-        return [action for action in self.pending if action.subject not in lost]
-
-
-def _plan_report(found: OpenedTable, plans: Sequence[_Plan], *, accept_lost: bool) -> Report:
-    data: list[dict[str, Any]] = []
+def _report(found: OpenedTable, done: Sequence[_Done], *, dry_run: bool) -> Report:
+    data = [_data(one) for one in done]
     blocks: list[Line | Grid] = []
-    for plan in plans:
-        data.append(
-            {
-                "writer": plan.writer,
-                "actions": [{"what": action.what, "subject": action.subject} for action in plan.actions],
-                "lost": [
-                    {"target": loss.part.target, "rows": loss.part.rows, "why": loss.reason} for loss in plan.losses
-                ],
-            }
-        )
-        word = "accept as lost" if accept_lost else "stop at"
-        rows: list[tuple[str, str]] = [(action.what, action.subject) for action in plan.actions]
-        rows += [(word, f"{loss.part.target} ({loss.part.rows} rows): {loss.reason}") for loss in plan.losses]
-        if rows:
-            blocks.append(Grid(f"writer {plan.writer}: recovery would", ("do", "to"), rows))
-        else:
-            blocks.append(Line(f"writer {plan.writer}: nothing to recover"))
-    return Report({"table": found.name, "dry_run": True, "writers": data}, blocks or [_nobody(found)])
+    for one in done:
+        blocks += _blocks(one, dry_run=dry_run)
+    nobody = [Line(f"no writer has written to {found.name} yet")]
+    return Report({"table": found.name, "dry_run": dry_run, "writers": data}, blocks or nobody)
 
 
-def _done_report(found: OpenedTable, done: Sequence[_Done]) -> Report:
-    data = [
-        {
-            "writer": one.writer,
-            "epoch": one.epoch,
-            "actions": [{"what": action.what, "subject": action.subject} for action in one.actions],
-            "lost": list(one.lost),
-        }
-        for one in done
-    ]
-    lines = [
-        Line(
-            f"writer {one.writer}: recovered, at epoch {one.epoch}: {len(one.actions)} actions"
-            + (f", {len(one.lost)} files accepted as lost" if one.lost else "")
-            if one.epoch
-            else f"writer {one.writer}: it has committed nothing, there is nothing to recover"
-        )
-        for one in done
-    ]
-    return Report({"table": found.name, "dry_run": False, "writers": data}, lines or [_nobody(found)])
+def _data(one: _Done) -> dict[str, Any]:
+    return {
+        "writer": one.writer,
+        "epoch": one.result.epoch,
+        "actions": [{"what": what, "subject": subject} for what, subject in one.result.told()],
+        "lost": [{"target": loss.part.target, "rows": loss.part.rows, "why": loss.reason} for loss in one.result.lost],
+    }
 
 
-def _nobody(found: OpenedTable) -> Line:
-    return Line(f"no writer has written to {found.name} yet")
+def _blocks(one: _Done, *, dry_run: bool) -> list[Line | Grid]:
+    result, told = one.result, one.result.told()
+    if not result.epoch and not told:
+        return [Line(f"writer {one.writer}: it has committed nothing, there is nothing to recover")]
+    if not told:
+        return [Line(f"writer {one.writer}: nothing to recover, at epoch {result.epoch}")]
+    head = "recovery would" if dry_run else f"recovered, at epoch {result.epoch}: {len(told)} actions"
+    blocks: list[Line | Grid] = [Grid(f"writer {one.writer}: {head}", ("do", "to"), told)]
+    if result.lost:
+        word = "would be accepted as lost" if dry_run else "accepted as lost"
+        blocks.append(Line(f"writer {one.writer}: {len(result.lost)} files {word}"))
+    return blocks

@@ -71,6 +71,20 @@ def folder(table_location: str, partition: str) -> str:
     return f"{base}/{partition}" if partition else base
 
 
+ASIDE = ".hivesink-waiting"
+"""The folder in a table's own where parts wait whose partition the metastore doesn't list. Hive passes over it."""
+
+
+def aside(table_location: str) -> str:
+    """Outside of every partition's folder: what Hive's INSERT INTO an unlisted partition deletes (HIVE-29744)."""
+    return f"{table_location.rstrip('/')}/{ASIDE}"
+
+
+def is_aside(folder: str) -> bool:
+    """Whether `folder` is one that `aside` names."""
+    return folder.rstrip("/").rpartition("/")[2] == ASIDE
+
+
 def same_location(left: str, right: str) -> bool:
     """Whether two locations are one folder, as far as their text tells (`file:/a`, `file:///a`, `/a/`)."""
     return normal(left) == normal(right)

@@ -86,16 +86,6 @@ class Move:
 
 
 @dataclass(frozen=True, slots=True)
-class Unregistered:
-    """A partition that holds published rows and isn't known to be in the metastore yet."""
-
-    table: str
-    partition: str
-    location: str
-    since: Epoch
-
-
-@dataclass(frozen=True, slots=True)
 class SegmentBucket:
     """One bucket's share of an open segment: rows, bytes, and the time of its first row (UTC)."""
 
@@ -147,7 +137,6 @@ class Manifest:
     parts: tuple[PartEntry, ...] = ()
     moves: tuple[Move, ...] = ()
     lost: tuple[str, ...] = ()
-    unregistered: tuple[Unregistered, ...] = ()
     open: OpenState = OpenState()
     tables: tuple[str, ...] = ()
     zones: tuple[tuple[str, str], ...] = ()

@@ -18,7 +18,6 @@ from hivesink.core.manifest import (
     Rows,
     Segment,
     SegmentBucket,
-    Unregistered,
 )
 from hivesink.errors import LogDamaged, NewerFormat
 
@@ -45,10 +44,6 @@ def encode(manifest: Manifest) -> bytes:
             "parts": [_part(part) for part in manifest.parts],
             "moves": [{"epoch": m.epoch, "was": m.was, "part": _part(m.part)} for m in manifest.moves],
             "lost": list(manifest.lost),
-            "unregistered": [
-                {"table": u.table, "partition": u.partition, "location": u.location, "since": u.since}
-                for u in manifest.unregistered
-            ],
             "open": {
                 "snapshot": manifest.open.snapshot,
                 "added": [_segment(segment) for segment in manifest.open.added],
@@ -78,10 +73,6 @@ def decode(data: bytes, file: str) -> Manifest:
             parts=tuple(_to_part(part) for part in found["parts"]),
             moves=tuple(Move(Epoch(int(m["epoch"])), str(m["was"]), _to_part(m["part"])) for m in found["moves"]),
             lost=tuple(str(target) for target in found["lost"]),
-            unregistered=tuple(
-                Unregistered(str(u["table"]), str(u["partition"]), str(u["location"]), Epoch(int(u["since"])))
-                for u in found["unregistered"]
-            ),
             open=OpenState(
                 snapshot=bool(found["open"]["snapshot"]),
                 added=tuple(_to_segment(segment) for segment in found["open"]["added"]),

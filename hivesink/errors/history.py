@@ -26,6 +26,21 @@ class LogDamaged(HiveSinkError):
         super().__init__(f"{file} is damaged ({reason}); it is left as it is: restore it from a snapshot or a backup")
 
 
+class LogCopied(HiveSinkError):
+    """An epoch that isn't finished belongs to a log in another folder: this one is a copy of it, or was moved."""
+
+    def __init__(self, log: str, epoch: int, own: str) -> None:
+        self.log = log
+        self.epoch = epoch
+        self.own = own
+        super().__init__(
+            f"epoch {epoch} in {log} is not finished, and belongs to the log {own}: its files are that log's table's. "
+            f"If the log was moved here, move it back to {own}, run `hivesink recover TABLE`, then move it again. If "
+            "this is a copy, finish the original the same way and copy again, or begin anew here with "
+            "`hivesink reset TABLE`"
+        )
+
+
 class NewerFormat(HiveSinkError):
     """A file of the log was written in a format that this version doesn't know."""
 

@@ -15,13 +15,12 @@ from hivesink.core.offsets import chain, span
 from hivesink.core.table import TableName
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterator, Mapping
 
     from hivesink.core.epoch import LastBatch
     from hivesink.core.manifest import Manifest, PartEntry, Rows
-    from hivesink.ports import LivePartition
+    from hivesink.core.partition import LivePartition, Place
     from hivesink.sink.facts import FileFacts, LogFacts, StagedPart
-    from hivesink.sink.world import Place
 
 
 class Level(Enum):
@@ -162,30 +161,41 @@ def _figures(found: Rows) -> str:
 
 def present(evidence: Evidence) -> Iterator[Finding]:
     """Each part stands at its target with its length, or waits to be published."""
-    staged = {found.path for found in evidence.files.staged}
+    there = {found.path for found in evidence.files.staged} | set(evidence.files.visible)
     for manifest, part in evidence.log.effective():
-        epoch, published = manifest.epoch, evidence.log.is_published(manifest.epoch)
         length = evidence.files.visible.get(evidence.place(part.target))
-        if length == part.length:
-            continue
-        if length is not None:
+        if length is not None and length != part.length:
             text = f"{part.target} has {length} bytes where {part.length} were written; something else changed it"
-            yield _error(epoch, text)
-        elif published:
-            now = _moved_to(evidence, part)
-            gone = f"has been moved to {now}" if now else "is gone"
-            yield _note(epoch, f"{part.target} ({part.rows} rows) {gone} since it was published, by a user's act")
-        elif {evidence.place(part.staged), evidence.place(part.brought)} & {*staged, *evidence.files.visible}:
-            yield _note(epoch, f"{part.target} ({part.rows} rows) waits to be published; `hivesink recover` does it")
-        else:
-            text = f"{part.target} ({part.rows} rows) is neither staged nor published; restore it, or accept the loss"
-            yield _error(epoch, f"{text} with `hivesink recover TABLE --accept-lost`")
+            yield _error(manifest.epoch, text)
+        elif length is None:
+            yield _absent(evidence, manifest, part, there)
     for manifest in evidence.log.manifests:
         if manifest.lost:
             yield _note(manifest.epoch, f"a person has accepted that {len(manifest.lost)} parts are lost")
     for target in sorted(evidence.log.lost):
         if evidence.place(target) in evidence.files.visible:
             yield _note(None, f"{target} was accepted as lost and is there; its rows are read again")
+
+
+def _absent(evidence: Evidence, manifest: Manifest, part: PartEntry, there: Collection[str]) -> Finding:
+    """What it means that nothing stands at a part's target; `there` are all files that do."""
+    epoch, rows = manifest.epoch, f"{part.target} ({part.rows} rows)"
+    if evidence.log.is_published(epoch):
+        if _never_listed(evidence, manifest, part):
+            return _error(epoch, f"{rows} is gone, and its partition was never registered; restore it")
+        now = _moved_to(evidence, part)
+        gone = f"has been moved to {now}" if now else "is gone"
+        return _note(epoch, f"{rows} {gone} since it was published, by a user's act")
+    if evidence.place(part.staged) in there or evidence.place(part.brought) in there:
+        return _note(epoch, f"{rows} waits to be published; `hivesink recover` does it")
+    text = f"{rows} is neither staged nor published; restore it, or accept the loss"
+    return _error(epoch, f"{text} with `hivesink recover TABLE --accept-lost`")
+
+
+def _never_listed(evidence: Evidence, manifest: Manifest, part: PartEntry) -> bool:
+    """Whether no reader can have seen a part. From format 2 on, nothing is published before its partition is listed."""
+    is_open = manifest.epoch in {found.epoch for found in evidence.log.open}
+    return is_open and manifest.log is None and (part.table, part.partition) not in evidence.live
 
 
 def _moved_to(evidence: Evidence, part: PartEntry) -> str | None:

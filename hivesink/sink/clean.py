@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from hivesink.core.bucket import normal
 from hivesink.core.epoch import Epoch
 from hivesink.core.partname import parse_staged
+from hivesink.core.plan import leftovers
 from hivesink.sink.checks import strays
 from hivesink.sink.facts import read_log
-from hivesink.sink.history import load
-from hivesink.sink.sweep import leftovers, prune
+from hivesink.sink.observe import load
+from hivesink.sink.remains import prune
 from hivesink.sink.verify import gather
 
 if TYPE_CHECKING:
@@ -37,8 +39,8 @@ def find_leftovers(world: World, writer: str, table: str) -> Cleaning:
     has none. Raises LogDamaged, NewerFormat, StoreUnavailable.
     """
     uid = world.log.uid(None)
-    backlog = load(world)
-    if uid is None or backlog is None:
+    history = load(world)
+    if uid is None or history.head is None:
         return Cleaning(writer, Epoch(0), ())
     folders = {world.store.canonical(folder): folder for folder in world.store.walk(world.table(table).location)}
     for _, part in read_log(world.log).effective():
@@ -46,8 +48,9 @@ def find_leftovers(world: World, writer: str, table: str) -> Cleaning:
         place = world.store.canonical(part.folder)
         if part.table == table and place not in folders and world.unreachable(part.folder) is None:
             folders[place] = part.folder
-    found = leftovers(world, folders.values(), uid, backlog.head.epoch, backlog.entries())
-    return Cleaning(writer, backlog.head.epoch, tuple(sorted(found)))
+    listed = world.store.together(partial(world.store.staged, folder) for folder in folders.values())
+    found = leftovers((path for inside in listed for path in inside), uid, history)
+    return Cleaning(writer, history.epoch, tuple(sorted(found)))
 
 
 def clean(world: World, cleaning: Cleaning, table: str) -> tuple[str, ...]:

@@ -1,8 +1,8 @@
-"""The committer: one object in the driver for a whole query, which decides epochs.
+"""The committer: one object in the driver for a whole query, which takes batches through the commit protocol.
 
-    judge the batch ─▶ tasks write ─▶ look up partitions ─▶ MANIFEST ─▶ publish ─▶ register ─▶ sweep
+    judge the batch ─▶ tasks write ─▶ look up partitions ─▶ MANIFEST ─▶ register ─▶ publish ─▶ confirm ─▶ sweep
 
-Before the manifest everything may be thrown away; after it everything must be finished, by this run or the next.
+`core.plan` says what comes next, the executor does it; here is when, and what a metastore that is down means.
 """
 
 from __future__ import annotations
@@ -13,24 +13,24 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from hivesink.core.epoch import BatchRef, Epoch, LastBatch, Replay, judge
-from hivesink.core.manifest import Floor, Manifest, Rows
-from hivesink.errors import LogDamaged
-from hivesink.sink.backlog import Backlog, unregistered_after
+from hivesink.core.lifecycle import Stamp
+from hivesink.core.plan import Seen
+from hivesink.errors import EpochTaken
 from hivesink.sink.declared import Committed, Sink
-from hivesink.sink.history import Identity, first_manifest, recover
+from hivesink.sink.executor import Executor
 from hivesink.sink.statistics import refresh_statistics
 from hivesink.sink.stopwatch import Stopwatch
-from hivesink.sink.sweep import sweep
 from hivesink.sink.tries import METASTORE_TROUBLE, Tries, Write, Written
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from datetime import datetime, timedelta
+    from datetime import timedelta
 
+    from hivesink.core.lifecycle import Identity
+    from hivesink.core.manifest import Manifest
+    from hivesink.core.partition import Place
     from hivesink.errors import HiveSinkError
-    from hivesink.ports import LivePartition
     from hivesink.sink.plan import InputShape
-    from hivesink.sink.world import Place, World
+    from hivesink.sink.world import World
 
 logger = logging.getLogger("hivesink")
 
@@ -42,18 +42,30 @@ class Committer:
         self.world = world
         self.sink = sink
         self.lock = threading.RLock()
-        self._backlog: Backlog | None = None
-        self._recovered = False
+        self._executor: Executor | None = None
         self._tries = Tries(world, sink, self._endure)
         self._seen: set[Place] = set()
-        self._waiting_since: datetime | None = None
+        self._waiting_since: float | None = None
         self._trouble: HiveSinkError | None = None
 
     def recover(self) -> None:
-        """Finish what earlier runs decided. `commit` does it by itself where it wasn't done."""
+        """Finish what earlier runs decided. `commit` does it by itself where it wasn't done.
+
+        Raises EpochTaken where another run is at work, LogDamaged, NewerFormat, LogCopied, and what `retry` raises.
+        """
         with self.lock:
-            self._backlog = recover(self.world, self.sink.identity, self.sink.success_file, self._finish)
-            self._recovered = True
+            try:
+                self._recover()
+            except EpochTaken:
+                # A manifest to which the run before this one got no answer has arrived between a look and a decision.
+                self._recover()
+
+    def _recover(self) -> None:
+        self._executor = None
+        executor = Executor.begin(self.world, self.sink.identity, self.sink.policy)
+        self._finish(executor)
+        executor.clean_up()
+        self._executor = executor
 
     def commit(self, batch: BatchRef, shape: InputShape, write: Write) -> Committed:
         """Write and decide `batch`, or prove that it was committed. Returns only then.
@@ -63,28 +75,27 @@ class Committer:
         """
         with self.lock:
             watch = Stopwatch(self.world.tick)
-            if not self._recovered:
-                self.recover()
+            executor = self._recovered()
             # Until this batch has ended well, what is in memory may be behind the log.
-            self._recovered = False
-            self.retry()
-            last = self._backlog.head.last_batch if self._backlog else None
-            verdict = judge(last, batch, self.sink.ways, self.world.log.location)
+            self._executor = None
+            self._finish(executor)
+            head = executor.history.head
+            verdict = judge(head.last_batch if head else None, batch, self.sink.ways, self.world.log.location)
             if isinstance(verdict, Replay):
                 logger.info("batch %d was committed as epoch %d", batch.batch, verdict.epoch)
                 done = Committed(verdict.epoch, replayed=True)
             else:
-                new = LastBatch(Epoch(self.head + 1), batch, appended=verdict.appended)
-                done = self._commit_new(new, shape, write, watch)
-            self._recovered = True
+                new = LastBatch(Epoch(executor.history.epoch + 1), batch, appended=verdict.appended)
+                done = self._commit_new(executor, new, shape, write, watch)
+            self._executor = executor
             self.sink.on_commit(done)
             return done
 
     def retry(self) -> None:
         """Try again what waits for the metastore. Raises what it raises once the limit is passed."""
         with self.lock:
-            if self._backlog is not None:
-                self._finish(self._backlog)
+            if self._executor is not None:
+                self._finish(self._executor)
 
     def finish(self) -> None:
         """The query's end: everything must be readable now, and exact statistics return.
@@ -92,36 +103,44 @@ class Committer:
         Raises where a publish or a registration is still open, so that the run doesn't end well.
         """
         with self.lock:
-            if not self._recovered:
-                self.recover()
-            if self._backlog is None:
-                return
-            self._seen |= self._backlog.places
-            self._backlog.finish()
+            executor = self._recovered()
+            self._seen |= set(executor.history.folders())
+            executor.finish()
             self._clear_trouble()
             if self.sink.sole_writer():
-                refresh_statistics(self.world, self.head, self._seen, self.sink.count_rows)
+                refresh_statistics(self.world, executor.history.epoch, self._seen, self.sink.count_rows)
 
     @property
     def head(self) -> Epoch:
-        return self._backlog.head.epoch if self._backlog else Epoch(0)
+        """The newest epoch that this run knows of."""
+        return self._executor.history.epoch if self._executor else Epoch(0)
 
     @property
     def waiting(self) -> str | None:
         """Why epochs wait to be finished, or None."""
         return None if self._trouble is None else str(self._trouble)
 
-    def _commit_new(self, batch: LastBatch, shape: InputShape, write: Write, watch: Stopwatch) -> Committed:
+    def _recovered(self) -> Executor:
+        if self._executor is None:
+            self.recover()
+        if self._executor is None:
+            message = "recovery ended well and left nothing"
+            raise AssertionError(message)
+        return self._executor
+
+    def _commit_new(
+        self, executor: Executor, batch: LastBatch, shape: InputShape, write: Write, watch: Stopwatch
+    ) -> Committed:
         written = self._tries.write(batch.epoch, shape, write, watch)
-        manifest = self._manifest(batch, written)
-        self.world.log.create(manifest)
+        manifest = self._manifest(executor, batch, written)
+        executor.decide(Seen(), batch=manifest)
         watch.lap("manifest")
-        backlog = self._take_up(manifest)
-        self._finish(backlog, written.live)
+        # What a lookup showed before the manifest says nothing about older epochs that still wait.
+        fresh = len(executor.history.open) == 1 and self._trouble is None and written.live is not None
+        staged = {part.staged: part.length for part in written.parts}
+        self._finish(executor, Seen(staged, written.live) if fresh else None)
         watch.lap("publish")
-        winners = {(written.attempt, report.task_attempt) for report in written.reports}
-        sweep(self.world, self.sink.identity.uid, self.head, backlog.entries(), winners)
-        self._trim(backlog)
+        executor.clean_up(frozenset((written.attempt, report.task_attempt) for report in written.reports))
         watch.lap("sweep")
         done = Committed(
             epoch=manifest.epoch,
@@ -135,38 +154,21 @@ class Committer:
         _log(self.sink.identity, done)
         return done
 
-    def _manifest(self, batch: LastBatch, written: Written) -> Manifest:
-        backlog, identity = self._backlog, self.sink.identity
-        if backlog is None:
-            base = first_manifest(self.world, identity, "batch")
-        else:
-            base = backlog.head.follow(
-                kind="batch", attempt=written.attempt, at=self.world.now(), settled=backlog.settled
-            )
-        carried = backlog.unregistered if backlog else ()
+    def _manifest(self, executor: Executor, batch: LastBatch, written: Written) -> Manifest:
+        identity = self.sink.identity
         return replace(
-            base,
-            attempt=written.attempt,
+            executor.history.following("batch", Stamp(self.world.now(), written.attempt)),
             last_batch=batch,
             rows=written.rows,
             parts=written.parts,
-            unregistered=unregistered_after(carried, written.parts, written.live, base.epoch),
             tables=identity.tables,
             zones=identity.zones,
         )
 
-    def _take_up(self, manifest: Manifest) -> Backlog:
-        if self._backlog is None:
-            self._backlog = Backlog(self.world, manifest, success_file=self.sink.success_file)
-        self._backlog.decided(manifest)
-        return self._backlog
-
-    def _finish(self, backlog: Backlog, live: Mapping[Place, LivePartition] | None = None) -> None:
-        # What a lookup showed before the manifest says nothing about older epochs that still wait.
-        fresh = live if len(backlog.unsettled) == 1 and self._trouble is None else None
-        self._seen |= backlog.places
+    def _finish(self, executor: Executor, first: Seen | None = None) -> None:
+        self._seen |= set(executor.history.folders())
         try:
-            backlog.finish(fresh)
+            executor.finish(first)
         except METASTORE_TROUBLE as error:
             self._endure(error)
         else:
@@ -174,44 +176,17 @@ class Committer:
 
     def _endure(self, error: HiveSinkError) -> None:
         """Wait for a metastore that is down, up to the limit; nothing is lost meanwhile."""
-        now = self.world.now()
-        self._waiting_since = self._waiting_since or now
+        # Not by the wall clock, which people set.
+        now = self.world.tick()
+        since = self._waiting_since = now if self._waiting_since is None else self._waiting_since
         self._trouble = error
         limit: timedelta = self.sink.config["sink.registration.max-delay"]
-        if not self.sink.tolerant or now - self._waiting_since > limit:
+        if not self.sink.tolerant or now - since > limit.total_seconds():
             raise error
-        since = self._waiting_since.isoformat(" ", "seconds")
-        logger.warning("epochs wait to be published or registered since %s: %s", since, error)
+        logger.warning("epochs wait to be published or registered for %.0f s: %s", now - since, error)
 
     def _clear_trouble(self) -> None:
         self._trouble = self._waiting_since = None
-
-    def _trim(self, backlog: Backlog) -> None:
-        """Let go of old manifests, in strides, so that most epochs don't pay for it."""
-        keep: int = self.sink.config["sink.log.retained-epochs"]
-        if backlog.head.epoch % max(1, keep // 4) or not backlog.is_empty:
-            return
-        view = self.world.log.view()
-        before = self.world.log.floor() or Floor(Epoch(0), Rows())
-        highest = min(backlog.settled, view.head - keep)
-        try:
-            manifests = [self.world.log.manifest(epoch) for epoch in view.manifests if before.epoch < epoch <= highest]
-        except LogDamaged:
-            # A run that has gone on from here, or one that this run has overtaken, may have let go of them.
-            self.world.require_head(backlog.head.epoch)
-            if self.world.log.view().floor == before.epoch:
-                raise
-            return
-        if not manifests:
-            return
-        self.world.require_head(backlog.head.epoch)
-        self.world.log.trim(
-            Floor(
-                epoch=manifests[-1].epoch,
-                totals=sum((manifest.rows for manifest in manifests), before.totals),
-                files=before.files + sum(len(manifest.parts) for manifest in manifests),
-            )
-        )
 
 
 def _log(identity: Identity, done: Committed) -> None:

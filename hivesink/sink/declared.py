@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING
 
 from hivesink.core.epoch import NO_WAYS, Epoch, Ways
 from hivesink.core.manifest import NO_ROWS, Rows
+from hivesink.core.plan import Policy
+from hivesink.optionvalues import PolicyKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from hivesink.core.lifecycle import Identity
     from hivesink.options import SinkConfig
-    from hivesink.sink.history import Identity
     from hivesink.sink.plan import TablePlan
     from hivesink.sink.statistics import CountRows
 
@@ -49,7 +51,12 @@ class Sink:
     """Whether no other writer has a log for the target: only then can statistics be exact."""
 
     @property
-    def success_file(self) -> str | None:
-        kinds = {kind.value for kind in self.config["sink.partition-commit.policy.kind"]}
-        name: str = self.config["sink.partition-commit.success-file.name"]
-        return name if "success-file" in kinds else None
+    def policy(self) -> Policy:
+        return policy_of(self.config)
+
+
+def policy_of(config: SinkConfig) -> Policy:
+    """What the settings say about the end of an epoch."""
+    name: str = config["sink.partition-commit.success-file.name"]
+    has_file = PolicyKind.SUCCESS_FILE in config["sink.partition-commit.policy.kind"]
+    return Policy(name if has_file else None, config["sink.log.retained-epochs"])

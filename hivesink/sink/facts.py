@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
+from hivesink.core.bucket import aside, is_aside
 from hivesink.core.epoch import Epoch
 from hivesink.core.manifest import Manifest, Rows, standing
 from hivesink.core.partname import PartName, parse_staged
@@ -13,14 +14,25 @@ from hivesink.errors import HiveSinkError, LogDamaged, NewerFormat
 from hivesink.ports import Mark
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
-    from hivesink.core.manifest import Floor, PartEntry, Unregistered
+    from hivesink.core.manifest import Floor, PartEntry
+    from hivesink.core.partition import Place
     from hivesink.core.partname import Stage
     from hivesink.ports import CommitLog, FileStore, LogView
 
 _READS = 3
 """Reads of a log whose old manifests are being trimmed at the same time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unregistered:
+    """A partition whose rows wait for its registration; `since` is the epoch that wrote the first of them."""
+
+    table: str
+    partition: str
+    location: str
+    since: Epoch
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,12 +70,23 @@ class LogFacts:
         return tuple(manifest for manifest in self.manifests if not self.is_published(manifest.epoch))
 
     @property
-    def unregistered(self) -> tuple[Unregistered, ...]:
-        """Partitions that wait for the metastore."""
+    def open(self) -> tuple[Manifest, ...]:
+        """The epochs that are not settled."""
         head = self.head
         if head is None or Mark.REGISTERED in self.view.marks.get(head.epoch, frozenset()):
             return ()
-        return head.unregistered
+        return tuple(manifest for manifest in self.manifests if manifest.epoch > head.settled)
+
+    @property
+    def unregistered(self) -> tuple[Unregistered, ...]:
+        """Partitions that an open epoch has written to, and that the metastore wasn't known to list."""
+        found: dict[Place, Unregistered] = {}
+        for manifest, part in standing(self.open):
+            is_exposed = is_aside(part.staged.rpartition("/")[0]) or manifest.log is None
+            if part.partition and is_exposed and not self.is_published(manifest.epoch):
+                place = (part.table, part.partition)
+                found.setdefault(place, Unregistered(*place, part.folder, manifest.epoch))
+        return tuple(found[place] for place in sorted(found))
 
     @property
     def totals(self) -> Rows:
@@ -149,7 +172,7 @@ class FileFacts:
                 yield path, name, length
 
 
-def list_files(store: FileStore, locations: Iterable[str], folders: Iterable[str]) -> FileFacts:
+def list_files(store: FileStore, locations: Collection[str], folders: Iterable[str]) -> FileFacts:
     """Files below the tables' `locations`, and in `folders`, which may lie elsewhere. Raises StoreUnavailable."""
     places: dict[str, str] = {}
     for location in locations:
@@ -158,7 +181,7 @@ def list_files(store: FileStore, locations: Iterable[str], folders: Iterable[str
             place = store.canonical(folder)
             if not _is_hidden(place[len(base) :]):
                 places.setdefault(place, folder)
-    for folder in folders:
+    for folder in (*folders, *map(aside, locations)):
         places.setdefault(store.canonical(folder), folder)
     # Staged files first: a part that is published meanwhile is then seen twice, not missed.
     ordered = sorted(places.values())

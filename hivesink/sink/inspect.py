@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from hivesink.core.epoch import Epoch, LastBatch
-    from hivesink.core.manifest import Rows, Unregistered
-    from hivesink.sink.facts import LogFacts
+    from hivesink.core.manifest import Rows
+    from hivesink.sink.facts import LogFacts, Unregistered
     from hivesink.sink.world import World
 
 

@@ -6,7 +6,7 @@ import json
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING
 
-from hivesink.core.bucket import folder
+from hivesink.core.bucket import aside, folder
 from hivesink.core.manifest import PartEntry, Rows
 
 if TYPE_CHECKING:
@@ -29,6 +29,11 @@ class TablePlan:
     @property
     def name(self) -> str:
         return str(self.spec.name)
+
+    @property
+    def aside(self) -> str:
+        """Where parts wait whose partition the metastore doesn't list."""
+        return aside(self.location)
 
     def folder(self, partition: str) -> str:
         return self.moved.get(partition) or folder(self.location, partition)
@@ -63,6 +68,12 @@ class TaskPlan:
     epoch: Epoch
     attempt: str
     arrival: datetime
+
+    @property
+    def asides(self) -> tuple[str, ...]:
+        """Where the parts of each partitioned table may be set aside."""
+        tables = [table for table in (self.target, self.rejected) if table]
+        return tuple(table.aside for table in tables if table.spec.is_partitioned)
 
 
 @dataclass(frozen=True, slots=True)

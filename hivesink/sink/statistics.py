@@ -11,12 +11,13 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, BinaryIO
 
+from hivesink.core.partition import LivePartition, Place, Statistics
+from hivesink.core.plan import by_table
 from hivesink.errors import StoreUnavailable
-from hivesink.ports import LivePartition, Statistics
-from hivesink.sink.world import Place, World, by_table
 
 if TYPE_CHECKING:
     from hivesink.core.epoch import Epoch
+    from hivesink.sink.world import World
 
 CountRows = Callable[[BinaryIO], int]
 

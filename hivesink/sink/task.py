@@ -132,7 +132,9 @@ def run_task(
 
     def touch(folders: tuple[str, ...]) -> None:
         nonlocal chunks
-        tools.touch(Touched(plan.epoch, plan.attempt, task_attempt, task, chunks, folders))
+        # The driver may set any part aside: whoever follows the list looks there too.
+        leading = folders if chunks else (*folders, *plan.asides)
+        tools.touch(Touched(plan.epoch, plan.attempt, task_attempt, task, chunks, leading))
         chunks += 1
 
     work = _open_task(plan, tools, task, task_attempt, touch)

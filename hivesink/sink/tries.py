@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from hivesink.core.bucket import same_location
+from hivesink.core.bucket import folder, same_location
 from hivesink.core.manifest import Rows
 from hivesink.errors import (
     BadRecord,
@@ -22,14 +22,14 @@ from hivesink.errors import (
 from hivesink.sink.plan import InputShape, TablePlan, TaskPlan, TaskReport
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from hivesink.core.epoch import Epoch
     from hivesink.core.manifest import PartEntry
-    from hivesink.ports import LivePartition
+    from hivesink.core.partition import LivePartition, Place
     from hivesink.sink.declared import Sink
     from hivesink.sink.stopwatch import Stopwatch
-    from hivesink.sink.world import Place, World
+    from hivesink.sink.world import World
 
 METASTORE_TROUBLE = (MetastoreUnreachable, RegistrationFailed, RegistrationUnknown)
 
@@ -45,11 +45,8 @@ class Written:
 
     attempt: str
     reports: tuple[TaskReport, ...]
+    parts: tuple[PartEntry, ...]
     live: Mapping[Place, LivePartition] | None
-
-    @property
-    def parts(self) -> tuple[PartEntry, ...]:
-        return tuple(part for report in self.reports for part in report.parts)
 
     @property
     def rows(self) -> Rows:
@@ -73,37 +70,64 @@ class Tries:
         """
         for left in reversed(range(_TRIES)):
             plan = self._plan(epoch, shape)
-            written = Written(plan.attempt, self._reports(write, plan), None)
+            reports = self._reports(write, plan)
             watch.lap("write")
-            self._require_good(written.reports)
-            live = self._look(written)
+            self._require_good(reports)
+            parts = tuple(part for report in reports for part in report.parts)
+            live = self._look(parts)
             watch.lap("lookup")
-            elsewhere = {} if live is None else self._elsewhere(written.parts, live)
-            vanished = self._vanished(written, plan.epoch)
+            elsewhere = {} if live is None else self._elsewhere(parts, live)
+            if not elsewhere or not left:
+                parts = self._set_aside(parts, live)
+            vanished = self._vanished(parts, plan.epoch)
             if not elsewhere and vanished is None:
-                return replace(written, live=live)
+                return Written(plan.attempt, reports, parts, live)
             if not left and vanished is None:
                 # They keep moving: what is in the wrong folder after the decision is mended by a move epoch.
-                return written
-            self.world.store.discard(part.staged for part in written.parts)
+                return Written(plan.attempt, reports, parts, None)
+            self.world.store.discard(part.staged for part in parts)
             self._require_reachable(elsewhere)
             self._moved.update(elsewhere)
         raise StoreUnavailable(
             action="keep", path=str(vanished), reason="it is deleted before its epoch can be decided, or cut short"
         )
 
-    def _look(self, written: Written) -> Mapping[Place, LivePartition] | None:
+    def _look(self, parts: Iterable[PartEntry]) -> Mapping[Place, LivePartition] | None:
         try:
-            return self.world.lookup((part.table, part.partition) for part in written.parts)
+            return self.world.lookup((part.table, part.partition) for part in parts)
         except METASTORE_TROUBLE as error:
             self._endure(error)
             return None
 
-    def _vanished(self, written: Written, epoch: Epoch) -> str | None:
+    def _set_aside(
+        self, parts: Sequence[PartEntry], live: Mapping[Place, LivePartition] | None
+    ) -> tuple[PartEntry, ...]:
+        """Take parts out of the folders of partitions that the metastore doesn't list, as far as anybody knows.
+
+        Hive's INSERT INTO such a partition deletes what is in its folder, hidden files too (HIVE-29744). So nothing
+        that is decided lies there before the partition is registered.
+        """
+        tables = {plan.name: plan for plan in (self.sink.target, self.sink.rejected) if plan}
+
+        def is_exposed(part: PartEntry) -> bool:
+            listed = live is not None and (part.table, part.partition) in live
+            table = tables[part.table]
+            # One that lives elsewhere was listed at the last look.
+            return bool(part.partition) and not listed and part.folder == folder(table.location, part.partition)
+
+        def moved(part: PartEntry) -> PartEntry:
+            if not is_exposed(part):
+                return part
+            waiting = self.world.store.set_aside(part.pending, tables[part.table].aside)
+            return replace(part, staged=waiting.staged)
+
+        return tuple(self.world.store.together(partial(moved, part) for part in parts))
+
+    def _vanished(self, parts: Sequence[PartEntry], epoch: Epoch) -> str | None:
         """A staged part that isn't there, or not whole: DROP, TRUNCATE and INSERT OVERWRITE take hidden files too."""
         store = self.world.store
-        found = store.together(partial(store.find, part.staged) for part in written.parts)
-        both = zip(written.parts, found, strict=True)
+        found = store.together(partial(store.find, part.staged) for part in parts)
+        both = zip(parts, found, strict=True)
         # A length that differs could be mended by hand only, once it is decided.
         gone = next((part.staged for part, file in both if file is None or file.length != part.length), None)
         if gone is not None and self.world.log.view().head >= epoch:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from hivesink.core.partition_path import is_partition
+from hivesink.core.plan import by_table
 from hivesink.core.table import TableName
 from hivesink.errors import FencedOut, FileSystemUnknown, Unsupported
 
@@ -15,10 +16,8 @@ if TYPE_CHECKING:
 
     from hivesink.core.epoch import Epoch
     from hivesink.core.partfile import Finished
+    from hivesink.core.partition import Place
     from hivesink.ports import CommitLog, FileStore, LivePartition, LiveTable, Registrar
-
-Place = tuple[str, str]
-"""A table's name and a partition's escaped path."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,11 +77,3 @@ class World:
         head = self.log.view().head
         if head != epoch:
             raise FencedOut(self.log.location, epoch, head)
-
-
-def by_table(places: Iterable[Place]) -> dict[str, list[str]]:
-    """Distinct partitions by table, both sorted."""
-    found: dict[str, list[str]] = {}
-    for table, partition in sorted(set(places)):
-        found.setdefault(table, []).append(partition)
-    return found

@@ -61,6 +61,18 @@ class RenameFileStore:
             raise StoreUnavailable(action="create", path=part.staged, reason=error.reason) from error
         return StagedPart(self._fs, part, stream)
 
+    def set_aside(self, part: Pending, folder: str) -> Pending:
+        waiting = Pending(join(folder, split(part.staged)[1]), part.target, part.length)
+        try:
+            converge(self._fs, Pending(part.staged, waiting.staged, part.length))
+        except Unsupported:
+            # The partition's folder is an encryption zone, or a file system, of its own.
+            return part
+        except (PartLost, LengthMismatch):
+            # Gone, or cut short: whoever looks at it next sees that.
+            pass
+        return waiting
+
     def publish(self, part: Pending) -> Finished:
         converge(self._fs, part)
         return part.finish()

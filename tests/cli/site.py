@@ -99,8 +99,8 @@ class Ingest:
         self.committer.sink = replace(self.committer.sink, tolerant=True)
         down = wiring.Metastore.at("thrift", "thrift://127.0.0.1:1").registrar
         self.committer.world = replace(self.committer.world, registrar=down)
-        if self.committer._backlog is not None:
-            self.committer._backlog.world = self.committer.world
+        if self.committer._executor is not None:
+            self.committer._executor.world = self.committer.world
 
     @property
     def log(self) -> Path:

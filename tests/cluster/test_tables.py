@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
@@ -217,9 +217,8 @@ def test_decided_rows_that_people_delete_before_they_are_published(
 
 def accept(job: Ingest) -> None:
     """What `hivesink recover --accept-lost` does."""
-    from hivesink.sink.history import load
-    from hivesink.sink.losses import accept_losses, find_losses
+    from hivesink.sink.recovery import find_losses, recover
 
-    backlog: Any = load(job.setup.world)
-    accept_losses(backlog, {loss.part.target for loss in find_losses(backlog)})
-    backlog.finish()
+    sink = job.setup.sink(tolerant=False)
+    lost = {loss.part.target for loss in find_losses(job.setup.world)}
+    recover(job.setup.world, sink.identity, sink.policy, given_up=lost)

@@ -13,7 +13,6 @@ from hivesink.core.manifest import (
     Rows,
     Segment,
     SegmentBucket,
-    Unregistered,
 )
 from hivesink.core.offsets import FilesOffset, KafkaOffset, NoOffset, OtherOffset
 
@@ -45,7 +44,6 @@ def full() -> Manifest:
         ),
         moves=(Move(Epoch(11), "/w/flights/dt=1/part-x", _part("demo.flights", "dt=1", 3)),),
         lost=("/w/flights/dt=2/part-y",),
-        unregistered=(Unregistered("demo.flights", "dt=2013-01-01", "/w/flights/dt=2013-01-01", Epoch(10)),),
         open=OpenState(
             snapshot=False,
             added=(Segment("/w/.log/s-1", 99, Epoch(12), (SegmentBucket("demo.flights", "dt=3", 4, 5, AT),)),),

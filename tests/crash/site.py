@@ -14,7 +14,7 @@ from hivesink.errors import HiveSinkError
 from hivesink.metastore.accuracy import FLAG, is_accurate
 from hivesink.metastore.memory import MemoryMetastore
 from hivesink.sink.committer import Committer
-from hivesink.sink.history import load
+from hivesink.sink.observe import load
 from hivesink.sink.plan import TablePlan, TaskPlan, TaskReport
 from hivesink.sink.rejects import rejected_spec
 from hivesink.sink.task import TaskTools, run_task
@@ -213,8 +213,7 @@ class Site:
 
     def waiting(self) -> set[str]:
         """The staged files that a decided epoch still needs."""
-        backlog = load(self.job().world)
-        return {part.staged for part in backlog.entries()} if backlog else set()
+        return {part.staged for part in load(self.job().world).waiting()}
 
     def check(self, expected: Iterable[int], case: object = "") -> None:
         """All of it readable, once each; no wrong count; no leftovers."""

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hivesink.errors import HiveSinkError, PartLost
-from hivesink.sink.history import recover
-from hivesink.sink.losses import accept_losses, find_losses
+from hivesink.sink.recovery import find_losses, recover
 from tests.crash.faults import FaultyFileSystem, Kill, Mode, Plan
 from tests.crash.site import PLAIN, Site, Watched, dies, modes
 from tests.sink.harness import LOCATION, SPEC, TABLE, Event, Source
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from hivesink.core.table import TableSpec
-    from hivesink.sink.backlog import Backlog
     from hivesink.sink.declared import Committed
     from tests.crash.site import SiteJob
 
@@ -273,11 +271,8 @@ def test_accepted_losses_under_every_fault_of_the_storage(second: Mode) -> None:
     """A decided part is lost; a person accepts it; that epoch dies at every call, and is repeated."""
 
     def accept(job: SiteJob) -> None:
-        def defer(backlog: Backlog) -> None:
-            accept_losses(backlog, {loss.part.target for loss in find_losses(backlog)})
-            backlog.finish()
-
-        recover(job.world, job.committer.sink.identity, None, defer)
+        lost = {loss.part.target for loss in find_losses(job.world)}
+        recover(job.world, job.committer.sink.identity, job.committer.sink.policy, given_up=lost)
 
     step = 1
     while True:

@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import pytest
 
 from hivesink.core.epoch import Epoch, Ways
 from hivesink.core.table import Column, Primitive, TableSpec
 from hivesink.errors import HiveSinkError, LogMissing
-from hivesink.sink.history import load, recover
-from hivesink.sink.losses import accept_losses, find_losses
+from hivesink.sink.observe import load
+from hivesink.sink.recovery import find_losses, recover
 from tests.crash.faults import FaultyFileSystem, Kill, Mode, Plan
 from tests.crash.site import PLAIN, Site
 from tests.sink.harness import LOCATION, SPEC, TABLE, Source, events
-
-if TYPE_CHECKING:
-    from hivesink.sink.backlog import Backlog
 
 HOURLY = replace(SPEC, partition_columns=(Column("hour", Primitive.STRING),))
 FROM_NOTHING = Ways(append=Epoch(0))
@@ -62,18 +58,9 @@ def test_a_table_made_again_while_an_epoch_waits_is_written_once_its_losses_are_
         site.job().run()
 
     world = site.job().world
-    backlog = load(world)
-    assert backlog is not None
-    lost = {loss.part.target for loss in find_losses(backlog)}
+    lost = {loss.part.target for loss in find_losses(world)}
     assert lost
-
-    def accept(backlog: Backlog) -> None:
-        accept_losses(backlog, lost)
-        backlog.finish()
-
-    recover(world, job.committer.sink.identity, None, accept)
-    after = load(world)
-    assert after is not None
-    assert after.places == set()
+    recover(world, job.committer.sink.identity, job.committer.sink.policy, given_up=lost)
+    assert load(world).folders() == {}
     site.job().committer.recover()
     assert site.rows() == []

@@ -129,7 +129,7 @@ class Stage:
         view = log.view()
         marks = view.marks.get(view.head, frozenset())
         head = log.manifest(view.head)
-        waits = Mark.PUBLISHED not in marks or (head.unregistered and Mark.REGISTERED not in marks)
+        waits = not marks >= {Mark.PUBLISHED, Mark.REGISTERED}
         return bool(head.parts and waits)
 
 

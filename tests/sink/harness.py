@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import pyarrow as pa
 
 from hivesink.core.epoch import NO_WAYS, BatchId, BatchRef, Ways
+from hivesink.core.lifecycle import Identity
 from hivesink.core.offsets import KafkaOffset, NoOffset
 from hivesink.core.table import Column, Primitive, TableName, TableSpec
 from hivesink.options import SinkConfig
 from hivesink.sink.committer import Committer
 from hivesink.sink.declared import Committed, Sink
-from hivesink.sink.history import Identity
 from hivesink.sink.plan import InputShape, TablePlan, TaskPlan, TaskReport
 from hivesink.sink.task import TaskTools, run_task
 from hivesink.sink.world import World
@@ -123,10 +123,15 @@ class Clock:
     """Time that moves by a second at every look."""
 
     at: datetime = datetime(2026, 1, 1, tzinfo=timezone.utc)
+    ticks: float = 0.0
+    """Seconds of the monotonic clock, which nobody sets."""
 
     def now(self) -> datetime:
         self.at += timedelta(seconds=1)
         return self.at
+
+    def tick(self) -> float:
+        return self.ticks
 
 
 _tokens = itertools.count(1)
@@ -158,7 +163,7 @@ class Job:
         live = self.registrar.table(TABLE)
         self.log.point(TABLE, live.location)
         config = SinkConfig.parse(self.options)
-        world = World(self.log, self.store, self.registrar, self.clock.now, lambda: 0.0, token)
+        world = World(self.log, self.store, self.registrar, self.clock.now, self.clock.tick, token)
         sink = Sink(
             identity=Identity(self.writer, uid, (str(TABLE),), ((str(TABLE), "UTC"),)),
             target=TablePlan(live.spec, live.location),

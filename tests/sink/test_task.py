@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 ID = (Column("id", Primitive.INT),)
 DT = (Column("dt", Primitive.STRING),)
 KAFKA = InputShape(value="value", timestamp="timestamp", partition="partition", offset="offset", topic_name="users")
+ASIDES = ("/w/t/.hivesink-waiting", "/w/t__rejected/.hivesink-waiting")
 GOOD, BAD, TOMBSTONE = b'{"ID": 1, "dt": "a"}', b'{"id": "x", "dt": "a"}', None
 UNFIT = b'{"id": 1, "dt": "' + b"y" * 300 + b'"}'
 
@@ -63,7 +64,7 @@ def test_rows_go_to_their_partitions_and_partition_columns_stay_out_of_the_files
     assert (report.rows.read, report.rows.written, report.rows.skipped) == (4, 3, 1)
     assert sorted((part.partition, part.rows) for part in report.parts) == [("dt=a", 2), ("dt=b", 1)]
     assert rows_of(made, report) == [{"id": 1}, {"id": 1}, {"id": 2}]
-    assert [touched.folders for touched in made.touched] == [("/w/t/dt=a", "/w/t/dt=b")]
+    assert [touched.folders for touched in made.touched] == [("/w/t/dt=a", "/w/t/dt=b", *ASIDES)]
     assert report.touched == 1
 
 

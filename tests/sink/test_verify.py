@@ -16,9 +16,8 @@ from hivesink.ports import Statistics
 from hivesink.sink.checks import Level
 from hivesink.sink.clean import clean, find_leftovers, find_strays, strangers, throw_away
 from hivesink.sink.facts import read_log
-from hivesink.sink.history import load
 from hivesink.sink.inspect import writer_status
-from hivesink.sink.losses import accept_losses, find_losses
+from hivesink.sink.recovery import find_losses, recover
 from hivesink.sink.verify import verify
 from hivesink.storage.commit_log import RenameCommitLog
 from hivesink.storage.memory import MemoryFileSystem
@@ -308,22 +307,25 @@ def test_a_metastore_that_is_down_leaves_an_epoch_open(site: Site) -> None:
     assert all("waits" in note for note in site.notes())
 
 
+def accept(site: Site, *targets: str) -> None:
+    sink = site.job.committer.sink
+    recover(site.world, sink.identity, sink.policy, given_up=targets)
+
+
 def test_a_lost_part_of_an_open_epoch_is_an_error_until_its_loss_is_accepted(site: Site) -> None:
     _open_epoch(site)
     part = site.part(4)
     site.fs.delete(part.staged)
     assert any(part.target in error and "--accept-lost" in error for error in site.errors())
-    backlog = load(site.world)
-    assert backlog is not None
     with pytest.raises(PartLost):
-        backlog.finish()
-    (loss,) = find_losses(backlog)
+        accept(site)
+    (loss,) = find_losses(site.world)
     assert loss.part == part
-    assert accept_losses(backlog, {"/not/this/one"}) is None
-    manifest = accept_losses(backlog, {part.target})
-    assert manifest is not None
+    with pytest.raises(PartLost):
+        accept(site, "/not/this/one")
+    accept(site, part.target)
+    manifest = site.world.log.manifest(Epoch(5))
     assert (manifest.kind, manifest.lost, manifest.epoch) == ("accept-lost", (part.target,), 5)
-    backlog.finish()
     assert site.errors() == []
     status = writer_status(site.world, "w", NAME)
     assert (status.unsettled, status.lost_rows) == ((), part.rows)
@@ -334,9 +336,7 @@ def test_a_part_of_another_length_is_a_loss_too(site: Site) -> None:
     _open_epoch(site)
     part = site.part(4)
     site.put(part.staged, b"")
-    backlog = load(site.world)
-    assert backlog is not None
-    (loss,) = find_losses(backlog)
+    (loss,) = find_losses(site.world)
     assert loss.reason == f"{part.staged} has 0 bytes where {part.length} were written"
 
 
@@ -346,10 +346,7 @@ def test_an_accepted_loss_that_is_back_is_a_note(site: Site) -> None:
     data = site.fs.read(part.staged)
     assert data is not None
     site.fs.delete(part.staged)
-    backlog = load(site.world)
-    assert backlog is not None
-    accept_losses(backlog, {part.target})
-    backlog.finish()
+    accept(site, part.target)
     site.put(part.target, data)
     assert site.errors() == []
     assert any("was accepted as lost and is there" in note for note in site.notes())

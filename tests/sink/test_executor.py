@@ -5,13 +5,15 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hivesink.core.manifest import PartEntry
+from hivesink.core.plan import Policy
 from hivesink.errors import PartitionElsewhere, Unsupported
 from hivesink.metastore.memory import MemoryMetastore
-from hivesink.sink.backlog import Backlog
+from hivesink.sink.executor import Executor
+from hivesink.sink.observe import load
 from hivesink.storage.commit_log import RenameCommitLog
 from hivesink.storage.memory import MemoryFileSystem
 from hivesink.storage.rename_store import RenameFileStore
-from tests.sink.harness import SPEC, TABLE, Job, Source, events
+from tests.sink.harness import LOCATION, SPEC, TABLE, Job, Source, events
 
 if TYPE_CHECKING:
     from hivesink.errors import HiveSinkError
@@ -32,14 +34,15 @@ class OneDevice(MemoryFileSystem):
 )
 def test_a_part_that_cannot_go_where_its_partition_lives_says_so(staged: str, error: type[HiveSinkError]) -> None:
     fs = OneDevice()
-    job = Job(RenameCommitLog(fs, "/log", "w"), RenameFileStore(fs), MemoryMetastore(SPEC), Source(events(1)))
+    metastore = MemoryMetastore(SPEC)
+    metastore.register(TABLE, "dt=2024-01-01", f"{LOCATION}/dt=2024-01-01")
+    job = Job(RenameCommitLog(fs, "/log", "w"), RenameFileStore(fs), metastore, Source(events(1)))
     with pytest.raises(Unsupported):
         job.run()
-    head = job.world.log.manifest(job.world.log.view().head)
     fs.write_new(staged, b"rows")
     part = PartEntry(str(TABLE), "dt=1", staged, "/there/part-1", length=4, rows=1)
     with pytest.raises(error, match="/there") as told:
-        Backlog(job.world, head)._publish_part(head, part)
+        Executor(job.world, load(job.world), Policy())._publish(part, staged)
     if error is PartitionElsewhere:
         assert f"the metastore {job.world.registrar.address} has partition dt=1" in str(told.value)
         assert "its new parts wait in /here: copy them there by hand, or alter" in str(told.value)

@@ -1,0 +1,183 @@
+"""What a plan is made of: values that say what to do. `hivesink recover --dry-run` prints the same list."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from hivesink.core.epoch import Epoch
+    from hivesink.core.log import Touched
+    from hivesink.core.manifest import Manifest, PartEntry
+
+Told = tuple[tuple[str, str], ...]
+"""An action in words: what is done, and to what."""
+
+
+@dataclass(frozen=True, slots=True)
+class Decide:
+    """Create the manifest, if there is none: the point of no return. Then look again and plan anew."""
+
+    manifest: Manifest
+
+    def told(self) -> Told:
+        return ((self.manifest.kind, f"epoch {self.manifest.epoch}"),)
+
+
+@dataclass(frozen=True, slots=True)
+class ClearAccurate:
+    """Let Hive count the rows of these partitions itself, before rows come (HIVE-11266)."""
+
+    table: str
+    partitions: tuple[str, ...]
+
+    def told(self) -> Told:
+        return tuple(("clear accurate flag", _name(self.table, partition)) for partition in self.partitions)
+
+
+@dataclass(frozen=True, slots=True)
+class Register:
+    """Make the metastore list these partitions, at these folders, with the table's columns."""
+
+    table: str
+    partitions: tuple[tuple[str, str], ...]
+
+    def told(self) -> Told:
+        return tuple(("register", _name(self.table, partition)) for partition, _ in self.partitions)
+
+
+@dataclass(frozen=True, slots=True)
+class Publish:
+    """Rename a decided part from `source`, where its bytes are, to its target."""
+
+    part: PartEntry
+    source: str
+
+    def told(self) -> Told:
+        return (("publish", self.part.target),)
+
+
+@dataclass(frozen=True, slots=True)
+class Keep:
+    """A decided part is at its target already."""
+
+    part: PartEntry
+
+    def told(self) -> Told:
+        return (("keep", self.part.target),)
+
+
+@dataclass(frozen=True, slots=True)
+class Refuse:
+    """A decided part is lost: nothing goes on until it is restored, or a person accepts the loss."""
+
+    part: PartEntry
+    found: tuple[tuple[str, int], ...]
+    """Places where something else stands, with its length."""
+
+    @property
+    def reason(self) -> str:
+        if not self.found:
+            return "neither staged nor published"
+        wrong = ", ".join(f"{path} has {length} bytes" for path, length in self.found)
+        return f"{wrong} where {self.part.length} were written"
+
+    def told(self) -> Told:
+        return (("stop at", f"{self.part.target} ({self.part.rows} rows): {self.reason}"),)
+
+
+@dataclass(frozen=True, slots=True)
+class MarkPublished:
+    """Say that every part of the epoch has been made visible, once `new` are seen where they belong.
+
+    `new` went into partitions that were registered just before.
+    """
+
+    epoch: Epoch
+    new: tuple[PartEntry, ...] = ()
+
+    def told(self) -> Told:
+        return (("mark published", f"epoch {self.epoch}"),)
+
+
+@dataclass(frozen=True, slots=True)
+class LookAgain:
+    """The metastore may have changed meanwhile: look, and plan anew."""
+
+    def told(self) -> Told:
+        return ()
+
+
+@dataclass(frozen=True, slots=True)
+class SuccessFiles:
+    """Create success files."""
+
+    paths: tuple[str, ...]
+
+    def told(self) -> Told:
+        return tuple(("success file", path) for path in self.paths)
+
+
+@dataclass(frozen=True, slots=True)
+class MarkSettled:
+    """Say that the metastore was looked at after every open epoch was published; `epoch` is the newest."""
+
+    epoch: Epoch
+
+    def told(self) -> Told:
+        return (("mark settled", f"epoch {self.epoch}"),)
+
+
+@dataclass(frozen=True, slots=True)
+class Discard:
+    """Delete staged files that nothing can commit any more, then those of `folders` that this leaves empty."""
+
+    staged: tuple[str, ...]
+    folders: tuple[str, ...]
+
+    def told(self) -> Told:
+        return tuple(("discard", path) for path in self.staged)
+
+
+@dataclass(frozen=True, slots=True)
+class Forget:
+    """Delete touched-lists that lead to nothing any more."""
+
+    lists: tuple[Touched, ...]
+
+    def told(self) -> Told:
+        return tuple(("forget", f"list of epoch {one.epoch}, task {one.task}") for one in self.lists)
+
+
+@dataclass(frozen=True, slots=True)
+class Trim:
+    """Let go of the manifests up to `epoch`, whose totals become the floor's."""
+
+    epoch: Epoch
+
+    def told(self) -> Told:
+        return (("trim", f"manifests up to epoch {self.epoch}"),)
+
+
+Action = (
+    Decide
+    | ClearAccurate
+    | Register
+    | Publish
+    | Keep
+    | Refuse
+    | MarkPublished
+    | LookAgain
+    | SuccessFiles
+    | MarkSettled
+    | Discard
+    | Forget
+    | Trim
+)
+
+Housekeeping = Discard | Forget | Trim
+"""Actions that no row depends on: what fails of them is tried again another time."""
+
+
+def _name(table: str, partition: str) -> str:
+    return f"{table} {partition}".strip()

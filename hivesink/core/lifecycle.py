@@ -1,0 +1,232 @@
+"""The life of an epoch and of its parts: every state, every step, and a writer's history as these make it up.
+
+    epoch   BEGUN ──decide──▶ DECIDED ──publish──▶ PUBLISHED ──confirm──▶ SETTLED
+    part    IN_PROGRESS ──close──▶ PENDING ──decide──▶ DECIDED ──publish──▶ FINISHED
+
+`decide` is the point of no return: `log.create` writes the manifest, if there is none. Before it everything of the
+epoch may be thrown away; after it everything must be finished, by this run or the next. `plan` says what comes next.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from hivesink.core.epoch import Epoch
+from hivesink.core.manifest import Manifest, standing
+from hivesink.core.partname import Stage, parse_staged
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from datetime import datetime
+
+    from hivesink.core.manifest import PartEntry
+    from hivesink.core.partition import Place
+
+
+class EpochState(Enum):
+    """Where an epoch stands. What is not settled is looked at by every start."""
+
+    BEGUN = "begun"
+    """Tasks write: touched-lists above the head."""
+    SHUT_OUT = "shut out"
+    """Another manifest has its number: whatever its tasks wrote is a leftover."""
+    DECIDED = "decided"
+    """Its manifest is there."""
+    PUBLISHED = "published"
+    """Its mark says that every part has been made visible: what users do to those files since is theirs."""
+    SETTLED = "settled"
+    """The metastore was looked at after that; a mark says so, then `settled` in every later manifest."""
+
+
+class PartState(Enum):
+    """Where a part stands."""
+
+    IN_PROGRESS = "in progress"
+    PENDING = "pending"
+    DECIDED = "decided"
+    FINISHED = "finished"
+    DISCARDED = "discarded"
+    GIVEN_UP = "given up"
+    """A person accepted its loss."""
+
+
+class Step(Enum):
+    """What takes an epoch or a part from one state to the next."""
+
+    DECIDE = "decide"
+    SHUT_OUT = "shut out"
+    PUBLISH = "publish"
+    CONFIRM = "confirm"
+    CLOSE = "close"
+    SET_ASIDE = "set aside"
+    MOVE = "move"
+    ACCEPT_LOSS = "accept loss"
+    DISCARD = "discard"
+
+
+State = EpochState | PartState
+
+NEXT: Mapping[State, Mapping[Step, State]] = {
+    EpochState.BEGUN: {Step.DECIDE: EpochState.DECIDED, Step.SHUT_OUT: EpochState.SHUT_OUT},
+    EpochState.SHUT_OUT: {},
+    # Decided: never back.
+    EpochState.DECIDED: {Step.PUBLISH: EpochState.PUBLISHED},
+    EpochState.PUBLISHED: {Step.CONFIRM: EpochState.SETTLED},
+    EpochState.SETTLED: {},
+    PartState.IN_PROGRESS: {Step.CLOSE: PartState.PENDING, Step.DISCARD: PartState.DISCARDED},
+    PartState.PENDING: {
+        Step.SET_ASIDE: PartState.PENDING,
+        Step.DECIDE: PartState.DECIDED,
+        Step.DISCARD: PartState.DISCARDED,
+    },
+    PartState.DECIDED: {
+        Step.PUBLISH: PartState.FINISHED,
+        Step.MOVE: PartState.DECIDED,
+        Step.ACCEPT_LOSS: PartState.GIVEN_UP,
+    },
+    # Only while its epoch isn't settled: its partition turned out to live elsewhere.
+    PartState.FINISHED: {Step.MOVE: PartState.DECIDED},
+    PartState.DISCARDED: {},
+    PartState.GIVEN_UP: {},
+}
+"""Every legal step; `docs/architecture.md` draws it, and a test holds the drawing to this table."""
+
+
+class IllegalStepError(AssertionError):
+    """A step that `NEXT` doesn't have: a bug, never a state of the world."""
+
+
+def step(state: State, taken: Step) -> State:
+    """The state that `taken` leads to. Raises IllegalStepError."""
+    if taken not in NEXT[state]:
+        message = f"no step {taken.value!r} leads on from {state.value!r}"
+        raise IllegalStepError(message)
+    return NEXT[state][taken]
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Who writes: the writer's name and uid, its tables with their bucket zones, and the folder of its log."""
+
+    writer: str
+    uid: str
+    tables: tuple[str, ...]
+    zones: tuple[tuple[str, str], ...]
+    log: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Stamp:
+    """A moment (UTC) and a random token for an epoch that is decided then."""
+
+    at: datetime
+    attempt: str
+
+
+@dataclass(frozen=True, slots=True)
+class OpenEpoch:
+    """A decided epoch that isn't settled."""
+
+    manifest: Manifest
+    state: State = EpochState.DECIDED
+
+    @property
+    def is_published(self) -> bool:
+        return self.state is EpochState.PUBLISHED
+
+    @property
+    def is_bare(self) -> bool:
+        """It has no part to confirm, and takes none over."""
+        return not self.manifest.publishes() and not self.manifest.lost
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """A writer's epochs as its log holds them: the newest manifest, and what is still open, oldest first."""
+
+    identity: Identity
+    head: Manifest | None = None
+    open: tuple[OpenEpoch, ...] = ()
+    floor: Epoch = field(default=Epoch(0))
+
+    @property
+    def epoch(self) -> Epoch:
+        """The newest decided epoch, 0 where there is none."""
+        return self.head.epoch if self.head else Epoch(0)
+
+    @property
+    def settled(self) -> Epoch:
+        """Epochs up to this one are settled."""
+        return Epoch(self.open[0].manifest.epoch - 1) if self.open else self.epoch
+
+    @property
+    def unpublished(self) -> tuple[OpenEpoch, ...]:
+        return tuple(found for found in self.open if not found.is_published)
+
+    def standing(self) -> Iterator[tuple[OpenEpoch, PartEntry]]:
+        """Each part of an open epoch, but those that a later epoch has moved, or whose loss was accepted."""
+        by_epoch = {found.manifest.epoch: found for found in self.open}
+        for manifest, part in standing(found.manifest for found in self.open):
+            yield by_epoch[manifest.epoch], part
+
+    def waiting(self) -> list[PartEntry]:
+        """The decided parts that aren't published yet."""
+        return [part for epoch, part in self.standing() if not epoch.is_published]
+
+    def folders(self) -> dict[Place, str]:
+        """The partitions of all parts that stand, each with the folder that was chosen for it last."""
+        return {(part.table, part.partition): part.folder for _, part in self.standing()}
+
+    def earlier_places(self, part: PartEntry) -> tuple[str, ...]:
+        """Where a part stood, or was to stand, before open epochs moved it. A part's name is its own for good."""
+        name = part.target.rpartition("/")[2]
+        moves = (move.was for found in self.open for move in found.manifest.moves)
+        return tuple(was for was in moves if was.endswith(f"/{name}"))
+
+    def following(self, kind: str, stamp: Stamp) -> Manifest:
+        """The manifest of the next epoch, with nothing of its own in it yet."""
+        own = self.identity
+        if self.head is not None:
+            return replace(
+                self.head.follow(kind=kind, attempt=stamp.attempt, at=stamp.at, settled=self.settled), log=own.log
+            )
+        return Manifest(
+            writer=own.writer,
+            uid=own.uid,
+            epoch=Epoch(1),
+            attempt=stamp.attempt,
+            kind=kind,
+            at=stamp.at,
+            settled=Epoch(0),
+            tables=own.tables,
+            zones=own.zones,
+            log=own.log,
+        )
+
+    def decided(self, manifest: Manifest) -> History:
+        """`manifest` has been created."""
+        state = step(EpochState.BEGUN, Step.DECIDE)
+        return replace(self, head=manifest, open=(*self.open, OpenEpoch(manifest, state)))
+
+    def published(self, epoch: Epoch) -> History:
+        """Every part of `epoch` has been made visible, and its mark says so."""
+        found = (
+            replace(one, state=step(one.state, Step.PUBLISH)) if one.manifest.epoch == epoch else one
+            for one in self.open
+        )
+        # Nothing of a bare epoch is to be confirmed.
+        return replace(self, open=tuple(one for one in found if not (one.is_published and one.is_bare)))
+
+    def confirmed(self) -> History:
+        """The metastore was looked at after all open epochs were published."""
+        for found in self.open:
+            step(found.state, Step.CONFIRM)
+        return replace(self, open=())
+
+
+def is_staged(path: str, stage: Stage | None = None) -> bool:
+    """Whether `path` has the hidden name of a staged part."""
+    found = parse_staged(path.rpartition("/")[2])
+    return found is not None and stage in {None, found[1]}

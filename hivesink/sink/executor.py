@@ -1,0 +1,292 @@
+"""Carries out plans. It alone creates manifests, and looks at the world again where a plan says so."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+from hivesink.core.actions import (
+    ClearAccurate,
+    Decide,
+    Discard,
+    Forget,
+    Keep,
+    LookAgain,
+    MarkPublished,
+    MarkSettled,
+    Publish,
+    Refuse,
+    Register,
+    SuccessFiles,
+    Trim,
+)
+from hivesink.core.bucket import same_location
+from hivesink.core.epoch import Epoch
+from hivesink.core.lifecycle import Stamp, is_staged
+from hivesink.core.log import Mark
+from hivesink.core.manifest import Floor, Rows
+from hivesink.core.partfile import Pending
+from hivesink.core.partition import NewPartition
+from hivesink.core.plan import Policy, Seen, locate, plan, until_look
+from hivesink.errors import (
+    FencedOut,
+    HiveSinkError,
+    LengthMismatch,
+    PartitionElsewhere,
+    PartLost,
+    RegistrationFailed,
+    TargetTaken,
+    Unsupported,
+)
+from hivesink.sink.observe import load_begun, look, look_at_tracks
+from hivesink.sink.remains import discard
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable
+
+    from hivesink.core.actions import Action
+    from hivesink.core.lifecycle import History, Identity
+    from hivesink.core.manifest import Manifest, PartEntry
+    from hivesink.core.plan import Winner
+    from hivesink.sink.world import World
+
+logger = logging.getLogger("hivesink")
+
+_MOST_ADDS = 2
+"""A partition that is gone after it was added as often is kept from the metastore by something else."""
+
+
+class _MovedError(Exception):
+    """A user has moved a partition since the look that the plan was made from."""
+
+
+class Executor:
+    """One writer's history, and what brings it on. `history` is always as the log has it, as far as this run knows."""
+
+    def __init__(self, world: World, history: History, policy: Policy) -> None:
+        self.world = world
+        self.history = history
+        self.policy = policy
+        self.done: list[Action] = []
+        """What was carried out, in order."""
+        self._added: Counter[tuple[str, str]] = Counter()
+
+    @classmethod
+    def begin(cls, world: World, identity: Identity | None, policy: Policy) -> Executor:
+        """Read the log, and shut out an older try that could still decide; `identity` as for `load`.
+
+        Raises LogDamaged, NewerFormat, LogCopied, EpochTaken.
+        """
+        found, tracks = load_begun(world, identity)
+        executor = cls(world, found, policy)
+        executor.decide(Seen(tracks=tracks), starting=True)
+        return executor
+
+    def decide(
+        self,
+        seen: Seen,
+        *,
+        batch: Manifest | None = None,
+        starting: bool = False,
+        given_up: Collection[str] = (),
+    ) -> None:
+        """Decide what the plan decides first: a batch, a fence against an older try, or accepted losses, if any."""
+        first = next(iter(self._plan(seen, batch=batch, starting=starting, given_up=given_up)), None)
+        if isinstance(first, Decide):
+            self._perform(first)
+
+    def finish(self, first: Seen | None = None) -> None:
+        """Bring every open epoch to its end. `first` is what was seen just before the decision.
+
+        Raises MetastoreUnreachable, RegistrationFailed, RegistrationUnknown (try again later: what is done
+        stays done), PartLost and the other errors of `FileStore.publish`, EpochTaken, FencedOut.
+        """
+        self._added.clear()
+        seen = first
+        while self.history.open:
+            with suppress(_MovedError):
+                self._carry_out(self._plan(seen or look(self.world, self.history)))
+            seen = None
+
+    def _carry_out(self, actions: Iterable[Action]) -> None:
+        for independent, some in groupby(actions, key=lambda action: isinstance(action, (Publish, Keep))):
+            if independent:
+                self.world.store.together(partial(self._perform, action) for action in some)
+            else:
+                for action in some:
+                    self._perform(action)
+
+    def clean_up(self, winners: frozenset[Winner] = frozenset()) -> None:
+        """Delete leftovers, and let go of old manifests. Raises FencedOut; anything else is tried again later."""
+        try:
+            tracks = look_at_tracks(self.world, self.history.epoch, winners)
+            for action in self._plan(Seen(tracks=tracks)):
+                self._perform(action)
+        except FencedOut:
+            raise
+        except HiveSinkError as error:
+            # No row depends on it, so it fails no committed batch; `status` and `verify` say what stays wrong.
+            logger.warning("cleaning up after epoch %d failed, and is tried again: %s", self.history.epoch, error)
+
+    def _plan(
+        self,
+        seen: Seen,
+        *,
+        batch: Manifest | None = None,
+        starting: bool = False,
+        given_up: Collection[str] = (),
+    ) -> Iterable[Action]:
+        stamp = Stamp(self.world.now(), self.world.token())
+        return until_look(
+            plan(self.history, seen, stamp, self.policy, batch=batch, starting=starting, given_up=given_up)
+        )
+
+    def _perform(self, action: Action) -> None:  # noqa: C901, PLR0912  one case an action, and all of them here
+        match action:
+            case Decide(manifest):
+                # The point of no return, and the only one.
+                self.world.log.create(manifest)
+                self.history = self.history.decided(manifest)
+            case ClearAccurate(table, partitions):
+                self.world.registrar.distrust(self.world.table(table), partitions)
+            case Register():
+                self._register(action)
+            case Publish(part, source):
+                self._publish(part, source)
+            case Keep(part):
+                self.world.store.publish(Pending(part.target, part.target, part.length))
+            case Refuse():
+                raise _loss(action)
+            case MarkPublished(epoch, new):
+                self._require_there(new)
+                self.world.log.mark(epoch, Mark.PUBLISHED)
+                self.history = self.history.published(epoch)
+            case SuccessFiles(paths):
+                self._require_head()
+                self.world.store.together(partial(self.world.store.mark, path) for path in paths)
+            case MarkSettled(epoch):
+                self.world.log.mark(epoch, Mark.REGISTERED)
+                self.history = self.history.confirmed()
+            case Discard(staged, folders):
+                self._require_head()
+                discard(self.world, staged, folders)
+            case Forget(lists):
+                self.world.log.forget(lists)
+            case Trim(epoch):
+                self._trim(epoch)
+            case LookAgain():
+                return
+        self.done.append(action)
+
+    def _require_head(self) -> None:
+        self.world.require_head(self.history.epoch)
+
+    def _register(self, action: Register) -> None:
+        # A run that was overtaken would bring back what a user has dropped since.
+        self._require_head()
+        for partition, _ in action.partitions:
+            place = (action.table, partition)
+            self._added[place] += 1
+            if self._added[place] > _MOST_ADDS:
+                where = self.world.registrar.address
+                raise RegistrationFailed(
+                    action.table, f"register partition {partition}", "it isn't there afterwards", where
+                )
+        waiting: dict[str, list[PartEntry]] = {}
+        for part in self.history.waiting():
+            waiting.setdefault(part.target.rpartition("/")[0], []).append(part)
+        new = (
+            partial(self._new_partition, partition, location, waiting.get(location, ()))
+            for partition, location in action.partitions
+        )
+        self.world.registrar.add(self.world.table(action.table), self.world.store.together(new))
+
+    def _new_partition(self, partition: str, location: str, waiting: Collection[PartEntry]) -> NewPartition:
+        lengths = {file.path: file.length for file in self.world.store.visible(location)}
+        lengths |= {part.target: part.length for part in waiting}
+        return NewPartition(partition, location, len(lengths), sum(lengths.values()))
+
+    def _publish(self, part: PartEntry, source: str) -> None:
+        try:
+            self.world.store.publish(Pending(source, part.target, part.length))
+        except (PartLost, LengthMismatch, TargetTaken):
+            self._require_head()
+            if not self._is_published_by_another(part) and not self._publish_from_elsewhere(part, source):
+                raise
+        except Unsupported as error:
+            if source.rpartition("/")[0] == part.folder:
+                raise
+            if not self._publish_from_elsewhere(part, source):
+                raise PartitionElsewhere(
+                    part.table,
+                    part.partition,
+                    part.folder,
+                    str(error),
+                    self.world.registrar.address,
+                    folder=source.rpartition("/")[0],
+                    staged=True,
+                ) from error
+
+    def _is_published_by_another(self, part: PartEntry) -> bool:
+        """Whether another run has marked the part's epoch meanwhile."""
+        epoch = next(found.manifest.epoch for found, one in self.history.standing() if one == part)
+        return Mark.PUBLISHED in self.world.log.view().marks.get(epoch, frozenset())
+
+    def _publish_from_elsewhere(self, part: PartEntry, source: str) -> bool:
+        """Publish a part that can't be renamed from `source` from wherever else it is; False where it is nowhere."""
+        earlier = self.history.earlier_places(part)
+        paths = {path for path in (part.target, part.brought, *earlier) if path != source}
+        found = {path: file.length for path in paths if (file := self.world.find(path)) is not None}
+        where = locate(replace(part, staged=source), earlier, found)
+        if isinstance(where, Refuse):
+            return False
+        place = where.source if isinstance(where, Publish) else part.brought
+        self.world.store.publish(Pending(place, part.target, part.length))
+        if is_staged(part.staged):
+            # No list of touched folders leads to it any more.
+            self.world.store.discard([part.staged])
+        return True
+
+    def _require_there(self, new: Iterable[PartEntry]) -> None:
+        """Parts of a partition that was not listed before: an INSERT that had begun by then deletes them."""
+        parts = tuple(new)
+        found = self.world.store.together(partial(self.world.store.find, part.target) for part in parts)
+        missing = [part for part, file in zip(parts, found, strict=True) if file is None]
+        homes = self.world.lookup((part.table, part.partition) for part in missing)
+        for part in missing:
+            home = homes.get((part.table, part.partition))
+            if home is None or same_location(home.location, part.folder):
+                raise PartLost(part.staged, part.target)
+        if missing:
+            raise _MovedError
+
+    def _trim(self, upto: Epoch) -> None:
+        """Manifests become the floor's totals. Raises LogDamaged, FencedOut, StoreUnavailable."""
+        log = self.world.log
+        view, before = log.view(), log.floor() or Floor(Epoch(0), Rows())
+        manifests = [log.manifest(epoch) for epoch in view.manifests if before.epoch < epoch <= upto]
+        self._require_head()
+        if manifests:
+            log.trim(
+                Floor(
+                    epoch=manifests[-1].epoch,
+                    totals=sum((manifest.rows for manifest in manifests), before.totals),
+                    files=before.files + sum(len(manifest.parts) for manifest in manifests),
+                )
+            )
+            self.history = replace(self.history, floor=manifests[-1].epoch)
+
+
+def _loss(refused: Refuse) -> HiveSinkError:
+    if not refused.found:
+        return PartLost(refused.part.staged, refused.part.target)
+    path, length = refused.found[0]
+    return LengthMismatch(path, refused.part.length, length)
+
+
+__all__ = ["Executor"]

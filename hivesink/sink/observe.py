@@ -1,0 +1,126 @@
+"""What a plan needs to know: a writer's history from its log, and looks at files, partitions and touched-lists."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from hivesink.core.bucket import is_aside
+from hivesink.core.lifecycle import EpochState, History, Identity, OpenEpoch
+from hivesink.core.log import Mark
+from hivesink.core.plan import Seen, Tracks, followed, losses, newest, places_to_look
+from hivesink.errors import LogCopied, LogDamaged
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from hivesink.core.epoch import Epoch
+    from hivesink.core.log import LogView
+    from hivesink.core.manifest import Manifest
+    from hivesink.core.plan import Winner
+    from hivesink.sink.world import World
+
+
+def load(world: World, identity: Identity | None = None) -> History:
+    """The history that the log shows; `identity` is what its head says, where it isn't given.
+
+    Raises LogDamaged, NewerFormat, LogCopied.
+    """
+    while True:
+        view = world.log.view()
+        try:
+            return _load(world, view, identity)
+        except LogDamaged:
+            # A run at work may have let go of what the listing showed: then the floor has risen by now.
+            now = world.log.view()
+            if (now.floor, now.head) == (view.floor, view.head):
+                raise
+
+
+def _load(world: World, view: LogView, identity: Identity | None) -> History:
+    if not view.manifests:
+        if view.floor:
+            reason = f"its floor is {view.floor}, but every manifest above it is missing"
+            raise LogDamaged(world.log.location, reason)
+        return History(identity or Identity("", world.log.uid(None) or "", (), ()))
+    head = world.log.manifest(view.head)
+    _require_whole(world, view, head)
+    found = History(identity or _identity(world, head), head, floor=view.floor)
+    if Mark.REGISTERED in view.marks.get(head.epoch, frozenset()):
+        return found
+    manifests = [
+        head if epoch == head.epoch else world.log.manifest(epoch) for epoch in view.manifests if epoch > head.settled
+    ]
+    return History(found.identity, head, tuple(_open(world, view, manifests)), view.floor)
+
+
+def _open(world: World, view: LogView, manifests: Iterable[Manifest]) -> Iterable[OpenEpoch]:
+    for manifest in manifests:
+        published = Mark.PUBLISHED in view.marks.get(manifest.epoch, frozenset())
+        epoch = OpenEpoch(manifest, EpochState.PUBLISHED if published else EpochState.DECIDED)
+        if published and epoch.is_bare:
+            continue
+        own = world.log.location
+        if manifest.log is not None and world.store.canonical(manifest.log) != world.store.canonical(own):
+            raise LogCopied(own, manifest.epoch, manifest.log)
+        yield epoch
+
+
+def _identity(world: World, head: Manifest) -> Identity:
+    return Identity(head.writer, head.uid, head.tables, head.zones, world.log.location)
+
+
+def _require_whole(world: World, view: LogView, head: Manifest) -> None:
+    expected = range(view.manifests[0], view.head + 1)
+    missing = set(expected) - set(view.manifests)
+    if view.manifests[0] > max(view.floor + 1, 1):
+        missing |= set(range(view.floor + 1, view.manifests[0]))
+    wanted = sorted(number for number in missing if number > min(head.settled, view.head))
+    if wanted:
+        raise LogDamaged(world.log.location, f"the manifest of epoch {wanted[0]} is missing")
+
+
+def load_begun(world: World, identity: Identity | None = None) -> tuple[History, Tracks]:
+    """The history, and what tasks have begun beyond it. Raises LogDamaged, NewerFormat, LogCopied."""
+    # The lists first: a run at work beside this one may go on to its next epoch between the two looks.
+    lists = tuple(world.log.touched())
+    history = load(world, identity)
+    if newest(lists) > history.epoch + 1:
+        reason = f"tasks have begun epoch {newest(lists)}, but its newest manifest is {history.epoch}"
+        raise LogDamaged(world.log.location, reason)
+    return history, Tracks(lists)
+
+
+def look(world: World, history: History, *, ask: bool = True) -> Seen:
+    """The partitions of open epochs, and the files whose places matter. Without `ask` the metastore is left alone.
+
+    Raises MetastoreUnreachable, StoreUnavailable.
+    """
+    live = world.lookup(history.folders()) if ask else None
+    files = _lengths(world, places_to_look(history, live or {}))
+    if losses(history, files):
+        files |= _lengths(world, places_to_look(history, live or {}, far=True) - set(files))
+    return Seen(files, live)
+
+
+def _lengths(world: World, paths: Iterable[str]) -> dict[str, int]:
+    found = world.store.together(partial(world.find, path) for path in sorted(paths))
+    return {file.path: file.length for file in found if file is not None}
+
+
+def look_at_tracks(world: World, head: Epoch, winners: frozenset[Winner] = frozenset()) -> Tracks:
+    """The touched-lists, and the staged files in the folders that the losers' lead to. Raises StoreUnavailable."""
+    tracks = Tracks(tuple(world.log.touched()), winners=winners)
+    leading = followed(tracks, head)
+    if not leading:
+        return tracks
+    folders = sorted({folder for found in leading for folder in world.log.folders(found)})
+    # Parts are set aside from their folders: who looks there last can't miss one.
+    ordered = [[one for one in folders if is_aside(one) is last] for last in (False, True)]
+    staged = tuple(path for places in ordered for path in _staged(world, places))
+    return Tracks(tracks.lists, tuple(folders), staged, winners)
+
+
+def _staged(world: World, folders: Iterable[str]) -> list[str]:
+    listed = world.store.together(partial(world.store.staged, folder) for folder in folders)
+    return [path for inside in listed for path in inside]

@@ -1,0 +1,91 @@
+"""Recovery of one writer by hand: what it would do, and doing it, from the same plans."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from hivesink.core.actions import Decide
+from hivesink.core.lifecycle import Stamp
+from hivesink.core.plan import Seen, losses, plan
+from hivesink.errors import EpochTaken
+from hivesink.sink.executor import Executor
+from hivesink.sink.observe import load, load_begun, look, look_at_tracks
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from hivesink.core.actions import Action, Refuse
+    from hivesink.core.epoch import Epoch
+    from hivesink.core.lifecycle import History, Identity
+    from hivesink.core.plan import Policy
+    from hivesink.sink.world import World
+
+
+@dataclass(frozen=True, slots=True)
+class Recovered:
+    """What recovery does, or would do; `lost` are the parts that are given up, or stand in its way."""
+
+    epoch: Epoch
+    actions: tuple[Action, ...]
+    lost: tuple[Refuse, ...]
+
+    def told(self) -> list[tuple[str, str]]:
+        """Each action in words: what is done, and to what."""
+        return [line for action in self.actions for line in action.told()]
+
+
+def preview(world: World, policy: Policy, *, given_up: Collection[str] = ()) -> Recovered:
+    """Everything that `recover` would do, by looking alone. Raises what `recover` raises, but EpochTaken."""
+    history, tracks = load_begun(world)
+    stamp = Stamp(world.now(), world.token())
+    actions: list[Action] = []
+    # Shutting out an older try, and accepting losses, ask nothing of the metastore.
+    for seen in (Seen(tracks=tracks), _look_for_losses(world, history)):
+        first = next(iter(plan(history, seen, stamp, policy, starting=True, given_up=given_up)), None)
+        if isinstance(first, Decide):
+            actions.append(first)
+            history = history.decided(first.manifest)
+    lost = _losses(world, history)
+    seen = look(world, history)
+    tracks = look_at_tracks(world, history.epoch)
+    actions += plan(history, Seen(seen.files, seen.partitions, tracks), stamp, policy)
+    return Recovered(history.epoch, tuple(actions), lost)
+
+
+def recover(world: World, identity: Identity | None, policy: Policy, *, given_up: Collection[str] = ()) -> Recovered:
+    """Bring everything to what the log decided, and take `given_up`, as far as it is lost, out of the log's hands.
+
+    Raises EpochTaken where another run is at work, LogDamaged, NewerFormat, LogCopied, and what `Executor.finish`
+    raises.
+    """
+    try:
+        return _recover(world, identity, policy, given_up)
+    except EpochTaken:
+        # A manifest to which the run before this one got no answer has arrived between a look and a decision here.
+        return _recover(world, identity, policy, given_up)
+
+
+def _recover(world: World, identity: Identity | None, policy: Policy, given_up: Collection[str]) -> Recovered:
+    executor = Executor.begin(world, identity, policy)
+    lost = tuple(loss for loss in _losses(world, executor.history) if loss.part.target in given_up)
+    if lost:
+        executor.decide(_look_for_losses(world, executor.history), given_up=given_up)
+    executor.finish()
+    executor.clean_up()
+    return Recovered(executor.history.epoch, tuple(executor.done), lost)
+
+
+def find_losses(world: World) -> tuple[Refuse, ...]:
+    """The parts that no publish can bring back. Raises LogDamaged, NewerFormat, LogCopied."""
+    return _losses(world, load(world))
+
+
+def _losses(world: World, history: History) -> tuple[Refuse, ...]:
+    seen = _look_for_losses(world, history)
+    return losses(history, seen.files, seen.partitions)
+
+
+def _look_for_losses(world: World, history: History) -> Seen:
+    # The table may have been made anew, with other columns: only format 1 needs to know what is listed.
+    return look(world, history, ask=any(found.is_published and found.manifest.log is None for found in history.open))

@@ -1,0 +1,318 @@
+"""Ten thousand random histories against `plan` alone: no I/O, no adapters. Each ends with every row there once.
+
+The world is a few dictionaries. Tasks write and die, the driver dies between any two actions, the metastore comes and
+goes, users insert into partitions (listed or not), move them, and look away.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta, timezone
+from typing import TYPE_CHECKING
+
+import pytest
+
+from hivesink.core.actions import (
+    ClearAccurate,
+    Decide,
+    Discard,
+    Forget,
+    Keep,
+    LookAgain,
+    MarkPublished,
+    MarkSettled,
+    Publish,
+    Refuse,
+    Register,
+    SuccessFiles,
+    Trim,
+)
+from hivesink.core.bucket import aside
+from hivesink.core.epoch import Epoch
+from hivesink.core.lifecycle import EpochState, History, Identity, OpenEpoch, Stamp
+from hivesink.core.log import Mark, Touched
+from hivesink.core.manifest import Manifest, PartEntry
+from hivesink.core.partition import LivePartition
+from hivesink.core.partname import PartName, Stage
+from hivesink.core.plan import Policy, Seen, Tracks, followed, losses, newest, places_to_look, plan, until_look
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from hivesink.core.actions import Action
+
+HISTORIES = 10_000
+TABLE, HOME = "demo.events", "/w/events"
+IDENTITY = Identity("w", "00c0ffee0001", (TABLE,), ((TABLE, "UTC"),), "/w/.hivesink/w")
+DAYS = ("dt=a", "dt=b", "dt=c")
+POLICIES = (Policy("_SUCCESS", 2), Policy(None, 1), Policy())
+
+
+class Death(BaseException):
+    """The driver's process ends."""
+
+
+@dataclass
+class World:
+    """Files by path with their rows (a part's length is its row's number), the log, and the metastore."""
+
+    chance: random.Random
+    policy: Policy
+    files: dict[str, int] = field(default_factory=dict)
+    manifests: dict[Epoch, Manifest] = field(default_factory=dict)
+    marks: dict[Epoch, set[Mark]] = field(default_factory=dict)
+    floor: Epoch = field(default=Epoch(0))
+    lists: set[Touched] = field(default_factory=set)
+    partitions: dict[str, str] = field(default_factory=dict)
+    accurate: set[str] = field(default_factory=set)
+    down: bool = False
+    rows: int = 0
+    moves: int = 0
+    attempts: int = 0
+    committed: list[int] = field(default_factory=list)
+
+    def stamp(self) -> Stamp:
+        self.attempts += 1
+        at = datetime(2026, 1, 1, tzinfo=timezone.utc) + timedelta(seconds=self.chance.randrange(10_000))
+        return Stamp(at, f"{self.attempts:010x}")
+
+    # What the log and the world show.
+
+    def history(self) -> History:
+        if not self.manifests:
+            return History(IDENTITY)
+        head = self.manifests[max(self.manifests)]
+        if Mark.REGISTERED in self.marks.get(head.epoch, ()):
+            return History(IDENTITY, head, floor=self.floor)
+        found = []
+        for epoch in sorted(epoch for epoch in self.manifests if epoch > head.settled):
+            published = Mark.PUBLISHED in self.marks.get(epoch, ())
+            state = EpochState.PUBLISHED if published else EpochState.DECIDED
+            one = OpenEpoch(self.manifests[epoch], state)
+            if not (published and one.is_bare):
+                found.append(one)
+        return History(IDENTITY, head, tuple(found), self.floor)
+
+    def look(self, history: History) -> Seen:
+        live = {
+            place: LivePartition(place[1], self.partitions[place[1]], place[1] in self.accurate, columns_behind=False)
+            for place in history.folders()
+            if place[1] in self.partitions
+        }
+        files = self.lengths(places_to_look(history, live))
+        if losses(history, files):
+            files |= self.lengths(places_to_look(history, live, far=True))
+        return Seen(files, live)
+
+    def lengths(self, paths: Iterable[str]) -> dict[str, int]:
+        return {path: self.files[path] for path in paths if path in self.files}
+
+    def tracks(self, head: Epoch, winners: frozenset[tuple[str, int]] = frozenset()) -> Tracks:
+        tracks = Tracks(tuple(sorted(self.lists)), winners=winners)
+        folders = {folder for one in followed(tracks, head) for folder in one.folders}
+        staged = tuple(path for path in self.files if path.rpartition("/")[0] in folders and "/." in path)
+        return replace(tracks, folders=tuple(sorted(folders)), staged=staged)
+
+    # What users do.
+
+    def meddle(self) -> None:
+        day = self.chance.choice(DAYS)
+        match self.chance.randrange(12):
+            case 0:
+                self.insert(day)
+            case 1 if day in self.partitions:
+                self.moves += 1
+                self.move(day, f"/elsewhere/{self.moves}/{day}")
+            case 2 if day in self.partitions:
+                self.move(day, f"{HOME}/{day}")
+            case 3:
+                self.accurate |= set(self.partitions)
+            case 4:
+                self.down = self.chance.random() < 0.3
+
+    def insert(self, day: str) -> None:
+        """Hive's INSERT INTO: into an unlisted partition it deletes what is in its folder (HIVE-29744)."""
+        if day not in self.partitions:
+            folder = f"{HOME}/{day}"
+            for path in [path for path in self.files if path.rpartition("/")[0] == folder]:
+                del self.files[path]
+            self.partitions[day] = folder
+
+    def move(self, day: str, location: str) -> None:
+        old = self.partitions[day]
+        for path in [path for path in self.files if path.startswith(f"{old}/part-")]:
+            self.files[f"{location}/{path.rpartition('/')[2]}"] = self.files.pop(path)
+        self.partitions[day] = location
+
+    # What a process does.
+
+    def run(self) -> None:
+        """One process, which may die anywhere."""
+        lists = self.lists
+        history = self.history()
+        assert newest(lists) <= history.epoch + 1
+        history = self.carry_out(history, Seen(tracks=Tracks(tuple(lists))), deciding=True)
+        history = self.finish(history)
+        history = self.carry_out(history, Seen(tracks=self.tracks(history.epoch)))
+        for _ in range(self.chance.randrange(3)):
+            history = self.batch(history)
+
+    def ends_well(self) -> bool:
+        try:
+            self.run()
+        except Death:
+            return False
+        return True
+
+    def finish(self, history: History) -> History:
+        while history.open and not self.down:
+            history = self.carry_out(history, self.look(history))
+        return history
+
+    def batch(self, history: History) -> History:
+        moved: dict[str, str] = {}
+        while True:
+            stamp = self.stamp()
+            parts = [self.write(history, stamp, day, moved) for day in self.chance.sample(DAYS, 2)]
+            self.interrupt()
+            live = {} if self.down else self.partitions
+            elsewhere = {p.partition: live[p.partition] for p in parts if live.get(p.partition, p.folder) != p.folder}
+            if elsewhere:
+                moved |= elsewhere
+                self.drop(part.staged for part in parts)
+                continue
+            parts = [self.set_aside(part, live) for part in parts]
+            if all(self.files.get(part.staged) == part.length for part in parts):
+                break
+            self.drop(part.staged for part in parts)
+        manifest = replace(history.following("batch", stamp), parts=tuple(parts))
+        rows = [part.length for part in parts]
+        history = self.carry_out(history, Seen(), batch=manifest, rows=rows)
+        history = self.finish(history)
+        tracks = self.tracks(history.epoch, frozenset({(stamp.attempt, 0)}))
+        return self.carry_out(history, Seen(tracks=tracks))
+
+    def write(self, history: History, stamp: Stamp, day: str, moved: dict[str, str]) -> PartEntry:
+        self.rows += 1
+        folder = moved.get(day, f"{HOME}/{day}")
+        epoch = Epoch(history.epoch + 1)
+        name = PartName(IDENTITY.uid, epoch, stamp.attempt, 0, 0, self.rows)
+        self.lists.add(Touched(epoch, stamp.attempt, 0, 0, self.rows, (folder, aside(HOME))))
+        self.interrupt()
+        staged = f"{folder}/{name.staged(Stage.PENDING)}"
+        self.files[staged] = self.rows
+        return PartEntry(TABLE, day, staged, f"{folder}/{name}", self.rows, 1)
+
+    def set_aside(self, part: PartEntry, live: dict[str, str]) -> PartEntry:
+        if part.partition in live or part.folder != f"{HOME}/{part.partition}":
+            return part
+        self.interrupt()
+        waiting = f"{aside(HOME)}/{part.staged.rpartition('/')[2]}"
+        if part.staged in self.files:
+            self.files[waiting] = self.files.pop(part.staged)
+        return replace(part, staged=waiting)
+
+    def drop(self, paths: Iterable[str]) -> None:
+        for path in paths:
+            self.files.pop(path, None)
+
+    def carry_out(
+        self,
+        history: History,
+        seen: Seen,
+        *,
+        batch: Manifest | None = None,
+        rows: Iterable[int] = (),
+        deciding: bool = False,
+    ) -> History:
+        for action in until_look(plan(history, seen, self.stamp(), self.policy, batch=batch, starting=deciding)):
+            if deciding and not isinstance(action, Decide):
+                break
+            self.interrupt()
+            history = self.perform(history, action)
+            if batch is not None and isinstance(action, Decide):
+                self.committed += rows
+        return history
+
+    def interrupt(self) -> None:
+        """Between any two steps: users, a metastore that goes, a death."""
+        self.meddle()
+        if self.chance.random() < 0.02:
+            raise Death
+
+    def perform(self, history: History, action: Action) -> History:  # noqa: C901, PLR0912  one case an action
+        match action:
+            case Decide(manifest):
+                assert manifest.epoch not in self.manifests
+                assert manifest.epoch == max(self.manifests, default=0) + 1
+                self.manifests[manifest.epoch] = manifest
+                return history.decided(manifest)
+            case ClearAccurate(_, partitions):
+                self.accurate -= set(partitions)
+            case Register(_, partitions):
+                for partition, location in partitions:
+                    self.partitions.setdefault(partition, location)
+            case Publish(part, source):
+                if source not in self.files:
+                    raise Death  # a user has moved it since the look: an error, then a start that looks again
+                if source != part.target:
+                    assert part.target not in self.files
+                    self.files[part.target] = self.files.pop(source)
+            case MarkPublished(epoch, new):
+                missing = [part for part in new if part.target not in self.files]
+                assert all(self.partitions[part.partition] != part.folder for part in missing)
+                if missing:
+                    raise Death  # moved since: the executor looks again
+                self.marks.setdefault(epoch, set()).add(Mark.PUBLISHED)
+                return history.published(epoch)
+            case MarkSettled(epoch):
+                self.marks.setdefault(epoch, set()).add(Mark.REGISTERED)
+                return history.confirmed()
+            case Discard(staged):
+                self.drop(staged)
+            case Forget(lists):
+                self.lists -= set(lists)
+            case Trim(epoch):
+                self.floor = epoch
+                self.manifests = {found: manifest for found, manifest in self.manifests.items() if found > epoch}
+                return replace(history, floor=epoch)
+            case Keep() | SuccessFiles() | LookAgain():
+                pass
+            case Refuse():
+                pytest.fail(f"nobody took {action.part} away: {action.reason}")
+        return history
+
+    # What a reader sees.
+
+    def readable(self) -> list[int]:
+        folders = set(self.partitions.values())
+        return [row for path, row in self.files.items() if path.rpartition("/")[0] in folders and "/part-" in path]
+
+
+def settle(world: World) -> None:
+    world.chance = random.Random(1)  # noqa: S311  a seed
+    world.down = False
+    world.meddle = world.interrupt = lambda: None  # type: ignore[method-assign]  # everybody has gone home
+    history = world.carry_out(world.history(), Seen(tracks=Tracks(tuple(world.lists))), deciding=True)
+    history = world.finish(history)
+    world.carry_out(history, Seen(tracks=world.tracks(history.epoch)))
+
+
+def test_every_history_ends_with_every_row_once() -> None:
+    decided = deaths = moved = 0
+    for seed in range(HISTORIES):
+        world = World(random.Random(seed), POLICIES[seed % len(POLICIES)])  # noqa: S311  a seed
+        for _ in range(3):
+            deaths += not world.ends_well()
+        settle(world)
+        wanted, found = Counter(world.committed), Counter(world.readable())
+        assert found == wanted, f"seed {seed}: lost {wanted - found}, doubled {found - wanted}"
+        assert not [path for path in world.files if "/." in path], seed
+        decided += len(world.committed)
+        moved += any(manifest.kind == "move" for manifest in world.manifests.values())
+    # It has been somewhere: rows were committed, processes died, partitions moved under open epochs.
+    assert decided > HISTORIES
+    assert deaths > HISTORIES // 4
+    assert moved > HISTORIES // 100
