@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from hivesink import wiring
 from hivesink.cli.opened import OpenedTable, OpenedWriter, opened
 from hivesink.cli.options import Debug, DryRun, Json, Metastore, Table, Writer, Yes
 from hivesink.cli.output import Grid, Line, Report
@@ -88,7 +89,8 @@ class _Done:
 
 
 def _recover(found: OpenedTable, opened_writer: OpenedWriter, targets: Collection[str]) -> _Done:
-    world = opened_writer.world
+    # Its dead letters may wait for a table that somebody has dropped.
+    world = replace(opened_writer.world, remake=wiring.remaker(found.metastore, found.live))
     actions = tuple(pending_actions(world))
     lost: tuple[str, ...] = ()
 
