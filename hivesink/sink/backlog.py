@@ -189,7 +189,7 @@ class Backlog:
         for table, partition in folders:
             if (table, partition) not in again:
                 where = self.world.registrar.address
-                raise RegistrationFailed(table, f"register partition {partition}", "it isn't there afterwards", where)
+                raise RegistrationFailed(table, "register", "it isn't there afterwards", where, (partition,))
         if self._relocate(again):
             self.finish()
             return
