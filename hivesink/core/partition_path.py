@@ -29,8 +29,6 @@ _TABLE = {ord(char): f"%{ord(char):02X}" for char in ESCAPED}
 _CODE = re.compile(r"%([0-9A-Fa-f]{2})")
 # dfs.namenode.fs-limits.max-component-length, and NAME_MAX of local file systems.
 _LONGEST_NAME = 255
-# PARTITIONS.PART_NAME. PARTITION_KEY_VALS.PART_KEY_VAL takes 255 or 256, which no folder name has room for.
-_LONGEST_PARTITION = 767
 
 
 def escape(text: str) -> str:
@@ -58,20 +56,6 @@ def partition_path(names: Sequence[str], values: Sequence[str | None]) -> str:
         if length > _LONGEST_NAME:
             raise PartitionPathInvalid(path, f"a folder name of {length} bytes; file systems take {_LONGEST_NAME}")
     return path
-
-
-def unregistrable(path: str) -> str | None:
-    """Why the metastore's database can't hold partition `path`; None where it can.
-
-    Derby, MySQL and SQL Server compare names as if blanks at their end weren't there: of `dt=a` and `dt=a ` the
-    second can't be registered, and the first can't where the second is. Lengths are those that Derby counts, UTF-16.
-    """
-    length = len(path.encode("utf-16-le", "surrogatepass")) // 2
-    if length > _LONGEST_PARTITION:
-        return f"a partition name of {length} characters; the metastore takes {_LONGEST_PARTITION}"
-    if path.endswith(" "):
-        return f"partition {path!r} ends in a blank, by which the metastore can't tell it from {path.rstrip(' ')!r}"
-    return None
 
 
 def parse_path(path: str) -> tuple[tuple[str, str | None], ...]:

@@ -16,7 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from hivesink.core.partition_path import DEFAULT_PARTITION, canonical, partition_path, unregistrable
+from hivesink.core.bucket import unregistrable
+from hivesink.core.partition_path import DEFAULT_PARTITION, canonical, partition_path
 from hivesink.core.table import Primitive
 from hivesink.errors import InvalidOption, PartitionPathInvalid, ValueUnfit
 from hivesink.optionvalues import OnNull

@@ -19,7 +19,6 @@ from hivesink.core.partition_path import (
     parse_path,
     partition_path,
     unescape,
-    unregistrable,
 )
 from hivesink.core.table import Array, Char, Decimal, HiveType, Map, Primitive, Struct, Varchar
 from hivesink.errors import PartitionPathInvalid, ValueUnfit
@@ -81,26 +80,6 @@ def test_paths() -> None:
 def test_what_is_no_partition_path(path: str) -> None:
     with pytest.raises(PartitionPathInvalid, match="is not name=value"):
         parse_path(path)
-
-
-@pytest.mark.parametrize(
-    ("path", "reason"),
-    [
-        ("a=" + "x" * 765, None),
-        ("a=" + "x" * 766, "768 characters; the metastore takes 767"),
-        ("a=" + "é" * 765, None),
-        ("a=" + "😀" * 383, "768 characters"),  # two of UTF-16 each
-        ("a=b ", "'a=b ' ends in a blank, by which the metastore can't tell it from 'a=b'"),
-        ("a= ", "ends in a blank"),
-        ("a= b", None),
-        ("a=b /c=d", None),
-        ("a=b%09", None),
-        ("a=b\u00a0", None),
-    ],
-)
-def test_what_the_metastore_can_hold(path: str, reason: str | None) -> None:
-    found = unregistrable(path)
-    assert found is None if reason is None else reason in (found or "")
 
 
 def test_a_folder_name_that_file_systems_refuse() -> None:
