@@ -219,7 +219,8 @@ class Registrar(Protocol):
     """A metastore, for one purpose: that readers find every published row, and never a wrong count.
 
     Partitions are named by their escaped path. All calls take many partitions and are few round trips.
-    Every method may raise MetastoreUnreachable; changing ones RegistrationFailed, RegistrationUnknown.
+    Every method may raise MetastoreUnreachable; changing ones RegistrationFailed, RegistrationUnknown. A change of
+    some partitions that is refused for others is made all the same: RegistrationFailed names the others.
     """
 
     @property
@@ -232,7 +233,10 @@ class Registrar(Protocol):
         ...
 
     def lookup(self, table: LiveTable, partitions: Sequence[str]) -> Mapping[str, LivePartition]:
-        """Those of `partitions` that are registered. For an unpartitioned table `""` is the table itself."""
+        """Those of `partitions` that are registered, by just that name: databases may take two names for one.
+
+        For an unpartitioned table `""` is the table itself.
+        """
         ...
 
     def add(self, table: LiveTable, partitions: Sequence[NewPartition]) -> None:

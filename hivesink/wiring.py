@@ -14,7 +14,7 @@ from hivesink.arrowtypes import arrow_schema
 from hivesink.core.bucket import normal
 from hivesink.core.lifecycle import Identity
 from hivesink.decode.reader import DecodeOptions, RowsReader
-from hivesink.errors import InvalidOption, TableExists, UnknownTable, Unsupported
+from hivesink.errors import InvalidOption, TableExists, Unsupported
 from hivesink.formats.parquet import ParquetFormat, rows_in
 from hivesink.hiveql.render import render
 from hivesink.hiveql.stored import declared, stored
@@ -209,8 +209,9 @@ class Setup:
             now=lambda: datetime.now(timezone.utc),
             tick=time.monotonic,
             token=lambda: secrets.token_hex(5),
+            remake=remaker(metastore, live),
         )
-        rejected = _rejected(metastore, live, config)
+        rejected = _rejected(world, live, config)
         plans = [plan for plan in (TablePlan(live.spec, live.location), rejected) if plan]
         for plan in plans:
             log.point(plan.spec.name, normal(plan.location))
@@ -267,17 +268,22 @@ def _declared(live: LiveTable) -> LiveTable:
     return replace(live, spec=declared(live.spec))
 
 
-def _rejected(metastore: Metastore, live: LiveTable, config: SinkConfig) -> TablePlan | None:
+def _rejected(world: World, live: LiveTable, config: SinkConfig) -> TablePlan | None:
     """The dead-letter table, created where the setting asks for it and it isn't there."""
     if config["sink.on-bad-record"] is not OnBadRecord.DEAD_LETTER:
         return None
-    name = live.spec.name.rejected
-    try:
-        found = metastore.registrar.table(name)
-    except UnknownTable:
-        base = live.location.rstrip("/")
-        location = f"{base}__rejected" if live.spec.location else None
-        spec = rejected_spec(live.spec.name, location, external=live.spec.external)
-        metastore.create(spec)
-        found = metastore.registrar.table(name)
+    found = world.table(str(live.spec.name.rejected))
     return TablePlan(found.spec, found.location)
+
+
+def remaker(metastore: Metastore, live: LiveTable) -> Callable[[TableName], bool]:
+    """`World.remake` for the writers of table `live`. It raises Unsupported where tables can't be created this way."""
+
+    def remake(name: TableName) -> bool:
+        if name != live.spec.name.rejected:
+            return False
+        location = f"{live.location.rstrip('/')}__rejected" if live.spec.location else None
+        metastore.create(rejected_spec(live.spec.name, location, external=live.spec.external))
+        return True
+
+    return remake

@@ -39,6 +39,7 @@ class OpenedTable:
     live: LiveTable
     writers: tuple[OpenedWriter, ...]
     site: Site
+    metastore: wiring.Metastore
 
     def chosen(self, writer: str | None) -> tuple[OpenedWriter, ...]:
         """The one named `writer`, or all. Raises InvalidOption where there is none of that name."""
@@ -71,7 +72,8 @@ def opened(table: str, metastore: str | None) -> Iterator[OpenedTable]:
     """Open `table`. Raises InvalidOption, SiteInvalid, UnknownTable, Unsupported, MetastoreUnreachable."""
     name = _table_name(table)
     site = site_here()
-    registrar = wiring.registrar("thrift", metastore_address(metastore, site), site)
+    found = wiring.Metastore.at("thrift", metastore_address(metastore, site), site)
+    registrar = found.registrar
     try:
         live = registrar.table(name)
         logs = wiring.writers_of(name, live.location, site)
@@ -79,7 +81,7 @@ def opened(table: str, metastore: str | None) -> Iterator[OpenedTable]:
             OpenedWriter(writer, _world(registrar, live, wiring.commit_log(folder, writer, site), site))
             for writer, folder in sorted(logs.items())
         )
-        yield OpenedTable(str(name), live, writers, site)
+        yield OpenedTable(str(name), live, writers, site, found)
     finally:
         registrar.close()
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from hivesink import wiring
 from hivesink.cli.opened import OpenedTable, OpenedWriter, opened
 from hivesink.cli.options import Debug, DryRun, Json, Metastore, Table, Writer, Yes
 from hivesink.cli.output import Grid, Line, Report
@@ -60,7 +61,9 @@ def recover(
             if dry_run:
                 result = preview(one.world, policy, given_up=given_up)
             else:
-                result = recover_writer(one.world, _identity(found, one), policy, given_up=given_up)
+                # Its dead letters may wait for a table that somebody has dropped.
+                world = replace(one.world, remake=wiring.remaker(found.metastore, found.live))
+                result = recover_writer(world, _identity(found, one), policy, given_up=given_up)
             done.append(_Done(one.name, result))
         out.show(_report(found, done, dry_run=dry_run))
 

@@ -17,6 +17,8 @@ _LETTERS = {"yyyy": "%Y", "MM": "%m", "dd": "%d", "HH": "%H", "mm": "%M", "ss": 
 _UNIT = {"yyyy": "year", "MM": "month", "dd": "day", "HH": "hour", "mm": "minute", "ss": "second"}
 _ORDER = ("year", "month", "day", "hour", "minute", "second")
 _TOKEN = re.compile(r"'(?P<quoted>(?:[^']|'')*)'|(?P<letters>([A-Za-z])\3*)|(?P<text>[^A-Za-z']+)")
+# PARTITIONS.PART_NAME. PARTITION_KEY_VALS.PART_KEY_VAL takes 255 or 256, which no folder name has room for.
+_LONGEST_PARTITION = 767
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,3 +97,17 @@ def normal(location: str) -> str:
     found = re.fullmatch(r"file:(?://)?(/.*)", location)
     spelled = found[1] if found else re.sub(r"^(hdfs://[^/:]+):8020(?=/|$)", r"\1", location)
     return spelled.rstrip("/") or "/"
+
+
+def unregistrable(path: str) -> str | None:
+    """Why the metastore's database can't hold partition `path`; None where it can.
+
+    Derby, MySQL and SQL Server compare names as if blanks at their end weren't there: of `dt=a` and `dt=a ` the
+    second can't be registered, and the first can't where the second is. Lengths are those that Derby counts, UTF-16.
+    """
+    length = len(path.encode("utf-16-le", "surrogatepass")) // 2
+    if length > _LONGEST_PARTITION:
+        return f"a partition name of {length} characters; the metastore takes {_LONGEST_PARTITION}"
+    if path.endswith(" "):
+        return f"partition {path!r} ends in a blank, by which the metastore can't tell it from {path.rstrip(' ')!r}"
+    return None

@@ -10,9 +10,11 @@ class UnknownTable(HiveSinkError):
 
     def __init__(self, table: str, metastore: str) -> None:
         self.table = table
-        super().__init__(
-            f"table {table} is not in the metastore at {metastore}; create it with `hivesink ddl apply PATH`"
-        )
+        owner = table.removesuffix("__rejected")
+        way_on = "create it with `hivesink ddl apply PATH`"
+        if owner != table:
+            way_on = f"if dead letters wait for it, the job's next start or `hivesink recover {owner}` makes it again"
+        super().__init__(f"table {table} is not in the metastore at {metastore}; {way_on}")
 
 
 class MetastoreUnreachable(HiveSinkError):
@@ -48,17 +50,35 @@ class MetastoreNotUnderstood(HiveSinkError):
 
 
 class RegistrationFailed(HiveSinkError):
-    """The metastore refused a call about a table's partitions; it has changed nothing."""
+    """The metastore refused a change, and has left what it refused as it was.
+
+    `partitions` are those at fault, all others of the call are changed. None: the call was refused as a whole.
+    """
 
     retryable = True
 
-    def __init__(self, table: str, action: str, reason: str, metastore: str | None = None) -> None:
+    def __init__(
+        self, table: str, action: str, reason: str, metastore: str | None = None, partitions: tuple[str, ...] = ()
+    ) -> None:
         self.table = table
         self.action = action
         self.reason = reason
         self.metastore = metastore
+        self.partitions = partitions
         who = f"the metastore at {metastore}" if metastore else "the metastore"
-        super().__init__(f"{who} refused to {action} of {table}: {reason}; mend that, then run the same again")
+        what = f"{action} {_named(partitions)}" if partitions else action
+        super().__init__(f"{who} refused to {what} of {table}: {reason}; fix this, then run the same again")
+
+
+def _named(partitions: tuple[str, ...]) -> str:
+    """Quoted, since a blank at the end may be what is wrong; the first few of many, cut where they are long."""
+    shown = ", ".join(repr(name if len(name) <= _SHOWN else f"{name[:_SHOWN]}…") for name in partitions[:_MOST])
+    more = f" and {len(partitions) - _MOST} more" if len(partitions) > _MOST else ""
+    return f"partition{'s' if len(partitions) > 1 else ''} {shown}{more}"
+
+
+_SHOWN = 100
+_MOST = 3
 
 
 class RegistrationUnknown(HiveSinkError):

@@ -30,6 +30,7 @@ from hivesink.metastore.hive_text import (
     partition_clause,
     table_name,
 )
+from hivesink.metastore.one_by_one import change_all
 from hivesink.metastore.partition_names import name_of, values_of
 from hivesink.metastore.refusals import PARQUET_INPUT, Facts, column
 from hivesink.ports import LivePartition, LiveTable, NewPartition, Statistics
@@ -98,11 +99,21 @@ class HiveServer2Registrar:
         if not spec.is_partitioned or not partitions:
             return
         known = self._registered(spec, [wanted.partition for wanted in partitions])
-        for chunk in _chunks(partitions):
-            self._add(spec, chunk)
-        if known:
-            there = [wanted.partition for wanted in partitions if _name(spec, wanted.partition) in known]
+        there = [wanted.partition for wanted in partitions if _name(spec, wanted.partition) in known]
+        try:
+            change_all(
+                {wanted: wanted.partition for wanted in partitions},
+                lambda chunk: self._add(spec, chunk),
+                table=str(spec.name),
+                action="register",
+                address=self.address,
+                at_a_time=SPECS_A_STATEMENT,
+                ask=lambda: self._describe(spec.name),
+            )
+        except RegistrationFailed:
             self._bring_columns(spec, there)
+            raise
+        self._bring_columns(spec, there)
 
     def _add(self, spec: TableSpec, partitions: Sequence[NewPartition]) -> None:
         spark = self._spark
@@ -127,6 +138,8 @@ class HiveServer2Registrar:
 
     def _bring_columns(self, spec: TableSpec, partitions: Sequence[str]) -> None:
         """Give partitions the table's columns, which ADD COLUMNS without CASCADE has left behind."""
+        if not partitions:
+            return
         columns = self._describe(spec.name).columns
         fields = ", ".join(f"{identifier(name)} {kind}{_comment(comment)}" for name, kind, comment in columns)
         for partition in partitions:
@@ -136,13 +149,16 @@ class HiveServer2Registrar:
                 self._change(spec.name, f"bring the columns of partition {partition}", statement)
 
     def distrust(self, table: LiveTable, partitions: Sequence[str]) -> None:
+        spec = table.spec
         trusted = [partition for partition, live in self.lookup(table, partitions).items() if live.accurate]
         if trusted:
             raise RegistrationFailed(
-                str(table.spec.name),
-                f"drop the accuracy of statistics of {', '.join(trusted[:3]) or 'the table'}",
+                str(spec.name),
+                "drop the accuracy of statistics" + (" of" if spec.is_partitioned else ""),
                 "HiveQL can't; use the metastore's own address (registrar thrift), and run ANALYZE TABLE … COMPUTE "
                 "STATISTICS only while no stream writes",
+                self.address,
+                tuple(trusted) if spec.is_partitioned else (),
             )
 
     def set_statistics(self, table: LiveTable, statistics: Sequence[Statistics]) -> bool:  # noqa: ARG002
@@ -217,11 +233,6 @@ def _name(spec: TableSpec, partition: str) -> str:
 
 def _comment(text: str | None) -> str:
     return f" COMMENT {literal(text)}" if text else ""
-
-
-def _chunks(partitions: Sequence[NewPartition]) -> Iterator[Sequence[NewPartition]]:
-    for start in range(0, len(partitions), SPECS_A_STATEMENT):
-        yield partitions[start : start + SPECS_A_STATEMENT]
 
 
 def _flag(parameters: Mapping[str, str]) -> str | None:

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from hivesink.core.partition_path import partition_path
-from hivesink.errors import MetastoreUnreachable, TableExists, UnknownTable
+from hivesink.errors import MetastoreUnreachable, RegistrationFailed, TableExists, UnknownTable
 from hivesink.metastore.accuracy import BASIC_ONLY, FLAG, is_accurate
-from hivesink.metastore.partition_names import Values, values_of
+from hivesink.metastore.partition_names import Values, name_of, values_of
 from hivesink.metastore.refusals import PARQUET_INPUT, PARQUET_SERDE, Facts
 from hivesink.ports import LivePartition, LiveTable, NewPartition, Statistics
 
@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from hivesink.core.table import Column, TableName, TableSpec
+
+LONGEST_NAME = 767
+"""As Derby has it, which also ignores blanks at the end of a name."""
 
 
 @dataclass(slots=True)
@@ -81,12 +84,24 @@ class MemoryMetastore:
     def add(self, table: LiveTable, partitions: Sequence[NewPartition]) -> None:
         if not table.spec.is_partitioned:
             return
+        refused: dict[str, str] = {}
         with self._entry(table.spec.name) as entry:
+            names = (name_of(entry.spec, values) for values in entry.partitions)
+            there = {name.rstrip(" "): name for name in names}
             for wanted in partitions:
+                name = wanted.partition
+                namesake = there.get(name.rstrip(" "), name)
+                if len(name) > LONGEST_NAME or namesake != name:
+                    refused[name] = f"{namesake!r} is there" if namesake != name else f"it has {len(name)} characters"
+                    continue
                 figures = {"numFiles": str(wanted.files), "totalSize": str(wanted.bytes)}
                 new = Place(wanted.location, entry.spec.columns, figures)
-                place = entry.partitions.setdefault(values_of(table.spec, wanted.partition), new)
-                place.columns = entry.spec.columns
+                entry.partitions.setdefault(values_of(table.spec, name), new).columns = entry.spec.columns
+                there[name.rstrip(" ")] = name
+        if refused:
+            raise RegistrationFailed(
+                str(table.spec.name), "register", "; ".join(refused.values()), self.address, tuple(refused)
+            )
 
     def distrust(self, table: LiveTable, partitions: Sequence[str]) -> None:
         with self._entry(table.spec.name) as entry:

@@ -9,6 +9,7 @@ from hive_metastore import ttypes
 
 from hivesink.errors import FileSystemUnknown, RegistrationFailed, TableExists, UnknownTable
 from hivesink.metastore.accuracy import BASIC_ONLY, FLAG, is_accurate
+from hivesink.metastore.one_by_one import change_all
 from hivesink.metastore.partition_names import Values, name_of, values_of
 from hivesink.metastore.thrift_calls import Calls, add_partitions
 from hivesink.metastore.thrift_table import columns_behind, live_partition, live_table, new_partition, thrift_table
@@ -101,9 +102,17 @@ class ThriftRegistrar:
         if not partitions or not table.spec.is_partitioned:
             return
         fresh = self._tables.get(table.spec.name)
-        for chunk in _chunks(partitions, PARTITIONS_A_CALL):
-            self._add(table, [new_partition(wanted, table.spec, fresh) for wanted in chunk])
-        self._bring_columns(table, [values_of(table.spec, wanted.partition) for wanted in partitions])
+        structs = {
+            values_of(table.spec, wanted.partition): new_partition(wanted, table.spec, fresh) for wanted in partitions
+        }
+        try:
+            self._change_all(
+                table, "register", list(structs), lambda chunk: self._add(table, [structs[values] for values in chunk])
+            )
+        except RegistrationFailed:
+            self._bring_columns(table, list(structs))
+            raise
+        self._bring_columns(table, list(structs))
 
     def distrust(self, table: LiveTable, partitions: Sequence[str]) -> None:
         if table.spec.is_partitioned:
@@ -142,16 +151,28 @@ class ThriftRegistrar:
             except ttypes.NoSuchObjectException as error:
                 raise UnknownTable(str(name), self.address) from error
             found.update({tuple(partition.values): partition for partition in partitions})
-        return found
+        # A database that ignores blanks at the end, or case, answers with another partition than was asked for.
+        return {values: found[values] for values in wanted if values in found}
 
     def _add(self, table: LiveTable, partitions: list[Any]) -> None:
         name = table.spec.name
-        _repeat_refused(
-            lambda: self._connection.change(
-                str(name),
-                f"register {len(partitions)} partitions",
-                lambda client: add_partitions(client, name.database, name.table, partitions),
-            )
+        self._connection.change(
+            str(name),
+            f"register {len(partitions)} partitions",
+            lambda client: add_partitions(client, name.database, name.table, partitions),
+        )
+
+    def _change_all(
+        self, table: LiveTable, action: str, wanted: Sequence[Values], change: Callable[[Sequence[Values]], None]
+    ) -> None:
+        change_all(
+            {values: name_of(table.spec, values) for values in wanted},
+            lambda chunk: _repeat_refused(partial(change, chunk)),
+            table=str(table.spec.name),
+            action=action,
+            address=self.address,
+            at_a_time=PARTITIONS_A_CALL,
+            ask=lambda: self._tables.get(table.spec.name),
         )
 
     def _bring_columns(self, table: LiveTable, wanted: list[Values]) -> None:
@@ -189,8 +210,7 @@ class ThriftRegistrar:
                     lambda client: self._tables.calls.alter_partitions(client, name.database, name.table, changed),
                 )
 
-        for chunk in _chunks(wanted, PARTITIONS_A_CALL):
-            _repeat_refused(partial(alter, chunk))
+        self._change_all(table, f"{action} of", wanted, alter)
 
 
 def _distrusted(parameters: dict[str, str]) -> bool:

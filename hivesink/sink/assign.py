@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from hivesink.core.bucket import unregistrable
 from hivesink.core.partition_path import DEFAULT_PARTITION, canonical, partition_path
 from hivesink.core.table import Primitive
 from hivesink.errors import InvalidOption, PartitionPathInvalid, ValueUnfit
@@ -184,10 +185,10 @@ def needed_columns(spec: TableSpec, config: SinkConfig) -> tuple[Column, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Unfit:
-    """A row whose partition value can't be one."""
+    """A row whose partition value can't be one; no `column` where it is the values together."""
 
     row: int
-    column: str
+    column: str | None
     reason: str
 
 
@@ -201,7 +202,7 @@ class Buckets:
 
 
 def buckets(columns: Sequence[Column], values: Sequence[pa.Array], rows: int, on_null: OnNull) -> Buckets:
-    """Partition paths, with Hive's escaping and canonical value texts."""
+    """Partition paths, with Hive's escaping and canonical value texts, as far as the metastore can hold them."""
     if not columns:
         return Buckets(("",), np.zeros(rows, dtype=np.int64), ())
     codes = np.zeros(rows, dtype=np.int64)
@@ -219,6 +220,10 @@ def buckets(columns: Sequence[Column], values: Sequence[pa.Array], rows: int, on
     names = [column.name for column in columns]
     merged = [paths.setdefault(partition_path(names, found), len(paths)) for found in combined]
     codes = np.asarray(merged, dtype=np.int64)[codes]
+    for path, code in paths.items():
+        if (trouble := unregistrable(path)) is not None:
+            for row in np.flatnonzero(codes == code).tolist():
+                unfit.setdefault(row, Unfit(row, None, trouble))
     if unfit:
         codes[list(unfit)] = -1
     return Buckets(tuple(paths), codes, tuple(unfit.values()))

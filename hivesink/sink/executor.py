@@ -194,9 +194,7 @@ class Executor:
             self._added[place] += 1
             if self._added[place] > _MOST_ADDS:
                 where = self.world.registrar.address
-                raise RegistrationFailed(
-                    action.table, f"register partition {partition}", "it isn't there afterwards", where
-                )
+                raise RegistrationFailed(action.table, "register", "it isn't there afterwards", where, (partition,))
         waiting: dict[str, list[PartEntry]] = {}
         for part in self.history.waiting():
             waiting.setdefault(part.target.rpartition("/")[0], []).append(part)

@@ -1,13 +1,15 @@
 """Exact statistics, from the footers of every file that a reader sees.
 
 The accurate flag goes with every epoch that writes; it comes back, with fresh figures, at `stop`, at the end of
-`availableNow` and wherever else a partition is at rest. Files are listed before and after the footers are
-read: a listing that has changed leaves the partition without the flag.
+`availableNow` and wherever else a partition is at rest. Files are listed before the footers are read, after that,
+and once more when the figures are set: a listing that has changed leaves the partition without the flag. Another
+writer looks at the flag after it has published. So whoever comes second sees the other and clears the flag.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -17,9 +19,18 @@ from hivesink.errors import StoreUnavailable
 
 if TYPE_CHECKING:
     from hivesink.core.epoch import Epoch
+    from hivesink.core.partfile import Finished
     from hivesink.sink.world import World
 
 CountRows = Callable[[BinaryIO], int]
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """A partition's exact figures, and the files that they are of."""
+
+    statistics: Statistics
+    files: tuple[Finished, ...]
 
 
 def refresh_statistics(world: World, head: Epoch, places: Iterable[Place], count_rows: CountRows) -> None:
@@ -29,21 +40,39 @@ def refresh_statistics(world: World, head: Epoch, places: Iterable[Place], count
         return
     live = world.lookup(wanted)
     ordered = sorted(live.items())
-    figures = world.store.together(partial(_exact, world, place[1], found, count_rows) for place, found in ordered)
-    exact = dict(zip((place for place, _ in ordered), figures, strict=True))
+    counted = world.store.together(partial(_counted, world, place[1], found, count_rows) for place, found in ordered)
     again = world.lookup(live)
-    known = {
+    exact = {
         place: found
-        for place, found in exact.items()
+        for (place, _), found in zip(ordered, counted, strict=True)
         # Somebody may have moved the partition while footers were read.
         if found is not None and place in again and again[place].location == live[place].location
     }
-    for table, partitions in by_table(known).items():
+    for table, partitions in by_table(exact).items():
         world.require_head(head)
-        world.registrar.set_statistics(world.table(table), [known[table, partition] for partition in partitions])
+        known = {(table, partition): exact[table, partition] for partition in partitions}
+        _set(world, table, known)
 
 
-def _exact(world: World, partition: str, live: LivePartition, count_rows: CountRows) -> Statistics | None:
+def _set(world: World, table: str, counted: Mapping[Place, Counted]) -> None:
+    """Set figures, and take away the flag from what has changed, or can't be looked at, after that."""
+    changed = set(counted)
+    try:
+        # Where this raises, some may have been set.
+        able = world.registrar.set_statistics(world.table(table), [found.statistics for found in counted.values()])
+        changed -= _unchanged(world, counted) if able else changed
+    finally:
+        if changed:
+            world.registrar.distrust(world.table(table), sorted(partition for _, partition in changed))
+
+
+def _unchanged(world: World, counted: Mapping[Place, Counted]) -> set[Place]:
+    live = world.lookup(counted)
+    listed = world.store.together(partial(world.store.visible, live[place].location) for place in live)
+    return {place for place, files in zip(live, listed, strict=True) if tuple(files) == counted[place].files}
+
+
+def _counted(world: World, partition: str, live: LivePartition, count_rows: CountRows) -> Counted | None:
     before = world.store.visible(live.location)
     rows = 0
     try:
@@ -55,4 +84,5 @@ def _exact(world: World, partition: str, live: LivePartition, count_rows: CountR
             raise
     if world.store.visible(live.location) != before:
         return None
-    return Statistics(partition, len(before), sum(file.length for file in before), rows)
+    exact = Statistics(partition, len(before), sum(file.length for file in before), rows)
+    return Counted(exact, tuple(before))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from hivesink.core.partition_path import is_partition
 from hivesink.core.plan import by_table
 from hivesink.core.table import TableName
-from hivesink.errors import FencedOut, FileSystemUnknown, Unsupported
+from hivesink.errors import FencedOut, FileSystemUnknown, UnknownTable, Unsupported
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -30,12 +30,20 @@ class World:
     now: Callable[[], datetime]
     tick: Callable[[], float]
     token: Callable[[], str]
+    remake: Callable[[TableName], bool] = lambda _: False
+    """Create a table of the sink's own (dead letters) that somebody has dropped; False for any other table."""
     _tables: dict[str, LiveTable] = field(default_factory=dict)
 
     def table(self, name: str) -> LiveTable:
         """The table as first seen; partitions are always asked for afresh. Raises UnknownTable."""
         if name not in self._tables:
-            self._tables[name] = self.registrar.table(TableName.parse(name))
+            parsed = TableName.parse(name)
+            try:
+                self._tables[name] = self.registrar.table(parsed)
+            except UnknownTable:
+                if not self.remake(parsed):
+                    raise
+                self._tables[name] = self.registrar.table(parsed)
         return self._tables[name]
 
     def owner(self, folder: str) -> str | None:
@@ -68,7 +76,11 @@ class World:
         """Those of `places` that are registered, by one call a table. Raises MetastoreUnreachable."""
         found: dict[Place, LivePartition] = {}
         for table, partitions in by_table(places).items():
-            live = self.registrar.lookup(self.table(table), partitions)
+            try:
+                live = self.registrar.lookup(self.table(table), partitions)
+            except UnknownTable:
+                self._tables.pop(table, None)
+                live = self.registrar.lookup(self.table(table), partitions)
             found.update({(table, partition): place for partition, place in live.items()})
         return found
 

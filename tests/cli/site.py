@@ -67,6 +67,7 @@ class Ingest:
     metastore: str
     writer: str = "ingest"
     batches: int = 0
+    options: dict[str, str] = field(default_factory=dict)
     setup: wiring.Setup = field(init=False)
 
     def __post_init__(self) -> None:
@@ -75,7 +76,7 @@ class Ingest:
             writer=self.writer,
             metastore=wiring.Metastore.at("thrift", self.metastore),
             ways=NO_WAYS,
-            options={},
+            options=self.options,
         )
         self.committer = self.setup.committer(tolerant=False)
 

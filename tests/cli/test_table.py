@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyarrow.parquet as pq
 import pytest
+from hive_metastore.ttypes import NoSuchObjectException
 
+from hivesink import wiring
 from hivesink.core.epoch import Epoch
+from hivesink.core.table import TableName
+from hivesink.errors import Unsupported
+from hivesink.metastore.thrift_connection import Connection
 from tests.cli.site import Ingest, hivesink
 
 if TYPE_CHECKING:
@@ -102,6 +109,50 @@ def test_recover_finishes_what_was_decided(ingest: Ingest, table: str, capsys: p
     assert hivesink(capsys, "verify", table).code == 0
     assert hivesink(capsys, "status", table, "--json").data["writers"][0]["files"]["finished"] == 8
     assert "nothing to recover" in hivesink(capsys, "recover", table, "--dry-run").out
+
+
+@pytest.mark.parametrize("way", ["recover", "start with dead-letter", "start with drop"])
+def test_dead_letters_that_wait_get_their_table_back(
+    way: str, uri: str, table: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    dead = {"sink.on-bad-record": "dead-letter"}
+    first = Ingest(table, uri, options=dead)
+    first.commit()
+    _open_epoch(first)
+    rejected = TableName.parse(table).rejected
+    metastore = Connection(uri)
+    metastore.read(lambda client: client.drop_table(rejected.database, rejected.table, False))
+    if way == "recover":
+        assert hivesink(capsys, "recover", table, "--dry-run").code == 0
+        with pytest.raises(NoSuchObjectException):
+            metastore.read(lambda client: client.get_table(rejected.database, rejected.table))
+        said = hivesink(capsys, "recover", table)
+        assert said.code == 0, said.err
+    else:
+        second = Ingest(table, uri, options=dead if way == "start with dead-letter" else {})
+        second.committer.recover()
+        second.close()
+    found = metastore.read(lambda client: client.get_partitions(rejected.database, rejected.table, -1))
+    (place,) = [_local(partition.sd.location) for partition in found]
+    assert sum(pq.read_metadata(path).num_rows for path in place.glob("part-*")) == 2
+    assert hivesink(capsys, "verify", table).code == 0
+    assert hivesink(capsys, "status", table, "--json").data["writers"][0]["unsettled"] == []
+    metastore.close()
+    first.close()
+
+
+def test_where_the_table_of_dead_letters_can_not_be_made_its_ddl_is_told(uri: str, table: str) -> None:
+    dead = Ingest(table, uri, options={"sink.on-bad-record": "dead-letter"})
+    rejected = TableName.parse(table).rejected
+    metastore = Connection(uri)
+    metastore.read(lambda client: client.drop_table(rejected.database, rejected.table, False))
+    # As through HiveServer2.
+    unable = wiring.remaker(wiring.Metastore(dead.setup.world.registrar, None), dead.setup.world.table(table))
+    world = replace(dead.setup.world, remake=unable, _tables={})
+    with pytest.raises(Unsupported, match=rf"run: CREATE EXTERNAL TABLE \W?{rejected.database}\W.*{rejected.table}"):
+        world.table(str(rejected))
+    metastore.close()
+    dead.close()
 
 
 def test_a_lost_part_needs_a_person_and_its_loss_a_yes(

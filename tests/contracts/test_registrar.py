@@ -10,7 +10,7 @@ import pytest
 
 from hivesink.core.partition_path import partition_path
 from hivesink.core.table import Column, Primitive, TableName
-from hivesink.errors import HiveSinkError, UnknownTable, Unsupported
+from hivesink.errors import HiveSinkError, RegistrationFailed, UnknownTable, Unsupported
 from tests.metastore.live import KINDS, World, declared, dt, new, world_of
 
 if TYPE_CHECKING:
@@ -122,6 +122,55 @@ def test_odd_values_are_registered_under_their_own_name(world: World, live: Live
     assert {name: place.location for name, place in found.items()} == {partition: wanted.location}
     world.drop(live, partition)  # by its unescaped value, past the registrar: it was the right partition
     assert registrar.lookup(live, [partition]) == {}
+
+
+def test_partitions_that_can_not_be_registered_are_named_and_stop_no_other(world: World, tmp_path: Path) -> None:
+    columns = [f"c{place}" for place in range(5)]
+    live = made(world, tmp_path, *(Column(name, Primitive.STRING) for name in columns))
+    registrar = world.connect()
+
+    def partition(value: str) -> str:
+        return partition_path(columns, [value] * 5)
+
+    good, longest = [partition(f"v{n}") for n in range(3)], partition("x" * 149) + "xxx"
+    bad = [partition("y" * 150), partition("z" * 150)]
+    assert [len(name) for name in (longest, *bad)] == [767, 769, 769]
+    with pytest.raises(RegistrationFailed) as told:
+        registrar.add(
+            live, [new(live, name, folder=name[:6]) for name in (good[0], bad[0], *good[1:], bad[1], longest)]
+        )
+    assert told.value.partitions == tuple(bad)
+    assert str(live.spec.name) in str(told.value)
+    assert all(name[:60] in str(told.value) for name in bad)
+    assert "\n" not in str(told.value)
+    assert sorted(registrar.lookup(live, [*good, *bad, longest])) == sorted([*good, longest])
+
+
+@pytest.mark.parametrize(("there", "wanted"), [("a", "a "), ("a ", "a")])
+def test_of_two_names_that_differ_in_a_blank_at_their_end_one_can_be(
+    world: World, live: LiveTable, there: str, wanted: str
+) -> None:
+    registrar = world.connect()
+    registrar.add(live, [new(live, f"dt={there}", folder="first")])
+    assert registrar.lookup(live, [f"dt={wanted}"]) == {}
+    with pytest.raises(RegistrationFailed) as told:
+        registrar.add(live, [new(live, f"dt={wanted}", folder="second"), new(live, dt(1))])
+    assert told.value.partitions == (f"dt={wanted}",)
+    assert f"'dt={wanted}'" in str(told.value)
+    found = registrar.lookup(live, [f"dt={there}", f"dt={wanted}", dt(1)])
+    assert {name: place.location for name, place in found.items()} == {
+        f"dt={there}": f"{live.location}/first",
+        dt(1): f"{live.location}/{dt(1)}",
+    }
+
+
+@pytest.mark.parametrize("values", [("A", "a"), ("é", "e\u0301", "e"), ("a\t", "a"), ("a\0", "a"), ("a\u00a0", "a")])
+def test_names_that_look_alike_are_several(world: World, live: LiveTable, values: tuple[str, ...]) -> None:
+    registrar = world.connect()
+    wanted = {partition_path(["dt"], [value]): f"{live.location}/{n}" for n, value in enumerate(values)}
+    registrar.add(live, [new(live, name, folder=str(n)) for n, name in enumerate(wanted)])
+    found = registrar.lookup(live, list(wanted))
+    assert {name: place.location for name, place in found.items()} == wanted
 
 
 def test_an_odd_folder_is_kept(world: World, live: LiveTable) -> None:

@@ -106,6 +106,19 @@ def test_figures_of_a_dropped_partition_bring_nothing_back(world: World, tmp_pat
     assert registrar.lookup(live, [dt(1)]) == {}
 
 
+def test_a_namesake_is_left_alone(world: World, tmp_path: Path) -> None:
+    spec = declared(tmp_path, DT)
+    world.create(spec)
+    registrar = world.connect()
+    live = registrar.table(spec.name)
+    registrar.add(live, [new(live, "dt=a")])
+    registrar.set_statistics(live, [Statistics("dt=a ", 3, 300, 42)])
+    assert FLAG not in world.parameters(live, "dt=a")
+    world.analyze(live, "dt=a")
+    registrar.distrust(live, ["dt=a "])
+    assert FLAG in world.parameters(live, "dt=a")
+
+
 @pytest.mark.spark
 def test_an_analyze_by_spark_in_between(metastore: EmbeddedMetastore, spark: SparkSession, tmp_path: Path) -> None:
     over = OverThrift(metastore.uri)

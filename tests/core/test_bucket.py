@@ -4,7 +4,7 @@ from datetime import datetime, timezone
 
 import pytest
 
-from hivesink.core.bucket import TimePattern, folder, normal, same_location
+from hivesink.core.bucket import TimePattern, folder, normal, same_location, unregistrable
 
 AT = datetime(2024, 3, 9, 7, 5, 4, tzinfo=timezone.utc)
 
@@ -69,3 +69,23 @@ def test_the_root_stays_the_root() -> None:
 def test_an_unpartitioned_tables_parts_are_in_its_own_folder() -> None:
     assert folder("file:/w/t/", "") == "file:/w/t"
     assert folder("file:/w/t", "dt=1") == "file:/w/t/dt=1"
+
+
+@pytest.mark.parametrize(
+    ("path", "reason"),
+    [
+        ("a=" + "x" * 765, None),
+        ("a=" + "x" * 766, "768 characters; the metastore takes 767"),
+        ("a=" + "é" * 765, None),
+        ("a=" + "😀" * 383, "768 characters"),  # two of UTF-16 each
+        ("a=b ", "'a=b ' ends in a blank, by which the metastore can't tell it from 'a=b'"),
+        ("a= ", "ends in a blank"),
+        ("a= b", None),
+        ("a=b /c=d", None),
+        ("a=b%09", None),
+        ("a=b\u00a0", None),
+    ],
+)
+def test_what_the_metastore_can_hold(path: str, reason: str | None) -> None:
+    found = unregistrable(path)
+    assert found is None if reason is None else reason in (found or "")

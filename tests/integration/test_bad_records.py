@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 import pytest
@@ -53,6 +54,24 @@ def test_dead_letters_hold_the_record_its_error_and_its_position(stage: Stage, t
     assert bytes(letter.value) == b'{"id": "many", "dt": "2024-01-02"}'
     assert (letter.field, letter.topic, letter.partition_id, letter.record_offset) == ("id", topic.name, 1, 1)
     assert "text into bigint" in letter.reason
+
+
+def test_partitions_that_the_metastore_can_not_hold_are_bad_records_and_stop_no_other(stage: Stage) -> None:
+    stage.create(
+        partitioned="PARTITIONED BY (a STRING, b STRING, c STRING, d STRING)",
+        properties={"sink.on-bad-record": "dead-letter"},
+    )
+    for rows in (["a"], ["a ", "y" * 200, "b"]):
+        lines = [
+            json.dumps({"id": row, **dict.fromkeys("abcd", value)}) for row, value in enumerate(rows, 10 * len(rows))
+        ]
+        stage.put_text("\n".join(lines) + "\n")
+    stage.drain()
+    assert stage.ids() == [10, 32]
+    letters = stage.query(f"SELECT field, reason FROM {stage.table}__rejected ORDER BY reason")
+    assert [letter.field for letter in letters] == [None, None]
+    assert letters[0].reason == "a partition name of 811 characters; the metastore takes 767"
+    assert "'a=a /b=a /c=a /d=a ' ends in a blank" in letters[1].reason
 
 
 def test_dropped_records_are_counted(stage: Stage) -> None:

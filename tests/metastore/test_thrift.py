@@ -123,10 +123,30 @@ def test_a_table_dropped_meanwhile_is_said_to_be_gone(over: OverThrift, live: Li
 
 
 def test_a_location_that_cannot_be_is_refused_in_one_line(over: OverThrift, live: LiveTable) -> None:
-    with pytest.raises(RegistrationFailed, match="register 1 partitions of") as caught:
+    with pytest.raises(RegistrationFailed, match="register partition 'dt=2024-01-01' of") as caught:
         over.connect().add(live, [NewPartition(dt(1), "nosuchscheme://x/y", 0, 0)])
     assert "\n" not in str(caught.value)
     assert over.connect().lookup(live, [dt(1)]) == {}
+
+
+def test_a_partition_that_can_not_be_altered_stops_no_other(metastore: EmbeddedMetastore, tmp_path: Path) -> None:
+    over = OverThrift(metastore.uri)
+    spec = declared(tmp_path, DT)
+    over.create(spec)
+    registrar = over.connect()
+    live = registrar.table(spec.name)
+    days = [dt(day) for day in (1, 2, 3)]
+    registrar.add(live, [new(live, day) for day in days])
+    # Hive 2.3 has room for 4000 characters of a parameter.
+    rows = [7, 10**4100, 9]
+    with pytest.raises(RegistrationFailed, match="set statistics of partition 'dt=2024-01-02' of") as caught:
+        registrar.set_statistics(live, [Statistics(day, 1, 10, number) for day, number in zip(days, rows, strict=True)])
+    assert caught.value.partitions == (dt(2),)
+    assert "\n" not in str(caught.value)
+    assert [registrar.lookup(live, days)[day].accurate for day in days] == [True, False, True]
+    registrar.distrust(live, days)
+    assert not any(found.accurate for found in registrar.lookup(live, days).values())
+    over.close()
 
 
 def test_a_location_on_a_file_system_that_nobody_knows(over: OverThrift, tmp_path: Path) -> None:

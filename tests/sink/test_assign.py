@@ -77,7 +77,7 @@ def test_partition_columns() -> None:
         (P.DOUBLE, pa.array([1e10]), "1.0E10"),
         (Decimal(9, 2), pa.array([150], pa.int64()).cast(pa.decimal128(21, 2)).cast(pa.decimal128(9, 2), safe=False), "150"),
         (Char(5), pa.array(["ab   "]), "ab"),
-        (Varchar(5), pa.array(["ab   "]), "ab   "),
+        (Varchar(5), pa.array(["  a b"]), "  a b"),
         (P.STRING, pa.array(["a/b=c%d:e f{g}é🙂"]), "a%2Fb%3Dc%25d%3Ae f%7Bg}é🙂"),
         (P.STRING, pa.array(["x\ny"]), "x%0Ay"),
     ],
@@ -112,6 +112,16 @@ def test_a_value_that_can_not_be_a_folder_makes_its_rows_bad(value: str, reason:
     assert by_columns([P.STRING], pa.array(["x" * 252])) == ["p0=" + "x" * 252]
 
 
+def test_partitions_that_the_metastore_can_not_hold_make_their_rows_bad() -> None:
+    columns = [Column("p", P.STRING), Column("q", P.STRING)]
+    values = [pa.array(["a ", "a", "a ", "a"]), pa.array(["b", "b ", "b", "b"])]
+    found = buckets(columns, values, 4, OnNull.DEFAULT_PARTITION)
+    assert [(unfit.row, unfit.column) for unfit in found.unfit] == [(1, None)]
+    assert "'p=a/q=b ' ends in a blank" in found.unfit[0].reason
+    assert [found.paths[code] for code in found.codes.tolist() if code >= 0] == ["p=a /q=b", "p=a /q=b", "p=a/q=b"]
+    assert by_columns([P.STRING] * 4, *[pa.array(["x" * 200, "x"])] * 4) == [None, "p0=x/p1=x/p2=x/p3=x"]
+
+
 def test_many_partition_columns_of_many_values() -> None:
     """Eight columns of 512 values each: 2^72 combinations, of which 512 occur."""
     column = pa.array([f"{value:03d}" for value in range(512)])
@@ -122,7 +132,7 @@ def test_many_partition_columns_of_many_values() -> None:
 @settings(deadline=None)
 @given(
     st.lists(
-        st.tuples(st.sampled_from(["", "a", "ä", "x" * 300, None]), st.integers(0, 3), st.none() | st.booleans()),
+        st.tuples(st.sampled_from(["", "a", "a ", "ä", "x" * 300, None]), st.integers(0, 3), st.none() | st.booleans()),
         max_size=30,
     )
 )

@@ -20,6 +20,7 @@ from hivesink.errors import (
     LogMissing,
     MetastoreUnreachable,
     OffsetsDontChain,
+    RegistrationFailed,
     ReplayDiffers,
     ResumeImpossible,
     StoreUnavailable,
@@ -29,11 +30,13 @@ from hivesink.metastore.accuracy import FLAG
 from hivesink.ports import Mark, Touched
 from hivesink.sink.committer import Committer
 from hivesink.sink.plan import BadReport, InputShape, TaskPlan, TaskReport
-from tests.crash.site import LOG, PLAIN, Site, SiteJob
+from tests.crash.site import DEAD, LOG, PLAIN, Site, SiteJob
 from tests.sink.harness import LOCATION, SPEC, TABLE, Event, Source, events
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from hivesink.core.table import TableName
 
 EVENTS = events(12)
 IDS = list(range(12))
@@ -468,6 +471,59 @@ def test_the_mark_that_all_is_registered_spares_the_next_run_any_look(site: Site
     site.metastore.drop_partition(TABLE, day)
     site.job().run()
     assert day not in site.places(TABLE)
+
+
+def test_a_partition_that_can_not_be_registered_stops_no_other(site: Site) -> None:
+    first = site.source.events[0].dt
+    # A database that ignores blanks at the end holds one of the two.
+    site.metastore.register(TABLE, f"dt={first} ", "/elsewhere")
+    job = site.job()
+    with pytest.raises(RegistrationFailed) as told:
+        job.run()
+    assert told.value.partitions == (f"dt={first}",)
+    others = {f"dt={event.dt}" for event in EVENTS if event.dt != first}
+    assert set(site.places(TABLE)) == {f"dt={first} ", *others}
+    assert sorted(site.rows()) == [event.id for event in EVENTS if event.dt != first]
+    site.metastore.drop_partition(TABLE, f"dt={first} ")
+    site.job().run()
+    site.check(IDS)
+
+
+def test_a_dead_letter_table_that_vanishes_is_made_again_whenever_it_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An external table's files stay where it is dropped."""
+    remade = []
+
+    def run(drop_at: int) -> int:
+        site = Site(Source(list(EVENTS)), dead=True)
+        number, real = 0, site.metastore.lookup
+
+        def lookup(*asked: Any) -> Any:
+            nonlocal number
+            number += 1
+            if number == drop_at:
+                site.metastore.drop_table(TABLE.rejected)
+            return real(*asked)
+
+        def remake(name: TableName) -> bool:
+            if name == TABLE.rejected:
+                site.metastore.create(DEAD)
+                remade.append(drop_at)
+            return name == TABLE.rejected
+
+        job = site.job()
+        job.committer = Committer(replace(job.world, remake=remake), job.committer.sink)
+        with monkeypatch.context() as patch:
+            patch.setattr(site.metastore, "lookup", lookup)
+            job.step(len(EVENTS))
+        job.committer.finish()
+        site.check(IDS, drop_at)
+        return number
+
+    calls = run(0)
+    assert calls > 2
+    for at in range(1, calls + 1):
+        run(at)
+    assert sorted(set(remade)) == list(range(1, calls + 1))
 
 
 # Statistics and success files.
