@@ -65,8 +65,10 @@ class Topic:
         from confluent_kafka import Producer
 
         there, sent = end_offsets(self._servers, TOPIC, PARTITIONS), 0
+        # Errors only: a broker that has just started is asked again without a word.
+        client = {"bootstrap.servers": self._servers, "log_level": 3}
         # Idempotent: in order, and once, whatever the broker does meanwhile.
-        producer = Producer({"bootstrap.servers": self._servers, "enable.idempotence": True, "linger.ms": 20})
+        producer = Producer({**client, "enable.idempotence": True, "linger.ms": 20})
         for month in MONTHS:
             for n, event in enumerate(flights.events(month)):
                 partition = n % PARTITIONS
