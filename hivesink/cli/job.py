@@ -1,7 +1,8 @@
 """The child of `hivesink run`: `python -m hivesink.cli.job [--json] [--debug] JOB.py [ARGS…]`.
 
 Runs the job file as `__main__`, and makes an exit code and one line of whatever it raises. SIGTERM stops the job's
-queries after the batch that they are in, so that `awaitTermination` returns; a second one cuts the job off.
+queries after the batch that they are in, so that `awaitTermination` returns; a second one cuts the job off. The
+death of `hivesink run` is like SIGTERM, and, two minutes later, like a second one.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from hivesink import errors
 from hivesink.cli.codes import ExitCode
+from hivesink.cli.lifeline import end_with_parent
 from hivesink.cli.output import redact
 from hivesink.cli.reporting import output
 from hivesink.cli.trouble import OLD_CLIENT, is_fault, is_old_client, may_pass, reason, whole
@@ -63,6 +65,7 @@ def main(arguments: list[str]) -> NoReturn:
         quiet.addHandler(logging.NullHandler())
         quiet.propagate = False
     signal.signal(signal.SIGTERM, _ask_for_the_end)
+    end_with_parent(os.environ)
     try:
         _run(job, arguments)
     except SystemExit as end:

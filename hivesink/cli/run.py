@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
+from hivesink.cli import lifeline
 from hivesink.cli.codes import meaning
 from hivesink.cli.options import Debug, Json, Metastore
 from hivesink.cli.output import Report
@@ -93,7 +94,7 @@ def _command(job: Path, arguments: Sequence[str], *, as_json: bool, debug: bool)
 
 @dataclass(slots=True)
 class _Child:
-    """The job's process, one at a time. Signals of this process are passed on to it."""
+    """The job's process, one at a time. Signals of this process are passed on to it, and it ends with this one."""
 
     command: Sequence[str]
     environment: Mapping[str, str]
@@ -103,16 +104,19 @@ class _Child:
 
     def run(self) -> int:
         """Run it once; 128 + n where signal n killed it."""
-        # A session of its own: Ctrl-C reaches it once, through us, and not from the terminal as well.
-        self._process = subprocess.Popen(  # noqa: S603  the command is our own, the job file the user's
-            self.command,
-            env=dict(self.environment),
-            stdout=sys.stderr if self.quiet else None,
-            start_new_session=True,
-        )
-        if self.stop_asked.is_set():
-            self._process.terminate()
-        code = self._process.wait()
+        environment = dict(self.environment)
+        with lifeline.held(environment) as held:
+            # A session of its own: Ctrl-C reaches it once, through us, and not from the terminal as well.
+            self._process = subprocess.Popen(  # noqa: S603  the command is our own, the job file the user's
+                self.command,
+                env=environment,
+                stdout=sys.stderr if self.quiet else None,
+                start_new_session=True,
+                pass_fds=(held,),
+            )
+            if self.stop_asked.is_set():
+                self._process.terminate()
+            code = self._process.wait()
         self._process = None
         return 128 - code if code < 0 else code
 

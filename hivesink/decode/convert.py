@@ -95,8 +95,10 @@ def whole(array: pa.Array, kind: HiveType, zone: ZoneInfo) -> pa.Array:  # noqa:
             return _whole_map(array, kind, zone)
         case Struct():
             return _whole_struct(array, kind, zone)
+        case Primitive.STRING:
+            return _utf8(array.cast(wanted))
         case Varchar() | Char():
-            return _whole_bounded(array.cast(wanted), kind)
+            return _whole_bounded(_utf8(array.cast(wanted)), kind)
         case Decimal():
             return _whole_decimals(array, kind, wanted)
         case Primitive.TIMESTAMP:
@@ -118,6 +120,12 @@ def _whole_decimals(array: pa.Array, kind: Decimal, wanted: pa.DataType) -> pa.A
     ):
         raise Unfit(reason=f"out of range for {kind}")
     return numbers.cast(wanted)
+
+
+def _utf8(texts: pa.Array) -> pa.Array:
+    # Spark takes any bytes for a text, as from a file in another encoding, and Arrow looks only when asked to.
+    texts.validate(full=True)
+    return texts
 
 
 def _whole_bounded(texts: pa.Array, kind: Varchar | Char) -> pa.Array:
@@ -204,7 +212,7 @@ def single(scalar: pa.Scalar, kind: HiveType, zone: ZoneInfo) -> Any:  # noqa: P
         case Struct():
             return _members(scalar, kind, zone)
         case Varchar() | Char():
-            return _bounded(scalar.as_py(), kind)
+            return _bounded(_value(scalar), kind)
         case Decimal():
             return _decimal(_digits(scalar), kind)
         case Primitive.TIMESTAMP:
@@ -214,7 +222,14 @@ def single(scalar: pa.Scalar, kind: HiveType, zone: ZoneInfo) -> Any:  # noqa: P
         case _ if kind in INTEGERS:
             return integer(_digits(scalar), INTEGERS[kind], str(kind))
         case _:
-            return scalar.as_py()
+            return _value(scalar)
+
+
+def _value(scalar: pa.Scalar) -> Any:
+    try:
+        return scalar.as_py()
+    except UnicodeDecodeError:
+        raise Unfit(reason="not UTF-8") from None
 
 
 def _digits(scalar: pa.Scalar) -> str:
@@ -241,8 +256,16 @@ def _at(step: str, scalar: pa.Scalar, kind: HiveType, zone: ZoneInfo) -> Any:
 
 
 def _entry(item: pa.Scalar, kind: Map, zone: ZoneInfo) -> tuple[Any, Any]:
-    step = str(item["key"])
+    step = _shown(item["key"])
     return _at(step, item["key"], kind.key, zone), _at(step, item["value"], kind.value, zone)
+
+
+def _shown(key: pa.Scalar) -> str:
+    try:
+        return str(key)
+    except (OverflowError, ValueError):
+        # Not UTF-8, or a time beyond the years 1 to 9999.
+        return "key"
 
 
 def _members(scalar: pa.Scalar, kind: Struct, zone: ZoneInfo) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+from pyarrow import types
 
 from hivesink.core.table import Column, Primitive, TableName, TableSpec
 
@@ -104,26 +105,43 @@ def _source(batch: pa.RecordBatch, shape: InputShape, row: int) -> tuple[Any, An
     def at(name: str | None) -> Any:
         # A stream that is asked only for what its rows need has no position.
         place = -1 if name is None else batch.schema.get_field_index(name)
-        return None if place < 0 else batch.column(place)[row].as_py()
+        return None if place < 0 else _plain(batch.column(place)[row], "replace")
 
     return shape.topic_name or at(shape.topic), at(shape.partition), at(shape.offset), at(shape.path)
 
 
 def _value(batch: pa.RecordBatch, shape: InputShape, row: int) -> bytes | None:
-    """The raw record; of a decoded one, its columns as JSON."""
-    if shape.value is None:
-        cells = zip(batch.schema.names, batch.columns, strict=True)
-        return json.dumps({name: _plain(column.slice(row, 1)) for name, column in cells}, default=str).encode()
-    value = batch.column(batch.schema.get_field_index(shape.value))[row].as_py()
-    return value.encode() if isinstance(value, str) else value
+    """The raw record; of a decoded one, its columns as JSON, in which each text has the bytes that it came with."""
+    if shape.value is not None:
+        return _octets(batch.column(batch.schema.get_field_index(shape.value))[row])
+    cells = zip(batch.schema.names, batch.columns, strict=True)
+    record = {name: _plain(column[row], "surrogateescape") for name, column in cells}
+    return json.dumps(record, default=str, ensure_ascii=False).encode("utf-8", "surrogateescape")
 
 
-def _plain(cell: pa.Array) -> Any:
-    """The one value of `cell`, or its text where Python has no such time (beyond the years 1 to 9999)."""
+def _octets(cell: pa.Scalar) -> bytes | None:
+    # Not `as_py`: Spark reads lines as they are, so a text may hold any bytes.
+    return cell.as_buffer().to_pybytes() if cell.is_valid else None
+
+
+def _plain(cell: pa.Scalar, errors: str) -> Any:  # noqa: PLR0911  one a type
+    """The value in Python's own types; `errors` says what becomes of bytes that aren't UTF-8."""
+    kind = cell.type
+    if not cell.is_valid:
+        return None
+    if types.is_string(kind) or types.is_large_string(kind):
+        return (_octets(cell) or b"").decode("utf-8", errors)
+    if types.is_struct(kind):
+        return {kind.field(place).name: _plain(cell[place], errors) for place in range(kind.num_fields)}
+    if types.is_map(kind):
+        return [(_plain(entry["key"], errors), _plain(entry["value"], errors)) for entry in cell.values]
+    if types.is_list(kind) or types.is_large_list(kind):
+        return [_plain(item, errors) for item in cell.values]
     try:
-        return cell[0].as_py()
+        return cell.as_py()
     except (OverflowError, ValueError):
-        return " ".join(cell.to_string().split()).removeprefix("[ ").removesuffix(" ]")
+        # A time that Python has no figure for, beyond the years 1 to 9999.
+        return f"{cell.value} {kind}"
 
 
 def _shown(value: bytes | None) -> str:

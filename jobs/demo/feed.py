@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hivesink import sources
-from hivesink.errors import SourceUnreachable
+from hivesink.embedded.topics import create_topic, end_offsets
 from jobs.demo.flights import MONTHS
 
 if TYPE_CHECKING:
@@ -54,9 +54,7 @@ class Topic:
     def __init__(self, spark: SparkSession | None, servers: str) -> None:
         self._spark = spark
         self._servers = servers
-        # Errors only: a broker that has just started is asked again without a word.
-        self._client: dict[str, str | int | float | bool] = {"bootstrap.servers": servers, "log_level": 3}
-        self._create()
+        create_topic(servers, TOPIC, PARTITIONS)
 
     def events(self) -> DataFrame:
         assert self._spark is not None  # noqa: S101  for whoever reads the topic elsewhere
@@ -66,9 +64,11 @@ class Topic:
         """Send what isn't there yet; how many events that were."""
         from confluent_kafka import Producer
 
-        there, sent = self._end_offsets(), 0
+        there, sent = end_offsets(self._servers, TOPIC, PARTITIONS), 0
+        # Errors only: a broker that has just started is asked again without a word.
+        client = {"bootstrap.servers": self._servers, "log_level": 3}
         # Idempotent: in order, and once, whatever the broker does meanwhile.
-        producer = Producer({**self._client, "enable.idempotence": True, "linger.ms": 20})
+        producer = Producer({**client, "enable.idempotence": True, "linger.ms": 20})
         for month in MONTHS:
             for n, event in enumerate(flights.events(month)):
                 partition = n % PARTITIONS
@@ -84,23 +84,3 @@ class Topic:
                 sent += 1
         producer.flush()
         return sent
-
-    def _create(self) -> None:
-        from confluent_kafka import KafkaError, KafkaException
-        from confluent_kafka.admin import AdminClient, NewTopic
-
-        admin = AdminClient(self._client)
-        try:
-            admin.create_topics([NewTopic(TOPIC, PARTITIONS, 1)])[TOPIC].result()
-        except KafkaException as error:
-            if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
-                raise SourceUnreachable(f"Kafka at {self._servers}", error.args[0].str()) from error  # noqa: EM102
-
-    def _end_offsets(self) -> dict[int, int]:
-        from confluent_kafka import Consumer, TopicPartition
-
-        consumer = Consumer({**self._client, "group.id": "hivesink-demo"})
-        try:
-            return {n: consumer.get_watermark_offsets(TopicPartition(TOPIC, n))[1] for n in range(PARTITIONS)}
-        finally:
-            consumer.close()

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from hivesink.embedded.topics import create_topic
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
@@ -55,13 +57,9 @@ def write_files(folder: Path, rows: int) -> None:
 def produce(servers: str, topic: str, rows: int) -> None:
     """Fill `topic`, unless it is there: then it is full, since its folder is made for one number of rows."""
     from confluent_kafka import Producer
-    from confluent_kafka.admin import AdminClient, NewTopic
 
-    admin = AdminClient({"bootstrap.servers": servers})
-    if topic in admin.list_topics(timeout=20).topics:
+    if not create_topic(servers, topic, TOPIC_PARTITIONS):
         return
-    for created in admin.create_topics([NewTopic(topic, TOPIC_PARTITIONS, 1)]).values():
-        created.result()
     producer = Producer(
         {
             "bootstrap.servers": servers,

@@ -169,6 +169,29 @@ def test_a_signal_ends_the_job_and_the_restarts(number: signal.Signals, tmp_path
     assert "stopped in the middle of a batch" in err
 
 
+def test_the_job_ends_with_its_supervisor(tmp_path: Path) -> None:
+    job = _job(
+        tmp_path,
+        "import threading",
+        "try:",
+        "    print('up', flush=True)",
+        "    threading.Event().wait(60)",
+        "    print('alone', flush=True)",
+        "finally:",
+        "    print('tidied up', flush=True)",
+    )
+    with subprocess.Popen(
+        _command(job, "--restart"), env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "up\n"
+        process.kill()
+        # The job has these pipes too: they are at their end when it is gone.
+        out, err = process.communicate()
+    assert out == "tidied up\n"
+    assert "stopped in the middle of a batch" in err
+
+
 JOB = Path("jobs/clicks.py")
 
 

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import psutil
 import pytest
 
 from tests.cli.site import hivesink
@@ -80,6 +81,31 @@ def test_sigterm_ends_a_job_well_and_a_bad_record_needs_a_person(
     assert "two.json" in told[0]
     assert "Traceback" not in err
     assert "\tat " not in err
+
+
+def test_the_job_and_its_jvm_end_when_their_supervisor_is_killed_and_the_next_run_goes_on(
+    table: str, tmp_path: Path, java_home: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with _start(tmp_path, table, java_home) as process:
+        _feed(tmp_path, "one.json", *({"id": number, "dt": "2026-01-01"} for number in range(5)))
+        assert process.stdout is not None
+        assert process.stdout.readline() == "epoch 1\n", process.communicate()
+        running = psutil.Process(process.pid).children(recursive=True)
+        assert {"java"} < {one.name() for one in running}
+        process.kill()
+        _, alive = psutil.wait_procs(running, timeout=60)
+        assert alive == []
+        assert process.stdout.read() == "ended by itself\n"
+    _feed(tmp_path, "two.json", *({"id": number, "dt": "2026-01-01"} for number in range(5, 8)))
+    with _start(tmp_path, table, java_home) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "epoch 2\n", process.communicate()
+        process.send_signal(signal.SIGTERM)
+        process.communicate()
+    assert process.returncode == 0
+    (writer,) = _status(capsys, table).data["writers"]
+    assert (writer["epoch"], writer["rows"]["written"], writer["unsettled"]) == (2, 8, [])
+    assert hivesink(capsys, "verify", table).code == 0
 
 
 def test_query_by_spark(table: str, java_home: str) -> None:

@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from hivesink.embedded.topics import create_topic
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -38,11 +40,8 @@ class Feed:
 
     def __post_init__(self) -> None:
         from confluent_kafka import Producer
-        from confluent_kafka.admin import AdminClient, NewTopic
 
-        admin = AdminClient({"bootstrap.servers": self.servers})
-        for future in admin.create_topics([NewTopic(self.topic, 3)]).values():
-            future.result()
+        assert create_topic(self.servers, self.topic, 3)
         # Idempotent: a broker that dies before it has answered gets nothing twice.
         settings = {"bootstrap.servers": self.servers, "linger.ms": 5, "enable.idempotence": True}
         # A broker that is down is what these tests are about.

@@ -13,14 +13,13 @@ from typing import TYPE_CHECKING, Any
 import psutil
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewTopic
 from hdfs_native import Client, WriteOptions
 from pyhive import hive
 
 from hivesink.embedded.cluster import Cluster
 from hivesink.embedded.cluster.__main__ import main
 from hivesink.embedded.process import identity_of, wait_until
+from hivesink.embedded.topics import create_topic
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -96,8 +95,7 @@ def test_what_the_servers_hold_is_there_after_all_were_killed(cluster: Cluster) 
         "create table kept.t (id int) stored as parquet",
         "insert into kept.t values (1), (2)",
     )
-    admin = AdminClient({"bootstrap.servers": cluster.kafka})
-    admin.create_topics([NewTopic("kept", 1, 1)])["kept"].result(60)
+    assert create_topic(cluster.kafka, "kept")
     produce(cluster.kafka, "kept", b"1")
     before = pids(cluster)
     addresses = {name: server.address for name, server in cluster.servers.by_name().items()}

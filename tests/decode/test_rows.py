@@ -100,6 +100,51 @@ def test_null_in_a_not_null_column_is_a_bad_row() -> None:
     )
 
 
+NAMES = pa.array([b"fits", b"J\xfcrgen", None, b"far too long"], pa.binary()).view(pa.string())
+
+
+@pytest.mark.parametrize("kind", [P.STRING, Varchar(6), Char(6)])
+@pytest.mark.parametrize("source", [pa.string(), pa.large_string()])
+def test_a_text_that_is_not_utf_8_is_a_bad_record(kind: HiveType, source: pa.DataType) -> None:
+    batch = pa.RecordBatch.from_arrays([NAMES.cast(source)], ["v"])
+    done = ColumnsReader([Column("v", kind)], DecodeOptions()).read(batch)
+    found = [(bad.index, bad.field, bad.reason) for bad in done.bad]
+    if kind is P.STRING:
+        assert found == [(1, "v", "not UTF-8")]
+        assert done.table.column("v").to_pylist() == ["fits", None, "far too long"]
+    else:
+        assert found == [(1, "v", "not UTF-8"), (3, "v", f"longer than {kind}")]
+        assert done.table.column("v").to_pylist() == ["fits", None]
+
+
+def test_a_text_that_is_not_utf_8_is_found_within_other_values() -> None:
+    names = NAMES.slice(0, 2)
+    edges = pa.array([0, 1, 2], pa.int32())
+    batch = pa.RecordBatch.from_arrays(
+        [
+            pa.ListArray.from_arrays(edges, names),
+            pa.StructArray.from_arrays([names], ["x"]),
+            pa.MapArray.from_arrays(edges, pa.array(["k", "k"]), names),
+        ],
+        ["a", "s", "m"],
+    )
+    kinds: dict[str, HiveType] = {"a": Array(P.STRING), "s": Struct((("x", P.STRING),)), "m": Map(P.STRING, P.STRING)}
+    for name, kind in kinds.items():
+        done = ColumnsReader([Column(name, kind)], DecodeOptions()).read(batch)
+        place = {"a": "a.0", "s": "s.x", "m": "m.k"}[name]
+        assert [(bad.index, bad.field, bad.reason) for bad in done.bad] == [(1, place, "not UTF-8")]
+    keys = pa.RecordBatch.from_arrays([pa.MapArray.from_arrays(edges, names, names)], ["m"])
+    (bad,) = ColumnsReader([Column("m", kinds["m"])], DecodeOptions()).read(keys).bad
+    assert (bad.index, bad.field, bad.reason) == (1, "m.key", "not UTF-8")
+
+
+def test_a_key_beyond_the_calendar_is_a_bad_record() -> None:
+    keys = pa.array([2**62], pa.int64()).cast(pa.timestamp("us"))
+    batch = pa.RecordBatch.from_arrays([pa.MapArray.from_arrays([0, 1], keys, pa.array([1]))], ["m"])
+    (bad,) = ColumnsReader([Column("m", Map(P.TIMESTAMP, P.INT))], DecodeOptions()).read(batch).bad
+    assert (bad.field, bad.reason) == ("m.key", "out of range for timestamp")
+
+
 def test_epoch_milliseconds_where_the_column_declares_them() -> None:
     columns = [Column("t", P.TIMESTAMP), Column("d", P.DATE), Column("plain", P.BIGINT)]
     options = DecodeOptions(timestamp_zone=BERLIN, timestamp_format={"t": "epoch-millis", "d": "epoch-millis"})

@@ -3,22 +3,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewTopic
 
 from hivesink.embedded.kafka import EmbeddedKafka
+from hivesink.embedded.topics import create_topic
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 pytestmark = pytest.mark.kafka
-
-
-def create(bootstrap: str, topic: str) -> None:
-    # A client that is not held ends, and its calls fail.
-    admin = AdminClient({"bootstrap.servers": bootstrap})
-    admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(60)
 
 
 def produce(bootstrap: str, topic: str, *values: bytes) -> None:
@@ -39,7 +33,7 @@ def consume(bootstrap: str, topic: str, count: int) -> list[bytes | None]:
 
 
 def test_records_go_in_and_out(kafka: str) -> None:
-    create(kafka, "in-and-out")
+    assert create_topic(kafka, "in-and-out")
     produce(kafka, "in-and-out", b"1", b"2")
     assert consume(kafka, "in-and-out", 2) == [b"1", b"2"]
 
@@ -51,17 +45,11 @@ def test_a_topic_is_not_created_by_naming_it(kafka: str) -> None:
     assert "never-made" not in admin.list_topics(timeout=60).topics
 
 
-def test_a_topic_is_created_once(kafka: str) -> None:
-    create(kafka, "made-once")
-    with pytest.raises(KafkaException, match="already exists"):
-        create(kafka, "made-once")
-
-
 def test_its_records_are_there_after_a_restart_at_the_same_address(tmp_path: Path) -> None:
     broker = EmbeddedKafka(tmp_path)
     with broker:
         bootstrap = broker.bootstrap
-        create(bootstrap, "kept")
+        assert create_topic(bootstrap, "kept")
         produce(bootstrap, "kept", b"before")
     with broker:
         assert broker.bootstrap == bootstrap

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewTopic
 from pyhive import hive
+
+from hivesink.embedded.topics import create_topic
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -56,8 +56,7 @@ def test_a_table_of_spark_is_one_of_the_metastore_and_of_pyhive(
 
 @pytest.mark.kafka
 def test_spark_reads_a_topic(spark: SparkSession, kafka: str) -> None:
-    admin = AdminClient({"bootstrap.servers": kafka})
-    admin.create_topics([NewTopic("read", 2, 1)])["read"].result(60)
+    assert create_topic(kafka, "read", 2)
     producer = Producer({"bootstrap.servers": kafka})
     for n in range(100):
         producer.produce("read", str(n), partition=n % 2)

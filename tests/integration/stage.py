@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from hivesink import HiveSink, sources, wiring
 from hivesink.core.table import TableName
 from hivesink.embedded import process
+from hivesink.embedded.topics import create_topic, end_offsets
 from hivesink.hiveql.apply import apply
 from hivesink.hiveql.parse import parse_ddl
 from hivesink.options import check
@@ -80,10 +81,13 @@ class Stage:
         return self.put_text("".join(json.dumps(found) + "\n" for found in events), name)
 
     def put_text(self, text: str, name: str | None = None) -> Path:
+        return self.put_bytes(text.encode(), name)
+
+    def put_bytes(self, content: bytes, name: str | None = None) -> Path:
         self.source.mkdir(exist_ok=True)
         path = self.source / (name or f"{len(list(self.source.iterdir())):04d}.json")
         hidden = path.with_name(f"_{path.name}")
-        hidden.write_text(text)
+        hidden.write_bytes(content)
         return hidden.rename(path)
 
     def lines(self) -> DataFrame:
@@ -212,11 +216,7 @@ class Topic:
 
     @classmethod
     def create(cls, servers: str, name: str, partitions: int = 2) -> Topic:
-        from confluent_kafka.admin import AdminClient, NewTopic
-
-        admin = AdminClient({"bootstrap.servers": servers})
-        for future in admin.create_topics([NewTopic(name, partitions)]).values():
-            future.result()
+        assert create_topic(servers, name, partitions)
         return cls(servers, name)
 
     def grow(self, partitions: int) -> None:
@@ -225,6 +225,7 @@ class Topic:
         admin = AdminClient({"bootstrap.servers": self.servers})
         for future in admin.create_partitions([NewPartitions(self.name, partitions)]).values():
             future.result()
+        end_offsets(self.servers, self.name, partitions)
 
     def put(self, numbers: Iterable[int], partitions: int = 2) -> None:
         self.put_raw([(number % partitions, json.dumps(event(number)).encode()) for number in numbers])

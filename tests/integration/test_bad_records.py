@@ -96,3 +96,26 @@ def test_a_file_that_is_not_json_is_named_and_once_mended_all_rows_are_there(sta
     stage.put(range(11, 15))
     stage.drain()
     assert stage.ids() == list(range(15))
+
+
+def test_a_line_that_is_not_utf_8_is_named_kept_byte_by_byte_or_counted(stage: Stage) -> None:
+    stage.create()
+    line = b'{"id": 2, "name": "J\xfcrgen", "dt": "2024-01-01"}'
+    good = b'{"id": 1, "dt": "2024-01-01"}'
+    file = stage.put_bytes(b"\n".join([good, line, b""]))
+    with pytest.raises(errors.BadRecord) as refused:
+        stage.drain()
+    said = str(refused.value)
+    assert f'/{file.name}: {{"id": 2, "name": "J\ufffdrgen", "dt": "2024-01-01"}}: not UTF-8; mend' in said
+    assert "\n" not in said
+    assert stage.staged() == []
+    done: list[Committed] = []
+    stage.drain(stage.sink(options={"sink.on-bad-record": "dead-letter"}, on_commit=done.append))
+    (letter,) = stage.query(f"SELECT * FROM {stage.table}__rejected")
+    assert bytes(letter.value) == line
+    assert (letter.field, letter.reason) == (None, "not UTF-8")
+    assert letter.source.endswith(f"/{file.name}")
+    stage.put_bytes(line)
+    stage.drain(stage.sink(options={"sink.on-bad-record": "drop"}, on_commit=done.append))
+    assert [(epoch.rows.written, epoch.rows.rejected, epoch.rows.dropped) for epoch in done] == [(1, 1, 0), (0, 0, 1)]
+    assert stage.ids() == [1]

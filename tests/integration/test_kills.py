@@ -21,6 +21,7 @@ import pytest
 
 from hivesink import wiring
 from hivesink.core.table import TableName
+from hivesink.embedded.topics import create_topic
 from hivesink.hiveql.apply import apply
 from hivesink.hiveql.parse import parse_ddl
 from hivesink.options import check
@@ -192,12 +193,9 @@ def run_on_kafka(
     folder: Path, metastore: EmbeddedMetastore, spark: SparkSession, kafka: str, *, table: str, kills: int
 ) -> None:
     from confluent_kafka import Producer
-    from confluent_kafka.admin import AdminClient, NewTopic
 
     batches = kills + 8
-    admin = AdminClient({"bootstrap.servers": kafka})
-    for future in admin.create_topics([NewTopic(table, 3)]).values():
-        future.result()
+    assert create_topic(kafka, table, 3)
     producer = Producer({"bootstrap.servers": kafka, "linger.ms": 5})
     for number in range(batches * ROWS_A_BATCH):
         producer.produce(table, record(number), partition=number % 3)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hivesink import wiring
+from hivesink.embedded.topics import create_topic
 from hivesink.hiveql.apply import apply
 from hivesink.hiveql.parse import parse_path
 from hivesink.options import check
@@ -68,11 +69,8 @@ def test_userinfo_from_kafka(tables: SparkSession, kafka: str, tmp_path: Path, m
 
 def produce(servers: str, topic: str, records: list[dict[str, object]]) -> None:
     from confluent_kafka import Producer
-    from confluent_kafka.admin import AdminClient, NewTopic
 
-    admin = AdminClient({"bootstrap.servers": servers})
-    for created in admin.create_topics([NewTopic(topic, 1, 1)]).values():
-        created.result()
+    assert create_topic(servers, topic)
     producer = Producer({"bootstrap.servers": servers})
     at = 1_795_217_400_000  # 2026-11-20T23:30:00Z
     for record in records:

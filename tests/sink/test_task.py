@@ -148,6 +148,66 @@ def test_a_dead_letter_of_a_decoded_row_is_its_columns_as_json() -> None:
     assert str(2**62) in letter["at"]
 
 
+CUT = b'{"id": 1, "dt": "a", "name": "J\xfcrgen"}'
+
+
+def lines(*values: bytes) -> pa.RecordBatch:
+    """As Spark's text source has them: text, whatever the file's bytes are."""
+    texts = pa.array([GOOD, *values], pa.binary()).view(pa.string())
+    return pa.RecordBatch.from_arrays([texts, pa.array(["file:/in/x.json"] * len(texts))], ["value", "_path"])
+
+
+def test_a_line_that_is_not_utf_8_stops_the_task_with_its_file_and_its_text() -> None:
+    made = make(on_bad_record="fail")
+    made.shape = InputShape(value="value", path="_path")
+    stopped = made(lines(CUT)).bad
+    assert stopped is not None
+    assert stopped.position == 'file:/in/x.json: {"id": 1, "dt": "a", "name": "J\ufffdrgen"}'
+    assert (stopped.field, stopped.reason) == (None, "not UTF-8")
+
+
+@pytest.mark.parametrize("kind", [pa.string(), pa.large_string()])
+def test_a_line_that_is_not_utf_8_is_dropped_or_kept_byte_by_byte(kind: pa.DataType) -> None:
+    odd = [CUT, b"\xff\xfe{\x00}\x00", BAD, "J\xfcrgen".encode()]
+    batch = lines(*odd)
+    batch = batch.set_column(0, "value", batch.column(0).cast(kind))
+    made = make(on_bad_record="dead-letter")
+    made.shape = InputShape(value="value", path="_path")
+    report = made(batch)
+    assert balanced(report)
+    assert report.rows.written == 1
+    found = rows_of(made, report, "db.t__rejected")
+    assert [(row["value"], row["source"]) for row in found] == [(value, "file:/in/x.json") for value in odd]
+    made.options = {"sink.on-bad-record": "drop"}
+    assert made(batch).rows.dropped == 4
+
+
+def test_a_decoded_row_keeps_the_bytes_of_texts_that_are_not_utf_8() -> None:
+    made = make(on_bad_record="dead-letter")
+    made.columns = (Column("id", Primitive.INT), Column("name", Primitive.STRING))
+    made.shape = InputShape(path="_path")
+    texts = pa.array([b"whole", b"J\xfcrgen", "J\xfcrgen".encode()], pa.binary()).view(pa.string())
+    tags = pa.MapArray.from_arrays([0, 1, 2, 3], texts, pa.StructArray.from_arrays([texts], ["x"]))
+    lists = pa.ListArray.from_arrays(pa.array([0, 1, 2, 3], pa.int32()), texts)
+    batch = pa.RecordBatch.from_arrays(
+        [pa.array([1, 2, 2**40]), texts, tags, lists, texts, texts], ["id", "name", "tags", "lists", "dt", "_path"]
+    )
+    report = made(batch)
+    assert balanced(report)
+    assert rows_of(made, report) == [{"id": 1, "name": "whole"}]
+    first, second = rows_of(made, report, "db.t__rejected")
+    assert (first["field"], first["reason"], first["source"]) == ("name", "not UTF-8", "J\ufffdrgen")
+    assert first["value"] == (
+        b'{"id": 2, "name": "J\xfcrgen", "tags": [["J\xfcrgen", {"x": "J\xfcrgen"}]], "lists": ["J\xfcrgen"], '
+        b'"dt": "J\xfcrgen", "_path": "J\xfcrgen"}'
+    )
+    assert json.loads(second["value"])["lists"] == ["J\xfcrgen"]
+    made.options = {"sink.on-bad-record": "fail"}
+    stopped = made(batch).bad
+    assert stopped is not None
+    assert stopped.position.startswith('J\ufffdrgen: {"id": 2, "name": "J\ufffdrgen"')
+
+
 def kafka(values: list[bytes | None], times: list[datetime]) -> pa.RecordBatch:
     size = len(values)
     return pa.RecordBatch.from_arrays(
