@@ -13,20 +13,30 @@ from hivesink.cli.options import Debug, DryRun, Json, Metastore, Table, Writer, 
 from hivesink.cli.output import Grid, Line, Report
 from hivesink.cli.reporting import reporting
 from hivesink.core.lifecycle import Identity
+from hivesink.core.plan import GivenUp
 from hivesink.errors import InvalidOption
 from hivesink.options import SinkConfig
 from hivesink.sink.declared import policy_of
 from hivesink.sink.observe import load
-from hivesink.sink.recovery import Recovered, find_losses, preview
+from hivesink.sink.recovery import Loss, Recovered, find_losses, preview
 from hivesink.sink.recovery import recover as recover_writer
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
-    from hivesink.core.actions import Refuse
 
 AcceptLost = Annotated[
     bool, typer.Option("--accept-lost", help="Record that decided parts are gone for good, so that the log can go on.")
+]
+
+GiveUp = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--give-up",
+        metavar="PARTITION",
+        help="Give up the waiting rows of a partition, such as dt=2024-01-02, that the metastore refuses to list; "
+        "their files are kept aside. May be given several times.",
+    ),
 ]
 
 
@@ -36,6 +46,7 @@ def recover(
     writer: Writer = None,
     dry_run: DryRun = False,
     accept_lost: AcceptLost = False,
+    give_up: GiveUp = None,
     yes: Yes = False,
     metastore: Metastore = None,
     json: Json = False,
@@ -44,20 +55,23 @@ def recover(
     """Finish decided epochs and remove what was not decided, as the next start of the job would.
 
     Stop the job first: a job that is writing an epoch meanwhile is shut out of it, and stops. With --accept-lost
-    the rows of parts that can't be found any more are given up, after a question.
+    the rows of parts that can't be found any more are given up, after a question; with --give-up those of a partition
+    that the metastore refuses.
 
     Example: hivesink recover demo.flights --dry-run
     """
     with reporting(as_json=json, debug=debug) as out, opened(table, metastore) as found:
         policy = policy_of(SinkConfig.parse(found.live.spec.options))
         chosen = found.chosen(writer)
-        losses = [find_losses(one.world) if accept_lost else () for one in chosen]
+        partitions = frozenset(give_up or ())
+        losses = [_given_up(one, partitions, accept_lost=accept_lost) for one in chosen]
         lost = [loss for own in losses for loss in own]
+        _require_known(partitions, lost)
         if lost and not dry_run and not yes:
             _ask(lost, as_json=json)
         done = []
         for one, own in zip(chosen, losses, strict=True):
-            given_up = {loss.part.target for loss in own}
+            given_up = GivenUp(frozenset(loss.part.target for loss in own), partitions)
             if dry_run:
                 result = preview(one.world, policy, given_up=given_up)
             else:
@@ -66,6 +80,18 @@ def recover(
                 result = recover_writer(world, _identity(found, one), policy, given_up=given_up)
             done.append(_Done(one.name, result))
         out.show(_report(found, done, dry_run=dry_run))
+
+
+def _given_up(one: OpenedWriter, partitions: frozenset[str], *, accept_lost: bool) -> tuple[Loss, ...]:
+    found = find_losses(one.world, GivenUp(partitions=partitions))
+    return tuple(loss for loss in found if accept_lost or loss.part.partition in partitions)
+
+
+def _require_known(partitions: Collection[str], lost: Sequence[Loss]) -> None:
+    unknown = sorted(set(partitions) - {loss.part.partition for loss in lost})
+    if unknown:
+        problem = f"no unfinished epoch has written to {', '.join(unknown)}: `hivesink status` lists what waits"
+        raise InvalidOption((problem,))
 
 
 def _identity(found: OpenedTable, one: OpenedWriter) -> Identity | None:
@@ -86,7 +112,7 @@ class _Done:
     result: Recovered
 
 
-def _ask(lost: Sequence[Refuse], *, as_json: bool) -> None:
+def _ask(lost: Sequence[Loss], *, as_json: bool) -> None:
     rows = sum(loss.part.rows for loss in lost)
     if as_json:
         raise InvalidOption((f"{rows} rows in {len(lost)} files would be given up: --json needs --yes to do so",))

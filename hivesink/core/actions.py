@@ -87,6 +87,17 @@ class Refuse:
 
 
 @dataclass(frozen=True, slots=True)
+class PutAway:
+    """Take the file of a part that is given up to where nothing reads, sweeps or cleans it."""
+
+    part: PartEntry
+    place: str
+
+    def told(self) -> Told:
+        return (("put away", f"{self.part.staged} as {self.place}"),)
+
+
+@dataclass(frozen=True, slots=True)
 class MarkPublished:
     """Say that every part of the epoch has been made visible, once `new` are seen where they belong.
 
@@ -166,6 +177,7 @@ Action = (
     | Publish
     | Keep
     | Refuse
+    | PutAway
     | MarkPublished
     | LookAgain
     | SuccessFiles

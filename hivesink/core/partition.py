@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 Place = tuple[str, str]
 """A table's name and a partition's escaped path (`""`: the unpartitioned table itself)."""
@@ -36,3 +40,11 @@ class Statistics:
     files: int
     bytes: int
     rows: int
+
+
+def by_table(places: Iterable[Place]) -> dict[str, list[str]]:
+    """Distinct partitions by table, both sorted."""
+    found: dict[str, list[str]] = {}
+    for table, partition in sorted(set(places)):
+        found.setdefault(table, []).append(partition)
+    return found

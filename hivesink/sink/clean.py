@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from hivesink.core.bucket import normal
 from hivesink.core.epoch import Epoch
+from hivesink.core.leftovers import leftovers
 from hivesink.core.partname import parse_staged
-from hivesink.core.plan import leftovers
 from hivesink.sink.checks import strays
 from hivesink.sink.facts import read_log
 from hivesink.sink.observe import load

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from hivesink.core.epoch import BatchRef, Epoch, LastBatch, Replay, judge
 from hivesink.core.lifecycle import Stamp
-from hivesink.core.plan import Seen
+from hivesink.core.seen import Seen
 from hivesink.errors import EpochTaken
 from hivesink.sink.declared import Committed, Sink
 from hivesink.sink.executor import Executor

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from itertools import groupby
@@ -20,6 +19,7 @@ from hivesink.core.actions import (
     MarkPublished,
     MarkSettled,
     Publish,
+    PutAway,
     Refuse,
     Register,
     SuccessFiles,
@@ -32,7 +32,8 @@ from hivesink.core.log import Mark
 from hivesink.core.manifest import Floor, Rows
 from hivesink.core.partfile import Pending
 from hivesink.core.partition import NewPartition
-from hivesink.core.plan import Policy, Seen, locate, plan, until_look
+from hivesink.core.plan import NOTHING, GivenUp, Policy, plan, until_look
+from hivesink.core.seen import Seen, locate
 from hivesink.errors import (
     FencedOut,
     HiveSinkError,
@@ -50,9 +51,10 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
     from hivesink.core.actions import Action
+    from hivesink.core.leftovers import Winner
     from hivesink.core.lifecycle import History, Identity
     from hivesink.core.manifest import Manifest, PartEntry
-    from hivesink.core.plan import Winner
+    from hivesink.core.partition import Place
     from hivesink.sink.world import World
 
 logger = logging.getLogger("hivesink")
@@ -93,12 +95,12 @@ class Executor:
         *,
         batch: Manifest | None = None,
         starting: bool = False,
-        given_up: Collection[str] = (),
+        given_up: GivenUp = NOTHING,
     ) -> None:
         """Decide what the plan decides first: a batch, a fence against an older try, or accepted losses, if any."""
-        first = next(iter(self._plan(seen, batch=batch, starting=starting, given_up=given_up)), None)
-        if isinstance(first, Decide):
-            self._perform(first)
+        actions = list(self._plan(seen, batch=batch, starting=starting, given_up=given_up))
+        if actions and isinstance(actions[-1], Decide):
+            self._carry_out(actions)
 
     def finish(self, first: Seen | None = None) -> None:
         """Bring every open epoch to its end. `first` is what was seen just before the decision.
@@ -108,10 +110,24 @@ class Executor:
         """
         self._added.clear()
         seen = first
+        refused: frozenset[Place] = frozenset()
+        error: RegistrationFailed | None = None
         while self.history.open:
-            with suppress(_MovedError):
-                self._carry_out(self._plan(seen or look(self.world, self.history)))
+            now = replace(seen or look(self.world, self.history), refused=refused)
             seen = None
+            try:
+                self._carry_out(self._plan(now))
+            except _MovedError:
+                continue
+            except RegistrationFailed as failed:
+                # Whatever the metastore doesn't refuse goes on first.
+                error, found = failed, frozenset((failed.table, name) for name in failed.partitions)
+                if found <= refused:
+                    raise
+                refused |= found
+            else:
+                if error is not None:
+                    raise error
 
     def _carry_out(self, actions: Iterable[Action]) -> None:
         for independent, some in groupby(actions, key=lambda action: isinstance(action, (Publish, Keep))):
@@ -139,7 +155,7 @@ class Executor:
         *,
         batch: Manifest | None = None,
         starting: bool = False,
-        given_up: Collection[str] = (),
+        given_up: GivenUp = NOTHING,
     ) -> Iterable[Action]:
         stamp = Stamp(self.world.now(), self.world.token())
         return until_look(
@@ -162,6 +178,9 @@ class Executor:
                 self.world.store.publish(Pending(part.target, part.target, part.length))
             case Refuse():
                 raise _loss(action)
+            case PutAway(part, place):
+                self._require_head()
+                self.world.store.publish(Pending(part.staged, place, part.length))
             case MarkPublished(epoch, new):
                 self._require_there(new)
                 self.world.log.mark(epoch, Mark.PUBLISHED)

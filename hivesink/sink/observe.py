@@ -6,18 +6,19 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from hivesink.core.bucket import is_aside
+from hivesink.core.leftovers import Tracks, followed, newest
 from hivesink.core.lifecycle import EpochState, History, Identity, OpenEpoch
 from hivesink.core.log import Mark
-from hivesink.core.plan import Seen, Tracks, followed, losses, newest, places_to_look
+from hivesink.core.seen import Seen, losses, places_to_look
 from hivesink.errors import LogCopied, LogDamaged
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from hivesink.core.epoch import Epoch
+    from hivesink.core.leftovers import Winner
     from hivesink.core.log import LogView
     from hivesink.core.manifest import Manifest
-    from hivesink.core.plan import Winner
     from hivesink.sink.world import World
 
 

@@ -7,54 +7,62 @@ from typing import TYPE_CHECKING
 
 from hivesink.core.actions import Decide
 from hivesink.core.lifecycle import Stamp
-from hivesink.core.plan import Seen, losses, plan
+from hivesink.core.plan import NOTHING, abandoned, plan, until_look
+from hivesink.core.seen import Seen, losses
 from hivesink.errors import EpochTaken
 from hivesink.sink.executor import Executor
 from hivesink.sink.observe import load, load_begun, look, look_at_tracks
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
-
-    from hivesink.core.actions import Action, Refuse
+    from hivesink.core.actions import Action
     from hivesink.core.epoch import Epoch
     from hivesink.core.lifecycle import History, Identity
-    from hivesink.core.plan import Policy
+    from hivesink.core.manifest import PartEntry
+    from hivesink.core.plan import GivenUp, Policy
     from hivesink.sink.world import World
 
 
 @dataclass(frozen=True, slots=True)
+class Loss:
+    """A decided part whose rows are given up, or would have to be, and why."""
+
+    part: PartEntry
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class Recovered:
-    """What recovery does, or would do; `lost` are the parts that are given up, or stand in its way."""
+    """What recovery does, or would do. `lost` are the parts that are given up, or that stand in its way."""
 
     epoch: Epoch
     actions: tuple[Action, ...]
-    lost: tuple[Refuse, ...]
+    lost: tuple[Loss, ...]
 
     def told(self) -> list[tuple[str, str]]:
         """Each action in words: what is done, and to what."""
         return [line for action in self.actions for line in action.told()]
 
 
-def preview(world: World, policy: Policy, *, given_up: Collection[str] = ()) -> Recovered:
+def preview(world: World, policy: Policy, *, given_up: GivenUp = NOTHING) -> Recovered:
     """Everything that `recover` would do, by looking alone. Raises what `recover` raises, but EpochTaken."""
     history, tracks = load_begun(world)
     stamp = Stamp(world.now(), world.token())
     actions: list[Action] = []
-    # Shutting out an older try, and accepting losses, ask nothing of the metastore.
+    lost = _losses(world, history, given_up)
+    # Shutting out an older try, and giving up, ask nothing of the metastore.
     for seen in (Seen(tracks=tracks), _look_for_losses(world, history)):
-        first = next(iter(plan(history, seen, stamp, policy, starting=True, given_up=given_up)), None)
-        if isinstance(first, Decide):
-            actions.append(first)
-            history = history.decided(first.manifest)
-    lost = _losses(world, history)
+        first = list(until_look(plan(history, seen, stamp, policy, starting=True, given_up=given_up)))
+        if first and isinstance(first[-1], Decide):
+            actions += first
+            history = history.decided(first[-1].manifest)
     seen = look(world, history)
     tracks = look_at_tracks(world, history.epoch)
     actions += plan(history, Seen(seen.files, seen.partitions, tracks), stamp, policy)
     return Recovered(history.epoch, tuple(actions), lost)
 
 
-def recover(world: World, identity: Identity | None, policy: Policy, *, given_up: Collection[str] = ()) -> Recovered:
-    """Bring everything to what the log decided, and take `given_up`, as far as it is lost, out of the log's hands.
+def recover(world: World, identity: Identity | None, policy: Policy, *, given_up: GivenUp = NOTHING) -> Recovered:
+    """Bring everything to what the log decided, and take what is given up out of the log's hands.
 
     Raises EpochTaken where another run is at work, LogDamaged, NewerFormat, LogCopied, and what `Executor.finish`
     raises.
@@ -66,9 +74,13 @@ def recover(world: World, identity: Identity | None, policy: Policy, *, given_up
         return _recover(world, identity, policy, given_up)
 
 
-def _recover(world: World, identity: Identity | None, policy: Policy, given_up: Collection[str]) -> Recovered:
+def _recover(world: World, identity: Identity | None, policy: Policy, given_up: GivenUp) -> Recovered:
     executor = Executor.begin(world, identity, policy)
-    lost = tuple(loss for loss in _losses(world, executor.history) if loss.part.target in given_up)
+    lost = tuple(
+        loss
+        for loss in _losses(world, executor.history, given_up)
+        if loss.part.target in given_up.targets or loss.part.partition in given_up.partitions
+    )
     if lost:
         executor.decide(_look_for_losses(world, executor.history), given_up=given_up)
     executor.finish()
@@ -76,14 +88,20 @@ def _recover(world: World, identity: Identity | None, policy: Policy, given_up: 
     return Recovered(executor.history.epoch, tuple(executor.done), lost)
 
 
-def find_losses(world: World) -> tuple[Refuse, ...]:
-    """The parts that no publish can bring back. Raises LogDamaged, NewerFormat, LogCopied."""
-    return _losses(world, load(world))
+def find_losses(world: World, given_up: GivenUp = NOTHING) -> tuple[Loss, ...]:
+    """The parts that no publish can bring back, and those of partitions that are given up.
+
+    Raises LogDamaged, NewerFormat, LogCopied.
+    """
+    return _losses(world, load(world), given_up)
 
 
-def _losses(world: World, history: History) -> tuple[Refuse, ...]:
+def _losses(world: World, history: History, given_up: GivenUp) -> tuple[Loss, ...]:
     seen = _look_for_losses(world, history)
-    return losses(history, seen.files, seen.partitions)
+    found = {refused.part: refused.reason for refused in losses(history, seen.files, seen.partitions)}
+    for part in abandoned(history, given_up):
+        found.setdefault(part, "its partition is given up")
+    return tuple(Loss(part, reason) for part, reason in found.items())
 
 
 def _look_for_losses(world: World, history: History) -> Seen:

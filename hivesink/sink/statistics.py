@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, BinaryIO
 
-from hivesink.core.partition import LivePartition, Place, Statistics
-from hivesink.core.plan import by_table
+from hivesink.core.partition import LivePartition, Place, Statistics, by_table
 from hivesink.errors import StoreUnavailable
 
 if TYPE_CHECKING:

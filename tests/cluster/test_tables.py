@@ -217,8 +217,9 @@ def test_decided_rows_that_people_delete_before_they_are_published(
 
 def accept(job: Ingest) -> None:
     """What `hivesink recover --accept-lost` does."""
+    from hivesink.core.plan import GivenUp
     from hivesink.sink.recovery import find_losses, recover
 
     sink = job.setup.sink(tolerant=False)
     lost = {loss.part.target for loss in find_losses(job.setup.world)}
-    recover(job.setup.world, sink.identity, sink.policy, given_up=lost)
+    recover(job.setup.world, sink.identity, sink.policy, given_up=GivenUp(frozenset(lost)))

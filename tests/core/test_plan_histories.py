@@ -31,12 +31,14 @@ from hivesink.core.actions import (
 )
 from hivesink.core.bucket import aside
 from hivesink.core.epoch import Epoch
+from hivesink.core.leftovers import Tracks, followed, newest
 from hivesink.core.lifecycle import EpochState, History, Identity, OpenEpoch, Stamp
 from hivesink.core.log import Mark, Touched
 from hivesink.core.manifest import Manifest, PartEntry
 from hivesink.core.partition import LivePartition
 from hivesink.core.partname import PartName, Stage
-from hivesink.core.plan import Policy, Seen, Tracks, followed, losses, newest, places_to_look, plan, until_look
+from hivesink.core.plan import Policy, plan, until_look
+from hivesink.core.seen import Seen, losses, places_to_look
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

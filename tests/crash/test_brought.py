@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hivesink.core.bucket import aside
+from hivesink.core.plan import GivenUp
 from hivesink.errors import PartitionElsewhere, Unsupported
 from hivesink.sink.clean import clean, find_leftovers
 from hivesink.sink.observe import load
@@ -100,7 +101,7 @@ def test_they_are_no_losses_and_no_leftovers(last_name: bool) -> None:
     assert find_losses(job.world) == ()
     everything = {part.target for part in waiting(site)}
     sink = job.committer.sink
-    assert recover(job.world, sink.identity, sink.policy, given_up=everything).lost == ()
+    assert recover(job.world, sink.identity, sink.policy, given_up=GivenUp(frozenset(everything))).lost == ()
     clean(job.world, find_leftovers(job.world, "w", str(TABLE)), str(TABLE))
     site.check(range(4))
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from hivesink.core.plan import GivenUp
 from hivesink.errors import HiveSinkError, PartLost
 from hivesink.sink.recovery import find_losses, recover
 from tests.crash.faults import FaultyFileSystem, Kill, Mode, Plan
@@ -272,7 +273,7 @@ def test_accepted_losses_under_every_fault_of_the_storage(second: Mode) -> None:
 
     def accept(job: SiteJob) -> None:
         lost = {loss.part.target for loss in find_losses(job.world)}
-        recover(job.world, job.committer.sink.identity, job.committer.sink.policy, given_up=lost)
+        recover(job.world, job.committer.sink.identity, job.committer.sink.policy, given_up=GivenUp(frozenset(lost)))
 
     step = 1
     while True:

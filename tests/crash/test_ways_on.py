@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from hivesink.core.epoch import Epoch, Ways
+from hivesink.core.plan import GivenUp
 from hivesink.core.table import Column, Primitive, TableSpec
 from hivesink.errors import HiveSinkError, LogMissing
 from hivesink.sink.observe import load
@@ -60,7 +61,7 @@ def test_a_table_made_again_while_an_epoch_waits_is_written_once_its_losses_are_
     world = site.job().world
     lost = {loss.part.target for loss in find_losses(world)}
     assert lost
-    recover(world, job.committer.sink.identity, job.committer.sink.policy, given_up=lost)
+    recover(world, job.committer.sink.identity, job.committer.sink.policy, given_up=GivenUp(frozenset(lost)))
     assert load(world).folders() == {}
     site.job().committer.recover()
     assert site.rows() == []

@@ -10,6 +10,7 @@ import pytest
 
 from hivesink.core.epoch import Epoch, Ways
 from hivesink.core.manifest import Floor, Rows
+from hivesink.core.plan import GivenUp
 from hivesink.errors import MetastoreUnreachable, PartLost
 from hivesink.metastore.memory import MemoryMetastore
 from hivesink.ports import Statistics
@@ -309,7 +310,7 @@ def test_a_metastore_that_is_down_leaves_an_epoch_open(site: Site) -> None:
 
 def accept(site: Site, *targets: str) -> None:
     sink = site.job.committer.sink
-    recover(site.world, sink.identity, sink.policy, given_up=targets)
+    recover(site.world, sink.identity, sink.policy, given_up=GivenUp(frozenset(targets)))
 
 
 def test_a_lost_part_of_an_open_epoch_is_an_error_until_its_loss_is_accepted(site: Site) -> None:
