@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from hivesink.errors import HiveSinkError
 
@@ -14,22 +14,7 @@ if TYPE_CHECKING:
     from pyspark.errors import StreamingQueryException
     from pyspark.sql.streaming.query import StreamingQuery
 
-    from hivesink.sink.committer import Committer
-    from hivesink.wiring import Setup
-
-
-class Writing(Protocol):
-    """The sink of a running query, as its handle needs it."""
-
-    @property
-    def setup(self) -> Setup: ...
-
-    @property
-    def committer(self) -> Committer: ...
-
-    @property
-    def failure(self) -> BaseException | None:
-        """What ended the query, as the sink itself saw it."""
+    from hivesink.queryrun import QueryRun
 
 
 class HiveQuery:
@@ -38,11 +23,9 @@ class HiveQuery:
     Every other attribute is Spark's `StreamingQuery`'s.
     """
 
-    def __init__(self, query: StreamingQuery, sink: Writing) -> None:
+    def __init__(self, query: StreamingQuery, run: QueryRun) -> None:
         self._query = query
-        self._sink = sink
-        # The sink's own will be another one once it is started again.
-        self._committer = sink.committer
+        self._run = run
         self._ended = threading.Event()
         self._finishing = threading.Lock()
         self._finished = False
@@ -50,8 +33,8 @@ class HiveQuery:
         self._timer = threading.Thread(target=self._keep_time, name="hivesink-timer", daemon=True)
 
     @classmethod
-    def begin(cls, query: StreamingQuery, sink: Writing) -> HiveQuery:
-        handle = cls(query, sink)
+    def begin(cls, query: StreamingQuery, run: QueryRun) -> HiveQuery:
+        handle = cls(query, run)
         handle._timer.start()
         return handle
 
@@ -94,7 +77,7 @@ class HiveQuery:
     def _fail(self, cause: StreamingQueryException) -> NoReturn:
         """Raise the sink's own error, whose text is all that Spark's exception has of it; else Spark's."""
         self._end_timer()
-        own = self._late_failure or self._sink.failure
+        own = self._late_failure or self._run.failure
         if own is None:
             raise cause
         raise own from cause
@@ -103,15 +86,15 @@ class HiveQuery:
         self._end_timer()
         if self._late_failure is not None:
             raise self._late_failure
-        if isinstance(self._sink.failure, HiveSinkError):
-            raise self._sink.failure
+        if isinstance(self._run.failure, HiveSinkError):
+            raise self._run.failure
         # Anything else is the batch that the stop cut off: nothing of it was decided, Spark runs it again.
         self._finish()
 
     def _finish(self) -> None:
         with self._finishing:
             if not self._finished:
-                self._committer.finish()
+                self._run.committer.finish()
                 self._finished = True
 
     def _end_timer(self) -> None:
@@ -121,12 +104,12 @@ class HiveQuery:
 
     def _keep_time(self) -> None:
         """Retry, while no data comes, what waits for the metastore. `stop` is never called under the lock."""
-        interval: timedelta = self._sink.setup.config["sink.registration.retry-interval"]
+        interval: timedelta = self._run.setup.config["sink.registration.retry-interval"]
         while not self._ended.wait(interval.total_seconds()):
             if not self._query.isActive:
                 return
             try:
-                self._committer.retry()
+                self._run.committer.retry()
             except Exception as error:  # noqa: BLE001  whatever it is, the handle raises it
                 self._late_failure = error
                 with contextlib.suppress(Exception):  # the query may be ending by itself

@@ -2,35 +2,19 @@
 
 from __future__ import annotations
 
-import gc
-import logging
 import os
-import re
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-
-from hivesink import errors, shipping, wiring
-from hivesink.core.checkpoint import batch_ref
-from hivesink.core.epoch import BatchId, Epoch, Ways
+from hivesink import shipping, wiring
+from hivesink.core.epoch import Epoch, Ways
 from hivesink.core.table import TableName
-from hivesink.errors import (
-    CheckpointUnreadable,
-    HiveSinkError,
-    InvalidOption,
-    ModuleMissing,
-    TaskFailed,
-    Unsupported,
-)
+from hivesink.errors import InvalidOption, Unsupported
 from hivesink.query import HiveQuery
-from hivesink.sink.plan import TaskPlan, TaskReport
-from hivesink.sink.task import run_task
-from hivesink.sparkinput import checkpoint_reader, input_shape, needed_input
+from hivesink.queryrun import QueryRun, Running
 from hivesink.sparksite import check_encryption, resolved_checkpoint, site_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Mapping
 
     from pyspark.sql import DataFrame, SparkSession
 
@@ -38,9 +22,6 @@ if TYPE_CHECKING:
     from hivesink.sink.declared import Committed
     from hivesink.site import Site
 
-logger = logging.getLogger("hivesink")
-
-_REPORT = "report string"
 _TRIGGERS = {"processingTime", "availableNow", "once"}
 
 
@@ -58,11 +39,8 @@ class HiveSink:
         shipping.ship(spark)
         self._spark = spark
         self._setup = setup
-        self._committer: Committer = setup.committer(tolerant=False)
-        self._checkpoint: str | None = None
-        self._run: str | None = None
+        self._run = QueryRun(spark, setup, tolerant=False)
         self._query: HiveQuery | None = None
-        self.failure: BaseException | None = None
 
     @classmethod
     def for_table(
@@ -126,7 +104,7 @@ class HiveSink:
     @property
     def committer(self) -> Committer:
         """The committer of the query that was started last."""
-        return self._committer
+        return self._run.committer
 
     def start(
         self,
@@ -150,97 +128,20 @@ class HiveSink:
             msg = f"trigger {chosen}"
             raise Unsupported(msg, "batches must have offsets", f"use one of {sorted(_TRIGGERS)}")
         place = resolved_checkpoint(self._spark, checkpoint)
-        self._begin(tolerant=True, checkpoint=place, run=None)
-        self._committer.recover()
-        writer = events.writeStream.foreachBatch(self).option("checkpointLocation", place).trigger(**chosen)
+        run = self._run = QueryRun(events.sparkSession, self._setup, tolerant=True)
+        run.committer.recover()
+        writer = events.writeStream.foreachBatch(run).option("checkpointLocation", place).trigger(**chosen)
         if name is not None:
             writer = writer.queryName(name)
-        self._query = HiveQuery.begin(writer.start(), self)
+        self._query = HiveQuery.begin(writer.start(), run)
         return self._query
 
     def __call__(self, batch: DataFrame, batch_id: int) -> None:
-        try:
-            self._commit(batch, batch_id)
-        except BaseException as error:
-            # Spark's own exception carries this as text only; the handle raises the real one.
-            self.failure = error
-            raise
-
-    def _begin(self, *, tolerant: bool, checkpoint: str, run: str | None) -> None:
-        """A new query, or a new run of one: nothing that was in memory is known to hold any more."""
-        self._committer = self._setup.committer(tolerant=tolerant)
-        self._checkpoint = checkpoint
-        self._run = run
-        self.failure = None
-
-    def _commit(self, batch: DataFrame, batch_id: int) -> None:
-        checkpoint, query = self._enter()
-        ref = batch_ref(query, BatchId(batch_id), checkpoint_reader(self._spark, checkpoint))
-        shape = input_shape(batch.schema, self._setup.sink(tolerant=False).target.spec, ref)
-        self._committer.commit(ref, shape, partial(self._write, batch))
-
-    def _enter(self) -> tuple[str, str]:
-        """The checkpoint and the id of the query whose batch this is; a run that wasn't seen yet begins."""
-        context = self._spark.sparkContext
-        query = context.getLocalProperty("sql.streaming.queryId")
-        if not query:
-            msg = "a call of the sink outside a streaming query"
-            raise Unsupported(msg, "a batch must have a checkpoint", "use events.writeStream.foreachBatch(sink)")
-        run = context.getLocalProperty("spark.jobGroup.id") or query
-        if self._checkpoint is not None and self._run in {None, run}:
-            self._run = run
-        else:
-            self._begin(tolerant=False, checkpoint=self._checkpoint_of(query), run=run)
-        return str(self._checkpoint), query
-
-    def _checkpoint_of(self, query: str) -> str:
-        found = self._spark.streams.get(query)
-        if found is None:
-            msg = "the checkpoint"
-            raise CheckpointUnreadable(msg, f"no query {query!r} runs in the session that the sink was made with")
-        return str(found._jsq.streamingQuery().resolvedCheckpointRoot())  # noqa: SLF001  PySpark offers no other way
-
-    def _write(self, batch: DataFrame, plan: TaskPlan) -> Iterable[TaskReport]:
-        from py4j.protocol import Py4JJavaError
-        from pyspark.errors import PySparkException
-
-        rows = batch.select(*needed_input(batch.schema, plan))
-        task = partial(_run_in_task, sealed=shipping.sealed((plan, self._setup.tools())))
-        try:
-            reports = rows.mapInArrow(task, _REPORT).collect()
-        except (Py4JJavaError, PySparkException) as error:
-            told = _told_by_task(error)
-            if told is None:
-                raise
-            raise told from error
-        return [TaskReport.decode(row.report) for row in reports]
-
-
-def _run_in_task(batches: Iterator[pa.RecordBatch], sealed: shipping.Sealed) -> Iterator[pa.RecordBatch]:
-    from pyspark import TaskContext
-
-    plan, tools = shipping.unsealed(sealed)
-    context = TaskContext.get()
-    if context is None:
-        message = "not in a Spark task"
-        raise RuntimeError(message)
-    opened = tools.open(plan)
-    if not gc.get_freeze_count():
-        # PySpark's worker collects garbage after each task, which takes 50 ms with the modules that are loaded by now.
-        gc.freeze()
-    report = run_task(batches, plan, opened, context.partitionId(), context.taskAttemptId())
-    yield pa.RecordBatch.from_pydict({"report": [report.encode()]})
-
-
-def _told_by_task(error: Exception) -> HiveSinkError | None:
-    """The one line that a task's own error had, out of Spark's stack traces."""
-    found = re.findall(r"hivesink\.errors\.(\w+): (.+)", str(error))
-    if not found:
-        missing = re.search(r"ModuleNotFoundError: No module named '([\w.]+)'", str(error))
-        return ModuleMissing(missing[1]) if missing else None
-    kind, message = found[-1]
-    known = getattr(errors, kind, HiveSinkError)
-    return TaskFailed(message.strip(), retryable=known.retryable)
+        """Commit a batch of a query that `start` didn't make. Once a batch: raises CalledTwice."""
+        query = Running.here(self._spark)
+        if self._run.query is None or self._run.query.run != query.run:
+            self._run = QueryRun(self._spark, self._setup, tolerant=False, query=query)
+        self._run(batch, batch_id)
 
 
 def _table_name(text: str) -> TableName:

@@ -24,6 +24,7 @@ from hivesink.errors.files import (
 from hivesink.errors.history import (
     BatchBehindLog,
     BatchesMissing,
+    CalledTwice,
     CheckpointUnreadable,
     EpochTaken,
     FencedOut,
@@ -77,6 +78,7 @@ __all__ = [
     "BadRecord",
     "BatchBehindLog",
     "BatchesMissing",
+    "CalledTwice",
     "CheckpointUnreadable",
     "ColumnsDontFit",
     "DdlDiffers",

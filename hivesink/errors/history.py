@@ -189,3 +189,17 @@ class PointerTaken(HiveSinkError):
             f"{pointer} says that the log of writer {writer} of {table} is in {found}, not in {own}: set "
             "sink.log-location back, take another writer name, or, if that log was moved, delete the pointer"
         )
+
+
+class CalledTwice(HiveSinkError):
+    """The sink, or another one of the same writer, was called again in a batch that is committed."""
+
+    def __init__(self, log: str, batch: int, epoch: int) -> None:
+        self.log = log
+        self.batch = batch
+        self.epoch = epoch
+        super().__init__(
+            f"the sink was called twice in batch {batch}: {log} holds the first call's rows as epoch {epoch}, and the "
+            "second call's are not written; give the second call a sink with its own writer, which writes this batch's "
+            "rows too, or, for the batches to come, union the frames into one call"
+        )

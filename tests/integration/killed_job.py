@@ -81,6 +81,8 @@ def main() -> None:
         )
     else:
         events = sources.lines(spark, order["source"], options={"maxFilesPerTrigger": "1"})
+    if order["distinct"]:
+        events = events.dropDuplicates(["value"])
     query = sink.start(events, checkpoint=order["checkpoint"], trigger={"availableNow": True})
     query.awaitTermination()
     spark.stop()

@@ -27,8 +27,11 @@ from hivesink.hiveql.parse import parse_ddl
 from hivesink.options import check
 from hivesink.ports import Mark
 from hivesink.storage.commit_log import default_log_location
+from tests.integration.statestores import STORES
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from pyspark.sql import SparkSession
 
     from hivesink.embedded.metastore import EmbeddedMetastore
@@ -60,6 +63,8 @@ class Stage:
     table: str
     source: dict[str, str]
     batch: int = ROWS_A_BATCH
+    distinct: bool = False
+    settings: Mapping[str, str] = field(default_factory=dict)
     between: int = 0
     died: list[str] = field(default_factory=list)
 
@@ -73,7 +78,12 @@ class Stage:
             "committed": str(self.folder / "committed"),
             "die_at": die_at,
             "batch": self.batch,
-            "spark": {"spark.local.dir": str(self.folder / "scratch"), "spark.sql.session.timeZone": "UTC"},
+            "distinct": self.distinct,
+            "spark": {
+                "spark.local.dir": str(self.folder / "scratch"),
+                "spark.sql.session.timeZone": "UTC",
+                **self.settings,
+            },
             **self.source,
         }
 
@@ -170,18 +180,24 @@ def check_once(stage: Stage, spark: SparkSession, rows: int) -> None:
     assert [path for path in warehouse.rglob(".*") if not path.name.endswith(".crc")] == []
 
 
+def write_files(folder: Path, batches: int, *, again: bool = False) -> str:
+    """A file a batch; `again`: with the rows of the one before it."""
+    source = folder / "source"
+    source.mkdir()
+    for batch in range(batches):
+        file = source / f"{batch:04d}.json"
+        numbers = range(max(0, batch - again) * ROWS_A_BATCH, (batch + 1) * ROWS_A_BATCH)
+        file.write_text("".join(record(number) + "\n" for number in numbers))
+        os.utime(file, (1_700_000_000 + batch, 1_700_000_000 + batch))
+    return str(source)
+
+
 def run_on_files(
     folder: Path, metastore: EmbeddedMetastore, spark: SparkSession, *, table: str, kills: int, between: int
 ) -> None:
-    source = folder / "source"
-    source.mkdir()
     batches = kills + 8
-    for batch in range(batches):
-        file = source / f"{batch:04d}.json"
-        numbers = range(batch * ROWS_A_BATCH, (batch + 1) * ROWS_A_BATCH)
-        file.write_text("".join(record(number) + "\n" for number in numbers))
-        os.utime(file, (1_700_000_000 + batch, 1_700_000_000 + batch))
-    stage = begin(folder, metastore, table, {"source": str(source)})
+    source = write_files(folder, batches)
+    stage = begin(folder, metastore, table, {"source": source})
     kill_until_done(stage, kills)
     assert len(stage.died) == kills + 1
     assert stage.between >= between
@@ -218,6 +234,22 @@ def test_twenty_kills_on_a_file_source(tmp_path: Path, metastore: EmbeddedMetast
 @pytest.mark.timeout(900)
 def test_five_kills_over_kafka(tmp_path: Path, metastore: EmbeddedMetastore, spark: SparkSession, kafka: str) -> None:
     run_on_kafka(tmp_path, metastore, spark, kafka, table="kafka_5", kills=5)
+
+
+@pytest.mark.spark
+@pytest.mark.long
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("store", STORES)
+def test_a_kill_at_each_step_of_a_query_with_state(
+    tmp_path: Path, metastore: EmbeddedMetastore, spark: SparkSession, store: str
+) -> None:
+    batches = len(STEPS) + 4
+    source = write_files(tmp_path, batches, again=True)
+    stage = begin(tmp_path, metastore, f"state_{store.replace('-', '_')}", {"source": source})
+    stage.distinct, stage.settings = True, STORES[store]
+    kill_until_done(stage, len(STEPS))
+    assert len(stage.died) == len(STEPS) + 1
+    check_once(stage, spark, batches * ROWS_A_BATCH)
 
 
 @pytest.mark.spark

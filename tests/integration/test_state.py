@@ -1,0 +1,159 @@
+"""Queries with state that fail before and after the decision: what Spark runs again, and the state that it keeps."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.integration.stage import once, once_after, wrap
+from tests.integration.statestores import STORES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+    from pathlib import Path
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from hivesink.sink.declared import Committed
+    from tests.integration.stage import Stage
+
+pytestmark = pytest.mark.spark
+
+LAST = 100
+"""The last feed, late enough to close the windows before it."""
+MAIN = {("rows that come again", "hdfs"), ("rows that come again", "rocksdb-changelog-format-2")}
+
+
+def left(number: int) -> range:
+    return range(number * 10, number * 10 + 10)
+
+
+def right(number: int) -> range:
+    """Half of them are of the feed before."""
+    return range(max(0, number * 10 - 5), number * 10 + 5)
+
+
+def feed(stage: Stage, number: int) -> None:
+    stage.put(left(number))
+    stage.put(right(number)).rename(other(stage) / f"{number}.json")
+
+
+def other(stage: Stage) -> Path:
+    folder = stage.folder / "other"
+    folder.mkdir(exist_ok=True)
+    return folder
+
+
+def both(stage: Stage) -> tuple[DataFrame, DataFrame]:
+    stage.source.mkdir(exist_ok=True)
+    reader = stage.spark.readStream.schema("id BIGINT, name STRING, dt STRING").option("maxFilesPerTrigger", "1")
+    return reader.json(str(stage.source)), reader.json(str(other(stage)))
+
+
+def distinct(stage: Stage) -> DataFrame:
+    one, two = both(stage)
+    return one.union(two).dropDuplicates(["id"])
+
+
+def windows(stage: Stage) -> DataFrame:
+    """The sum of the ids of 15 seconds, one of which has one id."""
+    from pyspark.sql import functions as sql
+
+    timed = both(stage)[0].withColumn("at", sql.expr("timestamp_seconds(1704067200 + id)"))
+    sums = timed.withWatermark("at", "0 seconds").groupBy(sql.window("at", "15 seconds")).agg(sql.sum("id").alias("id"))
+    return sums.selectExpr("id", "'w' AS name", "'d' AS dt")
+
+
+def joined(stage: Stage) -> DataFrame:
+    one, two = both(stage)
+    return one.join(two.select("id"), "id")
+
+
+def ids_of(side: Callable[[int], range], feeds: Iterable[int]) -> list[int]:
+    return [found for number in feeds for found in side(number)]
+
+
+def sums(feeds: Iterable[int]) -> list[int]:
+    """Of the windows that the last id closes."""
+    found: dict[int, int] = {}
+    for number in ids_of(left, feeds):
+        found[number // 15] = found.get(number // 15, 0) + number
+    return sorted(total for window, total in found.items() if window * 15 + 15 <= max(left(LAST)))
+
+
+QUERIES: dict[str, tuple[Callable[[Stage], DataFrame], Callable[[Iterable[int]], list[int]]]] = {
+    "rows that come again": (distinct, lambda feeds: sorted({*ids_of(left, feeds), *ids_of(right, feeds)})),
+    "windows": (windows, sums),
+    "joined streams": (joined, lambda feeds: sorted({*ids_of(left, feeds)} & {*ids_of(right, feeds)})),
+}
+
+
+def cases() -> Iterator[Any]:
+    for query in QUERIES:
+        for store in STORES:
+            marks = [pytest.mark.main_path] if (query, store) in MAIN else [pytest.mark.long]
+            yield pytest.param(query, store, marks=marks, id=f"{query}-{store}".replace(" ", "-"))
+
+
+@pytest.fixture
+def keeping(request: pytest.FixtureRequest, spark: SparkSession) -> Iterator[None]:
+    """The session's queries keep their state in the store that the test is for."""
+    settings = STORES[request.node.callspec.params["store"]]
+    for name, value in settings.items():
+        spark.conf.set(name, value)
+    yield
+    for name in settings:
+        spark.conf.unset(name)
+
+
+def die() -> None:
+    message = "it dies here"
+    raise RuntimeError(message)
+
+
+def fail(stage: Stage, events: DataFrame, when: Callable[[Callable[[], Any]], Callable[..., Any]]) -> None:
+    """A run that ends just before or after its first decision."""
+    sink = stage.sink()
+    wrap(sink, "log", create=when(die))
+    with pytest.raises(Exception, match="it dies here"):
+        stage.drain(sink, events)
+
+
+@pytest.mark.usefixtures("keeping")
+@pytest.mark.parametrize(("query", "store"), cases())
+def test_a_query_with_state_fails_before_and_after_the_decision(stage: Stage, query: str, store: str) -> None:
+    assert store in STORES
+    stage.create()
+    stream, expected = QUERIES[query]
+    events = stream(stage)
+    feed(stage, 0)
+    stage.drain(events=events)
+    feed(stage, 1)
+    fail(stage, events, once)
+    fail(stage, events, once_after)
+    # The replay fails to end well too, as if the process were killed once more before Spark's own commit.
+    replayed: list[bool] = []
+
+    def die_after(done: Committed) -> None:
+        replayed.append(done.replayed)
+        die()
+
+    with pytest.raises(Exception, match="it dies here"):
+        stage.drain(stage.sink(on_commit=die_after), events)
+    assert replayed == [True]
+    for number in (2, LAST):
+        feed(stage, number)
+        stage.drain(events=events)
+    assert stage.ids() == expected((0, 1, 2, LAST))
+
+
+def test_a_replay_without_state_reads_nothing(stage: Stage) -> None:
+    """What it has read may be gone by then."""
+    stage.create()
+    first = stage.put(range(10))
+    fail(stage, stage.lines(), once_after)
+    first.unlink()
+    stage.put(range(10, 20))
+    stage.drain()
+    assert stage.ids() == list(range(20))
