@@ -12,28 +12,37 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from hivesink import errors, shipping, wiring
-from hivesink.core.checkpoint import batch_ref
-from hivesink.core.epoch import BatchId, Epoch, Ways
+from hivesink.core.checkpoint import batch_ref, next_batch
+from hivesink.core.epoch import BatchId, Epoch, Ways, judge, read_before
 from hivesink.core.table import TableName
 from hivesink.errors import (
-    CheckpointUnreadable,
     HiveSinkError,
     InvalidOption,
     ModuleMissing,
+    SourceFilesMissing,
     TaskFailed,
     Unsupported,
 )
+from hivesink.optionvalues import OnMissingFile
 from hivesink.query import HiveQuery
 from hivesink.sink.plan import TaskPlan, TaskReport
 from hivesink.sink.task import run_task
-from hivesink.sparkinput import checkpoint_reader, input_shape, needed_input
+from hivesink.sparkinput import (
+    SourceFiles,
+    checkpoint_lister,
+    checkpoint_reader,
+    input_shape,
+    needed_input,
+    running,
+)
 from hivesink.sparksite import check_encryption, resolved_checkpoint, site_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
 
+    from hivesink.core.epoch import BatchRef
     from hivesink.sink.committer import Committer
     from hivesink.sink.declared import Committed
     from hivesink.site import Site
@@ -59,6 +68,7 @@ class HiveSink:
         self._spark = spark
         self._setup = setup
         self._committer: Committer = setup.committer(tolerant=False)
+        self._session = spark
         self._checkpoint: str | None = None
         self._run: str | None = None
         self._query: HiveQuery | None = None
@@ -138,7 +148,8 @@ class HiveSink:
     ) -> HiveQuery:
         """Recover, then start the query. `trigger` is as for `DataStreamWriter.trigger`.
 
-        Raises what recovery raises: another run at work (EpochTaken), a damaged log, lost parts; Unsupported for
+        Raises what recovery raises: another run at work (EpochTaken), a damaged log, lost parts; the errors of `judge`,
+        as far as log and checkpoint tell, before there is a query or a new checkpoint; Unsupported for
         other triggers, for a checkpoint on this machine's disk and a cluster's master, and while a query of this sink
         still runs.
         """
@@ -150,8 +161,8 @@ class HiveSink:
             msg = f"trigger {chosen}"
             raise Unsupported(msg, "batches must have offsets", f"use one of {sorted(_TRIGGERS)}")
         place = resolved_checkpoint(self._spark, checkpoint)
+        self._session = events.sparkSession
         self._begin(tolerant=True, checkpoint=place, run=None)
-        self._committer.recover()
         writer = events.writeStream.foreachBatch(self).option("checkpointLocation", place).trigger(**chosen)
         if name is not None:
             writer = writer.queryName(name)
@@ -167,17 +178,25 @@ class HiveSink:
             raise
 
     def _begin(self, *, tolerant: bool, checkpoint: str, run: str | None) -> None:
-        """A new query, or a new run of one: nothing that was in memory is known to hold any more."""
+        """A new query, or a new run of one: nothing that was in memory is known to hold any more.
+
+        Recovers, and refuses a checkpoint that doesn't follow from the log.
+        """
         self._committer = self._setup.committer(tolerant=tolerant)
         self._checkpoint = checkpoint
         self._run = run
         self.failure = None
+        self._committer.recover()
+        first = next_batch(
+            checkpoint, checkpoint_reader(self._spark, checkpoint), checkpoint_lister(self._spark, checkpoint)
+        )
+        judge(self._setup.last_batch(), first, self._setup.ways, self._setup.world.log.location)
 
     def _commit(self, batch: DataFrame, batch_id: int) -> None:
         checkpoint, query = self._enter()
         ref = batch_ref(query, BatchId(batch_id), checkpoint_reader(self._spark, checkpoint))
         shape = input_shape(batch.schema, self._setup.sink(tolerant=False).target.spec, ref)
-        self._committer.commit(ref, shape, partial(self._write, batch))
+        self._committer.commit(ref, shape, partial(self._write, batch, ref))
 
     def _enter(self) -> tuple[str, str]:
         """The checkpoint and the id of the query whose batch this is; a run that wasn't seen yet begins."""
@@ -194,16 +213,14 @@ class HiveSink:
         return str(self._checkpoint), query
 
     def _checkpoint_of(self, query: str) -> str:
-        found = self._spark.streams.get(query)
-        if found is None:
-            msg = "the checkpoint"
-            raise CheckpointUnreadable(msg, f"no query {query!r} runs in the session that the sink was made with")
-        return str(found._jsq.streamingQuery().resolvedCheckpointRoot())  # noqa: SLF001  PySpark offers no other way
+        return str(running(self._session, query).resolvedCheckpointRoot())
 
-    def _write(self, batch: DataFrame, plan: TaskPlan) -> Iterable[TaskReport]:
+    def _write(self, batch: DataFrame, ref: BatchRef, plan: TaskPlan) -> Iterable[TaskReport]:
         from py4j.protocol import Py4JJavaError
         from pyspark.errors import PySparkException
 
+        files = SourceFiles(self._session, ref)
+        self._miss(files.missing(), files, ref)
         rows = batch.select(*needed_input(batch.schema, plan))
         task = partial(_run_in_task, sealed=shipping.sealed((plan, self._setup.tools())))
         try:
@@ -213,7 +230,23 @@ class HiveSink:
             if told is None:
                 raise
             raise told from error
+        self._miss(files.missing_after(), files, ref)
         return [TaskReport.decode(row.report) for row in reports]
+
+    def _miss(self, missing: Sequence[str], files: SourceFiles, ref: BatchRef) -> None:
+        """Raises SourceFilesMissing, or says it where that is allowed."""
+        if not missing:
+            return
+        # Whoever is to append must move away what was read already: that is in the table.
+        read = set(read_before(self._setup.last_batch(), ref))
+        gone = tuple(path for path in missing if path not in read)
+        if not gone:
+            return
+        error = SourceFilesMissing(ref.query, ref.batch, len(files.planned), gone)
+        if self._setup.config["sink.on-missing-file"] is OnMissingFile.FAIL:
+            raise error
+        passed_over = "batch %d: %d of %d planned files are gone and are passed over, the first is %s"
+        logger.warning(passed_over, ref.batch, len(gone), len(files.planned), gone[0])
 
 
 def _run_in_task(batches: Iterator[pa.RecordBatch], sealed: shipping.Sealed) -> Iterator[pa.RecordBatch]:

@@ -24,6 +24,7 @@ from hivesink.errors.files import (
 from hivesink.errors.history import (
     BatchBehindLog,
     BatchesMissing,
+    CheckpointLeftOver,
     CheckpointUnreadable,
     EpochTaken,
     FencedOut,
@@ -35,6 +36,7 @@ from hivesink.errors.history import (
     PointerTaken,
     ReplayDiffers,
     ResumeImpossible,
+    SourceFilesMissing,
 )
 from hivesink.errors.machines import (
     JarsUnavailable,
@@ -76,6 +78,7 @@ __all__ = [
     "BadRecord",
     "BatchBehindLog",
     "BatchesMissing",
+    "CheckpointLeftOver",
     "CheckpointUnreadable",
     "ColumnsDontFit",
     "DdlDiffers",
@@ -114,6 +117,7 @@ __all__ = [
     "ResumeImpossible",
     "ServerFailed",
     "SiteInvalid",
+    "SourceFilesMissing",
     "SourceUnreachable",
     "StoreUnavailable",
     "TableExists",
