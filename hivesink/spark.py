@@ -161,8 +161,7 @@ class HiveSink:
             msg = f"trigger {chosen}"
             raise Unsupported(msg, "batches must have offsets", f"use one of {sorted(_TRIGGERS)}")
         place = resolved_checkpoint(self._spark, checkpoint)
-        self._session = events.sparkSession
-        self._begin(tolerant=True, checkpoint=place, run=None)
+        self._begin(tolerant=True, checkpoint=place, run=None, session=events.sparkSession)
         writer = events.writeStream.foreachBatch(self).option("checkpointLocation", place).trigger(**chosen)
         if name is not None:
             writer = writer.queryName(name)
@@ -177,7 +176,7 @@ class HiveSink:
             self.failure = error
             raise
 
-    def _begin(self, *, tolerant: bool, checkpoint: str, run: str | None) -> None:
+    def _begin(self, *, tolerant: bool, checkpoint: str, run: str | None, session: SparkSession | None = None) -> None:
         """A new query, or a new run of one: nothing that was in memory is known to hold any more.
 
         Recovers, and refuses a checkpoint that doesn't follow from the log.
@@ -185,6 +184,7 @@ class HiveSink:
         self._committer = self._setup.committer(tolerant=tolerant)
         self._checkpoint = checkpoint
         self._run = run
+        self._session = session or self._spark
         self.failure = None
         self._committer.recover()
         first = next_batch(
@@ -213,7 +213,7 @@ class HiveSink:
         return str(self._checkpoint), query
 
     def _checkpoint_of(self, query: str) -> str:
-        return str(running(self._session, query).resolvedCheckpointRoot())
+        return str(running(self._spark, query).resolvedCheckpointRoot())
 
     def _write(self, batch: DataFrame, ref: BatchRef, plan: TaskPlan) -> Iterable[TaskReport]:
         from py4j.protocol import Py4JJavaError

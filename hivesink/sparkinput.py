@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from hivesink.core.bucket import normal
 from hivesink.core.offsets import FilesOffset, KafkaOffset
-from hivesink.errors import CheckpointUnreadable, MissingColumns, StoreUnavailable
+from hivesink.errors import CheckpointUnreadable, MissingColumns, NotWritable, StoreUnavailable
 from hivesink.optionvalues import OnBadRecord
 from hivesink.sink.assign import needed_columns
 from hivesink.sink.plan import InputShape, TaskPlan
@@ -174,6 +174,8 @@ def _list_local(folder: Path) -> list[str]:
         return [path.name for path in folder.iterdir()]
     except FileNotFoundError:
         return []
+    except PermissionError as error:
+        raise NotWritable(str(folder), str(error.strerror)) from error
 
 
 def _read_local(path: Path) -> bytes | None:
@@ -210,8 +212,11 @@ def _by_hadoop(spark: SparkSession, location: str, act: Callable[[Any, Any], T])
     try:
         return act(path.getFileSystem(hadoop_configuration(spark)), path)
     except Py4JJavaError as error:
+        reason = str(error.java_exception).partition("\n")[0]
+        if "AccessControlException" in reason:
+            raise NotWritable(location, reason) from error
         action = "read the checkpoint's"
-        raise StoreUnavailable(action, location, str(error.java_exception).partition("\n")[0]) from error
+        raise StoreUnavailable(action, location, reason) from error
 
 
 def _jvm(spark: SparkSession) -> Any:
