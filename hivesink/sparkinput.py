@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -109,8 +110,8 @@ class SourceFiles:
         # A listing holds nothing but planned files: only where some are missing it is worth a call for each.
         if sum(len(files) for files in listed) == len(self.planned):
             return []
-        found = {str(file) for files in listed for file in files}
-        return [path for path in self.planned if path not in found]
+        found = Counter(str(file) for files in listed for file in files)
+        return list((Counter(self.planned) - found).elements())
 
     def missing_after(self) -> list[str]:
         """The same once the tasks have ended; nothing where a task fails by itself over a file that is gone."""
