@@ -182,8 +182,7 @@ class HiveSink:
         Recovers, and refuses a checkpoint that doesn't follow from the log.
         """
         self._committer = self._setup.committer(tolerant=tolerant)
-        self._checkpoint = checkpoint
-        self._run = run
+        self._checkpoint = None
         self._session = session or self._spark
         self.failure = None
         self._committer.recover()
@@ -191,6 +190,8 @@ class HiveSink:
             checkpoint, checkpoint_reader(self._spark, checkpoint), checkpoint_lister(self._spark, checkpoint)
         )
         judge(self._setup.last_batch(), first, self._setup.ways, self._setup.world.log.location)
+        # Only now: the next batch after a refusal is another query's.
+        self._checkpoint, self._run = checkpoint, run
 
     def _commit(self, batch: DataFrame, batch_id: int) -> None:
         checkpoint, query = self._enter()
