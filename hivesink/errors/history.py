@@ -242,7 +242,7 @@ class SourceFilesMissing(HiveSinkError):
         self.planned = planned
         self.missing = missing
         super().__init__(
-            f"of the {planned} files planned for batch {batch} of query {query}, {len(missing)} are gone: "
+            f"{len(missing)} of the files that are planned for batch {batch} of query {query} ({planned}) are gone: "
             f"{_named(missing)}; put them back, or, if their rows are not wanted in the table, start once with "
             "the option sink.on-missing-file=ignore"
         )

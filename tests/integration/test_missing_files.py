@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -50,7 +51,7 @@ def test_a_planned_file_that_vanishes_stops_the_query_until_it_is_back_or_given_
         with pytest.raises(errors.SourceFilesMissing) as told:
             stage.drain()
         assert told.value.missing == (path.as_uri(),)
-        assert "of the 1 files planned for batch 1" in str(told.value)
+        assert "1 of the files that are planned for batch 1" in str(told.value)
         assert "sink.on-missing-file=ignore" in str(told.value)
         assert stage.ids() == list(range(10))
     away.rename(path)
@@ -65,7 +66,7 @@ def test_a_planned_file_that_vanishes_stops_the_query_until_it_is_back_or_given_
         stage.drain(stage.sink(options=IGNORE, on_commit=done.append))
     assert [one.rows.read for one in done] == [0]
     assert gone.name in caplog.text
-    stage.put(range(30, 33))
+    stage.put(range(30, 33), "last.json")
     stage.drain()
     assert stage.ids() == [*range(20), *range(30, 33)]
 
@@ -73,6 +74,7 @@ def test_a_planned_file_that_vanishes_stops_the_query_until_it_is_back_or_given_
 def test_a_file_that_vanishes_before_its_turn_stops_the_query(stage: Stage) -> None:
     stage.create()
     first, second = stage.put(range(10)), stage.put(range(10, 20))
+    os.utime(first, (0, second.stat().st_mtime - 60))
     # `availableNow` lists all files once, then takes them one by one.
     with pytest.raises(errors.SourceFilesMissing, match=second.name):
         stage.drain(stage.sink(on_commit=lambda _: second.unlink()))
@@ -96,7 +98,6 @@ def test_a_file_that_vanishes_before_its_tasks_read_it_stops_the_query(stage: St
         writer.trigger(**AVAILABLE_NOW).start().awaitTermination()
     assert isinstance(sink.failure, errors.SourceFilesMissing) is ignoring
     assert stage.ids() == []
-    # What tasks have written of the other files is thrown away.
     path.touch()
     stage.drain()
     assert stage.staged() == []
