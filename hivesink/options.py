@@ -16,6 +16,7 @@ from hivesink.errors import InvalidOption
 from hivesink.optionvalues import (
     Compression,
     OnBadRecord,
+    OnMissingFile,
     OnNull,
     OnTombstone,
     OnUnknownField,
@@ -110,6 +111,14 @@ OPTIONS: Mapping[str, OptionSpec] = {
             "ignore, bad-record",
             "A JSON field that no column matches is ignored, or makes a bad record.",
             one_of(OnUnknownField),
+        ),
+        OptionSpec(
+            "sink.on-missing-file",
+            "fail",
+            "fail, ignore",
+            "A file of a file source that is gone when its batch is read stops the query, or is passed over with a "
+            "warning.",
+            one_of(OnMissingFile),
         ),
         OptionSpec(
             "sink.timestamp-zone",

@@ -20,6 +20,13 @@ class OnBadRecord(Enum):
     DROP = "drop"
 
 
+class OnMissingFile(Enum):
+    """What a file that is gone before its batch is read does."""
+
+    FAIL = "fail"
+    IGNORE = "ignore"
+
+
 class OnNull(Enum):
     """What a null or empty partition value means."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import logging
 import re
 import threading
 from dataclasses import dataclass, field
@@ -12,27 +13,32 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from hivesink import errors, shipping
-from hivesink.core.checkpoint import batch_ref
-from hivesink.core.epoch import BatchId, Epoch
+from hivesink.core.checkpoint import batch_ref, next_batch
+from hivesink.core.epoch import BatchId, Epoch, judge, read_before
 from hivesink.errors import (
     CalledTwice,
     CheckpointUnreadable,
     HiveSinkError,
     ModuleMissing,
+    SourceFilesMissing,
     TaskFailed,
     Unsupported,
 )
+from hivesink.optionvalues import OnMissingFile
 from hivesink.sink.plan import TaskPlan, TaskReport
 from hivesink.sink.task import run_task
-from hivesink.sparkinput import checkpoint_reader, input_shape, needed_input
+from hivesink.sparkinput import SourceFiles, checkpoint_lister, checkpoint_reader, input_shape, needed_input
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
 
+    from hivesink.core.epoch import BatchRef
     from hivesink.sink.committer import Committer
     from hivesink.wiring import Setup
+
+logger = logging.getLogger("hivesink")
 
 _REPORT = "report string"
 
@@ -114,10 +120,24 @@ class QueryRun:
         self.committer: Committer = setup.committer(tolerant=tolerant)
         self.failure: BaseException | None = None
         self.query = query
+        self._has_begun = False
+
+    def begin(self, checkpoint: str) -> None:
+        """Recover, and refuse a checkpoint that doesn't follow from the log.
+
+        Raises what recovery raises, and the errors of `judge` as far as log and checkpoint tell.
+        """
+        self.committer.recover()
+        reader, lister = checkpoint_reader(self._spark, checkpoint), checkpoint_lister(self._spark, checkpoint)
+        first = next_batch(checkpoint, reader, lister)
+        judge(self.setup.last_batch(), first, self.setup.ways, self.setup.world.log.location)
+        self._has_begun = True
 
     def __call__(self, batch: DataFrame, batch_id: int) -> None:
         try:
             self.query = self.query or Running.here(self._spark)
+            if not self._has_begun:
+                self.begin(self.query.checkpoint)
             self._commit(batch, batch_id, self.query)
         except BaseException as error:
             # Spark's own exception carries this as text only; the handle raises the real one.
@@ -132,7 +152,7 @@ class QueryRun:
                 raise CalledTwice(log, batch_id, call.epoch)
             ref = batch_ref(query.id, BatchId(batch_id), checkpoint_reader(self._spark, query.checkpoint))
             shape = input_shape(batch.schema, self.setup.target.spec, ref)
-            done = self.committer.commit(ref, shape, partial(self._write, batch, call))
+            done = self.committer.commit(ref, shape, partial(self._write, batch, call, ref, query))
             if done.replayed:
                 call.require_same(batch, log, done.epoch)
                 self._run_for_state(batch, query)
@@ -143,11 +163,15 @@ class QueryRun:
         if query.keeps_state():
             batch.write.format("noop").mode("append").save()
 
-    def _write(self, batch: DataFrame, call: _Call, plan: TaskPlan) -> Iterable[TaskReport]:
+    def _write(
+        self, batch: DataFrame, call: _Call, ref: BatchRef, query: Running, plan: TaskPlan
+    ) -> Iterable[TaskReport]:
         from py4j.protocol import Py4JJavaError
         from pyspark.errors import PySparkException
 
         call.written = batch
+        files = SourceFiles(self._spark, query.execution, ref)
+        self._miss(files.missing(), files, ref)
         rows = batch.select(*needed_input(batch.schema, plan))
         task = partial(_run_in_task, sealed=shipping.sealed((plan, self.setup.tools())))
         try:
@@ -157,7 +181,23 @@ class QueryRun:
             if told is None:
                 raise
             raise told from error
+        self._miss(files.missing_after(), files, ref)
         return [TaskReport.decode(row.report) for row in reports]
+
+    def _miss(self, missing: Sequence[str], files: SourceFiles, ref: BatchRef) -> None:
+        """Raises SourceFilesMissing, or says it where that is allowed."""
+        if not missing:
+            return
+        # Whoever is to append must move away what was read already: that is in the table.
+        read = set(read_before(self.setup.last_batch(), ref))
+        gone = tuple(path for path in missing if path not in read)
+        if not gone:
+            return
+        error = SourceFilesMissing(ref.query, ref.batch, len(files.planned), gone)
+        if self.setup.config["sink.on-missing-file"] is OnMissingFile.FAIL:
+            raise error
+        passed_over = "batch %d: %d of %d planned files are gone and are passed over, the first is %s"
+        logger.warning(passed_over, ref.batch, len(gone), len(files.planned), gone[0])
 
 
 def _run_in_task(batches: Iterator[pa.RecordBatch], sealed: shipping.Sealed) -> Iterator[pa.RecordBatch]:

@@ -116,7 +116,8 @@ class HiveSink:
     ) -> HiveQuery:
         """Recover, then start the query. `trigger` is as for `DataStreamWriter.trigger`.
 
-        Raises what recovery raises: another run at work (EpochTaken), a damaged log, lost parts; Unsupported for
+        Raises what recovery raises: another run at work (EpochTaken), a damaged log, lost parts; the errors of `judge`,
+        as far as log and checkpoint tell, before there is a query or a new checkpoint; Unsupported for
         other triggers, for a checkpoint on this machine's disk and a cluster's master, and while a query of this sink
         still runs.
         """
@@ -128,8 +129,9 @@ class HiveSink:
             msg = f"trigger {chosen}"
             raise Unsupported(msg, "batches must have offsets", f"use one of {sorted(_TRIGGERS)}")
         place = resolved_checkpoint(self._spark, checkpoint)
-        run = self._run = QueryRun(events.sparkSession, self._setup, tolerant=True)
-        run.committer.recover()
+        run = QueryRun(events.sparkSession, self._setup, tolerant=True)
+        run.begin(place)
+        self._run = run
         writer = events.writeStream.foreachBatch(run).option("checkpointLocation", place).trigger(**chosen)
         if name is not None:
             writer = writer.queryName(name)

@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from hivesink.core.bucket import normal
-from hivesink.core.offsets import KafkaOffset
-from hivesink.errors import MissingColumns, StoreUnavailable
+from hivesink.core.offsets import FilesOffset, KafkaOffset
+from hivesink.errors import MissingColumns, NotWritable, StoreUnavailable
 from hivesink.optionvalues import OnBadRecord
 from hivesink.sink.assign import needed_columns
 from hivesink.sink.plan import InputShape, TaskPlan
 from hivesink.sparksite import hadoop_configuration
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pyspark.sql import SparkSession
     from pyspark.sql.types import StructType
 
-    from hivesink.core.checkpoint import Read
+    from hivesink.core.checkpoint import Names, Read
     from hivesink.core.epoch import BatchRef
     from hivesink.core.table import TableSpec
+
+T = TypeVar("T")
 
 PATH = "_path"
 """A column of this name holds the file that a row came from, for dead letters and errors."""
@@ -88,6 +93,55 @@ def _quoted(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
 
+class SourceFiles:
+    """A batch's files: what its file sources planned, and what Spark found of it.
+
+    Spark reads just the files that its checkpoint plans for the batch, but lists them first, and leaves out without a
+    word what is gone by then. `execution` is Spark's `StreamExecution` of the batch's query.
+    """
+
+    def __init__(self, spark: SparkSession, execution: Any, ref: BatchRef) -> None:
+        self.planned = [path for end in ref.end if isinstance(end, FilesOffset) for _, path in end.paths]
+        self._relations = _file_relations(spark, execution) if self.planned else []
+
+    def missing(self) -> list[str]:
+        """The planned files that weren't there when Spark last listed them."""
+        listed = [relation.location().inputFiles() for relation in self._relations]
+        # A listing holds nothing but planned files: only where some are missing it is worth a call for each.
+        if sum(len(files) for files in listed) == len(self.planned):
+            return []
+        found = Counter(str(file) for files in listed for file in files)
+        return list((Counter(self.planned) - found).elements())
+
+    def missing_after(self) -> list[str]:
+        """The same once the tasks have ended; nothing where a task fails by itself over a file that is gone."""
+        ignoring = [relation for relation in self._relations if _ignores_missing(relation)]
+        for relation in ignoring:
+            relation.location().refresh()
+        return self.missing() if ignoring else []
+
+
+def _file_relations(spark: SparkSession, execution: Any) -> list[Any]:
+    """What Spark made of each file source for the batch that runs."""
+    leaves = execution.lastExecution().logical().collectLeaves()
+    identity = _jvm(spark).java.lang.System.identityHashCode
+    found: dict[int, Any] = {}
+    for leaf in (leaves.apply(index) for index in range(leaves.size())):
+        # A table that the stream is joined with is a relation too, but no stream.
+        if leaf.isStreaming() and leaf.getClass().getSimpleName() == "LogicalRelation":
+            relation = leaf.relation()
+            # A stream that is joined with itself stands there twice; two streams of one folder are equal, and two.
+            found[identity(relation)] = relation
+    return list(found.values())
+
+
+def _ignores_missing(relation: Any) -> bool:
+    own = relation.options().get("ignoreMissingFiles")
+    if own.isDefined():
+        return str(own.get()).lower() == "true"
+    return bool(relation.sparkSession().sessionState().conf().ignoreMissingFiles())
+
+
 def checkpoint_reader(spark: SparkSession, checkpoint: str) -> Read:
     """Reads a checkpoint's files: local ones directly, others through the driver's Hadoop file systems.
 
@@ -99,6 +153,23 @@ def checkpoint_reader(spark: SparkSession, checkpoint: str) -> Read:
     return lambda name: _read_hadoop(spark, f"{base}/{name}")
 
 
+def checkpoint_lister(spark: SparkSession, checkpoint: str) -> Names:
+    """Lists a checkpoint's folders, as `checkpoint_reader` reads its files."""
+    base = normal(checkpoint)
+    if checkpoint.startswith("file:"):
+        return lambda name: _list_local(Path(base, name))
+    return lambda name: _list_hadoop(spark, f"{base}/{name}")
+
+
+def _list_local(folder: Path) -> list[str]:
+    try:
+        return [path.name for path in folder.iterdir()]
+    except FileNotFoundError:
+        return []
+    except PermissionError as error:
+        raise NotWritable(str(folder), str(error.strerror)) from error
+
+
 def _read_local(path: Path) -> bytes | None:
     try:
         return path.read_bytes()
@@ -107,19 +178,38 @@ def _read_local(path: Path) -> bytes | None:
 
 
 def _read_hadoop(spark: SparkSession, location: str) -> bytes | None:
-    from py4j.protocol import Py4JJavaError
-
-    jvm: Any = spark.sparkContext._jvm  # noqa: SLF001  PySpark offers no other way
-    path = jvm.org.apache.hadoop.fs.Path(location)
-    try:
-        system = path.getFileSystem(hadoop_configuration(spark))
+    def read(system: Any, path: Any) -> bytes | None:
         if not system.exists(path):
             return None
         stream = system.open(path)
         try:
-            return bytes(jvm.org.apache.commons.io.IOUtils.toByteArray(stream))
+            return bytes(_jvm(spark).org.apache.commons.io.IOUtils.toByteArray(stream))
         finally:
             stream.close()
+
+    return _by_hadoop(spark, location, read)
+
+
+def _list_hadoop(spark: SparkSession, location: str) -> list[str]:
+    def names(system: Any, path: Any) -> list[str]:
+        return [str(found.getPath().getName()) for found in system.listStatus(path)] if system.exists(path) else []
+
+    return _by_hadoop(spark, location, names)
+
+
+def _by_hadoop(spark: SparkSession, location: str, act: Callable[[Any, Any], T]) -> T:
+    from py4j.protocol import Py4JJavaError
+
+    path = _jvm(spark).org.apache.hadoop.fs.Path(location)
+    try:
+        return act(path.getFileSystem(hadoop_configuration(spark)), path)
     except Py4JJavaError as error:
+        reason = str(error.java_exception).partition("\n")[0]
+        if "AccessControlException" in reason:
+            raise NotWritable(location, reason) from error
         action = "read the checkpoint's"
-        raise StoreUnavailable(action, location, str(error.java_exception).partition("\n")[0]) from error
+        raise StoreUnavailable(action, location, reason) from error
+
+
+def _jvm(spark: SparkSession) -> Any:
+    return spark.sparkContext._jvm  # noqa: SLF001  PySpark offers no other way

@@ -1,20 +1,19 @@
-"""Spark's checkpoint, read: what a micro-batch covers.
+"""Spark's checkpoint, read: what a micro-batch covers, and which one a query runs first.
 
-`offsets/<batch id>` is written before the batch runs (Spark's OffsetSeqLog, version `v1`: a metadata line, then
-one line a source, `-` for none). `sources/<n>/0` of a Kafka source holds where the query began
-(KafkaSourceInitialOffsetWriter). `sources/<n>/<i>` of a file source lists the files of its log offset i, in
-`<i>.compact` together with all earlier ones (CompactibleFileStreamLog).
+`metadata` holds the query's id. `offsets/<batch id>` is written before the batch runs (Spark's OffsetSeqLog, version
+`v1`: a metadata line, then one line a source, `-` for none), `commits/<batch id>` after it. `sources/<n>/0` of a Kafka
+source holds where the query began (KafkaSourceInitialOffsetWriter). `sources/<n>/<i>` of a file source lists the files
+of its log offset i, in `<i>.compact` together with all earlier ones (CompactibleFileStreamLog).
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from hivesink.core.epoch import BatchId, BatchRef
+from hivesink.core.epoch import BatchId, BatchRef, NextBatch
 from hivesink.core.offsets import FilesOffset, KafkaOffset, NoOffset, OtherOffset, SourceOffset, canonical
 from hivesink.errors import CheckpointUnreadable
 
@@ -22,6 +21,9 @@ VERSION = "v1"
 
 Read = Callable[[str], bytes | None]
 """A file of the checkpoint, by its path below it; None where there is none."""
+
+Names = Callable[[str], list[str]]
+"""What is in a folder of the checkpoint; nothing where there is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +62,29 @@ def batch_ref(query: str, batch: BatchId, read: Read) -> BatchRef:
         _covered(index, first, last, read, batch) for index, (first, last) in enumerate(zip(starts, ends, strict=True))
     ]
     return BatchRef(query, batch, tuple(first for first, _ in pairs), tuple(last for _, last in pairs))
+
+
+def next_batch(checkpoint: str, read: Read, names: Names) -> NextBatch:
+    """The batch that a query over `checkpoint` runs first. Raises CheckpointUnreadable."""
+    query = _query(read)
+    planned = max((int(name) for name in names("offsets") if name.isdigit()), default=None)
+    if planned is None:
+        return NextBatch(checkpoint, query, BatchId(0))
+    ref = batch_ref(query or "", BatchId(planned), read)
+    if read(f"commits/{planned}") is None:
+        return NextBatch(checkpoint, query, ref.batch, ref.start, ref.end)
+    return NextBatch(checkpoint, query, BatchId(planned + 1), ref.end)
+
+
+def _query(read: Read) -> str | None:
+    data = read("metadata")
+    if data is None:
+        return None
+    try:
+        return str(json.loads(data)["id"])
+    except (ValueError, KeyError, TypeError) as error:
+        msg = "metadata"
+        raise CheckpointUnreadable(msg, f"{type(error).__name__}: {error}") from error
 
 
 def _covered(
@@ -114,11 +139,9 @@ def _initial(index: int, read: Read) -> SourceOffset:
 
 
 def _files(index: int, since: int, until: int, read: Read) -> FilesOffset:
-    paths: list[str] = []
-    for number in range(since + 1, until + 1):
-        paths += _paths(index, number, read)
-    digest = hashlib.sha256("\n".join(sorted(paths)).encode()).hexdigest()
-    return FilesOffset(until, digest, len(paths))
+    counters = range(since + 1, until + 1)
+    paths = tuple((number, path) for number in counters for path in _paths(index, number, read))
+    return FilesOffset.of(until, paths)
 
 
 def _paths(index: int, number: int, read: Read) -> list[str]:

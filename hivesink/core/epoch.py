@@ -9,10 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NewType
 
-from hivesink.core.offsets import SourceOffset, chain, same
+from hivesink.core.offsets import FilesOffset, SourceOffset, chain, same
 from hivesink.errors import (
     BatchBehindLog,
     BatchesMissing,
+    CheckpointLeftOver,
     ForeignHistory,
     LogMissing,
     OffsetsDontChain,
@@ -32,6 +33,20 @@ class BatchRef:
     batch: BatchId
     start: tuple[SourceOffset, ...]
     end: tuple[SourceOffset, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class NextBatch:
+    """The batch that a query runs first, as its checkpoint tells before the query starts.
+
+    `query` is None where the query has no id yet, `start` and `end` where Spark has yet to plan them.
+    """
+
+    checkpoint: str
+    query: str | None
+    batch: BatchId
+    start: tuple[SourceOffset, ...] | None = None
+    end: tuple[SourceOffset, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,35 +90,46 @@ class Replay:
     epoch: Epoch
 
 
-def judge(last: LastBatch | None, batch: BatchRef, ways: Ways, log: str) -> New | Replay:
+def judge(last: LastBatch | None, batch: BatchRef | NextBatch, ways: Ways, log: str) -> New | Replay:
     """Whether `batch` is new or a proven replay; `log` names the log in errors.
 
-    Raises LogMissing, ForeignHistory, ReplayDiffers, BatchBehindLog, BatchesMissing, OffsetsDontChain or
-    ResumeImpossible where it is neither: a batch is never dropped in silence and never written twice.
+    Raises LogMissing, ForeignHistory, CheckpointLeftOver, ReplayDiffers, BatchBehindLog, BatchesMissing,
+    OffsetsDontChain or ResumeImpossible where it is neither: a batch is never dropped in silence and never written
+    twice. What isn't planned yet of a NextBatch is taken to fit: its verdict is no more than that nothing speaks
+    against the query.
     """
     if last is None:
         return _first(batch, ways, log)
     if batch.query != last.ref.query:
         return _other_query(last, batch, ways, log)
     if batch.batch == last.ref.batch:
-        if same(batch.start, last.ref.start) and same(batch.end, last.ref.end):
-            return Replay(last.epoch)
-        if ways.append == last.epoch:
-            return New(appended=True)
-        raise ReplayDiffers(log, last.epoch, batch.batch, last.ref.end, batch.end)
+        return _same_batch(last, batch, ways, log)
+    resumable = _resumable(last.ref.end)
     if batch.batch < last.ref.batch:
-        raise BatchBehindLog(log, last.epoch, last.ref.batch, batch.batch, last.ref.end)
+        raise BatchBehindLog(log, last.epoch, last.ref.batch, batch.batch, last.ref.end, resumable=resumable)
     if batch.batch > last.ref.batch + 1:
         if ways.append == last.epoch:
             return New(appended=True)
         raise BatchesMissing(log, last.epoch, last.ref.batch, batch.batch)
-    gap = chain(last.ref.end, batch.start)
+    gap = _gap(last, batch)
     if gap is not None and ways.append != last.epoch:
         raise OffsetsDontChain(log, last.epoch, gap)
     return New(appended=gap is not None)
 
 
-def _first(batch: BatchRef, ways: Ways, log: str) -> New:
+def read_before(last: LastBatch | None, batch: BatchRef | NextBatch) -> tuple[str, ...]:
+    """The batch's files that the log's newest batch has read already: those whose digest is that batch's own."""
+    if last is None or batch.query != last.ref.query:
+        return ()
+    return tuple(
+        path
+        for done, now in zip(last.ref.end, batch.end or (), strict=False)
+        if isinstance(done, FilesOffset) and isinstance(now, FilesOffset) and now.until(done.counter) == done
+        for _, path in now.until(done.counter).paths
+    )
+
+
+def _first(batch: BatchRef | NextBatch, ways: Ways, log: str) -> New:
     # A query's first batch always writes a manifest, so a later batch over a log without one means that
     # manifests were deleted, and with them the knowledge of which batches are in the table.
     # `append` names the last batch's epoch: of none 0, however many fences recovery has put since it was said.
@@ -112,15 +138,37 @@ def _first(batch: BatchRef, ways: Ways, log: str) -> New:
     return New(appended=batch.batch > 0)
 
 
-def _other_query(last: LastBatch, batch: BatchRef, ways: Ways, log: str) -> New:
+def _same_batch(last: LastBatch, batch: BatchRef | NextBatch, ways: Ways, log: str) -> New | Replay:
+    if batch.start is None or batch.end is None:
+        return Replay(last.epoch)
+    if same(batch.start, last.ref.start) and same(batch.end, last.ref.end):
+        return Replay(last.epoch)
     if ways.append == last.epoch:
         return New(appended=True)
+    resumable, read = _resumable(last.ref.end), read_before(last, batch)
+    raise ReplayDiffers(log, last.epoch, batch.batch, last.ref.end, batch.end, resumable=resumable, read=read)
+
+
+def _other_query(last: LastBatch, batch: BatchRef | NextBatch, ways: Ways, log: str) -> New:
+    if ways.append == last.epoch:
+        return New(appended=True)
+    gap = _gap(last, batch)
+    left_over = batch.checkpoint if gap and isinstance(batch, NextBatch) and batch.batch == 0 else None
+    resumable = _resumable(last.ref.end + (batch.start or ()))
     if not ways.resume:
-        resumable = all(offset.resumable for offset in last.ref.end)
-        raise ForeignHistory(log, last.epoch, last.ref.end, batch.query, resumable=resumable)
-    if not all(offset.resumable for offset in batch.start + last.ref.end):
-        raise ResumeImpossible(log, last.epoch, last.ref.end)
-    gap = chain(last.ref.end, batch.start)
-    if gap is not None:
-        raise OffsetsDontChain(log, last.epoch, gap)
-    return New()
+        raise ForeignHistory(log, last.epoch, last.ref.end, batch.query, resumable=resumable, left_over=left_over)
+    if not resumable:
+        raise ResumeImpossible(log, last.epoch, last.ref.end, left_over)
+    if gap is None:
+        return New()
+    if left_over is not None:
+        raise CheckpointLeftOver(log, last.epoch, left_over, gap)
+    raise OffsetsDontChain(log, last.epoch, gap)
+
+
+def _gap(last: LastBatch, batch: BatchRef | NextBatch) -> str | None:
+    return None if batch.start is None else chain(last.ref.end, batch.start)
+
+
+def _resumable(offsets: tuple[SourceOffset, ...]) -> bool:
+    return all(offset.resumable for offset in offsets)

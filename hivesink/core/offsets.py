@@ -7,8 +7,9 @@ checkpoint's `sources/<n>` log holds them, stand for it. Anything else is compar
 
 from __future__ import annotations
 
+import hashlib
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -49,12 +50,26 @@ class KafkaOffset:
 
 @dataclass(frozen=True, slots=True)
 class FilesOffset:
-    """A file source's counter, and the digest of the paths between the last counter and this one."""
+    """A file source's counter, and the digest of the paths between the last counter and this one.
+
+    `paths` names them, each with the counter at which it came, where the checkpoint was read. A manifest has the
+    digest alone.
+    """
 
     counter: int
     digest: str
     files: int
+    paths: tuple[tuple[int, str], ...] = field(default=(), compare=False, repr=False)
     resumable = False
+
+    @classmethod
+    def of(cls, counter: int, paths: tuple[tuple[int, str], ...]) -> FilesOffset:
+        digest = hashlib.sha256("\n".join(sorted(path for _, path in paths)).encode()).hexdigest()
+        return cls(counter, digest, len(paths), paths)
+
+    def until(self, counter: int) -> FilesOffset:
+        """The same start, and an earlier end."""
+        return FilesOffset.of(counter, tuple(found for found in self.paths if found[0] <= counter))
 
     def __str__(self) -> str:
         return f"files up to log offset {self.counter} ({self.files} in this batch, digest {self.digest[:12]})"

@@ -25,6 +25,7 @@ from hivesink.errors.history import (
     BatchBehindLog,
     BatchesMissing,
     CalledTwice,
+    CheckpointLeftOver,
     CheckpointUnreadable,
     EpochTaken,
     FencedOut,
@@ -37,6 +38,7 @@ from hivesink.errors.history import (
     PointerTaken,
     ReplayDiffers,
     ResumeImpossible,
+    SourceFilesMissing,
 )
 from hivesink.errors.machines import (
     JarsUnavailable,
@@ -79,6 +81,7 @@ __all__ = [
     "BatchBehindLog",
     "BatchesMissing",
     "CalledTwice",
+    "CheckpointLeftOver",
     "CheckpointUnreadable",
     "ColumnsDontFit",
     "DdlDiffers",
@@ -118,6 +121,7 @@ __all__ = [
     "ResumeImpossible",
     "ServerFailed",
     "SiteInvalid",
+    "SourceFilesMissing",
     "SourceUnreachable",
     "StoreUnavailable",
     "TableExists",

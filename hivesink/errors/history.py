@@ -4,6 +4,23 @@ from __future__ import annotations
 
 from hivesink.errors.base import HiveSinkError
 
+_NAMED = 5
+"""How many files an error names."""
+
+
+def _named(files: tuple[str, ...]) -> str:
+    more = len(files) - _NAMED
+    return ", ".join(files[:_NAMED]) + (f" and {more} more" if more > 0 else "")
+
+
+def _appending(epoch: int, *, resumable: bool, read: tuple[str, ...] = ()) -> str:
+    """The way on that `append` is; without `resumable` offsets the source begins anew with all that it has."""
+    if resumable:
+        return f"append={epoch} (your decision: what the query reads is written after what is there)"
+    count = "1 file" if len(read) == 1 else f"{len(read)} files"
+    what = f"the {count} that epoch {epoch} has read already: {_named(read)}" if read else "what was read already"
+    return f"append={epoch} (your decision: whatever the query reads is written, so move away first {what})"
+
 
 class EpochTaken(HiveSinkError):
     """Another run of the same writer has committed this epoch."""
@@ -70,50 +87,100 @@ class LogMissing(HiveSinkError):
 class ForeignHistory(HiveSinkError):
     """A new query over a writer that has history: a deleted or a foreign checkpoint."""
 
-    def __init__(self, log: str, epoch: int, end: tuple[object, ...], query: str, *, resumable: bool) -> None:
+    def __init__(
+        self,
+        log: str,
+        epoch: int,
+        end: tuple[object, ...],
+        query: str | None,
+        *,
+        resumable: bool,
+        left_over: str | None = None,
+    ) -> None:
         self.log = log
         self.epoch = epoch
         self.query = query
+        self.left_over = left_over
         ends = ", ".join(str(offset) for offset in end) or "no offsets"
         resume = (
             f"resume=True (continue at the log's own offsets, startingOffsets = {ends}, new partitions as -2; "
             "hivesink.sources.kafka fills it in), or "
         )
-        again = "" if resumable else ": move away first what was read already"
+        who = f"query {query}" if query else "this query"
         super().__init__(
-            f"the log {log} holds history up to epoch {epoch}, ending at {ends}, but query {query} has a new "
-            f"checkpoint; ways on: {resume if resumable else ''}append={epoch} (write what the query reads after what "
-            f"is there, your decision{again}), or restore the old checkpoint"
+            f"the log {log} holds history up to epoch {epoch}, ending at {ends}, but {who} has a new checkpoint; "
+            f"ways on: {resume if resumable else ''}{_appending(epoch, resumable=resumable)}, or restore the old "
+            f"checkpoint{_delete_first(left_over)}"
+        )
+
+
+def _delete_first(left_over: str | None) -> str:
+    if left_over is None:
+        return ""
+    return (
+        f"; whichever it is, first delete the new checkpoint {left_over}: its first batch is planned from elsewhere "
+        "and not committed, so nothing of it is in the table"
+    )
+
+
+class CheckpointLeftOver(HiveSinkError):
+    """`resume` over a checkpoint whose first batch was planned from elsewhere, as by a start that was refused."""
+
+    def __init__(self, log: str, epoch: int, checkpoint: str, gap: str) -> None:
+        self.log = log
+        self.epoch = epoch
+        self.checkpoint = checkpoint
+        self.gap = gap
+        super().__init__(
+            f"the checkpoint {checkpoint} has its first batch planned from elsewhere than the end of {log} (epoch "
+            f"{epoch}): {gap}; Spark keeps to that plan, and has committed no batch of this checkpoint, so nothing of "
+            f"it is in the table: delete {checkpoint}, then start again with resume=True and with the source at the "
+            "log's end (hivesink.sources.kafka(…, resume=sink) sees to that)"
         )
 
 
 class ReplayDiffers(HiveSinkError):
     """A batch id that the log holds comes again with other rows."""
 
-    def __init__(self, log: str, epoch: int, batch: int, logged: tuple[object, ...], found: tuple[object, ...]) -> None:
+    def __init__(
+        self,
+        log: str,
+        epoch: int,
+        batch: int,
+        logged: tuple[object, ...],
+        found: tuple[object, ...],
+        *,
+        resumable: bool,
+        read: tuple[str, ...] = (),
+    ) -> None:
         self.log = log
         self.epoch = epoch
         self.batch = batch
+        self.read = read
         was, now = (", ".join(str(offset) for offset in offsets) for offsets in (logged, found))
+        resume = "a new checkpoint with resume=True, or " if resumable else ""
         super().__init__(
             f"batch {batch} was committed as epoch {epoch} in {log} up to {was}, and now comes again up to {now}: the "
-            "checkpoint lost its offsets file; ways on: a new checkpoint with resume=True (Kafka only), or "
-            f"append={epoch} (write these rows too, your decision), or restore the checkpoint"
+            f"checkpoint lost its offsets file; ways on: {resume}"
+            f"{_appending(epoch, resumable=resumable, read=read)}, or restore the checkpoint"
         )
 
 
 class BatchBehindLog(HiveSinkError):
     """The checkpoint is older than the log."""
 
-    def __init__(self, log: str, epoch: int, logged: int, batch: int, end: tuple[object, ...]) -> None:
+    def __init__(
+        self, log: str, epoch: int, logged: int, batch: int, end: tuple[object, ...], *, resumable: bool
+    ) -> None:
         self.log = log
         self.epoch = epoch
         self.batch = batch
         ends = ", ".join(str(offset) for offset in end)
+        resume = "resume=True, or " if resumable else ""
         super().__init__(
             f"the checkpoint is at batch {batch}, but {log} holds batch {logged} as epoch {epoch}, ending at {ends}: "
             "the checkpoint is older than the table; restore the newest checkpoint, or start a new one with "
-            f"resume=True (Kafka only) or append={epoch} (your decision)"
+            f"{resume}{_appending(epoch, resumable=resumable)}"
         )
 
 
@@ -138,21 +205,24 @@ class OffsetsDontChain(HiveSinkError):
         self.epoch = epoch
         self.gap = gap
         super().__init__(
-            f"the batch doesn't follow from epoch {epoch} in {log}: {gap}; rows would be lost or doubled. Start where "
-            f"the log ends (hivesink.sources.kafka fills that in), or start with append={epoch} (your decision)"
+            f"the batch doesn't follow from epoch {epoch} in {log}: {gap}; rows would be lost or doubled. Start with a "
+            "new checkpoint where the log ends (resume=True, and hivesink.sources.kafka(…, resume=sink)), or "
+            f"start with append={epoch} (your decision)"
         )
 
 
 class ResumeImpossible(HiveSinkError):
     """`resume` was asked for with a source whose offsets mean nothing to a new query."""
 
-    def __init__(self, log: str, epoch: int, end: tuple[object, ...]) -> None:
+    def __init__(self, log: str, epoch: int, end: tuple[object, ...], left_over: str | None = None) -> None:
         self.log = log
         self.epoch = epoch
+        self.left_over = left_over
         ends = ", ".join(str(offset) for offset in end)
         super().__init__(
             f"resume works for Kafka only, but {log} ends at {ends}: a file source's new checkpoint reads all files "
             f"again; restore the old checkpoint, or move away the files that were read and start with append={epoch}"
+            f"{_delete_first(left_over)}"
         )
 
 
@@ -176,6 +246,21 @@ class CheckpointUnreadable(HiveSinkError):
     def __init__(self, file: str, reason: str) -> None:
         self.file = file
         super().__init__(f"{file} does not say what the batch covers ({reason}); is this the query's checkpoint?")
+
+
+class SourceFilesMissing(HiveSinkError):
+    """Files that Spark planned for a batch were gone when it listed them, which it passes over in silence."""
+
+    def __init__(self, query: str, batch: int, planned: int, missing: tuple[str, ...]) -> None:
+        self.query = query
+        self.batch = batch
+        self.planned = planned
+        self.missing = missing
+        super().__init__(
+            f"{len(missing)} of the files that are planned for batch {batch} of query {query} ({planned}) are gone: "
+            f"{_named(missing)}; put them back, or, if their rows are not wanted in the table, start once with "
+            "the option sink.on-missing-file=ignore"
+        )
 
 
 class PointerTaken(HiveSinkError):

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hivesink.core.checkpoint import batch_ref, parse_offsets
-from hivesink.core.epoch import BatchId
+from hivesink.core.checkpoint import batch_ref, next_batch, parse_offsets
+from hivesink.core.epoch import BatchId, NextBatch
 from hivesink.core.offsets import FilesOffset, KafkaOffset, NoOffset, OtherOffset
 from hivesink.errors import CheckpointUnreadable
 
@@ -98,3 +98,45 @@ def test_a_missing_offsets_file_is_refused_by_name() -> None:
 
 def test_the_watermark_is_read() -> None:
     assert parse_offsets(offsets(), "offsets/0").watermark_ms == 17
+
+
+KAFKA = {n: offsets(f'{{"t":{{"0":{n * 10}}}}}') for n in range(12)}
+
+
+def at(offset: int) -> tuple[KafkaOffset, ...]:
+    return (KafkaOffset.of({"t": {"0": offset}}),)
+
+
+@pytest.mark.parametrize(
+    ("files", "want"),
+    [
+        ({}, NextBatch("/c", None, BatchId(0))),
+        ({"metadata": b'{"id":"q"}'}, NextBatch("/c", "q", BatchId(0))),
+        (
+            {"metadata": b'{"id":"q"}', "offsets/0": KAFKA[1], "sources/0/0": b'v1\n{"t":{"0":5}}'},
+            NextBatch("/c", "q", BatchId(0), at(5), at(10)),
+        ),
+        (
+            {"metadata": b'{"id":"q"}', "offsets/9": KAFKA[9], "offsets/10": KAFKA[10], "offsets/.11.tmp": b""},
+            NextBatch("/c", "q", BatchId(10), at(90), at(100)),
+        ),
+        (
+            {"metadata": b'{"id":"q"}', "offsets/9": KAFKA[9], "offsets/10": KAFKA[10], "commits/10": b"v1"},
+            NextBatch("/c", "q", BatchId(11), at(100)),
+        ),
+        # Without its id Spark makes a new one, and goes on with the offsets.
+        ({"offsets/0": KAFKA[1], "commits/0": b"v1"}, NextBatch("/c", None, BatchId(1), at(10))),
+    ],
+    ids=["fresh", "never-planned", "planned", "planned-later", "committed", "no-id"],
+)
+def test_what_a_query_runs_first(files: Mapping[str, bytes], want: NextBatch) -> None:
+    def names(folder: str) -> list[str]:
+        return [name.removeprefix(f"{folder}/") for name in files if name.startswith(f"{folder}/")]
+
+    assert next_batch("/c", reader(files), names) == want
+
+
+@pytest.mark.parametrize("data", [b"", b"nonsense", b"[]", b"{}"])
+def test_a_damaged_id_is_refused_by_name(data: bytes) -> None:
+    with pytest.raises(CheckpointUnreadable, match="metadata"):
+        next_batch("/c", reader({"metadata": data}), lambda _: [])

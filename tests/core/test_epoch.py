@@ -4,11 +4,23 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hivesink.core.epoch import BatchId, BatchRef, Epoch, LastBatch, New, Replay, Ways, judge
+from hivesink.core.epoch import (
+    BatchId,
+    BatchRef,
+    Epoch,
+    LastBatch,
+    New,
+    NextBatch,
+    Replay,
+    Ways,
+    judge,
+    read_before,
+)
 from hivesink.core.offsets import FilesOffset, KafkaOffset
 from hivesink.errors import (
     BatchBehindLog,
     BatchesMissing,
+    CheckpointLeftOver,
     ForeignHistory,
     HiveSinkError,
     LogMissing,
@@ -27,6 +39,12 @@ def at(offset: int) -> tuple[SourceOffset, ...]:
 
 def batch(number: int, start: int, end: int, query: str = "q") -> BatchRef:
     return BatchRef(query, BatchId(number), at(start), at(end))
+
+
+def coming(number: int, start: int | None, end: int | None = None, query: str | None = "q") -> NextBatch:
+    """The first batch of a query that hasn't started: what a checkpoint tells of it."""
+    ends = None if end is None else at(end)
+    return NextBatch("/checkpoint", query, BatchId(number), None if start is None else at(start), ends)
 
 
 LAST = LastBatch(Epoch(8), batch(4, 40, 50))
@@ -61,6 +79,30 @@ NONE, APPEND, STALE, RESUME = Ways(), Ways(append=Epoch(8)), Ways(append=Epoch(7
         (LAST, batch(0, 0, 60, "new"), STALE, ForeignHistory),
         (LAST, batch(0, 50, 60, "new"), RESUME, New()),
         (LAST, batch(0, 49, 60, "new"), RESUME, OffsetsDontChain),
+        # Before the query starts, by its checkpoint: none, a new one, one that has planned, one that goes on.
+        (None, coming(0, None, query=None), NONE, New()),
+        (None, coming(3, 0), NONE, LogMissing),
+        (LAST, coming(0, None, query=None), NONE, ForeignHistory),
+        (LAST, coming(0, None, query=None), APPEND, New(appended=True)),
+        (LAST, coming(0, None, query=None), STALE, ForeignHistory),
+        (LAST, coming(0, None, query=None), RESUME, New()),
+        (LAST, coming(0, None, query="new"), RESUME, New()),
+        (LAST, coming(0, 0, 60, "new"), NONE, ForeignHistory),
+        (LAST, coming(0, 0, 60, "new"), APPEND, New(appended=True)),
+        (LAST, coming(0, 0, 60, "new"), RESUME, CheckpointLeftOver),
+        (LAST, coming(0, 50, 60, "new"), RESUME, New()),
+        (LAST, coming(1, 10, None, "new"), RESUME, OffsetsDontChain),
+        (LAST, coming(1, 50, None, "new"), RESUME, New()),
+        (LAST, coming(0, None), NONE, BatchBehindLog),
+        (LAST, coming(3, 30), NONE, BatchBehindLog),
+        (LAST, coming(4, 40), NONE, Replay(Epoch(8))),
+        (LAST, coming(4, 40, 50), NONE, Replay(Epoch(8))),
+        (LAST, coming(4, 40, 57), NONE, ReplayDiffers),
+        (LAST, coming(4, 40, 57), APPEND, New(appended=True)),
+        (LAST, coming(5, 50), NONE, New()),
+        (LAST, coming(5, 51), NONE, OffsetsDontChain),
+        (LAST, coming(5, 51), APPEND, New(appended=True)),
+        (LAST, coming(6, 60), NONE, BatchesMissing),
     ],
 )
 def test_every_branch(
@@ -94,3 +136,45 @@ def test_refusals_name_both_ways_on(error: type[HiveSinkError]) -> None:
     ref = batch(0, 50, 60, "new") if error is ForeignHistory else batch(4, 40, 57)
     with pytest.raises(error, match=r"(?s)resume=True.*append=8"):
         judge(LAST, ref, NONE, "/log")
+
+
+def files(counter: int, *paths: tuple[int, str]) -> tuple[SourceOffset, ...]:
+    return (FilesOffset.of(counter, paths),)
+
+
+FILES = LastBatch(Epoch(8), BatchRef("q", BatchId(4), files(0), files(1, (1, "a"), (1, "b"))))
+
+
+def test_a_file_batch_that_comes_again_names_what_was_read() -> None:
+    again = BatchRef("q", BatchId(4), files(0), files(2, (1, "b"), (1, "a"), (2, "c")))
+    with pytest.raises(ReplayDiffers, match=r"append=8 .*move away first the 2 files .*: b, a\)") as told:
+        judge(FILES, again, NONE, "/log")
+    assert told.value.read == ("b", "a")
+    assert "resume" not in str(told.value)
+
+
+@pytest.mark.parametrize("query", ["q", "new"])
+def test_files_that_are_not_just_the_logged_ones_are_not_said_to_be_read(query: str) -> None:
+    other = BatchRef(query, BatchId(4), files(0), files(2, (1, "a"), (1, "c")))
+    assert read_before(FILES, other) == ()
+    assert read_before(None, other) == ()
+
+
+def test_an_error_names_a_few_of_many_files() -> None:
+    many = tuple((1, f"f{number:02d}") for number in range(20))
+    last = LastBatch(Epoch(8), BatchRef("q", BatchId(4), files(0), files(1, *many)))
+    again = BatchRef("q", BatchId(4), files(0), files(2, *many, (2, "new")))
+    with pytest.raises(ReplayDiffers, match=r"the 20 files .*: f00, f01, f02, f03, f04 and 15 more"):
+        judge(last, again, NONE, "/log")
+
+
+@pytest.mark.parametrize("ways", [NONE, RESUME])
+def test_a_checkpoint_that_a_refused_start_left_is_to_be_deleted(ways: Ways) -> None:
+    with pytest.raises(HiveSinkError, match=r"delete .*/checkpoint.* in the table|in the table: delete /checkpoint"):
+        judge(LAST, coming(0, 0, 60, "new"), ways, "/log")
+
+
+def test_a_checkpoint_that_starts_at_the_logs_end_may_stay() -> None:
+    with pytest.raises(ForeignHistory) as told:
+        judge(LAST, coming(0, 50, 60, "new"), NONE, "/log")
+    assert "/checkpoint" not in str(told.value)

@@ -1,0 +1,160 @@
+"""Files that Spark has planned for a batch and that are gone when it is read: never an epoch without their rows."""
+
+from __future__ import annotations
+
+import logging
+import os
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from hivesink import errors, sources
+from tests.integration.stage import AVAILABLE_NOW, Stage, wrap
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import DataFrame
+
+    from hivesink.sink.declared import Committed
+
+pytestmark = [pytest.mark.spark, pytest.mark.main_path]
+
+SCHEMA = "ID BIGINT, Name STRING, dt STRING"
+IGNORE = {"sink.on-missing-file": "ignore"}
+
+
+def plan_only(stage: Stage, events: DataFrame | None = None) -> None:
+    """A run that dies after its batch is planned, and before it is decided."""
+
+    def die(_real: Any, _manifest: Any) -> None:
+        message = "killed"
+        raise RuntimeError(message)
+
+    sink = stage.sink()
+    wrap(sink, "log", create=die)
+    with pytest.raises(RuntimeError, match="killed"):
+        stage.drain(sink, events)
+
+
+def test_a_planned_file_that_vanishes_stops_the_query_until_it_is_back_or_given_up(
+    stage: Stage, caplog: pytest.LogCaptureFixture
+) -> None:
+    stage.create()
+    stage.put(range(10))
+    stage.drain()
+    path = stage.put(range(10, 20), "b c.json")
+    plan_only(stage)
+    away = path.rename(stage.folder / "away.json")
+    for _ in range(2):
+        with pytest.raises(errors.SourceFilesMissing) as told:
+            stage.drain()
+        assert told.value.missing == (path.as_uri(),)
+        assert "1 of the files that are planned for batch 1" in str(told.value)
+        assert "sink.on-missing-file=ignore" in str(told.value)
+        assert stage.ids() == list(range(10))
+    away.rename(path)
+    stage.drain()
+    assert stage.ids() == list(range(20))
+
+    gone = stage.put(range(20, 30))
+    plan_only(stage)
+    gone.unlink()
+    done: list[Committed] = []
+    with caplog.at_level(logging.WARNING, "hivesink"):
+        stage.drain(stage.sink(options=IGNORE, on_commit=done.append))
+    assert [one.rows.read for one in done] == [0]
+    assert gone.name in caplog.text
+    stage.put(range(30, 33), "last.json")
+    stage.drain()
+    assert stage.ids() == [*range(20), *range(30, 33)]
+
+
+def test_a_file_that_vanishes_before_its_turn_stops_the_query(stage: Stage) -> None:
+    stage.create()
+    first, second = stage.put(range(10)), stage.put(range(10, 20))
+    os.utime(first, (0, second.stat().st_mtime - 60))
+    # `availableNow` lists all files once, then takes them one by one.
+    with pytest.raises(errors.SourceFilesMissing, match=second.name):
+        stage.drain(stage.sink(on_commit=lambda _: second.unlink()))
+    assert stage.ids() == list(range(10))
+    assert first.exists()
+
+
+@pytest.mark.parametrize("ignoring", [False, True], ids=["spark-fails", "spark-ignores"])
+def test_a_file_that_vanishes_before_its_tasks_read_it_stops_the_query(stage: Stage, ignoring: bool) -> None:
+    stage.create()
+    path = stage.put(range(10))
+    sink = stage.sink()
+
+    def vanish(batch: DataFrame, batch_id: int) -> None:
+        path.unlink()
+        sink(batch, batch_id)
+
+    events = sources.lines(stage.spark, str(stage.source), options={"ignoreMissingFiles": str(ignoring)})
+    writer = events.writeStream.foreachBatch(vanish).option("checkpointLocation", str(stage.checkpoint))
+    with pytest.raises(Exception, match=path.name):
+        writer.trigger(**AVAILABLE_NOW).start().awaitTermination()
+    assert isinstance(sink._run.failure, errors.SourceFilesMissing) is ignoring
+    assert stage.ids() == []
+    path.touch()
+    stage.drain()
+    assert stage.staged() == []
+
+
+def test_every_file_source_of_a_query_counts_and_nothing_else(stage: Stage) -> None:
+    """Two folders, one of them twice in the plan, and a table of files that is no stream."""
+    stage.create()
+    stage.spark.conf.set("spark.sql.streaming.fileSource.log.compactInterval", "2")
+    also, static = (replace(stage, folder=stage.folder / name) for name in ("also", "static"))
+    for one in (also, static):
+        one.folder.mkdir()
+    static.put(range(100))
+
+    def events() -> DataFrame:
+        def read(folder: Path) -> DataFrame:
+            folder.mkdir(exist_ok=True)
+            return stage.spark.readStream.schema(SCHEMA).json(str(folder))
+
+        one, two = read(stage.source), read(also.source)
+        names = stage.spark.read.schema(SCHEMA).json(str(static.source)).select("ID")
+        halves = one.where("ID % 2 = 0").union(one.where("ID % 2 = 1"))
+        return halves.union(two).union(read(stage.source).where("false")).join(names, "ID")
+
+    try:
+        for number in range(3):
+            stage.put(range(number * 10, number * 10 + 5), f"{number}.json")
+            also.put(range(number * 10 + 5, number * 10 + 10), f"{number}.json")
+            stage.drain(events=events())
+        assert stage.ids() == list(range(30))
+        stage.put(range(30, 35), "3.json")
+        lost = also.put(range(35, 40), "lost.json")
+        plan_only(stage, events())
+        lost.unlink()
+        with pytest.raises(errors.SourceFilesMissing) as told:
+            stage.drain(events=events())
+        assert told.value.missing == (lost.as_uri(),)
+    finally:
+        stage.spark.conf.unset("spark.sql.streaming.fileSource.log.compactInterval")
+    assert stage.ids() == list(range(30))
+
+
+def test_files_that_spark_cleans_away_are_not_missed(stage: Stage) -> None:
+    stage.create()
+
+    def events() -> DataFrame:
+        return sources.lines(
+            stage.spark, str(stage.source), options={"maxFilesPerTrigger": "1", "cleanSource": "delete"}
+        )
+
+    for number in range(3):
+        stage.put(range(number * 10, number * 10 + 10), f"{number}.json")
+    stage.drain(events=events())
+    stage.lose("commits/2")
+    done: list[Committed] = []
+    stage.put(range(30, 35), "3.json")
+    stage.drain(stage.sink(on_commit=done.append), events())
+    assert [one.replayed for one in done] == [True, False]
+    assert stage.ids() == list(range(35))
+    assert not (stage.source / "0.json").exists()
