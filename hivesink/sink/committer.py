@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from hivesink.core.epoch import BatchRef, Epoch, LastBatch, Replay, judge
-from hivesink.core.manifest import Floor, Manifest, Rows
+from hivesink.core.manifest import Manifest, floor_over
 from hivesink.errors import LogDamaged
 from hivesink.sink.backlog import Backlog, unregistered_after
 from hivesink.sink.declared import Committed, Sink
@@ -192,26 +192,24 @@ class Committer:
         if backlog.head.epoch % max(1, keep // 4) or not backlog.is_empty:
             return
         view = self.world.log.view()
-        before = self.world.log.floor() or Floor(Epoch(0), Rows())
-        highest = min(backlog.settled, view.head - keep)
+        before = self.world.log.floor()
+        highest = Epoch(min(backlog.settled, view.head - keep))
+        if highest <= view.floor:
+            return
+        manifests: list[Manifest] = []
         try:
-            manifests = [self.world.log.manifest(epoch) for epoch in view.manifests if before.epoch < epoch <= highest]
+            for epoch in view.manifests:
+                manifests.append(self.world.log.manifest(epoch))
+                if manifests[-1].settled >= highest:
+                    break  # `floor_over` needs no more; mostly, this is the first one that stays.
         except LogDamaged:
             # A run that has gone on from here, or one that this run has overtaken, may have let go of them.
             self.world.require_head(backlog.head.epoch)
-            if self.world.log.view().floor == before.epoch:
+            if self.world.log.view().floor == view.floor:
                 raise
             return
-        if not manifests:
-            return
         self.world.require_head(backlog.head.epoch)
-        self.world.log.trim(
-            Floor(
-                epoch=manifests[-1].epoch,
-                totals=sum((manifest.rows for manifest in manifests), before.totals),
-                files=before.files + sum(len(manifest.parts) for manifest in manifests),
-            )
-        )
+        self.world.log.trim(floor_over(before, manifests, highest))
 
 
 def _log(identity: Identity, done: Committed) -> None:

@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from hivesink.core.epoch import Epoch
-from hivesink.core.manifest import Manifest, Rows, standing
+from hivesink.core.manifest import Manifest, Rows, lost_parts, standing
 from hivesink.core.partname import PartName, parse_staged
 from hivesink.errors import HiveSinkError, LogDamaged, NewerFormat
 from hivesink.ports import Mark
@@ -85,6 +85,12 @@ class LogFacts:
     def lost(self) -> frozenset[str]:
         """Targets whose loss a person has accepted."""
         return frozenset(target for manifest in self.manifests for target in manifest.lost)
+
+    @property
+    def lost_rows(self) -> int:
+        """The rows of all parts whose loss a person has accepted, from the writer's first epoch on."""
+        start = self.floor.lost if self.floor else 0
+        return start + sum(part.rows for _, part in lost_parts(self.manifests))
 
 
 def read_log(log: CommitLog) -> LogFacts:

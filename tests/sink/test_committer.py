@@ -28,6 +28,9 @@ from hivesink.errors import (
 from hivesink.metastore.accuracy import FLAG
 from hivesink.ports import Mark, Touched
 from hivesink.sink.committer import Committer
+from hivesink.sink.history import load
+from hivesink.sink.inspect import writer_status
+from hivesink.sink.losses import accept_losses
 from hivesink.sink.plan import BadReport, InputShape, TaskPlan, TaskReport
 from tests.crash.site import LOG, PLAIN, Site, SiteJob
 from tests.sink.harness import LOCATION, SPEC, TABLE, Event, Source, events
@@ -569,6 +572,31 @@ def test_old_manifests_become_the_floors_totals(kept: int) -> None:
     assert len([name for name in names if name.startswith("floor-")]) == 1
     site.job().run()
     site.check(range(40))
+
+
+@pytest.mark.parametrize("kept", [1, 4, 8, 12])
+def test_lost_rows_stay_counted_when_their_manifests_go(kept: int) -> None:
+    """Epochs 3 and 4 wait; a part of each is lost, which epochs 5 and 6 say. Trims come in strides of `kept` / 4."""
+    site = Site(Source(events(80)), options={"sink.log.retained-epochs": str(kept)})
+    job = site.job()
+    job.run(2, batches=2)
+    site.metastore.go_down()
+    assert [job.step(2) for _ in range(2)]
+    gone = [site.log.manifest(Epoch(epoch)).parts[0] for epoch in (3, 4)]
+    for part in gone:
+        site.fs.delete(part.staged)
+    for part in gone:
+        backlog = load(job.world)
+        assert backlog is not None
+        assert accept_losses(backlog, {part.target})
+    site.metastore.come_up()
+    lost, job = sum(part.rows for part in gone), site.job()
+    job.committer.recover()
+    while job.step(2):
+        assert writer_status(job.world, "w", str(TABLE)).lost_rows == lost
+    floor = site.log.floor()
+    assert floor is not None
+    assert (floor.epoch > 6, floor.lost) == (True, lost)
 
 
 def test_nothing_is_let_go_while_registrations_wait() -> None:
