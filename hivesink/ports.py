@@ -6,7 +6,6 @@ Adapters earn their place by passing the suites in `tests/contracts/`.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import Enum
 from typing import TYPE_CHECKING, BinaryIO, Protocol, TypeVar
 
 if TYPE_CHECKING:
@@ -15,6 +14,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from hivesink.core.epoch import Epoch
+    from hivesink.core.log import LogView, Mark, Touched
     from hivesink.core.manifest import Floor, Manifest
     from hivesink.core.partfile import Finished, InProgress, Pending
     from hivesink.core.table import TableName, TableSpec
@@ -118,38 +118,6 @@ class FileStore(Protocol):
     def prune(self, folders: Iterable[str]) -> None:
         """Delete those of `folders` that are empty, never what is in them."""
         ...
-
-
-class Mark(Enum):
-    """What is known to be done about a decided epoch; the value is the ending of the mark's name."""
-
-    PUBLISHED = "published"
-    REGISTERED = "registered"
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class Touched:
-    """A task attempt's word that it is about to create files of `epoch` in `folders` (empty in a listing)."""
-
-    epoch: Epoch
-    attempt: str
-    task_attempt: int
-    task: int
-    chunk: int
-    folders: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class LogView:
-    """What a log holds, by one listing. `manifests` are those above the floor, sorted."""
-
-    floor: Epoch
-    manifests: tuple[Epoch, ...]
-    marks: Mapping[Epoch, frozenset[Mark]]
-
-    @property
-    def head(self) -> Epoch:
-        return self.manifests[-1] if self.manifests else self.floor
 
 
 class CommitLog(Protocol):

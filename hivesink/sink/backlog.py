@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from hivesink.core.epoch import Epoch
+from hivesink.core.log import Mark
 from hivesink.core.manifest import Manifest, PartEntry, Unregistered, standing
 from hivesink.core.partfile import Pending
 from hivesink.core.partname import parse_staged
@@ -23,7 +24,7 @@ from hivesink.errors import (
     TargetTaken,
     Unsupported,
 )
-from hivesink.ports import LivePartition, Mark, NewPartition
+from hivesink.ports import LivePartition, NewPartition
 from hivesink.sink.moves import moves_home
 from hivesink.sink.world import Place, World, by_table
 

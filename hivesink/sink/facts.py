@@ -7,17 +7,18 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from hivesink.core.epoch import Epoch
+from hivesink.core.log import Mark
 from hivesink.core.manifest import Manifest, Rows, lost_parts, standing
 from hivesink.core.partname import PartName, parse_staged
 from hivesink.errors import HiveSinkError, LogDamaged, NewerFormat
-from hivesink.ports import Mark
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
+    from hivesink.core.log import LogView
     from hivesink.core.manifest import Floor, PartEntry, Unregistered
     from hivesink.core.partname import Stage
-    from hivesink.ports import CommitLog, FileStore, LogView
+    from hivesink.ports import CommitLog, FileStore
 
 _READS = 3
 """Reads of a log whose old manifests are being trimmed at the same time."""

@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from hivesink.core.epoch import Epoch
+from hivesink.core.log import LogView, Mark
 from hivesink.core.manifest import Manifest
 from hivesink.errors import EpochTaken, LogDamaged
-from hivesink.ports import LogView, Mark
 from hivesink.sink.backlog import Backlog
 from hivesink.sink.sweep import newest, sweep
 

@@ -17,8 +17,8 @@ from hivesink.errors import MetastoreUnreachable, NotWritable
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
+    from hivesink.core.log import Touched
     from hivesink.core.manifest import PartEntry
-    from hivesink.ports import Touched
     from hivesink.sink.world import World
 
 LINGER = 16

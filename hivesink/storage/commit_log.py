@@ -43,9 +43,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from hivesink.core.epoch import Epoch
+    from hivesink.core.log import LogView, Mark, Touched
     from hivesink.core.manifest import Floor, Manifest
     from hivesink.core.table import TableName
-    from hivesink.ports import LogView, Mark, Touched
     from hivesink.storage.fs import FileSystem
 
 __all__ = ["RenameCommitLog", "default_log_location", "logs_of"]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hivesink.core.epoch import Epoch
+from hivesink.core.log import Mark, Touched
 from hivesink.core.manifest import FORMAT, Floor, Manifest, Rows
 from hivesink.core.manifest_json import encode
 from hivesink.core.table import TableName
@@ -22,7 +23,6 @@ from hivesink.errors import (
     PointerTaken,
     StoreUnavailable,
 )
-from hivesink.ports import Mark, Touched
 from hivesink.storage.commit_log import RenameCommitLog, default_log_location, logs_of
 from hivesink.storage.hdfs import HdfsFileSystem
 from hivesink.storage.local import LocalFileSystem

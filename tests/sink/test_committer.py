@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from hivesink.core.epoch import BatchId, BatchRef, Epoch, Ways
+from hivesink.core.log import Mark, Touched
 from hivesink.core.manifest import Rows
 from hivesink.core.offsets import FilesOffset, KafkaOffset, NoOffset
 from hivesink.errors import (
@@ -26,7 +27,6 @@ from hivesink.errors import (
     UnknownTable,
 )
 from hivesink.metastore.accuracy import FLAG
-from hivesink.ports import Mark, Touched
 from hivesink.sink.committer import Committer
 from hivesink.sink.history import load
 from hivesink.sink.inspect import writer_status
