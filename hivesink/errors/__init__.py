@@ -12,6 +12,7 @@ from hivesink.errors.base import (
     Unsupported,
 )
 from hivesink.errors.files import (
+    DanglingLink,
     EncryptionDiffers,
     FileSystemUnknown,
     LengthMismatch,
@@ -78,6 +79,7 @@ __all__ = [
     "BatchesMissing",
     "CheckpointUnreadable",
     "ColumnsDontFit",
+    "DanglingLink",
     "DdlDiffers",
     "DdlInvalid",
     "DdlProblem",
