@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from hivesink.core.epoch import Epoch
 from hivesink.core.log import LogView, Mark
+from hivesink.core.logview import missing, require_whole
 from hivesink.core.manifest import Manifest
 from hivesink.errors import EpochTaken, LogDamaged
 from hivesink.sink.backlog import Backlog
@@ -61,20 +62,17 @@ def load(world: World, success_file: str | None = None) -> Backlog | None:
         try:
             return _load(world, view, success_file)
         except LogDamaged:
-            # A run at work may have let go of what the listing showed: then the floor has risen by now.
+            # A run at work may have let go of what the listing showed, or created what it didn't: look again.
             now = world.log.view()
-            if (now.floor, now.head) == (view.floor, view.head):
+            if (now.floor, now.head, missing(now)) == (view.floor, view.head, missing(view)):
                 raise
 
 
 def _load(world: World, view: LogView, success_file: str | None) -> Backlog | None:
-    if not view.manifests:
-        if view.floor:
-            reason = f"its floor is {view.floor}, but every manifest above it is missing"
-            raise LogDamaged(world.log.location, reason)
+    head = world.log.manifest(view.head) if view.manifests else None
+    require_whole(world.log.location, view, head.settled if head else Epoch(0))
+    if head is None:
         return None
-    head = world.log.manifest(view.head)
-    _require_whole(world, view, head)
     found = Backlog(world, head, [], head.unregistered, success_file)
     for epoch in (epoch for epoch in view.manifests if epoch > head.settled):
         manifest = head if epoch == head.epoch else world.log.manifest(epoch)
@@ -86,16 +84,6 @@ def _load(world: World, view: LogView, success_file: str | None) -> Backlog | No
         found.unregistered = ()
         found.unconfirmed.clear()
     return found
-
-
-def _require_whole(world: World, view: LogView, head: Manifest) -> None:
-    expected = range(view.manifests[0], view.head + 1)
-    missing = set(expected) - set(view.manifests)
-    if view.manifests[0] > max(view.floor + 1, 1):
-        missing |= set(range(view.floor + 1, view.manifests[0]))
-    wanted = sorted(number for number in missing if number > min(head.settled, view.head))
-    if wanted:
-        raise LogDamaged(world.log.location, f"the manifest of epoch {wanted[0]} is missing")
 
 
 def recover(
