@@ -153,7 +153,10 @@ class CommitLog(Protocol):
         ...
 
     def uid(self, fresh: str | None) -> str | None:
-        """The writer's uid: the one that is there, else `fresh`, which is then there. None and nothing there: None."""
+        """Return the writer's uid: the stored one, else the manifests' one, else `fresh`; None if there is none.
+
+        Given `fresh`, it is stored if it wasn't. Raises LogDamaged, NewerFormat.
+        """
         ...
 
     def view(self) -> LogView: ...
@@ -163,7 +166,7 @@ class CommitLog(Protocol):
         ...
 
     def manifest(self, epoch: Epoch) -> Manifest:
-        """Raises LogDamaged (also where it is missing), NewerFormat."""
+        """Raises LogDamaged (also where it is missing, or another log's), NewerFormat."""
         ...
 
     def create(self, manifest: Manifest) -> None:

@@ -192,3 +192,31 @@ def standing(manifests: Iterable[Manifest]) -> Iterator[tuple[Manifest, PartEntr
         for part in manifest.publishes():
             if taken.get(part.target, 0) <= manifest.epoch:
                 yield manifest, part
+
+
+def lost_parts(manifests: Iterable[Manifest]) -> Iterator[tuple[Manifest, PartEntry]]:
+    """Each part whose loss a person accepted, with the epoch that answered for it. `manifests` are sorted by epoch."""
+    known = tuple(manifests)
+    accepted = {target for manifest in known for target in manifest.lost}
+    newest: dict[str, tuple[Manifest, PartEntry]] = {}
+    for manifest in known:
+        yield from (newest.pop(target) for target in manifest.lost if target in newest)
+        newest |= {part.target: (manifest, part) for part in manifest.publishes() if part.target in accepted}
+
+
+def floor_over(before: Floor | None, manifests: Iterable[Manifest], epoch: Epoch) -> Floor:
+    """The floor at `epoch` that takes the place of `before` and of the manifests up to it.
+
+    `manifests` go on from `before` past `epoch`, up to one that says that `epoch` is settled, or to the head. A loss
+    is accepted while its part is unsettled, so no later manifest can be about a part that goes now: a lost part is
+    counted just once, by the floor that takes the place of its own manifest.
+    """
+    start = before or Floor(Epoch(0), NO_ROWS)
+    known = tuple(manifests)
+    gone = [manifest for manifest in known if start.epoch < manifest.epoch <= epoch]
+    return Floor(
+        epoch=epoch,
+        totals=sum((manifest.rows for manifest in gone), start.totals),
+        files=start.files + sum(len(manifest.parts) for manifest in gone),
+        lost=start.lost + sum(part.rows for manifest, part in lost_parts(known) if manifest.epoch <= epoch),
+    )

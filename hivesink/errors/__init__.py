@@ -12,6 +12,7 @@ from hivesink.errors.base import (
     Unsupported,
 )
 from hivesink.errors.files import (
+    DanglingLink,
     EncryptionDiffers,
     FileSystemUnknown,
     LengthMismatch,
@@ -84,6 +85,7 @@ __all__ = [
     "CheckpointLeftOver",
     "CheckpointUnreadable",
     "ColumnsDontFit",
+    "DanglingLink",
     "DdlDiffers",
     "DdlInvalid",
     "DdlProblem",

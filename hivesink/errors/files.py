@@ -75,6 +75,18 @@ class NotWritable(HiveSinkError):
         super().__init__(f"{path} can't be written ({reason}); give this user write access, or set another location")
 
 
+class DanglingLink(HiveSinkError):
+    """A folder is a symbolic link that leads to nothing."""
+
+    def __init__(self, path: str, target: str) -> None:
+        self.path = path
+        self.target = target
+        super().__init__(
+            f"{path} is a symbolic link to {target}, which is not there, so nothing can be read or written in it; "
+            "bring back what it leads to (is a disk not mounted?), or remove the link"
+        )
+
+
 class FileSystemUnknown(HiveSinkError):
     """A location whose file system nobody knows: a wrong host or nameservice, or no site files."""
 

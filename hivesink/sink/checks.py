@@ -67,23 +67,18 @@ def _note(epoch: Epoch | None, text: str) -> Finding:
 
 
 def whole(evidence: Evidence) -> Iterator[Finding]:
-    """Manifests follow each other from the floor to the head, all of one writer, and time doesn't run back."""
+    """Manifests follow each other from the floor to the head, all of this log, and time doesn't run back."""
     log = evidence.log
     for epoch, reason in sorted(log.unreadable.items()):
         yield _error(epoch, str(reason))
-    there = set(log.view.manifests)
-    for number in range(log.view.floor + 1, log.view.head + 1):
-        if number not in there:
-            text = (
-                f"the manifest of epoch {number} is missing in {log.location}; restore it from a snapshot or a backup"
-            )
-            yield _error(Epoch(number), text)
-    if log.view.floor and not there:
+    for epoch in log.missing:
+        marked = ", while its mark is there" if epoch in log.view.marks else ""
+        text = f"the manifest of epoch {epoch} is missing in {log.location}{marked}"
+        yield _error(epoch, f"{text}; restore it from a snapshot or a backup")
+    if log.view.floor and not log.view.manifests:
         yield _error(log.view.floor, f"every manifest above the floor is missing in {log.location}; restore them")
     before: Manifest | None = None
     for manifest in log.manifests:
-        if manifest.uid != log.uid:
-            yield _error(manifest.epoch, f"its uid is {manifest.uid}, the log's is {log.uid}; see who wrote it")
         if before and manifest.at < before.at:
             yield _error(manifest.epoch, f"its time {manifest.at} is before that of epoch {before.epoch}")
         before = manifest

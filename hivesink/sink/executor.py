@@ -26,10 +26,9 @@ from hivesink.core.actions import (
     Trim,
 )
 from hivesink.core.bucket import same_location
-from hivesink.core.epoch import Epoch
 from hivesink.core.lifecycle import Stamp, is_staged
 from hivesink.core.log import Mark
-from hivesink.core.manifest import Floor, Rows
+from hivesink.core.manifest import floor_over
 from hivesink.core.partfile import Pending
 from hivesink.core.partition import NewPartition
 from hivesink.core.plan import NOTHING, GivenUp, Policy, plan, until_look
@@ -51,6 +50,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
     from hivesink.core.actions import Action
+    from hivesink.core.epoch import Epoch
     from hivesink.core.leftovers import Winner
     from hivesink.core.lifecycle import History, Identity
     from hivesink.core.manifest import Manifest, PartEntry
@@ -285,18 +285,15 @@ class Executor:
     def _trim(self, upto: Epoch) -> None:
         """Manifests become the floor's totals. Raises LogDamaged, FencedOut, StoreUnavailable."""
         log = self.world.log
-        view, before = log.view(), log.floor() or Floor(Epoch(0), Rows())
-        manifests = [log.manifest(epoch) for epoch in view.manifests if before.epoch < epoch <= upto]
+        view, before = log.view(), log.floor()
+        manifests: list[Manifest] = []
+        for epoch in view.manifests:
+            manifests.append(log.manifest(epoch))
+            if manifests[-1].settled >= upto:
+                break  # `floor_over` needs no more; mostly, this is the first one that stays.
         self._require_head()
-        if manifests:
-            log.trim(
-                Floor(
-                    epoch=manifests[-1].epoch,
-                    totals=sum((manifest.rows for manifest in manifests), before.totals),
-                    files=before.files + sum(len(manifest.parts) for manifest in manifests),
-                )
-            )
-            self.history = replace(self.history, floor=manifests[-1].epoch)
+        log.trim(floor_over(before, manifests, upto))
+        self.history = replace(self.history, floor=upto)
 
 
 def _loss(refused: Refuse) -> HiveSinkError:

@@ -8,21 +8,23 @@ from typing import TYPE_CHECKING
 
 from hivesink.core.bucket import aside, is_aside
 from hivesink.core.epoch import Epoch
-from hivesink.core.manifest import Manifest, Rows, standing
+from hivesink.core.log import Mark
+from hivesink.core.logview import missing
+from hivesink.core.manifest import Manifest, Rows, lost_parts, standing
 from hivesink.core.partname import PartName, parse_staged
-from hivesink.errors import HiveSinkError, LogDamaged, NewerFormat
-from hivesink.ports import Mark
+from hivesink.errors import HiveSinkError, LogDamaged, NewerFormat, StoreUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
+    from hivesink.core.log import LogView
     from hivesink.core.manifest import Floor, PartEntry
     from hivesink.core.partition import Place
     from hivesink.core.partname import Stage
-    from hivesink.ports import CommitLog, FileStore, LogView
+    from hivesink.ports import CommitLog, FileStore
 
-_READS = 3
-"""Reads of a log whose old manifests are being trimmed at the same time."""
+_READS = 10
+"""Reads of a log whose old manifests are being let go of at the same time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +56,11 @@ class LogFacts:
         """The newest manifest; None where there is none, or it can't be read."""
         newest = self.manifests[-1] if self.manifests else None
         return newest if newest and newest.epoch == self.view.head else None
+
+    @property
+    def missing(self) -> tuple[Epoch, ...]:
+        """Epochs above the floor that were decided, and whose manifests are gone."""
+        return missing(self.view)
 
     def require_readable(self) -> None:
         """Raise the first of `unreadable`: LogDamaged or NewerFormat."""
@@ -109,18 +116,32 @@ class LogFacts:
         """Targets whose loss a person has accepted."""
         return frozenset(target for manifest in self.manifests for target in manifest.lost)
 
+    @property
+    def lost_rows(self) -> int:
+        """The rows of all parts whose loss a person has accepted, from the writer's first epoch on."""
+        start = self.floor.lost if self.floor else 0
+        return start + sum(part.rows for _, part in lost_parts(self.manifests))
+
 
 def read_log(log: CommitLog) -> LogFacts:
-    """Everything that `log` holds. Raises LogDamaged, NewerFormat for its floor only."""
+    """Everything that `log` holds, as of one moment. Raises StoreUnavailable; LogDamaged, NewerFormat for its floor."""
     for _ in range(_READS):
-        facts = _read(log)
-        if not facts.unreadable or log.view().floor == facts.view.floor:
-            break
-    return facts
+        facts = _read(log, log.view())
+        floor = facts.floor.epoch if facts.floor else Epoch(0)
+        if facts.view.floor == floor == log.view().floor and _lasts(log, facts.missing):
+            return facts
+    raise StoreUnavailable(action="read", path=log.location, reason=f"its floor rose during each of {_READS} reads")
 
 
-def _read(log: CommitLog) -> LogFacts:
-    view = log.view()
+def _lasts(log: CommitLog, gaps: tuple[Epoch, ...]) -> bool:
+    """Whether manifests that a listing lacks are missing indeed.
+
+    A listing may miss one that is created meanwhile, and another one that goes below a floor meanwhile: so ask twice.
+    """
+    return not gaps or all(set(gaps) <= set(missing(log.view())) for _ in range(2))
+
+
+def _read(log: CommitLog, view: LogView) -> LogFacts:
     floor = log.floor() if view.floor else None
     found = {epoch: _manifest(log, epoch) for epoch in view.manifests}
     manifests = tuple(manifest for manifest in found.values() if isinstance(manifest, Manifest))

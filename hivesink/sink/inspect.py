@@ -72,9 +72,7 @@ def writer_status(world: World, writer: str, table: str) -> WriterStatus:
         kind=head.kind if head else None,
         floor=log.view.floor,
         rows=log.totals,
-        lost_rows=sum(
-            part.rows for manifest in log.manifests for part in manifest.publishes() if part.target in log.lost
-        ),
+        lost_rows=log.lost_rows,
         files=_count(world, log, tables),
         unsettled=tuple(manifest.epoch for manifest in log.unpublished),
         unregistered=log.unregistered,

@@ -6,19 +6,21 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from hivesink.core.bucket import is_aside
+from hivesink.core.epoch import Epoch
 from hivesink.core.leftovers import Tracks, followed, newest
 from hivesink.core.lifecycle import EpochState, History, Identity, OpenEpoch
 from hivesink.core.log import Mark
+from hivesink.core.logview import missing, require_whole
 from hivesink.core.seen import Seen, losses, places_to_look
 from hivesink.errors import LogCopied, LogDamaged
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
-    from hivesink.core.epoch import Epoch
     from hivesink.core.leftovers import Winner
     from hivesink.core.log import LogView
     from hivesink.core.manifest import Manifest
+    from hivesink.core.partition import LivePartition, Place
     from hivesink.sink.world import World
 
 
@@ -32,20 +34,17 @@ def load(world: World, identity: Identity | None = None) -> History:
         try:
             return _load(world, view, identity)
         except LogDamaged:
-            # A run at work may have let go of what the listing showed: then the floor has risen by now.
+            # A run at work may have let go of what the listing showed, or created what it didn't: look again.
             now = world.log.view()
-            if (now.floor, now.head) == (view.floor, view.head):
+            if (now.floor, now.head, missing(now)) == (view.floor, view.head, missing(view)):
                 raise
 
 
 def _load(world: World, view: LogView, identity: Identity | None) -> History:
-    if not view.manifests:
-        if view.floor:
-            reason = f"its floor is {view.floor}, but every manifest above it is missing"
-            raise LogDamaged(world.log.location, reason)
+    head = world.log.manifest(view.head) if view.manifests else None
+    require_whole(world.log.location, view, head.settled if head else Epoch(0))
+    if head is None:
         return History(identity or Identity("", world.log.uid(None) or "", (), ()))
-    head = world.log.manifest(view.head)
-    _require_whole(world, view, head)
     found = History(identity or _identity(world, head), head, floor=view.floor)
     if Mark.REGISTERED in view.marks.get(head.epoch, frozenset()):
         return found
@@ -71,16 +70,6 @@ def _identity(world: World, head: Manifest) -> Identity:
     return Identity(head.writer, head.uid, head.tables, head.zones, world.log.location)
 
 
-def _require_whole(world: World, view: LogView, head: Manifest) -> None:
-    expected = range(view.manifests[0], view.head + 1)
-    missing = set(expected) - set(view.manifests)
-    if view.manifests[0] > max(view.floor + 1, 1):
-        missing |= set(range(view.floor + 1, view.manifests[0]))
-    wanted = sorted(number for number in missing if number > min(head.settled, view.head))
-    if wanted:
-        raise LogDamaged(world.log.location, f"the manifest of epoch {wanted[0]} is missing")
-
-
 def load_begun(world: World, identity: Identity | None = None) -> tuple[History, Tracks]:
     """The history, and what tasks have begun beyond it. Raises LogDamaged, NewerFormat, LogCopied."""
     # The lists first: a run at work beside this one may go on to its next epoch between the two looks.
@@ -92,12 +81,16 @@ def load_begun(world: World, identity: Identity | None = None) -> tuple[History,
     return history, Tracks(lists)
 
 
-def look(world: World, history: History, *, ask: bool = True) -> Seen:
-    """The partitions of open epochs, and the files whose places matter. Without `ask` the metastore is left alone.
+def look(world: World, history: History) -> Seen:
+    """The partitions of open epochs, and the files whose places matter.
 
-    Raises MetastoreUnreachable, StoreUnavailable.
+    Raises MetastoreUnreachable, UnknownTable, StoreUnavailable.
     """
-    live = world.lookup(history.folders()) if ask else None
+    return look_at_files(world, history, world.lookup(history.folders()))
+
+
+def look_at_files(world: World, history: History, live: Mapping[Place, LivePartition] | None) -> Seen:
+    """The files whose places matter where `live` are the partitions; None: nobody has asked. Raises StoreUnavailable."""
     files = _lengths(world, places_to_look(history, live or {}))
     if losses(history, files):
         files |= _lengths(world, places_to_look(history, live or {}, far=True) - set(files))

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from hivesink.core.actions import Decide
 from hivesink.core.lifecycle import Stamp
+from hivesink.core.partition import by_table
 from hivesink.core.plan import NOTHING, abandoned, plan, until_look
 from hivesink.core.seen import Seen, losses
-from hivesink.errors import EpochTaken
+from hivesink.errors import EpochTaken, UnknownTable
 from hivesink.sink.executor import Executor
-from hivesink.sink.observe import load, load_begun, look, look_at_tracks
+from hivesink.sink.observe import load, load_begun, look_at_files, look_at_tracks
 
 if TYPE_CHECKING:
     from hivesink.core.actions import Action
     from hivesink.core.epoch import Epoch
     from hivesink.core.lifecycle import History, Identity
     from hivesink.core.manifest import PartEntry
+    from hivesink.core.partition import LivePartition, Place
     from hivesink.core.plan import GivenUp, Policy
     from hivesink.sink.world import World
 
@@ -55,7 +58,7 @@ def preview(world: World, policy: Policy, *, given_up: GivenUp = NOTHING) -> Rec
         if first and isinstance(first[-1], Decide):
             actions += first
             history = history.decided(first[-1].manifest)
-    seen = look(world, history)
+    seen = look_at_files(world, history, _listed(world, history))
     tracks = look_at_tracks(world, history.epoch)
     actions += plan(history, Seen(seen.files, seen.partitions, tracks), stamp, policy)
     return Recovered(history.epoch, tuple(actions), lost)
@@ -106,4 +109,14 @@ def _losses(world: World, history: History, given_up: GivenUp) -> tuple[Loss, ..
 
 def _look_for_losses(world: World, history: History) -> Seen:
     # The table may have been made anew, with other columns: only format 1 needs to know what is listed.
-    return look(world, history, ask=any(found.is_published and found.manifest.log is None for found in history.open))
+    is_asked = any(found.is_published and found.manifest.log is None for found in history.open)
+    return look_at_files(world, history, _listed(world, history) if is_asked else None)
+
+
+def _listed(world: World, history: History) -> dict[Place, LivePartition]:
+    """The partitions that are listed; of a table that somebody has dropped none, since recovery makes it again."""
+    found: dict[Place, LivePartition] = {}
+    for table, partitions in by_table(history.folders()).items():
+        with suppress(UnknownTable):
+            found |= world.lookup((table, partition) for partition in partitions)
+    return found

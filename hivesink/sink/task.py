@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from hivesink.core.log import Touched
 from hivesink.core.manifest import Rows
 from hivesink.core.partname import PartName
 from hivesink.optionvalues import OnBadRecord
-from hivesink.ports import DecodedRows, FileStore, PartFormat, RowReader, Touched
 from hivesink.sink.assign import BucketAssigner, Buckets, Moment, assigner_for, buckets
 from hivesink.sink.parts import Parts, Target
 from hivesink.sink.plan import BadReport, TablePlan, TaskPlan, TaskReport
@@ -23,6 +23,8 @@ from hivesink.sink.rejects import Problem, position, rejected_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
+
+    from hivesink.ports import DecodedRows, FileStore, PartFormat, RowReader
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from hivesink.core import manifest_json
+from hivesink.core.logview import require_own, require_whole
 from hivesink.errors import (
     EpochTaken,
     FencedOut,
@@ -43,9 +44,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from hivesink.core.epoch import Epoch
+    from hivesink.core.log import LogView, Mark, Touched
     from hivesink.core.manifest import Floor, Manifest
     from hivesink.core.table import TableName
-    from hivesink.ports import LogView, Mark, Touched
     from hivesink.storage.fs import FileSystem
 
 __all__ = ["RenameCommitLog", "default_log_location", "logs_of"]
@@ -60,6 +61,7 @@ class RenameCommitLog:
         self._writer = writer
         self._manifests = join(self._folder, "manifests")
         self._touched = join(self._folder, "touched")
+        self._own: str | None = None
 
     @property
     def location(self) -> str:
@@ -68,11 +70,13 @@ class RenameCommitLog:
     def uid(self, fresh: str | None) -> str | None:
         path = join(self._folder, "uid")
         found = self._fs.read(path)
-        if found is None and fresh is not None:
-            put_once(self._fs, path, f"{fresh}\n".encode(), fresh)
-            found = self._fs.read(path)
         if found is None:
-            return None
+            # A fresh one beside manifests of another would make strangers of all parts that are there.
+            uid = self._uid_of_manifests() or fresh
+            if uid is None or fresh is None:
+                return uid
+            put_once(self._fs, path, f"{uid}\n".encode(), uid)
+            found = self._fs.read(path) or b""
         uid = found.decode("ascii", "replace").strip()
         if not uid.isalnum() or not uid.isascii():
             raise LogDamaged(path, "it holds no uid")
@@ -94,13 +98,9 @@ class RenameCommitLog:
         raise StoreUnavailable(action="read the floor of", path=self._folder, reason="it keeps rising")
 
     def manifest(self, epoch: Epoch) -> Manifest:
-        path = self._manifest_path(manifest_name(epoch))
-        data = self._fs.read(path)
-        if data is None:
-            raise LogDamaged(path, "it is missing")
-        found = manifest_json.decode(data, path)
-        if found.epoch != epoch:
-            raise LogDamaged(path, f"it holds epoch {found.epoch}")
+        path, found = self._decoded(epoch)
+        self._own = self._own or self.uid(None)
+        require_own(path, found, self._own or found.uid)
         return found
 
     def create(self, manifest: Manifest) -> None:
@@ -173,6 +173,28 @@ class RenameCommitLog:
         found = decode_pointer(data, path)
         if self._fs.canonical(found) != self._fs.canonical(self._folder):
             raise PointerTaken(path, self._writer, str(table), found, self._folder)
+
+    def _decoded(self, epoch: Epoch) -> tuple[str, Manifest]:
+        """A manifest with its path, whoever's it is."""
+        path = self._manifest_path(manifest_name(epoch))
+        data = self._fs.read(path)
+        if data is None:
+            raise LogDamaged(path, "it is missing")
+        found = manifest_json.decode(data, path)
+        if found.epoch != epoch:
+            raise LogDamaged(path, f"it holds epoch {found.epoch}")
+        return path, found
+
+    def _uid_of_manifests(self) -> str | None:
+        """The uid of the newest manifest and the one before it; None where there is none. Raises LogDamaged."""
+        view = self.view()
+        require_whole(self._folder, view, view.head)
+        uid = None
+        for epoch in view.manifests[-2:]:
+            path, found = self._decoded(epoch)
+            require_own(path, found, uid or found.uid)
+            uid = found.uid
+        return uid
 
     def _manifest_path(self, name: str) -> str:
         return join(self._manifests, name)

@@ -5,7 +5,8 @@ Every changing primitive is one call that may arrive late, and then does what it
 
 What a changing primitive raises says what happened:
   FileExistsError, FileNotFoundError            not done, for just that reason
-  NotWritable, StoreUnavailable, Unsupported    not done, and won't be
+  NotWritable, StoreUnavailable, Unsupported,
+  DanglingLink                                  not done, and won't be
   OutcomeUnknown                                done, not done, or done later: look
 """
 
@@ -65,8 +66,8 @@ class FileSystem(Protocol):
         """
         ...
 
-    def settle(self, folder: str) -> None:
-        """Make the names in `folder`, as they now are, durable: what another process did may not yet be."""
+    def settle(self, path: str) -> None:
+        """Make what another process did durable, as it now is: a folder's names, or a file's bytes and its name."""
         ...
 
     def delete(self, path: str) -> bool:
@@ -85,7 +86,7 @@ class FileSystem(Protocol):
         ...
 
     def length(self, path: str) -> int | None:
-        """A file's bytes; None where there is no file."""
+        """A file's bytes; None where there is no file. Raises DanglingLink where its folder leads nowhere."""
         ...
 
     def is_folder(self, path: str) -> bool: ...

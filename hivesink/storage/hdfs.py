@@ -123,8 +123,8 @@ class HdfsFileSystem:
                 return
         raise StoreUnavailable(action="rename", path=source, reason=f"the folder of {target} keeps vanishing")
 
-    def settle(self, folder: str) -> None:
-        """Every name that the NameNode shows is in its edit log."""
+    def settle(self, path: str) -> None:
+        """Every name that the NameNode shows is in its edit log; bytes of a file can be read only once it is closed."""
 
     def delete(self, path: str) -> bool:
         return self._delete("delete", path)

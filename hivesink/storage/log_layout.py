@@ -13,7 +13,7 @@ import re
 from typing import TYPE_CHECKING
 
 from hivesink.core.epoch import Epoch
-from hivesink.ports import LogView, Mark, Touched
+from hivesink.core.log import LogView, Mark, Touched
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

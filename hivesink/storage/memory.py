@@ -70,7 +70,7 @@ class MemoryFileSystem:
             self._make(split(target)[0])
             self._files[target] = self._files[source]
 
-    def settle(self, folder: str) -> None:
+    def settle(self, path: str) -> None:
         """Memory has nothing more durable than itself."""
 
     def delete(self, path: str) -> bool:

@@ -28,7 +28,8 @@ def stage(fs: FileSystem, path: str, data: bytes) -> None:
             fs.write_new(path, data)
         except FileExistsError:  # noqa: PERF203 - to try again
             if fs.read(path) == data:
-                fs.settle(split(path)[0])
+                # Whoever wrote it may have died before it was durable.
+                fs.settle(path)
                 return
             with contextlib.suppress(OutcomeUnknown):
                 fs.delete(path)

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hivesink import wiring
+from hivesink.core.log import Mark
 from hivesink.core.table import TableName
-from hivesink.ports import Mark
 from hivesink.site import Site
 from tests.cluster.feed import Feed
 from tests.cluster.target import WRITER, Target, own

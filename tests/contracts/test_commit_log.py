@@ -5,11 +5,13 @@ from __future__ import annotations
 import contextlib
 import json
 import threading
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
 from hivesink.core.epoch import Epoch
+from hivesink.core.log import Mark, Touched
 from hivesink.core.manifest import FORMAT, Floor, Manifest, Rows
 from hivesink.core.manifest_json import encode
 from hivesink.core.table import TableName
@@ -22,7 +24,6 @@ from hivesink.errors import (
     PointerTaken,
     StoreUnavailable,
 )
-from hivesink.ports import Mark, Touched
 from hivesink.storage.commit_log import RenameCommitLog, default_log_location, logs_of
 from hivesink.storage.hdfs import HdfsFileSystem
 from hivesink.storage.local import LocalFileSystem
@@ -90,6 +91,68 @@ def test_the_first_uid_stays(log: RenameCommitLog) -> None:
     assert log.uid("0a1b2c3d") == "0a1b2c3d"
     assert log.uid("ffffffff") == "0a1b2c3d"
     assert log.uid(None) == "0a1b2c3d"
+
+
+def test_a_lost_uid_is_that_of_the_manifests(fs: FileSystem, log: RenameCommitLog, folder: str) -> None:
+    log.uid("0a1b2c3d")
+    filled(log, 2)
+    fs.delete(f"{folder}/uid")
+    again = RenameCommitLog(fs, folder, "w")
+    assert again.uid(None) == "0a1b2c3d"
+    assert fs.read(f"{folder}/uid") is None
+    assert again.uid("ffffffff") == "0a1b2c3d"
+    assert fs.read(f"{folder}/uid") == b"0a1b2c3d\n"
+
+
+def _damage(fs: FileSystem, log: RenameCommitLog) -> None:
+    fs.delete(slot(log, 2))
+    fs.write_new(slot(log, 2), b"{")
+
+
+def _lose(fs: FileSystem, log: RenameCommitLog) -> None:
+    log.mark(Epoch(2), Mark.PUBLISHED)
+    fs.delete(slot(log, 2))
+
+
+def _lose_all_above_the_floor(fs: FileSystem, log: RenameCommitLog) -> None:
+    log.trim(Floor(Epoch(1), Rows()))
+    fs.delete(slot(log, 2))
+
+
+def _copy_another_ones(fs: FileSystem, log: RenameCommitLog) -> None:
+    fs.delete(slot(log, 2))
+    fs.write_new(slot(log, 2), encode(replace(small(2), uid="eeeeeeee")))
+
+
+@pytest.mark.parametrize(
+    ("act", "reason"),
+    [
+        (_damage, r"0000000002\.json is damaged \(not JSON"),
+        (_lose, "epoch 2 is missing, while marks"),
+        (_lose_all_above_the_floor, "every manifest above it is missing"),
+        (_copy_another_ones, r"0000000002\.json is damaged \(its uid is eeeeeeee, this log's is 0a1b2c3d"),
+    ],
+)
+def test_a_lost_uid_is_not_made_up_beside_a_damaged_log(
+    fs: FileSystem,
+    log: RenameCommitLog,
+    folder: str,
+    act: Callable[[FileSystem, RenameCommitLog], None],
+    reason: str,
+) -> None:
+    filled(log, 2)
+    act(fs, log)
+    for fresh in (None, "ffffffff"):
+        with pytest.raises(LogDamaged, match=reason):
+            RenameCommitLog(fs, folder, "w").uid(fresh)
+    assert fs.read(f"{folder}/uid") is None
+
+
+def test_a_manifest_of_another_log_is_refused(fs: FileSystem, log: RenameCommitLog) -> None:
+    log.uid("0a1b2c3d")
+    _copy_another_ones(fs, log)
+    with pytest.raises(LogDamaged, match=r"0000000002\.json is damaged \(its uid is eeeeeeee, this log's is 0a1b2c3d"):
+        log.manifest(Epoch(2))
 
 
 def test_a_manifest_is_read_back_as_it_was_written(log: RenameCommitLog) -> None:

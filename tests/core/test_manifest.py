@@ -3,13 +3,14 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from hivesink.core.epoch import Epoch
-from hivesink.core.manifest import Floor, Manifest, Move, PartEntry, Rows, standing
+from hivesink.core.manifest import Floor, Manifest, Move, PartEntry, Rows, floor_over, lost_parts, standing
 from hivesink.core.manifest_json import decode, decode_floor, encode, encode_floor
 from hivesink.errors import LogDamaged, NewerFormat
 from hivesink.storage.commit_log import RenameCommitLog
@@ -124,6 +125,46 @@ def test_a_part_stands_until_a_later_epoch_moves_it_or_accepts_its_loss() -> Non
     assert list(standing([first])) == [(first, at("/a")), (first, at("/z"))]
     assert list(standing([first, there])) == [(there, at("/b"))]
     assert list(standing([first, there, back])) == [(back, at("/a"))]
+
+
+def _piece_of_a_log_with_losses() -> list[Manifest]:
+    """Epochs 1 to 7. The part of epoch 2 is moved in 3 and lost in 5, that of epoch 4 comes back and is lost in 6."""
+
+    def at(place: str, name: str, rows: int) -> PartEntry:
+        return PartEntry("t", "p=1", f"/p=1/.{name}.pending", f"{place}/{name}", 1, rows)
+
+    def epoch(number: int, settled: int, **more: Any) -> Manifest:
+        return replace(small(number), settled=Epoch(settled), rows=Rows(1, 1), **more)
+
+    return [
+        epoch(1, 0, parts=(at("/a", "fine", 100),)),
+        epoch(2, 1, parts=(at("/a", "x", 7), at("/a", "y", 50))),
+        epoch(3, 1, moves=(Move(Epoch(2), "/a/x", at("/b", "x", 7)),)),
+        epoch(4, 1, parts=(at("/c", "z", 3),), moves=(Move(Epoch(2), "/b/x", at("/a", "x", 7)),)),
+        epoch(5, 1, lost=("/a/x",)),
+        epoch(6, 1, lost=("/c/z", "/a/x", "/never/there")),
+        epoch(7, 6, parts=(at("/a", "w", 9),)),
+    ]
+
+
+def test_a_lost_part_is_that_of_the_epoch_that_spoke_last() -> None:
+    found = [(manifest.epoch, part.target) for manifest, part in lost_parts(_piece_of_a_log_with_losses())]
+    assert found == [(4, "/a/x"), (4, "/c/z")]
+
+
+@given(st.sets(st.integers(1, 6)))
+def test_lost_rows_are_counted_once_wherever_floors_are_put(stops: set[int]) -> None:
+    known = _piece_of_a_log_with_losses()
+    floor = None
+    for stop in sorted(stops):
+        left = [manifest for manifest in known if floor is None or manifest.epoch > floor.epoch]
+        until = next(manifest.epoch for manifest in left if manifest.settled >= stop)
+        read = [manifest for manifest in left if manifest.epoch <= max(until, stop)]
+        floor = floor_over(floor, read, Epoch(stop))
+        above = [manifest for manifest in left if manifest.epoch > stop]
+        assert floor.lost + sum(part.rows for _, part in lost_parts(above)) == 10
+        assert (floor.epoch, floor.totals) == (stop, Rows(stop, stop))
+        assert floor.files == sum(len(manifest.parts) for manifest in known[:stop])
 
 
 def test_rows_add_and_balance() -> None:

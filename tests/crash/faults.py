@@ -105,8 +105,8 @@ class FaultyFileSystem:
         torn = partial(link, source, target) if link else None
         self._do("rename", f"{source} -> {target}", partial(self.inner.rename, source, target), torn=torn)
 
-    def settle(self, folder: str) -> None:
-        self._do("settle", folder, partial(self.inner.settle, folder))
+    def settle(self, path: str) -> None:
+        self._do("settle", path, partial(self.inner.settle, path))
 
     def delete(self, path: str) -> bool:
         return bool(self._do("delete", path, partial(self.inner.delete, path)))

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from hivesink.core.log import Touched
 from hivesink.errors import NotWritable
-from hivesink.ports import Touched
 from hivesink.sink.clean import clean, find_leftovers, find_strays, throw_away
 from hivesink.storage.memory import MemoryFileSystem
 from tests.crash.faults import FaultyFileSystem, Kill, Mode, Plan

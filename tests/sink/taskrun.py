@@ -23,8 +23,9 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from hivesink.core.log import Touched
     from hivesink.core.table import Column
-    from hivesink.ports import FileStore, PartFormat, Touched
+    from hivesink.ports import FileStore, PartFormat
 
 UID, ATTEMPT = "0123456789ab", "00ff00ff00"
 ARRIVAL = datetime(2026, 11, 21, 23, 30, tzinfo=timezone.utc)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -9,8 +10,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from hivesink.core.epoch import BatchId, BatchRef, Epoch, Ways
+from hivesink.core.log import Mark, Touched
 from hivesink.core.manifest import Rows
 from hivesink.core.offsets import FilesOffset, KafkaOffset, NoOffset
+from hivesink.core.plan import GivenUp
 from hivesink.errors import (
     BadRecord,
     BatchBehindLog,
@@ -27,9 +30,10 @@ from hivesink.errors import (
     UnknownTable,
 )
 from hivesink.metastore.accuracy import FLAG
-from hivesink.ports import Mark, Touched
 from hivesink.sink.committer import Committer
+from hivesink.sink.inspect import writer_status
 from hivesink.sink.plan import BadReport, InputShape, TaskPlan, TaskReport
+from hivesink.sink.recovery import recover
 from tests.crash.site import DEAD, LOG, PLAIN, Site, SiteJob
 from tests.sink.harness import LOCATION, SPEC, TABLE, Event, Source, events
 
@@ -627,6 +631,51 @@ def test_old_manifests_become_the_floors_totals(kept: int) -> None:
     assert len([name for name in names if name.startswith("floor-")]) == 1
     site.job().run()
     site.check(range(40))
+
+
+@pytest.mark.parametrize("kept", [1, 4, 8, 12])
+def test_lost_rows_stay_counted_when_their_manifests_go(kept: int) -> None:
+    """Epochs 3 and 4 wait; a part of each is lost, which epochs 5 and 6 say. Trims come in strides of `kept` / 4."""
+    site = Site(Source(events(80)), options={"sink.log.retained-epochs": str(kept)})
+    job = site.job()
+    job.run(2, batches=2)
+    site.metastore.go_down()
+    assert [job.step(2) for _ in range(2)]
+    gone = [site.log.manifest(Epoch(epoch)).parts[0] for epoch in (3, 4)]
+    for part in gone:
+        site.fs.delete(part.staged)
+    for part in gone:
+        sink = job.committer.sink
+        with pytest.raises(MetastoreUnreachable):
+            recover(job.world, sink.identity, sink.policy, given_up=GivenUp(frozenset({part.target})))
+    site.metastore.come_up()
+    lost, job = sum(part.rows for part in gone), site.job()
+    job.committer.recover()
+    while job.step(2):
+        assert writer_status(job.world, "w", str(TABLE)).lost_rows == lost
+    floor = site.log.floor()
+    assert floor is not None
+    assert (floor.epoch > 6, floor.lost) == (True, lost)
+
+
+def test_a_log_of_format_1_is_carried_on() -> None:
+    site = Site(Source(events(24)), options={"sink.log.retained-epochs": "4"})
+    site.job().run(2, batches=6)
+    for entry in site.fs.list(f"{LOG}/manifests"):
+        path = f"{LOG}/manifests/{entry.name}"
+        if data := site.fs.read(path):
+            old = {key: value for key, value in json.loads(data).items() if key != "log"} | {"format": 1}
+            if "floor" in old:
+                del old["lost"]
+            site.fs.delete(path)
+            site.fs.write_new(path, json.dumps(old).encode())
+    assert site.log.view().floor == 2
+    site.job().run(2)
+    site.check(range(24))
+    floor = site.log.floor()
+    assert floor is not None
+    left = [site.log.manifest(epoch) for epoch in site.log.view().manifests]
+    assert sum((manifest.rows for manifest in left), floor.totals) == Rows(read=24, written=24)
 
 
 def test_nothing_is_let_go_while_registrations_wait() -> None:

@@ -195,6 +195,32 @@ def test_a_missing_manifest_is_an_error(site: Site) -> None:
     assert "the manifest of epoch 2 is missing" in error
 
 
+def test_a_lost_head_whose_marks_are_there_is_an_error(site: Site) -> None:
+    site.fs.delete(f"{LOG}/manifests/0000000003.json")
+    error, *others = site.errors()
+    assert f"the manifest of epoch 3 is missing in {LOG}, while its mark is there" in error
+    assert all(site.job.log.location not in other for other in others)
+
+
+def test_a_manifest_of_another_log_is_an_error(site: Site) -> None:
+    path = f"{LOG}/manifests/0000000003.json"
+    data = site.fs.read(path)
+    assert data is not None
+    site.put(path, data.replace(f'"uid": "{UID}"'.encode(), b'"uid": "ffffffff"'))
+    assert f"{path} is damaged (its uid is ffffffff, this log's is {UID}" in site.errors()[0]
+
+
+def test_a_lost_uid_makes_no_strangers(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    site.fs.delete(f"{LOG}/uid")
+    log = RenameCommitLog(site.fs, LOG, "w")
+    assert verify(replace(site.world, log=log), "w", NAME, count_lines).findings == ()
+    monkeypatch.setattr("tests.sink.harness.UID", "ffffffffffff")
+    site.job.source.events += events(16)[12:]
+    Job(log, site.job.store, site.metastore, site.job.source).run()
+    assert f"part-{UID}-4-" in site.part(4).target
+    assert site.verify().findings == ()
+
+
 def test_a_damaged_manifest_is_an_error_and_the_others_are_still_checked(site: Site) -> None:
     site.put(f"{LOG}/manifests/0000000002.json", b"{")
     site.fs.delete(site.part(3).target)

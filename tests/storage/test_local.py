@@ -12,7 +12,7 @@ import pytest
 
 from hivesink.core.partfile import InProgress
 from hivesink.core.partname import PartName
-from hivesink.errors import HiveSinkError, NotWritable, OutcomeUnknown, StoreUnavailable, Unsupported
+from hivesink.errors import DanglingLink, HiveSinkError, NotWritable, OutcomeUnknown, StoreUnavailable, Unsupported
 from hivesink.storage.fs import Entry
 from hivesink.storage.local import LocalFileSystem, posix
 from hivesink.storage.ownership import Ownership
@@ -128,6 +128,42 @@ def test_links_to_folders_are_not_followed(tmp_path: Path) -> None:
     (tmp_path / "t" / "gone").symlink_to(tmp_path / "none")
     (tmp_path / "t" / "a").write_bytes(b"x")
     assert FS.list(f"{tmp_path}/t") == [Entry("a", 1)]
+
+
+@pytest.mark.parametrize("known", [False, True])
+@pytest.mark.parametrize("below", ["dt=1", "dt=1/h=2"])
+def test_a_partition_whose_folder_is_a_dangling_link_needs_a_person(tmp_path: Path, below: str, known: bool) -> None:
+    """As where a disk is not mounted: no try again helps, and what is there is not lost."""
+    fs, disk = LocalFileSystem(), tmp_path / "disk"
+    store = RenameFileStore(fs)
+    disk.mkdir()
+    (tmp_path / "t").mkdir()
+    (tmp_path / "t" / "dt=1").symlink_to(disk)
+    part = InProgress(f"{tmp_path}/t/{below}", PartName("0a1b2c3d", 1, "aaaabbbb", 0, 0, 0))
+    file = store.create(part)
+    file.stream.write(b"x")
+    pending = file.close_for_commit()
+    disk.rename(tmp_path / "away")
+    (tmp_path / "x").write_bytes(b"x")
+
+    fs = fs if known else LocalFileSystem()
+    store = RenameFileStore(fs)
+    for act in (
+        lambda: store.publish(pending),
+        lambda: store.find(pending.target),
+        lambda: store.create(part),
+        lambda: store.mark(f"{tmp_path}/t/{below}/_SUCCESS"),
+        lambda: fs.rename(f"{tmp_path}/x", pending.target),
+    ):
+        with pytest.raises(DanglingLink) as told:
+            act()
+        assert (told.value.path, told.value.target) == (f"{tmp_path}/t/dt=1", str(disk))
+        assert not told.value.retryable
+        assert "is a symbolic link to" in str(told.value)
+
+    (tmp_path / "away").rename(disk)
+    store.publish(pending)
+    assert [found.length for found in store.visible(f"{tmp_path}/t/{below}")] == [1]
 
 
 def test_rename_neither_overwrites_nor_invents(tmp_path: Path) -> None:
