@@ -90,7 +90,7 @@ def look(world: World, history: History) -> Seen:
 
 
 def look_at_files(world: World, history: History, live: Mapping[Place, LivePartition] | None) -> Seen:
-    """The files whose places matter where `live` are the partitions; None: nobody has asked. Raises StoreUnavailable."""
+    """The files whose places matter. `live` None: nobody has asked. Raises StoreUnavailable."""
     files = _lengths(world, places_to_look(history, live or {}))
     if losses(history, files):
         files |= _lengths(world, places_to_look(history, live or {}, far=True) - set(files))
