@@ -169,8 +169,12 @@ def test_names_that_look_alike_are_several(world: World, live: LiveTable, values
     registrar = world.connect()
     wanted = {partition_path(["dt"], [value]): f"{live.location}/{n}" for n, value in enumerate(values)}
     registrar.add(live, [new(live, name, folder=str(n)) for n, name in enumerate(wanted)])
-    found = registrar.lookup(live, list(wanted))
-    assert {name: place.location for name, place in found.items()} == wanted
+    found = {name: place.location for name, place in registrar.lookup(live, list(wanted)).items()}
+    if world.kind == "hiveserver2-spark" and "dt=a%00" in wanted:
+        # Spark's server doesn't find a name with NUL in it, which then counts as not registered.
+        assert "dt=a%00" not in found
+        del wanted["dt=a%00"]
+    assert found == wanted
 
 
 def test_an_odd_folder_is_kept(world: World, live: LiveTable) -> None:
