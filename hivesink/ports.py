@@ -10,7 +10,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, BinaryIO, Protocol, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     import pyarrow as pa
 
@@ -212,6 +212,14 @@ class CommitLog(Protocol):
         """Leave a pointer to this log beside the log folder of a table that it writes, at `location`."""
         ...
 
+    def admitted(self, table: TableName) -> Collection[int]:
+        """When the tables of that name were created that this writer was let into: see `admit`."""
+        ...
+
+    def admit(self, table: TableName, created: int) -> None:
+        """Remember that this writer writes the `table` that was created then. Idempotent and durable."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class LiveTable:
@@ -221,6 +229,8 @@ class LiveTable:
     location: str
     accurate: bool
     """Hive may answer from the table's own statistics (unpartitioned tables)."""
+    created: int = 0
+    """When, in seconds since 1970: it tells a table from one that was dropped and created again. 0: not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,7 +280,10 @@ class Registrar(Protocol):
         ...
 
     def lookup(self, table: LiveTable, partitions: Sequence[str]) -> Mapping[str, LivePartition]:
-        """Those of `partitions` that are registered. For an unpartitioned table `""` is the table itself."""
+        """Those of `partitions` that are registered. For an unpartitioned table `""` is the table itself.
+
+        Raises TableReplaced where the table of that name is another than `table` by now.
+        """
         ...
 
     def add(self, table: LiveTable, partitions: Sequence[NewPartition]) -> None:

@@ -28,6 +28,7 @@ from hivesink.errors.history import (
     EpochTaken,
     FencedOut,
     ForeignHistory,
+    ForeignParts,
     LogDamaged,
     LogMissing,
     NewerFormat,
@@ -35,6 +36,7 @@ from hivesink.errors.history import (
     PointerTaken,
     ReplayDiffers,
     ResumeImpossible,
+    TableRemade,
 )
 from hivesink.errors.machines import (
     JarsUnavailable,
@@ -54,6 +56,7 @@ from hivesink.errors.metastore import (
     RegistrationFailed,
     RegistrationUnknown,
     TableExists,
+    TableReplaced,
     UnknownTable,
 )
 from hivesink.errors.rows import (
@@ -86,6 +89,7 @@ __all__ = [
     "FencedOut",
     "FileSystemUnknown",
     "ForeignHistory",
+    "ForeignParts",
     "HiveSinkError",
     "InvalidOption",
     "JarsUnavailable",
@@ -117,6 +121,8 @@ __all__ = [
     "SourceUnreachable",
     "StoreUnavailable",
     "TableExists",
+    "TableRemade",
+    "TableReplaced",
     "TargetTaken",
     "TaskFailed",
     "TypeTextInvalid",

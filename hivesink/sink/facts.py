@@ -156,7 +156,7 @@ def list_files(store: FileStore, locations: Iterable[str], folders: Iterable[str
         base = store.canonical(location)
         for folder in store.walk(location):
             place = store.canonical(folder)
-            if not _is_hidden(place[len(base) :]):
+            if not is_hidden(place[len(base) :]):
                 places.setdefault(place, folder)
     for folder in folders:
         places.setdefault(store.canonical(folder), folder)
@@ -176,7 +176,7 @@ def _staged(store: FileStore, folders: Iterable[str]) -> Iterator[StagedPart]:
                 yield StagedPart(store.canonical(path), *parsed)
 
 
-def _is_hidden(below: str) -> bool:
+def is_hidden(below: str) -> bool:
     """Whether readers pass over a folder: Hive's rule, with Spark's exception for partition folders."""
     names = [name for name in below.split("/") if name]
     return any(name.startswith(".") or (name.startswith("_") and "=" not in name) for name in names)

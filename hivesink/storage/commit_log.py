@@ -21,10 +21,12 @@ from hivesink.errors import (
 )
 from hivesink.storage.fs import join, split
 from hivesink.storage.log_layout import (
+    admitted_name,
     floor_name,
     is_dead,
     manifest_name,
     mark_name,
+    parse_admitted,
     parse_touched,
     parse_view,
     temporary_name,
@@ -40,7 +42,7 @@ from hivesink.storage.pointers import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Sequence
 
     from hivesink.core.epoch import Epoch
     from hivesink.core.manifest import Floor, Manifest
@@ -60,6 +62,7 @@ class RenameCommitLog:
         self._writer = writer
         self._manifests = join(self._folder, "manifests")
         self._touched = join(self._folder, "touched")
+        self._tables = join(self._folder, "tables")
 
     @property
     def location(self) -> str:
@@ -173,6 +176,12 @@ class RenameCommitLog:
         found = decode_pointer(data, path)
         if self._fs.canonical(found) != self._fs.canonical(self._folder):
             raise PointerTaken(path, self._writer, str(table), found, self._folder)
+
+    def admitted(self, table: TableName) -> Collection[int]:
+        return parse_admitted((entry.name for entry in self._fs.list(self._tables)), table)
+
+    def admit(self, table: TableName, created: int) -> None:
+        stage(self._fs, join(self._tables, admitted_name(table, created)), b"")
 
     def _manifest_path(self, name: str) -> str:
         return join(self._manifests, name)

@@ -65,6 +65,13 @@ class FileSystem(Protocol):
         """
         ...
 
+    def rename_folder(self, source: str, target: str) -> None:
+        """A folder with all that is in it, durably, atomically, never over anything.
+
+        Raises FileExistsError where `target` is taken, FileNotFoundError where `source` is missing.
+        """
+        ...
+
     def settle(self, folder: str) -> None:
         """Make the names in `folder`, as they now are, durable: what another process did may not yet be."""
         ...
