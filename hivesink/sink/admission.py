@@ -32,14 +32,15 @@ class FoundPart:
     staged: bool
 
 
-def parts_below(store: FileStore, location: str) -> Iterator[tuple[FoundPart, ...]]:
+def parts_below(store: FileStore, location: str, *, staged: bool = True) -> Iterator[tuple[FoundPart, ...]]:
     """Every part below `location`, some folders at a time, so that who has seen enough can stop."""
-    folders = iter(store.walk(location))
+    folders, base = iter(store.walk(location)), location.rstrip("/")
     while some := list(islice(folders, _AT_ONCE)):
-        staged = store.together(partial(store.staged, folder) for folder in some)
-        seen = [folder for folder in some if not is_hidden(folder[len(location.rstrip("/")) :])]
-        visible = store.together(partial(store.visible, folder) for folder in seen)
-        yield (*_staged(path for inside in staged for path in inside), *_visible(f.path for v in visible for f in v))
+        hidden = store.together(partial(store.staged, folder) for folder in some if staged)
+        visible = store.together(
+            partial(store.visible, folder) for folder in some if not is_hidden(folder[len(base) :])
+        )
+        yield (*_staged(path for inside in hidden for path in inside), *_visible(f.path for v in visible for f in v))
 
 
 def _staged(paths: Iterable[str]) -> Iterator[FoundPart]:
@@ -115,7 +116,7 @@ class Admission:
 
     def _require_no_foreign_parts(self) -> None:
         known = self.known()
-        for found in parts_below(self.store, self.live.location):
+        for found in parts_below(self.store, self.live.location, staged=False):
             foreign = self._foreign(found, known)
             if foreign:
                 # A second writer that has begun meanwhile left its pointer before its first part.
@@ -127,7 +128,7 @@ class Admission:
 
     def _foreign(self, found: Iterable[FoundPart], known: Collection[str]) -> list[FoundPart]:
         own = self.log.uid(None)
-        return [part for part in found if not part.staged and (part.uid not in known or part.uid == own)]
+        return [part for part in found if part.uid not in known or part.uid == own]
 
     def _refuse(self, foreign: list[FoundPart]) -> None:
         first = foreign[0]
