@@ -12,7 +12,7 @@ from hivesink.core.log import LogView, Mark, Touched
 from hivesink.core.partition import LivePartition, NewPartition, Statistics
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     import pyarrow as pa
 
@@ -207,6 +207,14 @@ class CommitLog(Protocol):
         """Leave a pointer to this log beside the log folder of a table that it writes, at `location`."""
         ...
 
+    def admitted(self, table: TableName) -> Collection[int]:
+        """When the tables of that name were created that this writer was let into: see `admit`."""
+        ...
+
+    def admit(self, table: TableName, created: int) -> None:
+        """Remember that this writer writes the `table` that was created then. Idempotent and durable."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class LiveTable:
@@ -216,6 +224,8 @@ class LiveTable:
     location: str
     accurate: bool
     """Hive may answer from the table's own statistics (unpartitioned tables)."""
+    created: int = 0
+    """When, in seconds since 1970: it tells a table from one that was dropped and created again. 0: not known."""
 
 
 class Registrar(Protocol):
@@ -238,7 +248,8 @@ class Registrar(Protocol):
     def lookup(self, table: LiveTable, partitions: Sequence[str]) -> Mapping[str, LivePartition]:
         """Those of `partitions` that are registered, by just that name: databases may take two names for one.
 
-        For an unpartitioned table `""` is the table itself.
+        For an unpartitioned table `""` is the table itself. Raises TableReplaced where the table of that name is
+        another than `table` by now.
         """
         ...
 

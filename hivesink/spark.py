@@ -67,7 +67,7 @@ class HiveSink:
         `on_commit` is called after every batch.
 
         Raises UnknownTable, Unsupported, InvalidOption, SiteInvalid, MetastoreUnreachable, NotWritable,
-        EncryptionDiffers.
+        EncryptionDiffers; ForeignParts and TableRemade where the log and the table don't belong together.
         """
         if type(spark).__module__.startswith("pyspark.sql.connect"):
             msg = "Spark Connect"

@@ -11,15 +11,18 @@ from typing import TYPE_CHECKING
 
 from hivesink import metastore as metastores
 from hivesink.arrowtypes import arrow_schema
+from hivesink.core import writername
 from hivesink.core.bucket import normal
 from hivesink.core.lifecycle import Identity
 from hivesink.decode.reader import DecodeOptions, RowsReader
-from hivesink.errors import InvalidOption, TableExists, Unsupported
+from hivesink.errors import TableExists, Unsupported
 from hivesink.formats.parquet import ParquetFormat, rows_in
 from hivesink.hiveql.render import render
 from hivesink.hiveql.stored import declared, stored
+from hivesink.logs import NO_SITE, TableLogs, commit_log, file_system, log_folder
 from hivesink.options import SinkConfig
 from hivesink.optionvalues import OnBadRecord
+from hivesink.sink.admission import Admission
 from hivesink.sink.assign import assigner_for, needed_columns
 from hivesink.sink.committer import Committer
 from hivesink.sink.declared import Committed, Sink
@@ -29,9 +32,6 @@ from hivesink.sink.rejects import rejected_spec
 from hivesink.sink.task import TaskTools
 from hivesink.sink.world import World
 from hivesink.site import Site
-from hivesink.storage.commit_log import RenameCommitLog, default_log_location, logs_of
-from hivesink.storage.hdfs_address import beside, is_hdfs
-from hivesink.storage.local import LocalFileSystem
 from hivesink.storage.ownership import Ownership
 from hivesink.storage.rename_store import RenameFileStore
 
@@ -42,10 +42,18 @@ if TYPE_CHECKING:
     from hivesink.core.table import TableName, TableSpec
     from hivesink.hiveql.apply import Catalog
     from hivesink.ports import CommitLog, FileStore, LiveTable, Registrar
-    from hivesink.storage.fs import FileSystem
 
-
-NO_SITE = Site()
+__all__ = [
+    "NO_SITE",
+    "Metastore",
+    "Setup",
+    "ToolsSpec",
+    "catalog",
+    "commit_log",
+    "file_store",
+    "metastore_version",
+    "registrar",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,31 +99,9 @@ def file_store(location: str, site: Site = NO_SITE, config: SinkConfig | None = 
     Raises InvalidOption for a file system that has no adapter, FileSystemUnknown.
     """
     if config is None:
-        return RenameFileStore(_file_system(location, site))
+        return RenameFileStore(file_system(location, site))
     ownership = Ownership(config["sink.file.permission"], config["sink.file.owner"], config["sink.file.group"])
-    return RenameFileStore(_file_system(location, site, ownership))
-
-
-def _file_system(location: str, site: Site, ownership: Ownership | None = None) -> FileSystem:
-    """Without `ownership`: for a log, whose files are no more open than the folder that they are in."""
-    if normal(location).startswith("/"):
-        return LocalFileSystem(ownership or Ownership())
-    if is_hdfs(location):
-        from hivesink.storage.hdfs import HdfsFileSystem
-
-        return HdfsFileSystem(site.hadoop, ownership or Ownership(), as_folder=ownership is None)
-    problem = f"{location}: this version writes to HDFS (hdfs://…) and local file systems (file:/…) only"
-    raise InvalidOption((problem,))
-
-
-def commit_log(folder: str, writer: str, site: Site = NO_SITE) -> CommitLog:
-    """The log of `writer` in `folder`. Raises InvalidOption for a file system that has no adapter."""
-    return RenameCommitLog(_file_system(folder, site), normal(folder), writer)
-
-
-def writers_of(table: TableName, location: str, site: Site = NO_SITE) -> Mapping[str, str]:
-    """The logs' folders of every writer of a table, by writer."""
-    return logs_of(_file_system(location, site), table, normal(location))
+    return RenameFileStore(file_system(location, site, ownership))
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,32 +175,37 @@ class Setup:
         """Read the table from the metastore, and open or begin the writer's log.
 
         `check` is asked with the table's location and the log's folder before anything is written there.
-        Raises UnknownTable, Unsupported, InvalidOption, MetastoreUnreachable, NotWritable.
+        Raises UnknownTable, Unsupported, InvalidOption, MetastoreUnreachable, NotWritable, and where the log and
+        the table don't belong together ForeignParts, TableRemade, LogDamaged.
         """
+        writername.require(writer)
         registrar = metastore.registrar
         live = _declared(registrar.table(table))
         config = SinkConfig.parse({**live.spec.options, **options})
         assigner_for(live.spec, config)
-        folder = _log_folder(live, config, writer)
+        folder = log_folder(live, config, writer)
         check(live.location, folder)
-        log = commit_log(folder, writer, site)
+        log, store = commit_log(folder, writer, site), file_store(live.location, site, config)
+        admission(live, log, store, writer, site).require()
         uid = log.uid(secrets.token_hex(6))
         if uid is None:
             message = f"{folder} has no uid after one was offered"
             raise AssertionError(message)
         world = World(
             log=log,
-            store=file_store(live.location, site, config),
+            store=store,
             registrar=registrar,
             now=lambda: datetime.now(timezone.utc),
             tick=time.monotonic,
             token=lambda: secrets.token_hex(5),
             remake=remaker(metastore, live),
+            _tables={str(table): live},
         )
         rejected = _rejected(world, live, config)
         plans = [plan for plan in (TablePlan(live.spec, live.location), rejected) if plan]
         for plan in plans:
             log.point(plan.spec.name, normal(plan.location))
+        log.admit(table, live.created)
         names = tuple(plan.name for plan in plans)
         zone = config["sink.bucket.time-zone"].key
         identity = Identity(writer, uid, names, tuple((name, zone) for name in names), log.location)
@@ -231,7 +222,7 @@ class Setup:
             ways=self.ways,
             tolerant=tolerant,
             on_commit=self.on_commit,
-            sole_writer=lambda: len(writers_of(self.target.spec.name, self.target.location, self.site)) <= 1,
+            sole_writer=lambda: len(TableLogs(self.target.spec.name, self.target.location, self.site).writers()) <= 1,
         )
 
     def committer(self, *, tolerant: bool) -> Committer:
@@ -247,20 +238,10 @@ class Setup:
         return head.last_batch if head else None
 
 
-def _log_folder(live: LiveTable, config: SinkConfig, writer: str) -> str:
-    configured: str | None = config["sink.log-location"]
-    own = normal(live.location)
-    if configured is None:
-        return default_log_location(own, live.spec.name, writer)
-    place = normal(configured)
-    if place.startswith("/") and not configured.startswith("file:"):
-        # As everywhere in Hadoop, a path alone is on the file system at hand, here the table's.
-        place = beside(own, place)
-    folder = f"{place}/{writer}"
-    if f"{folder}/".startswith(f"{own}/"):
-        problem = f"sink.log-location = {configured!r} lies in the table's own folder, which DROP and TRUNCATE empty"
-        raise InvalidOption((problem,))
-    return folder
+def admission(live: LiveTable, log: CommitLog, store: FileStore, writer: str, site: Site) -> Admission:
+    """Whether `writer` may write the table as it is now."""
+    logs = TableLogs(live.spec.name, live.location, site)
+    return Admission(writer, log, store, live, lambda: logs.uids() | logs.accepted().keys(), logs.with_uid)
 
 
 def _declared(live: LiveTable) -> LiveTable:

@@ -15,6 +15,7 @@ from hivesink.cli.codes import ExitCode
 from hivesink.cli.query import query
 from hivesink.cli.recover import recover
 from hivesink.cli.reporting import output
+from hivesink.cli.reset import reset
 from hivesink.cli.run import run
 from hivesink.cli.status import status
 from hivesink.cli.verify import verify
@@ -34,6 +35,7 @@ app.command()(status)
 app.command()(verify)
 app.command()(recover)
 app.command()(clean)
+app.command()(reset)
 app.add_typer(metastore.app, name="metastore")
 
 _UsageError: type[Exception] = typer.BadParameter.__bases__[0]

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from hivesink import wiring
 from hivesink.cli.opened import opened
 from hivesink.cli.options import Debug, DryRun, Json, Metastore, Strays, Table
 from hivesink.cli.output import Line, Report
 from hivesink.cli.reporting import reporting
 from hivesink.sink.clean import clean as clean_writer
-from hivesink.sink.clean import find_leftovers, find_strays, strangers, throw_away
+from hivesink.sink.clean import find_leftovers, find_strays, throw_away
 
 
 def clean(  # noqa: PLR0917  each is an option of the command line
@@ -29,8 +28,7 @@ def clean(  # noqa: PLR0917  each is an option of the command line
     """
     with reporting(as_json=json, debug=debug) as out, opened(table, metastore) as found:
         cleanings = [find_leftovers(writer.world, writer.name, found.name) for writer in found.writers]
-        uids = {uid for writer in found.writers if (uid := writer.world.log.uid(None))}
-        unknown = strangers(wiring.file_store(found.live.location, found.site), found.live.location, uids)
+        unknown = sorted(path for stranger in found.strangers() for path in stranger.staged)
         doubled = [(writer.world, find_strays(writer.world, found.name)) for writer in found.writers if strays]
         folders: tuple[str, ...] = ()
         thrown = tuple((stray.path, "the trash") for _, some in doubled for stray in some)
@@ -44,7 +42,7 @@ def clean(  # noqa: PLR0917  each is an option of the command line
             "removed": not dry_run,
             "files": files,
             "folders": list(folders),
-            "files_of_no_known_writer": list(unknown),
+            "files_of_no_known_writer": unknown,
             "trashed": dict(thrown),
         }
         did = "would remove" if dry_run else "removed"

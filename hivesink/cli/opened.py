@@ -11,16 +11,19 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 from hivesink import wiring
+from hivesink.core import writername
 from hivesink.core.table import TableName
 from hivesink.embedded import metastore as embedded
 from hivesink.errors import InvalidOption
+from hivesink.logs import TableLogs
+from hivesink.sink.clean import Stranger, strangers
 from hivesink.sink.world import World
 from hivesink.site import Site
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from hivesink.ports import CommitLog, LiveTable, Registrar
+    from hivesink.ports import CommitLog, FileStore, LiveTable, Registrar
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,14 +43,25 @@ class OpenedTable:
     writers: tuple[OpenedWriter, ...]
     site: Site
     metastore: wiring.Metastore
+    logs: TableLogs
+
+    @property
+    def store(self) -> FileStore:
+        return wiring.file_store(self.live.location, self.site)
 
     def chosen(self, writer: str | None) -> tuple[OpenedWriter, ...]:
         """The one named `writer`, or all. Raises InvalidOption where there is none of that name."""
         found = tuple(opened for opened in self.writers if writer in {None, opened.name})
         if writer is not None and not found:
+            # A log that is found under an odd name can still be looked after: it is older than the rule.
+            writername.require(writer)
             known = ", ".join(opened.name for opened in self.writers) or "none"
             raise InvalidOption((f"no writer {writer!r} has written to {self.name}; known: {known}",))
         return found
+
+    def strangers(self) -> tuple[Stranger, ...]:
+        """The parts in the table whose uid has no log here; those that were accepted are among them."""
+        return strangers(self.store, self.live.location, self.logs.uids)
 
 
 def site_here() -> Site:
@@ -76,12 +90,12 @@ def opened(table: str, metastore: str | None) -> Iterator[OpenedTable]:
     registrar = found.registrar
     try:
         live = registrar.table(name)
-        logs = wiring.writers_of(name, live.location, site)
+        logs = TableLogs(name, live.location, site)
         writers = tuple(
             OpenedWriter(writer, _world(registrar, live, wiring.commit_log(folder, writer, site), site))
-            for writer, folder in sorted(logs.items())
+            for writer, folder in sorted(logs.writers().items())
         )
-        yield OpenedTable(str(name), live, writers, site, found)
+        yield OpenedTable(str(name), live, writers, site, found, logs)
     finally:
         registrar.close()
 

@@ -22,6 +22,7 @@ from hivesink.cli.options import Debug, Json, Metastore
 from hivesink.cli.output import Report
 from hivesink.cli.reporting import reporting
 from hivesink.cli.supervise import Backoff, Ended, Restart, supervise
+from hivesink.core import writername
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -67,6 +68,9 @@ def run(
     Example: hivesink run jobs/flights.py --restart
     """
     with reporting(as_json=json, debug=debug) as out:
+        if writer is not None:
+            # A stem is judged by the job's own sink, which may be given another name.
+            writername.require(writer)
         environment = {**os.environ, "HIVESINK_WRITER": writer or job.stem}
         if metastore:
             environment["HIVESINK_METASTORE"] = metastore

@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from hivesink import wiring
 from hivesink.cli.codes import ExitCode
-from hivesink.cli.opened import OpenedTable, opened
+from hivesink.cli.opened import OpenedTable, OpenedWriter, opened
 from hivesink.cli.options import Debug, Json, Metastore, Table, Writer
 from hivesink.cli.output import Grid, Line, Report
 from hivesink.cli.reporting import reporting
 from hivesink.formats.parquet import rows_in
 from hivesink.sink.checks import Level
-from hivesink.sink.clean import strangers
 from hivesink.sink.verify import Verdict
 from hivesink.sink.verify import verify as verify_writer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from hivesink.logs import Accepted, TableLogs
+    from hivesink.sink.clean import Stranger
+    from hivesink.sink.statistics import CountRows
 
 Quick = Annotated[bool, typer.Option("--quick", help="Don't read the files' footers.")]
 Last = Annotated[int, typer.Option("--epochs", min=0, help="How many epochs to print; all are checked.")]
@@ -48,34 +51,72 @@ def verify(
     with reporting(as_json=json, debug=debug) as out, opened(table, metastore) as found:
         count_rows = None if quick else rows_in
         chosen = found.chosen(writer)
-        verdicts = [verify_writer(one.world, one.name, found.name, count_rows) for one in chosen]
-        unknown = _strangers(found)
-        out.show(_report(found, verdicts, unknown, epochs))
-        if any(verdict.errors for verdict in verdicts):
+        verdicts = [_verdict(found, one, count_rows) for one in chosen]
+        report = _report(found, verdicts, _strangers(found), epochs)
+        out.show(report)
+        if report.data["errors"]:
             raise typer.Exit(ExitCode.FAILED)
 
 
-def _strangers(found: OpenedTable) -> tuple[str, ...]:
-    uids = {uid for writer in found.writers if (uid := writer.world.log.uid(None))}
-    return strangers(wiring.file_store(found.live.location, found.site), found.live.location, uids)
+def _verdict(found: OpenedTable, writer: OpenedWriter, count_rows: CountRows | None) -> Verdict:
+    log, store = writer.world.log, writer.world.store
+    admission = wiring.admission(found.live, log, store, writer.name, found.site)
+    return verify_writer(writer.world, writer.name, found.name, count_rows, admission)
 
 
-def _report(found: OpenedTable, verdicts: Sequence[Verdict], unknown: tuple[str, ...], last: int) -> Report:
-    errors = sum(verdict.errors for verdict in verdicts)
+def _strangers(found: OpenedTable) -> list[_Unknown]:
+    """Parts of no known writer: an error where readers see them, unless a person has accepted them."""
+    accepted = found.logs.accepted()
+    return [_Unknown(one, accepted.get(one.uid), found.logs) for one in found.strangers()]
+
+
+@dataclass(frozen=True, slots=True)
+class _Unknown:
+    parts: Stranger
+    accepted: Accepted | None
+    logs: TableLogs
+
+    @property
+    def is_error(self) -> bool:
+        return self.accepted is None and bool(self.parts.finished)
+
+    @property
+    def line(self) -> Line:
+        uid, finished, staged = self.parts.uid, self.parts.finished, self.parts.staged
+        files = f"{len(finished)} finished files and {len(staged)} staged ones of uid {uid}"
+        if self.accepted is not None:
+            whose = f"writer {self.accepted.writer}" if self.accepted.writer else "a writer without a log here"
+            kept = f"; its log is kept in {self.accepted.log}" if self.accepted.log else ""
+            return Line(f"note: {files}, {whose}, were accepted as they are at {self.accepted.at}{kept}", "yellow")
+        first = self.parts.paths[0]
+        if not finished:
+            return Line(
+                f"note: {files}, a writer that has no log here, such as {first}: was the log deleted?", "yellow"
+            )
+        log = self.logs.with_uid(uid)
+        way = f"its log is {log}: set sink.log-location" if log else "restore its log, or set sink.log-location"
+        text = f"error: {files}, a writer that has no log here, such as {first}: {way}, or accept them with"
+        return Line(f"{text} `hivesink reset {self.logs.table} --uid {uid}`", "red")
+
+    @property
+    def data(self) -> dict[str, Any]:
+        return {**asdict(self.parts), "accepted": asdict(self.accepted) if self.accepted else None}
+
+
+def _report(found: OpenedTable, verdicts: Sequence[Verdict], unknown: Sequence[_Unknown], last: int) -> Report:
+    errors = sum(verdict.errors for verdict in verdicts) + sum(one.is_error for one in unknown)
     data = {
         "table": found.name,
         "errors": errors,
         "writers": [_data(verdict) for verdict in verdicts],
-        "files_of_no_known_writer": list(unknown),
+        "files_of_no_known_writer": [path for one in unknown if not one.accepted for path in one.parts.paths],
+        "unknown_writers": [one.data for one in unknown],
     }
     blocks: list[Line | Grid] = []
     for verdict in verdicts:
         blocks += _blocks(verdict, last)
-    blocks += [
-        Line(f"note: {path} is of a writer that has no log here: was the log deleted or moved?", "yellow")
-        for path in unknown
-    ]
-    if not verdicts:
+    blocks += [one.line for one in unknown]
+    if not verdicts and not errors:
         blocks.append(Line(f"no writer has written to {found.name} yet: there is nothing to verify"))
     elif errors:
         blocks.append(Line(f"{found.name}: {errors} error{'s' if errors > 1 else ''}", "bold red"))

@@ -31,6 +31,7 @@ from hivesink.errors.history import (
     EpochTaken,
     FencedOut,
     ForeignHistory,
+    ForeignParts,
     LogCopied,
     LogDamaged,
     LogMissing,
@@ -40,6 +41,7 @@ from hivesink.errors.history import (
     ReplayDiffers,
     ResumeImpossible,
     SourceFilesMissing,
+    TableRemade,
 )
 from hivesink.errors.machines import (
     JarsUnavailable,
@@ -59,6 +61,7 @@ from hivesink.errors.metastore import (
     RegistrationFailed,
     RegistrationUnknown,
     TableExists,
+    TableReplaced,
     UnknownTable,
 )
 from hivesink.errors.rows import (
@@ -94,6 +97,7 @@ __all__ = [
     "FencedOut",
     "FileSystemUnknown",
     "ForeignHistory",
+    "ForeignParts",
     "HiveSinkError",
     "InvalidOption",
     "JarsUnavailable",
@@ -127,6 +131,8 @@ __all__ = [
     "SourceUnreachable",
     "StoreUnavailable",
     "TableExists",
+    "TableRemade",
+    "TableReplaced",
     "TargetTaken",
     "TaskFailed",
     "TypeTextInvalid",

@@ -263,6 +263,59 @@ class SourceFilesMissing(HiveSinkError):
         )
 
 
+class ForeignParts(HiveSinkError):
+    """A writer without history finds parts in its table that no log here answers for.
+
+    `found` is the log of that uid, where it was seen beside the table. `own`: it is this writer's own log, which has
+    lost its manifests.
+    """
+
+    def __init__(
+        self, table: str, writer: str, uid: str, *, path: str, count: int, found: str | None, own: bool
+    ) -> None:
+        self.table = table
+        self.writer = writer
+        self.uid = uid
+        self.path = path
+        self.found = found
+        if own:
+            missing, restore = f"the log {found} of its uid {uid} holds no manifest", "restore the log"
+            accept = f"`hivesink reset {table} --writer {writer}`"
+        else:
+            missing, restore = f"no log of its uid {uid} belongs to this table", _way_to(found)
+            accept = f"`hivesink reset {table} --uid {uid}`"
+        more = f" (and {count - 1} more in its folder)" if count > 1 else ""
+        super().__init__(
+            f"{path}{more} was written by hivesink, but {missing}: writer {writer} has no history here and might write "
+            f"the same rows again. Was {table} renamed, moved or copied, or its log deleted? Ways on: {restore}; or, "
+            f"to keep these rows and begin anew beside them, {accept}"
+        )
+
+
+def _way_to(log: str | None) -> str:
+    if log is None:
+        return "restore its log, or set sink.log-location to the folder that the log's folder is in"
+    folder, _, name = log.rpartition("/")
+    return f"go on with its log {log}, as writer {name} with sink.log-location = {folder}"
+
+
+class TableRemade(HiveSinkError):
+    """The table is not the one that the log knows, and the newest rows that the log counts are not in it."""
+
+    def __init__(self, table: str, writer: str, log: str, epoch: int) -> None:
+        self.table = table
+        self.writer = writer
+        self.log = log
+        self.epoch = epoch
+        super().__init__(
+            f"{table} was dropped and created again: the log {log} is at epoch {epoch}, and the files of its newest "
+            "rows are not in this table. Ways on: restore the files; or begin anew with "
+            f"`hivesink reset {table} --writer {writer}`, which keeps the log aside, then start with a new "
+            "checkpoint (it reads its source from the beginning) or with the old one and append=0 (it goes on where "
+            "that stands)"
+        )
+
+
 class PointerTaken(HiveSinkError):
     """A writer's log of a table is known to be elsewhere."""
 

@@ -122,6 +122,19 @@ class TableExists(HiveSinkError):
         super().__init__(f"table {table} exists already; plan again to compare it with its DDL")
 
 
+class TableReplaced(HiveSinkError):
+    """The table of that name is another one by now: it was dropped and created again under a running job."""
+
+    retryable = True
+
+    def __init__(self, table: str, metastore: str) -> None:
+        self.table = table
+        super().__init__(
+            f"table {table} at {metastore} was dropped and created again while this job ran; start the job again: "
+            "where the table's files are still there it goes on, else it says how"
+        )
+
+
 class QueryFailed(HiveSinkError):
     """A SQL statement was refused, or failed."""
 

@@ -6,6 +6,7 @@ Two dialects differ in layout: Hive's own, and Spark's Thrift Server.
 from __future__ import annotations
 
 import re
+from calendar import timegm
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -15,6 +16,9 @@ from hivesink.metastore.partition_names import values_of
 
 if TYPE_CHECKING:
     from hivesink.core.table import TableName, TableSpec
+
+_MONTHS = "JanFebMarAprMayJunJulAugSepOctNovDec"
+_CREATED = re.compile(r"\w{3} (\w{3}) (\d{1,2}) (\d{2}):(\d{2}):(\d{2}) \S+ (\d{4})")
 
 Row = Sequence[str | None]
 DescribedColumn = tuple[str, str, str | None]
@@ -62,6 +66,20 @@ class Described:
     def spark(self) -> bool:
         """Spark names the storage in its own words."""
         return "serde library" in self.fields and "num buckets" not in self.fields
+
+    @property
+    def created(self) -> int:
+        """The table's creation time, in seconds; 0 where it isn't shown.
+
+        Both servers print it in their own zone, as `Tue Jan 02 15:04:05 CET 2024`, and the abbreviation may be of
+        several: it is read as if it were UTC. That is enough to tell two tables apart.
+        """
+        found = _CREATED.fullmatch(self.fields.get("createtime") or self.fields.get("created time") or "")
+        if found is None:
+            return 0
+        month, day, hour, minute, second, year = found.groups()
+        numbers = (int(year), _MONTHS.index(month) // 3 + 1, *map(int, (day, hour, minute, second)))
+        return timegm((*numbers, 0, 0, 0))
 
 
 def described(rows: Iterable[Row]) -> Described:

@@ -15,6 +15,7 @@ from hivesink.errors import (
     MetastoreUnreachable,
     RegistrationFailed,
     RegistrationUnknown,
+    TableReplaced,
     UnknownTable,
     Unsupported,
 )
@@ -74,7 +75,7 @@ class HiveServer2Registrar:
             external=facts.external,
             properties=tuple(sorted((key, value) for key, value in properties.items() if key not in _FIELDS)),
         )
-        return LiveTable(spec, found.fields.get("location", ""), is_accurate(_flag(properties)))
+        return LiveTable(spec, found.fields.get("location", ""), is_accurate(_flag(properties)), found.created)
 
     def create(self, spec: TableSpec) -> None:
         """Raise Unsupported: the DDL of a table belongs to `hivesink ddl apply`, over the metastore's address."""
@@ -87,12 +88,18 @@ class HiveServer2Registrar:
         spec = table.spec
         if not spec.is_partitioned:
             live = self.table(spec.name)
+            self._require_same(table, live.created)
             return {"": LivePartition("", live.location, live.accurate, columns_behind=False)}
         names = {partition: _name(spec, partition) for partition in partitions}
         registered = self._registered(spec, partitions)
-        columns = self._describe(spec.name).columns if registered else []
+        fresh = self._describe(spec.name)
+        self._require_same(table, fresh.created)
         found = [partition for partition in partitions if names[partition] in registered]
-        return {partition: self._partition(spec, partition, columns) for partition in found}
+        return {partition: self._partition(spec, partition, fresh.columns) for partition in found}
+
+    def _require_same(self, table: LiveTable, created: int) -> None:
+        if created != table.created:
+            raise TableReplaced(str(table.spec.name), self.address)
 
     def add(self, table: LiveTable, partitions: Sequence[NewPartition]) -> None:
         spec = table.spec

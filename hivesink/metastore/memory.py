@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from hivesink.core.partition_path import partition_path
-from hivesink.errors import MetastoreUnreachable, RegistrationFailed, TableExists, UnknownTable
+from hivesink.errors import MetastoreUnreachable, RegistrationFailed, TableExists, TableReplaced, UnknownTable
 from hivesink.metastore.accuracy import BASIC_ONLY, FLAG, is_accurate
 from hivesink.metastore.partition_names import Values, name_of, values_of
 from hivesink.metastore.refusals import PARQUET_INPUT, PARQUET_SERDE, Facts
@@ -40,6 +40,7 @@ class Entry:
     location: str
     parameters: dict[str, str] = field(default_factory=dict)
     partitions: dict[Values, Place] = field(default_factory=dict)
+    created: int = 0
 
 
 class MemoryMetastore:
@@ -51,6 +52,7 @@ class MemoryMetastore:
         self._lock = threading.RLock()
         self._warehouse = warehouse
         self._down = False
+        self._created = 0
         self._entries: dict[TableName, Entry] = {}
         for spec in tables:
             self.create(spec)
@@ -61,10 +63,12 @@ class MemoryMetastore:
             kind = "EXTERNAL_TABLE" if entry.spec.external else "MANAGED_TABLE"
             source = PARQUET_INPUT if entry.spec.format == "parquet" else entry.spec.format
             Facts(name, kind, source, PARQUET_SERDE, bucketed=False, skewed=False, properties=properties).refuse()
-            return LiveTable(entry.spec, entry.location, is_accurate(entry.parameters.get(FLAG)))
+            return LiveTable(entry.spec, entry.location, is_accurate(entry.parameters.get(FLAG)), entry.created)
 
     def lookup(self, table: LiveTable, partitions: Sequence[str]) -> Mapping[str, LivePartition]:
         with self._entry(table.spec.name) as entry:
+            if entry.created != table.created:
+                raise TableReplaced(str(table.spec.name), self.address)
             if not table.spec.is_partitioned:
                 accurate = is_accurate(entry.parameters.get(FLAG))
                 live = LivePartition("", entry.location, accurate, columns_behind=False)
@@ -124,7 +128,8 @@ class MemoryMetastore:
             if spec.name in self._entries:
                 raise TableExists(str(spec.name))
             location = spec.location or f"{self._warehouse}/{spec.name.database}.db/{spec.name.table}"
-            self._entries[spec.name] = Entry(replace(spec, location=location), location)
+            self._created += 1
+            self._entries[spec.name] = Entry(replace(spec, location=location), location, created=self._created)
 
     def go_down(self) -> None:
         """From now on every call of the sink raises MetastoreUnreachable, until `come_up`."""

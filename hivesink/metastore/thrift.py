@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from hive_metastore import ttypes
 
-from hivesink.errors import FileSystemUnknown, RegistrationFailed, TableExists, UnknownTable
+from hivesink.errors import FileSystemUnknown, RegistrationFailed, TableExists, TableReplaced, UnknownTable
 from hivesink.metastore.accuracy import BASIC_ONLY, FLAG, is_accurate
 from hivesink.metastore.one_by_one import change_all
 from hivesink.metastore.partition_names import Values, name_of, values_of
@@ -91,6 +91,8 @@ class ThriftRegistrar:
         if not partitions:
             return {}
         fresh = self._tables.get(table.spec.name)
+        if (fresh.createTime or 0) != table.created:
+            raise TableReplaced(str(table.spec.name), self.address)
         if not table.spec.is_partitioned:
             accurate = is_accurate((fresh.parameters or {}).get(FLAG))
             return {"": LivePartition("", fresh.sd.location, accurate, columns_behind=False)}

@@ -50,7 +50,7 @@ def spec_of(table: Any) -> TableSpec:
 def live_table(table: Any) -> LiveTable:
     """Raises Unsupported where the sink can't write such a table."""
     facts(table).refuse()
-    return LiveTable(spec_of(table), table.sd.location, is_accurate(table.parameters.get(FLAG)))
+    return LiveTable(spec_of(table), table.sd.location, is_accurate(table.parameters.get(FLAG)), table.createTime or 0)
 
 
 def live_partition(partition: str, found: Any, table: Any) -> LivePartition:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from hivesink.core.bucket import normal
 from hivesink.core.epoch import Epoch
 from hivesink.core.leftovers import leftovers
-from hivesink.core.partname import parse_staged
+from hivesink.sink.admission import parts_below
 from hivesink.sink.checks import strays
 from hivesink.sink.facts import read_log
 from hivesink.sink.observe import load
@@ -17,7 +17,7 @@ from hivesink.sink.remains import prune
 from hivesink.sink.verify import gather
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
+    from collections.abc import Callable, Collection, Iterable, Sequence
 
     from hivesink.ports import FileStore
     from hivesink.sink.world import World
@@ -79,15 +79,31 @@ def _prune(world: World, table: str, emptied: Iterable[str]) -> tuple[str, ...]:
     return tuple(folder for folder in unused if normal(folder) not in left)
 
 
-def strangers(store: FileStore, location: str, uids: Collection[str]) -> tuple[str, ...]:
-    """Staged files below `location` of writers that have no log there: never deleted, only told."""
-    found = []
-    for folder in store.walk(location):
-        for path in store.staged(folder):
-            parsed = parse_staged(path.rpartition("/")[2])
-            if parsed and parsed[0].uid not in uids:
-                found.append(path)
-    return tuple(sorted(found))
+@dataclass(frozen=True, slots=True)
+class Stranger:
+    """The parts below a table of a uid that no log there has: never deleted, only told."""
+
+    uid: str
+    finished: tuple[str, ...]
+    staged: tuple[str, ...]
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        return (*self.finished, *self.staged)
+
+
+def strangers(store: FileStore, location: str, uids: Callable[[], Collection[str]]) -> tuple[Stranger, ...]:
+    """Those below `location` whose uid is none of `uids`, which is asked afterwards: a writer may begin meanwhile."""
+    found = [part for some in parts_below(store, location) for part in some]
+    unknown = sorted({part.uid for part in found} - set(uids()))
+    return tuple(
+        Stranger(
+            uid,
+            tuple(sorted(part.path for part in found if part.uid == uid and not part.staged)),
+            tuple(sorted(part.path for part in found if part.uid == uid and part.staged)),
+        )
+        for uid in unknown
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -200,7 +200,7 @@ def list_files(store: FileStore, locations: Collection[str], folders: Iterable[s
         base = store.canonical(location)
         for folder in store.walk(location):
             place = store.canonical(folder)
-            if not _is_hidden(place[len(base) :]):
+            if not is_hidden(place[len(base) :]):
                 places.setdefault(place, folder)
     for folder in (*folders, *map(aside, locations)):
         places.setdefault(store.canonical(folder), folder)
@@ -220,7 +220,7 @@ def _staged(store: FileStore, folders: Iterable[str]) -> Iterator[StagedPart]:
                 yield StagedPart(store.canonical(path), *parsed)
 
 
-def _is_hidden(below: str) -> bool:
+def is_hidden(below: str) -> bool:
     """Whether readers pass over a folder: Hive's rule, with Spark's exception for partition folders."""
     names = [name for name in below.split("/") if name]
     return any(name.startswith(".") or (name.startswith("_") and "=" not in name) for name in names)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from hivesink.errors import TableRemade
 from hivesink.sink.checks import CHECKS, Evidence, Finding, Level
 from hivesink.sink.facts import list_files, read_log
 from hivesink.sink.inspect import locations_of
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 
     from hivesink.core.epoch import Epoch
     from hivesink.core.manifest import PartEntry, Rows
+    from hivesink.sink.admission import Admission
     from hivesink.sink.statistics import CountRows
     from hivesink.sink.world import World
 
@@ -50,13 +52,25 @@ class Verdict:
         return sum(finding.level is Level.ERROR for finding in self.findings)
 
 
-def verify(world: World, writer: str, table: str, count_rows: CountRows | None) -> Verdict:
+def verify(
+    world: World, writer: str, table: str, count_rows: CountRows | None, admission: Admission | None = None
+) -> Verdict:
     """Hold one writer's log against files and metastore. Without `count_rows` no footer is read.
 
+    `admission` says whether the writer's next start would be let into the table.
     Raises StoreUnavailable, MetastoreUnreachable; a damaged log is a finding.
     """
     evidence = gather(world, table, count_rows)
-    return judge_evidence(writer, evidence)
+    verdict = judge_evidence(writer, evidence)
+    refused = _refused(admission) if admission and not evidence.log.unreadable else ()
+    return replace(verdict, findings=(*verdict.findings, *refused))
+
+
+def _refused(admission: Admission) -> Iterator[Finding]:
+    try:
+        admission.require_same_table()
+    except TableRemade as error:
+        yield Finding(Level.ERROR, None, str(error))
 
 
 def gather(world: World, table: str, count_rows: CountRows | None) -> Evidence:

@@ -22,10 +22,12 @@ from hivesink.errors import (
 )
 from hivesink.storage.fs import join, split
 from hivesink.storage.log_layout import (
+    admitted_name,
     floor_name,
     is_dead,
     manifest_name,
     mark_name,
+    parse_admitted,
     parse_touched,
     parse_view,
     temporary_name,
@@ -41,7 +43,7 @@ from hivesink.storage.pointers import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Sequence
 
     from hivesink.core.epoch import Epoch
     from hivesink.core.log import LogView, Mark, Touched
@@ -62,6 +64,7 @@ class RenameCommitLog:
         self._manifests = join(self._folder, "manifests")
         self._touched = join(self._folder, "touched")
         self._own: str | None = None
+        self._tables = join(self._folder, "tables")
 
     @property
     def location(self) -> str:
@@ -195,6 +198,12 @@ class RenameCommitLog:
             require_own(path, found, uid or found.uid)
             uid = found.uid
         return uid
+
+    def admitted(self, table: TableName) -> Collection[int]:
+        return parse_admitted((entry.name for entry in self._fs.list(self._tables)), table)
+
+    def admit(self, table: TableName, created: int) -> None:
+        stage(self._fs, join(self._tables, admitted_name(table, created)), b"")
 
     def _manifest_path(self, name: str) -> str:
         return join(self._manifests, name)

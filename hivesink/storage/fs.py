@@ -66,6 +66,13 @@ class FileSystem(Protocol):
         """
         ...
 
+    def rename_folder(self, source: str, target: str) -> None:
+        """A folder with all that is in it, durably, atomically, never over anything.
+
+        Raises FileExistsError where `target` is taken, FileNotFoundError where `source` is missing.
+        """
+        ...
+
     def settle(self, path: str) -> None:
         """Make what another process did durable, as it now is: a folder's names, or a file's bytes and its name."""
         ...

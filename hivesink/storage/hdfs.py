@@ -123,6 +123,11 @@ class HdfsFileSystem:
                 return
         raise StoreUnavailable(action="rename", path=source, reason=f"the folder of {target} keeps vanishing")
 
+    def rename_folder(self, source: str, target: str) -> None:
+        folders, place = self._at(source)[1:]
+        self.rename(source, target)
+        folders.forget(place)
+
     def settle(self, path: str) -> None:
         """Every name that the NameNode shows is in its edit log; bytes of a file can be read only once it is closed."""
 

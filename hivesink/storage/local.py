@@ -5,7 +5,7 @@ since Hive's own escapes (`dt=a%3Ab`) are part of a folder's name.
 """
 
 # Paths here are text, as manifests hold them; pathlib would only wrap each call.
-# ruff: noqa: PTH101, PTH102, PTH106, PTH108, PTH110, PTH112, PTH114, PTH115, PTH116, PTH119, PTH121, PTH123
+# ruff: noqa: PTH101, PTH102, PTH104, PTH106, PTH108, PTH110, PTH112, PTH114, PTH115, PTH116, PTH119, PTH121, PTH123
 
 from __future__ import annotations
 
@@ -131,6 +131,25 @@ class LocalFileSystem:
             else:
                 return
         raise StoreUnavailable(action="rename", path=source, reason=f"the folder of {target} keeps vanishing")
+
+    def rename_folder(self, source: str, target: str) -> None:
+        old, new = posix(source), posix(target)
+        if not os.path.isdir(old):
+            raise FileNotFoundError(source)
+        if os.path.lexists(new):
+            # rename(2) would take an empty folder's place; in between, nobody makes one of such a name.
+            raise FileExistsError(target)
+        self._make(_above(new))
+        self._known.clear()
+        try:
+            os.rename(old, new)
+        except OSError as error:
+            raise refusal(source, "rename", error) from error
+        try:
+            _sync_folder(_above(new))
+            _sync_folder(_above(old))
+        except OSError as error:
+            raise OutcomeUnknown(action="rename", path=source, reason=error.strerror or str(error)) from error
 
     def settle(self, path: str) -> None:
         place = posix(path)

@@ -5,6 +5,7 @@
 <log>/manifests/floor-0000000007
 <log>/manifests/.0000000012.json.<attempt>.tmp        not yet decided
 <log>/touched/<epoch>-<attempt>t<task attempt>-<task>-<chunk>
+<log>/tables/<db>.<table>@<creation time>             a table that the writer was let into
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from hivesink.core.log import LogView, Mark, Touched
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+    from hivesink.core.table import TableName
 
 _NUMBER = r"(\d{10,})"
 _MANIFEST = re.compile(rf"{_NUMBER}\.(json|published|registered)", re.ASCII)
@@ -57,6 +60,17 @@ def parse_touched(name: str) -> Touched | None:
         return None
     epoch, attempt, task_attempt, task, chunk = found.groups()
     return Touched(Epoch(int(epoch)), attempt, int(task_attempt), int(task), int(chunk))
+
+
+def admitted_name(table: TableName, created: int) -> str:
+    """An empty file; one table has several where it was created again over its files."""
+    return f"{table}@{created}"
+
+
+def parse_admitted(names: Iterable[str], table: TableName) -> frozenset[int]:
+    """The creation times of `table` in a listing of `tables`."""
+    found = (name.rpartition("@") for name in names)
+    return frozenset(int(created) for known, _, created in found if known == str(table) and created.isdecimal())
 
 
 def parse_view(names: Iterable[str]) -> LogView:

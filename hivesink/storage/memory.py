@@ -70,6 +70,16 @@ class MemoryFileSystem:
             self._make(split(target)[0])
             self._files[target] = self._files[source]
 
+    def rename_folder(self, source: str, target: str) -> None:
+        with self._lock:
+            if target in self._files or target in self._folders:
+                raise FileExistsError(target)
+            if source not in self._folders:
+                raise FileNotFoundError(source)
+            self._make(split(target)[0])
+            self._files = {_moved(path, source, target): node for path, node in self._files.items()}
+            self._folders = {_moved(path, source, target) for path in self._folders}
+
     def settle(self, path: str) -> None:
         """Memory has nothing more durable than itself."""
 
@@ -136,3 +146,7 @@ class MemoryFileSystem:
         while folder and folder not in self._folders:
             self._folders.add(folder)
             folder = split(folder)[0]
+
+
+def _moved(path: str, source: str, target: str) -> str:
+    return f"{target}{path.removeprefix(source)}" if f"{path}/".startswith(f"{source}/") else path

@@ -2,24 +2,41 @@
 
 <parent of the table's location>/.hivesink/<db>.<table>/<writer>            the default log
 <parent of the table's location>/.hivesink/<db>.<table>/<writer>.pointer    where that writer's log is
+<parent of the table's location>/.hivesink/<db>.<table>/.accepted/<uid>     parts that a person has accepted
 """
 
 from __future__ import annotations
 
 import json
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
+from hivesink.core.writername import POINTER
 from hivesink.errors import LogDamaged, NewerFormat
 from hivesink.storage.fs import join, split
+from hivesink.storage.once import stage
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from hivesink.core.table import TableName
     from hivesink.storage.fs import FileSystem
 
 FORMAT = 1
-_ENDING = ".pointer"
+_ACCEPTED = ".accepted"
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """A person's word that a table's parts of `uid` are the users' own, and no writer's any more.
+
+    `writer` and `log` are those that `hivesink reset` put aside; None where only parts were found.
+    """
+
+    uid: str
+    at: str
+    writer: str | None = None
+    log: str | None = None
 
 
 def default_log_location(table_location: str, table: TableName, writer: str) -> str:
@@ -29,7 +46,7 @@ def default_log_location(table_location: str, table: TableName, writer: str) -> 
 
 def pointer_path(table_location: str, table: TableName, writer: str) -> str:
     """Beside the default log folder, wherever the log is."""
-    return join(_beside(table_location, table), f"{writer}{_ENDING}")
+    return join(_beside(table_location, table), f"{writer}{POINTER}")
 
 
 def encode_pointer(log: str) -> bytes:
@@ -60,15 +77,64 @@ def logs_of(fs: FileSystem, table: TableName, table_location: str) -> Mapping[st
     found = {}
     for entry in fs.list(folder):
         hidden = entry.name.startswith(".")
-        if hidden or entry.is_folder or not entry.name.endswith(_ENDING):
+        if hidden or entry.is_folder or not entry.name.endswith(POINTER):
             continue
         path = join(folder, entry.name)
         data = fs.read(path)
         if data is not None:
-            found[entry.name.removesuffix(_ENDING)] = decode_pointer(data, path)
+            found[entry.name.removesuffix(POINTER)] = decode_pointer(data, path)
     return found
 
 
+def siblings(fs: FileSystem, table_location: str) -> Iterator[str]:
+    """Folders that may be logs of any table whose folder stands beside this one's: where a renamed table's log is."""
+    base = _logs(table_location)
+    for table in fs.list(base):
+        if table.is_folder:
+            inner = join(base, table.name)
+            yield from (join(inner, entry.name) for entry in fs.list(inner) if entry.is_folder)
+
+
+def accept(fs: FileSystem, table: TableName, table_location: str, accepted: Accepted) -> None:
+    """Remember `accepted`, durably. Raises StoreUnavailable, NotWritable."""
+    data = (json.dumps({"format": FORMAT, **asdict(accepted)}, sort_keys=True, indent=1) + "\n").encode()
+    stage(fs, join(join(_beside(table_location, table), _ACCEPTED), accepted.uid), data)
+
+
+def accepted_in(fs: FileSystem, table: TableName, table_location: str) -> Mapping[str, Accepted]:
+    """What was accepted at the table, by uid. Raises LogDamaged, NewerFormat."""
+    folder = join(_beside(table_location, table), _ACCEPTED)
+    found = {}
+    for entry in fs.list(folder):
+        path = join(folder, entry.name)
+        data = None if entry.is_folder else fs.read(path)
+        if data is not None:
+            found[entry.name] = _decode_accepted(data, path)
+    return found
+
+
+def _decode_accepted(data: bytes, file: str) -> Accepted:
+    try:
+        found = json.loads(data)
+    except ValueError as error:
+        raise LogDamaged(file, f"not JSON ({error})") from error
+    match found:
+        case {"format": int(version)} if version != FORMAT:
+            raise NewerFormat(file, version, FORMAT)
+        case {
+            "format": int(),
+            "uid": str(uid),
+            "at": str(at),
+            "writer": str() | None as writer,
+            "log": str() | None as log,
+        }:
+            return Accepted(uid, at, writer, log)
+    raise LogDamaged(file, "it does not say whose parts were accepted")
+
+
 def _beside(table_location: str, table: TableName) -> str:
-    parent = split(table_location.rstrip("/"))[0]
-    return f"{parent}/.hivesink/{table}"
+    return join(_logs(table_location), str(table))
+
+
+def _logs(table_location: str) -> str:
+    return f"{split(table_location.rstrip('/'))[0]}/.hivesink"

@@ -107,6 +107,14 @@ def test_the_job_gets_its_arguments_its_writer_and_its_folder(tmp_path: Path) ->
     assert _run(job, "--writer", "w", "--metastore", "x", "--", "--restart").stdout.startswith("['--restart'] w x")
 
 
+def test_an_odd_stem_is_the_jobs_own_matter_and_an_odd_writer_is_refused_before_it_runs(tmp_path: Path) -> None:
+    job = _job(tmp_path, "print('it ran')").rename(tmp_path / "my job.py")
+    assert _run(job).stdout == "it ran\n"
+    refused = _run(job, "--writer", "../demo.other/w")
+    assert (refused.returncode, refused.stdout) == (65, "")
+    assert "the writer's name '../demo.other/w' can't be used" in refused.stderr
+
+
 def test_json_reports_the_end_and_keeps_the_jobs_output_apart(tmp_path: Path) -> None:
     done = _run(_job(tmp_path, "print('noise')", IMPORT, "raise EpochTaken('/log', 7)"), "--json")
     assert json.loads(done.stdout)["exit_code"] == 65

@@ -175,7 +175,7 @@ def test_a_lost_part_needs_a_person_and_its_loss_a_yes(
     asked = hivesink(capsys, "recover", table, "--accept-lost", "--json")
     assert asked.code == 65
     assert "needs --yes" in asked.error
-    monkeypatch.setattr("sys.stdin", _Answer("n"))
+    monkeypatch.setattr("sys.stdin", Answer("n"))
     assert hivesink(capsys, "recover", table, "--accept-lost").code == 1
     assert hivesink(capsys, "status", table, "--json").data["writers"][0]["epoch"] == head
     done = hivesink(capsys, "recover", table, "--accept-lost", "--yes", "--json")
@@ -228,7 +228,7 @@ def test_a_writer_can_be_chosen(table: str, capsys: pytest.CaptureFixture[str]) 
     assert "known: ingest" in said.error
 
 
-class _Answer:
+class Answer:
     """A person at the keyboard."""
 
     def __init__(self, line: str) -> None:

@@ -16,6 +16,7 @@ import pytest
 from hivesink import wiring
 from hivesink.core.log import Mark
 from hivesink.core.table import TableName
+from hivesink.logs import TableLogs
 from hivesink.site import Site
 from tests.cluster.feed import Feed
 from tests.cluster.target import WRITER, Target, own
@@ -78,7 +79,7 @@ class Kills:
         live = wiring.registrar("thrift", self.stage.cluster.metastore_uri).table(
             TableName.parse(self.stage.target.name)
         )
-        (folder,) = wiring.writers_of(live.spec.name, live.location, site=site).values()
+        (folder,) = TableLogs(live.spec.name, live.location, site).writers().values()
         log = wiring.commit_log(folder, WRITER, site=site)
         view = log.view()
         if not view.head:

@@ -28,6 +28,7 @@ from hivesink.storage.commit_log import RenameCommitLog, default_log_location, l
 from hivesink.storage.hdfs import HdfsFileSystem
 from hivesink.storage.local import LocalFileSystem
 from hivesink.storage.memory import MemoryFileSystem
+from hivesink.storage.pointers import Accepted, accept, accepted_in, siblings
 from tests.contracts.manifests import full, small
 from tests.crash.faults import FaultyFileSystem, Kill, Mode, Plan
 from tests.storage.realhdfs import hdfs_folder
@@ -295,6 +296,66 @@ def test_a_pointer_to_another_log_is_not_replaced(fs: FileSystem, log: RenameCom
     with pytest.raises(PointerTaken, match="delete the pointer"):
         RenameCommitLog(fs, f"{folder}-moved", "w").point(FLIGHTS, location)
     assert logs_of(fs, FLIGHTS, location) == {"w": folder}
+
+
+def test_the_tables_that_a_writer_was_let_into_are_remembered(log: RenameCommitLog) -> None:
+    assert not log.admitted(FLIGHTS)
+    for created in (1704207845, 1704207845, 1704207900):
+        log.admit(FLIGHTS, created)
+    log.admit(TableName("demo", "flights2"), 7)
+    assert set(log.admitted(FLIGHTS)) == {1704207845, 1704207900}
+
+
+def test_what_was_accepted_is_read_back_and_is_no_pointer(fs: FileSystem, folder: str) -> None:
+    location = f"{folder.partition('/.hivesink')[0]}/flights"
+    assert accepted_in(fs, FLIGHTS, location) == {}
+    found = [Accepted("00ab", "2026-01-01T00:00:00+00:00"), Accepted("00cd", "then", "w", f"{folder}.reset-x")]
+    for _ in range(2):
+        for one in found:
+            accept(fs, FLIGHTS, f"{location}/", one)
+    assert list(accepted_in(fs, FLIGHTS, location).values()) == found
+    assert logs_of(fs, FLIGHTS, location) == {}
+    assert accepted_in(fs, TableName("demo", "other"), location) == {}
+
+
+@pytest.mark.parametrize(
+    ("data", "error"), [(b"{", LogDamaged), (b'{"format": 1, "uid": 3}', LogDamaged), (b'{"format": 2}', NewerFormat)]
+)
+def test_what_was_accepted_is_refused_where_it_cannot_be_read(
+    fs: FileSystem, folder: str, data: bytes, error: type[Exception]
+) -> None:
+    base = folder.rpartition("/")[0]
+    fs.write_new(f"{base}/.accepted/00ab", data)
+    with pytest.raises(error, match=r"\.accepted/00ab"):
+        accepted_in(fs, FLIGHTS, f"{folder.partition('/.hivesink')[0]}/flights")
+
+
+def test_logs_of_tables_that_stand_beside_a_table(fs: FileSystem, log: RenameCommitLog, folder: str) -> None:
+    location = f"{folder.partition('/.hivesink')[0]}/renamed"
+    assert list(siblings(fs, location)) == []
+    log.uid("0a1b2c3d")
+    log.point(FLIGHTS, location)
+    accept(fs, FLIGHTS, location, Accepted("00ab", "then"))
+    assert folder in set(siblings(fs, location))
+
+
+def test_a_folder_is_renamed_with_all_that_is_in_it_and_never_over_anything(
+    fs: FileSystem, log: RenameCommitLog, folder: str
+) -> None:
+    filled(log, 2)
+    log.admit(FLIGHTS, 1)
+    fs.rename_folder(folder, f"{folder}.reset-x")
+    assert log.view().head == 0
+    aside = RenameCommitLog(fs, f"{folder}.reset-x", "w")
+    assert (aside.view().head, aside.manifest(Epoch(2)), set(aside.admitted(FLIGHTS))) == (2, small(2), {1})
+    with pytest.raises(FileNotFoundError):
+        fs.rename_folder(folder, f"{folder}.reset-y")
+    log.uid("0a1b2c3d")
+    log.create(small(1))
+    with pytest.raises(FileExistsError):
+        fs.rename_folder(folder, f"{folder}.reset-x")
+    assert log.view().head == 1
+    assert aside.view().head == 2
 
 
 @pytest.mark.parametrize(

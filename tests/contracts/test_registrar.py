@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 import threading
+import time
 from typing import TYPE_CHECKING
 
 import pytest
 
 from hivesink.core.partition_path import partition_path
 from hivesink.core.table import Column, Primitive, TableName
-from hivesink.errors import HiveSinkError, RegistrationFailed, UnknownTable, Unsupported
+from hivesink.errors import HiveSinkError, RegistrationFailed, TableReplaced, UnknownTable, Unsupported
 from tests.metastore.live import KINDS, World, declared, dt, new, world_of
 
 if TYPE_CHECKING:
@@ -175,6 +176,24 @@ def test_names_that_look_alike_are_several(world: World, live: LiveTable, values
         assert "dt=a%00" not in found
         del wanted["dt=a%00"]
     assert found == wanted
+
+
+def test_a_table_that_is_made_anew_is_another_one_and_one_that_is_altered_is_not(world: World, live: LiveTable) -> None:
+    registrar = world.connect()
+    registrar.add(live, [new(live, dt(1))])
+    assert live.created > 0
+    if world.kind != "memory":
+        time.sleep(1.1)
+    world.add_column(live, Column("late", Primitive.STRING))
+    assert registrar.table(live.spec.name).created == live.created
+    world.drop_table(live)
+    with pytest.raises(UnknownTable):
+        registrar.lookup(live, [dt(1)])
+    world.create(live.spec)
+    assert registrar.table(live.spec.name).created > live.created
+    for partition in (dt(1), dt(2)):
+        with pytest.raises(TableReplaced, match=re.escape(str(live.spec.name))):
+            registrar.lookup(live, [partition])
 
 
 def test_an_odd_folder_is_kept(world: World, live: LiveTable) -> None:

@@ -105,6 +105,9 @@ class FaultyFileSystem:
         torn = partial(link, source, target) if link else None
         self._do("rename", f"{source} -> {target}", partial(self.inner.rename, source, target), torn=torn)
 
+    def rename_folder(self, source: str, target: str) -> None:
+        self._do("rename_folder", f"{source} -> {target}", partial(self.inner.rename_folder, source, target))
+
     def settle(self, path: str) -> None:
         self._do("settle", path, partial(self.inner.settle, path))
 

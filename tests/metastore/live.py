@@ -45,6 +45,7 @@ class World(Protocol):
     def analyze(self, table: LiveTable, partition: str) -> None: ...
     def add_column(self, table: LiveTable, column: Column) -> None: ...
     def drop(self, table: LiveTable, partition: str) -> None: ...
+    def drop_table(self, table: LiveTable) -> None: ...
     def parameters(self, table: LiveTable, partition: str) -> dict[str, str]: ...
 
 
@@ -86,6 +87,9 @@ class InMemory:
 
     def drop(self, table: LiveTable, partition: str) -> None:
         self.metastore.drop_partition(table.spec.name, partition)
+
+    def drop_table(self, table: LiveTable) -> None:
+        self.metastore.drop_table(table.spec.name)
 
     def parameters(self, table: LiveTable, partition: str) -> dict[str, str]:
         return dict(self.metastore.parameters(table.spec.name, partition))
@@ -133,6 +137,10 @@ class OverThrift:
     def drop(self, table: LiveTable, partition: str) -> None:
         name, values = table.spec.name, list(values_of(table.spec, partition))
         self.raw.read(lambda client: client.drop_partition(name.database, name.table, values, False))
+
+    def drop_table(self, table: LiveTable) -> None:
+        name = table.spec.name
+        self.raw.read(lambda client: client.drop_table(name.database, name.table, False))
 
     def parameters(self, table: LiveTable, partition: str) -> dict[str, str]:
         return dict(self.owner(table, partition).parameters)

@@ -162,6 +162,7 @@ def test_a_table_that_goes_and_comes_back(version: str, request: pytest.FixtureR
         with pytest.raises(UnknownTable, match=rf"{spec.name} is not in the metastore at {address}; .*ddl apply"):
             call()
     over.create(spec)
+    live = registrar.table(spec.name)
     assert registrar.lookup(live, [dt(1)]) == {}
     registrar.add(live, [new(live, dt(1))])
     assert list(registrar.lookup(live, [dt(1)])) == [dt(1)]

@@ -15,7 +15,7 @@ from hivesink.errors import MetastoreUnreachable, PartLost
 from hivesink.metastore.memory import MemoryMetastore
 from hivesink.ports import Statistics
 from hivesink.sink.checks import Level
-from hivesink.sink.clean import clean, find_leftovers, find_strays, strangers, throw_away
+from hivesink.sink.clean import Stranger, clean, find_leftovers, find_strays, strangers, throw_away
 from hivesink.sink.facts import read_log
 from hivesink.sink.inspect import writer_status
 from hivesink.sink.recovery import find_losses, recover
@@ -280,7 +280,7 @@ def test_a_staged_file_of_a_writer_without_a_log_is_only_told(site: Site) -> Non
     path = f"{site.part().folder}/.{name}.pending"
     site.put(path, b"1\n")
     assert find_leftovers(site.world, "w", NAME).staged == ()
-    assert strangers(site.job.store, LOCATION, {UID}) == (path,)
+    assert strangers(site.job.store, LOCATION, lambda: {UID}) == (Stranger("00deadbeef00", (), (path,)),)
 
 
 def test_a_second_history_by_append_is_a_note(site: Site) -> None:

@@ -1,0 +1,257 @@
+"""`reset`, and what a writer's start says before and after it, over a table on the real metastore."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from hivesink.core.table import TableName
+from hivesink.errors import ForeignParts, InvalidOption, LogMissing, StoreUnavailable, TableRemade
+from hivesink.logs import TableLogs
+from hivesink.metastore.thrift_connection import Connection
+from tests.cli.site import Ingest, Said, hivesink
+from tests.cli.test_table import Answer
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def reset(capsys: pytest.CaptureFixture[str], table: str, *arguments: str) -> Said:
+    return hivesink(capsys, "reset", table, *arguments)
+
+
+def parts(ingest: Ingest) -> list[Path]:
+    return sorted(ingest.location.rglob("part-*"))
+
+
+def aside(ingest: Ingest) -> list[Path]:
+    return sorted(ingest.log.parent.glob("ingest.reset-*"))
+
+
+def start(ingest: Ingest, writer: str = "ingest") -> Ingest:
+    return Ingest(ingest.table, ingest.metastore, writer)
+
+
+def rename(ingest: Ingest, name: str) -> str:
+    """As ALTER TABLE … RENAME: an external table's files stay where they are, and so do those with a LOCATION."""
+    old = TableName.parse(ingest.table)
+    connection = Connection(ingest.metastore)
+    found = connection.read(lambda client: client.get_table(old.database, old.table))
+    found.tableName = name
+    connection.read(lambda client: client.alter_table(old.database, old.table, found))
+    connection.close()
+    return f"{old.database}.{name}"
+
+
+def test_a_reset_is_shown_and_asked_for(
+    ingest: Ingest, table: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dry = reset(capsys, table, "--dry-run")
+    assert dry.code == 0
+    assert f"its log {ingest.log}, at epoch 3 with 12 rows written, is put aside as {ingest.log}.reset-2" in dry.out
+    assert "its 6 finished files stay: what is read again will be there twice" in dry.out
+    assert "nothing was done" in dry.out
+    asked = reset(capsys, table, "--json")
+    assert asked.code == 65
+    assert "--json needs --yes" in asked.error
+    monkeypatch.setattr("sys.stdin", Answer("n"))
+    assert reset(capsys, table).code == 1
+    assert aside(ingest) == []
+    assert hivesink(capsys, "status", table, "--json").data["writers"][0]["epoch"] == 3
+
+
+def test_a_reset_keeps_the_log_aside_and_accepts_its_files(
+    ingest: Ingest, table: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    uid = ingest.setup.identity.uid
+    done = reset(capsys, table, "--yes", "--json")
+    assert done.code == 0, done.err
+    (kept,) = aside(ingest)
+    assert done.data["done"]
+    assert [(one["writer"], one["aside"]) for one in done.data["writers"]] == [("ingest", str(kept))]
+    assert (kept / "manifests" / "0000000003.json").exists()
+    assert hivesink(capsys, "status", table, "--json").data["writers"] == []
+    checked = hivesink(capsys, "verify", table)
+    assert checked.code == 0
+    assert (
+        f"note: 6 finished files and 0 staged ones of uid {uid}, writer ingest, were accepted as they are"
+        in checked.out
+    )
+    assert f"its log is kept in {kept}" in checked.out
+
+    # The old checkpoint is refused, a new one begins anew.
+    again = start(ingest)
+    again.batches = 3
+    with pytest.raises(LogMissing, match="append=0"):
+        again.commit()
+    again.batches = 0
+    assert again.commit().epoch == 1
+    assert again.setup.identity.uid != uid
+    again.close()
+    checked = hivesink(capsys, "verify", table, "--json")
+    assert (checked.code, checked.data["files_of_no_known_writer"]) == (0, [])
+    (known,) = checked.data["unknown_writers"]
+    assert (known["uid"], len(known["finished"]), known["accepted"]["writer"]) == (uid, 6, "ingest")
+
+
+def test_rows_that_are_decided_and_not_published_are_named(
+    ingest: Ingest, table: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ingest.lose_metastore()
+    ingest.commit()
+    assert "4 rows that it has decided are not published yet" in reset(capsys, table, "--dry-run").out
+    assert hivesink(capsys, "recover", table).code == 0
+    assert "not published" not in reset(capsys, table, "--dry-run").out
+
+
+def test_one_writer_of_two(ingest: Ingest, table: str, capsys: pytest.CaptureFixture[str]) -> None:
+    second = start(ingest, "second")
+    second.commit()
+    second.close()
+    assert reset(capsys, table, "--writer", "second", "--yes").code == 0
+    assert [one["writer"] for one in hivesink(capsys, "status", table, "--json").data["writers"]] == ["ingest"]
+    assert hivesink(capsys, "verify", table).code == 0
+    assert reset(capsys, table, "--writer", "second").code == 65
+    assert "give one of the two" in reset(capsys, table, "--writer", "ingest", "--uid", "00ab").error
+
+
+@pytest.mark.parametrize("method", ["put_aside", "unpoint"])
+def test_a_reset_that_is_cut_short_is_done_again(
+    ingest: Ingest, table: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
+    def fails(*_: object) -> None:
+        raise StoreUnavailable(action="reset", path="it", reason="the disk is gone")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(TableLogs, method, fails)
+        assert reset(capsys, table, "--yes").code == 75
+    time.sleep(1.1)
+    assert reset(capsys, table, "--yes").code == 0
+    (kept,) = aside(ingest)
+    assert str(kept) in hivesink(capsys, "verify", table).out
+    assert hivesink(capsys, "status", table, "--json").data["writers"] == []
+    again = start(ingest)
+    assert again.commit().epoch == 1
+    again.close()
+    assert hivesink(capsys, "verify", table).code == 0
+
+
+def test_a_log_without_its_uid_and_with_a_damaged_manifest_can_be_put_aside(
+    ingest: Ingest, table: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    uid = ingest.setup.identity.uid
+    (ingest.log / "uid").unlink()
+    (ingest.log / "manifests" / "0000000003.json").write_text("{")
+    done = reset(capsys, table, "--yes", "--json")
+    assert done.code == 0, done.err
+    assert done.data["writers"][0]["uid"] == uid
+    assert hivesink(capsys, "verify", table).code == 0
+
+
+def test_a_table_made_anew_is_refused_and_verify_says_so(
+    ingest: Ingest, table: str, ddl: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name = TableName.parse(table)
+    connection = Connection(ingest.metastore)
+    connection.read(lambda client: client.drop_table(name.database, name.table, True))
+    connection.close()
+    assert not ingest.location.exists()
+    time.sleep(1.1)
+    assert hivesink(capsys, "ddl", "apply", ddl).code == 0
+    with pytest.raises(TableRemade):
+        start(ingest)
+    checked = hivesink(capsys, "verify", table)
+    assert checked.code == 1
+    assert "was dropped and created again" in checked.out
+    assert reset(capsys, table, "--yes").code == 0
+    assert hivesink(capsys, "verify", table).code == 0
+    again = start(ingest)
+    assert again.commit().epoch == 1
+    again.close()
+    start(ingest).close()
+
+
+def test_a_renamed_table_and_its_ways_on(ingest: Ingest, table: str, capsys: pytest.CaptureFixture[str]) -> None:
+    uid = ingest.setup.identity.uid
+    new = Ingest.__new__(Ingest)
+    new.table, new.metastore, new.writer, new.batches = rename(ingest, "renamed"), ingest.metastore, "ingest", 0
+    with pytest.raises(ForeignParts) as refused:
+        new.__post_init__()
+    said = str(refused.value)
+    assert f"go on with its log {ingest.log}, as writer ingest with sink.log-location = {ingest.log.parent}" in said
+    assert "(and 2 more in its folder)" in said
+    checked = hivesink(capsys, "verify", new.table)
+    assert checked.code == 1
+    assert f"error: 6 finished files and 0 staged ones of uid {uid}" in checked.out
+    assert f"its log is {ingest.log}" in checked.out
+    assert "nothing to verify" not in checked.out
+    # `reset` alone knows no writer here.
+    assert "there is nothing to reset" in reset(capsys, new.table, "--yes").out
+    wrong = reset(capsys, new.table, "--uid", "00ab")
+    assert wrong.code == 65
+    assert f"such uids are: {uid}" in wrong.error
+    dry = reset(capsys, new.table, "--uid", uid, "--dry-run")
+    assert "6 finished files and 0 staged ones" in dry.out
+    assert hivesink(capsys, "verify", new.table).code == 1
+    assert reset(capsys, new.table, "--uid", uid, "--yes").code == 0
+    assert "there is nothing to reset" in reset(capsys, new.table, "--uid", uid, "--yes").out
+    checked = hivesink(capsys, "verify", new.table)
+    assert checked.code == 0
+    assert "a writer without a log here, were accepted as they are" in checked.out
+    new.__post_init__()
+    assert new.commit().epoch == 1
+    new.close()
+    assert table != new.table
+
+
+def test_the_log_is_missed_with_and_without_its_pointer(
+    ingest: Ingest, table: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kept = shutil.copytree(ingest.log.parent, tmp_path / "kept")
+    shutil.rmtree(ingest.log)
+    for gone in (ingest.log, ingest.log.parent):
+        shutil.rmtree(gone, ignore_errors=True)
+        with pytest.raises(ForeignParts):
+            start(ingest)
+        assert hivesink(capsys, "verify", table).code == 1
+        assert not (ingest.log / "uid").exists()
+    shutil.copytree(kept, ingest.log.parent)
+    assert hivesink(capsys, "verify", table).code == 0
+    start(ingest).close()
+
+
+@pytest.mark.parametrize("name", ["team/a", ".h", "..", "../demo.other/w", "x.pointer"])
+def test_a_writer_cannot_be_called_so(ingest: Ingest, name: str) -> None:
+    before = sorted(ingest.log.parent.parent.rglob("*"))
+    with pytest.raises(InvalidOption, match="the writer's name"):
+        start(ingest, name)
+    assert sorted(ingest.log.parent.parent.rglob("*")) == before
+
+
+def test_a_log_of_an_odd_name_is_looked_after_and_goes_on_under_a_good_one(
+    ingest: Ingest, table: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As older versions let it be called; the steps are those of docs/operations.md."""
+    odd = ingest.log.with_name("my job")
+    ingest.log.rename(odd)
+    pointer = odd.with_name("ingest.pointer")
+    odd.with_name("my job.pointer").write_text(json.dumps({"format": 1, "log": str(odd)}))
+    pointer.unlink()
+    assert hivesink(capsys, "verify", table, "--writer", "my job").code == 0
+    assert hivesink(capsys, "recover", table, "--writer", "my job").code == 0
+    said = hivesink(capsys, "verify", table, "--writer", "team/a")
+    assert said.code == 65
+    assert "the writer's name 'team/a' can't be used" in said.error
+    with pytest.raises(InvalidOption, match="'my-job'"):
+        start(ingest, "my job")
+    odd.rename(odd.with_name("my-job"))
+    odd.with_name("my job.pointer").unlink()
+    again = start(ingest, "my-job")
+    again.batches = 3
+    assert again.commit().epoch == 4
+    again.close()
+    assert hivesink(capsys, "verify", table).code == 0
