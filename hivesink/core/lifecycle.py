@@ -114,7 +114,7 @@ class Identity:
     uid: str
     tables: tuple[str, ...]
     zones: tuple[tuple[str, str], ...]
-    log: str | None = None
+    log: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -215,7 +215,8 @@ def footers(evidence: Evidence) -> Iterator[Finding]:
 
 def registered(evidence: Evidence) -> Iterator[Finding]:
     """Each partition that holds published parts is in the metastore, at their folder."""
-    waiting = {(gap.table, gap.partition) for gap in evidence.log.unregistered}
+    staged = {found.path.rpartition("/")[2] for found in evidence.files.staged}
+    waiting = {(gap.table, gap.partition) for gap in evidence.log.unregistered(staged)}
     places: dict[tuple[str, str, str], Epoch] = {}
     for manifest, part in evidence.log.effective():
         if evidence.place(part.target) in evidence.files.visible:

@@ -84,13 +84,14 @@ class LogFacts:
             return ()
         return tuple(manifest for manifest in self.manifests if manifest.epoch > head.settled)
 
-    @property
-    def unregistered(self) -> tuple[Unregistered, ...]:
-        """Partitions that an open epoch has written to, and that the metastore wasn't known to list."""
+    def unregistered(self, staged: Collection[str]) -> tuple[Unregistered, ...]:
+        """Partitions with parts that wait for them to be listed; `staged` are the names of the hidden files there."""
         found: dict[Place, Unregistered] = {}
         for manifest, part in standing(self.open):
-            is_exposed = is_aside(part.staged.rpartition("/")[0]) or manifest.log is None
-            if part.partition and is_exposed and not self.is_published(manifest.epoch):
+            folder, _, name = part.staged.rpartition("/")
+            # Format 1 staged these in their partition's folder, like all others.
+            is_exposed = is_aside(folder) or manifest.log is None
+            if part.partition and is_exposed and name in staged:
                 place = (part.table, part.partition)
                 found.setdefault(place, Unregistered(*place, part.folder, manifest.epoch))
         return tuple(found[place] for place in sorted(found))

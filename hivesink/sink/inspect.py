@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from hivesink.core.epoch import Epoch, LastBatch
     from hivesink.core.manifest import Rows
-    from hivesink.sink.facts import LogFacts, Unregistered
+    from hivesink.sink.facts import FileFacts, LogFacts, Unregistered
     from hivesink.sink.world import World
 
 
@@ -62,6 +62,8 @@ def writer_status(world: World, writer: str, table: str) -> WriterStatus:
     log.require_readable()
     head = log.head
     tables = log.tables or (table,)
+    files = _files(world, log, tables)
+    staged = {found.path.rpartition("/")[2] for found in files.staged}
     return WriterStatus(
         writer=writer,
         uid=log.uid,
@@ -73,9 +75,9 @@ def writer_status(world: World, writer: str, table: str) -> WriterStatus:
         floor=log.view.floor,
         rows=log.totals,
         lost_rows=log.lost_rows,
-        files=_count(world, log, tables),
+        files=_count(log, files),
         unsettled=tuple(manifest.epoch for manifest in log.unpublished),
-        unregistered=log.unregistered,
+        unregistered=log.unregistered(staged),
         last_batch=head.last_batch if head else None,
     )
 
@@ -93,9 +95,12 @@ def _location(world: World, table: str) -> str | None:
         return None  # A table that was dropped has no files to count; its epochs are still in the log.
 
 
-def _count(world: World, log: LogFacts, tables: tuple[str, ...]) -> FileCounts:
+def _files(world: World, log: LogFacts, tables: tuple[str, ...]) -> FileFacts:
     folders = {part.folder for _, part in log.effective()}
-    files = list_files(world.store, locations_of(world, tables).values(), folders)
+    return list_files(world.store, locations_of(world, tables).values(), folders)
+
+
+def _count(log: LogFacts, files: FileFacts) -> FileCounts:
     stages = Counter(found.stage for found in files.staged if found.name.uid == log.uid)
     finished = [length for _, name, length in files.parts() if name.uid == log.uid]
     return FileCounts(

@@ -44,7 +44,7 @@ def _load(world: World, view: LogView, identity: Identity | None) -> History:
     head = world.log.manifest(view.head) if view.manifests else None
     require_whole(world.log.location, view, head.settled if head else Epoch(0))
     if head is None:
-        return History(identity or Identity("", world.log.uid(None) or "", (), ()))
+        return History(identity or Identity("", world.log.uid(None) or "", (), (), world.log.location))
     found = History(identity or _identity(world, head), head, floor=view.floor)
     if Mark.REGISTERED in view.marks.get(head.epoch, frozenset()):
         return found

@@ -53,8 +53,8 @@ def preview(world: World, policy: Policy, *, given_up: GivenUp = NOTHING) -> Rec
     actions: list[Action] = []
     lost = _losses(world, history, given_up)
     # Shutting out an older try, and giving up, ask nothing of the metastore.
-    for seen in (Seen(tracks=tracks), _look_for_losses(world, history)):
-        first = list(until_look(plan(history, seen, stamp, policy, starting=True, given_up=given_up)))
+    for seen, gone in ((Seen(tracks=tracks), NOTHING), (_look_for_losses(world, history), given_up)):
+        first = list(until_look(plan(history, seen, stamp, policy, starting=True, given_up=gone)))
         if first and isinstance(first[-1], Decide):
             actions += first
             history = history.decided(first[-1].manifest)

@@ -121,7 +121,7 @@ def fail(stage: Stage, events: DataFrame, when: Callable[[Callable[[], Any]], Ca
 
 
 @pytest.mark.usefixtures("keeping")
-@pytest.mark.parametrize(("query", "store"), cases())
+@pytest.mark.parametrize(("query", "store"), list(cases()))
 def test_a_query_with_state_fails_before_and_after_the_decision(stage: Stage, query: str, store: str) -> None:
     assert store in STORES
     stage.create()

@@ -165,7 +165,7 @@ class Job:
         config = SinkConfig.parse(self.options)
         world = World(self.log, self.store, self.registrar, self.clock.now, self.clock.tick, token)
         sink = Sink(
-            identity=Identity(self.writer, uid, (str(TABLE),), ((str(TABLE), "UTC"),)),
+            identity=Identity(self.writer, uid, (str(TABLE),), ((str(TABLE), "UTC"),), self.log.location),
             target=TablePlan(live.spec, live.location),
             rejected=None,
             config=config,

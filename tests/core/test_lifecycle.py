@@ -1,0 +1,62 @@
+from __future__ import annotations
+
+import re
+from collections import deque
+from pathlib import Path
+
+import pytest
+
+from hivesink.core.lifecycle import NEXT, EpochState, IllegalStepError, PartState, Step, step
+
+STATES = [*EpochState, *PartState]
+ENDS = {EpochState.SHUT_OUT, EpochState.SETTLED, PartState.DISCARDED, PartState.GIVEN_UP}
+
+
+def test_every_state_and_every_step_stands_in_the_table() -> None:
+    assert set(NEXT) == set(STATES)
+    assert {taken for steps in NEXT.values() for taken in steps} == set(Step)
+    assert {state for state in STATES if not NEXT[state]} == ENDS
+
+
+@pytest.mark.parametrize(("kind", "first"), [(EpochState, EpochState.BEGUN), (PartState, PartState.IN_PROGRESS)])
+def test_every_state_is_reached_from_the_first_by_steps_of_its_own_kind(
+    kind: type[EpochState | PartState], first: EpochState | PartState
+) -> None:
+    reached, waiting = {first}, deque([first])
+    while waiting:
+        for found in NEXT[waiting.popleft()].values():
+            assert isinstance(found, kind)
+            if found not in reached:
+                reached.add(found)
+                waiting.append(found)
+    assert reached == set(kind)
+
+
+def test_what_is_decided_never_goes_back() -> None:
+    before = {EpochState.BEGUN, EpochState.SHUT_OUT}
+    for state in (EpochState.DECIDED, EpochState.PUBLISHED, EpochState.SETTLED):
+        assert not set(NEXT[state].values()) & before
+    hidden = {PartState.IN_PROGRESS, PartState.PENDING, PartState.DISCARDED}
+    for part in (PartState.DECIDED, PartState.FINISHED):
+        assert not set(NEXT[part].values()) & hidden
+
+
+def test_any_other_step_is_refused() -> None:
+    for state in STATES:
+        for taken in set(Step) - set(NEXT[state]):
+            with pytest.raises(IllegalStepError, match=taken.value):
+                step(state, taken)
+
+
+def test_the_drawing_in_the_docs_is_the_table() -> None:
+    text = Path("docs/architecture.md").read_text(encoding="utf-8")
+    drawn = set()
+    kinds: dict[str, type[EpochState | PartState]] = {"epoch": EpochState, "part": PartState}
+    kind: type[EpochState | PartState] = EpochState
+    arrow = re.compile(
+        r"^(epoch|part)? +([a-z]+(?: [a-z]+)?) +--([a-z ]+)--> +([a-z]+(?: [a-z]+)?)(?:  .*)?$", re.MULTILINE
+    )
+    for found in arrow.finditer(text):
+        kind = kinds.get(found[1] or "", kind)
+        drawn.add((kind(found[2]), Step(found[3]), kind(found[4])))
+    assert drawn == {(state, taken, after) for state, steps in NEXT.items() for taken, after in steps.items()}

@@ -1,0 +1,109 @@
+"""A partition that the metastore refuses: all others go on, and a person can take it out of the way."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from hivesink.core.bucket import aside
+from hivesink.core.plan import GIVEN_UP, GivenUp
+from hivesink.errors import HiveSinkError, RegistrationFailed
+from hivesink.metastore.memory import MemoryMetastore
+from hivesink.sink.inspect import writer_status
+from hivesink.sink.recovery import find_losses, preview, recover
+from tests.crash.faults import FaultyFileSystem, Kill, Mode, Plan
+from tests.crash.site import Site
+from tests.crash.test_metastore_faults import EVENTS
+from tests.sink.harness import LOCATION, TABLE, Source
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from hivesink.ports import LiveTable, NewPartition
+    from tests.crash.site import SiteJob
+
+REFUSED = "dt=b"
+THEIRS = [2, 3, 4, 5]
+OTHERS = [0, 1, 6, 7]
+B = GivenUp(partitions=frozenset({REFUSED}))
+
+
+class Choosy(MemoryMetastore):
+    """Registers every partition of a call but one, as an adapter does whose server refuses just that."""
+
+    def add(self, table: LiveTable, partitions: Sequence[NewPartition]) -> None:
+        super().add(table, [new for new in partitions if new.partition != REFUSED])
+        if any(new.partition == REFUSED for new in partitions):
+            raise RegistrationFailed(str(TABLE), "register", "it is too long", self.address, (REFUSED,))
+
+
+def stuck() -> Site:
+    """Everything was decided; the job ended since one partition can't be registered."""
+    site = Site(Source(list(EVENTS)), metastore=Choosy())
+    with pytest.raises(RegistrationFailed, match="'dt=b'"):
+        site.job().run()
+    return site
+
+
+def test_rows_of_all_others_are_there() -> None:
+    site = stuck()
+    assert site.rows() == OTHERS
+    status = writer_status(site.job().world, "w", str(TABLE))
+    assert [gap.partition for gap in status.unregistered] == [REFUSED]
+    with pytest.raises(RegistrationFailed):
+        site.job().run()
+    assert site.rows() == OTHERS
+
+
+def test_once_it_is_registered_by_hand_its_rows_come() -> None:
+    site = stuck()
+    site.metastore.register(TABLE, REFUSED, f"{LOCATION}/{REFUSED}")
+    site.job().run()
+    site.check(range(8))
+
+
+def give_up(job: SiteJob) -> None:
+    sink = job.committer.sink
+    recover(job.world, sink.identity, sink.policy, given_up=B)
+
+
+def kept(site: Site) -> list[int]:
+    place = f"{aside(LOCATION)}/{GIVEN_UP}/"
+    found = [path for path in site.fs._files if path.startswith(place)]
+    return sorted(json.loads(line) for path in found for line in (site.fs.read(path) or b"").splitlines())
+
+
+def test_given_up_it_is_out_of_the_way_and_its_files_are_kept() -> None:
+    site = stuck()
+    world = site.job().world
+    ahead = preview(world, site.job().committer.sink.policy, given_up=B)
+    assert {loss.reason for loss in find_losses(world, B)} == {"its partition is given up"}
+    sink = site.job().committer.sink
+    done = recover(world, sink.identity, sink.policy, given_up=B)
+    assert done.told() == ahead.told()
+    assert done.lost == ahead.lost
+    assert {what for what, _ in done.told()} >= {"put away", "accept-lost"}
+    site.job().run()
+    site.check(OTHERS)
+    assert kept(site) == THEIRS
+    assert writer_status(world, "w", str(TABLE)).lost_rows == len(THEIRS)
+
+
+@pytest.mark.parametrize("mode", [Mode.BEFORE, Mode.AFTER, Mode.TORN])
+def test_giving_up_may_die_at_any_call_and_is_repeated(mode: Mode) -> None:
+    probe = stuck()
+    counting = FaultyFileSystem(probe.fs)
+    give_up(probe.job(counting))
+    for call in counting.calls:
+        if mode is Mode.TORN and not call.changes:
+            continue
+        site = stuck()
+        with contextlib.suppress(Kill, HiveSinkError):
+            give_up(site.job(FaultyFileSystem(site.fs, Plan(call.number, mode))))
+        give_up(site.job())
+        site.job().run()
+        site.check(OTHERS, call)
+        assert kept(site) == THEIRS, call
