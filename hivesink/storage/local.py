@@ -5,7 +5,7 @@ since Hive's own escapes (`dt=a%3Ab`) are part of a folder's name.
 """
 
 # Paths here are text, as manifests hold them; pathlib would only wrap each call.
-# ruff: noqa: PTH101, PTH102, PTH104, PTH106, PTH108, PTH110, PTH112, PTH114, PTH115, PTH116, PTH119, PTH121, PTH123
+# ruff: noqa: PTH101, PTH102, PTH104, PTH106, PTH108, PTH112, PTH116, PTH119, PTH121, PTH123
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ import shutil
 import stat
 from typing import TYPE_CHECKING, BinaryIO, cast
 
-from hivesink.errors import DanglingLink, HiveSinkError, OutcomeUnknown, StoreUnavailable, Unsupported
+from hivesink.errors import HiveSinkError, OutcomeUnknown, StoreUnavailable, Unsupported
 from hivesink.storage.fs import Entry
-from hivesink.storage.local_refusals import no_link, refusal
+from hivesink.storage.local_refusals import no_link, refusal, require_no_dangling_link
 from hivesink.storage.ownership import Ownership, cannot_give
 
 if TYPE_CHECKING:
@@ -195,7 +195,7 @@ class LocalFileSystem:
             return None
         except FileNotFoundError:
             # What a link doesn't lead to isn't gone: nobody may take it for lost, or for not done yet.
-            _require_no_dangling_link(_above(posix(path)))
+            require_no_dangling_link(_above(posix(path)))
             return None
         except OSError as error:
             raise refusal(path, "look at", error) from error
@@ -270,7 +270,7 @@ class LocalFileSystem:
                 self._dress(folder, folder, self._ownership.folder_permission)
         except FileExistsError:
             # Another process was quicker, or a file is in the way, which the first use tells.
-            _require_no_dangling_link(folder)
+            require_no_dangling_link(folder)
         except FileNotFoundError:
             # Pruned by somebody while we were on the way down: the caller tries again, a few times.
             self._forget(parent)
@@ -313,15 +313,6 @@ def _write_all(stream: _NewFile, data: bytes) -> None:
 
 def _above(path: str) -> str:
     return path.rpartition("/")[0] or "/"
-
-
-def _require_no_dangling_link(folder: str) -> None:
-    """Raise DanglingLink where `folder`, or the first one above it that is there, is a link to nothing."""
-    while not os.path.lexists(folder):
-        folder = _above(folder)
-    if os.path.islink(folder) and not os.path.exists(folder):
-        with contextlib.suppress(FileNotFoundError):
-            raise DanglingLink(folder, os.readlink(folder))
 
 
 def _sync_folder(folder: str) -> None:

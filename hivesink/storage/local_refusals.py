@@ -1,11 +1,15 @@
 """What a local file system refused, as hivesink's errors."""
 
+# Paths here are text, as in `local`.
+# ruff: noqa: PTH110, PTH114, PTH115
+
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 
-from hivesink.errors import HiveSinkError, NotWritable, StoreUnavailable, Unsupported
+from hivesink.errors import DanglingLink, HiveSinkError, NotWritable, StoreUnavailable, Unsupported
 
 _DENIED = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
@@ -37,3 +41,12 @@ def no_link(source: str, target: str, error: OSError) -> HiveSinkError:
             "use one with hard links, such as ext4 or xfs",
         )
     return refusal(source, "rename", error)
+
+
+def require_no_dangling_link(folder: str) -> None:
+    """Raise DanglingLink where `folder`, or the first one above it that is there, is a link to nothing."""
+    while not os.path.lexists(folder):
+        folder = folder.rpartition("/")[0] or "/"
+    if os.path.islink(folder) and not os.path.exists(folder):
+        with contextlib.suppress(FileNotFoundError):
+            raise DanglingLink(folder, os.readlink(folder))
