@@ -101,11 +101,13 @@ class PutAway:
 class MarkPublished:
     """Say that every part of the epoch has been made visible, once `new` are seen where they belong.
 
-    `new` went into partitions that were registered just before.
+    `new` went into partitions that were registered just before. `waited` are the folders where parts were set aside,
+    which are empty by then.
     """
 
     epoch: Epoch
     new: tuple[PartEntry, ...] = ()
+    waited: tuple[str, ...] = ()
 
     def told(self) -> Told:
         return (("mark published", f"epoch {self.epoch}"),)

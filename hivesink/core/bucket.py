@@ -73,18 +73,27 @@ def folder(table_location: str, partition: str) -> str:
     return f"{base}/{partition}" if partition else base
 
 
-ASIDE = ".hivesink-waiting"
-"""The folder in a table's own where parts wait whose partition the metastore doesn't list. Hive passes over it."""
+_ASIDE = ".hivesink-waiting-"
 
 
-def aside(table_location: str) -> str:
-    """Outside of every partition's folder: what Hive's INSERT INTO an unlisted partition deletes (HIVE-29744)."""
-    return f"{table_location.rstrip('/')}/{ASIDE}"
+def aside(table_location: str, attempt: str) -> str:
+    """Where one try's parts wait whose partition the metastore doesn't list; Hive passes over a hidden folder.
+
+    In the table's own folder, but outside of every partition's: what is there, Hive's INSERT INTO an unlisted partition
+    deletes (HIVE-29744). Each try has a folder of its own, so that no user waits in what another one has made.
+    """
+    return f"{table_location.rstrip('/')}/{_ASIDE}{attempt}"
 
 
 def is_aside(folder: str) -> bool:
     """Whether `folder` is one that `aside` names."""
-    return folder.rstrip("/").rpartition("/")[2] == ASIDE
+    return folder.rstrip("/").rpartition("/")[2].startswith(_ASIDE)
+
+
+def given_up(folder: str) -> str:
+    """Where the files of a partition that was given up go which wait in `folder`: beside it, hidden, for good."""
+    base = folder.rpartition("/")[0] if is_aside(folder) else folder
+    return f"{base}/.hivesink-given-up"
 
 
 def same_location(left: str, right: str) -> bool:

@@ -29,7 +29,8 @@ from hivesink.core.actions import (
     SuccessFiles,
     Trim,
 )
-from hivesink.core.bucket import same_location
+from hivesink.core.bucket import given_up as given_up_folder
+from hivesink.core.bucket import is_aside, same_location
 from hivesink.core.epoch import Epoch
 from hivesink.core.leftovers import newest, sweep
 from hivesink.core.manifest import Manifest, Move, PartEntry
@@ -51,8 +52,6 @@ class GivenUp:
 
 
 NOTHING = GivenUp()
-GIVEN_UP = ".given-up"
-"""The folder, below the one where parts wait, for the files of partitions that were given up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,8 +130,8 @@ def _put_away(history: History, files: Mapping[str, int], given_up: GivenUp) -> 
     """Before the decision, after which the files would be leftovers. Whoever dies in between gives up again."""
     for part in abandoned(history, given_up):
         if part.staged in files and part.staged != part.target:
-            folder = part.staged.rpartition("/")[0]
-            yield PutAway(part, f"{folder}/{GIVEN_UP}/{part.target.rpartition('/')[2]}")
+            folder, name = part.staged.rpartition("/")[0], part.target.rpartition("/")[2]
+            yield PutAway(part, f"{given_up_folder(folder)}/{name}")
 
 
 def _finish(
@@ -184,7 +183,8 @@ def _publish(
         if held:
             continue
         new = tuple(part for part in own if (part.table, part.partition) in missing)
-        yield MarkPublished(epoch.manifest.epoch, new)
+        waited = {part.staged.rpartition("/")[0] for part in own}
+        yield MarkPublished(epoch.manifest.epoch, new, tuple(sorted(filter(is_aside, waited))))
         after = after.published(epoch.manifest.epoch)
     if after.unpublished:
         return

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from itertools import groupby
@@ -181,10 +182,13 @@ class Executor:
             case PutAway(part, place):
                 self._require_head()
                 self.world.store.publish(Pending(part.staged, place, part.length))
-            case MarkPublished(epoch, new):
+            case MarkPublished(epoch, new, waited):
                 self._require_there(new)
                 self.world.log.mark(epoch, Mark.PUBLISHED)
                 self.history = self.history.published(epoch)
+                # An empty folder harms nobody.
+                with suppress(HiveSinkError):
+                    self.world.store.prune(waited)
             case SuccessFiles(paths):
                 self._require_head()
                 self.world.store.together(partial(self.world.store.mark, path) for path in paths)

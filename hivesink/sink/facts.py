@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
-from hivesink.core.bucket import aside, is_aside
+from hivesink.core.bucket import is_aside
 from hivesink.core.epoch import Epoch
 from hivesink.core.log import Mark
 from hivesink.core.logview import missing
@@ -147,7 +147,15 @@ def _read(log: CommitLog, view: LogView) -> LogFacts:
     found = {epoch: _manifest(log, epoch) for epoch in view.manifests}
     manifests = tuple(manifest for manifest in found.values() if isinstance(manifest, Manifest))
     unreadable = {epoch: error for epoch, error in found.items() if isinstance(error, HiveSinkError)}
-    return LogFacts(log.location, log.uid(None), view, floor, manifests, unreadable)
+    return LogFacts(log.location, _uid(log), view, floor, manifests, unreadable)
+
+
+def _uid(log: CommitLog) -> str | None:
+    """The log's uid; None where it can't be told, which the manifest that can't be read shows as well."""
+    try:
+        return log.uid(None)
+    except LogDamaged:
+        return None
 
 
 def _manifest(log: CommitLog, epoch: Epoch) -> Manifest | HiveSinkError:
@@ -201,12 +209,12 @@ def list_files(store: FileStore, locations: Collection[str], folders: Iterable[s
         base = store.canonical(location)
         for folder in store.walk(location):
             place = store.canonical(folder)
-            if not is_hidden(place[len(base) :]):
+            if is_aside(place) or not is_hidden(place[len(base) :]):
                 places.setdefault(place, folder)
-    for folder in (*folders, *map(aside, locations)):
+    for folder in folders:
         places.setdefault(store.canonical(folder), folder)
-    # Staged files first: a part that is published meanwhile is then seen twice, not missed.
-    ordered = sorted(places.values())
+    # Staged files first, and where parts are set aside last: one that goes on meanwhile is then seen twice, not missed.
+    ordered = sorted(places.values(), key=lambda folder: (is_aside(folder), folder))
     staged = tuple(_staged(store, ordered))
     listed = store.together(partial(store.visible, folder) for folder in ordered)
     visible = {store.canonical(file.path): file.length for inside in listed for file in inside}

@@ -30,11 +30,6 @@ class TablePlan:
     def name(self) -> str:
         return str(self.spec.name)
 
-    @property
-    def aside(self) -> str:
-        """Where parts wait whose partition the metastore doesn't list."""
-        return aside(self.location)
-
     def folder(self, partition: str) -> str:
         return self.moved.get(partition) or folder(self.location, partition)
 
@@ -73,7 +68,7 @@ class TaskPlan:
     def asides(self) -> tuple[str, ...]:
         """Where the parts of each partitioned table may be set aside."""
         tables = [table for table in (self.target, self.rejected) if table]
-        return tuple(table.aside for table in tables if table.spec.is_partitioned)
+        return tuple(aside(table.location, self.attempt) for table in tables if table.spec.is_partitioned)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
+from hivesink.core.bucket import is_aside
 from hivesink.errors import MetastoreUnreachable, NotWritable
 
 if TYPE_CHECKING:
@@ -27,7 +28,8 @@ def discard(world: World, staged: Collection[str], folders: Iterable[str]) -> No
     _prune_unlisted(world, emptied)
 
 
-def _prune_unlisted(world: World, folders: Iterable[str]) -> None:
+def _prune_unlisted(world: World, folders: Collection[str]) -> None:
+    prune(world, filter(is_aside, folders))
     places = {}
     for folder in folders:
         table = world.owner(folder)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from hivesink.core.bucket import folder, same_location
+from hivesink.core.bucket import aside, folder, same_location
 from hivesink.core.manifest import Rows
 from hivesink.errors import (
     BadRecord,
@@ -78,7 +78,7 @@ class Tries:
             watch.lap("lookup")
             elsewhere = {} if live is None else self._elsewhere(parts, live)
             if not elsewhere or not left:
-                parts = self._set_aside(parts, live)
+                parts = self._set_aside(parts, live, plan.attempt)
             vanished = self._vanished(parts, plan.epoch)
             if not elsewhere and vanished is None:
                 return Written(plan.attempt, reports, parts, live)
@@ -100,7 +100,7 @@ class Tries:
             return None
 
     def _set_aside(
-        self, parts: Sequence[PartEntry], live: Mapping[Place, LivePartition] | None
+        self, parts: Sequence[PartEntry], live: Mapping[Place, LivePartition] | None, attempt: str
     ) -> tuple[PartEntry, ...]:
         """Take parts out of the folders of partitions that the metastore doesn't list, as far as anybody knows.
 
@@ -118,7 +118,7 @@ class Tries:
         def moved(part: PartEntry) -> PartEntry:
             if not is_exposed(part):
                 return part
-            waiting = self.world.store.set_aside(part.pending, tables[part.table].aside)
+            waiting = self.world.store.set_aside(part.pending, aside(tables[part.table].location, attempt))
             return replace(part, staged=waiting.staged)
 
         return tuple(self.world.store.together(partial(moved, part) for part in parts))

@@ -102,7 +102,9 @@ class RenameCommitLog:
 
     def manifest(self, epoch: Epoch) -> Manifest:
         path, found = self._decoded(epoch)
-        self._own = self._own or self.uid(None)
+        # Without a uid the log is refused at its start; whoever only looks at it can still read this manifest.
+        with contextlib.suppress(LogDamaged):
+            self._own = self._own or self.uid(None)
         require_own(path, found, self._own or found.uid)
         return found
 

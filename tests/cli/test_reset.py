@@ -179,6 +179,7 @@ def test_a_renamed_table_and_its_ways_on(ingest: Ingest, table: str, capsys: pyt
     uid = ingest.setup.identity.uid
     new = Ingest.__new__(Ingest)
     new.table, new.metastore, new.writer, new.batches = rename(ingest, "renamed"), ingest.metastore, "ingest", 0
+    new.options = {}
     with pytest.raises(ForeignParts) as refused:
         new.__post_init__()
     said = str(refused.value)

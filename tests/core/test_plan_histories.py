@@ -185,7 +185,7 @@ class World:
                 moved |= elsewhere
                 self.drop(part.staged for part in parts)
                 continue
-            parts = [self.set_aside(part, live) for part in parts]
+            parts = [self.set_aside(part, live, stamp.attempt) for part in parts]
             if all(self.files.get(part.staged) == part.length for part in parts):
                 break
             self.drop(part.staged for part in parts)
@@ -201,17 +201,17 @@ class World:
         folder = moved.get(day, f"{HOME}/{day}")
         epoch = Epoch(history.epoch + 1)
         name = PartName(IDENTITY.uid, epoch, stamp.attempt, 0, 0, self.rows)
-        self.lists.add(Touched(epoch, stamp.attempt, 0, 0, self.rows, (folder, aside(HOME))))
+        self.lists.add(Touched(epoch, stamp.attempt, 0, 0, self.rows, (folder, aside(HOME, stamp.attempt))))
         self.interrupt()
         staged = f"{folder}/{name.staged(Stage.PENDING)}"
         self.files[staged] = self.rows
         return PartEntry(TABLE, day, staged, f"{folder}/{name}", self.rows, 1)
 
-    def set_aside(self, part: PartEntry, live: dict[str, str]) -> PartEntry:
+    def set_aside(self, part: PartEntry, live: dict[str, str], attempt: str) -> PartEntry:
         if part.partition in live or part.folder != f"{HOME}/{part.partition}":
             return part
         self.interrupt()
-        waiting = f"{aside(HOME)}/{part.staged.rpartition('/')[2]}"
+        waiting = f"{aside(HOME, attempt)}/{part.staged.rpartition('/')[2]}"
         if part.staged in self.files:
             self.files[waiting] = self.files.pop(part.staged)
         return replace(part, staged=waiting)
@@ -262,7 +262,7 @@ class World:
                 if source != part.target:
                     assert part.target not in self.files
                     self.files[part.target] = self.files.pop(source)
-            case MarkPublished(epoch, new):
+            case MarkPublished(epoch, new, _):
                 missing = [part for part in new if part.target not in self.files]
                 assert all(self.partitions[part.partition] != part.folder for part in missing)
                 if missing:

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hivesink.core.bucket import aside
-from hivesink.core.plan import GIVEN_UP, GivenUp
+from hivesink.core.plan import GivenUp
 from hivesink.errors import HiveSinkError, RegistrationFailed
 from hivesink.metastore.memory import MemoryMetastore
 from hivesink.sink.inspect import writer_status
@@ -71,7 +70,7 @@ def give_up(job: SiteJob) -> None:
 
 
 def kept(site: Site) -> list[int]:
-    place = f"{aside(LOCATION)}/{GIVEN_UP}/"
+    place = f"{LOCATION}/.hivesink-given-up/"
     found = [path for path in site.fs._files if path.startswith(place)]
     return sorted(json.loads(line) for path in found for line in (site.fs.read(path) or b"").splitlines())
 

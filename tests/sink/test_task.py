@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hivesink.core.bucket import aside
 from hivesink.core.table import Column, Primitive
 from hivesink.sink.plan import BadReport, InputShape, TaskReport
 from hivesink.sink.task import run_task
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 ID = (Column("id", Primitive.INT),)
 DT = (Column("dt", Primitive.STRING),)
 KAFKA = InputShape(value="value", timestamp="timestamp", partition="partition", offset="offset", topic_name="users")
-ASIDES = ("/w/t/.hivesink-waiting", "/w/t__rejected/.hivesink-waiting")
+ASIDES = (aside("/w/t", "00ff00ff00"), aside("/w/t__rejected", "00ff00ff00"))
 GOOD, BAD, TOMBSTONE = b'{"ID": 1, "dt": "a"}', b'{"id": "x", "dt": "a"}', None
 UNFIT = b'{"id": 1, "dt": "' + b"y" * 300 + b'"}'
 
