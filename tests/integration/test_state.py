@@ -47,7 +47,7 @@ def other(stage: Stage) -> Path:
 
 def both(stage: Stage) -> tuple[DataFrame, DataFrame]:
     stage.source.mkdir(exist_ok=True)
-    reader = stage.spark.readStream.schema("id BIGINT, name STRING, dt STRING").option("maxFilesPerTrigger", "1")
+    reader = stage.spark.readStream.schema("ID BIGINT, Name STRING, dt STRING").option("maxFilesPerTrigger", "1")
     return reader.json(str(stage.source)), reader.json(str(other(stage)))
 
 
@@ -154,6 +154,6 @@ def test_a_replay_without_state_reads_nothing(stage: Stage) -> None:
     first = stage.put(range(10))
     fail(stage, stage.lines(), once_after)
     first.unlink()
-    stage.put(range(10, 20))
+    stage.put(range(10, 20), "new.json")
     stage.drain()
     assert stage.ids() == list(range(20))
