@@ -91,9 +91,10 @@ class HiveServer2Registrar:
             self._require_same(table, live.created)
             return {"": LivePartition("", live.location, live.accurate, columns_behind=False)}
         names = {partition: _name(spec, partition) for partition in partitions}
-        registered = self._registered(spec, partitions)
+        # First: of a table that is gone, only its description says so in words that both servers share.
         fresh = self._describe(spec.name)
         self._require_same(table, fresh.created)
+        registered = self._registered(spec, partitions)
         found = [partition for partition in partitions if names[partition] in registered]
         return {partition: self._partition(spec, partition, fresh.columns) for partition in found}
 
