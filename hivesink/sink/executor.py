@@ -48,7 +48,7 @@ from hivesink.sink.observe import load_begun, look, look_at_tracks
 from hivesink.sink.remains import discard
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Callable, Collection, Iterable
 
     from hivesink.core.actions import Action
     from hivesink.core.epoch import Epoch
@@ -71,22 +71,29 @@ class _MovedError(Exception):
 class Executor:
     """One writer's history, and what brings it on. `history` is always as the log has it, as far as this run knows."""
 
-    def __init__(self, world: World, history: History, policy: Policy) -> None:
+    def __init__(self, world: World, history: History, policy: Policy, told: Callable[[Action], None]) -> None:
         self.world = world
         self.history = history
         self.policy = policy
-        self.done: list[Action] = []
-        """What was carried out, in order."""
+        self._told = told
         self._added: Counter[tuple[str, str]] = Counter()
 
     @classmethod
-    def begin(cls, world: World, identity: Identity | None, policy: Policy) -> Executor:
+    def begin(
+        cls,
+        world: World,
+        identity: Identity | None,
+        policy: Policy,
+        told: Callable[[Action], None] = lambda _: None,
+    ) -> Executor:
         """Read the log, and shut out an older try that could still decide; `identity` as for `load`.
+
+        `told` is called with each action once it is carried out.
 
         Raises LogDamaged, NewerFormat, LogCopied, EpochTaken.
         """
         found, tracks = load_begun(world, identity)
-        executor = cls(world, found, policy)
+        executor = cls(world, found, policy, told)
         executor.decide(Seen(tracks=tracks), starting=True)
         return executor
 
@@ -204,7 +211,7 @@ class Executor:
                 self._trim(epoch)
             case LookAgain():
                 return
-        self.done.append(action)
+        self._told(action)
 
     def _require_head(self) -> None:
         self.world.require_head(self.history.epoch)

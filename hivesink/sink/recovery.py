@@ -78,7 +78,8 @@ def recover(world: World, identity: Identity | None, policy: Policy, *, given_up
 
 
 def _recover(world: World, identity: Identity | None, policy: Policy, given_up: GivenUp) -> Recovered:
-    executor = Executor.begin(world, identity, policy)
+    done: list[Action] = []
+    executor = Executor.begin(world, identity, policy, done.append)
     lost = tuple(
         loss
         for loss in _losses(world, executor.history, given_up)
@@ -88,7 +89,7 @@ def _recover(world: World, identity: Identity | None, policy: Policy, given_up: 
         executor.decide(_look_for_losses(world, executor.history), given_up=given_up)
     executor.finish()
     executor.clean_up()
-    return Recovered(executor.history.epoch, tuple(executor.done), lost)
+    return Recovered(executor.history.epoch, tuple(done), lost)
 
 
 def find_losses(world: World, given_up: GivenUp = NOTHING) -> tuple[Loss, ...]:

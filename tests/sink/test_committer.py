@@ -678,6 +678,23 @@ def test_a_log_of_format_1_is_carried_on() -> None:
     assert sum((manifest.rows for manifest in left), floor.totals) == Rows(read=24, written=24)
 
 
+@pytest.mark.parametrize("damaged", ["0000000002.json", "floor-0000000005"])
+def test_clean_up_that_fails_stops_no_job_and_is_told(damaged: str, caplog: pytest.LogCaptureFixture) -> None:
+    """A settled manifest, or the floor, that can't be read: every trim from then on meets it."""
+    site = Site(Source(events(60)), options={"sink.log.retained-epochs": "4"})
+    site.job().run(2, batches=5 if damaged.startswith("0") else 9)
+    path = f"{LOG}/manifests/{damaged}"
+    if site.fs.read(path) is not None:
+        site.fs.delete(path)
+    site.fs.write_new(path, b"{")
+    site.job().run(2)
+    site.check(range(60))
+    assert site.log.view().head == 30
+    told = [record.getMessage() for record in caplog.records if "cleaning up after epoch" in record.getMessage()]
+    assert told
+    assert all(damaged in message for message in told)
+
+
 def test_nothing_is_let_go_while_registrations_wait() -> None:
     site = Site(Source(events(20)), options={"sink.log.retained-epochs": "1"})
     job = site.job()

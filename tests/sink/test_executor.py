@@ -42,7 +42,7 @@ def test_a_part_that_cannot_go_where_its_partition_lives_says_so(staged: str, er
     fs.write_new(staged, b"rows")
     part = PartEntry(str(TABLE), "dt=1", staged, "/there/part-1", length=4, rows=1)
     with pytest.raises(error, match="/there") as told:
-        Executor(job.world, load(job.world), Policy())._publish(part, staged)
+        Executor(job.world, load(job.world), Policy(), print)._publish(part, staged)
     if error is PartitionElsewhere:
         assert f"the metastore {job.world.registrar.address} has partition dt=1" in str(told.value)
         assert "its new parts wait in /here: copy them there by hand, or alter" in str(told.value)
