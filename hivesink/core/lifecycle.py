@@ -167,6 +167,8 @@ class History:
 
     def standing(self) -> Iterator[tuple[OpenEpoch, PartEntry]]:
         """Each part of an open epoch, but those that a later epoch has moved, or whose loss was accepted."""
+        if not self.open:
+            return
         by_epoch = {found.manifest.epoch: found for found in self.open}
         for manifest, part in standing(found.manifest for found in self.open):
             yield by_epoch[manifest.epoch], part
@@ -179,11 +181,13 @@ class History:
         """The partitions of all parts that stand, each with the folder that was chosen for it last."""
         return {(part.table, part.partition): part.folder for _, part in self.standing()}
 
-    def earlier_places(self, part: PartEntry) -> tuple[str, ...]:
-        """Where a part stood, or was to stand, before open epochs moved it. A part's name is its own for good."""
-        name = part.target.rpartition("/")[2]
-        moves = (move.was for found in self.open for move in found.manifest.moves)
-        return tuple(was for was in moves if was.endswith(f"/{name}"))
+    def earlier_places(self) -> dict[str, tuple[str, ...]]:
+        """Where parts stood, or were to stand, before open epochs moved them; by their names, which never change."""
+        places: dict[str, tuple[str, ...]] = {}
+        for was in (move.was for found in self.open for move in found.manifest.moves):
+            name = was.rpartition("/")[2]
+            places[name] = (*places.get(name, ()), was)
+        return places
 
     def following(self, kind: str, stamp: Stamp) -> Manifest:
         """The manifest of the next epoch, with nothing of its own in it yet."""

@@ -68,6 +68,10 @@ class PartEntry:
         return self.target.rpartition("/")[0]
 
     @property
+    def name(self) -> str:
+        return self.target.rpartition("/")[2]
+
+    @property
     def brought(self) -> str:
         """Where a person who copies it there by its hidden name puts it."""
         return f"{self.folder}/{self.staged.rpartition('/')[2]}"

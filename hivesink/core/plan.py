@@ -130,8 +130,7 @@ def _put_away(history: History, files: Mapping[str, int], given_up: GivenUp) -> 
     """Before the decision, after which the files would be leftovers. Whoever dies in between gives up again."""
     for part in abandoned(history, given_up):
         if part.staged in files and part.staged != part.target:
-            folder, name = part.staged.rpartition("/")[0], part.target.rpartition("/")[2]
-            yield PutAway(part, f"{given_up_folder(folder)}/{name}")
+            yield PutAway(part, f"{given_up_folder(part.staged.rpartition('/')[0])}/{part.name}")
 
 
 def _finish(
@@ -169,18 +168,17 @@ def _publish(
     parts: dict[Epoch, list[PartEntry]] = {}
     for epoch, part in history.standing():
         parts.setdefault(epoch.manifest.epoch, []).append(part)
-    after = history
+    after, earlier, held = history, history.earlier_places(), seen.refused & missing
     for epoch in history.unpublished:
-        own = parts.get(epoch.manifest.epoch, [])
-        held = [part for part in own if (part.table, part.partition) in seen.refused & missing]
-        own = [part for part in own if part not in held]
-        located = [locate(part, history.earlier_places(part), seen.files) for part in own]
+        every = parts.get(epoch.manifest.epoch, [])
+        own = [part for part in every if (part.table, part.partition) not in held]
+        located = [locate(part, earlier.get(part.name, ()), seen.files) for part in own]
         yield from (found for found in located if not isinstance(found, Refuse))
         refused = [found for found in located if isinstance(found, Refuse)]
         yield from refused
         if refused:
             return
-        if held:
+        if len(own) < len(every):
             continue
         new = tuple(part for part in own if (part.table, part.partition) in missing)
         waited = {part.staged.rpartition("/")[0] for part in own}
@@ -228,7 +226,7 @@ def _moves(history: History, files: Mapping[str, int], live: Mapping[Place, Live
         is_there = part.target in files
         if not is_there and epoch.is_published:
             continue  # It was published: whoever took it away since has done so for reasons of their own.
-        target = f"{home.location.rstrip('/')}/{part.target.rpartition('/')[2]}"
+        target = f"{home.location.rstrip('/')}/{part.name}"
         staged = part.target if is_there else part.staged
         if same_location(staged, target):
             staged = target  # It is to come back, and has never left.

@@ -39,7 +39,8 @@ def losses(
     Those of format 1: from format 2 on, nothing is published before its partition is listed, so what is missing
     later was taken by a user who may.
     """
-    found = [locate(part, history.earlier_places(part), files) for part in history.waiting()]
+    earlier = history.earlier_places()
+    found = [locate(part, earlier.get(part.name, ()), files) for part in history.waiting()]
     unseen = [part for part in unlisted(history, live or {}) if part.target not in files] if live is not None else []
     return (*(one for one in found if isinstance(one, Refuse)), *(Refuse(part, ()) for part in unseen))
 
@@ -76,13 +77,13 @@ def locate(part: PartEntry, earlier: Iterable[str], files: Mapping[str, int]) ->
 
 def places_to_look(history: History, live: Mapping[Place, LivePartition], *, far: bool = False) -> set[str]:
     """The paths whose lengths `plan` needs. `far`: every place where a part could be, for those not found near."""
-    found = {part.target for part in unlisted(history, live)}
+    found, earlier = {part.target for part in unlisted(history, live)}, history.earlier_places()
     for epoch, part in history.standing():
         home = live.get((part.table, part.partition))
         if not epoch.is_published:
             found |= {part.staged, part.target}
             if far:
-                found |= {part.brought, *history.earlier_places(part)}
+                found |= {part.brought, *earlier.get(part.name, ())}
         elif home is not None and not same_location(part.folder, home.location):
             found.add(part.target)
     return found

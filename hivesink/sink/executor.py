@@ -267,7 +267,7 @@ class Executor:
 
     def _publish_from_elsewhere(self, part: PartEntry, source: str) -> bool:
         """Publish a part that can't be renamed from `source` from wherever else it is; False where it is nowhere."""
-        earlier = self.history.earlier_places(part)
+        earlier = self.history.earlier_places().get(part.name, ())
         paths = {path for path in (part.target, part.brought, *earlier) if path != source}
         found = {path: file.length for path in paths if (file := self.world.find(path)) is not None}
         where = locate(replace(part, staged=source), earlier, found)
