@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from hivesink.core.epoch import Epoch
     from hivesink.core.log import Touched
     from hivesink.core.manifest import Manifest, PartEntry
+    from hivesink.core.partition import Place
 
 Told = tuple[tuple[str, str], ...]
 """An action in words: what is done, and to what."""
@@ -47,10 +48,18 @@ class Register:
 
 
 @dataclass(frozen=True, slots=True)
-class Publish:
+class _OfPart:
+    part: PartEntry
+
+    @property
+    def place(self) -> Place:
+        return self.part.table, self.part.partition
+
+
+@dataclass(frozen=True, slots=True)
+class Publish(_OfPart):
     """Rename a decided part from `source`, where its bytes are, to its target."""
 
-    part: PartEntry
     source: str
 
     def told(self) -> Told:
@@ -58,20 +67,17 @@ class Publish:
 
 
 @dataclass(frozen=True, slots=True)
-class Keep:
+class Keep(_OfPart):
     """A decided part is at its target already."""
-
-    part: PartEntry
 
     def told(self) -> Told:
         return (("keep", self.part.target),)
 
 
 @dataclass(frozen=True, slots=True)
-class Refuse:
+class Refuse(_OfPart):
     """A decided part is lost: nothing goes on until it is restored, or a person accepts the loss."""
 
-    part: PartEntry
     found: tuple[tuple[str, int], ...]
     """Places where something else stands, with its length."""
 

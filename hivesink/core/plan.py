@@ -20,9 +20,11 @@ from hivesink.core.actions import (
     Action,
     ClearAccurate,
     Decide,
+    Keep,
     LookAgain,
     MarkPublished,
     MarkSettled,
+    Publish,
     PutAway,
     Refuse,
     Register,
@@ -163,26 +165,26 @@ def _publish(
     folders = history.folders()
     behind = {place for place, found in live.items() if found.columns_behind}
     missing = {place for place in folders if place not in live}
+    located = _located(history, seen)
+    # What has its partition needs no registration, which may fail.
+    yield from (found for own in located.values() for found in own if found.place in live and not _is_lost(found))
     wanted = (missing | behind) - seen.refused
     yield from _register({place: folders[place] for place in wanted if place in folders})
-    parts: dict[Epoch, list[PartEntry]] = {}
-    for epoch, part in history.standing():
-        parts.setdefault(epoch.manifest.epoch, []).append(part)
-    after, earlier, held = history, history.earlier_places(), seen.refused & missing
+    after, held = history, seen.refused & missing
     for epoch in history.unpublished:
-        every = parts.get(epoch.manifest.epoch, [])
-        own = [part for part in every if (part.table, part.partition) not in held]
-        located = [locate(part, earlier.get(part.name, ()), seen.files) for part in own]
-        yield from (found for found in located if not isinstance(found, Refuse))
-        refused = [found for found in located if isinstance(found, Refuse)]
-        yield from refused
-        if refused:
+        own = located.get(epoch.manifest.epoch, [])
+        new = [found for found in own if found.place in missing - held]
+        yield from (found for found in new if not _is_lost(found))
+        lost = [found for found in own if _is_lost(found) and found.place not in held]
+        yield from lost
+        if lost:
             return
-        if len(own) < len(every):
+        if any(found.place in held for found in own):
             continue
-        new = tuple(part for part in own if (part.table, part.partition) in missing)
-        waited = {part.staged.rpartition("/")[0] for part in own}
-        yield MarkPublished(epoch.manifest.epoch, new, tuple(sorted(filter(is_aside, waited))))
+        waited = {found.part.staged.rpartition("/")[0] for found in own}
+        yield MarkPublished(
+            epoch.manifest.epoch, tuple(found.part for found in new), tuple(sorted(filter(is_aside, waited)))
+        )
         after = after.published(epoch.manifest.epoch)
     if after.unpublished:
         return
@@ -193,6 +195,21 @@ def _publish(
         for place, folder in {**folders, **{place: found.location for place, found in live.items()}}.items()
     }
     yield from _finish(after, seen, then, stamp, policy)
+
+
+def _located(history: History, seen: Seen) -> dict[Epoch, list[Publish | Keep | Refuse]]:
+    """What is to be done about each part that waits, by the epoch that answers for it."""
+    found: dict[Epoch, list[Publish | Keep | Refuse]] = {}
+    earlier = history.earlier_places()
+    for epoch, part in history.standing():
+        if not epoch.is_published:
+            one = locate(part, earlier.get(part.name, ()), seen.files)
+            found.setdefault(epoch.manifest.epoch, []).append(one)
+    return found
+
+
+def _is_lost(found: Publish | Keep | Refuse) -> bool:
+    return isinstance(found, Refuse)
 
 
 def _confirm(history: History, live: Mapping[Place, LivePartition], policy: Policy) -> Iterator[Action]:
