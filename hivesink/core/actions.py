@@ -97,22 +97,17 @@ class PutAway:
     """Take the file of a part that is given up to where nothing reads, sweeps or cleans it."""
 
     part: PartEntry
-    place: str
+    source: str
 
     def told(self) -> Told:
-        return (("put away", f"{self.part.staged} as {self.place}"),)
+        return (("put away", f"{self.source} as {self.part.put_away}"),)
 
 
 @dataclass(frozen=True, slots=True)
 class MarkPublished:
-    """Say that every part of the epoch has been made visible, once `new` are seen where they belong.
-
-    `new` went into partitions that were registered just before. `waited` are the folders where parts were set aside,
-    which are empty by then.
-    """
+    """Say that every part of the epoch has been made visible. `waited` are the folders where parts were set aside."""
 
     epoch: Epoch
-    new: tuple[PartEntry, ...] = ()
     waited: tuple[str, ...] = ()
 
     def told(self) -> Told:

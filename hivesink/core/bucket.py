@@ -91,9 +91,8 @@ def is_aside(folder: str) -> bool:
 
 
 def given_up(folder: str) -> str:
-    """Where the files of a partition that was given up go which wait in `folder`: beside it, hidden, for good."""
-    base = folder.rpartition("/")[0] if is_aside(folder) else folder
-    return f"{base}/.hivesink-given-up"
+    """Where the files of a partition go that was given up, and would live in `folder`: beside it, hidden, for good."""
+    return f"{folder.rstrip('/').rpartition('/')[0]}/.hivesink-given-up"
 
 
 def same_location(left: str, right: str) -> bool:

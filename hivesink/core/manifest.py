@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from hivesink.core.bucket import given_up
 from hivesink.core.epoch import Epoch, LastBatch
 from hivesink.core.partfile import Pending
 
@@ -70,6 +71,11 @@ class PartEntry:
     @property
     def name(self) -> str:
         return self.target.rpartition("/")[2]
+
+    @property
+    def put_away(self) -> str:
+        """Where its file goes when its partition is given up."""
+        return f"{given_up(self.folder)}/{self.name}"
 
     @property
     def brought(self) -> str:

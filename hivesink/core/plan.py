@@ -31,13 +31,12 @@ from hivesink.core.actions import (
     SuccessFiles,
     Trim,
 )
-from hivesink.core.bucket import given_up as given_up_folder
 from hivesink.core.bucket import is_aside, same_location
 from hivesink.core.epoch import Epoch
 from hivesink.core.leftovers import newest, sweep
 from hivesink.core.manifest import Manifest, Move, PartEntry
 from hivesink.core.partition import LivePartition, Place, by_table
-from hivesink.core.seen import Seen, locate, losses, unlisted
+from hivesink.core.seen import Seen, locate, losses, unproven
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -117,22 +116,31 @@ def _fence(history: History, seen: Seen, stamp: Stamp) -> Manifest | None:
 def _accepted(history: History, seen: Seen, stamp: Stamp, given_up: GivenUp) -> Manifest | None:
     """An epoch that takes parts out of the log's hands: lost ones, and those of partitions that are given up."""
     lost = [loss.part for loss in losses(history, seen.files, seen.partitions) if loss.part.target in given_up.targets]
-    parts = [*lost, *(part for part in abandoned(history, given_up) if part not in lost)]
+    parts = [*lost, *(part for part in abandoned(history, seen.files, given_up) if part not in lost)]
     if not parts:
         return None
     return replace(history.following("accept-lost", stamp), lost=tuple(part.target for part in parts))
 
 
-def abandoned(history: History, given_up: GivenUp) -> list[PartEntry]:
-    """The parts of open epochs in partitions that are given up."""
-    return [part for _, part in history.standing() if part.partition and part.partition in given_up.partitions]
+def abandoned(history: History, files: Mapping[str, int], given_up: GivenUp) -> list[PartEntry]:
+    """The parts of partitions that are given up, but those that readers see: these have their partition."""
+    return [
+        part
+        for epoch, part in history.standing()
+        if part.partition in given_up.partitions
+        # Format 1 published before it registered.
+        and (epoch.manifest.log is None or (not epoch.is_published and part.target not in files))
+    ]
 
 
 def _put_away(history: History, files: Mapping[str, int], given_up: GivenUp) -> Iterator[PutAway]:
     """Before the decision, after which the files would be leftovers. Whoever dies in between gives up again."""
-    for part in abandoned(history, given_up):
-        if part.staged in files and part.staged != part.target:
-            yield PutAway(part, f"{given_up_folder(part.staged.rpartition('/')[0])}/{part.name}")
+    earlier = history.earlier_places()
+    for part in abandoned(history, files, given_up):
+        found = locate(part, earlier.get(part.name, ()), files)
+        source = found.source if isinstance(found, Publish) else part.target
+        if source in files and not isinstance(found, Refuse) and source != part.put_away:
+            yield PutAway(part, source)
 
 
 def _finish(
@@ -147,7 +155,7 @@ def _finish(
         yield from _finish(history.decided(manifest), seen, live, stamp, policy)
         return
     yield from _clear(live)
-    yield from (Refuse(part, ()) for part in unlisted(history, live) if part.target not in seen.files)
+    yield from (Refuse(part, ()) for part in unproven(history, live) if part.target not in seen.files)
     if history.unpublished:
         yield from _publish(history, seen, live, stamp, policy)
     else:
@@ -162,14 +170,15 @@ def _clear(live: Mapping[Place, LivePartition]) -> Iterator[ClearAccurate]:
 def _publish(
     history: History, seen: Seen, live: Mapping[Place, LivePartition], stamp: Stamp, policy: Policy
 ) -> Iterator[Action]:
-    folders = history.folders()
-    behind = {place for place, found in live.items() if found.columns_behind}
-    missing = {place for place in folders if place not in live}
-    located = _located(history, seen)
+    folders, located = history.folders(), _located(history, seen)
+    waiting = {found.place for own in located.values() for found in own}
+    behind = {place for place in waiting if place in live and live[place].columns_behind}
+    # What a user has dropped since it was published is not brought back before all is.
+    missing = {place for place in waiting if place not in live}
     # What has its partition needs no registration, which may fail.
     yield from (found for own in located.values() for found in own if found.place in live and not _is_lost(found))
     wanted = (missing | behind) - seen.refused
-    yield from _register({place: folders[place] for place in wanted if place in folders})
+    yield from _register({place: folders[place] for place in wanted})
     after, held = history, seen.refused & missing
     for epoch in history.unpublished:
         own = located.get(epoch.manifest.epoch, [])
@@ -182,9 +191,7 @@ def _publish(
         if any(found.place in held for found in own):
             continue
         waited = {found.part.staged.rpartition("/")[0] for found in own}
-        yield MarkPublished(
-            epoch.manifest.epoch, tuple(found.part for found in new), tuple(sorted(filter(is_aside, waited)))
-        )
+        yield MarkPublished(epoch.manifest.epoch, tuple(sorted(filter(is_aside, waited))))
         after = after.published(epoch.manifest.epoch)
     if after.unpublished:
         return

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from hivesink.core.actions import Keep, Publish, Refuse
-from hivesink.core.bucket import same_location
+from hivesink.core.bucket import is_aside, same_location
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -34,36 +34,39 @@ class Seen:
 def losses(
     history: History, files: Mapping[str, int], live: Mapping[Place, LivePartition] | None = None
 ) -> tuple[Refuse, ...]:
-    """The decided parts that no publish can bring back, and published ones that no reader can have seen.
-
-    Those of format 1: from format 2 on, nothing is published before its partition is listed, so what is missing
-    later was taken by a user who may.
-    """
+    """The decided parts that no publish can bring back, and published ones that nobody had a right to take yet."""
     earlier = history.earlier_places()
     found = [locate(part, earlier.get(part.name, ()), files) for part in history.waiting()]
-    unseen = [part for part in unlisted(history, live or {}) if part.target not in files] if live is not None else []
-    return (*(one for one in found if isinstance(one, Refuse)), *(Refuse(part, ()) for part in unseen))
+    gone = [Refuse(part, ()) for part in unproven(history, live) if part.target not in files] if live else []
+    return (*(one for one in found if isinstance(one, Refuse)), *gone)
 
 
-def unlisted(history: History, live: Mapping[Place, LivePartition]) -> list[PartEntry]:
-    """Parts that an older hivesink published into partitions that it hadn't registered yet."""
-    return [
-        part
-        for epoch, part in history.standing()
-        if epoch.is_published
-        and epoch.manifest.log is None
-        and part.partition
-        and (part.table, part.partition) not in live
-    ]
+def unproven(history: History, live: Mapping[Place, LivePartition]) -> list[PartEntry]:
+    """Published parts of new partitions, which must be where they were put, until their epoch is settled.
+
+    An INSERT that looked for the partition before it was registered deletes what it finds there, however late. Format 1
+    published before it registered: what an INSERT took in between is missing where the partition is still not listed.
+    """
+    found = []
+    for epoch, part in history.standing():
+        home = live.get((part.table, part.partition))
+        if not epoch.is_published or not part.partition:
+            continue
+        if epoch.manifest.log is None:
+            found += [part] if home is None else []
+        elif home is not None and same_location(home.location, part.folder):
+            found += [part] if is_aside(part.staged.rpartition("/")[0]) else []
+    return found
 
 
 def locate(part: PartEntry, earlier: Iterable[str], files: Mapping[str, int]) -> Publish | Keep | Refuse:
     """Where a decided part's bytes are, and what that makes of it: the one judgement on a rename.
 
     They may be where its task or its driver left them; at the target; where a person has brought them by their hidden
-    name; or at an earlier place, where a stalled run has published them meanwhile.
+    name; where giving them up, cut short, has put them away; or at an earlier place, where a stalled run has published
+    them meanwhile.
     """
-    places = dict.fromkeys((part.staged, part.target, part.brought, *earlier))
+    places = dict.fromkeys((part.staged, part.target, part.brought, part.put_away, *earlier))
     there = {path: files[path] for path in places if path in files}
     right = [path for path, length in there.items() if length == part.length]
     if part.staged != part.target and part.staged in right:
@@ -77,13 +80,13 @@ def locate(part: PartEntry, earlier: Iterable[str], files: Mapping[str, int]) ->
 
 def places_to_look(history: History, live: Mapping[Place, LivePartition], *, far: bool = False) -> set[str]:
     """The paths whose lengths `plan` needs. `far`: every place where a part could be, for those not found near."""
-    found, earlier = {part.target for part in unlisted(history, live)}, history.earlier_places()
+    found, earlier = {part.target for part in unproven(history, live)}, history.earlier_places()
     for epoch, part in history.standing():
         home = live.get((part.table, part.partition))
         if not epoch.is_published:
             found |= {part.staged, part.target}
             if far:
-                found |= {part.brought, *earlier.get(part.name, ())}
+                found |= {part.brought, part.put_away, *earlier.get(part.name, ())}
         elif home is not None and not same_location(part.folder, home.location):
             found.add(part.target)
     return found

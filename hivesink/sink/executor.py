@@ -26,7 +26,6 @@ from hivesink.core.actions import (
     SuccessFiles,
     Trim,
 )
-from hivesink.core.bucket import same_location
 from hivesink.core.lifecycle import Stamp, is_staged
 from hivesink.core.log import Mark
 from hivesink.core.manifest import floor_over
@@ -44,7 +43,7 @@ from hivesink.errors import (
     TargetTaken,
     Unsupported,
 )
-from hivesink.sink.observe import load_begun, look, look_at_tracks
+from hivesink.sink.observe import load, load_begun, look, look_at_tracks
 from hivesink.sink.remains import discard
 
 if TYPE_CHECKING:
@@ -64,8 +63,8 @@ _MOST_ADDS = 2
 """A partition that is gone after it was added as often is kept from the metastore by something else."""
 
 
-class _MovedError(Exception):
-    """A user has moved a partition since the look that the plan was made from."""
+class _StaleError(Exception):
+    """Another recovery has brought the same epochs on meanwhile: what is in memory is behind the log."""
 
 
 class Executor:
@@ -125,8 +124,8 @@ class Executor:
             seen = None
             try:
                 self._carry_out(self._plan(now))
-            except _MovedError:
-                continue
+            except _StaleError:
+                self.history = load(self.world, self.history.identity)
             except RegistrationFailed as failed:
                 # Whatever the metastore doesn't refuse goes on first.
                 error, found = failed, frozenset((failed.table, name) for name in failed.partitions)
@@ -185,19 +184,19 @@ class Executor:
             case Keep(part):
                 self.world.store.publish(Pending(part.target, part.target, part.length))
             case Refuse():
+                self._require_current()
                 raise _loss(action)
-            case PutAway(part, place):
-                self._require_head()
-                self.world.store.publish(Pending(part.staged, place, part.length))
-            case MarkPublished(epoch, new, waited):
-                self._require_there(new)
+            case PutAway(part, source):
+                self._require_current()
+                self.world.store.publish(Pending(source, part.put_away, part.length))
+            case MarkPublished(epoch, waited):
                 self.world.log.mark(epoch, Mark.PUBLISHED)
                 self.history = self.history.published(epoch)
                 # An empty folder harms nobody.
                 with suppress(HiveSinkError):
                     self.world.store.prune(waited)
             case SuccessFiles(paths):
-                self._require_head()
+                self._require_current()
                 self.world.store.together(partial(self.world.store.mark, path) for path in paths)
             case MarkSettled(epoch):
                 self.world.log.mark(epoch, Mark.REGISTERED)
@@ -216,9 +215,19 @@ class Executor:
     def _require_head(self) -> None:
         self.world.require_head(self.history.epoch)
 
+    def _require_current(self) -> None:
+        """Raises FencedOut, or _StaleError where the log has marks that this run doesn't know of."""
+        view, epoch = self.world.log.view(), self.history.epoch
+        if view.head != epoch:
+            raise FencedOut(self.world.log.location, epoch, view.head)
+        done = {epoch for epoch, found in view.marks.items() if Mark.PUBLISHED in found}
+        settled = Mark.REGISTERED in view.marks.get(epoch, frozenset())
+        if self.history.open and (settled or done & {found.manifest.epoch for found in self.history.unpublished}):
+            raise _StaleError
+
     def _register(self, action: Register) -> None:
         # A run that was overtaken would bring back what a user has dropped since.
-        self._require_head()
+        self._require_current()
         for partition, _ in action.partitions:
             place = (action.table, partition)
             self._added[place] += 1
@@ -243,8 +252,8 @@ class Executor:
         try:
             self.world.store.publish(Pending(source, part.target, part.length))
         except (PartLost, LengthMismatch, TargetTaken):
-            self._require_head()
-            if not self._is_published_by_another(part) and not self._publish_from_elsewhere(part, source):
+            self._require_current()
+            if not self._publish_from_elsewhere(part, source):
                 raise
         except Unsupported as error:
             if source.rpartition("/")[0] == part.folder:
@@ -260,15 +269,10 @@ class Executor:
                     staged=True,
                 ) from error
 
-    def _is_published_by_another(self, part: PartEntry) -> bool:
-        """Whether another run has marked the part's epoch meanwhile."""
-        epoch = next(found.manifest.epoch for found, one in self.history.standing() if one == part)
-        return Mark.PUBLISHED in self.world.log.view().marks.get(epoch, frozenset())
-
     def _publish_from_elsewhere(self, part: PartEntry, source: str) -> bool:
         """Publish a part that can't be renamed from `source` from wherever else it is; False where it is nowhere."""
         earlier = self.history.earlier_places().get(part.name, ())
-        paths = {path for path in (part.target, part.brought, *earlier) if path != source}
+        paths = {path for path in (part.target, part.brought, part.put_away, *earlier) if path != source}
         found = {path: file.length for path in paths if (file := self.world.find(path)) is not None}
         where = locate(replace(part, staged=source), earlier, found)
         if isinstance(where, Refuse):
@@ -279,19 +283,6 @@ class Executor:
             # No list of touched folders leads to it any more.
             self.world.store.discard([part.staged])
         return True
-
-    def _require_there(self, new: Iterable[PartEntry]) -> None:
-        """Parts of a partition that was not listed before: an INSERT that had begun by then deletes them."""
-        parts = tuple(new)
-        found = self.world.store.together(partial(self.world.store.find, part.target) for part in parts)
-        missing = [part for part, file in zip(parts, found, strict=True) if file is None]
-        homes = self.world.lookup((part.table, part.partition) for part in missing)
-        for part in missing:
-            home = homes.get((part.table, part.partition))
-            if home is None or same_location(home.location, part.folder):
-                raise PartLost(part.staged, part.target)
-        if missing:
-            raise _MovedError
 
     def _trim(self, upto: Epoch) -> None:
         """Manifests become the floor's totals. Raises LogDamaged, FencedOut, StoreUnavailable."""

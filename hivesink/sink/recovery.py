@@ -103,14 +103,14 @@ def find_losses(world: World, given_up: GivenUp = NOTHING) -> tuple[Loss, ...]:
 def _losses(world: World, history: History, given_up: GivenUp) -> tuple[Loss, ...]:
     seen = _look_for_losses(world, history)
     found = {refused.part: refused.reason for refused in losses(history, seen.files, seen.partitions)}
-    for part in abandoned(history, given_up):
+    for part in abandoned(history, seen.files, given_up):
         found.setdefault(part, "its partition is given up")
     return tuple(Loss(part, reason) for part, reason in found.items())
 
 
 def _look_for_losses(world: World, history: History) -> Seen:
-    # The table may have been made anew, with other columns: only format 1 needs to know what is listed.
-    is_asked = any(found.is_published and found.manifest.log is None for found in history.open)
+    # The table may have been made anew, with other columns: only what is published needs to know what is listed.
+    is_asked = any(found.is_published for found in history.open)
     return look_at_files(world, history, _listed(world, history) if is_asked else None)
 
 

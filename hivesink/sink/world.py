@@ -79,6 +79,9 @@ class World:
             try:
                 live = self.registrar.lookup(self.table(table), partitions)
             except UnknownTable:
+                # Only a table of the sink's own may be another one from now on.
+                if not self.remake(TableName.parse(table)):
+                    raise
                 self._tables.pop(table, None)
                 live = self.registrar.lookup(self.table(table), partitions)
             found.update({(table, partition): place for partition, place in live.items()})

@@ -262,11 +262,7 @@ class World:
                 if source != part.target:
                     assert part.target not in self.files
                     self.files[part.target] = self.files.pop(source)
-            case MarkPublished(epoch, new, _):
-                missing = [part for part in new if part.target not in self.files]
-                assert all(self.partitions[part.partition] != part.folder for part in missing)
-                if missing:
-                    raise Death  # moved since: the executor looks again
+            case MarkPublished(epoch):
                 self.marks.setdefault(epoch, set()).add(Mark.PUBLISHED)
                 return history.published(epoch)
             case MarkSettled(epoch):
