@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
+from hivesink.core.bucket import is_aside
 from hivesink.core.epoch import Epoch
 from hivesink.core.offsets import chain, span
 from hivesink.core.table import TableName
@@ -176,8 +177,9 @@ def _absent(evidence: Evidence, manifest: Manifest, part: PartEntry, there: Coll
     """What it means that nothing stands at a part's target; `there` are all files that do."""
     epoch, rows = manifest.epoch, f"{part.target} ({part.rows} rows)"
     if evidence.log.is_published(epoch):
-        if _never_listed(evidence, manifest, part):
-            return _error(epoch, f"{rows} is gone, and its partition was never registered; restore it")
+        if _is_unproven(evidence, manifest, part):
+            text = f"{rows} went before its epoch was settled; restore it, or accept the loss"
+            return _error(epoch, f"{text} with `hivesink recover TABLE --accept-lost`")
         now = _moved_to(evidence, part)
         gone = f"has been moved to {now}" if now else "is gone"
         return _note(epoch, f"{rows} {gone} since it was published, by a user's act")
@@ -187,10 +189,15 @@ def _absent(evidence: Evidence, manifest: Manifest, part: PartEntry, there: Coll
     return _error(epoch, f"{text} with `hivesink recover TABLE --accept-lost`")
 
 
-def _never_listed(evidence: Evidence, manifest: Manifest, part: PartEntry) -> bool:
-    """Whether no reader can have seen a part. From format 2 on, nothing is published before its partition is listed."""
-    is_open = manifest.epoch in {found.epoch for found in evidence.log.open}
-    return is_open and manifest.log is None and (part.table, part.partition) not in evidence.live
+def _is_unproven(evidence: Evidence, manifest: Manifest, part: PartEntry) -> bool:
+    """Whether nobody can have had a right to take a published part yet: the rule of `core.seen.unproven`."""
+    if manifest.epoch not in {found.epoch for found in evidence.log.open}:
+        return False
+    home = evidence.live.get((part.table, part.partition))
+    if manifest.log is None:
+        return home is None
+    is_at_home = home is not None and evidence.place(home.location) == evidence.place(part.folder)
+    return is_at_home and is_aside(part.staged.rpartition("/")[0])
 
 
 def _moved_to(evidence: Evidence, part: PartEntry) -> str | None:

@@ -11,6 +11,7 @@ from functools import partial
 import pytest
 
 from hivesink.errors import PartLost
+from hivesink.sink.observe import load
 from tests.crash.faults import FaultyFileSystem, Mode, Plan
 from tests.crash.site import Site, Watched, dies
 from tests.crash.test_metastore_faults import DAYS, EVENTS, IDS, Scenario, start
@@ -118,7 +119,7 @@ class SlowInsert(Stalling):
         return super()._begin(name, path, changes=changes)
 
 
-@pytest.mark.parametrize("day", DAYS)
+@pytest.mark.parametrize("day", [pytest.param(day, marks=() if day == "dt=c" else pytest.mark.long) for day in DAYS])
 def test_one_that_began_before_the_registration_takes_no_rows_in_silence(day: str) -> None:
     """Hive looks whether the partition is listed, and then deletes: what is published in between is in its way."""
     took = 0
@@ -131,6 +132,23 @@ def test_one_that_began_before_the_registration_takes_no_rows_in_silence(day: st
                 took += 1
             else:
                 settle(site, (at, later))
+    assert took
+
+
+def test_one_that_began_before_a_death_takes_no_rows_in_silence() -> None:
+    """It ends when the job has been started again: the parts of new partitions are looked at until all is settled."""
+    took = 0
+    for at in CALLS:
+        site = new_site()
+        listed = begin_insert(site, "dt=c")
+        dies(start(site, Watched(site), FaultyFileSystem(site.fs, Plan(at, Mode.AFTER))))
+        is_settled = not load(site.job().world).open
+        end_insert(site, "dt=c", listed=listed)
+        error = wakes(site.job)
+        if isinstance(error, PartLost):
+            took += 1
+        elif not is_settled:
+            settle(site, at)
     assert took
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,7 @@ from hivesink.core.plan import GivenUp
 from hivesink.errors import HiveSinkError, RegistrationFailed
 from hivesink.metastore.memory import MemoryMetastore
 from hivesink.sink.inspect import writer_status
+from hivesink.sink.observe import load
 from hivesink.sink.recovery import find_losses, preview, recover
 from tests.crash.faults import FaultyFileSystem, Kill, Mode, Plan
 from tests.crash.site import Site
@@ -106,3 +108,36 @@ def test_giving_up_may_die_at_any_call_and_is_repeated(mode: Mode) -> None:
         site.job().run()
         site.check(OTHERS, call)
         assert kept(site) == THEIRS, call
+
+
+def test_giving_up_that_was_cut_short_takes_nothing_once_the_partition_is_accepted() -> None:
+    site = stuck()
+    decided = site.log.view().head + 1
+    for step in range(1, 80):
+        site = stuck()
+        with contextlib.suppress(Kill, HiveSinkError):
+            give_up(site.job(FaultyFileSystem(site.fs, Plan(step, Mode.AFTER))))
+        if site.log.view().head == decided:
+            break
+        site.metastore.register(TABLE, REFUSED, f"{LOCATION}/{REFUSED}")
+        site.job().run()
+        site.check(range(8), step)
+    assert step > 10
+
+
+def test_what_readers_see_is_not_given_up() -> None:
+    # It dies before it can say that all is registered.
+    steps = itertools.count(1)
+    while True:
+        again = stuck()
+        again.metastore.register(TABLE, REFUSED, f"{LOCATION}/{REFUSED}")
+        faulty = FaultyFileSystem(again.fs, Plan(next(steps), Mode.AFTER))
+        with contextlib.suppress(Kill):
+            again.job(faulty).run()
+        if again.rows() == list(range(8)) and load(again.job().world).open:
+            break
+    give_up(again.job())
+    again.job().run()
+    again.check(range(8))
+    assert kept(again) == []
+    assert writer_status(again.job().world, "w", str(TABLE)).lost_rows == 0
