@@ -15,7 +15,7 @@ from hivesink.core import writername
 from hivesink.core.bucket import normal
 from hivesink.core.lifecycle import Identity
 from hivesink.decode.reader import DecodeOptions, RowsReader
-from hivesink.errors import TableExists, Unsupported
+from hivesink.errors import LogTwice, TableExists, Unsupported
 from hivesink.formats.parquet import ParquetFormat, rows_in
 from hivesink.hiveql.render import render
 from hivesink.hiveql.stored import declared, stored
@@ -176,7 +176,7 @@ class Setup:
 
         `check` is asked with the table's location and the log's folder before anything is written there.
         Raises UnknownTable, Unsupported, InvalidOption, MetastoreUnreachable, NotWritable, and where the log and
-        the table don't belong together ForeignParts, TableRemade, LogDamaged.
+        the table don't belong together ForeignParts, TableRemade, LogTwice, LogDamaged.
         """
         writername.require(writer)
         registrar = metastore.registrar
@@ -191,6 +191,7 @@ class Setup:
         if uid is None:
             message = f"{folder} has no uid after one was offered"
             raise AssertionError(message)
+        _require_sole(uid, log, TableLogs(table, live.location, site))
         world = World(
             log=log,
             store=store,
@@ -242,6 +243,13 @@ def admission(live: LiveTable, log: CommitLog, store: FileStore, writer: str, si
     """Whether `writer` may write the table as it is now."""
     logs = TableLogs(live.spec.name, live.location, site)
     return Admission(writer, log, store, live, lambda: logs.uids() | logs.accepted().keys(), logs.with_uid)
+
+
+def _require_sole(uid: str, log: CommitLog, logs: TableLogs) -> None:
+    """Raise LogTwice where another writer of the table has a log of that uid: their parts can't be told apart."""
+    for writer, folder in logs.writers().items():
+        if normal(folder) != normal(log.location) and commit_log(folder, writer, logs.site).uid(None) == uid:
+            raise LogTwice(log.location, folder, uid)
 
 
 def _declared(live: LiveTable) -> LiveTable:

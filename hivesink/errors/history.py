@@ -263,6 +263,20 @@ class SourceFilesMissing(HiveSinkError):
         )
 
 
+class LogTwice(HiveSinkError):
+    """Two writers of one table have logs of one uid: one log is a copy of the other."""
+
+    def __init__(self, log: str, other: str, uid: str) -> None:
+        self.log = log
+        self.other = other
+        self.uid = uid
+        super().__init__(
+            f"the logs {log} and {other} both have the uid {uid}: one is a copy of the other, and each would take the "
+            "other's files for its own. Move the copy out of the way, with its .pointer file if it has one, then start "
+            "again: a writer without a log begins anew"
+        )
+
+
 class ForeignParts(HiveSinkError):
     """A writer without history finds parts in its table that no log here answers for.
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hivesink.core.table import TableName
-from hivesink.errors import ForeignParts, InvalidOption, LogMissing, StoreUnavailable, TableRemade
+from hivesink.errors import ForeignParts, InvalidOption, LogMissing, LogTwice, StoreUnavailable, TableRemade
 from hivesink.logs import TableLogs
 from hivesink.metastore.thrift_connection import Connection
 from tests.cli.site import Ingest, Said, hivesink
@@ -45,6 +45,17 @@ def rename(ingest: Ingest, name: str) -> str:
     connection.read(lambda client: client.alter_table(old.database, old.table, found))
     connection.close()
     return f"{old.database}.{name}"
+
+
+def test_a_copy_of_a_log_beside_its_original_is_refused(ingest: Ingest) -> None:
+    copy = ingest.log.with_name("second")
+    shutil.copytree(ingest.log, copy)
+    with pytest.raises(LogTwice, match="begins anew") as refused:
+        start(ingest, "second")
+    assert (refused.value.log, refused.value.other) == (str(copy), str(ingest.log))
+    shutil.rmtree(copy)
+    start(ingest, "second").close()
+    start(ingest).close()
 
 
 def test_a_reset_is_shown_and_asked_for(
