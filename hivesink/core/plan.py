@@ -201,7 +201,8 @@ def _publish(
         place: LivePartition(place[1], folder, accurate=False, columns_behind=False)
         for place, folder in {**folders, **{place: found.location for place, found in live.items()}}.items()
     }
-    yield from _finish(after, seen, then, stamp, policy)
+    files = {**seen.files, **{found.part.target: found.part.length for own in located.values() for found in own}}
+    yield from _finish(after, replace(seen, files=files), then, stamp, policy)
 
 
 def _located(history: History, seen: Seen) -> dict[Epoch, list[Publish | Keep | Refuse]]:

@@ -104,6 +104,7 @@ def test_recover_finishes_what_was_decided(ingest: Ingest, table: str, capsys: p
     planned = hivesink(capsys, "recover", table, "--dry-run")
     assert planned.code == 0
     assert "publish" in planned.out
+    assert "stop at" not in planned.out
     assert hivesink(capsys, "status", table, "--json").data["writers"][0]["unsettled"] == [head]
     assert f"recovered, at epoch {head}" in hivesink(capsys, "recover", table).out
     assert hivesink(capsys, "verify", table).code == 0
