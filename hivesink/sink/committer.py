@@ -43,6 +43,7 @@ class Committer:
         self.sink = sink
         self.lock = threading.RLock()
         self._executor: Executor | None = None
+        self._is_current = False
         self._tries = Tries(world, sink, self._endure)
         self._seen: set[Place] = set()
         self._waiting_since: float | None = None
@@ -61,11 +62,11 @@ class Committer:
                 self._recover()
 
     def _recover(self) -> None:
-        self._executor = None
-        executor = Executor.begin(self.world, self.sink.identity, self.sink.policy)
+        self._is_current = False
+        executor = self._executor = Executor.begin(self.world, self.sink.identity, self.sink.policy)
         self._finish(executor)
         executor.clean_up()
-        self._executor = executor
+        self._is_current = True
 
     def commit(self, batch: BatchRef, shape: InputShape, write: Write) -> Committed:
         """Write and decide `batch`, or prove that it was committed. Returns only then.
@@ -77,7 +78,7 @@ class Committer:
             watch = Stopwatch(self.world.tick)
             executor = self._recovered()
             # Until this batch has ended well, what is in memory may be behind the log.
-            self._executor = None
+            self._is_current = False
             self._finish(executor)
             head = executor.history.head
             verdict = judge(head.last_batch if head else None, batch, self.sink.ways, self.world.log.location)
@@ -87,14 +88,14 @@ class Committer:
             else:
                 new = LastBatch(Epoch(executor.history.epoch + 1), batch, appended=verdict.appended)
                 done = self._commit_new(executor, new, shape, write, watch)
-            self._executor = executor
+            self._is_current = True
             self.sink.on_commit(done)
             return done
 
     def retry(self) -> None:
         """Try again what waits for the metastore. Raises what it raises once the limit is passed."""
         with self.lock:
-            if self._executor is not None:
+            if self._executor is not None and self._is_current:
                 self._finish(self._executor)
 
     def finish(self) -> None:
@@ -121,7 +122,7 @@ class Committer:
         return None if self._trouble is None else str(self._trouble)
 
     def _recovered(self) -> Executor:
-        if self._executor is None:
+        if not self._is_current:
             self.recover()
         if self._executor is None:
             message = "recovery ended well and left nothing"

@@ -116,7 +116,7 @@ def test_a_partition_registered_elsewhere_before_the_job(stage: Stage) -> None:
     assert not list(stage.location().rglob("dt=2024-01-02/*.parquet"))
 
 
-@pytest.mark.parametrize(("port", "method"), [("log", "create"), ("log", "mark"), ("registrar", "add")])
+@pytest.mark.parametrize(("port", "method"), [("store", "set_aside"), ("log", "create"), ("registrar", "add")])
 def test_a_partition_registered_elsewhere_while_the_job_runs(stage: Stage, port: str, method: str) -> None:
     stage.create()
     stage.put(range(9))
