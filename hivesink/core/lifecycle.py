@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 
 from hivesink.core.epoch import Epoch
 from hivesink.core.manifest import Manifest, standing
-from hivesink.core.partname import Stage, parse_staged
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -228,9 +227,3 @@ class History:
         for found in self.open:
             step(found.state, Step.CONFIRM)
         return replace(self, open=())
-
-
-def is_staged(path: str, stage: Stage | None = None) -> bool:
-    """Whether `path` has the hidden name of a staged part."""
-    found = parse_staged(path.rpartition("/")[2])
-    return found is not None and stage in {None, found[1]}

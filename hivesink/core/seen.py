@@ -37,7 +37,8 @@ def losses(
     """The decided parts that no publish can bring back, and published ones that nobody had a right to take yet."""
     earlier = history.earlier_places()
     found = [locate(part, earlier.get(part.name, ()), files) for part in history.waiting()]
-    gone = [Refuse(part, ()) for part in unproven(history, live) if part.target not in files] if live else []
+    published = [] if live is None else unproven(history, live)
+    gone = (Refuse(part, ()) for part in published if part.target not in files)
     return (*(one for one in found if isinstance(one, Refuse)), *gone)
 
 

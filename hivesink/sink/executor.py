@@ -26,11 +26,12 @@ from hivesink.core.actions import (
     SuccessFiles,
     Trim,
 )
-from hivesink.core.lifecycle import Stamp, is_staged
+from hivesink.core.lifecycle import Stamp
 from hivesink.core.log import Mark
 from hivesink.core.manifest import floor_over
 from hivesink.core.partfile import Pending
 from hivesink.core.partition import NewPartition
+from hivesink.core.partname import parse_staged
 from hivesink.core.plan import NOTHING, GivenUp, Policy, plan, until_look
 from hivesink.core.seen import Seen, locate
 from hivesink.errors import (
@@ -279,7 +280,7 @@ class Executor:
             return False
         place = where.source if isinstance(where, Publish) else part.brought
         self.world.store.publish(Pending(place, part.target, part.length))
-        if is_staged(part.staged):
+        if parse_staged(part.staged.rpartition("/")[2]):
             # No list of touched folders leads to it any more.
             self.world.store.discard([part.staged])
         return True

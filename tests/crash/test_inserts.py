@@ -10,8 +10,10 @@ from functools import partial
 
 import pytest
 
+from hivesink.core.plan import GivenUp
 from hivesink.errors import PartLost
 from hivesink.sink.observe import load
+from hivesink.sink.recovery import find_losses, recover
 from tests.crash.faults import FaultyFileSystem, Mode, Plan
 from tests.crash.site import Site, Watched, dies
 from tests.crash.test_metastore_faults import DAYS, EVENTS, IDS, Scenario, start
@@ -171,3 +173,10 @@ def test_a_partition_that_an_older_hivesink_published_unregistered_is_missed_lou
         site.fs.delete(path)
     with pytest.raises(PartLost):
         site.job().run()
+    job = site.job()
+    lost = frozenset(loss.part.target for loss in find_losses(job.world))
+    assert lost
+    recover(job.world, job.committer.sink.identity, job.committer.sink.policy, given_up=GivenUp(lost))
+    site.job().run()
+    assert [found for found in site.rows() if found in {0, 1}] == []
+    assert set(site.rows()) == set(IDS) - {0, 1}
