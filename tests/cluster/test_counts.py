@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from contextlib import closing
 from dataclasses import dataclass, field
+from threading import RLock
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -94,17 +95,22 @@ def rows(count: int) -> pa.RecordBatch:
 
 
 def watched(ingest: Ingest, reader: Reader, at: dict[str, Callable[[], Any]] | None = None) -> Ingest:
-    """`reader` looks before and after every step; `at` does something of a user's at a moment, before the look."""
+    """`reader` looks before and after every step; `at` does something of a user's at a moment, before the look.
+
+    Steps that the sink takes side by side are taken one at a time: a look needs the table to stand still.
+    """
     acts = dict(at or {})
+    one_at_a_time = RLock()
 
     def method(port: str, name: str) -> Callable[..., Any]:
         def call(real: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
             step = f"{port}.{name}"
-            acts.pop(f"before {step}", lambda: None)()
-            reader.look(f"before {step}")
-            done = real(*args, **kwargs)
-            acts.pop(f"after {step}", lambda: None)()
-            reader.look(f"after {step}")
+            with one_at_a_time:
+                acts.pop(f"before {step}", lambda: None)()
+                reader.look(f"before {step}")
+                done = real(*args, **kwargs)
+                acts.pop(f"after {step}", lambda: None)()
+                reader.look(f"after {step}")
             return done
 
         return call

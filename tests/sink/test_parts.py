@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import resource
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -147,10 +148,11 @@ def test_a_file_that_has_reached_its_size_is_followed_by_another(store: FileStor
 
 @pytest.fixture
 def few_files() -> Iterator[int]:
-    """At most so many files open in this process."""
+    """How many files may be open in this process beside those that earlier tests left open."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     few = MAX_OPEN_FILES + 200
-    resource.setrlimit(resource.RLIMIT_NOFILE, (few, hard))
+    highest = max(int(entry.name) for entry in os.scandir("/proc/self/fd"))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (highest + few, hard))
     yield few
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
