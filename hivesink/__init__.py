@@ -8,16 +8,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from hivesink import sources
-    from hivesink.jobsession import session
-    from hivesink.query import HiveQuery
-    from hivesink.spark import HiveSink
+    from hivesink.spark import sources
+    from hivesink.spark.query import HiveQuery
+    from hivesink.spark.session import session
+    from hivesink.spark.sink import HiveSink
 
 __all__ = ["HiveQuery", "HiveSink", "session", "sources"]
 
 __version__ = "0.1.0"
 
-_HOMES = {"HiveSink": "hivesink.spark", "HiveQuery": "hivesink.query", "session": "hivesink.jobsession"}
+_HOMES = {"HiveSink": "hivesink.spark.sink", "HiveQuery": "hivesink.spark.query", "session": "hivesink.spark.session"}
 
 
 def __getattr__(name: str) -> Any:
@@ -25,7 +25,7 @@ def __getattr__(name: str) -> Any:
     from importlib import import_module
 
     if name == "sources":
-        return import_module("hivesink.sources")
+        return import_module("hivesink.spark.sources")
     if name in _HOMES:
         return getattr(import_module(_HOMES[name]), name)
     message = f"module {__name__!r} has no attribute {name!r}"

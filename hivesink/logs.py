@@ -6,9 +6,9 @@ import contextlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from hivesink.config.site import Site
 from hivesink.core.bucket import normal
 from hivesink.errors import InvalidOption, LogDamaged, StoreUnavailable
-from hivesink.site import Site
 from hivesink.storage.commit_log import RenameCommitLog, default_log_location, logs_of
 from hivesink.storage.hdfs_address import beside, is_hdfs
 from hivesink.storage.local import LocalFileSystem
@@ -18,8 +18,8 @@ from hivesink.storage.pointers import Accepted, accept, accepted_in, pointer_pat
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from hivesink.config.options import SinkConfig
     from hivesink.core.table import TableName
-    from hivesink.options import SinkConfig
     from hivesink.ports import CommitLog, LiveTable
     from hivesink.storage.fs import FileSystem
 

@@ -8,34 +8,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, BinaryIO, Protocol, TypeVar
 
-from hivesink.core.log import LogView, Mark, Touched
-from hivesink.core.partition import LivePartition, NewPartition, Statistics
-
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     import pyarrow as pa
 
     from hivesink.core.epoch import Epoch
+    from hivesink.core.log import LogView, Mark, Touched
     from hivesink.core.manifest import Floor, Manifest
     from hivesink.core.partfile import Finished, InProgress, Pending
+    from hivesink.core.partition import LivePartition, NewPartition, Statistics
     from hivesink.core.table import TableName, TableSpec
 
-
-__all__ = [
-    "CommitLog",
-    "FileStore",
-    "LivePartition",
-    "LiveTable",
-    "LogView",
-    "Mark",
-    "NewPartition",
-    "PartFormat",
-    "Registrar",
-    "RowReader",
-    "Statistics",
-    "Touched",
-]
 
 _T = TypeVar("_T")
 
@@ -64,11 +48,11 @@ class FileStore(Protocol):
     """Part files of tables: hidden until published, published whole or not at all. Shared by threads."""
 
     @property
-    def at_a_time(self) -> int:
+    def parallelism(self) -> int:
         """How many calls are worth making at a time: many where each waits for a server, 1 on local disks."""
         ...
 
-    def together(self, calls: Iterable[Callable[[], _T]]) -> list[_T]:
+    def run_parallel(self, calls: Iterable[Callable[[], _T]]) -> list[_T]:
         """The results of independent `calls` on this store, in order, `at_a_time` of them at a time.
 
         Raises the first error in that order, once every call that was begun has ended; others may be left out.
@@ -261,7 +245,7 @@ class Registrar(Protocol):
         """
         ...
 
-    def distrust(self, table: LiveTable, partitions: Sequence[str]) -> None:
+    def clear_accurate(self, table: LiveTable, partitions: Sequence[str]) -> None:
         """Take away `COLUMN_STATS_ACCURATE` where it is set, so that Hive counts rows itself (HIVE-11266)."""
         ...
 

@@ -10,35 +10,35 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 from hivesink import metastore as metastores
-from hivesink.arrowtypes import arrow_schema
+from hivesink.config.options import SinkConfig
+from hivesink.config.site import Site
+from hivesink.config.values import OnBadRecord
 from hivesink.core import writername
 from hivesink.core.bucket import normal
 from hivesink.core.lifecycle import Identity
+from hivesink.decode.arrowtypes import arrow_schema
 from hivesink.decode.reader import DecodeOptions, RowsReader
 from hivesink.errors import LogTwice, TableExists, Unsupported
 from hivesink.formats.parquet import ParquetFormat, rows_in
 from hivesink.hiveql.render import render
 from hivesink.hiveql.stored import declared, stored
 from hivesink.logs import NO_SITE, TableLogs, commit_log, file_system, log_folder
-from hivesink.options import SinkConfig
-from hivesink.optionvalues import OnBadRecord
-from hivesink.sink.admission import Admission
-from hivesink.sink.assign import assigner_for, needed_columns
-from hivesink.sink.committer import Committer
-from hivesink.sink.declared import Committed, Sink
-from hivesink.sink.observe import load
-from hivesink.sink.plan import TablePlan, TaskPlan
-from hivesink.sink.rejects import rejected_spec
-from hivesink.sink.task import TaskTools
-from hivesink.sink.world import World
-from hivesink.site import Site
+from hivesink.sink.commit.committer import Committer
+from hivesink.sink.commit.context import CommitContext
+from hivesink.sink.commit.observe import load
+from hivesink.sink.commit.writer import Committed, WriterSpec
+from hivesink.sink.inspect.admission import Admission
+from hivesink.sink.task.assign import assigner_for, needed_columns
+from hivesink.sink.task.attempt import TaskTools
+from hivesink.sink.task.messages import TablePlan, TaskPlan
+from hivesink.sink.task.rejects import rejected_spec
 from hivesink.storage.ownership import Ownership
 from hivesink.storage.rename_store import RenameFileStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from hivesink.core.epoch import LastBatch, Ways
+    from hivesink.core.epoch import HistoryPolicy, LastBatch
     from hivesink.core.table import TableName, TableSpec
     from hivesink.hiveql.apply import Catalog
     from hivesink.ports import CommitLog, FileStore, LiveTable, Registrar
@@ -152,8 +152,8 @@ class Setup:
     target: TablePlan
     rejected: TablePlan | None
     config: SinkConfig
-    ways: Ways
-    world: World
+    history_policy: HistoryPolicy
+    context: CommitContext
     identity: Identity
     log: str
     site: Site = NO_SITE
@@ -166,7 +166,7 @@ class Setup:
         table: TableName,
         writer: str,
         metastore: Metastore,
-        ways: Ways,
+        history_policy: HistoryPolicy,
         options: Mapping[str, str],
         site: Site = NO_SITE,
         check: Callable[[str, str], None] = _anywhere,
@@ -192,7 +192,7 @@ class Setup:
             message = f"{folder} has no uid after one was offered"
             raise AssertionError(message)
         _require_sole(uid, log, TableLogs(table, live.location, site))
-        world = World(
+        context = CommitContext(
             log=log,
             store=store,
             registrar=registrar,
@@ -202,7 +202,7 @@ class Setup:
             remake=remaker(metastore, live),
             _tables={str(table): live},
         )
-        rejected = _rejected(world, live, config)
+        rejected = _rejected(context, live, config)
         plans = [plan for plan in (TablePlan(live.spec, live.location), rejected) if plan]
         for plan in plans:
             log.point(plan.spec.name, normal(plan.location))
@@ -211,23 +211,23 @@ class Setup:
         zone = config["sink.bucket.time-zone"].key
         identity = Identity(writer, uid, names, tuple((name, zone) for name in names), log.location)
         progress = on_commit or _no_progress
-        return cls(writer, plans[0], rejected, config, ways, world, identity, folder, site, progress)
+        return cls(writer, plans[0], rejected, config, history_policy, context, identity, folder, site, progress)
 
-    def sink(self, *, tolerant: bool) -> Sink:
-        return Sink(
+    def sink(self, *, tolerant: bool) -> WriterSpec:
+        return WriterSpec(
             identity=self.identity,
             target=self.target,
             rejected=self.rejected,
             config=self.config,
             count_rows=rows_in,
-            ways=self.ways,
+            history_policy=self.history_policy,
             tolerant=tolerant,
             on_commit=self.on_commit,
             sole_writer=lambda: len(TableLogs(self.target.spec.name, self.target.location, self.site).writers()) <= 1,
         )
 
     def committer(self, *, tolerant: bool) -> Committer:
-        return Committer(self.world, self.sink(tolerant=tolerant))
+        return Committer(self.context, self.sink(tolerant=tolerant))
 
     def tools(self) -> ToolsSpec:
         # Tasks ask no metastore: its properties, a password perhaps among them, stay with the driver.
@@ -235,7 +235,7 @@ class Setup:
 
     def last_batch(self) -> LastBatch | None:
         """The newest batch that the log holds."""
-        head = load(self.world).head
+        head = load(self.context).head
         return head.last_batch if head else None
 
 
@@ -257,11 +257,11 @@ def _declared(live: LiveTable) -> LiveTable:
     return replace(live, spec=declared(live.spec))
 
 
-def _rejected(world: World, live: LiveTable, config: SinkConfig) -> TablePlan | None:
+def _rejected(context: CommitContext, live: LiveTable, config: SinkConfig) -> TablePlan | None:
     """The dead-letter table, created where the setting asks for it and it isn't there."""
     if config["sink.on-bad-record"] is not OnBadRecord.DEAD_LETTER:
         return None
-    found = world.table(str(live.spec.name.rejected))
+    found = context.table(str(live.spec.name.rejected))
     return TablePlan(found.spec, found.location)
 
 

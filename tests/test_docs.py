@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hivesink import HiveSink, session, sources
-from hivesink.options import OPTIONS
+from hivesink.config.options import OPTIONS
 
 if TYPE_CHECKING:
     from collections.abc import Callable

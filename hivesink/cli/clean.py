@@ -6,8 +6,8 @@ from hivesink.cli.opened import opened
 from hivesink.cli.options import Debug, DryRun, Json, Metastore, Strays, Table
 from hivesink.cli.output import Line, Report
 from hivesink.cli.reporting import reporting
-from hivesink.sink.clean import clean as clean_writer
-from hivesink.sink.clean import find_leftovers, find_strays, throw_away
+from hivesink.sink.inspect.clean import clean as clean_writer
+from hivesink.sink.inspect.clean import find_leftovers, find_strays, throw_away
 
 
 def clean(  # noqa: PLR0917  each is an option of the command line
@@ -27,15 +27,15 @@ def clean(  # noqa: PLR0917  each is an option of the command line
     Example: hivesink clean demo.flights --dry-run
     """
     with reporting(as_json=json, debug=debug) as out, opened(table, metastore) as found:
-        cleanings = [find_leftovers(writer.world, writer.name, found.name) for writer in found.writers]
+        cleanings = [find_leftovers(writer.context, writer.name, found.name) for writer in found.writers]
         unknown = sorted(path for stranger in found.strangers() for path in stranger.staged)
-        doubled = [(writer.world, find_strays(writer.world, found.name)) for writer in found.writers if strays]
+        doubled = [(writer.context, find_strays(writer.context, found.name)) for writer in found.writers if strays]
         folders: tuple[str, ...] = ()
         thrown = tuple((stray.path, "the trash") for _, some in doubled for stray in some)
         if not dry_run:
             for writer, cleaning in zip(found.writers, cleanings, strict=True):
-                folders += clean_writer(writer.world, cleaning, found.name)
-            thrown = tuple(moved for world, some in doubled for moved in throw_away(world, found.name, some))
+                folders += clean_writer(writer.context, cleaning, found.name)
+            thrown = tuple(moved for context, some in doubled for moved in throw_away(context, found.name, some))
         files = [path for cleaning in cleanings for path in cleaning.staged]
         data = {
             "table": found.name,

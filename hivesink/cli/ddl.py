@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hivesink import options, wiring
+from hivesink import wiring
 from hivesink.cli.opened import metastore_address, site_here
 from hivesink.cli.options import Debug, Json, Metastore
 from hivesink.cli.output import Line, Report
 from hivesink.cli.reporting import reporting
+from hivesink.config import options
 from hivesink.errors import DdlDiffers
 from hivesink.hiveql.apply import apply as apply_all
 from hivesink.hiveql.apply import plan_all

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 _RAISED = re.compile(r"^hivesink\.errors\.(\w+): (.+)$", re.MULTILINE)
 _CUT_OFF = "stopped in the middle of a batch; what was decided, the next start finishes, and it writes the rest again"
-_PATIENCE = 60.0
+_GRACE = 60.0
 """Seconds that a batch may take to end by itself once the end is asked for."""
 _LOOK_AGAIN = 0.05
 
@@ -94,7 +94,7 @@ def _stop_queries() -> None:
     try:
         queries = _active_queries()
         for query in queries:
-            deadline = time.monotonic() + _PATIENCE
+            deadline = time.monotonic() + _GRACE
             while _is_in_a_batch(query) and time.monotonic() < deadline:
                 time.sleep(_LOOK_AGAIN)
             query.stop()

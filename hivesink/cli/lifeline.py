@@ -47,6 +47,6 @@ def end_with_parent(
 
 def _watch(lifeline: int, steps: Sequence[tuple[signal.Signals, float]]) -> None:
     os.read(lifeline, 1)
-    for number, patience in steps:
+    for number, grace in steps:
         os.kill(os.getpid(), number)
-        time.sleep(patience)
+        time.sleep(grace)

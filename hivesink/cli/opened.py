@@ -11,14 +11,14 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 from hivesink import wiring
+from hivesink.config.site import Site
 from hivesink.core import writername
 from hivesink.core.table import TableName
 from hivesink.embedded import metastore as embedded
 from hivesink.errors import InvalidOption
 from hivesink.logs import TableLogs
-from hivesink.sink.clean import Stranger, strangers
-from hivesink.sink.world import World
-from hivesink.site import Site
+from hivesink.sink.commit.context import CommitContext
+from hivesink.sink.inspect.clean import Stranger, strangers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,7 +31,7 @@ class OpenedWriter:
     """One writer of a table, its log reached through the pointer beside the table."""
 
     name: str
-    world: World
+    context: CommitContext
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,8 +107,8 @@ def _table_name(text: str) -> TableName:
         raise InvalidOption((str(error),)) from error
 
 
-def _world(registrar: Registrar, live: LiveTable, log: CommitLog, site: Site) -> World:
-    return World(
+def _world(registrar: Registrar, live: LiveTable, log: CommitLog, site: Site) -> CommitContext:
+    return CommitContext(
         log=log,
         store=wiring.file_store(live.location, site),
         registrar=registrar,

@@ -14,9 +14,9 @@ from hivesink.cli.options import Debug, Json, Metastore
 from hivesink.cli.output import Grid, Line, Report, jsonable
 from hivesink.cli.reporting import reporting
 from hivesink.cli.trouble import OLD_CLIENT, is_old_client
+from hivesink.config.site import Site
 from hivesink.errors import InvalidOption, QueryFailed
 from hivesink.hive import Auth, Login, connect
-from hivesink.site import Site
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -90,7 +90,7 @@ def _by_spark(sql: str, metastore: str | None, limit: int) -> Answer:
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
-    from hivesink.jobsession import session
+    from hivesink.spark.session import session
 
     spark = session("hivesink query", metastore=metastore)
     try:

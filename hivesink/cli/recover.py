@@ -12,14 +12,14 @@ from hivesink.cli.opened import OpenedTable, OpenedWriter, opened
 from hivesink.cli.options import Debug, DryRun, Json, Metastore, Table, Writer, Yes
 from hivesink.cli.output import Grid, Line, Report
 from hivesink.cli.reporting import reporting
+from hivesink.config.options import SinkConfig
 from hivesink.core.lifecycle import Identity
 from hivesink.core.plan import GivenUp
 from hivesink.errors import InvalidOption
-from hivesink.options import SinkConfig
-from hivesink.sink.declared import policy_of
-from hivesink.sink.observe import load
-from hivesink.sink.recovery import Loss, Recovered, find_losses, preview
-from hivesink.sink.recovery import recover as recover_writer
+from hivesink.sink.commit.observe import load
+from hivesink.sink.commit.recovery import Loss, Recovered, find_losses, preview
+from hivesink.sink.commit.recovery import recover as recover_writer
+from hivesink.sink.commit.writer import policy_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -73,17 +73,17 @@ def recover(
         for one, own in zip(chosen, losses, strict=True):
             given_up = GivenUp(frozenset(loss.part.target for loss in own), partitions)
             if dry_run:
-                result = preview(one.world, policy, given_up=given_up)
+                result = preview(one.context, policy, given_up=given_up)
             else:
                 # Its dead letters may wait for a table that somebody has dropped.
-                world = replace(one.world, remake=wiring.remaker(found.metastore, found.live))
-                result = recover_writer(world, _identity(found, one), policy, given_up=given_up)
+                context = replace(one.context, remake=wiring.remaker(found.metastore, found.live))
+                result = recover_writer(context, _identity(found, one), policy, given_up=given_up)
             done.append(_Done(one.name, result))
         out.show(_report(found, done, dry_run=dry_run))
 
 
 def _given_up(one: OpenedWriter, partitions: frozenset[str], *, accept_lost: bool) -> tuple[Loss, ...]:
-    found = find_losses(one.world, GivenUp(partitions=partitions))
+    found = find_losses(one.context, GivenUp(partitions=partitions))
     return tuple(loss for loss in found if accept_lost or loss.part.partition in partitions)
 
 
@@ -96,9 +96,9 @@ def _require_known(partitions: Collection[str], lost: Sequence[Loss]) -> None:
 
 def _identity(found: OpenedTable, one: OpenedWriter) -> Identity | None:
     """Who a writer is that has decided nothing yet; None where its newest manifest says it."""
-    if load(one.world).head is not None:
+    if load(one.context).head is not None:
         return None
-    log = one.world.log
+    log = one.context.log
     uid = log.uid(None)
     if uid is None:
         raise InvalidOption((f"{log.location} is no log: it has no uid; restore it, or remove the writer's pointer",))

@@ -15,12 +15,12 @@ from hivesink.cli.reporting import reporting
 from hivesink.core.table import TableName
 from hivesink.errors import InvalidOption
 from hivesink.logs import Accepted, TableLogs
-from hivesink.sink.reset import Reset, plan_reset
+from hivesink.sink.inspect.reset import Reset, plan_reset
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from hivesink.sink.clean import Stranger
+    from hivesink.sink.inspect.clean import Stranger
 
 Uids = Annotated[
     Optional[list[str]],  # noqa: UP045  typer reads this at run time, on Python 3.10 too
@@ -52,7 +52,7 @@ def reset(
     with reporting(as_json=json, debug=debug) as out, opened(table, metastore) as found:
         now = datetime.now(timezone.utc)
         chosen = () if uid else found.chosen(writer)
-        resets = [_kept(found, plan_reset(one.world, one.name, found.name, now)) for one in chosen]
+        resets = [_kept(found, plan_reset(one.context, one.name, found.name, now)) for one in chosen]
         strangers = _named(found, uid or [])
         lines = [*map(_about_writer, resets), *(_about_files(one) for one in strangers)]
         if lines and not dry_run:

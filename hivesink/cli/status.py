@@ -10,7 +10,7 @@ from hivesink.cli.options import Debug, Json, Metastore, Table
 from hivesink.cli.output import Grid, Line, Report
 from hivesink.cli.reporting import reporting
 from hivesink.core import offsets
-from hivesink.sink.inspect import WriterStatus, writer_status
+from hivesink.sink.inspect.status import WriterStatus, writer_status
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -26,7 +26,7 @@ def status(table: Table, metastore: Metastore = None, json: Json = False, debug:
     Example: hivesink status demo.flights
     """
     with reporting(as_json=json, debug=debug) as out, opened(table, metastore) as found:
-        statuses = [writer_status(writer.world, writer.name, found.name) for writer in found.writers]
+        statuses = [writer_status(writer.context, writer.name, found.name) for writer in found.writers]
         out.show(_report(found, statuses))
 
 

@@ -14,16 +14,16 @@ from hivesink.cli.options import Debug, Json, Metastore, Table, Writer
 from hivesink.cli.output import Grid, Line, Report
 from hivesink.cli.reporting import reporting
 from hivesink.formats.parquet import rows_in
-from hivesink.sink.checks import Level
-from hivesink.sink.verify import Verdict
-from hivesink.sink.verify import verify as verify_writer
+from hivesink.sink.inspect.checks import Level
+from hivesink.sink.inspect.verify import Verdict
+from hivesink.sink.inspect.verify import verify as verify_writer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from hivesink.logs import Accepted, TableLogs
-    from hivesink.sink.clean import Stranger
-    from hivesink.sink.statistics import CountRows
+    from hivesink.sink.commit.statistics import CountRows
+    from hivesink.sink.inspect.clean import Stranger
 
 Quick = Annotated[bool, typer.Option("--quick", help="Don't read the files' footers.")]
 Last = Annotated[int, typer.Option("--epochs", min=0, help="How many epochs to print; all are checked.")]
@@ -59,9 +59,9 @@ def verify(
 
 
 def _verdict(found: OpenedTable, writer: OpenedWriter, count_rows: CountRows | None) -> Verdict:
-    log, store = writer.world.log, writer.world.store
+    log, store = writer.context.log, writer.context.store
     admission = wiring.admission(found.live, log, store, writer.name, found.site)
-    return verify_writer(writer.world, writer.name, found.name, count_rows, admission)
+    return verify_writer(writer.context, writer.name, found.name, count_rows, admission)
 
 
 def _strangers(found: OpenedTable) -> list[_Unknown]:

@@ -62,7 +62,7 @@ class LastBatch:
 
 
 @dataclass(frozen=True, slots=True)
-class Ways:
+class HistoryPolicy:
     """What the user allows where a batch does not follow from the log.
 
     `resume`: a new checkpoint may continue if its offsets are just those where the log ends.
@@ -73,7 +73,7 @@ class Ways:
     append: Epoch | None = None
 
 
-NO_WAYS = Ways()
+STRICT = HistoryPolicy()
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,7 @@ class Replay:
     epoch: Epoch
 
 
-def judge(last: LastBatch | None, batch: BatchRef | NextBatch, ways: Ways, log: str) -> New | Replay:
+def judge(last: LastBatch | None, batch: BatchRef | NextBatch, history_policy: HistoryPolicy, log: str) -> New | Replay:
     """Whether `batch` is new or a proven replay; `log` names the log in errors.
 
     Raises LogMissing, ForeignHistory, CheckpointLeftOver, ReplayDiffers, BatchBehindLog, BatchesMissing,
@@ -99,20 +99,20 @@ def judge(last: LastBatch | None, batch: BatchRef | NextBatch, ways: Ways, log: 
     against the query.
     """
     if last is None:
-        return _first(batch, ways, log)
+        return _first(batch, history_policy, log)
     if batch.query != last.ref.query:
-        return _other_query(last, batch, ways, log)
+        return _other_query(last, batch, history_policy, log)
     if batch.batch == last.ref.batch:
-        return _same_batch(last, batch, ways, log)
+        return _same_batch(last, batch, history_policy, log)
     resumable = _resumable(last.ref.end)
     if batch.batch < last.ref.batch:
         raise BatchBehindLog(log, last.epoch, last.ref.batch, batch.batch, last.ref.end, resumable=resumable)
     if batch.batch > last.ref.batch + 1:
-        if ways.append == last.epoch:
+        if history_policy.append == last.epoch:
             return New(appended=True)
         raise BatchesMissing(log, last.epoch, last.ref.batch, batch.batch)
     gap = _gap(last, batch)
-    if gap is not None and ways.append != last.epoch:
+    if gap is not None and history_policy.append != last.epoch:
         raise OffsetsDontChain(log, last.epoch, gap)
     return New(appended=gap is not None)
 
@@ -129,33 +129,33 @@ def read_before(last: LastBatch | None, batch: BatchRef | NextBatch) -> tuple[st
     )
 
 
-def _first(batch: BatchRef | NextBatch, ways: Ways, log: str) -> New:
+def _first(batch: BatchRef | NextBatch, history_policy: HistoryPolicy, log: str) -> New:
     # A query's first batch always writes a manifest, so a later batch over a log without one means that
     # manifests were deleted, and with them the knowledge of which batches are in the table.
     # `append` names the last batch's epoch: of none 0, however many fences recovery has put since it was said.
-    if batch.batch > 0 and ways.append != 0:
+    if batch.batch > 0 and history_policy.append != 0:
         raise LogMissing(log, batch.batch, 0)
     return New(appended=batch.batch > 0)
 
 
-def _same_batch(last: LastBatch, batch: BatchRef | NextBatch, ways: Ways, log: str) -> New | Replay:
+def _same_batch(last: LastBatch, batch: BatchRef | NextBatch, history_policy: HistoryPolicy, log: str) -> New | Replay:
     if batch.start is None or batch.end is None:
         return Replay(last.epoch)
     if same(batch.start, last.ref.start) and same(batch.end, last.ref.end):
         return Replay(last.epoch)
-    if ways.append == last.epoch:
+    if history_policy.append == last.epoch:
         return New(appended=True)
     resumable, read = _resumable(last.ref.end), read_before(last, batch)
     raise ReplayDiffers(log, last.epoch, batch.batch, last.ref.end, batch.end, resumable=resumable, read=read)
 
 
-def _other_query(last: LastBatch, batch: BatchRef | NextBatch, ways: Ways, log: str) -> New:
-    if ways.append == last.epoch:
+def _other_query(last: LastBatch, batch: BatchRef | NextBatch, history_policy: HistoryPolicy, log: str) -> New:
+    if history_policy.append == last.epoch:
         return New(appended=True)
     gap = _gap(last, batch)
     left_over = batch.checkpoint if gap and isinstance(batch, NextBatch) and batch.batch == 0 else None
     resumable = _resumable(last.ref.end + (batch.start or ()))
-    if not ways.resume:
+    if not history_policy.resume:
         raise ForeignHistory(log, last.epoch, last.ref.end, batch.query, resumable=resumable, left_over=left_over)
     if not resumable:
         raise ResumeImpossible(log, last.epoch, last.ref.end, left_over)

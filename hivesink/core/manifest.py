@@ -78,7 +78,7 @@ class PartEntry:
         return f"{given_up(self.folder)}/{self.name}"
 
     @property
-    def brought(self) -> str:
+    def restored(self) -> str:
         """Where a person who copies it there by its hidden name puts it."""
         return f"{self.folder}/{self.staged.rpartition('/')[2]}"
 

@@ -67,7 +67,7 @@ def locate(part: PartEntry, earlier: Iterable[str], files: Mapping[str, int]) ->
     name; where giving them up, cut short, has put them away; or at an earlier place, where a stalled run has published
     them meanwhile.
     """
-    places = dict.fromkeys((part.staged, part.target, part.brought, part.put_away, *earlier))
+    places = dict.fromkeys((part.staged, part.target, part.restored, part.put_away, *earlier))
     there = {path: files[path] for path in places if path in files}
     right = [path for path, length in there.items() if length == part.length]
     if part.staged != part.target and part.staged in right:
@@ -87,7 +87,7 @@ def places_to_look(history: History, live: Mapping[Place, LivePartition], *, far
         if not epoch.is_published:
             found |= {part.staged, part.target}
             if far:
-                found |= {part.brought, part.put_away, *earlier.get(part.name, ())}
+                found |= {part.restored, part.put_away, *earlier.get(part.name, ())}
         elif home is not None and not same_location(part.folder, home.location):
             found.add(part.target)
     return found

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec import UNSET
 
-from hivesink.arrowtypes import arrow_type
 from hivesink.core.table import Char, Column, HiveType, Primitive, Varchar
+from hivesink.decode.arrowtypes import arrow_type
 from hivesink.decode.clocks import Mask, dates, from_millis, nulls, timestamps
 from hivesink.decode.exact import Values, binary_of
 from hivesink.decode.unfit import Unfit

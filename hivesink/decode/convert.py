@@ -15,8 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types
 
-from hivesink.arrowtypes import arrow_type
 from hivesink.core.table import Array, Char, Decimal, HiveType, Map, Primitive, Struct, Varchar
+from hivesink.decode.arrowtypes import arrow_type
 from hivesink.decode.clocks import DAY, FIRST_MICROS, LAST_MICROS, Micros, nulls, wall_micros
 from hivesink.decode.fit import INTEGERS, field_places
 from hivesink.decode.numbers import integer, scaled

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from decimal import Decimal as Number
 from typing import TYPE_CHECKING, Any
 
+from hivesink.config.values import OnUnknownField
 from hivesink.core.table import Array, Char, Column, Decimal, HiveType, Map, Primitive, Struct, Varchar
 from hivesink.decode.numbers import double, integer, scaled, single
 from hivesink.decode.scan import NUMBER, NotJson, document, elements, members, unquote
 from hivesink.decode.times import date_of, instant_of, timestamp_of, wall_clock
 from hivesink.decode.unfit import Unfit
-from hivesink.optionvalues import OnUnknownField
 
 if TYPE_CHECKING:
     from collections.abc import Container, Sequence

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from hivesink.arrowtypes import arrow_schema
+from hivesink.config.values import OnTombstone
+from hivesink.decode.arrowtypes import arrow_schema
 from hivesink.decode.exact import ExactDecoder
 from hivesink.decode.fast import FastDecoder
 from hivesink.decode.result import BadRecord, Decoded
 from hivesink.decode.unfit import Unfit
-from hivesink.optionvalues import OnTombstone
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -76,9 +76,9 @@ class JsonDecoder:
         batch = pa.RecordBatch.from_arrays(arrays, schema=self.schema)
         if not doubt.any():
             return batch, np.arange(len(records)), []
-        return self._settle(batch, doubt, records)
+        return self._resolve(batch, doubt, records)
 
-    def _settle(
+    def _resolve(
         self, batch: pa.RecordBatch, doubt: Mask, records: pa.StringArray
     ) -> tuple[pa.RecordBatch, Any, list[tuple[int, str | None, str]]]:
         """Decode the records in doubt exactly, and put the good ones in their places."""

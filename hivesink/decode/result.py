@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
-from hivesink.optionvalues import OnTombstone, OnUnknownField
+from hivesink.config.values import OnTombstone, OnUnknownField
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from hivesink.arrowtypes import arrow_schema
+from hivesink.decode.arrowtypes import arrow_schema
 from hivesink.decode.clocks import nulls
 from hivesink.decode.convert import Conversion, Problem
 from hivesink.decode.fit import check_types

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from xml.sax.saxutils import escape
 
-from hivesink.embedded.cache import write_atomically
+from hivesink.config.cache import write_atomically
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -1,7 +1,7 @@
 """Runs a server for a parent process, and ends it when that parent does; used by path, not imported.
 
-`guard.py attached PATIENCE COMMAND…` runs the command until standard input closes, which the operating
-system sees to however the parent ends; after PATIENCE seconds of SIGTERM it is killed. `guard.py detached 0
+`guard.py attached GRACE COMMAND…` runs the command until standard input closes, which the operating
+system sees to however the parent ends; after GRACE seconds of SIGTERM it is killed. `guard.py detached 0
 COMMAND…` starts the command in a session of its own and leaves it. Both print its process id; all that the
 command prints goes to standard error.
 """
@@ -24,16 +24,16 @@ def die_with_parent() -> None:
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
-def stop(child: subprocess.Popen[bytes], patience: float) -> None:
+def stop(child: subprocess.Popen[bytes], grace: float) -> None:
     """Ask the child to end; kill it when it takes too long."""
     child.terminate()
     try:
-        child.wait(patience)
+        child.wait(grace)
     except subprocess.TimeoutExpired:
         child.kill()
 
 
-def run_attached(patience: float, command: list[str]) -> int:
+def run_attached(grace: float, command: list[str]) -> int:
     """Run the command until it ends, or standard input closes; return its exit code."""
     # Still one thread here, so running Python between fork and exec is safe. It covers a guard that is
     # killed itself.
@@ -49,7 +49,7 @@ def run_attached(patience: float, command: list[str]) -> int:
         # Not `sys.stdin`, whose lock would be held when the interpreter ends.
         while os.read(0, 1):
             pass
-        stop(child, patience)
+        stop(child, grace)
 
     signal.signal(signal.SIGTERM, lambda *_: child.terminate())
     threading.Thread(target=wait_for_parent, daemon=True).start()

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from xml.sax.saxutils import quoteattr
 
-from hivesink.embedded.cache import cache_folder
+from hivesink.config.cache import cache_folder
 from hivesink.embedded.jvm import find_java
 from hivesink.embedded.sparkjars import jar
 from hivesink.embedded.trust import write_trust_store

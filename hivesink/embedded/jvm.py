@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
 
-from hivesink.embedded.cache import cache_folder, write_atomically
+from hivesink.config.cache import cache_folder, write_atomically
 from hivesink.errors import HiveSinkError, JavaNotFound
 
 OLDEST = 17

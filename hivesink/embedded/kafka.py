@@ -6,7 +6,7 @@ import os
 import subprocess
 from typing import TYPE_CHECKING
 
-from hivesink.embedded.cache import write_atomically
+from hivesink.config.cache import write_atomically
 from hivesink.embedded.jars import fetch
 from hivesink.embedded.jarsets import KAFKA_BROKER
 from hivesink.embedded.jvm import find_java

@@ -12,7 +12,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from hivesink.embedded.cache import cache_folder, write_atomically
+from hivesink.config.cache import cache_folder, write_atomically
 from hivesink.embedded.conf import log4j2, write_conf
 from hivesink.embedded.jvm import find_java
 from hivesink.embedded.lock import locked

@@ -37,7 +37,7 @@ PORT_TAKEN = re.compile(r"Address already in use|BindException|Could not create 
 class Launch:
     """How to start a server; it is ready when its log contains `ready`.
 
-    Seconds: `timeout` to get ready, `patience` between SIGTERM and SIGKILL.
+    Seconds: `timeout` to get ready, `grace` between SIGTERM and SIGKILL.
     """
 
     name: str
@@ -46,7 +46,7 @@ class Launch:
     ready: str
     env: Mapping[str, str] = field(default_factory=dict)
     timeout: float = 180.0
-    patience: float = STOP_SECONDS
+    grace: float = STOP_SECONDS
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,10 +79,10 @@ class Detached:
 class Attached:
     """A process that ends with this one, however this one ends; `pid` is its own, not its guard's."""
 
-    def __init__(self, guard: subprocess.Popen[bytes], pid: int, patience: float) -> None:
+    def __init__(self, guard: subprocess.Popen[bytes], pid: int, grace: float) -> None:
         self.pid = pid
         self._guard = guard
-        self._patience = patience
+        self._grace = grace
 
     def alive(self) -> bool:
         """Say whether the process still runs."""
@@ -93,7 +93,7 @@ class Attached:
         if self._guard.stdin is not None:
             self._guard.stdin.close()
         try:
-            self._guard.wait(self._patience + STOP_SECONDS)
+            self._guard.wait(self._grace + STOP_SECONDS)
         except subprocess.TimeoutExpired:
             os.killpg(self._guard.pid, signal.SIGKILL)
             self._guard.wait()
@@ -111,7 +111,7 @@ def start_attached(launch: Launch) -> Attached:
     """Start a server that ends with this process; return when it is ready. Raises ServerFailed."""
     with _fresh_log(launch) as log:
         guard = subprocess.Popen(
-            [sys.executable, "-I", "-S", GUARD, "attached", str(launch.patience), *launch.command],
+            [sys.executable, "-I", "-S", GUARD, "attached", str(launch.grace), *launch.command],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=log,
@@ -123,7 +123,7 @@ def start_attached(launch: Launch) -> Attached:
     with guard.stdout or io.BytesIO() as answer:
         # Nothing comes if the program can't be started; its log tells why.
         pid = int(answer.readline() or guard.pid)
-    server = Attached(guard, pid, launch.patience)
+    server = Attached(guard, pid, launch.grace)
     _await_ready(launch, server)
     return server
 

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from hivesink.embedded.cache import write_atomically
+from hivesink.config.cache import write_atomically
 from hivesink.embedded.process import (
     HOST,
     Attached,

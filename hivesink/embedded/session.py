@@ -8,7 +8,7 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from hivesink.embedded.cache import cache_folder, write_atomically
+from hivesink.config.cache import cache_folder, write_atomically
 from hivesink.embedded.conf import log4j2
 from hivesink.embedded.jars import fetch
 from hivesink.embedded.jarsets import kafka_connector

@@ -104,7 +104,7 @@ class ForeignHistory(HiveSinkError):
         ends = ", ".join(str(offset) for offset in end) or "no offsets"
         resume = (
             f"resume=True (continue at the log's own offsets, startingOffsets = {ends}, new partitions as -2; "
-            "hivesink.sources.kafka fills it in), or "
+            "hivesink.spark.sources.kafka fills it in), or "
         )
         who = f"query {query}" if query else "this query"
         super().__init__(
@@ -135,7 +135,7 @@ class CheckpointLeftOver(HiveSinkError):
             f"the checkpoint {checkpoint} has its first batch planned from elsewhere than the end of {log} (epoch "
             f"{epoch}): {gap}; Spark keeps to that plan, and has committed no batch of this checkpoint, so nothing of "
             f"it is in the table: delete {checkpoint}, then start again with resume=True and with the source at the "
-            "log's end (hivesink.sources.kafka(…, resume=sink) sees to that)"
+            "log's end (hivesink.spark.sources.kafka(…, resume=sink) sees to that)"
         )
 
 
@@ -206,7 +206,7 @@ class OffsetsDontChain(HiveSinkError):
         self.gap = gap
         super().__init__(
             f"the batch doesn't follow from epoch {epoch} in {log}: {gap}; rows would be lost or doubled. Start with a "
-            "new checkpoint where the log ends (resume=True, and hivesink.sources.kafka(…, resume=sink)), or "
+            "new checkpoint where the log ends (resume=True, and hivesink.spark.sources.kafka(…, resume=sink)), or "
             f"start with append={epoch} (your decision)"
         )
 

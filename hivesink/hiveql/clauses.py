@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from hivesink.hiveql.source import Source
 
 CheckProperties = Callable[[Mapping[str, str]], Sequence[str]]
-"""Problems of TBLPROPERTIES, one line each, beginning with the property's name: `hivesink.options.check`."""
+"""Problems of TBLPROPERTIES, one line each, beginning with the property's name: `hivesink.config.options.check`."""
 
 PARQUET_SERDE = "org.apache.hadoop.hive.ql.io.parquet.serde.ParquetHiveSerDe"
 PARQUET_INPUT = "org.apache.hadoop.hive.ql.io.parquet.MapredParquetInputFormat"

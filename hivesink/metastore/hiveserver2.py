@@ -9,6 +9,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from hivesink.core.partition import LivePartition, NewPartition, Statistics
 from hivesink.core.partition_path import DEFAULT_PARTITION
 from hivesink.core.table import TableName, TableSpec
 from hivesink.errors import (
@@ -34,7 +35,7 @@ from hivesink.metastore.hive_text import (
 from hivesink.metastore.one_by_one import change_all
 from hivesink.metastore.partition_names import name_of, values_of
 from hivesink.metastore.refusals import PARQUET_INPUT, Facts, column
-from hivesink.ports import LivePartition, LiveTable, NewPartition, Statistics
+from hivesink.ports import LiveTable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -115,7 +116,7 @@ class HiveServer2Registrar:
                 table=str(spec.name),
                 action="register",
                 address=self.address,
-                at_a_time=SPECS_A_STATEMENT,
+                parallelism=SPECS_A_STATEMENT,
                 ask=lambda: self._describe(spec.name),
             )
         except RegistrationFailed:
@@ -156,7 +157,7 @@ class HiveServer2Registrar:
                 statement = f"ALTER TABLE {table_name(spec.name)} {clause} REPLACE COLUMNS ({fields})"
                 self._change(spec.name, f"bring the columns of partition {partition}", statement)
 
-    def distrust(self, table: LiveTable, partitions: Sequence[str]) -> None:
+    def clear_accurate(self, table: LiveTable, partitions: Sequence[str]) -> None:
         spec = table.spec
         trusted = [partition for partition, live in self.lookup(table, partitions).items() if live.accurate]
         if trusted:

@@ -21,7 +21,7 @@ def change_all(
     table: str,
     action: str,
     address: str,
-    at_a_time: int,
+    parallelism: int,
     ask: Callable[[], object],
 ) -> None:
     """Call `change` with the keys of `partitions` (their names by key), and where that is refused with each alone.
@@ -31,8 +31,8 @@ def change_all(
     """
     keys = list(partitions)
     refused: dict[Key, RegistrationFailed] = {}
-    for start in range(0, len(keys), at_a_time):
-        refused.update(_refused(keys[start : start + at_a_time], change, ask))
+    for start in range(0, len(keys), parallelism):
+        refused.update(_refused(keys[start : start + parallelism], change, ask))
     if refused:
         first, *_ = refused.values()
         reasons = list(dict.fromkeys(error.reason for error in refused.values()))

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from hive_metastore import ttypes
 
+from hivesink.core.partition import LivePartition, NewPartition, Statistics
 from hivesink.errors import FileSystemUnknown, RegistrationFailed, TableExists, TableReplaced, UnknownTable
 from hivesink.metastore.accuracy import BASIC_ONLY, FLAG, is_accurate
 from hivesink.metastore.one_by_one import change_all
 from hivesink.metastore.partition_names import Values, name_of, values_of
 from hivesink.metastore.thrift_calls import Calls, add_partitions
 from hivesink.metastore.thrift_table import columns_behind, live_partition, live_table, new_partition, thrift_table
-from hivesink.ports import LivePartition, LiveTable, NewPartition, Statistics
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from hivesink.core.table import TableName, TableSpec
     from hivesink.metastore.thrift_calls import PartitionsCall
     from hivesink.metastore.thrift_connection import Client, Connection
+    from hivesink.ports import LiveTable
 
 T = TypeVar("T")
 
@@ -116,14 +117,12 @@ class ThriftRegistrar:
             raise
         self._bring_columns(table, list(structs))
 
-    def distrust(self, table: LiveTable, partitions: Sequence[str]) -> None:
+    def clear_accurate(self, table: LiveTable, partitions: Sequence[str]) -> None:
         if table.spec.is_partitioned:
             values = [values_of(table.spec, partition) for partition in partitions]
-            self._alter(
-                table, "drop the accuracy of statistics", values, lambda _, found: _distrusted(found.parameters)
-            )
+            self._alter(table, "drop the accuracy of statistics", values, lambda _, found: _cleared(found.parameters))
         elif partitions:
-            self._tables.alter(table.spec.name, "drop the accuracy of statistics", _distrusted)
+            self._tables.alter(table.spec.name, "drop the accuracy of statistics", _cleared)
 
     def set_statistics(self, table: LiveTable, statistics: Sequence[Statistics]) -> bool:
         action = "set statistics"
@@ -173,7 +172,7 @@ class ThriftRegistrar:
             table=str(table.spec.name),
             action=action,
             address=self.address,
-            at_a_time=PARTITIONS_A_CALL,
+            parallelism=PARTITIONS_A_CALL,
             ask=lambda: self._tables.get(table.spec.name),
         )
 
@@ -215,7 +214,7 @@ class ThriftRegistrar:
         self._change_all(table, f"{action} of", wanted, alter)
 
 
-def _distrusted(parameters: dict[str, str]) -> bool:
+def _cleared(parameters: dict[str, str]) -> bool:
     accurate = is_accurate(parameters.get(FLAG))
     if accurate:
         del parameters[FLAG]

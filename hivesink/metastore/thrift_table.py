@@ -7,11 +7,12 @@ from typing import Any
 
 from hive_metastore import ttypes
 
+from hivesink.core.partition import LivePartition, NewPartition
 from hivesink.core.table import Column, TableName, TableSpec
 from hivesink.metastore.accuracy import FLAG, is_accurate
 from hivesink.metastore.partition_names import values_of
 from hivesink.metastore.refusals import PARQUET_INPUT, PARQUET_OUTPUT, PARQUET_SERDE, Facts, column
-from hivesink.ports import LivePartition, LiveTable, NewPartition
+from hivesink.ports import LiveTable
 
 _FIELDS = {"comment", "EXTERNAL"}
 """Parameters that are fields of TableSpec."""

@@ -1,1 +1,1 @@
-"""The sink itself: tasks that write parts, the committer that decides epochs, recovery that finishes them."""
+"""The sink itself: `task` writes parts, `commit` decides epochs and carries them out, `inspect` looks and judges."""

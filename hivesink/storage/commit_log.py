@@ -33,7 +33,7 @@ from hivesink.storage.log_layout import (
     temporary_name,
     touched_name,
 )
-from hivesink.storage.once import TRIES, drop, put_once, stage, surely
+from hivesink.storage.once import TRIES, drop, put_once, retry_unknown, stage
 from hivesink.storage.pointers import (
     decode_pointer,
     default_log_location,
@@ -150,7 +150,7 @@ class RenameCommitLog:
     def forget(self, touched: Iterable[Touched]) -> None:
         for one in touched:
             path = join(self._touched, touched_name(one))
-            surely("delete", path, partial(self._fs.delete, path))
+            retry_unknown("delete", path, partial(self._fs.delete, path))
 
     def trim(self, floor: Floor) -> None:
         names = [entry.name for entry in self._fs.list(self._manifests)]
@@ -165,7 +165,7 @@ class RenameCommitLog:
         for name in names:
             if is_dead(name, lowest, view.head):
                 path = self._manifest_path(name)
-                surely("delete", path, partial(self._fs.delete, path))
+                retry_unknown("delete", path, partial(self._fs.delete, path))
 
     def point(self, table: TableName, location: str) -> None:
         """Raises PointerTaken where this writer's log of the table is elsewhere."""
@@ -235,7 +235,7 @@ class RenameCommitLog:
             return False
         own = manifest_json.decode(data, path).attempt == manifest.attempt
         if own:
-            self._fs.settle(split(path)[0])
+            self._fs.make_durable(split(path)[0])
         drop(self._fs, temporary)
         if not own:
             raise EpochTaken(self._folder, manifest.epoch)

@@ -73,7 +73,7 @@ class FileSystem(Protocol):
         """
         ...
 
-    def settle(self, path: str) -> None:
+    def make_durable(self, path: str) -> None:
         """Make what another process did durable, as it now is: a folder's names, or a file's bytes and its name."""
         ...
 

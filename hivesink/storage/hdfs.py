@@ -128,7 +128,7 @@ class HdfsFileSystem:
         self.rename(source, target)
         folders.forget(place)
 
-    def settle(self, path: str) -> None:
+    def make_durable(self, path: str) -> None:
         """Every name that the NameNode shows is in its edit log; bytes of a file can be read only once it is closed."""
 
     def delete(self, path: str) -> bool:

@@ -40,7 +40,7 @@ _PAUSE = 2.0
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
+class RetryPolicy:
     """Seconds. Waits between tries double from `first` up to `most`, up to half of each taken off by chance."""
 
     window: float = 60.0
@@ -49,7 +49,7 @@ class Patience:
     most: float = 3.0
 
     @classmethod
-    def of(cls, properties: Mapping[str, str]) -> Patience:
+    def of(cls, properties: Mapping[str, str]) -> RetryPolicy:
         """As the site's properties say; Hadoop's 0 for the time-out, "for ever", is the default here."""
         window = float(properties.get(WINDOW, cls().window * 1000)) / 1000
         timeout = float(properties.get(TIMEOUT, 0)) / 1000
@@ -106,14 +106,14 @@ class Calls:
         self,
         address: Address,
         properties: Mapping[str, str],
-        patience: Patience,
+        retry_policy: RetryPolicy,
         *,
         tick: Callable[[], float],
         sleep: Callable[[float], None],
         chance: Callable[[], float],
     ) -> None:
         self.address = address
-        self.patience = patience
+        self.retry_policy = retry_policy
         self._properties = properties
         self._tick = tick
         self._sleep = sleep
@@ -127,7 +127,7 @@ class Calls:
 
     def bounded(self, call: Callable[[], _T], seconds: float | None = None) -> _T:
         """The result of `call`. Raises what it raises, or GivenUp after `seconds` (default: the time-out)."""
-        limit = self.patience.timeout if seconds is None else seconds
+        limit = self.retry_policy.timeout if seconds is None else seconds
         try:
             worker = self._idle.pop()
         except IndexError:
@@ -148,13 +148,13 @@ class Calls:
 
         `repeatable` calls are tried again after an unknown outcome too. Raises Failed.
         """
-        return self._persist(self._open, call, self.patience.timeout, repeatable=repeatable)
+        return self._persist(self._open, call, self.retry_policy.timeout, repeatable=repeatable)
 
     def pauses(self) -> Iterator[None]:
         """Wait between tries at something that is more than one call, longer each time, while the window lasts."""
-        until = self._tick() + self.patience.window
+        until = self._tick() + self.retry_policy.window
         for tries in itertools.count():
-            wait = self.patience.wait(tries, self._chance())
+            wait = self.retry_policy.wait(tries, self._chance())
             if self._tick() + wait > until:
                 return
             self._sleep(wait)
@@ -162,13 +162,13 @@ class Calls:
 
     def create(self, call: Callable[[Client], _T]) -> _T:
         """As `ask`, for a file to write. While it is written, NameNodes that restart are waited for."""
-        seconds = self.patience.window + self.patience.timeout
+        seconds = self.retry_policy.window + self.retry_policy.timeout
         return self._persist(self._open_writer, call, seconds, repeatable=False)
 
     def _persist(
         self, client: Callable[[], Client], call: Callable[[Client], _T], seconds: float, *, repeatable: bool
     ) -> _T:
-        until = self._tick() + self.patience.window
+        until = self._tick() + self.retry_policy.window
         tries = 0
         while True:
             asked = client()
@@ -179,7 +179,7 @@ class Calls:
                 if isinstance(error, GivenUp):
                     self._abandon(asked)
             again = failure.kind in PASSING or (repeatable and failure.kind in UNCERTAIN)
-            wait = self.patience.wait(tries, self._chance())
+            wait = self.retry_policy.wait(tries, self._chance())
             if not again or self._tick() + wait > until:
                 raise Failed(failure)
             self._say(failure, until)
@@ -190,7 +190,7 @@ class Calls:
         """That a server is waited for: a job that says nothing looks as if it had nothing to do."""
         now = self._tick()
         with self._lock:
-            if until - now > self.patience.window - _QUIET or now - self._said < _SAY_AGAIN:
+            if until - now > self.retry_policy.window - _QUIET or now - self._said < _SAY_AGAIN:
                 return
             self._said = now
         logger.warning("%s: %s; asked again for %.0f s more", self.address, failure.reason, until - now)
@@ -204,7 +204,7 @@ class Calls:
     def _open_writer(self) -> Client:
         with self._lock:
             if self._writer is None:
-                self._writer = self._new(attempts=int(self.patience.window / _PAUSE) + 1)
+                self._writer = self._new(attempts=int(self.retry_policy.window / _PAUSE) + 1)
             return self._writer
 
     def _new(self, attempts: int) -> Client:
@@ -231,18 +231,18 @@ class Calls:
                 self._client, self._writer, self._hung = None, None, self._first
 
 
-_all: dict[tuple[int, Address, Patience, frozenset[tuple[str, str]]], Calls] = {}
+_all: dict[tuple[int, Address, RetryPolicy, frozenset[tuple[str, str]]], Calls] = {}
 _lock = threading.Lock()
 
 
 def shared(address: Address, properties: Mapping[str, str]) -> Calls:
     """The one `Calls` of this process for a file system."""
-    patience = Patience.of(properties)
-    key = (os.getpid(), address, patience, frozenset(properties.items()))
+    retry_policy = RetryPolicy.of(properties)
+    key = (os.getpid(), address, retry_policy, frozenset(properties.items()))
     with _lock:
         if key not in _all:
             _all[key] = Calls(
-                address, properties, patience, tick=time.monotonic, sleep=time.sleep, chance=random.random
+                address, properties, retry_policy, tick=time.monotonic, sleep=time.sleep, chance=random.random
             )
         return _all[key]
 

@@ -33,7 +33,7 @@ def refusal(
         case Kind.UNANSWERED if changing:
             found = OutcomeUnknown(action, path, f"{server}: {reason}")
         case kind:
-            found = StoreUnavailable(action, path, _advice(kind, str(server), reason, calls.patience.window))
+            found = StoreUnavailable(action, path, _advice(kind, str(server), reason, calls.retry_policy.window))
     return found
 
 

@@ -59,12 +59,12 @@ class NewFile(io.RawIOBase):
         self._waiting += piece
         self._length += len(piece)
         if len(self._waiting) >= _BUFFER:
-            self._surely(self._send)
+            self._retry_unknown(self._send)
         return len(piece)
 
     def finish(self) -> None:
         """Send the rest and complete the file: its length is then what `tell` says."""
-        self._surely(self._complete)
+        self._retry_unknown(self._complete)
         self.close()
 
     def close(self) -> None:
@@ -72,7 +72,7 @@ class NewFile(io.RawIOBase):
         self._writer = None
         super().close()
 
-    def _surely(self, act: Callable[[], None]) -> None:
+    def _retry_unknown(self, act: Callable[[], None]) -> None:
         """Do it, beginning the file anew while nothing of it has surely been written."""
         while True:
             try:

@@ -151,7 +151,7 @@ class LocalFileSystem:
         except OSError as error:
             raise OutcomeUnknown(action="rename", path=source, reason=error.strerror or str(error)) from error
 
-    def settle(self, path: str) -> None:
+    def make_durable(self, path: str) -> None:
         place = posix(path)
         try:
             if not os.path.isdir(place):
@@ -161,7 +161,7 @@ class LocalFileSystem:
         except FileNotFoundError:
             return
         except OSError as error:
-            raise refusal(path, "settle", error) from error
+            raise refusal(path, "sync", error) from error
 
     def delete(self, path: str) -> bool:
         try:
@@ -283,7 +283,7 @@ class LocalFileSystem:
             # A folder that can be passed but not read was there before us.
             pass
         except OSError as error:
-            raise refusal(parent, "settle", error) from error
+            raise refusal(parent, "sync", error) from error
         self._known.add(folder)
 
     def _dress(self, what: int | str, path: str, mode: int | None) -> None:

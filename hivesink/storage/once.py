@@ -29,7 +29,7 @@ def stage(fs: FileSystem, path: str, data: bytes) -> None:
         except FileExistsError:  # noqa: PERF203 - to try again
             if fs.read(path) == data:
                 # Whoever wrote it may have died before it was durable.
-                fs.settle(path)
+                fs.make_durable(path)
                 return
             with contextlib.suppress(OutcomeUnknown):
                 fs.delete(path)
@@ -50,7 +50,7 @@ def put_once(fs: FileSystem, path: str, data: bytes, token: str) -> None:
     doubt: Exception | None = None
     for _ in range(TRIES):
         if fs.length(path) is not None:
-            fs.settle(folder)
+            fs.make_durable(folder)
             drop(fs, temporary)
             return
         stage(fs, temporary, data)
@@ -70,7 +70,7 @@ def drop(fs: FileSystem, temporary: str) -> None:
         fs.delete(temporary)
 
 
-def surely(action: str, path: str, call: Callable[[], object]) -> None:
+def retry_unknown(action: str, path: str, call: Callable[[], object]) -> None:
     """Repeat what may be repeated until its outcome is known. Raises StoreUnavailable if it never is."""
     reason = ""
     for _ in range(TRIES):

@@ -20,8 +20,8 @@ from hivesink.errors import (
     Unsupported,
 )
 from hivesink.storage.fs import join, split
-from hivesink.storage.once import surely
-from hivesink.storage.together import together
+from hivesink.storage.once import retry_unknown
+from hivesink.storage.parallel import run_parallel
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -39,11 +39,11 @@ class RenameFileStore:
         self._fs = fs
 
     @property
-    def at_a_time(self) -> int:
+    def parallelism(self) -> int:
         return self._fs.parallel
 
-    def together(self, calls: Iterable[Callable[[], _T]]) -> list[_T]:
-        return together(calls, self.at_a_time)
+    def run_parallel(self, calls: Iterable[Callable[[], _T]]) -> list[_T]:
+        return run_parallel(calls, self.parallelism)
 
     def canonical(self, location: str) -> str:
         try:
@@ -83,7 +83,7 @@ class RenameFileStore:
             if parse_staged(split(path)[1]) is None:
                 message = f"{path} is not a staged part"
                 raise ValueError(message)
-        self.together(partial(surely, "delete", path, partial(self._fs.delete, path)) for path in paths)
+        self.run_parallel(partial(retry_unknown, "delete", path, partial(self._fs.delete, path)) for path in paths)
 
     def trash(self, path: str) -> str | None:
         return self._fs.trash(path)
@@ -117,20 +117,20 @@ class RenameFileStore:
             with contextlib.suppress(FileExistsError):
                 self._fs.write_new(path, b"")
 
-        surely("create", path, create)
+        retry_unknown("create", path, create)
 
     def walk(self, folder: str) -> Iterator[str]:
         level = [folder] if self._fs.is_folder(folder) else []
         while level:
             yield from level
-            listed = self.together(partial(self._fs.list, found) for found in level)
+            listed = self.run_parallel(partial(self._fs.list, found) for found in level)
             inner = zip(level, listed, strict=True)
             level = [join(found, entry.name) for found, entries in inner for entry in entries if entry.is_folder]
 
     def prune(self, folders: Iterable[str]) -> None:
         # The longest first, so that a folder whose last folder goes can go too.
         for folder in sorted(folders, key=len, reverse=True):
-            surely("remove", folder, partial(self._fs.remove_empty, folder))
+            retry_unknown("remove", folder, partial(self._fs.remove_empty, folder))
 
 
 class StagedPart:
@@ -208,7 +208,7 @@ def _step(fs: FileSystem, part: Pending) -> None:
             fs.rename(part.staged, part.target)
         case Publish.UNLINK:
             # The name that stays must be durable before the other goes.
-            fs.settle(split(part.target)[0])
+            fs.make_durable(split(part.target)[0])
             fs.delete(part.staged)
         case Publish.DONE:
-            fs.settle(split(part.target)[0])
+            fs.make_durable(split(part.target)[0])

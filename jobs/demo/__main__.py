@@ -31,15 +31,15 @@ if TYPE_CHECKING:
     from pyspark.sql import Row, SparkSession
 
     from hivesink.core.partfile import Finished
-    from hivesink.sink.declared import Committed
+    from hivesink.sink.commit.writer import Committed
 
 
 def main() -> int:
     """Run it; the exit code is 0 where every check passed."""
     screen = Screen(monotonic)
     kafka, cluster = (environ.get(name, "0") or "0" for name in ("KAFKA", "CLUSTER"))
-    world = f"cluster-{cluster}" if cluster != "0" else "kafka" if kafka != "0" else "files"
-    home = Path(environ.get("DEMO_DATA", "demo-data")).absolute() / world
+    context = f"cluster-{cluster}" if cluster != "0" else "kafka" if kafka != "0" else "files"
+    home = Path(environ.get("DEMO_DATA", "demo-data")).absolute() / context
     state = f"{_short(home)}/" if cluster == "0" else "the cluster"
     try:
         with ExitStack() as services:
@@ -91,7 +91,7 @@ def stream(spark: SparkSession, feed: Folder | Topic, flights: Flights, home: Pa
     watcher = Watcher()
     sink = HiveSink.for_table(spark, TABLE, writer="flights", on_commit=watcher)
     screen.step(f"Streaming {flights.total:,} flights from {feed.name} into {TABLE}")
-    with screen.progress(flights.total, *committed(sink.setup.world.log), lambda: partitions(home)) as watcher.show:
+    with screen.progress(flights.total, *committed(sink.setup.context.log), lambda: partitions(home)) as watcher.show:
         query = sink.start(feed.events(), checkpoint=str(home / "checkpoint"))
         feed.send(flights)
         query.processAllAvailable()

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import TypeAlias
 
+    from hivesink.config.site import Site
     from hivesink.core.partfile import Finished
-    from hivesink.site import Site
     from jobs.demo.flights import Flights
     from jobs.demo.screen import Screen
 

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING
 
 from hivesink import wiring
 from hivesink.cli.opened import opened
+from hivesink.config.site import Site
 from hivesink.embedded.cluster import Cluster, containers
 from hivesink.embedded.cluster.__main__ import default_folder
 from hivesink.errors import HiveSinkError
 from hivesink.hive import connect
 from hivesink.hive.login import Login
-from hivesink.site import Site
 from jobs.demo.answers import finished_files, show_answers, show_files, show_partitions
 from jobs.demo.feed import TOPIC, Topic
 from jobs.demo.flights import Flights
@@ -101,7 +101,7 @@ def stream(flights: Flights, screen: Screen) -> None:
 def _state() -> tuple[int, int, list[Finished]]:
     """Rows and epochs of all writers, and what readers see."""
     with opened(TABLE, None) as found:
-        counted = [committed(writer.world.log) for writer in found.writers]
+        counted = [committed(writer.context.log) for writer in found.writers]
         rows, epochs = (sum(numbers) for numbers in zip(*counted, strict=True)) if counted else (0, 0)
         return rows, epochs, finished_files(found.live.location, found.site)
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from hivesink.config.options import check
 from hivesink.hiveql.apply import apply
 from hivesink.hiveql.parse import parse_path
-from hivesink.options import check
 
 if TYPE_CHECKING:
     from hivesink.hiveql.apply import Catalog

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-    from hivesink.query import HiveQuery
-    from hivesink.sink.declared import Committed
+    from hivesink.sink.commit.writer import Committed
+    from hivesink.spark.query import HiveQuery
 
     Query = HiveQuery | StreamingQuery
 

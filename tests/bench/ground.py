@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hivesink import jobsession
 from hivesink.embedded.session import local_session
+from hivesink.spark.session import session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -41,9 +41,7 @@ class Ground:
             warehouse = Path(self.tables.removeprefix("file://"))
             return local_session("hivesink bench", self.metastore, warehouse, kafka=True, extra=settings)
         settings |= ON_A_CLUSTER
-        return jobsession.session(
-            "hivesink bench", metastore=self.metastore, master=self.master, kafka=True, extra=settings
-        )
+        return session("hivesink bench", metastore=self.metastore, master=self.master, kafka=True, extra=settings)
 
 
 def visible_files(spark: SparkSession, folder: str) -> tuple[int, int]:

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from hivesink.config.options import SinkConfig
 from hivesink.core.epoch import Epoch
 from hivesink.core.table import Column, TableName, TableSpec
 from hivesink.core.typetext import parse_type
-from hivesink.options import SinkConfig
-from hivesink.sink.plan import InputShape, TablePlan, TaskPlan
-from hivesink.sink.task import run_task
+from hivesink.sink.task.attempt import run_task
+from hivesink.sink.task.messages import InputShape, TablePlan, TaskPlan
 from hivesink.wiring import ToolsSpec
 
 if TYPE_CHECKING:

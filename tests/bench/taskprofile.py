@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from hivesink.config.options import SinkConfig
 from hivesink.core.table import Column
 from hivesink.core.typetext import parse_type
-from hivesink.options import SinkConfig
-from hivesink.sink.plan import InputShape, TaskPlan
-from hivesink.sink.task import run_task
+from hivesink.sink.task.attempt import run_task
+from hivesink.sink.task.messages import InputShape, TaskPlan
 from tests.bench import memory
 from tests.bench.contenders import PATTERN
 from tests.bench.records import chunks

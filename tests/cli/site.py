@@ -12,14 +12,14 @@ import pytest
 
 from hivesink import wiring
 from hivesink.cli import main
-from hivesink.core.epoch import NO_WAYS, BatchId, BatchRef
+from hivesink.core.epoch import STRICT, BatchId, BatchRef
 from hivesink.core.offsets import KafkaOffset
 from hivesink.core.table import TableName
-from hivesink.sink.plan import InputShape, TaskPlan, TaskReport
-from hivesink.sink.task import run_task
+from hivesink.sink.task.attempt import run_task
+from hivesink.sink.task.messages import InputShape, TaskPlan, TaskReport
 
 if TYPE_CHECKING:
-    from hivesink.sink.declared import Committed
+    from hivesink.sink.commit.writer import Committed
 
 DDL = """CREATE TABLE {name} (id BIGINT, note STRING)
 PARTITIONED BY (dt STRING)
@@ -75,7 +75,7 @@ class Ingest:
             table=TableName.parse(self.table),
             writer=self.writer,
             metastore=wiring.Metastore.at("thrift", self.metastore),
-            ways=NO_WAYS,
+            history_policy=STRICT,
             options=self.options,
         )
         self.committer = self.setup.committer(tolerant=False)
@@ -99,20 +99,20 @@ class Ingest:
         """From now on the metastore is as good as down for this writer, which waits for it."""
         self.committer.sink = replace(self.committer.sink, tolerant=True)
         down = wiring.Metastore.at("thrift", "thrift://127.0.0.1:1").registrar
-        self.committer.world = replace(self.committer.world, registrar=down)
+        self.committer.context = replace(self.committer.context, registrar=down)
         if self.committer._executor is not None:
-            self.committer._executor.world = self.committer.world
+            self.committer._executor.context = self.committer.context
 
     @property
     def log(self) -> Path:
-        return Path(self.setup.world.log.location)
+        return Path(self.setup.context.log.location)
 
     @property
     def location(self) -> Path:
         return Path(self.setup.target.location.removeprefix("file://").removeprefix("file:"))
 
     def close(self) -> None:
-        self.setup.world.registrar.close()
+        self.setup.context.registrar.close()
 
 
 def _kafka(offset: int) -> KafkaOffset:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def _part(ingest: Ingest, epoch: int) -> PartEntry:
-    return ingest.setup.world.log.manifest(Epoch(epoch)).parts[0]
+    return ingest.setup.context.log.manifest(Epoch(epoch)).parts[0]
 
 
 def _local(path: str) -> Path:
@@ -148,10 +148,10 @@ def test_where_the_table_of_dead_letters_can_not_be_made_its_ddl_is_told(uri: st
     metastore = Connection(uri)
     metastore.read(lambda client: client.drop_table(rejected.database, rejected.table, False))
     # As through HiveServer2.
-    unable = wiring.remaker(wiring.Metastore(dead.setup.world.registrar, None), dead.setup.world.table(table))
-    world = replace(dead.setup.world, remake=unable, _tables={})
+    unable = wiring.remaker(wiring.Metastore(dead.setup.context.registrar, None), dead.setup.context.table(table))
+    context = replace(dead.setup.context, remake=unable, _tables={})
     with pytest.raises(Unsupported, match=rf"run: CREATE TABLE `{rejected.database}`.`{rejected.table}` "):
-        world.table(str(rejected))
+        context.table(str(rejected))
     metastore.close()
     dead.close()
 

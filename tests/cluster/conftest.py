@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hivesink.site import Site
+from hivesink.config.site import Site
 from tests.cluster.hive import Hive
 from tests.cluster.ingest import Addresses
 from tests.integration.conftest import own_name

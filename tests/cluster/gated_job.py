@@ -65,11 +65,11 @@ class Gated:
         return passing
 
 
-def gate_ports(world: Any, folder: str) -> None:
+def gate_ports(context: Any, folder: str) -> None:
     """Put the gates of `STEPS` into a sink's world."""
     for port in {port for port, _ in STEPS}:
         gates = {method: gates for (other, method), gates in STEPS.items() if other == port}
-        object.__setattr__(world, port, Gated(getattr(world, port), folder, gates))
+        object.__setattr__(context, port, Gated(getattr(context, port), folder, gates))
 
 
 def pass_slowly(batches: Iterator[pa.RecordBatch], folder: str) -> Iterator[pa.RecordBatch]:
@@ -119,7 +119,7 @@ def main() -> None:
         options=order["options"],
         on_commit=committed,
     )
-    gate_ports(sink.setup.world, folder)
+    gate_ports(sink.setup.context, folder)
     query = sink.start(events, checkpoint=order["checkpoint"], trigger=order["trigger"])
     query.awaitTermination()
     spark.stop()

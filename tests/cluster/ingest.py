@@ -10,12 +10,12 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from hivesink import wiring
-from hivesink.core.epoch import NO_WAYS, BatchId, BatchRef
+from hivesink.core.epoch import STRICT, BatchId, BatchRef
 from hivesink.core.offsets import KafkaOffset
 from hivesink.core.table import TableName
-from hivesink.sink.plan import InputShape
-from hivesink.sink.task import run_task
-from hivesink.sink.verify import verify
+from hivesink.sink.inspect.verify import verify
+from hivesink.sink.task.attempt import run_task
+from hivesink.sink.task.messages import InputShape
 from tests.integration.stage import Wrapped
 
 if TYPE_CHECKING:
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from hivesink.sink.committer import Committer
-    from hivesink.sink.declared import Committed
-    from hivesink.sink.plan import TaskPlan, TaskReport
-    from hivesink.sink.verify import Verdict
-    from hivesink.site import Site
+    from hivesink.config.site import Site
+    from hivesink.sink.commit.committer import Committer
+    from hivesink.sink.commit.writer import Committed
+    from hivesink.sink.inspect.verify import Verdict
+    from hivesink.sink.task.messages import TaskPlan, TaskReport
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class Ingest:
             table=TableName.parse(self.table),
             writer=self.writer,
             metastore=wiring.Metastore.at("thrift", self.uri, self.site),
-            ways=NO_WAYS,
+            history_policy=STRICT,
             options=self.options,
             site=self.site,
         )
@@ -86,17 +86,17 @@ class Ingest:
     def verify(self) -> Verdict:
         from hivesink.formats.parquet import rows_in
 
-        return verify(self.setup.world, self.writer, self.table, rows_in)
+        return verify(self.setup.context, self.writer, self.table, rows_in)
 
     def staged(self) -> list[str]:
         """Hidden part files in the table's folder: orphans, where nothing runs."""
-        store, location = self.setup.world.store, self.setup.target.location
+        store, location = self.setup.context.store, self.setup.target.location
         return [path for folder in store.walk(location) for path in store.staged(folder)]
 
     def wrap(self, port: str, **methods: Any) -> None:
         """Put `methods` before those of a port; each gets the real one first."""
-        world = self.setup.world
-        object.__setattr__(world, port, Wrapped(getattr(world, port), **methods))
+        context = self.setup.context
+        object.__setattr__(context, port, Wrapped(getattr(context, port), **methods))
 
     def _write(self, plan: TaskPlan, rows: pa.RecordBatch) -> list[TaskReport]:
         return [run_task([rows], plan, self.setup.tools().open(plan), task=0, task_attempt=self.batches)]

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 import pyarrow.parquet as pq
 
 from hivesink import wiring
+from hivesink.config.options import check
+from hivesink.config.site import Site
 from hivesink.hiveql.apply import apply
 from hivesink.hiveql.parse import parse_ddl
 from hivesink.metastore.thrift_connection import Connection
-from hivesink.options import check
-from hivesink.site import Site
 from tests.cluster.feed import day
 
 if TYPE_CHECKING:

@@ -28,7 +28,7 @@ DAY = "2024-01-01"
 STEPS = {
     "log": ("create", "mark"),
     "store": ("publish", "mark"),
-    "registrar": ("lookup", "add", "distrust", "set_statistics"),
+    "registrar": ("lookup", "add", "clear_accurate", "set_statistics"),
 }
 """Before and after each of these a reader looks: whatever the sink changes, it changes by one of them."""
 

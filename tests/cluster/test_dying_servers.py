@@ -187,7 +187,7 @@ def test_hiveserver2_dies_under_a_sink_that_registers_through_it(mortal: Cluster
     target = Target.create(mortal, own("hiveserver2_dies"))
     ingest = addresses.ingest(target.name)
     through = connect("hiveserver2", mortal.hiveserver2, login=Login(auth="NOSASL"))
-    object.__setattr__(ingest.setup.world, "registrar", through)
+    object.__setattr__(ingest.setup.context, "registrar", through)
     ingest.put(rows(0, ROWS))
     killed: list[bool] = []
 

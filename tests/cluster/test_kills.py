@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hivesink import wiring
+from hivesink.config.site import Site
 from hivesink.core.log import Mark
 from hivesink.core.table import TableName
 from hivesink.logs import TableLogs
-from hivesink.site import Site
 from tests.cluster.feed import Feed
 from tests.cluster.target import WRITER, Target, own
 from tests.cluster.underfire import Stage, kill_all, local, on_cluster

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from hivesink.embedded.cluster import Cluster
 
 JOB = """
-from hivesink.jobsession import session
+from hivesink.spark.session import session
 
 session("away", master="spark://127.0.0.1:1")
 """

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
-from hivesink.ports import NewPartition
+from hivesink.core.partition import NewPartition
 from tests.cluster.wire import Traffic, Wire
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from hivesink.sink.declared import Committed
+    from hivesink.sink.commit.writer import Committed
     from tests.cluster.conftest import Place
     from tests.cluster.hive import Hive
     from tests.cluster.ingest import Addresses, Ingest
@@ -39,10 +39,10 @@ def create(hive: Hive, place: Place, name: str) -> str:
 
 def fill(ingest: Ingest, first: int, last: int) -> None:
     """Register empty partitions, as years of ingest would have left full ones."""
-    world = ingest.setup.world
-    live = world.table(ingest.table)
+    context = ingest.setup.context
+    live = context.table(ingest.table)
     names = [f"p={number:05d}" for number in range(first, last)]
-    world.registrar.add(live, [NewPartition(name, f"{live.location}/{name}", 0, 0) for name in names])
+    context.registrar.add(live, [NewPartition(name, f"{live.location}/{name}", 0, 0) for name in names])
 
 
 def rows(partitions: Iterable[int], count: int = 1) -> pa.RecordBatch:

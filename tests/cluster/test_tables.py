@@ -218,8 +218,8 @@ def test_decided_rows_that_people_delete_before_they_are_published(
 def accept(job: Ingest) -> None:
     """What `hivesink recover --accept-lost` does."""
     from hivesink.core.plan import GivenUp
-    from hivesink.sink.recovery import find_losses, recover
+    from hivesink.sink.commit.recovery import find_losses, recover
 
     sink = job.setup.sink(tolerant=False)
-    lost = {loss.part.target for loss in find_losses(job.setup.world)}
-    recover(job.setup.world, sink.identity, sink.policy, given_up=GivenUp(frozenset(lost)))
+    lost = {loss.part.target for loss in find_losses(job.setup.context)}
+    recover(job.setup.context, sink.identity, sink.policy, given_up=GivenUp(frozenset(lost)))

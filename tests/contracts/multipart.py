@@ -31,10 +31,10 @@ class MultipartFileStore:
         return location.rstrip("/")
 
     @property
-    def at_a_time(self) -> int:
+    def parallelism(self) -> int:
         return 1
 
-    def together(self, calls: Iterable[Callable[[], _T]]) -> list[_T]:
+    def run_parallel(self, calls: Iterable[Callable[[], _T]]) -> list[_T]:
         return [call() for call in calls]
 
     def create(self, part: InProgress) -> Upload:

@@ -27,10 +27,10 @@ from hivesink.errors import (
 from hivesink.storage.commit_log import RenameCommitLog, default_log_location, logs_of
 from hivesink.storage.hdfs import HdfsFileSystem
 from hivesink.storage.local import LocalFileSystem
-from hivesink.storage.memory import MemoryFileSystem
 from hivesink.storage.pointers import Accepted, accept, accepted_in, siblings
 from tests.contracts.manifests import full, small
 from tests.crash.faults import FaultyFileSystem, Kill, Mode, Plan
+from tests.inmemory.filesystem import MemoryFileSystem
 from tests.storage.realhdfs import hdfs_folder
 
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ from hivesink.core.partname import PartName, parse_staged
 from hivesink.errors import LengthMismatch, PartLost, StoreUnavailable, TargetTaken
 from hivesink.storage.hdfs import HdfsFileSystem
 from hivesink.storage.local import LocalFileSystem
-from hivesink.storage.memory import MemoryFileSystem
 from hivesink.storage.rename_store import RenameFileStore
 from tests.contracts.multipart import MultipartFileStore
+from tests.inmemory.filesystem import MemoryFileSystem
 from tests.storage.realhdfs import hdfs_folder
 
 if TYPE_CHECKING:

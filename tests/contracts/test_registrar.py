@@ -12,7 +12,7 @@ import pytest
 from hivesink.core.partition_path import partition_path
 from hivesink.core.table import Column, Primitive, TableName
 from hivesink.errors import HiveSinkError, RegistrationFailed, TableReplaced, UnknownTable, Unsupported
-from tests.metastore.live import KINDS, World, declared, dt, new, world_of
+from tests.metastore.live import KINDS, LiveMetastore, declared, dt, new, world_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,26 +41,26 @@ ODD = [
 
 
 @pytest.fixture(params=KINDS)
-def world(request: pytest.FixtureRequest) -> Iterator[World]:
+def server(request: pytest.FixtureRequest) -> Iterator[LiveMetastore]:
     with world_of(request.param, request) as found:
         yield found
 
 
 @pytest.fixture
-def live(world: World, tmp_path: Path) -> LiveTable:
-    return made(world, tmp_path, DT)
+def live(server: LiveMetastore, tmp_path: Path) -> LiveTable:
+    return made(server, tmp_path, DT)
 
 
-def made(world: World, folder: Path, *partition_columns: Column) -> LiveTable:
+def made(server: LiveMetastore, folder: Path, *partition_columns: Column) -> LiveTable:
     spec = declared(folder, *partition_columns)
-    world.create(spec)
-    return world.connect().table(spec.name)
+    server.create(spec)
+    return server.connect().table(spec.name)
 
 
-def test_a_table_reads_back(world: World, tmp_path: Path) -> None:
+def test_a_table_reads_back(server: LiveMetastore, tmp_path: Path) -> None:
     spec = declared(tmp_path, DT, Column("hour", Primitive.INT, "of day"))
-    world.create(spec)
-    live = world.connect().table(spec.name)
+    server.create(spec)
+    live = server.connect().table(spec.name)
     assert live.spec.columns == spec.columns
     assert live.spec.partition_columns == spec.partition_columns
     assert live.spec.external
@@ -69,15 +69,15 @@ def test_a_table_reads_back(world: World, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["contracts.nobody", "no_such_database.nobody"])
-def test_an_unknown_table_is_named(world: World, live: LiveTable, name: str) -> None:
+def test_an_unknown_table_is_named(server: LiveMetastore, live: LiveTable, name: str) -> None:
     assert live.spec.name.database == "contracts"
     with pytest.raises(UnknownTable, match=re.escape(name)) as caught:
-        world.connect().table(TableName.parse(name))
+        server.connect().table(TableName.parse(name))
     assert "\n" not in str(caught.value)
 
 
-def test_many_at_once_and_again(world: World, live: LiveTable) -> None:
-    registrar = world.connect()
+def test_many_at_once_and_again(server: LiveMetastore, live: LiveTable) -> None:
+    registrar = server.connect()
     wanted = [new(live, dt(day)) for day in range(1, 32)] + [new(live, f"dt={n}") for n in range(20)]
     registrar.add(live, wanted)
     registrar.add(live, wanted[:5])
@@ -87,48 +87,50 @@ def test_many_at_once_and_again(world: World, live: LiveTable) -> None:
     assert not any(place.accurate or place.columns_behind for place in found.values())
 
 
-def test_nothing_to_do_is_nothing(world: World, live: LiveTable) -> None:
-    registrar = world.connect()
+def test_nothing_to_do_is_nothing(server: LiveMetastore, live: LiveTable) -> None:
+    registrar = server.connect()
     registrar.add(live, [])
-    registrar.distrust(live, [])
+    registrar.clear_accurate(live, [])
     assert registrar.lookup(live, []) == {}
 
 
-def test_one_that_lives_elsewhere_stays_there(world: World, live: LiveTable) -> None:
-    registrar = world.connect()
+def test_one_that_lives_elsewhere_stays_there(server: LiveMetastore, live: LiveTable) -> None:
+    registrar = server.connect()
     elsewhere = f"{live.location}-elsewhere/x"
-    world.register(live, dt(1), elsewhere)
+    server.register(live, dt(1), elsewhere)
     registrar.add(live, [new(live, dt(1)), new(live, dt(2))])
     found = registrar.lookup(live, [dt(1), dt(2)])
     assert found[dt(1)].location == elsewhere
     assert found[dt(2)].location == f"{live.location}/{dt(2)}"
 
 
-def test_a_dropped_one_is_gone_and_comes_back(world: World, live: LiveTable) -> None:
-    registrar = world.connect()
+def test_a_dropped_one_is_gone_and_comes_back(server: LiveMetastore, live: LiveTable) -> None:
+    registrar = server.connect()
     registrar.add(live, [new(live, dt(1))])
-    world.drop(live, dt(1))
+    server.drop(live, dt(1))
     assert registrar.lookup(live, [dt(1)]) == {}
     registrar.add(live, [new(live, dt(1))])
     assert list(registrar.lookup(live, [dt(1)])) == [dt(1)]
 
 
 @pytest.mark.parametrize("value", ODD)
-def test_odd_values_are_registered_under_their_own_name(world: World, live: LiveTable, value: str) -> None:
-    registrar = world.connect()
+def test_odd_values_are_registered_under_their_own_name(server: LiveMetastore, live: LiveTable, value: str) -> None:
+    registrar = server.connect()
     partition = partition_path(["dt"], [value])
     wanted = new(live, partition, folder="odd")
     registrar.add(live, [wanted])
     found = registrar.lookup(live, [partition, dt(1)])
     assert {name: place.location for name, place in found.items()} == {partition: wanted.location}
-    world.drop(live, partition)  # by its unescaped value, past the registrar: it was the right partition
+    server.drop(live, partition)  # by its unescaped value, past the registrar: it was the right partition
     assert registrar.lookup(live, [partition]) == {}
 
 
-def test_partitions_that_can_not_be_registered_are_named_and_stop_no_other(world: World, tmp_path: Path) -> None:
+def test_partitions_that_can_not_be_registered_are_named_and_stop_no_other(
+    server: LiveMetastore, tmp_path: Path
+) -> None:
     columns = [f"c{place}" for place in range(5)]
-    live = made(world, tmp_path, *(Column(name, Primitive.STRING) for name in columns))
-    registrar = world.connect()
+    live = made(server, tmp_path, *(Column(name, Primitive.STRING) for name in columns))
+    registrar = server.connect()
 
     def partition(value: str) -> str:
         return partition_path(columns, [value] * 5)
@@ -149,9 +151,9 @@ def test_partitions_that_can_not_be_registered_are_named_and_stop_no_other(world
 
 @pytest.mark.parametrize(("there", "wanted"), [("a", "a "), ("a ", "a")])
 def test_of_two_names_that_differ_in_a_blank_at_their_end_one_can_be(
-    world: World, live: LiveTable, there: str, wanted: str
+    server: LiveMetastore, live: LiveTable, there: str, wanted: str
 ) -> None:
-    registrar = world.connect()
+    registrar = server.connect()
     registrar.add(live, [new(live, f"dt={there}", folder="first")])
     assert registrar.lookup(live, [f"dt={wanted}"]) == {}
     with pytest.raises(RegistrationFailed) as told:
@@ -166,46 +168,48 @@ def test_of_two_names_that_differ_in_a_blank_at_their_end_one_can_be(
 
 
 @pytest.mark.parametrize("values", [("A", "a"), ("é", "e\u0301", "e"), ("a\t", "a"), ("a\0", "a"), ("a\u00a0", "a")])
-def test_names_that_look_alike_are_several(world: World, live: LiveTable, values: tuple[str, ...]) -> None:
-    registrar = world.connect()
+def test_names_that_look_alike_are_several(server: LiveMetastore, live: LiveTable, values: tuple[str, ...]) -> None:
+    registrar = server.connect()
     wanted = {partition_path(["dt"], [value]): f"{live.location}/{n}" for n, value in enumerate(values)}
     registrar.add(live, [new(live, name, folder=str(n)) for n, name in enumerate(wanted)])
     found = {name: place.location for name, place in registrar.lookup(live, list(wanted)).items()}
-    if world.kind == "hiveserver2-spark" and "dt=a%00" in wanted:
+    if server.kind == "hiveserver2-spark" and "dt=a%00" in wanted:
         # Spark's server doesn't find a name with NUL in it, which then counts as not registered.
         assert "dt=a%00" not in found
         del wanted["dt=a%00"]
     assert found == wanted
 
 
-def test_a_table_that_is_made_anew_is_another_one_and_one_that_is_altered_is_not(world: World, live: LiveTable) -> None:
-    registrar = world.connect()
+def test_a_table_that_is_made_anew_is_another_one_and_one_that_is_altered_is_not(
+    server: LiveMetastore, live: LiveTable
+) -> None:
+    registrar = server.connect()
     registrar.add(live, [new(live, dt(1))])
     assert live.created > 0
-    if world.kind != "memory":
+    if server.kind != "memory":
         time.sleep(1.1)
-    world.add_column(live, Column("late", Primitive.STRING))
+    server.add_column(live, Column("late", Primitive.STRING))
     assert registrar.table(live.spec.name).created == live.created
-    world.drop_table(live)
+    server.drop_table(live)
     with pytest.raises(UnknownTable):
         registrar.lookup(live, [dt(1)])
-    world.create(live.spec)
+    server.create(live.spec)
     assert registrar.table(live.spec.name).created > live.created
     for partition in (dt(1), dt(2)):
         with pytest.raises(TableReplaced, match=re.escape(str(live.spec.name))):
             registrar.lookup(live, [partition])
 
 
-def test_an_odd_folder_is_kept(world: World, live: LiveTable) -> None:
-    registrar = world.connect()
+def test_an_odd_folder_is_kept(server: LiveMetastore, live: LiveTable) -> None:
+    registrar = server.connect()
     wanted = new(live, dt(1), folder="dt=it's 50%25 of ünïcode ${x}")
     registrar.add(live, [wanted])
     assert registrar.lookup(live, [dt(1)])[dt(1)].location == wanted.location
 
 
-def test_the_partition_of_null_by_any_type(world: World, tmp_path: Path) -> None:
-    live = made(world, tmp_path, DT, Column("n", Primitive.INT), Column("day", Primitive.DATE))
-    registrar = world.connect()
+def test_the_partition_of_null_by_any_type(server: LiveMetastore, tmp_path: Path) -> None:
+    live = made(server, tmp_path, DT, Column("n", Primitive.INT), Column("day", Primitive.DATE))
+    registrar = server.connect()
     names = ["dt", "n", "day"]
     wanted = [
         partition_path(names, values)
@@ -215,12 +219,12 @@ def test_the_partition_of_null_by_any_type(world: World, tmp_path: Path) -> None
     assert sorted(registrar.lookup(live, wanted)) == sorted(wanted)
 
 
-def test_two_that_add_the_same_at_once(world: World, live: LiveTable) -> None:
+def test_two_that_add_the_same_at_once(server: LiveMetastore, live: LiveTable) -> None:
     wanted = [new(live, dt(day)) for day in range(1, 13)]
     start, failures = threading.Barrier(4), list[HiveSinkError]()
 
     def run() -> None:
-        registrar = world.connect()
+        registrar = server.connect()
         start.wait()
         try:
             registrar.add(live, wanted)
@@ -233,11 +237,11 @@ def test_two_that_add_the_same_at_once(world: World, live: LiveTable) -> None:
     for thread in threads:
         thread.join()
     assert failures == []
-    assert len(world.connect().lookup(live, [want.partition for want in wanted])) == 12
+    assert len(server.connect().lookup(live, [want.partition for want in wanted])) == 12
 
 
-def test_one_registrar_serves_many_threads(world: World, live: LiveTable) -> None:
-    registrar, found = world.connect(), list[str]()
+def test_one_registrar_serves_many_threads(server: LiveMetastore, live: LiveTable) -> None:
+    registrar, found = server.connect(), list[str]()
 
     def run(day: int) -> None:
         registrar.add(live, [new(live, dt(day))])
@@ -251,12 +255,12 @@ def test_one_registrar_serves_many_threads(world: World, live: LiveTable) -> Non
     assert sorted(found) == [dt(day) for day in range(1, 9)]
 
 
-def test_columns_that_came_meanwhile(world: World, live: LiveTable) -> None:
-    registrar = world.connect()
+def test_columns_that_came_meanwhile(server: LiveMetastore, live: LiveTable) -> None:
+    registrar = server.connect()
     registrar.add(live, [new(live, dt(1))])
-    world.add_column(live, Column("late", Primitive.STRING))
+    server.add_column(live, Column("late", Primitive.STRING))
     found = registrar.lookup(live, [dt(1)])
-    if world.kind == "hiveserver2-spark":
+    if server.kind == "hiveserver2-spark":
         # Spark's server shows the table's columns for a partition; Hive's own shows the partition's.
         assert not found[dt(1)].columns_behind
         return
@@ -266,13 +270,13 @@ def test_columns_that_came_meanwhile(world: World, live: LiveTable) -> None:
     assert [found[dt(day)].columns_behind for day in (1, 2)] == [False, False]
 
 
-def test_a_table_without_partitions(world: World, tmp_path: Path) -> None:
-    if world.kind == "hiveserver2-spark":
+def test_a_table_without_partitions(server: LiveMetastore, tmp_path: Path) -> None:
+    if server.kind == "hiveserver2-spark":
         with pytest.raises(Unsupported, match="COLUMN_STATS_ACCURATE"):
-            made(world, tmp_path)
+            made(server, tmp_path)
         return
-    live = made(world, tmp_path)
-    registrar = world.connect()
+    live = made(server, tmp_path)
+    registrar = server.connect()
     registrar.add(live, [])
     assert registrar.lookup(live, [""])[""].location == live.location
     assert not registrar.lookup(live, [""])[""].accurate

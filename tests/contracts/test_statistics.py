@@ -8,10 +8,10 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from hivesink.core.partition import Statistics
 from hivesink.core.table import Column, Primitive
 from hivesink.errors import RegistrationFailed
-from hivesink.ports import Statistics
-from tests.metastore.live import KINDS, OverThrift, World, declared, dt, new, world_of
+from tests.metastore.live import KINDS, LiveMetastore, OverThrift, declared, dt, new, world_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,66 +26,66 @@ FLAG = "COLUMN_STATS_ACCURATE"
 
 
 @pytest.fixture(params=[kind for kind in KINDS if not kind.startswith("hiveserver2")])
-def world(request: pytest.FixtureRequest) -> Iterator[World]:
+def server(request: pytest.FixtureRequest) -> Iterator[LiveMetastore]:
     with world_of(request.param, request) as found:
         yield found
 
 
 @pytest.fixture(params=[dt(1), ""], ids=["partition", "table"])
-def place(request: pytest.FixtureRequest, world: World, tmp_path: Path) -> tuple[LiveTable, str]:
+def place(request: pytest.FixtureRequest, server: LiveMetastore, tmp_path: Path) -> tuple[LiveTable, str]:
     """A partition with one file, or a table without partitions."""
     partition: str = request.param
     spec = declared(tmp_path, *([DT] if partition else []))
-    world.create(spec)
-    live = world.connect().table(spec.name)
+    server.create(spec)
+    live = server.connect().table(spec.name)
     folder = Path(urlsplit(live.location).path) / partition
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "part-1.parquet").write_bytes(b"ten bytes.")
     if partition:
-        world.connect().add(live, [new(live, partition)])
+        server.connect().add(live, [new(live, partition)])
     return live, partition
 
 
-def test_what_is_new_claims_nothing(world: World, place: tuple[LiveTable, str]) -> None:
+def test_what_is_new_claims_nothing(server: LiveMetastore, place: tuple[LiveTable, str]) -> None:
     live, partition = place
-    assert FLAG not in world.parameters(live, partition)
-    assert not world.connect().lookup(live, [partition])[partition].accurate
+    assert FLAG not in server.parameters(live, partition)
+    assert not server.connect().lookup(live, [partition])[partition].accurate
     if partition:
-        figures = world.parameters(live, partition)
+        figures = server.parameters(live, partition)
         assert (figures["numFiles"], figures["totalSize"]) == ("1", "10")
 
 
-def test_distrust_takes_the_flag_and_nothing_else(world: World, place: tuple[LiveTable, str]) -> None:
+def test_distrust_takes_the_flag_and_nothing_else(server: LiveMetastore, place: tuple[LiveTable, str]) -> None:
     live, partition = place
-    registrar = world.connect()
-    world.analyze(live, partition)
-    before = world.parameters(live, partition)
+    registrar = server.connect()
+    server.analyze(live, partition)
+    before = server.parameters(live, partition)
     assert registrar.lookup(live, [partition])[partition].accurate
-    registrar.distrust(live, [partition])
-    assert world.parameters(live, partition) == {key: before[key] for key in before if key != FLAG}
-    registrar.distrust(live, [partition])
-    assert not world.connect().lookup(live, [partition])[partition].accurate
+    registrar.clear_accurate(live, [partition])
+    assert server.parameters(live, partition) == {key: before[key] for key in before if key != FLAG}
+    registrar.clear_accurate(live, [partition])
+    assert not server.connect().lookup(live, [partition])[partition].accurate
 
 
-def test_distrust_leaves_others_and_the_missing_alone(world: World, tmp_path: Path) -> None:
+def test_distrust_leaves_others_and_the_missing_alone(server: LiveMetastore, tmp_path: Path) -> None:
     spec = declared(tmp_path, DT)
-    world.create(spec)
-    registrar = world.connect()
+    server.create(spec)
+    registrar = server.connect()
     live = registrar.table(spec.name)
     registrar.add(live, [new(live, dt(1)), new(live, dt(2))])
-    world.analyze(live, dt(1))
-    world.analyze(live, dt(2))
-    registrar.distrust(live, [dt(1), dt(9)])
+    server.analyze(live, dt(1))
+    server.analyze(live, dt(2))
+    registrar.clear_accurate(live, [dt(1), dt(9)])
     found = registrar.lookup(live, [dt(1), dt(2), dt(9)])
     assert {name: place.accurate for name, place in found.items()} == {dt(1): False, dt(2): True}
 
 
-def test_exact_figures_read_back(world: World, place: tuple[LiveTable, str]) -> None:
+def test_exact_figures_read_back(server: LiveMetastore, place: tuple[LiveTable, str]) -> None:
     live, partition = place
-    registrar = world.connect()
-    world.analyze(live, partition)
+    registrar = server.connect()
+    server.analyze(live, partition)
     assert registrar.set_statistics(live, [Statistics(partition, 3, 300, 42)])
-    found = world.parameters(live, partition)
+    found = server.parameters(live, partition)
     assert {key: found[key] for key in ("numFiles", "totalSize", "numRows")} == {
         "numFiles": "3",
         "totalSize": "300",
@@ -93,30 +93,30 @@ def test_exact_figures_read_back(world: World, place: tuple[LiveTable, str]) -> 
     }
     assert found[FLAG] == '{"BASIC_STATS":"true"}'  # no column's old statistics are trusted
     assert registrar.lookup(live, [partition])[partition].accurate
-    registrar.distrust(live, [partition])
+    registrar.clear_accurate(live, [partition])
     assert not registrar.lookup(live, [partition])[partition].accurate
 
 
-def test_figures_of_a_dropped_partition_bring_nothing_back(world: World, tmp_path: Path) -> None:
+def test_figures_of_a_dropped_partition_bring_nothing_back(server: LiveMetastore, tmp_path: Path) -> None:
     spec = declared(tmp_path, DT)
-    world.create(spec)
-    registrar = world.connect()
+    server.create(spec)
+    registrar = server.connect()
     live = registrar.table(spec.name)
     registrar.set_statistics(live, [Statistics(dt(1), 1, 10, 1)])
     assert registrar.lookup(live, [dt(1)]) == {}
 
 
-def test_a_namesake_is_left_alone(world: World, tmp_path: Path) -> None:
+def test_a_namesake_is_left_alone(server: LiveMetastore, tmp_path: Path) -> None:
     spec = declared(tmp_path, DT)
-    world.create(spec)
-    registrar = world.connect()
+    server.create(spec)
+    registrar = server.connect()
     live = registrar.table(spec.name)
     registrar.add(live, [new(live, "dt=a")])
     registrar.set_statistics(live, [Statistics("dt=a ", 3, 300, 42)])
-    assert FLAG not in world.parameters(live, "dt=a")
-    world.analyze(live, "dt=a")
-    registrar.distrust(live, ["dt=a "])
-    assert FLAG in world.parameters(live, "dt=a")
+    assert FLAG not in server.parameters(live, "dt=a")
+    server.analyze(live, "dt=a")
+    registrar.clear_accurate(live, ["dt=a "])
+    assert FLAG in server.parameters(live, "dt=a")
 
 
 @pytest.mark.spark
@@ -128,14 +128,14 @@ def test_an_analyze_by_spark_in_between(metastore: EmbeddedMetastore, spark: Spa
     live = registrar.table(spec.name)
     spark.sql(f"INSERT INTO {spec.name} PARTITION (dt='2024-01-01') VALUES (1, 1.0), (2, 2.0)")
     spark.sql(f"ANALYZE TABLE {spec.name} PARTITION (dt='2024-01-01') COMPUTE STATISTICS")
-    registrar.distrust(live, [dt(1)])
+    registrar.clear_accurate(live, [dt(1)])
     assert not registrar.lookup(live, [dt(1)])[dt(1)].accurate
     figures = over.parameters(live, dt(1))
     registrar.set_statistics(live, [Statistics(dt(1), 1, int(figures["totalSize"]), 2)])
     spark.sql(f"REFRESH TABLE {spec.name}")
     assert spark.table(str(spec.name)).count() == 2
     spark.sql(f"ANALYZE TABLE {spec.name} PARTITION (dt='2024-01-01') COMPUTE STATISTICS")
-    registrar.distrust(live, [dt(1)])
+    registrar.clear_accurate(live, [dt(1)])
     assert FLAG not in over.parameters(live, dt(1))
     over.close()
 
@@ -149,9 +149,9 @@ def test_hiveserver2_refuses_where_hive_trusts(server: str, request: pytest.Fixt
         live = registrar.table(spec.name)
         registrar.add(live, [new(live, dt(1)), new(live, dt(2))])
         assert not registrar.set_statistics(live, [Statistics(dt(1), 1, 10, 1)])
-        registrar.distrust(live, [dt(1)])
+        registrar.clear_accurate(live, [dt(1)])
         over.analyze(live, dt(1))
         assert registrar.lookup(live, [dt(1), dt(2)])[dt(1)].accurate
         with pytest.raises(RegistrationFailed, match=r"dt=2024-01-01.*registrar thrift"):
-            registrar.distrust(live, [dt(1), dt(2)])
-        registrar.distrust(live, [dt(2)])
+            registrar.clear_accurate(live, [dt(1), dt(2)])
+        registrar.clear_accurate(live, [dt(2)])

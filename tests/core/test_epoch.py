@@ -8,11 +8,11 @@ from hivesink.core.epoch import (
     BatchId,
     BatchRef,
     Epoch,
+    HistoryPolicy,
     LastBatch,
     New,
     NextBatch,
     Replay,
-    Ways,
     judge,
     read_before,
 )
@@ -48,15 +48,20 @@ def coming(number: int, start: int | None, end: int | None = None, query: str | 
 
 
 LAST = LastBatch(Epoch(8), batch(4, 40, 50))
-NONE, APPEND, STALE, RESUME = Ways(), Ways(append=Epoch(8)), Ways(append=Epoch(7)), Ways(resume=True)
+NONE, APPEND, STALE, RESUME = (
+    HistoryPolicy(),
+    HistoryPolicy(append=Epoch(8)),
+    HistoryPolicy(append=Epoch(7)),
+    HistoryPolicy(resume=True),
+)
 
 
 @pytest.mark.parametrize(
-    ("last", "ref", "ways", "want"),
+    ("last", "ref", "history_policy", "want"),
     [
         (None, batch(0, 0, 5), NONE, New()),
         (None, batch(3, 0, 5), NONE, LogMissing),
-        (None, batch(3, 0, 5), Ways(append=Epoch(0)), New(appended=True)),
+        (None, batch(3, 0, 5), HistoryPolicy(append=Epoch(0)), New(appended=True)),
         (None, batch(3, 0, 5), STALE, LogMissing),
         (LAST, batch(5, 50, 60), NONE, New()),
         (LAST, batch(4, 40, 50), NONE, Replay(Epoch(8))),
@@ -106,13 +111,13 @@ NONE, APPEND, STALE, RESUME = Ways(), Ways(append=Epoch(8)), Ways(append=Epoch(7
     ],
 )
 def test_every_branch(
-    last: LastBatch | None, ref: BatchRef, ways: Ways, want: New | Replay | type[HiveSinkError]
+    last: LastBatch | None, ref: BatchRef, history_policy: HistoryPolicy, want: New | Replay | type[HiveSinkError]
 ) -> None:
     if isinstance(want, type):
         with pytest.raises(want, match="/log"):
-            judge(last, ref, ways, "/log")
+            judge(last, ref, history_policy, "/log")
     else:
-        assert judge(last, ref, ways, "/log") == want
+        assert judge(last, ref, history_policy, "/log") == want
 
 
 @pytest.mark.parametrize("side", ["log", "query"])
@@ -168,10 +173,10 @@ def test_an_error_names_a_few_of_many_files() -> None:
         judge(last, again, NONE, "/log")
 
 
-@pytest.mark.parametrize("ways", [NONE, RESUME])
-def test_a_checkpoint_that_a_refused_start_left_is_to_be_deleted(ways: Ways) -> None:
+@pytest.mark.parametrize("history_policy", [NONE, RESUME])
+def test_a_checkpoint_that_a_refused_start_left_is_to_be_deleted(history_policy: HistoryPolicy) -> None:
     with pytest.raises(HiveSinkError, match=r"delete .*/checkpoint.* in the table|in the table: delete /checkpoint"):
-        judge(LAST, coming(0, 0, 60, "new"), ways, "/log")
+        judge(LAST, coming(0, 0, 60, "new"), history_policy, "/log")
 
 
 def test_a_checkpoint_that_starts_at_the_logs_end_may_stay() -> None:

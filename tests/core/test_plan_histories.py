@@ -57,7 +57,7 @@ class Death(BaseException):
 
 
 @dataclass
-class World:
+class Simulation:
     """Files by path with their rows (a part's length is its row's number), the log, and the metastore."""
 
     chance: random.Random
@@ -289,27 +289,27 @@ class World:
         return [row for path, row in self.files.items() if path.rpartition("/")[0] in folders and "/part-" in path]
 
 
-def settle(world: World) -> None:
-    world.chance = random.Random(1)  # noqa: S311  a seed
-    world.down = False
-    world.meddle = world.interrupt = lambda: None  # type: ignore[method-assign]  # everybody has gone home
-    history = world.carry_out(world.history(), Seen(tracks=Tracks(tuple(world.lists))), deciding=True)
-    history = world.finish(history)
-    world.carry_out(history, Seen(tracks=world.tracks(history.epoch)))
+def settle(site: Simulation) -> None:
+    site.chance = random.Random(1)  # noqa: S311  a seed
+    site.down = False
+    site.meddle = site.interrupt = lambda: None  # type: ignore[method-assign]  # everybody has gone home
+    history = site.carry_out(site.history(), Seen(tracks=Tracks(tuple(site.lists))), deciding=True)
+    history = site.finish(history)
+    site.carry_out(history, Seen(tracks=site.tracks(history.epoch)))
 
 
 def test_every_history_ends_with_every_row_once() -> None:
     decided = deaths = moved = 0
     for seed in range(HISTORIES):
-        world = World(random.Random(seed), POLICIES[seed % len(POLICIES)])  # noqa: S311  a seed
+        site = Simulation(random.Random(seed), POLICIES[seed % len(POLICIES)])  # noqa: S311  a seed
         for _ in range(3):
-            deaths += not world.ends_well()
-        settle(world)
-        wanted, found = Counter(world.committed), Counter(world.readable())
+            deaths += not site.ends_well()
+        settle(site)
+        wanted, found = Counter(site.committed), Counter(site.readable())
         assert found == wanted, f"seed {seed}: lost {wanted - found}, doubled {found - wanted}"
-        assert not [path for path in world.files if "/." in path], seed
-        decided += len(world.committed)
-        moved += any(manifest.kind == "move" for manifest in world.manifests.values())
+        assert not [path for path in site.files if "/." in path], seed
+        decided += len(site.committed)
+        moved += any(manifest.kind == "move" for manifest in site.manifests.values())
     # It has been somewhere: rows were committed, processes died, partitions moved under open epochs.
     assert decided > HISTORIES
     assert deaths > HISTORIES // 4

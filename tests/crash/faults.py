@@ -108,8 +108,8 @@ class FaultyFileSystem:
     def rename_folder(self, source: str, target: str) -> None:
         self._do("rename_folder", f"{source} -> {target}", partial(self.inner.rename_folder, source, target))
 
-    def settle(self, path: str) -> None:
-        self._do("settle", path, partial(self.inner.settle, path))
+    def make_durable(self, path: str) -> None:
+        self._do("make_durable", path, partial(self.inner.make_durable, path))
 
     def delete(self, path: str) -> bool:
         return bool(self._do("delete", path, partial(self.inner.delete, path)))

@@ -13,8 +13,9 @@ from tests.crash.faults import Call, Kill, Mode, Plan
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from hivesink.core.partition import LivePartition, NewPartition, Statistics
     from hivesink.core.table import TableName
-    from hivesink.ports import LivePartition, LiveTable, NewPartition, Registrar, Statistics
+    from hivesink.ports import LiveTable, Registrar
 
 
 class FaultyRegistrar:
@@ -58,8 +59,8 @@ class FaultyRegistrar:
     def add(self, table: LiveTable, partitions: Sequence[NewPartition]) -> None:
         self._do("add", table, self.inner.add, partitions)
 
-    def distrust(self, table: LiveTable, partitions: Sequence[str]) -> None:
-        self._do("distrust", table, self.inner.distrust, partitions)
+    def clear_accurate(self, table: LiveTable, partitions: Sequence[str]) -> None:
+        self._do("clear_accurate", table, self.inner.clear_accurate, partitions)
 
     def set_statistics(self, table: LiveTable, statistics: Sequence[Statistics]) -> bool:
         return bool(self._do("set_statistics", table, self.inner.set_statistics, statistics))

@@ -12,17 +12,17 @@ import pyarrow as pa
 
 from hivesink.errors import HiveSinkError
 from hivesink.metastore.accuracy import FLAG, is_accurate
-from hivesink.metastore.memory import MemoryMetastore
-from hivesink.sink.committer import Committer
-from hivesink.sink.observe import load
-from hivesink.sink.plan import TablePlan, TaskPlan, TaskReport
-from hivesink.sink.rejects import rejected_spec
-from hivesink.sink.task import TaskTools, run_task
+from hivesink.sink.commit.committer import Committer
+from hivesink.sink.commit.observe import load
+from hivesink.sink.task.attempt import TaskTools, run_task
+from hivesink.sink.task.messages import TablePlan, TaskPlan, TaskReport
+from hivesink.sink.task.rejects import rejected_spec
 from hivesink.storage.commit_log import RenameCommitLog, default_log_location
-from hivesink.storage.memory import MemoryFileSystem
 from hivesink.storage.rename_store import RenameFileStore
 from tests.crash.faults import FaultyFileSystem, Kill, Mode
 from tests.crash.faulty_registrar import FaultyRegistrar
+from tests.inmemory.filesystem import MemoryFileSystem
+from tests.inmemory.metastore import MemoryMetastore
 from tests.sink.harness import LOCATION, ROWS, SPEC, TABLE, Clock, Event, Job, Lines, Rows, Source
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from hivesink.core.table import TableName, TableSpec
     from hivesink.ports import Registrar
-    from hivesink.sink.declared import Committed
+    from hivesink.sink.commit.writer import Committed
     from hivesink.storage.fs import FileSystem
     from tests.crash.faults import Call, Plan
 
@@ -95,7 +95,7 @@ class SiteJob(Job):
             live = self.registrar.table(TABLE.rejected)
             identity = replace(sink.identity, tables=(str(TABLE), str(TABLE.rejected)))
             sink = replace(sink, identity=identity, rejected=TablePlan(live.spec, live.location))
-        self.committer = Committer(self.world, sink)
+        self.committer = Committer(self.context, sink)
 
     def write(self, plan: TaskPlan, rows: Sequence[Event]) -> list[TaskReport]:
         def lines(table: TablePlan) -> Any:
@@ -213,7 +213,7 @@ class Site:
 
     def waiting(self) -> set[str]:
         """The staged files that a decided epoch still needs."""
-        return {part.staged for part in load(self.job().world).waiting()}
+        return {part.staged for part in load(self.job().context).waiting()}
 
     def check(self, expected: Iterable[int], case: object = "") -> None:
         """All of it readable, once each; no wrong count; no leftovers."""

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from hivesink.errors import HiveSinkError
-from hivesink.metastore.memory import MemoryMetastore
 from hivesink.storage.commit_log import RenameCommitLog, default_log_location
 from hivesink.storage.rename_store import RenameFileStore
 from tests.crash.faults import FaultyFileSystem, Kill, Mode, Plan
+from tests.inmemory.metastore import MemoryMetastore
 from tests.sink.harness import LOCATION, SPEC, TABLE, Clock, Job, Source, events, partitions, readable
 
 if TYPE_CHECKING:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hivesink.errors import LogCopied
-from hivesink.metastore.memory import MemoryMetastore
-from hivesink.sink.observe import load
+from hivesink.sink.commit.observe import load
 from hivesink.storage.commit_log import RenameCommitLog, default_log_location
 from tests.crash.test_metastore_faults import IDS, Scenario, decided
+from tests.inmemory.metastore import MemoryMetastore
 from tests.sink.harness import LOCATION, SPEC, TABLE, Job
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def test_a_copy_of_a_finished_log_goes_on_by_itself() -> None:
     site.job().run()
     job = copied(site)
     job.committer.recover()
-    assert load(job.world).open == ()
+    assert load(job.context).open == ()
 
 
 def test_a_log_that_was_moved_goes_on_once_it_is_finished() -> None:
@@ -55,4 +55,4 @@ def test_a_log_that_was_moved_goes_on_once_it_is_finished() -> None:
         site.fs.rename(path, path.replace(site.log.location, elsewhere))
     moved = RenameCommitLog(site.fs, elsewhere, "w")
     with pytest.raises(LogCopied, match="move it back"):
-        load(replace(site.job().world, log=moved))
+        load(replace(site.job().context, log=moved))

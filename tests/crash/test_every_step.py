@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import pytest
 
-from hivesink.storage.memory import MemoryFileSystem
 from tests.crash.faults import Mode, Plan
 from tests.crash.steps import Site, calls_of, cases, play
+from tests.inmemory.filesystem import MemoryFileSystem
 
 
 def new_site() -> Site:

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import pytest
 
-from hivesink.site import Site as Hadoop
+from hivesink.config.site import Site as Hadoop
 from hivesink.storage.hdfs import HdfsFileSystem
-from hivesink.storage.hdfs_calls import Calls, Patience
-from hivesink.storage.memory import MemoryFileSystem
+from hivesink.storage.hdfs_calls import Calls, RetryPolicy
 from tests.crash.faults import FaultyFileSystem, Mode
 from tests.crash.steps import BATCH, Case, Site, calls_of, cases, play
+from tests.inmemory.filesystem import MemoryFileSystem
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -55,7 +55,7 @@ def new_client(properties: Mapping[str, str]) -> HdfsFileSystem:
 
     def connect(address: Address, given: Mapping[str, str]) -> Calls:
         if not found:
-            calls = Calls(address, given, Patience(), tick=time.monotonic, sleep=time.sleep, chance=random.random)
+            calls = Calls(address, given, RetryPolicy(), tick=time.monotonic, sleep=time.sleep, chance=random.random)
             found.append(calls)
         return found[0]
 

@@ -10,7 +10,7 @@ import pytest
 from hivesink.errors import HiveSinkError
 from tests.crash.faults import FaultyFileSystem, Mode
 from tests.crash.site import Watched
-from tests.crash.test_metastore_faults import Scenario, moves, once, settle, start
+from tests.crash.test_metastore_faults import Scenario, make_durable, moves, once, start
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -78,4 +78,4 @@ def test_what_is_done_late_loses_nothing_and_needs_nobody(
         site = scenario().site()
         errors = finish(site, Hanging(site, *case))
         assert [error for error in errors if not error.retryable] == [], case
-        settle(site, case)
+        make_durable(site, case)

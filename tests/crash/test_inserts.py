@@ -12,8 +12,8 @@ import pytest
 
 from hivesink.core.plan import GivenUp
 from hivesink.errors import PartLost
-from hivesink.sink.observe import load
-from hivesink.sink.recovery import find_losses, recover
+from hivesink.sink.commit.observe import load
+from hivesink.sink.commit.recovery import find_losses, recover
 from tests.crash.faults import FaultyFileSystem, Mode, Plan
 from tests.crash.site import Site, Watched, dies
 from tests.crash.test_metastore_faults import DAYS, EVENTS, IDS, Scenario, start
@@ -45,7 +45,7 @@ def insert(site: Site, *days: str) -> None:
         end_insert(site, day, listed=begin_insert(site, day))
 
 
-def settle(site: Site, case: object) -> None:
+def make_durable(site: Site, case: object) -> None:
     site.user = None
     site.job().run()
     theirs = [found for found in site.rows() if found >= THEIRS]
@@ -72,7 +72,7 @@ def test_while_the_job_runs(day: str) -> None:
     for at in CALLS:
         site = new_site()
         dies(start(site, Watched(site), Stalling(site, at, partial(insert, site, day))))
-        settle(site, at)
+        make_durable(site, at)
         assert max(site.rows()) == THEIRS
 
 
@@ -82,7 +82,7 @@ def test_between_a_death_and_the_next_start() -> None:
             site = new_site()
             dies(start(site, Watched(site), FaultyFileSystem(site.fs, Plan(at, mode))))
             insert(site, *DAYS)
-            settle(site, (at, mode))
+            make_durable(site, (at, mode))
 
 
 @pytest.mark.parametrize("down_at", range(1, 12))
@@ -98,7 +98,7 @@ def test_after_the_metastore_was_down_in_the_middle_of_a_run(down_at: int) -> No
     site.user = None
     site.metastore.come_up()
     insert(site, *DAYS)
-    settle(site, down_at)
+    make_durable(site, down_at)
 
 
 class SlowInsert(Stalling):
@@ -133,7 +133,7 @@ def test_one_that_began_before_the_registration_takes_no_rows_in_silence(day: st
             if isinstance(error, PartLost):
                 took += 1
             else:
-                settle(site, (at, later))
+                make_durable(site, (at, later))
     assert took
 
 
@@ -144,13 +144,13 @@ def test_one_that_began_before_a_death_takes_no_rows_in_silence() -> None:
         site = new_site()
         listed = begin_insert(site, "dt=c")
         dies(start(site, Watched(site), FaultyFileSystem(site.fs, Plan(at, Mode.AFTER))))
-        is_settled = not load(site.job().world).open
+        is_settled = not load(site.job().context).open
         end_insert(site, "dt=c", listed=listed)
         error = wakes(site.job)
         if isinstance(error, PartLost):
             took += 1
         elif not is_settled:
-            settle(site, at)
+            make_durable(site, at)
     assert took
 
 
@@ -174,9 +174,9 @@ def test_a_partition_that_an_older_hivesink_published_unregistered_is_missed_lou
     with pytest.raises(PartLost):
         site.job().run()
     job = site.job()
-    lost = frozenset(loss.part.target for loss in find_losses(job.world))
+    lost = frozenset(loss.part.target for loss in find_losses(job.context))
     assert lost
-    recover(job.world, job.committer.sink.identity, job.committer.sink.policy, given_up=GivenUp(lost))
+    recover(job.context, job.committer.sink.identity, job.committer.sink.policy, given_up=GivenUp(lost))
     site.job().run()
     assert [found for found in site.rows() if found in {0, 1}] == []
     assert set(site.rows()) == set(IDS) - {0, 1}

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hivesink.sink.clean import clean, find_leftovers, find_strays, throw_away
+from hivesink.sink.inspect.clean import clean, find_leftovers, find_strays, throw_away
 from tests.crash.faults import FaultyFileSystem, Mode, Plan
 from tests.crash.site import Watched, dies
-from tests.crash.test_metastore_faults import Scenario, copies, moves, once, settle, start
+from tests.crash.test_metastore_faults import Scenario, copies, make_durable, moves, once, start
 from tests.crash.test_two_runs import Stalling
 from tests.sink.harness import TABLE
 
@@ -25,9 +25,9 @@ MOMENTS = [pytest.param(at, marks=() if at in {2, 4, 5, 7} else pytest.mark.long
 
 
 def janitor(site: Site) -> None:
-    world = site.job().world
-    throw_away(world, NAME, find_strays(world, NAME))
-    clean(world, find_leftovers(world, "w", NAME), NAME)
+    context = site.job().context
+    throw_away(context, NAME, find_strays(context, NAME))
+    clean(context, find_leftovers(context, "w", NAME), NAME)
 
 
 def site_with(act: Callable[[Site], None], at: int) -> Site:
@@ -48,7 +48,7 @@ def test_between_a_death_and_the_next_start(at: int, act: Callable[[Site], None]
             dies(start(site, Watched(site), FaultyFileSystem(site.fs, Plan(call.number, mode))))
             site.user = None
             janitor(site)
-            settle(site, (call, mode))
+            make_durable(site, (call, mode))
 
 
 @pytest.mark.parametrize("act", [moves, copies])
@@ -61,4 +61,4 @@ def test_beside_a_run(at: int, act: Callable[[Site], None]) -> None:
         site = site_with(act, at)
         stalling = Stalling(site, call.number, partial(janitor, site))
         start(site, Watched(site), stalling)().run()
-        settle(site, call)
+        make_durable(site, call)

@@ -13,7 +13,7 @@ import pytest
 
 from hivesink.core.plan import GivenUp
 from hivesink.errors import HiveSinkError, PartLost
-from hivesink.sink.recovery import find_losses, recover
+from hivesink.sink.commit.recovery import find_losses, recover
 from tests.crash.faults import FaultyFileSystem, Kill, Mode, Plan
 from tests.crash.site import PLAIN, Site, Watched, dies, modes
 from tests.sink.harness import LOCATION, SPEC, TABLE, Event, Source
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from hivesink.core.table import TableSpec
-    from hivesink.sink.declared import Committed
+    from hivesink.sink.commit.writer import Committed
     from tests.crash.site import SiteJob
 
 # Epoch 1 begins two partitions; epoch 2 goes on with one of them and begins a third.
@@ -73,7 +73,7 @@ def start(site: Site, registrar: Watched, fs: FaultyFileSystem | None = None) ->
     return lambda: site.job(fs, registrar, on_commit=no_wrong_count(site))
 
 
-def settle(site: Site, case: object) -> None:
+def make_durable(site: Site, case: object) -> None:
     """The restarts after a fault; then everything must be as if nothing had happened."""
     site.user = None
     site.job(on_commit=no_wrong_count(site)).run()
@@ -98,7 +98,7 @@ def test_a_fault_of_the_metastore_at_any_call(scenario: Scenario) -> None:
                 if restarted_first:
                     dies(lambda site=site: site.job())  # type: ignore[misc]
                 faulty.apply_late()
-                settle(site, (call, mode))
+                make_durable(site, (call, mode))
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=str)
@@ -114,7 +114,7 @@ def test_a_fault_of_the_storage_at_any_call(scenario: Scenario) -> None:
             dies(start(site, Watched(site), faulty))
             faulty.release()
             faulty.apply_late()
-            settle(site, (call, mode))
+            make_durable(site, (call, mode))
 
 
 def test_every_partition_is_registered_when_one_fails_while_the_job_goes_on() -> None:
@@ -132,7 +132,7 @@ def test_every_partition_is_registered_when_one_fails_while_the_job_goes_on() ->
                 # At the very start and at the very end a failure stops the run.
                 site.job().run()
             faulty.apply_late()
-            settle(site, (call, mode))
+            make_durable(site, (call, mode))
 
 
 def once(at: int, act: Callable[[Site], None]) -> Callable[[Site, int], None]:
@@ -178,7 +178,7 @@ def test_a_user_moves_partitions_at_any_time_and_then_the_metastore_fails(at: in
             site = scenario.site()
             site.user = once(at, act)
             dies(start(site, Watched(site, Plan(step, mode))))
-            settle(site, (at, step, mode))
+            make_durable(site, (at, step, mode))
             if ELSEWHERE in str(site.places(TABLE)):
                 assert {day: f"{ELSEWHERE}/{day}" for day in DAYS} == site.places(TABLE)
 
@@ -199,7 +199,7 @@ def test_a_user_moves_partitions_at_any_time_and_then_the_storage_fails(at: int)
             site.user = once(at, moves)
             faulty = FaultyFileSystem(site.fs, Plan(call.number, mode))
             dies(start(site, Watched(site), faulty))
-            settle(site, (at, call, mode))
+            make_durable(site, (at, call, mode))
 
 
 @pytest.mark.parametrize("at", range(1, CALLS))
@@ -217,7 +217,7 @@ def test_partitions_move_there_and_back_while_the_metastore_comes_and_goes(at: i
 
             site.user = user
             dies(start(site, Watched(site, Plan(step, Mode.LOST))))
-            settle(site, (at, back, step))
+            make_durable(site, (at, back, step))
 
 
 @pytest.mark.parametrize("at", range(1, CALLS))
@@ -272,8 +272,8 @@ def test_accepted_losses_under_every_fault_of_the_storage(second: Mode) -> None:
     """A decided part is lost; a person accepts it; that epoch dies at every call, and is repeated."""
 
     def accept(job: SiteJob) -> None:
-        lost = {loss.part.target for loss in find_losses(job.world)}
-        recover(job.world, job.committer.sink.identity, job.committer.sink.policy, given_up=GivenUp(frozenset(lost)))
+        lost = {loss.part.target for loss in find_losses(job.context)}
+        recover(job.context, job.committer.sink.identity, job.committer.sink.policy, given_up=GivenUp(frozenset(lost)))
 
     step = 1
     while True:

@@ -8,17 +8,17 @@ import pytest
 
 from hivesink.core.log import Touched
 from hivesink.errors import NotWritable
-from hivesink.sink.clean import clean, find_leftovers, find_strays, throw_away
-from hivesink.storage.memory import MemoryFileSystem
+from hivesink.sink.inspect.clean import clean, find_leftovers, find_strays, throw_away
 from tests.crash.faults import FaultyFileSystem, Kill, Mode, Plan
 from tests.crash.site import PLAIN, Site
+from tests.inmemory.filesystem import MemoryFileSystem
 from tests.sink.harness import LOCATION, SPEC, TABLE, UID, Event, Source, events
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from hivesink.core.table import TableSpec
-    from hivesink.sink.plan import TaskPlan, TaskReport
+    from hivesink.sink.task.messages import TaskPlan, TaskReport
     from hivesink.storage.fs import FileSystem
     from tests.crash.site import SiteJob
 
@@ -93,8 +93,8 @@ def test_an_empty_folder_that_may_not_be_removed_keeps_no_other_from_clean() -> 
     mine = f"{LOCATION}/dt=mine"
     for folder in (ANOTHERS, mine):
         site.fs.write_new(f"{folder}/.part-{UID}-1-aaaaaaaaaat9-0-0.snappy.parquet.pending", b"1\n")
-    world = site.job().world
-    assert clean(world, find_leftovers(world, "w", NAME), NAME) == (mine,)
+    context = site.job().context
+    assert clean(context, find_leftovers(context, "w", NAME), NAME) == (mine,)
     assert site.staged() == set()
     assert site.fs.is_folder(ANOTHERS)
 
@@ -105,16 +105,16 @@ def test_clean_finds_what_a_late_task_left(home: str) -> None:
     site = site_at(home, 100)
     site.job().run()
     site.fs.write_new(f"{home}/.part-{UID}-2-aaaaaaaaaat9-0-0.snappy.parquet.pending", b"1\n")
-    world = site.job().world
-    clean(world, find_leftovers(world, "w", NAME), NAME)
+    context = site.job().context
+    clean(context, find_leftovers(context, "w", NAME), NAME)
     assert site.staged() == set()
     site.check(range(100))
 
 
 def throw_strays(site: Site) -> int:
-    world = site.job().world
-    found = find_strays(world, NAME)
-    throw_away(world, NAME, found)
+    context = site.job().context
+    found = find_strays(context, NAME)
+    throw_away(context, NAME, found)
     return len(found)
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from hivesink.sink.recovery import preview, recover
+from hivesink.sink.commit.recovery import preview, recover
 from tests.crash.faults import FaultyFileSystem, Mode, Plan
 from tests.crash.site import Watched, dies
-from tests.crash.test_metastore_faults import IDS, SUCCESS, Scenario, settle, start
+from tests.crash.test_metastore_faults import IDS, SUCCESS, Scenario, make_durable, start
 
 
 @pytest.mark.parametrize("mode", [Mode.BEFORE, Mode.AFTER])
@@ -20,16 +20,16 @@ def test_the_list_is_what_is_done(mode: Mode) -> None:
     for call in counting.calls:
         site = scenario.site()
         dies(start(site, Watched(site), FaultyFileSystem(site.fs, Plan(call.number, mode))))
-        world, sink = site.job().world, site.job().committer.sink
+        context, sink = site.job().context, site.job().committer.sink
         before = dict(site.fs._files)
-        ahead = preview(world, sink.policy)
+        ahead = preview(context, sink.policy)
         assert site.fs._files == before, "it only looks"
-        done = recover(world, sink.identity, sink.policy)
+        done = recover(context, sink.identity, sink.policy)
         assert done.told() == ahead.told(), call
         assert done.lost == ahead.lost == ()
         listed |= {what for what, _ in done.told()}
         site.job().run()
-        settle(site, call)
+        make_durable(site, call)
     site.check(IDS)
     expected = {"fence", "register", "publish", "keep", "mark published", "success file", "mark settled", "discard"}
     assert expected <= listed

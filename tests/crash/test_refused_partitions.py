@@ -11,19 +11,20 @@ import pytest
 
 from hivesink.core.plan import GivenUp
 from hivesink.errors import HiveSinkError, RegistrationFailed
-from hivesink.metastore.memory import MemoryMetastore
-from hivesink.sink.inspect import writer_status
-from hivesink.sink.observe import load
-from hivesink.sink.recovery import find_losses, preview, recover
+from hivesink.sink.commit.observe import load
+from hivesink.sink.commit.recovery import find_losses, preview, recover
+from hivesink.sink.inspect.status import writer_status
 from tests.crash.faults import FaultyFileSystem, Kill, Mode, Plan
 from tests.crash.site import Site
 from tests.crash.test_metastore_faults import EVENTS
+from tests.inmemory.metastore import MemoryMetastore
 from tests.sink.harness import LOCATION, TABLE, Source
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from hivesink.ports import LiveTable, NewPartition
+    from hivesink.core.partition import NewPartition
+    from hivesink.ports import LiveTable
     from tests.crash.site import SiteJob
 
 REFUSED = "dt=b"
@@ -52,7 +53,7 @@ def stuck() -> Site:
 def test_rows_of_all_others_are_there() -> None:
     site = stuck()
     assert site.rows() == OTHERS
-    status = writer_status(site.job().world, "w", str(TABLE))
+    status = writer_status(site.job().context, "w", str(TABLE))
     assert [gap.partition for gap in status.unregistered] == [REFUSED]
     with pytest.raises(RegistrationFailed):
         site.job().run()
@@ -68,7 +69,7 @@ def test_once_it_is_registered_by_hand_its_rows_come() -> None:
 
 def give_up(job: SiteJob) -> None:
     sink = job.committer.sink
-    recover(job.world, sink.identity, sink.policy, given_up=B)
+    recover(job.context, sink.identity, sink.policy, given_up=B)
 
 
 def kept(site: Site) -> list[int]:
@@ -79,18 +80,18 @@ def kept(site: Site) -> list[int]:
 
 def test_given_up_it_is_out_of_the_way_and_its_files_are_kept() -> None:
     site = stuck()
-    world = site.job().world
-    ahead = preview(world, site.job().committer.sink.policy, given_up=B)
-    assert {loss.reason for loss in find_losses(world, B)} == {"its partition is given up"}
+    context = site.job().context
+    ahead = preview(context, site.job().committer.sink.policy, given_up=B)
+    assert {loss.reason for loss in find_losses(context, B)} == {"its partition is given up"}
     sink = site.job().committer.sink
-    done = recover(world, sink.identity, sink.policy, given_up=B)
+    done = recover(context, sink.identity, sink.policy, given_up=B)
     assert done.told() == ahead.told()
     assert done.lost == ahead.lost
     assert {what for what, _ in done.told()} >= {"put away", "accept-lost"}
     site.job().run()
     site.check(OTHERS)
     assert kept(site) == THEIRS
-    assert writer_status(world, "w", str(TABLE)).lost_rows == len(THEIRS)
+    assert writer_status(context, "w", str(TABLE)).lost_rows == len(THEIRS)
 
 
 @pytest.mark.parametrize("mode", [Mode.BEFORE, Mode.AFTER, Mode.TORN])
@@ -134,10 +135,10 @@ def test_what_readers_see_is_not_given_up() -> None:
         faulty = FaultyFileSystem(again.fs, Plan(next(steps), Mode.AFTER))
         with contextlib.suppress(Kill):
             again.job(faulty).run()
-        if again.rows() == list(range(8)) and load(again.job().world).open:
+        if again.rows() == list(range(8)) and load(again.job().context).open:
             break
     give_up(again.job())
     again.job().run()
     again.check(range(8))
     assert kept(again) == []
-    assert writer_status(again.job().world, "w", str(TABLE)).lost_rows == 0
+    assert writer_status(again.job().context, "w", str(TABLE)).lost_rows == 0

@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from hivesink.core.epoch import Ways
+from hivesink.core.epoch import HistoryPolicy
 from hivesink.core.offsets import KafkaOffset
 from hivesink.errors import (
     BatchBehindLog,
@@ -32,7 +32,7 @@ from hivesink.errors import (
     StoreUnavailable,
 )
 from hivesink.errors import OutcomeUnknown as Unknown
-from hivesink.sink.clean import clean, find_leftovers
+from hivesink.sink.inspect.clean import clean, find_leftovers
 from tests.crash.faults import FaultyFileSystem, Kill, Mode, Plan
 from tests.crash.site import Site, Watched
 from tests.crash.test_two_runs import Stalling
@@ -132,7 +132,7 @@ class Histories(RuleBasedStateMachine):
     @precondition(lambda self: not self.down)
     @rule(day=DAYS)
     def a_user_drops(self, day: str) -> None:
-        self._settle()
+        self._resolve()
         # One that was moved would begin again at its old place, without its older rows: as the user wanted.
         if "/elsewhere/" not in self.site.places(TABLE).get(f"dt={day}", "/elsewhere/"):
             self.site.metastore.drop_partition(TABLE, f"dt={day}")
@@ -171,7 +171,7 @@ class Histories(RuleBasedStateMachine):
         if hasattr(self, "site"):
             for late in self.late:
                 self._arrives(late)
-            self._settle()
+            self._resolve()
 
     def _arrives(self, late: FaultyFileSystem | Watched) -> None:
         if not late.apply_late() or late.plan is None:
@@ -186,7 +186,7 @@ class Histories(RuleBasedStateMachine):
     def _expected(self) -> Counter[int]:
         return self.ended + Counter(range(self.start, len(self.site.source.events)))
 
-    def _settle(self) -> None:
+    def _resolve(self) -> None:
         """Start again, as often as it takes; then compare with the model."""
         self.metastore_comes_up()
         for _ in range(4):
@@ -202,8 +202,8 @@ class Histories(RuleBasedStateMachine):
                 assert all(found < known for found in ids)
                 expected = Counter({found: times for found, times in expected.items() if found not in ids})
         if self.created_late:
-            world = self.site.job().world
-            clean(world, find_leftovers(world, "w", str(TABLE)), str(TABLE))
+            context = self.site.job().context
+            clean(context, find_leftovers(context, "w", str(TABLE)), str(TABLE))
         self.site.check(expected.elements())
 
     def _run(self, job: Callable[[], SiteJob], size: int) -> bool:
@@ -235,10 +235,10 @@ class Histories(RuleBasedStateMachine):
         self.start = 0 if append else position
         self.site.source = source.new_checkpoint(query, self.start)
         self._must_be_refused(source.new_checkpoint(query, self.start))
-        ways = Ways(append=last.epoch) if append else Ways(resume=True)
+        history_policy = HistoryPolicy(append=last.epoch) if append else HistoryPolicy(resume=True)
         self.site.metastore.come_up()
         if self.start < len(source.events):
-            self.site.job(ways=ways).run(batches=1)
+            self.site.job(history_policy=history_policy).run(batches=1)
         elif append:
             self.start = position
         if self.site.source.committed == 0:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hivesink.storage.memory import MemoryFileSystem
 from tests.crash.steps import Site
+from tests.inmemory.filesystem import MemoryFileSystem
 
 if TYPE_CHECKING:
     from typing import BinaryIO

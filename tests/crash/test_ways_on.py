@@ -6,18 +6,18 @@ from dataclasses import replace
 
 import pytest
 
-from hivesink.core.epoch import Epoch, Ways
+from hivesink.core.epoch import Epoch, HistoryPolicy
 from hivesink.core.plan import GivenUp
 from hivesink.core.table import Column, Primitive, TableSpec
 from hivesink.errors import HiveSinkError, LogMissing
-from hivesink.sink.observe import load
-from hivesink.sink.recovery import find_losses, recover
+from hivesink.sink.commit.observe import load
+from hivesink.sink.commit.recovery import find_losses, recover
 from tests.crash.faults import FaultyFileSystem, Kill, Mode, Plan
 from tests.crash.site import PLAIN, Site
 from tests.sink.harness import LOCATION, SPEC, TABLE, Source, events
 
 HOURLY = replace(SPEC, partition_columns=(Column("hour", Primitive.STRING),))
-FROM_NOTHING = Ways(append=Epoch(0))
+FROM_NOTHING = HistoryPolicy(append=Epoch(0))
 
 
 def without_its_log() -> Site:
@@ -32,12 +32,12 @@ def test_append_to_a_log_without_a_batch_outlives_the_death_of_its_first_try() -
         without_its_log().job().run()
     probe = without_its_log()
     counting = FaultyFileSystem(probe.fs)
-    probe.job(counting, ways=FROM_NOTHING).run(batches=1)
+    probe.job(counting, history_policy=FROM_NOTHING).run(batches=1)
     decided = next(call for call in counting.calls if call.name == "rename" and ".json." in call.path)
     site = without_its_log()
     with pytest.raises(Kill):
-        site.job(FaultyFileSystem(site.fs, Plan(decided.number, Mode.BEFORE)), ways=FROM_NOTHING).run()
-    site.job(ways=FROM_NOTHING).run()
+        site.job(FaultyFileSystem(site.fs, Plan(decided.number, Mode.BEFORE)), history_policy=FROM_NOTHING).run()
+    site.job(history_policy=FROM_NOTHING).run()
     site.check(range(8, 16))
 
 
@@ -58,10 +58,10 @@ def test_a_table_made_again_while_an_epoch_waits_is_written_once_its_losses_are_
     with pytest.raises(HiveSinkError):
         site.job().run()
 
-    world = site.job().world
-    lost = {loss.part.target for loss in find_losses(world)}
+    context = site.job().context
+    lost = {loss.part.target for loss in find_losses(context)}
     assert lost
-    recover(world, job.committer.sink.identity, job.committer.sink.policy, given_up=GivenUp(frozenset(lost)))
-    assert load(world).folders() == {}
+    recover(context, job.committer.sink.identity, job.committer.sink.policy, given_up=GivenUp(frozenset(lost)))
+    assert load(context).folders() == {}
     site.job().committer.recover()
     assert site.rows() == []

@@ -11,13 +11,13 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from hivesink.arrowtypes import arrow_schema
+from hivesink.config.values import OnUnknownField
 from hivesink.core.table import Array, Char, Column, Decimal, HiveType, Map, Primitive, Struct, Varchar
+from hivesink.decode.arrowtypes import arrow_schema
 from hivesink.decode.exact import ExactDecoder
 from hivesink.decode.json import JsonDecoder, exact_batch
 from hivesink.decode.result import BadRecord, DecodeOptions
 from hivesink.decode.unfit import Unfit
-from hivesink.optionvalues import OnUnknownField
 
 P = Primitive
 KINDS: tuple[HiveType, ...] = (

@@ -12,10 +12,10 @@ from zoneinfo import ZoneInfo
 import pyarrow as pa
 import pytest
 
+from hivesink.config.values import OnTombstone, OnUnknownField
 from hivesink.core.table import Array, Char, Column, Decimal, HiveType, Map, Primitive, Struct, Varchar
 from hivesink.decode.json import JsonDecoder
 from hivesink.decode.result import BadRecord, Decoded, DecodeOptions
-from hivesink.optionvalues import OnTombstone, OnUnknownField
 
 P = Primitive
 BERLIN = DecodeOptions(timestamp_zone=ZoneInfo("Europe/Berlin"))

@@ -38,9 +38,9 @@ time.sleep(600)
 STUBBORN = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)\n" + LISTEN
 
 
-def launch(folder: Path, script: str, *arguments: object, timeout: float = 60, patience: float = 10) -> Launch:
+def launch(folder: Path, script: str, *arguments: object, timeout: float = 60, grace: float = 10) -> Launch:
     command = (sys.executable, "-c", script, *map(str, arguments))
-    return Launch("the test server", command, folder / "server.log", "ready\n", timeout=timeout, patience=patience)
+    return Launch("the test server", command, folder / "server.log", "ready\n", timeout=timeout, grace=grace)
 
 
 def pid_in(log: Path) -> int:
@@ -89,7 +89,7 @@ def test_a_free_port_is_none_that_an_outgoing_connection_may_be_given() -> None:
 
 
 def test_one_that_ignores_sigterm_is_killed(tmp_path: Path) -> None:
-    server = start_attached(launch(tmp_path, STUBBORN, free_port(), patience=0.2))
+    server = start_attached(launch(tmp_path, STUBBORN, free_port(), grace=0.2))
     pid = pid_in(tmp_path / "server.log")
     server.stop()
     assert identity_of(pid) is None

@@ -11,11 +11,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from hivesink.arrowtypes import arrow_schema
+from hivesink.config.values import Compression
 from hivesink.core.table import Column
 from hivesink.core.typetext import parse_type
+from hivesink.decode.arrowtypes import arrow_schema
 from hivesink.formats.parquet import ParquetFormat, rows_in
-from hivesink.optionvalues import Compression
 
 COLUMNS = {
     "z": "int",

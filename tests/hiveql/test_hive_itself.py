@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from hivesink import hive
+from hivesink.config.options import check
 from hivesink.core.partition_path import canonical, escape, partition_path, unescape
 from hivesink.core.table import Column, Decimal, Primitive, TableName, TableSpec
 from hivesink.core.typetext import parse_type
@@ -20,7 +21,6 @@ from hivesink.hiveql.plan import Nothing, plan
 from hivesink.hiveql.render import literal, render
 from hivesink.hiveql.stored import stored
 from hivesink.metastore import catalog
-from hivesink.options import check
 from tests.metastore.live import NOSASL, hiveserver2_of, metastore_of
 
 if TYPE_CHECKING:

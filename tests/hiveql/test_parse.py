@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from hivesink.config.options import check
 from hivesink.core.table import Char, Column, Primitive, TableName, TableSpec
 from hivesink.errors import DdlInvalid
 from hivesink.hiveql.parse import parse_ddl, parse_path
 from hivesink.hiveql.render import render
-from hivesink.options import check
 
 FIXTURES = Path(__file__).parent / "fixtures"
 

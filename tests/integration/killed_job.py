@@ -73,8 +73,8 @@ def main() -> None:
     sink = HiveSink.for_table(spark, order["table"], writer="killed", on_commit=on_commit)
     if order["die_at"] in STEPS:
         port, method, after = STEPS[order["die_at"]]
-        world = sink.setup.world
-        object.__setattr__(world, port, Halting(getattr(world, port), method, after=after, reached=reached))
+        context = sink.setup.context
+        object.__setattr__(context, port, Halting(getattr(context, port), method, after=after, reached=reached))
     if "servers" in order:
         events = sources.kafka(
             spark, order["servers"], order["topic"], options={"maxOffsetsPerTrigger": str(order["batch"])}

@@ -14,7 +14,8 @@ from hivesink.metastore.thrift_connection import Connection
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from hivesink.ports import LiveTable, NewPartition
+    from hivesink.core.partition import NewPartition
+    from hivesink.ports import LiveTable
 
 
 class Refusing(ThriftRegistrar):
@@ -30,7 +31,7 @@ def main() -> None:
     spark = session("refused job", extra=order["spark"])
     sink = HiveSink.for_table(spark, order["table"])
     if order["refused"]:
-        object.__setattr__(sink.setup.world, "registrar", Refusing(Connection(os.environ["HIVESINK_METASTORE"])))
+        object.__setattr__(sink.setup.context, "registrar", Refusing(Connection(os.environ["HIVESINK_METASTORE"])))
     query = sink.start(
         sources.lines(spark, order["source"]), checkpoint=order["checkpoint"], trigger={"availableNow": True}
     )

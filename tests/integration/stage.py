@@ -10,12 +10,12 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
 from hivesink import HiveSink, sources, wiring
+from hivesink.config.options import check
 from hivesink.core.table import TableName
 from hivesink.embedded import process
 from hivesink.embedded.topics import create_topic, end_offsets
 from hivesink.hiveql.apply import apply
 from hivesink.hiveql.parse import parse_ddl
-from hivesink.options import check
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from hivesink.query import HiveQuery
+    from hivesink.spark.query import HiveQuery
 
 AVAILABLE_NOW = {"availableNow": True}
 HIVE_READER = "spark.sql.hive.convertMetastoreParquet"
@@ -176,8 +176,8 @@ class Wrapped:
 
 def wrap(sink: HiveSink, port: str, **methods: Any) -> None:
     """Put `methods` before those of a port; each gets the real one first."""
-    world = sink.setup.world
-    object.__setattr__(world, port, Wrapped(getattr(world, port), **methods))
+    context = sink.setup.context
+    object.__setattr__(context, port, Wrapped(getattr(context, port), **methods))
 
 
 def once(act: Callable[[], Any]) -> Callable[..., Any]:

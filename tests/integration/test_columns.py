@@ -16,7 +16,7 @@ from hivesink.core.table import Column
 from hivesink.core.typetext import parse_type
 from hivesink.decode.reader import check_types
 from hivesink.errors import ColumnsDontFit, HiveSinkError
-from hivesink.spark import HiveSink
+from hivesink.spark.sink import HiveSink
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,8 +10,8 @@ import pytest
 from hivesink import wiring
 from hivesink.errors import MetastoreUnreachable
 from hivesink.formats.parquet import rows_in
-from hivesink.sink.checks import Level
-from hivesink.sink.verify import verify
+from hivesink.sink.inspect.checks import Level
+from hivesink.sink.inspect.verify import verify
 from tests.integration.stage import hive_reader
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def wait_without_the_metastore(stage: Stage) -> None:
     """Epochs are decided while the sink's metastore is away; the run ends, since nothing can be registered."""
     sink = stage.sink()
     away = wiring.Metastore.at("thrift", "thrift://127.0.0.1:1").registrar
-    sink._setup = replace(sink.setup, world=replace(sink.setup.world, registrar=away))
+    sink._setup = replace(sink.setup, context=replace(sink.setup.context, registrar=away))
     with pytest.raises(MetastoreUnreachable):
         stage.drain(sink)
     assert stage.staged()
@@ -63,7 +63,7 @@ def test_rows_that_wait_for_their_partition_survive_an_insert_into_it(stage: Sta
     assert stage.ids() == [1000]
     sink = stage.drain()
     assert stage.ids() == [*range(9), 1000]
-    found = verify(sink.setup.world, "stage", stage.table, rows_in).findings
+    found = verify(sink.setup.context, "stage", stage.table, rows_in).findings
     assert [finding.text for finding in found if finding.level is Level.ERROR] == []
     insert(stage, statement)
     assert stage.ids() == [*range(9), 1000, 1000]

@@ -20,12 +20,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from hivesink import wiring
+from hivesink.config.options import check
 from hivesink.core.log import Mark
 from hivesink.core.table import TableName
 from hivesink.embedded.topics import create_topic
 from hivesink.hiveql.apply import apply
 from hivesink.hiveql.parse import parse_ddl
-from hivesink.options import check
 from hivesink.storage.commit_log import default_log_location
 from tests.integration.statestores import STORES
 

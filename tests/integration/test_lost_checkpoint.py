@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from hivesink import HiveSink
-    from hivesink.sink.declared import Committed
+    from hivesink.sink.commit.writer import Committed
     from tests.integration.stage import Topic
 
 pytestmark = [pytest.mark.spark, pytest.mark.main_path]

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hivesink import wiring
+from hivesink.core.partition import Statistics
 from hivesink.core.table import TableName
 from hivesink.metastore.thrift_connection import Connection
-from hivesink.ports import Statistics
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -14,12 +14,12 @@ import pytest
 
 from hivesink.core.table import Column
 from hivesink.core.typetext import parse_type
-from hivesink.sink.plan import InputShape
+from hivesink.sink.task.messages import InputShape
 from hivesink.storage.local import LocalFileSystem
 from hivesink.storage.rename_store import RenameFileStore
 from tests.integration.everytype import BEFORE, CLOCKS, EVERYTHING, GAPS, exists, shown
 from tests.integration.readback import in_zone
-from tests.sink.taskrun import Run, publish
+from tests.sink.task.taskrun import Run, publish
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hivesink import wiring
+from hivesink.config.options import check
 from hivesink.embedded.topics import create_topic
 from hivesink.hiveql.apply import apply
 from hivesink.hiveql.parse import parse_path
-from hivesink.options import check
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

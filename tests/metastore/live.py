@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from hive_metastore import ThriftHiveMetastore
 
+from hivesink.core.partition import NewPartition
 from hivesink.core.table import Column, Primitive, TableName, TableSpec
 from hivesink.hive import Login
 from hivesink.metastore.hiveserver2 import HiveServer2Registrar
-from hivesink.metastore.memory import MemoryMetastore
 from hivesink.metastore.partition_names import values_of
 from hivesink.metastore.thrift import ThriftRegistrar, ThriftTables
 from hivesink.metastore.thrift_catalog import ThriftCatalog
 from hivesink.metastore.thrift_connection import Connection
-from hivesink.ports import LiveTable, NewPartition
+from tests.inmemory.metastore import MemoryMetastore
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     import pytest
 
-    from hivesink.ports import Registrar
+    from hivesink.ports import LiveTable, Registrar
 
 _RUN = secrets.token_hex(3)
 _NUMBERS = itertools.count()
@@ -34,7 +34,7 @@ DATABASE = "contracts"
 ACCURATE = '{"BASIC_STATS":"true","COLUMN_STATS":{"id":"true"}}'
 
 
-class World(Protocol):
+class LiveMetastore(Protocol):
     """One kind of metastore. `connect` gives a new registrar, as another process would have."""
 
     kind: str
@@ -177,7 +177,7 @@ NOSASL = Login("NOSASL")
 
 
 @contextmanager
-def world_of(kind: str, request: pytest.FixtureRequest) -> Iterator[World]:
+def world_of(kind: str, request: pytest.FixtureRequest) -> Iterator[LiveMetastore]:
     """One of KINDS, on the run's own servers."""
     if kind == "memory":
         yield InMemory()

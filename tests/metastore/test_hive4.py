@@ -12,6 +12,7 @@ import pytest
 from hive_metastore import ttypes
 
 from hivesink import hive
+from hivesink.core.partition import NewPartition
 from hivesink.core.table import Column, Primitive, TableName, TableSpec
 from hivesink.errors import HiveSinkError, UnknownTable, Unsupported
 from hivesink.hiveql.apply import apply
@@ -21,7 +22,6 @@ from hivesink.metastore.thrift import ThriftRegistrar
 from hivesink.metastore.thrift_catalog import ThriftCatalog
 from hivesink.metastore.thrift_connection import Connection
 from hivesink.metastore.thrift_table import thrift_table
-from hivesink.ports import NewPartition
 from tests.metastore.live import NOSASL, OverThrift, counted, declared, dt, hiveserver2_of, metastore_of, new
 
 if TYPE_CHECKING:
@@ -41,9 +41,9 @@ def uri(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def over(uri: str) -> Iterator[OverThrift]:
-    world = OverThrift(uri)
-    yield world
-    world.close()
+    server = OverThrift(uri)
+    yield server
+    server.close()
 
 
 @pytest.fixture
@@ -157,7 +157,7 @@ def test_a_table_that_goes_and_comes_back(version: str, request: pytest.FixtureR
     for call in (
         lambda: registrar.lookup(live, [dt(1)]),
         lambda: registrar.add(live, [new(live, dt(1))]),
-        lambda: registrar.distrust(live, [dt(1)]),
+        lambda: registrar.clear_accurate(live, [dt(1)]),
     ):
         with pytest.raises(UnknownTable, match=rf"{spec.name} is not in the metastore at {address}; .*ddl apply"):
             call()
@@ -218,7 +218,12 @@ def test_ten_of_many_cost_as_ten_of_few(
     names = {size: [place(tables[size], n * size // 10).partition for n in range(10)] for size in tables}
     for size in (few, many):
         assert timed(f"lookup of 10 in {size}", lambda size=size: registrar.lookup(tables[size], names[size])) == 2
-        assert timed(f"distrust of 10 in {size}", lambda size=size: registrar.distrust(tables[size], names[size])) == 1
+        assert (
+            timed(
+                f"clear_accurate of 10 in {size}", lambda size=size: registrar.clear_accurate(tables[size], names[size])
+            )
+            == 1
+        )
     thousand = [place(tables[many], number) for number in range(1000)]
     asked = [one.partition for one in thousand]
     assert timed(f"lookup of 1000 in {many}", lambda: registrar.lookup(tables[many], asked)) == 2

@@ -37,7 +37,7 @@ class Picky:
 
     def run(self, number: int) -> None:
         names = {key: f"dt={key}" for key in range(number)}
-        change_all(names, self.change, table="db.t", action="register", address="here", at_a_time=10, ask=self.ask)
+        change_all(names, self.change, table="db.t", action="register", address="here", parallelism=10, ask=self.ask)
 
 
 def test_nothing_and_nothing_refused() -> None:

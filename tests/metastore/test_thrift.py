@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hive_metastore import ttypes
 
+from hivesink.core.partition import NewPartition, Statistics
 from hivesink.core.table import Column, Decimal, Map, Primitive, Struct, TableName
 from hivesink.errors import FileSystemUnknown, RegistrationFailed, TableExists, UnknownTable, Unsupported
 from hivesink.metastore import catalog
 from hivesink.metastore.thrift import ThriftRegistrar
 from hivesink.metastore.thrift_connection import Connection
-from hivesink.ports import NewPartition, Statistics
 from tests.metastore.live import OverThrift, counted, declared, dt, metastore_of, new
 
 if TYPE_CHECKING:
@@ -31,9 +31,9 @@ DT = Column("dt", Primitive.STRING)
 
 @pytest.fixture(params=["2.3", "4.0.1"])
 def over(request: pytest.FixtureRequest) -> Iterator[OverThrift]:
-    world = OverThrift(metastore_of(request.param, request), kind=request.param)
-    yield world
-    world.close()
+    server = OverThrift(metastore_of(request.param, request), kind=request.param)
+    yield server
+    server.close()
 
 
 @pytest.fixture
@@ -72,10 +72,10 @@ def test_many_partitions_are_a_few_calls(over: OverThrift, live: LiveTable, call
     assert calls == {"get_table_req": 1, look: 1}
     registrar.set_statistics(live, [Statistics(partition, 1, 10, 1) for partition in eight])
     calls.clear()
-    timed("distrust 8", lambda: registrar.distrust(live, eight))
+    timed("clear_accurate 8", lambda: registrar.clear_accurate(live, eight))
     assert calls == {whole: 1, alter: 1}
     calls.clear()
-    timed("distrust 8, nothing to do", lambda: registrar.distrust(live, eight))
+    timed("clear_accurate 8, nothing to do", lambda: registrar.clear_accurate(live, eight))
     assert calls == {whole: 1}
     calls.clear()
     timed(f"add {len(many)}", lambda: registrar.add(live, [new(live, partition) for partition in many]))
@@ -116,7 +116,7 @@ def test_a_table_dropped_meanwhile_is_said_to_be_gone(over: OverThrift, live: Li
     for call in (
         lambda: registrar.lookup(live, [dt(1)]),
         lambda: registrar.add(live, [new(live, dt(1))]),
-        lambda: registrar.distrust(live, [dt(1)]),
+        lambda: registrar.clear_accurate(live, [dt(1)]),
     ):
         with pytest.raises(UnknownTable, match=str(name)):
             call()
@@ -144,7 +144,7 @@ def test_a_partition_that_can_not_be_altered_stops_no_other(metastore: EmbeddedM
     assert caught.value.partitions == (dt(2),)
     assert "\n" not in str(caught.value)
     assert [registrar.lookup(live, days)[day].accurate for day in days] == [True, False, True]
-    registrar.distrust(live, days)
+    registrar.clear_accurate(live, days)
     assert not any(found.accurate for found in registrar.lookup(live, days).values())
     over.close()
 

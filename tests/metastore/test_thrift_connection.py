@@ -115,7 +115,7 @@ def test_killed_and_started_again(tmp_path: Path) -> None:
         server.start()
         assert registrar.address == server.uri
         # A changing call comes first: that the old connection is dead is seen before anything is sent.
-        registrar.distrust(live, [dt(1)])
+        registrar.clear_accurate(live, [dt(1)])
         registrar.add(live, [new(live, dt(2))])
         assert sorted(registrar.lookup(live, [dt(1), dt(2)])) == [dt(1), dt(2)]
         registrar.close()
@@ -200,7 +200,7 @@ def test_a_lost_reply(metastore: EmbeddedMetastore, proxy: Proxy, tmp_path: Path
     over.analyze(live, dt(1))
     proxy.cut = b"alter_partitions_with"
     with pytest.raises(RegistrationUnknown):
-        registrar.distrust(live, [dt(1)])
+        registrar.clear_accurate(live, [dt(1)])
     assert not registrar.lookup(live, [dt(1)])[dt(1)].accurate
     registrar.close()
     over.close()

@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import pyarrow as pa
 
-from hivesink.core.epoch import NO_WAYS, BatchId, BatchRef, Ways
+from hivesink.config.options import SinkConfig
+from hivesink.core.epoch import STRICT, BatchId, BatchRef, HistoryPolicy
 from hivesink.core.lifecycle import Identity
 from hivesink.core.offsets import KafkaOffset, NoOffset
 from hivesink.core.table import Column, Primitive, TableName, TableSpec
-from hivesink.options import SinkConfig
-from hivesink.sink.committer import Committer
-from hivesink.sink.declared import Committed, Sink
-from hivesink.sink.plan import InputShape, TablePlan, TaskPlan, TaskReport
-from hivesink.sink.task import TaskTools, run_task
-from hivesink.sink.world import World
+from hivesink.sink.commit.committer import Committer
+from hivesink.sink.commit.context import CommitContext
+from hivesink.sink.commit.writer import Committed, WriterSpec
+from hivesink.sink.task.attempt import TaskTools, run_task
+from hivesink.sink.task.messages import InputShape, TablePlan, TaskPlan, TaskReport
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -151,7 +151,7 @@ class Job:
     source: Source
     clock: Clock = field(default_factory=Clock)
     options: dict[str, str] = field(default_factory=dict)
-    ways: Ways = NO_WAYS
+    history_policy: HistoryPolicy = STRICT
     tolerant: bool = True
     tasks: int = 2
     writer: str = "w"
@@ -163,18 +163,18 @@ class Job:
         live = self.registrar.table(TABLE)
         self.log.point(TABLE, live.location)
         config = SinkConfig.parse(self.options)
-        world = World(self.log, self.store, self.registrar, self.clock.now, self.clock.tick, token)
-        sink = Sink(
+        context = CommitContext(self.log, self.store, self.registrar, self.clock.now, self.clock.tick, token)
+        sink = WriterSpec(
             identity=Identity(self.writer, uid, (str(TABLE),), ((str(TABLE), "UTC"),), self.log.location),
             target=TablePlan(live.spec, live.location),
             rejected=None,
             config=config,
             count_rows=count_lines,
-            ways=self.ways,
+            history_policy=self.history_policy,
             tolerant=self.tolerant,
         )
-        self.world = world
-        self.committer = Committer(world, sink)
+        self.context = context
+        self.committer = Committer(context, sink)
 
     def run(self, size: int = 4, batches: int | None = None) -> list[Committed]:
         """Recover, run what the source has (at most `batches`), finish: what `start` and `awaitTermination` do."""

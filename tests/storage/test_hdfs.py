@@ -16,7 +16,7 @@ from hdfs_native import AclEntry, Client
 from hivesink.errors import NotWritable, StoreUnavailable, Unsupported
 from hivesink.storage.fs import Entry
 from hivesink.storage.hdfs import HdfsFileSystem
-from hivesink.storage.hdfs_calls import Calls, Patience
+from hivesink.storage.hdfs_calls import Calls, RetryPolicy
 from hivesink.storage.ownership import Ownership
 from tests.storage.realhdfs import hdfs_folder
 
@@ -56,7 +56,7 @@ def user(monkeypatch: pytest.MonkeyPatch, name: str) -> HdfsFileSystem:
     def connect(address: Address, known: Mapping[str, str]) -> Calls:
         return made.setdefault(
             str(address),
-            Calls(address, known, Patience(), tick=lambda: 0.0, sleep=lambda _: None, chance=lambda: 0.0),
+            Calls(address, known, RetryPolicy(), tick=lambda: 0.0, sleep=lambda _: None, chance=lambda: 0.0),
         )
 
     made: dict[str, Calls] = {}

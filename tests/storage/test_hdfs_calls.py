@@ -10,7 +10,7 @@ import pytest
 
 from hivesink.errors import FileSystemUnknown, OutcomeUnknown, StoreUnavailable
 from hivesink.storage.hdfs import HdfsFileSystem
-from hivesink.storage.hdfs_calls import Calls, Patience
+from hivesink.storage.hdfs_calls import Calls, RetryPolicy
 from tests.storage.realhdfs import hdfs_folder
 
 if TYPE_CHECKING:
@@ -36,9 +36,9 @@ def file_system(properties: Mapping[str, str], clock: Clock, timeout: float = 1.
 
     def connect(address: Address, known: Mapping[str, str]) -> Calls:
         if str(address) not in made:
-            patience = Patience(window=10.0, timeout=timeout)
+            retry_policy = RetryPolicy(window=10.0, timeout=timeout)
             made[str(address)] = Calls(
-                address, known, patience, tick=lambda: clock.now, sleep=clock.sleep, chance=lambda: 0.5
+                address, known, retry_policy, tick=lambda: clock.now, sleep=clock.sleep, chance=lambda: 0.5
             )
         return made[str(address)]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hivesink.storage.hdfs import HdfsFileSystem
-from hivesink.storage.hdfs_calls import Calls, Patience
+from hivesink.storage.hdfs_calls import Calls, RetryPolicy
 from hivesink.storage.ownership import Ownership
 from tests.storage.realhdfs import hdfs_folder
 
@@ -31,7 +31,9 @@ def test_a_file_of_several_blocks_may_be_read_only(
 
     def connect(address: Address, known: Mapping[str, str]) -> Calls:
         if not made:
-            made.append(Calls(address, known, Patience(), tick=lambda: 0.0, sleep=lambda _: None, chance=lambda: 0.0))
+            made.append(
+                Calls(address, known, RetryPolicy(), tick=lambda: 0.0, sleep=lambda _: None, chance=lambda: 0.0)
+            )
         return made[0]
 
     fs = HdfsFileSystem({"dfs.blocksize": "1m"}, Ownership(permission=0o440), connect=connect)

@@ -10,8 +10,8 @@ import pytest
 from hivesink.core.partfile import Finished, Pending
 from hivesink.errors import TargetTaken
 from hivesink.storage.local import LocalFileSystem
-from hivesink.storage.memory import MemoryFileSystem
 from hivesink.storage.rename_store import RenameFileStore
+from tests.inmemory.filesystem import MemoryFileSystem
 
 if TYPE_CHECKING:
     from pathlib import Path

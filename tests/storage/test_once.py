@@ -49,8 +49,8 @@ def test_what_is_made_of_a_leftover_is_durable(tmp_path: Path, synced: list[int]
 
 
 def test_a_leftover_that_vanishes_meanwhile_is_no_error(tmp_path: Path) -> None:
-    LocalFileSystem().settle(str(tmp_path / "gone"))
-    LocalFileSystem().settle(str(tmp_path / "gone" / "gone"))
+    LocalFileSystem().make_durable(str(tmp_path / "gone"))
+    LocalFileSystem().make_durable(str(tmp_path / "gone" / "gone"))
 
 
 def test_on_hdfs_a_file_that_its_writer_never_closed_is_written_anew(request: pytest.FixtureRequest) -> None:

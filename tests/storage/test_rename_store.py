@@ -10,9 +10,9 @@ from hivesink.core.partfile import Finished, InProgress, Pending
 from hivesink.core.partname import PartName
 from hivesink.errors import NotWritable, OutcomeUnknown, StoreUnavailable
 from hivesink.storage.local import LocalFileSystem
-from hivesink.storage.memory import MemoryFileSystem
 from hivesink.storage.rename_store import RenameFileStore
 from tests.crash.faults import FaultyFileSystem, Kill, Mode, Plan
+from tests.inmemory.filesystem import MemoryFileSystem
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,7 +9,7 @@ import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hivesink.embedded.cache import write_atomically
+from hivesink.config.cache import write_atomically
 from hivesink.embedded.cluster import settings
 from hivesink.embedded.conf import log4j1, write_sites
 from hivesink.embedded.jars import fetch

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 # They wait for their clients to go, who may be here to stay; seconds.
-PATIENCE = 2
+GRACE = 2
 # What Hive's own launcher opens beside what Spark's does: `bin/hive` of Hive 4.
 MORE_OPENS = tuple(
     f"--add-opens={package}=ALL-UNNAMED"
@@ -77,7 +77,7 @@ class HiveMetastore(EmbeddedServer):
             ),
             log=self.folder / "metastore.log",
             ready=f"Started the new metaserver on port [{port}]",
-            patience=PATIENCE,
+            grace=GRACE,
         )
 
 
@@ -120,7 +120,7 @@ class HiveServer2(EmbeddedServer):
             command=(*_java(conf, "1g"), "org.apache.hive.service.server.HiveServer2"),
             log=self.folder / "hiveserver2.log",
             ready=f"Starting ThriftBinaryCLIService on port {port} ",
-            patience=PATIENCE,
+            grace=GRACE,
         )
 
 

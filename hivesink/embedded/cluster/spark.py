@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hivesink.embedded.cache import write_atomically
+from hivesink.config.cache import write_atomically
 from hivesink.embedded.cluster import settings
 from hivesink.embedded.conf import log4j2
 from hivesink.embedded.jvm import find_java

@@ -1,0 +1,1 @@
+"""Settings: the table's options and their types, the site's Hadoop and Hive configuration, and the local cache."""

@@ -1,0 +1,1 @@
+"""The driver: an epoch is written, decided, carried out and, after a failure, recovered."""

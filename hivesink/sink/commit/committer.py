@@ -1,0 +1,210 @@
+"""The committer: one object in the driver for a whole query, which takes batches through the commit protocol.
+
+    judge the batch ─▶ tasks write ─▶ look up partitions ─▶ MANIFEST ─▶ register ─▶ publish ─▶ confirm ─▶ sweep
+
+`core.plan` says what comes next, the executor does it; here is when, and what a metastore that is down means.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from hivesink.core.epoch import BatchRef, Epoch, LastBatch, Replay, judge
+from hivesink.core.lifecycle import Stamp
+from hivesink.core.seen import Seen
+from hivesink.errors import EpochTaken
+from hivesink.sink.commit.epochwriter import METASTORE_TROUBLE, EpochWriter, Write, Written
+from hivesink.sink.commit.executor import Executor
+from hivesink.sink.commit.statistics import refresh_statistics
+from hivesink.sink.commit.stopwatch import Stopwatch
+from hivesink.sink.commit.writer import Committed, WriterSpec
+
+if TYPE_CHECKING:
+    from datetime import timedelta
+
+    from hivesink.core.lifecycle import Identity
+    from hivesink.core.manifest import Manifest
+    from hivesink.core.partition import Place
+    from hivesink.errors import HiveSinkError
+    from hivesink.sink.commit.context import CommitContext
+    from hivesink.sink.task.messages import InputShape
+
+logger = logging.getLogger("hivesink")
+
+
+class Committer:
+    """Commits batches one at a time; `recover` first. Safe to call from the query's thread and a timer's."""
+
+    def __init__(self, context: CommitContext, sink: WriterSpec) -> None:
+        self.context = context
+        self.sink = sink
+        self.lock = threading.RLock()
+        self._executor: Executor | None = None
+        self._is_current = False
+        self._tries = EpochWriter(context, sink, self._tolerate)
+        self._seen: set[Place] = set()
+        self._waiting_since: float | None = None
+        self._trouble: HiveSinkError | None = None
+
+    def recover(self) -> None:
+        """Finish what earlier runs decided. `commit` does it by itself where it wasn't done.
+
+        Raises EpochTaken where another run is at work, LogDamaged, NewerFormat, LogCopied, and what `retry` raises.
+        """
+        with self.lock:
+            try:
+                self._recover()
+            except EpochTaken:
+                # A manifest to which the run before this one got no answer has arrived between a look and a decision.
+                self._recover()
+
+    def _recover(self) -> None:
+        self._is_current = False
+        executor = self._executor = Executor.begin(self.context, self.sink.identity, self.sink.policy)
+        self._finish(executor)
+        executor.clean_up()
+        self._is_current = True
+
+    def commit(self, batch: BatchRef, shape: InputShape, write: Write) -> Committed:
+        """Write and decide `batch`, or prove that it was committed. Returns only then.
+
+        Raises the errors of `judge`, BadRecord, EpochTaken, FencedOut, StoreUnavailable, PartitionElsewhere,
+        and those of a metastore that is down, for too long or (without `tolerant`) at all.
+        """
+        with self.lock:
+            watch = Stopwatch(self.context.tick)
+            executor = self._recovered()
+            # Until this batch has ended well, what is in memory may be behind the log.
+            self._is_current = False
+            self._finish(executor)
+            head = executor.history.head
+            verdict = judge(
+                head.last_batch if head else None, batch, self.sink.history_policy, self.context.log.location
+            )
+            if isinstance(verdict, Replay):
+                logger.info("batch %d was committed as epoch %d", batch.batch, verdict.epoch)
+                done = Committed(verdict.epoch, replayed=True)
+            else:
+                new = LastBatch(Epoch(executor.history.epoch + 1), batch, appended=verdict.appended)
+                done = self._commit_new(executor, new, shape, write, watch)
+            self._is_current = True
+            self.sink.on_commit(done)
+            return done
+
+    def retry(self) -> None:
+        """Try again what waits for the metastore. Raises what it raises once the limit is passed."""
+        with self.lock:
+            if self._executor is not None and self._is_current:
+                self._finish(self._executor)
+
+    def finish(self) -> None:
+        """The query's end: everything must be readable now, and exact statistics return.
+
+        Raises where a publish or a registration is still open, so that the run doesn't end well.
+        """
+        with self.lock:
+            executor = self._recovered()
+            self._seen |= set(executor.history.folders())
+            executor.finish()
+            self._clear_trouble()
+            if self.sink.sole_writer():
+                refresh_statistics(self.context, executor.history.epoch, self._seen, self.sink.count_rows)
+
+    @property
+    def head(self) -> Epoch:
+        """The newest epoch that this run knows of."""
+        return self._executor.history.epoch if self._executor else Epoch(0)
+
+    @property
+    def waiting(self) -> str | None:
+        """Why epochs wait to be finished, or None."""
+        return None if self._trouble is None else str(self._trouble)
+
+    def _recovered(self) -> Executor:
+        if not self._is_current:
+            self.recover()
+        if self._executor is None:
+            message = "recovery ended well and left nothing"
+            raise AssertionError(message)
+        return self._executor
+
+    def _commit_new(
+        self, executor: Executor, batch: LastBatch, shape: InputShape, write: Write, watch: Stopwatch
+    ) -> Committed:
+        written = self._tries.write(batch.epoch, shape, write, watch)
+        manifest = self._manifest(executor, batch, written)
+        executor.decide(Seen(), batch=manifest)
+        watch.lap("manifest")
+        # What a lookup showed before the manifest says nothing about older epochs that still wait.
+        fresh = len(executor.history.open) == 1 and self._trouble is None and written.live is not None
+        staged = {part.staged: part.length for part in written.parts}
+        self._finish(executor, Seen(staged, written.live) if fresh else None)
+        watch.lap("publish")
+        executor.clean_up(frozenset((written.attempt, report.task_attempt) for report in written.reports))
+        watch.lap("sweep")
+        done = Committed(
+            epoch=manifest.epoch,
+            replayed=False,
+            rows=manifest.rows,
+            files=len(manifest.parts),
+            partitions=len({(part.table, part.partition) for part in written.parts}),
+            milliseconds=watch.laps,
+            waiting=self.waiting,
+        )
+        _log(self.sink.identity, done)
+        return done
+
+    def _manifest(self, executor: Executor, batch: LastBatch, written: Written) -> Manifest:
+        identity = self.sink.identity
+        return replace(
+            executor.history.following("batch", Stamp(self.context.now(), written.attempt)),
+            last_batch=batch,
+            rows=written.rows,
+            parts=written.parts,
+            tables=identity.tables,
+            zones=identity.zones,
+        )
+
+    def _finish(self, executor: Executor, first: Seen | None = None) -> None:
+        self._seen |= set(executor.history.folders())
+        try:
+            executor.finish(first)
+        except METASTORE_TROUBLE as error:
+            self._tolerate(error)
+        else:
+            self._clear_trouble()
+
+    def _tolerate(self, error: HiveSinkError) -> None:
+        """Wait for a metastore that is down, up to the limit; nothing is lost meanwhile."""
+        # Not by the wall clock, which people set.
+        now = self.context.tick()
+        since = self._waiting_since = now if self._waiting_since is None else self._waiting_since
+        self._trouble = error
+        limit: timedelta = self.sink.config["sink.registration.max-delay"]
+        if not self.sink.tolerant or now - since > limit.total_seconds():
+            raise error
+        logger.warning("epochs wait to be published or registered for %.0f s: %s", now - since, error)
+
+    def _clear_trouble(self) -> None:
+        self._trouble = self._waiting_since = None
+
+
+def _log(identity: Identity, done: Committed) -> None:
+    steps = " ".join(f"{step}={spent}ms" for step, spent in done.milliseconds.items())
+    logger.info(
+        "writer=%s epoch=%d rows=%d written=%d rejected=%d dropped=%d skipped=%d files=%d partitions=%d %s%s",
+        identity.writer,
+        done.epoch,
+        done.rows.read,
+        done.rows.written,
+        done.rows.rejected,
+        done.rows.dropped,
+        done.rows.skipped,
+        done.files,
+        done.partitions,
+        steps,
+        f" waiting: {done.waiting}" if done.waiting else "",
+    )

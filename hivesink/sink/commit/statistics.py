@@ -1,0 +1,89 @@
+"""Exact statistics, from the footers of every file that a reader sees.
+
+The accurate flag goes with every epoch that writes; it comes back, with fresh figures, at `stop`, at the end of
+`availableNow` and wherever else a partition is at rest. Files are listed before the footers are read, after that,
+and once more when the figures are set: a listing that has changed leaves the partition without the flag. Another
+writer looks at the flag after it has published. So whoever comes second sees the other and clears the flag.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, BinaryIO
+
+from hivesink.core.partition import LivePartition, Place, Statistics, by_table
+from hivesink.errors import StoreUnavailable
+
+if TYPE_CHECKING:
+    from hivesink.core.epoch import Epoch
+    from hivesink.core.partfile import Finished
+    from hivesink.sink.commit.context import CommitContext
+
+CountRows = Callable[[BinaryIO], int]
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """A partition's exact figures, and the files that they are of."""
+
+    statistics: Statistics
+    files: tuple[Finished, ...]
+
+
+def refresh_statistics(context: CommitContext, head: Epoch, places: Iterable[Place], count_rows: CountRows) -> None:
+    """Set exact figures for `places`. Raises FencedOut, StoreUnavailable and the metastore's errors."""
+    wanted = set(places)
+    if not wanted:
+        return
+    live = context.lookup(wanted)
+    ordered = sorted(live.items())
+    counted = context.store.run_parallel(
+        partial(_counted, context, place[1], found, count_rows) for place, found in ordered
+    )
+    again = context.lookup(live)
+    exact = {
+        place: found
+        for (place, _), found in zip(ordered, counted, strict=True)
+        # Somebody may have moved the partition while footers were read.
+        if found is not None and place in again and again[place].location == live[place].location
+    }
+    for table, partitions in by_table(exact).items():
+        context.require_head(head)
+        known = {(table, partition): exact[table, partition] for partition in partitions}
+        _set(context, table, known)
+
+
+def _set(context: CommitContext, table: str, counted: Mapping[Place, Counted]) -> None:
+    """Set figures, and take away the flag from what has changed, or can't be looked at, after that."""
+    changed = set(counted)
+    try:
+        # Where this raises, some may have been set.
+        able = context.registrar.set_statistics(context.table(table), [found.statistics for found in counted.values()])
+        changed -= _unchanged(context, counted) if able else changed
+    finally:
+        if changed:
+            context.registrar.clear_accurate(context.table(table), sorted(partition for _, partition in changed))
+
+
+def _unchanged(context: CommitContext, counted: Mapping[Place, Counted]) -> set[Place]:
+    live = context.lookup(counted)
+    listed = context.store.run_parallel(partial(context.store.visible, live[place].location) for place in live)
+    return {place for place, files in zip(live, listed, strict=True) if tuple(files) == counted[place].files}
+
+
+def _counted(context: CommitContext, partition: str, live: LivePartition, count_rows: CountRows) -> Counted | None:
+    before = context.store.visible(live.location)
+    rows = 0
+    try:
+        for file in before:
+            with context.store.open(file.path) as stream:
+                rows += count_rows(stream)
+    except StoreUnavailable:
+        if context.store.visible(live.location) == before:
+            raise
+    if context.store.visible(live.location) != before:
+        return None
+    exact = Statistics(partition, len(before), sum(file.length for file in before), rows)
+    return Counted(exact, tuple(before))

@@ -1,0 +1,62 @@
+"""What a writer writes, and what comes of one epoch: plain values that the committer is made with and returns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from hivesink.config.values import PolicyKind
+from hivesink.core.epoch import STRICT, Epoch, HistoryPolicy
+from hivesink.core.manifest import NO_ROWS, Rows
+from hivesink.core.plan import Policy
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from hivesink.config.options import SinkConfig
+    from hivesink.core.lifecycle import Identity
+    from hivesink.sink.commit.statistics import CountRows
+    from hivesink.sink.task.messages import TablePlan
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """One epoch's outcome, for logs, progress and tests."""
+
+    epoch: Epoch
+    replayed: bool
+    rows: Rows = NO_ROWS
+    files: int = 0
+    partitions: int = 0
+    milliseconds: Mapping[str, int] = field(default_factory=dict)
+    waiting: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class WriterSpec:
+    """What a writer writes, settled once: identity, tables, settings, and how patient it is.
+
+    `tolerant`: a metastore that is down is waited for, up to the declared limit; else it raises at once.
+    """
+
+    identity: Identity
+    target: TablePlan
+    rejected: TablePlan | None
+    config: SinkConfig
+    count_rows: CountRows
+    history_policy: HistoryPolicy = STRICT
+    tolerant: bool = True
+    on_commit: Callable[[Committed], None] = lambda _: None
+    sole_writer: Callable[[], bool] = lambda: True
+    """Whether no other writer has a log for the target: only then can statistics be exact."""
+
+    @property
+    def policy(self) -> Policy:
+        return policy_of(self.config)
+
+
+def policy_of(config: SinkConfig) -> Policy:
+    """What the settings say about the end of an epoch."""
+    name: str = config["sink.partition-commit.success-file.name"]
+    has_file = PolicyKind.SUCCESS_FILE in config["sink.partition-commit.policy.kind"]
+    return Policy(name if has_file else None, config["sink.log.retained-epochs"])

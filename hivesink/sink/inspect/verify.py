@@ -1,0 +1,128 @@
+"""The log against the files against the metastore, epoch by epoch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from hivesink.errors import TableRemade
+from hivesink.sink.inspect.checks import CHECKS, Evidence, Finding, Level
+from hivesink.sink.inspect.facts import list_files, read_log
+from hivesink.sink.inspect.status import locations_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from datetime import datetime
+
+    from hivesink.core.epoch import Epoch
+    from hivesink.core.manifest import PartEntry, Rows
+    from hivesink.sink.commit.context import CommitContext
+    from hivesink.sink.commit.statistics import CountRows
+    from hivesink.sink.inspect.admission import Admission
+
+
+@dataclass(frozen=True, slots=True)
+class EpochResult:
+    """One epoch's line of the report. `present` of `files` parts stand where the log says."""
+
+    epoch: Epoch
+    kind: str
+    at: datetime
+    rows: Rows
+    files: int
+    present: int
+    published: bool
+    errors: int
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """One writer's result. `totals` are row counts since its first epoch, by way of the floor."""
+
+    writer: str
+    log: str
+    floor: Epoch
+    head: Epoch
+    totals: Rows
+    epochs: tuple[EpochResult, ...]
+    findings: tuple[Finding, ...]
+
+    @property
+    def errors(self) -> int:
+        return sum(finding.level is Level.ERROR for finding in self.findings)
+
+
+def verify(
+    context: CommitContext, writer: str, table: str, count_rows: CountRows | None, admission: Admission | None = None
+) -> Verdict:
+    """Hold one writer's log against files and metastore. Without `count_rows` no footer is read.
+
+    `admission` says whether the writer's next start would be let into the table.
+    Raises StoreUnavailable, MetastoreUnreachable; a damaged log is a finding.
+    """
+    evidence = gather(context, table, count_rows)
+    verdict = judge_evidence(writer, evidence)
+    refused = _refused(admission) if admission and not evidence.log.unreadable else ()
+    return replace(verdict, findings=(*verdict.findings, *refused))
+
+
+def _refused(admission: Admission) -> Iterator[Finding]:
+    try:
+        admission.require_same_table()
+    except TableRemade as error:
+        yield Finding(Level.ERROR, None, str(error))
+
+
+def gather(context: CommitContext, table: str, count_rows: CountRows | None) -> Evidence:
+    """Look at everything once: log, files, log again, footers, metastore."""
+    log = read_log(context.log)
+    tables = locations_of(context, log.tables or (table,))
+    parts = [part for _, part in log.effective()]
+    files = list_files(context.store, tables.values(), {part.folder for part in parts})
+    head_after = context.log.view().head
+    present = [part.target for part in parts if files.visible.get(files.place(part.target)) == part.length]
+    read = {} if count_rows is None else {files.place(path): _read(context, path, count_rows) for path in present}
+    live = context.lookup((part.table, part.partition) for part in parts if part.table in tables)
+    return Evidence(log, head_after, tables, files, read, live)
+
+
+def _read(context: CommitContext, path: str, count_rows: CountRows) -> int | str:
+    try:
+        with context.store.open(path) as stream:
+            return count_rows(stream)
+    except Exception as error:  # noqa: BLE001  whatever the format's reader says is the finding
+        return str(error).partition("\n")[0]
+
+
+def judge_evidence(writer: str, evidence: Evidence) -> Verdict:
+    """Every check over `evidence`: nothing else is looked at."""
+    findings = tuple(finding for check in CHECKS for finding in check(evidence))
+    log = evidence.log
+    return Verdict(
+        writer=writer,
+        log=log.location,
+        floor=log.view.floor,
+        head=log.view.head,
+        totals=log.totals,
+        epochs=tuple(_results(evidence, findings)),
+        findings=findings,
+    )
+
+
+def _results(evidence: Evidence, findings: Sequence[Finding]) -> Iterator[EpochResult]:
+    answering: dict[Epoch, list[PartEntry]] = {}
+    for manifest, part in evidence.log.effective():
+        answering.setdefault(manifest.epoch, []).append(part)
+    files = evidence.files
+    for manifest in evidence.log.manifests:
+        parts = answering.get(manifest.epoch, [])
+        yield EpochResult(
+            epoch=manifest.epoch,
+            kind=manifest.kind,
+            at=manifest.at,
+            rows=manifest.rows,
+            files=len(parts),
+            present=sum(files.visible.get(files.place(part.target)) == part.length for part in parts),
+            published=evidence.log.is_published(manifest.epoch),
+            errors=sum(found.epoch == manifest.epoch and found.level is Level.ERROR for found in findings),
+        )

@@ -1,0 +1,272 @@
+"""Bucket assigners on Arrow: which partition each row belongs to.
+
+An assigner returns one Arrow array of values for each partition column; `Buckets` makes partition paths of them,
+working on distinct values only, since a batch has millions of rows and few partitions.
+"""
+
+from __future__ import annotations
+
+import importlib
+from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from hivesink.config.values import OnNull
+from hivesink.core.bucket import unregistrable
+from hivesink.core.partition_path import DEFAULT_PARTITION, canonical, partition_path
+from hivesink.core.table import Primitive
+from hivesink.errors import InvalidOption, PartitionPathInvalid, ValueUnfit
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from zoneinfo import ZoneInfo
+
+    from hivesink.config.options import SinkConfig
+    from hivesink.core.bucket import TimePattern
+    from hivesink.core.table import Column, TableSpec
+
+Codes = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """What an assigner may know beside the rows: record times (UTC instants) and the batch's arrival (UTC)."""
+
+    record_times: pa.Array | None
+    arrival: datetime
+
+
+class BucketAssigner(Protocol):
+    """One's own assigner is a class with this method, built with the table's spec and settings.
+
+    It must be a function of the row, the record's time and the batch's arrival alone: a task that is retried
+    must assign the same buckets.
+    """
+
+    def assign(self, rows: pa.Table, moment: Moment) -> Sequence[pa.Array]:
+        """One array of values for each partition column, each as long as `rows`."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ByPartitionColumns:
+    """The rows' own values of the partition columns."""
+
+    names: tuple[str, ...]
+
+    def assign(self, rows: pa.Table, moment: Moment) -> Sequence[pa.Array]:  # noqa: ARG002  the protocol's
+        return [rows.column(name) for name in self.names]
+
+
+@dataclass(frozen=True, slots=True)
+class ByTime:
+    """Flink's DateTimeBucketAssigner: a time's wall clock in `zone`, formatted by a pattern per partition column."""
+
+    column: str | None
+    column_zone: ZoneInfo
+    zone: ZoneInfo
+    patterns: tuple[TimePattern, ...]
+
+    def assign(self, rows: pa.Table, moment: Moment) -> Sequence[pa.Array]:
+        """A null time gives null, and so does one outside of the years 1 to 9999: it has no partition of its own."""
+        if self.column is None:
+            local = moment.arrival.astimezone(self.zone)
+            return [pa.repeat(pattern.format(local), rows.num_rows) for pattern in self.patterns]
+        found = rows.column(self.column) if self.column in rows.column_names else moment.record_times
+        if found is None:
+            problem = f"sink.bucket.time-column = {self.column!r} is a column neither of the table nor of the stream"
+            raise InvalidOption((problem,))
+        clock = self._clock(found.type)
+        return [_formatted(found, pattern, clock) for pattern in self.patterns]
+
+    def _clock(self, kind: pa.DataType) -> Callable[[datetime], datetime]:
+        """From a time's own figures, read as UTC, to the wall clock in the bucket zone."""
+        if pa.types.is_date(kind):
+            return lambda at: at
+        if pa.types.is_integer(kind) or (pa.types.is_timestamp(kind) and kind.tz is not None):
+            return lambda at: at.astimezone(self.zone)
+        if not pa.types.is_timestamp(kind):
+            raise InvalidOption((_no_time(self.column, str(kind)),))
+        if self.column_zone.key == self.zone.key:
+            return lambda at: at
+        # Of a wall clock that the zone has twice, the earlier one; one that it leaves out is counted on from before.
+        return lambda at: at.replace(tzinfo=self.column_zone).astimezone(self.zone)
+
+
+def _no_time(column: str | None, kind: str) -> str:
+    return f"sink.bucket.time-column = {column!r} is of type {kind}, not TIMESTAMP, DATE or BIGINT (milliseconds)"
+
+
+_PER_SECOND = {"s": 1, "ms": 1000, "us": 1_000_000, "ns": 1_000_000_000}
+_STEPS = {"minute": (60, 1), "second": (1,)}
+_QUARTER = (900, 1)
+"""Seconds in which a zone's offset rarely changes, and in which it never does."""
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+
+
+def _formatted(times: pa.Array, pattern: TimePattern, clock: Callable[[datetime], datetime]) -> pa.DictionaryArray:
+    """Each distinct stretch of time is formatted once, by Python's zones: Arrow's know no rules beyond 2037."""
+    whole = times.combine_chunks() if isinstance(times, pa.ChunkedArray) else times
+    if pa.types.is_date(whole.type):
+        whole = whole.cast(pa.timestamp("s"))
+    per_second = _PER_SECOND["ms" if pa.types.is_integer(whole.type) else whole.type.unit]
+    seconds = whole.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False) // per_second
+    absent = whole.is_null().to_numpy(zero_copy_only=False)
+    for step in _STEPS.get(pattern.unit, _QUARTER):
+        codes = pa.array(seconds // step).dictionary_encode()
+        texts = [_text(code * step, step, pattern, clock) for code in codes.dictionary.to_pylist()]
+        if _UNEVEN not in texts:
+            break
+    return pa.DictionaryArray.from_arrays(pa.array(codes.indices.to_numpy(), mask=absent), pa.array(texts, pa.string()))
+
+
+_UNEVEN = "\0"
+
+
+def _text(start: int, step: int, pattern: TimePattern, clock: Callable[[datetime], datetime]) -> str | None:
+    """The value of the stretch, None beyond what a clock shows, `_UNEVEN` where one value may not do for all of it."""
+    try:
+        first = clock(_EPOCH + timedelta(seconds=start))
+        last = clock(_EPOCH + timedelta(seconds=start + step - 1))
+    except OverflowError:
+        return None if step == 1 else _UNEVEN
+    even = (last.replace(tzinfo=None) - first.replace(tzinfo=None)).total_seconds() == step - 1
+    return pattern.format(first) if even and (first.minute * 60 + first.second) % step == 0 else _UNEVEN
+
+
+def assigner_for(spec: TableSpec, config: SinkConfig) -> BucketAssigner:
+    """The assigner that the table declares. Raises InvalidOption where it doesn't fit the table."""
+    kind: str = config["sink.bucket.assigner"]
+    names = tuple(column.name for column in spec.partition_columns)
+    if kind == "partition-columns" or not names:
+        return ByPartitionColumns(names)
+    if kind == "date-time":
+        _check_time_column(spec, config["sink.bucket.time-column"])
+        return ByTime(
+            config["sink.bucket.time-column"],
+            config["sink.timestamp-zone"],
+            config["sink.bucket.time-zone"],
+            _patterns(names, config["sink.bucket.time-pattern"]),
+        )
+    module, _, name = kind.partition(":")
+    try:
+        made: BucketAssigner = getattr(importlib.import_module(module), name)(spec, config)
+    except (ImportError, AttributeError) as error:
+        raise InvalidOption((f"sink.bucket.assigner = {kind!r}: {error}",)) from error
+    return made
+
+
+def _check_time_column(spec: TableSpec, name: str | None) -> None:
+    for column in spec.columns:
+        if column.name == name and column.type not in {Primitive.TIMESTAMP, Primitive.DATE, Primitive.BIGINT}:
+            raise InvalidOption((_no_time(name, str(column.type)),))
+
+
+def _patterns(names: tuple[str, ...], patterns: dict[str, TimePattern]) -> tuple[TimePattern, ...]:
+    if set(patterns) == {""} and len(names) == 1:
+        return (patterns[""],)
+    if set(patterns) != set(names):
+        problem = f"sink.bucket.time-pattern must name each of the partition columns {', '.join(names)} once"
+        raise InvalidOption((problem,))
+    return tuple(patterns[name] for name in names)
+
+
+def needed_columns(spec: TableSpec, config: SinkConfig) -> tuple[Column, ...]:
+    """The partition columns whose values come from the rows; the others are made by the assigner."""
+    if config["sink.bucket.assigner"] == "date-time":
+        return ()
+    return spec.partition_columns
+
+
+@dataclass(frozen=True, slots=True)
+class Unfit:
+    """A row whose partition value can't be one; no `column` where it is the values together."""
+
+    row: int
+    column: str | None
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Buckets:
+    """The rows of a batch by partition: `codes[i]` is row i's index into `paths`, -1 for an unfit row."""
+
+    paths: tuple[str, ...]
+    codes: Codes
+    unfit: tuple[Unfit, ...]
+
+
+def buckets(columns: Sequence[Column], values: Sequence[pa.Array], rows: int, on_null: OnNull) -> Buckets:
+    """Partition paths, with Hive's escaping and canonical value texts, as far as the metastore can hold them."""
+    if not columns:
+        return Buckets(("",), np.zeros(rows, dtype=np.int64), ())
+    codes = np.zeros(rows, dtype=np.int64)
+    combined: list[tuple[str | None, ...]] = [()]
+    unfit: dict[int, Unfit] = {}
+    for column, array in zip(columns, values, strict=True):
+        indices, distinct = _encode(array)
+        texts, problems = _texts(column, distinct, on_null)
+        for code, reason in problems.items():
+            for row in np.flatnonzero(indices == code).tolist():
+                unfit.setdefault(row, Unfit(row, column.name, reason))
+        codes, combined = _combine(codes, combined, indices, texts)
+    # Null and the empty string are two values and one partition.
+    paths: dict[str, int] = {}
+    names = [column.name for column in columns]
+    merged = [paths.setdefault(partition_path(names, found), len(paths)) for found in combined]
+    codes = np.asarray(merged, dtype=np.int64)[codes]
+    for path, code in paths.items():
+        if (trouble := unregistrable(path)) is not None:
+            for row in np.flatnonzero(codes == code).tolist():
+                unfit.setdefault(row, Unfit(row, None, trouble))
+    if unfit:
+        codes[list(unfit)] = -1
+    return Buckets(tuple(paths), codes, tuple(unfit.values()))
+
+
+def _combine(
+    codes: Codes, combined: list[tuple[str | None, ...]], indices: Codes, texts: list[str | None]
+) -> tuple[Codes, list[tuple[str | None, ...]]]:
+    """One column more: only the combinations that occur are kept, since all that could would overflow."""
+    if len(combined) == 1:
+        return indices, [(*combined[0], text) for text in texts]
+    size = max(1, len(texts))
+    keys, found = np.unique(codes * size + indices, return_inverse=True)
+    pairs = (divmod(int(key), size) for key in keys)
+    return found.reshape(-1).astype(np.int64), [(*combined[left], texts[right]) for left, right in pairs]
+
+
+def _encode(array: pa.Array) -> tuple[Codes, list[Any]]:
+    """Codes into the distinct values, which end with None where there is a null."""
+    whole = array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
+    if isinstance(whole, pa.ChunkedArray):
+        whole = pa.concat_arrays(whole.chunks)
+    encoded = whole if isinstance(whole, pa.DictionaryArray) else whole.dictionary_encode()
+    distinct = encoded.dictionary.to_pylist()
+    if encoded.null_count:
+        distinct.append(None)
+    filled = pc.fill_null(encoded.indices.cast(pa.int64()), len(distinct) - 1)
+    return filled.to_numpy(zero_copy_only=False), distinct
+
+
+def _texts(column: Column, distinct: list[Any], on_null: OnNull) -> tuple[list[str | None], dict[int, str]]:
+    found: list[str | None] = []
+    problems: dict[int, str] = {}
+    for code, value in enumerate(distinct):
+        text = None
+        try:
+            text = canonical(value, column.type)
+            partition_path([column.name], [text])
+        except (ValueUnfit, PartitionPathInvalid) as error:
+            problems[code] = error.reason
+            text = None
+        else:
+            if not text and on_null is OnNull.BAD_RECORD:
+                problems[code] = "the partition value is null or empty"
+        found.append(text or DEFAULT_PARTITION)
+    return found, problems

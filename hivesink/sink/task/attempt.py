@@ -1,0 +1,190 @@
+"""One task attempt: read its batches, assign buckets, write parts, report. Plain functions, no Spark.
+
+Parts are closed to pending only at the normal end of the input. A task that fails, is killed or finds a record
+that stops the query leaves nothing that could be committed: its attempt's names are in no manifest.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from hivesink.config.values import OnBadRecord
+from hivesink.core.log import Touched
+from hivesink.core.manifest import Rows
+from hivesink.core.partname import PartName
+from hivesink.sink.task.assign import BucketAssigner, Buckets, Moment, assigner_for, buckets
+from hivesink.sink.task.messages import BadReport, TablePlan, TaskPlan, TaskReport
+from hivesink.sink.task.parts import Parts, Target
+from hivesink.sink.task.rejects import Problem, position, rejected_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from hivesink.ports import DecodedRows, FileStore, PartFormat, RowReader
+
+
+@dataclass(frozen=True, slots=True)
+class TaskTools:
+    """The adapters that a task works with, made in its own process."""
+
+    store: FileStore
+    reader: RowReader
+    format: Callable[[TablePlan], PartFormat]
+    touch: Callable[[Touched], None]
+
+
+class _Stop(Exception):
+    def __init__(self, bad: BadReport) -> None:
+        self.bad = bad
+
+
+@dataclass(slots=True)
+class _Task:
+    plan: TaskPlan
+    tools: TaskTools
+    assigner: BucketAssigner
+    parts: Parts
+    target: Target
+    rejects: Target | None
+    counts: dict[str, int] = field(
+        default_factory=lambda: dict.fromkeys(("read", "written", "rejected", "dropped", "skipped"), 0)
+    )
+
+    def take(self, batch: pa.RecordBatch) -> None:
+        decoded = self.tools.reader.read(batch)
+        rows = decoded.table
+        moment = Moment(self._record_times(batch, decoded.good), self.plan.arrival)
+        spec, config = self.plan.target.spec, self.plan.config
+        values = self.assigner.assign(rows, moment) if spec.partition_columns else ()
+        found = buckets(spec.partition_columns, values, rows.num_rows, config["sink.bucket.on-null"])
+        self._reject(batch, _problems(decoded, found))
+        data = rows.select([column.name for column in spec.columns])
+        self._write(data, found)
+        self.counts["read"] += batch.num_rows
+        self.counts["skipped"] += decoded.skipped
+
+    def _record_times(self, batch: pa.RecordBatch, good: pa.Array | None) -> pa.Array | None:
+        """The stream's own time: the declared column, or that of a Kafka record."""
+        name = self.plan.config["sink.bucket.time-column"] or self.plan.shape.timestamp
+        found = [place for place, column in enumerate(batch.schema.names) if column.lower() == name]
+        if len(found) != 1:
+            return None
+        times = batch.column(found[0])
+        return times if good is None else times.take(good)
+
+    def _write(self, rows: pa.Table, found: Buckets) -> None:
+        if len(found.paths) == 1 and not found.unfit:
+            if rows.num_rows:
+                self.parts.add(self.target, found.paths[0], rows)
+                self.counts["written"] += rows.num_rows
+            return
+        order = np.argsort(found.codes, kind="stable")
+        edges = np.searchsorted(found.codes[order], np.arange(len(found.paths) + 1))
+        for code, path in enumerate(found.paths):
+            # A copy for each bucket: slices of one shared table would keep all of it in memory.
+            indices = order[edges[code] : edges[code + 1]]
+            if len(indices):
+                self.parts.add(self.target, path, rows.take(pa.array(indices)))
+                self.counts["written"] += len(indices)
+
+    def _reject(self, batch: pa.RecordBatch, problems: list[Problem]) -> None:
+        if not problems:
+            return
+        match self.plan.config["sink.on-bad-record"]:
+            case OnBadRecord.FAIL:
+                first = problems[0]
+                where = position(batch, self.plan.shape, first.row)
+                raise _Stop(BadReport(where, first.field, first.reason))
+            case OnBadRecord.DROP:
+                self.counts["dropped"] += len(problems)
+            case _:
+                self._dead_letter(batch, problems)
+
+    def _dead_letter(self, batch: pa.RecordBatch, problems: list[Problem]) -> None:
+        if self.rejects is None or self.plan.rejected is None:
+            message = "a dead letter without a table for it"
+            raise AssertionError(message)
+        rows, partition = rejected_rows(batch, self.plan.shape, problems, self.plan.arrival)
+        self.parts.add(self.rejects, partition, rows)
+        self.counts["rejected"] += len(problems)
+
+
+def _problems(decoded: DecodedRows, found: Buckets) -> list[Problem]:
+    """Every input row that can't be written, in input order."""
+    problems = [Problem(bad.index, bad.field, bad.reason) for bad in decoded.bad]
+    for unfit in found.unfit:
+        row = unfit.row if decoded.good is None else decoded.good[unfit.row].as_py()
+        problems.append(Problem(row, unfit.column, unfit.reason))
+    return sorted(problems, key=lambda problem: problem.row)
+
+
+def run_task(
+    batches: Iterable[pa.RecordBatch], plan: TaskPlan, tools: TaskTools, task: int, task_attempt: int
+) -> TaskReport:
+    """Write `batches` as pending parts and report them.
+
+    A record that must stop the query is reported, not raised, so that its one line isn't buried in Spark's
+    stack trace; then nothing is left of the attempt.
+    """
+    chunks = 0
+
+    def touch(folders: tuple[str, ...]) -> None:
+        nonlocal chunks
+        # The driver may set any part aside: whoever follows the list looks there too.
+        leading = folders if chunks else (*folders, *plan.asides)
+        tools.touch(Touched(plan.epoch, plan.attempt, task_attempt, task, chunks, leading))
+        chunks += 1
+
+    work = _open_task(plan, tools, task, task_attempt, touch)
+    try:
+        for batch in _nonempty(batches):
+            work.take(batch)
+        parts = work.parts.finish()
+    except _Stop as stop:
+        work.parts.abort()
+        return TaskReport(task, task_attempt, Rows(), bad=stop.bad, touched=chunks)
+    except BaseException:
+        work.parts.abort()
+        raise
+    return TaskReport(task, task_attempt, Rows(**work.counts), parts, touched=chunks)
+
+
+def _open_task(
+    plan: TaskPlan,
+    tools: TaskTools,
+    task: int,
+    task_attempt: int,
+    touch: Callable[[tuple[str, ...]], None],
+) -> _Task:
+    config = plan.config
+    suffix = config["sink.part-suffix"] + config["parquet.compression"].extension
+
+    def name(n: int) -> PartName:
+        return PartName(plan.uid, plan.epoch, plan.attempt, task_attempt, task, n, config["sink.part-prefix"], suffix)
+
+    def target(table: TablePlan) -> Target:
+        return Target(table.name, table.folder, tools.format(table))
+
+    return _Task(
+        plan=plan,
+        tools=tools,
+        assigner=assigner_for(plan.target.spec, config),
+        parts=Parts(
+            store=tools.store,
+            name=name,
+            touch=touch,
+            memory=config["sink.task-memory"],
+            file_size=config["sink.rolling-policy.file-size"],
+            row_group=config["parquet.block.size"],
+        ),
+        target=target(plan.target),
+        rejects=target(plan.rejected) if plan.rejected else None,
+    )
+
+
+def _nonempty(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    return (batch for batch in batches if batch.num_rows)

@@ -1,0 +1,215 @@
+"""What a stream's columns and checkpoint mean to the sink."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from hivesink.config.values import OnBadRecord
+from hivesink.core.bucket import normal
+from hivesink.core.offsets import FilesOffset, KafkaOffset
+from hivesink.errors import MissingColumns, NotWritable, StoreUnavailable
+from hivesink.sink.task.assign import needed_columns
+from hivesink.sink.task.messages import InputShape, TaskPlan
+from hivesink.spark.site import hadoop_configuration
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyspark.sql import SparkSession
+    from pyspark.sql.types import StructType
+
+    from hivesink.core.checkpoint import Names, Read
+    from hivesink.core.epoch import BatchRef
+    from hivesink.core.table import TableSpec
+
+T = TypeVar("T")
+
+PATH = "_path"
+"""A column of this name holds the file that a row came from, for dead letters and errors."""
+
+
+def input_shape(schema: StructType, spec: TableSpec, ref: BatchRef) -> InputShape:
+    """What the stream's columns are.
+
+    A `value` of bytes or text that no column of the table is named after is raw, and Kafka's other columns are the
+    record's position and time.
+    """
+    kinds = {field.name: field.dataType.simpleString() for field in schema.fields}
+    names = {column.name for column in (*spec.columns, *spec.partition_columns)}
+    raw = kinds.get("value") in {"binary", "string"} and "value" not in names
+    if not raw:
+        return InputShape(path=PATH if PATH in kinds else None)
+
+    def column(name: str, kind: str) -> str | None:
+        return name if kinds.get(name) == kind else None
+
+    topics = {topic for offset in ref.end if isinstance(offset, KafkaOffset) for (topic, _), _ in offset.next}
+    one = len(ref.end) == 1 and len(topics) == 1
+    return InputShape(
+        value="value",
+        timestamp=column("timestamp", "timestamp"),
+        topic=None if one else column("topic", "string"),
+        partition=column("partition", "int"),
+        offset=column("offset", "bigint"),
+        path=column(PATH, "string"),
+        topic_name=next(iter(topics)) if one else None,
+    )
+
+
+def needed_input(schema: StructType, plan: TaskPlan) -> list[str]:
+    """The stream's columns that tasks need, quoted for Spark. Raises MissingColumns for decoded rows."""
+    shape = plan.shape
+    if shape.value is not None:
+        keeps_position = plan.config["sink.on-bad-record"] is not OnBadRecord.DROP
+        position = (shape.topic, shape.partition, shape.offset, shape.path) if keeps_position else ()
+        names = (shape.value, shape.timestamp if _needs_time(plan) else None, *position)
+        return [_quoted(name) for name in names if name is not None]
+    keeps_path = shape.path is not None and plan.config["sink.on-bad-record"] is not OnBadRecord.DROP
+    return [_quoted(name) for name in [*_decoded(schema, plan), *([PATH] if keeps_path else [])]]
+
+
+def _needs_time(plan: TaskPlan) -> bool:
+    column = plan.config["sink.bucket.time-column"]
+    return column is not None and column not in {found.name for found in plan.target.spec.columns}
+
+
+def _decoded(schema: StructType, plan: TaskPlan) -> list[str]:
+    spec = plan.target.spec
+    by_name: dict[str, list[str]] = {}
+    for field in schema.fields:
+        by_name.setdefault(field.name.lower(), []).append(field.name)
+    wanted = [column.name for column in (*spec.columns, *needed_columns(spec, plan.config))]
+    missing = [name for name in wanted if len(by_name.get(name, ())) != 1]
+    if missing:
+        raise MissingColumns(plan.target.name, tuple(missing), tuple(schema.fieldNames()))
+    time = plan.config["sink.bucket.time-column"]
+    extra = by_name.get(time, [])[:1] if time and time not in wanted else []
+    return [by_name[name][0] for name in wanted] + extra
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
+
+
+class SourceFiles:
+    """A batch's files: what its file sources planned, and what Spark found of it.
+
+    Spark reads just the files that its checkpoint plans for the batch, but lists them first, and leaves out without a
+    word what is gone by then. `execution` is Spark's `StreamExecution` of the batch's query.
+    """
+
+    def __init__(self, spark: SparkSession, execution: Any, ref: BatchRef) -> None:
+        self.planned = [path for end in ref.end if isinstance(end, FilesOffset) for _, path in end.paths]
+        self._relations = _file_relations(spark, execution) if self.planned else []
+
+    def missing(self) -> list[str]:
+        """The planned files that weren't there when Spark last listed them."""
+        listed = [relation.location().inputFiles() for relation in self._relations]
+        # A listing holds nothing but planned files: only where some are missing it is worth a call for each.
+        if sum(len(files) for files in listed) == len(self.planned):
+            return []
+        found = Counter(str(file) for files in listed for file in files)
+        return list((Counter(self.planned) - found).elements())
+
+    def missing_after(self) -> list[str]:
+        """The same once the tasks have ended; nothing where a task fails by itself over a file that is gone."""
+        ignoring = [relation for relation in self._relations if _ignores_missing(relation)]
+        for relation in ignoring:
+            relation.location().refresh()
+        return self.missing() if ignoring else []
+
+
+def _file_relations(spark: SparkSession, execution: Any) -> list[Any]:
+    """What Spark made of each file source for the batch that runs."""
+    leaves = execution.lastExecution().logical().collectLeaves()
+    identity = _jvm(spark).java.lang.System.identityHashCode
+    found: dict[int, Any] = {}
+    for leaf in (leaves.apply(index) for index in range(leaves.size())):
+        # A table that the stream is joined with is a relation too, but no stream.
+        if leaf.isStreaming() and leaf.getClass().getSimpleName() == "LogicalRelation":
+            relation = leaf.relation()
+            # A stream that is joined with itself stands there twice; two streams of one folder are equal, and two.
+            found[identity(relation)] = relation
+    return list(found.values())
+
+
+def _ignores_missing(relation: Any) -> bool:
+    own = relation.options().get("ignoreMissingFiles")
+    if own.isDefined():
+        return str(own.get()).lower() == "true"
+    return bool(relation.sparkSession().sessionState().conf().ignoreMissingFiles())
+
+
+def checkpoint_reader(spark: SparkSession, checkpoint: str) -> Read:
+    """Reads a checkpoint's files: local ones directly, others through the driver's Hadoop file systems.
+
+    `checkpoint` is a whole location, as Spark resolves it.
+    """
+    base = normal(checkpoint)
+    if checkpoint.startswith("file:"):
+        return lambda name: _read_local(Path(base, name))
+    return lambda name: _read_hadoop(spark, f"{base}/{name}")
+
+
+def checkpoint_lister(spark: SparkSession, checkpoint: str) -> Names:
+    """Lists a checkpoint's folders, as `checkpoint_reader` reads its files."""
+    base = normal(checkpoint)
+    if checkpoint.startswith("file:"):
+        return lambda name: _list_local(Path(base, name))
+    return lambda name: _list_hadoop(spark, f"{base}/{name}")
+
+
+def _list_local(folder: Path) -> list[str]:
+    try:
+        return [path.name for path in folder.iterdir()]
+    except FileNotFoundError:
+        return []
+    except PermissionError as error:
+        raise NotWritable(str(folder), str(error.strerror)) from error
+
+
+def _read_local(path: Path) -> bytes | None:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return None
+
+
+def _read_hadoop(spark: SparkSession, location: str) -> bytes | None:
+    def read(system: Any, path: Any) -> bytes | None:
+        if not system.exists(path):
+            return None
+        stream = system.open(path)
+        try:
+            return bytes(_jvm(spark).org.apache.commons.io.IOUtils.toByteArray(stream))
+        finally:
+            stream.close()
+
+    return _by_hadoop(spark, location, read)
+
+
+def _list_hadoop(spark: SparkSession, location: str) -> list[str]:
+    def names(system: Any, path: Any) -> list[str]:
+        return [str(found.getPath().getName()) for found in system.listStatus(path)] if system.exists(path) else []
+
+    return _by_hadoop(spark, location, names)
+
+
+def _by_hadoop(spark: SparkSession, location: str, act: Callable[[Any, Any], T]) -> T:
+    from py4j.protocol import Py4JJavaError
+
+    path = _jvm(spark).org.apache.hadoop.fs.Path(location)
+    try:
+        return act(path.getFileSystem(hadoop_configuration(spark)), path)
+    except Py4JJavaError as error:
+        reason = str(error.java_exception).partition("\n")[0]
+        if "AccessControlException" in reason:
+            raise NotWritable(location, reason) from error
+        action = "read the checkpoint's"
+        raise StoreUnavailable(action, location, reason) from error
+
+
+def _jvm(spark: SparkSession) -> Any:
+    return spark.sparkContext._jvm  # noqa: SLF001  PySpark offers no other way

@@ -1,0 +1,117 @@
+"""The running query's handle: Spark's, plus the sink's own errors, its timer, and an end that leaves nothing open."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from hivesink.errors import HiveSinkError
+
+if TYPE_CHECKING:
+    from datetime import timedelta
+
+    from pyspark.errors import StreamingQueryException
+    from pyspark.sql.streaming.query import StreamingQuery
+
+    from hivesink.spark.queryrun import QueryRun
+
+
+class HiveQuery:
+    """A started query. Its end, by itself or by `stop`, finishes what is open and sets exact statistics.
+
+    Every other attribute is Spark's `StreamingQuery`'s.
+    """
+
+    def __init__(self, query: StreamingQuery, run: QueryRun) -> None:
+        self._query = query
+        self._run = run
+        self._ended = threading.Event()
+        self._finishing = threading.Lock()
+        self._finished = False
+        self._late_failure: Exception | None = None
+        self._timer = threading.Thread(target=self._keep_time, name="hivesink-timer", daemon=True)
+
+    @classmethod
+    def begin(cls, query: StreamingQuery, run: QueryRun) -> HiveQuery:
+        handle = cls(query, run)
+        handle._timer.start()
+        return handle
+
+    def awaitTermination(self, timeout: int | None = None) -> bool:  # noqa: N802  Spark's name
+        """Wait for the end (seconds). True: it has ended, and every row can be read. Raises the sink's own error."""
+        from pyspark.errors import StreamingQueryException
+
+        try:
+            # Without a time-out Spark returns None, once the query has ended.
+            ended = self._query.awaitTermination(timeout) is not False
+        except StreamingQueryException as error:
+            self._fail(error)
+        if ended:
+            self._end_well()
+        return ended
+
+    def processAllAvailable(self) -> None:  # noqa: N802  Spark's name
+        """Wait until everything that is there now is committed. Raises the sink's own error."""
+        from pyspark.errors import StreamingQueryException
+
+        try:
+            self._query.processAllAvailable()
+        except StreamingQueryException as error:
+            self._fail(error)
+
+    def stop(self) -> None:
+        """Stop after the batch that is being committed, finish what is open, set exact statistics.
+
+        Raises where a publish or a registration is still open, or where the query had failed.
+        """
+        failed_before = self._query.exception()
+        self._query.stop()
+        if failed_before is not None:
+            self._fail(failed_before)
+        self._end_well()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._query, name)
+
+    def _fail(self, cause: StreamingQueryException) -> NoReturn:
+        """Raise the sink's own error, whose text is all that Spark's exception has of it; else Spark's."""
+        self._end_timer()
+        own = self._late_failure or self._run.failure
+        if own is None:
+            raise cause
+        raise own from cause
+
+    def _end_well(self) -> None:
+        self._end_timer()
+        if self._late_failure is not None:
+            raise self._late_failure
+        if isinstance(self._run.failure, HiveSinkError):
+            raise self._run.failure
+        # Anything else is the batch that the stop cut off: nothing of it was decided, Spark runs it again.
+        self._finish()
+
+    def _finish(self) -> None:
+        with self._finishing:
+            if not self._finished:
+                self._run.committer.finish()
+                self._finished = True
+
+    def _end_timer(self) -> None:
+        self._ended.set()
+        if threading.current_thread() is not self._timer:
+            self._timer.join()
+
+    def _keep_time(self) -> None:
+        """Retry, while no data comes, what waits for the metastore. `stop` is never called under the lock."""
+        interval: timedelta = self._run.setup.config["sink.registration.retry-interval"]
+        while not self._ended.wait(interval.total_seconds()):
+            if not self._query.isActive:
+                return
+            try:
+                self._run.committer.retry()
+            except Exception as error:  # noqa: BLE001  whatever it is, the handle raises it
+                self._late_failure = error
+                with contextlib.suppress(Exception):  # the query may be ending by itself
+                    self._query.stop()
+                return

@@ -1,0 +1,228 @@
+"""One run of a query, called with its batches: each is committed once, and none leaves the query's state behind."""
+
+from __future__ import annotations
+
+import gc
+import logging
+import re
+import threading
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from hivesink import errors
+from hivesink.config.values import OnMissingFile
+from hivesink.core.checkpoint import batch_ref, next_batch
+from hivesink.core.epoch import BatchId, Epoch, judge, read_before
+from hivesink.errors import (
+    CalledTwice,
+    CheckpointUnreadable,
+    HiveSinkError,
+    ModuleMissing,
+    SourceFilesMissing,
+    TaskFailed,
+    Unsupported,
+)
+from hivesink.sink.task.attempt import run_task
+from hivesink.sink.task.messages import TaskPlan, TaskReport
+from hivesink.spark import shipping
+from hivesink.spark.input import SourceFiles, checkpoint_lister, checkpoint_reader, input_shape, needed_input
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from hivesink.core.epoch import BatchRef
+    from hivesink.sink.commit.committer import Committer
+    from hivesink.wiring import Setup
+
+logger = logging.getLogger("hivesink")
+
+_REPORT = "report string"
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """The query whose batch the current thread runs. `execution` is Spark's own `StreamExecution`."""
+
+    id: str
+    run: str
+    checkpoint: str
+    execution: Any
+
+    @classmethod
+    def here(cls, spark: SparkSession) -> Running:
+        """Asks the session that started the query. Raises Unsupported, CheckpointUnreadable."""
+        query = spark.sparkContext.getLocalProperty("sql.streaming.queryId")
+        if not query:
+            msg = "a call of the sink outside a streaming query"
+            raise Unsupported(msg, "a batch must have a checkpoint", "use events.writeStream.foreachBatch(sink)")
+        found = spark.streams.get(query)
+        if found is None:
+            msg = "the checkpoint"
+            raise CheckpointUnreadable(msg, f"no query {query!r} runs in the session that the sink was made with")
+        execution = found._jsq.streamingQuery()  # noqa: SLF001  PySpark offers no other way
+        # Not the job group, which holds the run's id too: a job may set its own.
+        return cls(query, str(found.runId), str(execution.resolvedCheckpointRoot()), execution)
+
+    def keeps_state(self) -> bool:
+        """Whether the plan of the batch at hand has an operator with state."""
+        return _keeps_state(self.execution.lastExecution().executedPlan())
+
+
+def _keeps_state(plan: Any) -> bool:
+    # The trait StatefulOperator has another package in each line of Spark; its method is the same in all.
+    children = plan.children()
+    inner = (children.apply(index) for index in range(children.size()))
+    return "getStateInfo" in dir(plan) or any(map(_keeps_state, inner))
+
+
+@dataclass(slots=True)
+class _Call:
+    """What the calls of a writer's sinks came to in one batch of one run.
+
+    `written` are the rows that the log may hold; `epoch` is set once a call has returned.
+    """
+
+    run: str
+    batch: int
+    written: DataFrame | None = None
+    epoch: Epoch | None = None
+    lock: threading.RLock = field(default_factory=threading.RLock)
+
+    def require_same(self, batch: DataFrame, log: str, epoch: Epoch) -> None:
+        """Where the log holds rows of this very run, they must be these: after an error the same may come again."""
+        if self.written is not None and not batch.sameSemantics(self.written):
+            raise CalledTwice(log, self.batch, epoch)
+
+
+_calls: dict[str, _Call] = {}
+"""The newest batch's, by log: two sinks of one writer know of each other."""
+_calls_lock = threading.Lock()
+
+
+def _call(log: str, run: str, batch: int) -> _Call:
+    with _calls_lock:
+        found = _calls.get(log)
+        if found is None or (found.run, found.batch) != (run, batch):
+            found = _calls[log] = _Call(run, batch)
+        return found
+
+
+class QueryRun:
+    """One run of a query. A new run is a new object: nothing that was in memory is known to hold any more."""
+
+    def __init__(self, spark: SparkSession, setup: Setup, *, tolerant: bool, query: Running | None = None) -> None:
+        self._spark = spark
+        self.setup = setup
+        self.committer: Committer = setup.committer(tolerant=tolerant)
+        self.failure: BaseException | None = None
+        self.query = query
+        self._has_begun = False
+
+    def begin(self, checkpoint: str) -> None:
+        """Recover, and refuse a checkpoint that doesn't follow from the log.
+
+        Raises what recovery raises, and the errors of `judge` as far as log and checkpoint tell.
+        """
+        self.committer.recover()
+        reader, lister = checkpoint_reader(self._spark, checkpoint), checkpoint_lister(self._spark, checkpoint)
+        first = next_batch(checkpoint, reader, lister)
+        judge(self.setup.last_batch(), first, self.setup.history_policy, self.setup.context.log.location)
+        self._has_begun = True
+
+    def __call__(self, batch: DataFrame, batch_id: int) -> None:
+        try:
+            self.query = self.query or Running.here(self._spark)
+            if not self._has_begun:
+                self.begin(self.query.checkpoint)
+            self._commit(batch, batch_id, self.query)
+        except BaseException as error:
+            # Spark's own exception carries this as text only; the handle raises the real one.
+            self.failure = error
+            raise
+
+    def _commit(self, batch: DataFrame, batch_id: int, query: Running) -> None:
+        log = self.setup.context.log.location
+        call = _call(log, query.run, batch_id)
+        with call.lock:
+            if call.epoch is not None:
+                raise CalledTwice(log, batch_id, call.epoch)
+            ref = batch_ref(query.id, BatchId(batch_id), checkpoint_reader(self._spark, query.checkpoint))
+            shape = input_shape(batch.schema, self.setup.target.spec, ref)
+            done = self.committer.commit(ref, shape, partial(self._write, batch, call, ref, query))
+            if done.replayed:
+                call.require_same(batch, log, done.epoch)
+                self._run_for_state(batch, query)
+            call.epoch, call.written = done.epoch, None
+
+    def _run_for_state(self, batch: DataFrame, query: Running) -> None:
+        """Run a replayed batch without writing: its operators store the state that the next batch begins with."""
+        if query.keeps_state():
+            batch.write.format("noop").mode("append").save()
+
+    def _write(
+        self, batch: DataFrame, call: _Call, ref: BatchRef, query: Running, plan: TaskPlan
+    ) -> Iterable[TaskReport]:
+        from py4j.protocol import Py4JJavaError
+        from pyspark.errors import PySparkException
+
+        call.written = batch
+        files = SourceFiles(self._spark, query.execution, ref)
+        self._miss(files.missing(), files, ref)
+        rows = batch.select(*needed_input(batch.schema, plan))
+        task = partial(_run_in_task, sealed=shipping.sealed((plan, self.setup.tools())))
+        try:
+            reports = rows.mapInArrow(task, _REPORT).collect()
+        except (Py4JJavaError, PySparkException) as error:
+            told = _told_by_task(error)
+            if told is None:
+                raise
+            raise told from error
+        self._miss(files.missing_after(), files, ref)
+        return [TaskReport.decode(row.report) for row in reports]
+
+    def _miss(self, missing: Sequence[str], files: SourceFiles, ref: BatchRef) -> None:
+        """Raises SourceFilesMissing, or says it where that is allowed."""
+        if not missing:
+            return
+        # Whoever is to append must move away what was read already: that is in the table.
+        read = set(read_before(self.setup.last_batch(), ref))
+        gone = tuple(path for path in missing if path not in read)
+        if not gone:
+            return
+        error = SourceFilesMissing(ref.query, ref.batch, len(files.planned), gone)
+        if self.setup.config["sink.on-missing-file"] is OnMissingFile.FAIL:
+            raise error
+        passed_over = "batch %d: %d of %d planned files are gone and are passed over, the first is %s"
+        logger.warning(passed_over, ref.batch, len(gone), len(files.planned), gone[0])
+
+
+def _run_in_task(batches: Iterator[pa.RecordBatch], sealed: shipping.Sealed) -> Iterator[pa.RecordBatch]:
+    from pyspark import TaskContext
+
+    plan, tools = shipping.unsealed(sealed)
+    context = TaskContext.get()
+    if context is None:
+        message = "not in a Spark task"
+        raise RuntimeError(message)
+    opened = tools.open(plan)
+    if not gc.get_freeze_count():
+        # PySpark's worker collects garbage after each task, which takes 50 ms with the modules that are loaded by now.
+        gc.freeze()
+    report = run_task(batches, plan, opened, context.partitionId(), context.taskAttemptId())
+    yield pa.RecordBatch.from_pydict({"report": [report.encode()]})
+
+
+def _told_by_task(error: Exception) -> HiveSinkError | None:
+    """The one line that a task's own error had, out of Spark's stack traces."""
+    found = re.findall(r"hivesink\.errors\.(\w+): (.+)", str(error))
+    if not found:
+        missing = re.search(r"ModuleNotFoundError: No module named '([\w.]+)'", str(error))
+        return ModuleMissing(missing[1]) if missing else None
+    kind, message = found[-1]
+    known = getattr(errors, kind, HiveSinkError)
+    return TaskFailed(message.strip(), retryable=known.retryable)

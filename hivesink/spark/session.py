@@ -1,0 +1,184 @@
+"""A Spark session for a job: local or on a cluster, over the site's metastore or the embedded one."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import re
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from hivesink import wiring
+from hivesink.config.site import Site
+from hivesink.embedded import metastore as embedded
+from hivesink.embedded.jars import fetch
+from hivesink.embedded.jarsets import HIVE_CLIENT
+from hivesink.embedded.session import SETTINGS, kafka_settings, loopback_settings, start
+from hivesink.errors import InvalidOption, MasterUnreachable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from pyspark.sql import SparkSession
+
+LOCAL = "local[2]"
+HIVE_4 = 4
+SPARK_4 = 4
+"""The first Spark that has a client of Hive 4."""
+_URIS = ("spark.hadoop.hive.metastore.uris", "spark.hive.metastore.uris")
+_LOOPBACK = ("127.", "localhost", "::1")
+
+
+def session(
+    app: str,
+    *,
+    metastore: str | None = None,
+    master: str | None = None,
+    kafka: bool = False,
+    extra: Mapping[str, str] | None = None,
+) -> SparkSession:
+    """A Spark session whose catalog is the metastore at `metastore`.
+
+    Without `metastore` it is `$HIVESINK_METASTORE`, then what Spark's own settings say, then `hive-site.xml`
+    (`$HIVE_CONF_DIR`), then the embedded metastore of this folder (`hivesink metastore start`). Without `master` it is
+    what `spark-submit` says, then `$HIVESINK_MASTER` or `$SPARK_MASTER`, then `spark-defaults.conf`, then this
+    process on two threads. Settings in `extra` go first, then those of `spark-submit` and `spark-defaults.conf`, then
+    those made here.
+
+    `kafka` adds Spark's Kafka connector; under `spark-submit`, whose JVM runs already, --packages or --jars does.
+    Where the metastore is newer than the client that Spark ships, Spark 4 is given the client of Hive 4. Spark 3.5
+    has none: the sink works there, but Spark can't read the tables; ask HiveServer2.
+
+    Raises InvalidOption where no metastore is named and none runs, SiteInvalid, MetastoreUnreachable,
+    MasterUnreachable, JarsUnavailable, JavaNotFound.
+    """
+    found = choose(
+        os.environ,
+        given_settings(os.environ),
+        metastore=metastore,
+        master=master,
+        kafka=kafka,
+        extra=extra or {},
+        hive=wiring.metastore_version,
+        spark=int(importlib.metadata.version("pyspark").split(".")[0]),
+    )
+    if found.master.startswith("local"):
+        # Whatever `python3` may be, pyarrow is installed for this one.
+        os.environ["PYSPARK_PYTHON"] = sys.executable
+    elif _is_on_loopback(found.master):
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    if "HADOOP_CONF_DIR" not in os.environ and os.environ.get("HADOOP_HOME"):
+        # The one that Spark puts on its JVM's class path.
+        os.environ["HADOOP_CONF_DIR"] = str(Path(os.environ["HADOOP_HOME"], "etc", "hadoop"))
+    try:
+        return start(app, found.master, found.settings)
+    except Exception as error:
+        # What Spark raises names neither the master nor what is wrong with it.
+        if found.master.startswith("spark:") and "stopped SparkContext" in str(error):
+            raise MasterUnreachable(found.master) from error
+        raise
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What Spark is to be started with."""
+
+    master: str
+    settings: Mapping[str, str]
+
+
+def choose(
+    environ: Mapping[str, str],
+    given: Mapping[str, str],
+    *,
+    metastore: str | None = None,
+    master: str | None = None,
+    kafka: bool = False,
+    extra: Mapping[str, str],
+    hive: Callable[[str, Site], tuple[int, ...]],
+    spark: int,
+) -> Choice:
+    """The master and the settings of `session`. `given` are those of the user's own Spark configuration.
+
+    `hive` asks a metastore for its version, `spark` is the first number of Spark's. Raises what `session` does.
+    """
+    site = Site.load(environ)
+    own = {**given, **extra}
+    uri = metastore or environ.get("HIVESINK_METASTORE") or _said(own, _URIS) or site.metastore_uris
+    where = master or _master(environ, own)
+    settings = dict(SETTINGS)
+    if where.startswith("local") or _is_on_loopback(where):
+        settings |= loopback_settings()
+    if kafka and not _is_submitted(environ):
+        settings |= kafka_settings(own.pop("spark.jars", ""))
+    uri, settings["spark.sql.warehouse.dir"] = (uri, _warehouse(site)) if uri else _embedded()
+    if "spark.sql.hive.metastore.version" not in own and spark >= SPARK_4 and hive(uri, site) >= (HIVE_4,):
+        settings |= _hive_client()
+    return Choice(where, {**settings, **own, _URIS[0]: uri})
+
+
+def _is_on_loopback(master: str) -> bool:
+    return (urlsplit(master).hostname or "").startswith(_LOOPBACK)
+
+
+def _master(environ: Mapping[str, str], given: Mapping[str, str]) -> str:
+    if _is_submitted(environ) and "spark.master" in given:
+        return given["spark.master"]
+    return environ.get("HIVESINK_MASTER") or environ.get("SPARK_MASTER") or given.get("spark.master") or LOCAL
+
+
+def _said(settings: Mapping[str, str], names: tuple[str, ...]) -> str | None:
+    return next((settings[name] for name in names if settings.get(name)), None)
+
+
+def _embedded() -> tuple[str, str]:
+    """The running embedded metastore's URI and warehouse. Raises InvalidOption."""
+    state = embedded.status()
+    if state.uri is None or state.warehouse is None:
+        problem = (
+            "no metastore: set HIVE_CONF_DIR to the folder of hive-site.xml, or HIVESINK_METASTORE, or start the "
+            "embedded one with `hivesink metastore start`"
+        )
+        raise InvalidOption((problem,))
+    return state.uri, Path(state.warehouse).absolute().as_uri()
+
+
+def _warehouse(site: Site) -> str:
+    """Where Spark puts a database that it creates; what others created has its place in the metastore."""
+    folder = _said(site.hive, ("metastore.warehouse.dir", "hive.metastore.warehouse.dir"))
+    if folder is None:
+        return (embedded.default_home() / "warehouse").absolute().as_uri()
+    return folder if urlsplit(folder).scheme else f"{(site.default_filesystem or 'file://').rstrip('/')}{folder}"
+
+
+def _hive_client() -> Mapping[str, str]:
+    """Spark's settings for a metastore that its own client, of Hive 2.3, can't read tables from."""
+    return {
+        "spark.sql.hive.metastore.version": "4.0.1",
+        "spark.sql.hive.metastore.jars": "path",
+        "spark.sql.hive.metastore.jars.path": ",".join(path.as_uri() for path in fetch(HIVE_CLIENT)),
+    }
+
+
+def _is_submitted(environ: Mapping[str, str]) -> bool:
+    """Whether `spark-submit` has started this process, and its JVM."""
+    return "PYSPARK_GATEWAY_PORT" in environ
+
+
+def given_settings(environ: Mapping[str, str]) -> dict[str, str]:
+    """What the user's own Spark configuration says, `spark-submit`'s options first."""
+    if _is_submitted(environ):
+        from pyspark import SparkConf, SparkContext
+
+        SparkContext._ensure_initialized()  # noqa: SLF001  joins the JVM that runs
+        return dict(SparkConf().getAll())
+    folder = environ.get("SPARK_CONF_DIR") or (environ.get("SPARK_HOME") and f"{environ['SPARK_HOME']}/conf")
+    file = Path(folder or "", "spark-defaults.conf")
+    if not folder or not file.is_file():
+        return {}
+    lines = (line.strip() for line in file.read_text(encoding="utf-8").splitlines())
+    pairs = (re.split(r"\s*[=:\s]\s*", line, maxsplit=1) for line in lines if line and line[0] not in "#!")
+    return {name: value for name, value, *_ in ([*pair, ""] for pair in pairs) if name.startswith("spark.")}

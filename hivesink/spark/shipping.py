@@ -1,0 +1,104 @@
+"""This package as one zip, the way Spark takes Python code along; the driver sends it to executors by itself.
+
+`python -m hivesink.spark.shipping FILE` writes it, for `--py-files`; `make dist` does.
+"""
+
+from __future__ import annotations
+
+import importlib.resources
+import io
+import os
+import pickle
+import socket
+import sys
+import zipfile
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import hivesink
+from hivesink.config.cache import cache_folder, write_atomically
+from hivesink.errors import VersionsDiffer
+from hivesink.spark.site import is_local
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from importlib.resources.abc import Traversable
+    from typing import TypeAlias
+
+    from pyspark.sql import SparkSession
+
+    Sealed: TypeAlias = tuple[str, bytes]
+
+_EPOCH = (1980, 1, 1, 0, 0, 0)
+"""The oldest time that a zip can name: the same code is the same zip, whenever it is made."""
+
+
+def ship(spark: SparkSession) -> str | None:
+    """Send this package to the executors of a cluster; the zip's name, or None where there is no need.
+
+    There is none in local mode, and where `--py-files` already brings hivesink: tasks check its version.
+    """
+    context = spark.sparkContext
+    if is_local(spark) or _submitted(spark):
+        return None
+    zipped = _zip()
+    name = f"hivesink-{hivesink.__version__}-{sha256(zipped).hexdigest()[:12]}.zip"
+    if any(added.rpartition("/")[2] == name for added in context.listFiles):
+        return name
+    path = cache_folder() / "packages" / name
+    if not path.is_file():
+        write_atomically(path, zipped)
+    before = list(sys.path)
+    context.addPyFile(str(path))
+    # It is put on the driver's path too, where the package that made the zip is the one to go on with.
+    sys.path[:] = before
+    return name
+
+
+def _submitted(spark: SparkSession) -> bool:
+    """Whether somebody else's zip of this package is on its way to the executors."""
+    conf = spark.sparkContext.getConf()
+    files = ",".join(conf.get(name, "") or "" for name in ("spark.submit.pyFiles", "spark.yarn.dist.pyFiles"))
+    return any(file.rpartition("/")[2].startswith("hivesink") for file in files.split(","))
+
+
+def sealed(value: object) -> Sealed:
+    """A value for tasks, with the version that it is for: another version might not be able to read it."""
+    return hivesink.__version__, pickle.dumps(value)
+
+
+def unsealed(seal: Sealed) -> Any:
+    """In a task: the value. Raises VersionsDiffer."""
+    version, pickled = seal
+    if version != hivesink.__version__:
+        where = f"{socket.gethostname()}, {Path(hivesink.__file__).parent}"
+        raise VersionsDiffer(version, hivesink.__version__, where)
+    return pickle.loads(pickled)  # noqa: S301  the driver's own bytes, by Spark's own channel
+
+
+def write_zip(path: Path) -> None:
+    """Write the package as a zip to import from."""
+    write_atomically(path, _zip())
+
+
+def _zip() -> bytes:
+    whole = io.BytesIO()
+    with zipfile.ZipFile(whole, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in sorted(_files(importlib.resources.files("hivesink"), "hivesink")):
+            archive.writestr(zipfile.ZipInfo(name, _EPOCH), content, zipfile.ZIP_DEFLATED)
+    return whole.getvalue()
+
+
+def _files(folder: Traversable, name: str) -> Iterator[tuple[str, bytes]]:
+    # Not by path: the package may itself be in a zip.
+    for entry in folder.iterdir():
+        if entry.is_dir():
+            if entry.name != "__pycache__":
+                yield from _files(entry, f"{name}/{entry.name}")
+        else:
+            yield f"{name}/{entry.name}", entry.read_bytes()
+
+
+if __name__ == "__main__":
+    write_zip(Path(os.fsdecode(sys.argv[1])))

@@ -1,0 +1,154 @@
+"""The sink as Spark sees it: a callable for `foreachBatch`, and a handle for the query. It only translates."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+from hivesink import wiring
+from hivesink.core.epoch import Epoch, HistoryPolicy
+from hivesink.core.table import TableName
+from hivesink.errors import InvalidOption, Unsupported
+from hivesink.spark import shipping
+from hivesink.spark.query import HiveQuery
+from hivesink.spark.queryrun import QueryRun, Running
+from hivesink.spark.site import check_encryption, resolved_checkpoint, site_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from hivesink.config.site import Site
+    from hivesink.sink.commit.committer import Committer
+    from hivesink.sink.commit.writer import Committed
+
+_TRIGGERS = {"processingTime", "availableNow", "once"}
+
+
+class HiveSink:
+    """Writes a stream into one Hive table, each event exactly once.
+
+        sink = HiveSink.for_table(spark, "demo.userinfo", writer="userinfo")
+        query = sink.start(events, checkpoint="…", trigger={"processingTime": "5 seconds"})
+
+    `events.writeStream.foreachBatch(sink)` works as well: recovery then begins at the first batch, a failed
+    registration raises at once, and nothing is retried while no data comes.
+    """
+
+    def __init__(self, spark: SparkSession, setup: wiring.Setup) -> None:
+        shipping.ship(spark)
+        self._spark = spark
+        self._setup = setup
+        self._run = QueryRun(spark, setup, tolerant=False)
+        self._query: HiveQuery | None = None
+
+    @classmethod
+    def for_table(
+        cls,
+        spark: SparkSession,
+        table: str,
+        *,
+        writer: str | None = None,
+        metastore: str | None = None,
+        site: Site | None = None,
+        registrar: str = "thrift",
+        resume: bool = False,
+        append: int | None = None,
+        options: Mapping[str, str] | None = None,
+        on_commit: Callable[[Committed], None] | None = None,
+    ) -> HiveSink:
+        """The sink for `table`, with the settings in its TBLPROPERTIES; `options` go before those.
+
+        `writer` names this ingest and its log; under `hivesink run` the job file's stem is its default.
+        `metastore` is one Thrift URI or several, by default `$HIVESINK_METASTORE`, then the session's own
+        `hive.metastore.uris`, then `hive-site.xml`'s. `site` stands for the site's files (`$HADOOP_CONF_DIR`,
+        `$HIVE_CONF_DIR`) under the session's Hadoop configuration. `registrar` is `thrift`, or `hiveserver2` with
+        `metastore` as host:port. `resume` and `append` are the ways on that an error about a lost checkpoint names.
+        `on_commit` is called after every batch.
+
+        Raises UnknownTable, Unsupported, InvalidOption, SiteInvalid, MetastoreUnreachable, NotWritable,
+        EncryptionDiffers; ForeignParts and TableRemade where the log and the table don't belong together.
+        """
+        if type(spark).__module__.startswith("pyspark.sql.connect"):
+            msg = "Spark Connect"
+            raise Unsupported(msg, "the sink lives in the driver's process", "use a classic session")
+        name = writer or os.environ.get("HIVESINK_WRITER")
+        if not name:
+            problem = "writer is missing: name this ingest, as in HiveSink.for_table(spark, table, writer='clicks')"
+            raise InvalidOption((problem,))
+        site = site or site_of(spark)
+        uri = metastore or os.environ.get("HIVESINK_METASTORE") or site.metastore_uris
+        if not uri:
+            problem = (
+                "no metastore: point HIVE_CONF_DIR to the folder of hive-site.xml, set hive.metastore.uris in Spark's "
+                "Hive configuration, or pass metastore="
+            )
+            raise InvalidOption((problem,))
+        setup = wiring.Setup.open(
+            table=_table_name(table),
+            writer=name,
+            metastore=wiring.Metastore.at(registrar, uri, site),
+            history_policy=HistoryPolicy(resume=resume, append=None if append is None else Epoch(append)),
+            options=options or {},
+            site=site,
+            check=lambda location, log: check_encryption(spark, (location,), log),
+            on_commit=on_commit,
+        )
+        return cls(spark, setup)
+
+    @property
+    def setup(self) -> wiring.Setup:
+        """What this sink is wired from: log, store, registrar, table."""
+        return self._setup
+
+    @property
+    def committer(self) -> Committer:
+        """The committer of the query that was started last."""
+        return self._run.committer
+
+    def start(
+        self,
+        events: DataFrame,
+        *,
+        checkpoint: str,
+        trigger: Mapping[str, Any] | None = None,
+        name: str | None = None,
+    ) -> HiveQuery:
+        """Recover, then start the query. `trigger` is as for `DataStreamWriter.trigger`.
+
+        Raises what recovery raises: another run at work (EpochTaken), a damaged log, lost parts; the errors of `judge`,
+        as far as log and checkpoint tell, before there is a query or a new checkpoint; Unsupported for
+        other triggers, for a checkpoint on this machine's disk and a cluster's master, and while a query of this sink
+        still runs.
+        """
+        if self._query is not None and self._query.isActive:
+            msg = f"starting the sink of {self._setup.target.name} twice"
+            raise Unsupported(msg, "its query still runs", "stop that one, or make a second sink with its own writer")
+        chosen = dict(trigger or {"processingTime": "0 seconds"})
+        if not set(chosen) <= _TRIGGERS:
+            msg = f"trigger {chosen}"
+            raise Unsupported(msg, "batches must have offsets", f"use one of {sorted(_TRIGGERS)}")
+        place = resolved_checkpoint(self._spark, checkpoint)
+        run = QueryRun(events.sparkSession, self._setup, tolerant=True)
+        run.begin(place)
+        self._run = run
+        writer = events.writeStream.foreachBatch(run).option("checkpointLocation", place).trigger(**chosen)
+        if name is not None:
+            writer = writer.queryName(name)
+        self._query = HiveQuery.begin(writer.start(), run)
+        return self._query
+
+    def __call__(self, batch: DataFrame, batch_id: int) -> None:
+        """Commit a batch of a query that `start` didn't make. Once a batch: raises CalledTwice."""
+        query = Running.here(self._spark)
+        if self._run.query is None or self._run.query.run != query.run:
+            self._run = QueryRun(self._spark, self._setup, tolerant=False, query=query)
+        self._run(batch, batch_id)
+
+
+def _table_name(text: str) -> TableName:
+    try:
+        return TableName.parse(text)
+    except ValueError as error:
+        raise InvalidOption((str(error),)) from None

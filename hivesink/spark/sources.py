@@ -1,0 +1,98 @@
+"""Streams for the sink: a Kafka topic, or a folder of JSON lines, as raw records that the tasks decode."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from hivesink.core.offsets import KafkaOffset
+from hivesink.errors import ResumeImpossible, SourceUnreachable
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from hivesink.spark.sink import HiveSink
+
+FETCH = {
+    # Measured (docs/performance.md): larger fetches halve the consumer's share of a drain.
+    "kafka.max.poll.records": "20000",
+    "kafka.max.partition.fetch.bytes": str(8 << 20),
+    "kafka.fetch.max.bytes": str(64 << 20),
+    "kafka.receive.buffer.bytes": str(1 << 20),
+}
+
+ASK = {"kafka.default.api.timeout.ms": "15000", "kafka.request.timeout.ms": "10000"}
+"""For the one question about a topic's partitions."""
+
+
+def kafka(
+    spark: SparkSession,
+    servers: str,
+    topics: str,
+    *,
+    resume: HiveSink | None = None,
+    options: Mapping[str, str] | None = None,
+) -> DataFrame:
+    """A stream of Kafka records (`topics` is comma-separated), read from their beginning.
+
+    With `resume`, a query with a new checkpoint begins where that sink's log ends; a partition that the log
+    doesn't know begins at its first record. A query that has a checkpoint goes on from there in any case.
+    `options` are Spark's own and go before these. Raises ResumeImpossible; SourceUnreachable where no broker
+    answers or one of the topics isn't there, which Spark itself would wait for without a word.
+    """
+    client = {"kafka.bootstrap.servers": servers, **FETCH, **(options or {})}
+    partitions = _partitions(spark, client, topics)
+    settings = {"subscribe": topics, "startingOffsets": _starting_offsets(partitions, resume), **client}
+    return spark.readStream.format("kafka").options(**settings).load()
+
+
+def lines(spark: SparkSession, folder: str, *, options: Mapping[str, str] | None = None) -> DataFrame:
+    """A stream of the lines of text files that arrive in `folder`, one JSON object a line, as `value`.
+
+    `_path` holds each line's file, for errors and dead letters. `options` are Spark's own, such as
+    `maxFilesPerTrigger`. Spark reads a file once, as it is when it first sees it: write elsewhere, then rename into
+    `folder`. A `folder` without a scheme is on `fs.defaultFS`: HDFS, where HADOOP_CONF_DIR is set.
+    """
+    files = spark.readStream.format("text").options(**(options or {})).load(folder)
+    return files.selectExpr("value", "_metadata.file_path AS _path")
+
+
+def _starting_offsets(partitions: Mapping[str, list[str]], resume: HiveSink | None) -> str:
+    last = resume.setup.last_batch() if resume is not None else None
+    if resume is None or last is None:
+        return "earliest"
+    if len(last.ref.end) != 1 or not isinstance(last.ref.end[0], KafkaOffset):
+        raise ResumeImpossible(resume.setup.context.log.location, last.epoch, last.ref.end)
+    known = last.ref.end[0].topics()
+    # Spark wants every partition of the topics named: -2 is the first record.
+    wanted = {
+        topic: {partition: known.get(topic, {}).get(partition, -2) for partition in found}
+        for topic, found in partitions.items()
+    }
+    return json.dumps(wanted, sort_keys=True)
+
+
+def _partitions(spark: SparkSession, client: Mapping[str, str], topics: str) -> dict[str, list[str]]:
+    """The partitions that each topic has now, asked with the client, and the settings for it, that Spark will use."""
+    from py4j.protocol import Py4JJavaError
+
+    jvm: Any = spark.sparkContext._jvm  # noqa: SLF001  PySpark offers no other way
+    properties = jvm.java.util.Properties()
+    for name, value in {**ASK, **client}.items():
+        if name.startswith("kafka."):
+            properties.put(name.removeprefix("kafka."), value)
+    names = [topic.strip() for topic in topics.split(",")]
+    admin = None
+    try:
+        admin = jvm.org.apache.kafka.clients.admin.AdminClient.create(properties)
+        described = admin.describeTopics(names).allTopicNames().get()
+        return {topic: [str(found.partition()) for found in described[topic].partitions()] for topic in names}
+    except Py4JJavaError as error:
+        reason = str(error.java_exception.getCause() or error.java_exception)
+        msg = f"topics {', '.join(names)} of Kafka at {client['kafka.bootstrap.servers']}"
+        raise SourceUnreachable(msg, reason) from error
+    finally:
+        if admin is not None:
+            admin.close()

@@ -1,0 +1,177 @@
+"""The site's files, read as Hadoop reads them: the last test asks Hadoop itself."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import re
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from hivesink.config.site import Site
+from hivesink.errors import SiteInvalid
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+
+def properties(entries: Mapping[str, str], extra: str = "") -> str:
+    """A `*-site.xml` of these properties."""
+    body = "".join(
+        f"<property><name>{name}</name><value>{value}</value></property>\n" for name, value in entries.items()
+    )
+    return f'<?xml version="1.0"?>\n<configuration xmlns:xi="http://www.w3.org/2001/XInclude">{body}{extra}</configuration>\n'
+
+
+def written(folder: Path, **files: str) -> Path:
+    """The folder, with `core_site="…"` as its `core-site.xml`."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in files.items():
+        (folder / f"{name.replace('_', '-')}.xml").write_text(text, encoding="utf-8")
+    return folder
+
+
+def test_nothing_set_is_an_empty_site() -> None:
+    assert Site.load({}) == Site()
+    assert (Site().metastore_uris, Site().default_filesystem) == (None, None)
+
+
+def test_both_folders(tmp_path: Path) -> None:
+    hadoop = written(
+        tmp_path / "hadoop",
+        core_site=properties({"fs.defaultFS": "hdfs://nn", "dfs.replication": "1"}),
+        hdfs_site=properties({"dfs.replication": " 2 "}),
+    )
+    hive = written(tmp_path / "hive", hive_site=properties({"hive.metastore.uris": "thrift://a:1,thrift://b:2"}))
+    site = Site.load({"HADOOP_CONF_DIR": str(hadoop), "HIVE_CONF_DIR": str(hive)})
+    assert site.hadoop == {"fs.defaultFS": "hdfs://nn", "dfs.replication": "2"}
+    assert site.default_filesystem == "hdfs://nn"
+    assert site.metastore_uris == "thrift://a:1,thrift://b:2"
+    assert pickle.loads(pickle.dumps(site)) == site  # noqa: S301  its own bytes
+
+
+def test_homes_stand_in_for_folders(tmp_path: Path) -> None:
+    written(tmp_path / "hadoop" / "etc" / "hadoop", core_site=properties({"fs.default.name": "hdfs://old-name"}))
+    written(tmp_path / "hive" / "conf", hive_site=properties({"metastore.thrift.uris": "thrift://four"}))
+    site = Site.load({"HADOOP_HOME": str(tmp_path / "hadoop"), "HIVE_HOME": str(tmp_path / "hive")})
+    assert site.default_filesystem == "hdfs://old-name"
+    assert site.metastore_uris == "thrift://four"
+    assert Site.load({"HADOOP_HOME": "/nowhere", "HIVE_HOME": "/nowhere"}) == Site()
+
+
+@pytest.mark.parametrize("variable", ["HADOOP_CONF_DIR", "SPARK_CONF_DIR"])
+def test_hive_site_is_found_where_spark_and_hadoop_look_for_it(tmp_path: Path, variable: str) -> None:
+    folder = written(tmp_path / "conf", hive_site=properties({"hive.metastore.uris": "thrift://h"}))
+    empty = written(tmp_path / "empty")
+    assert Site.load({variable: str(folder), "HIVE_CONF_DIR": str(empty)}).metastore_uris == "thrift://h"
+
+
+def test_final_is_final(tmp_path: Path) -> None:
+    fixed = "<property><name>dfs.replication</name><value>3</value><final>true</final></property>"
+    folder = written(
+        tmp_path,
+        core_site=properties({}, fixed),
+        hdfs_site=properties({"dfs.replication": "1"}) + "<!-- too late -->",
+    )
+    assert Site.load({"HADOOP_CONF_DIR": str(folder)}).hadoop["dfs.replication"] == "3"
+
+
+def test_variables(tmp_path: Path) -> None:
+    folder = written(
+        tmp_path,
+        core_site=properties(
+            {
+                "cluster": "blue",
+                "fs.defaultFS": "hdfs://${cluster}-${env.SITE}",
+                "hadoop.tmp.dir": "/tmp/${user.name}${env.NONE-/a}${env.EMPTY:-/b}${env.EMPTY-/c}",  # noqa: S108
+                "hadoop.unknown": "${no.such} ${cluster} ${also.not}",
+            }
+        ),
+        hive_site=properties({"hive.metastore.uris": "thrift://${cluster}"}),
+    )
+    site = Site.load({"HADOOP_CONF_DIR": str(folder), "SITE": "north", "USER": "ann", "EMPTY": ""})
+    assert site.default_filesystem == "hdfs://blue-north"
+    assert site.hadoop["hadoop.tmp.dir"] == "/tmp/ann/a/b"  # noqa: S108
+    assert site.hadoop["hadoop.unknown"] == "${no.such} ${cluster} ${also.not}"
+    assert site.metastore_uris == "thrift://blue"
+
+
+def test_includes(tmp_path: Path) -> None:
+    written(tmp_path, shared=properties({"fs.defaultFS": "hdfs://shared", "hadoop.a": "1"}))
+    fallback = (
+        '<xi:include href="none.xml"><xi:fallback><property name="hadoop.b" value="2"/></xi:fallback></xi:include>'
+    )
+    written(tmp_path, core_site=properties({}, f'<xi:include href="shared.xml"/>{fallback}'))
+    site = Site.load({"HADOOP_CONF_DIR": str(tmp_path)})
+    assert site.hadoop == {"fs.defaultFS": "hdfs://shared", "hadoop.a": "1", "hadoop.b": "2"}
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("<configuration><property>", "not well-formed"),
+        ("", "not well-formed"),
+        ("<html/>", "<html>"),
+        (properties({}, '<xi:include href="gone.xml"/>'), "gone.xml"),
+        (properties({}, '<xi:include href="http://x/y.xml"/>'), "http://x/y.xml"),
+        (properties({}, '<xi:include href="core-site.xml"/>'), "itself"),
+    ],
+)
+def test_what_is_wrong_names_the_file(tmp_path: Path, text: str, said: str) -> None:
+    written(tmp_path, core_site=text)
+    with pytest.raises(SiteInvalid, match=said) as caught:
+        Site.load({"HADOOP_CONF_DIR": str(tmp_path)})
+    assert str(tmp_path / "core-site.xml") in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+# What Hadoop 3.5's own `Configuration` answers for each, asked in the last test.
+SUBTLE = properties(
+    {
+        "hadoop.one": "1",
+        "hadoop.twice": "${hadoop.one}-${hadoop.one}",
+        "hadoop.unknown": "${no.such} ${hadoop.one}",
+        "hadoop.inner.1": "in",
+        "hadoop.nested": "${hadoop.inner.${hadoop.one}}",
+        "hadoop.empty": "",
+        "hadoop.env": "${env.HIVESINK_NONE-/a}|${env.HIVESINK_NONE:-/b}|${env.PATH}|${env.HIVESINK_NONE}",
+        "fs.default.name": "hdfs://an-old-name",
+    },
+    """
+    <property name="hadoop.attribute" value="z"/>
+    <property><name>hadoop.final</name><value>first</value><final>true</final></property>
+    <property><name>hadoop.final</name><value>second</value></property>
+    <property><value>without a name</value></property>
+    <property><name>hadoop.bare</name></property>
+    """,
+)
+
+
+@pytest.mark.spark
+def test_hadoop_itself_reads_the_same(tmp_path: Path, spark: SparkSession) -> None:
+    written(tmp_path, core_site=SUBTLE)
+    jvm: Any = spark._jvm
+    conf = jvm.org.apache.hadoop.conf.Configuration(False)
+    conf.addResource(jvm.org.apache.hadoop.fs.Path((tmp_path / "core-site.xml").as_uri()))
+    site = Site.load({**os.environ, "HADOOP_CONF_DIR": str(tmp_path)})
+    names = re.findall(r'name(?:="|>)([a-z0-9.]+)', SUBTLE)
+    assert {name: conf.get(name) for name in names if name != "fs.default.name"} == {
+        name: site.hadoop.get(name) for name in names if name != "fs.default.name"
+    }
+    assert conf.get("fs.defaultFS") == site.default_filesystem == "hdfs://an-old-name"
+
+
+def test_what_refers_to_itself_stays_as_it_is(tmp_path: Path) -> None:
+    # Hadoop's own `get` raises here, for whoever asks for one of the two.
+    written(tmp_path, core_site=properties({"a": "${b}", "b": "${a}", "c": "1"}))
+    assert Site.load({"HADOOP_CONF_DIR": str(tmp_path)}).hadoop == {"a": "${b}", "b": "${a}", "c": "1"}
+
+
+def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
+    for variable in ("HADOOP_CONF_DIR", "HIVE_CONF_DIR"):
+        with pytest.raises(SiteInvalid, match=f"gone: {variable} names it"):
+            Site.load({variable: str(tmp_path / "gone")})

@@ -1,0 +1,152 @@
+"""The primitives in memory, for tests that crash at every step. Threads of one process share it, nobody else."""
+
+from __future__ import annotations
+
+import io
+import threading
+from typing import TYPE_CHECKING, BinaryIO
+
+from hivesink.storage.fs import Entry, split
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+class _Node:
+    """A file without its names."""
+
+    __slots__ = ("data",)
+
+    def __init__(self, data: bytes = b"") -> None:
+        self.data = data
+
+
+class _Stream(io.BytesIO):
+    """What is written stays here until `sync_close`: a writer that dies leaves an empty file."""
+
+    def __init__(self, node: _Node) -> None:
+        super().__init__()
+        self.node = node
+
+
+class MemoryFileSystem:
+    """Implements `storage.fs.FileSystem`."""
+
+    parallel = 1
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self._files: dict[str, _Node] = {}
+        self._folders: set[str] = set()
+
+    def canonical(self, location: str) -> str:
+        return location.rstrip("/")
+
+    def open_new(self, path: str) -> BinaryIO:
+        return _Stream(self._create(path, b""))
+
+    def sync_close(self, stream: BinaryIO, path: str) -> None:
+        if not isinstance(stream, _Stream):
+            message = f"{path} was not opened here"
+            raise TypeError(message)
+        stream.node.data = stream.getvalue()
+        stream.close()
+
+    def write_new(self, path: str, data: bytes) -> None:
+        self._create(path, data)
+
+    def rename(self, source: str, target: str) -> None:
+        with self._lock:
+            self.link(source, target)
+            del self._files[source]
+
+    def link(self, source: str, target: str) -> None:
+        """Both names for one file: what a crash in `rename` leaves on a local disk."""
+        with self._lock:
+            if target in self._files or target in self._folders:
+                raise FileExistsError(target)
+            if source not in self._files:
+                raise FileNotFoundError(source)
+            self._make(split(target)[0])
+            self._files[target] = self._files[source]
+
+    def rename_folder(self, source: str, target: str) -> None:
+        with self._lock:
+            if target in self._files or target in self._folders:
+                raise FileExistsError(target)
+            if source not in self._folders:
+                raise FileNotFoundError(source)
+            self._make(split(target)[0])
+            self._files = {_moved(path, source, target): node for path, node in self._files.items()}
+            self._folders = {_moved(path, source, target) for path in self._folders}
+
+    def make_durable(self, path: str) -> None:
+        """Memory has nothing more durable than itself."""
+
+    def delete(self, path: str) -> bool:
+        with self._lock:
+            return self._files.pop(path, None) is not None
+
+    def trash(self, path: str) -> str | None:
+        with self._lock:
+            if path not in self._files:
+                return None
+            self._files[f"/.Trash{path}"] = self._files.pop(path)
+            return f"/.Trash{path}"
+
+    def remove_empty(self, folder: str) -> bool:
+        place = folder.rstrip("/")
+        with self._lock:
+            if place not in self._folders or self.list(place):
+                return False
+            self._folders.discard(place)
+            return True
+
+    def length(self, path: str) -> int | None:
+        with self._lock:
+            node = self._files.get(path)
+            return None if node is None else len(node.data)
+
+    def is_folder(self, path: str) -> bool:
+        return path.rstrip("/") in self._folders
+
+    def same_file(self, one: str, other: str) -> bool:
+        with self._lock:
+            return one != other and one in self._files and self._files[one] is self._files.get(other)
+
+    def list(self, folder: str) -> Sequence[Entry]:
+        place = folder.rstrip("/")
+        with self._lock:
+            files = [
+                Entry(split(path)[1], len(node.data)) for path, node in self._files.items() if split(path)[0] == place
+            ]
+            folders = [Entry(split(path)[1], None) for path in self._folders if split(path)[0] == place and path]
+        return sorted(files + folders, key=lambda entry: entry.name)
+
+    def read(self, path: str) -> bytes | None:
+        with self._lock:
+            node = self._files.get(path)
+            return None if node is None else node.data
+
+    def open(self, path: str) -> BinaryIO:
+        found = self.read(path)
+        if found is None:
+            raise FileNotFoundError(path)
+        return io.BytesIO(found)
+
+    def _create(self, path: str, data: bytes) -> _Node:
+        with self._lock:
+            if path in self._files or path in self._folders:
+                raise FileExistsError(path)
+            self._make(split(path)[0])
+            self._files[path] = _Node(data)
+            return self._files[path]
+
+    def _make(self, folder: str) -> None:
+        while folder and folder not in self._folders:
+            self._folders.add(folder)
+            folder = split(folder)[0]
+
+
+def _moved(path: str, source: str, target: str) -> str:
+    return f"{target}{path.removeprefix(source)}" if f"{path}/".startswith(f"{source}/") else path

@@ -1,0 +1,209 @@
+"""A metastore in memory that behaves like the real ones, with hooks for what its users do to it."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from hivesink.core.partition import LivePartition, NewPartition, Statistics
+from hivesink.core.partition_path import partition_path
+from hivesink.errors import MetastoreUnreachable, RegistrationFailed, TableExists, TableReplaced, UnknownTable
+from hivesink.metastore.accuracy import BASIC_ONLY, FLAG, is_accurate
+from hivesink.metastore.partition_names import Values, name_of, values_of
+from hivesink.metastore.refusals import PARQUET_INPUT, PARQUET_SERDE, Facts
+from hivesink.ports import LiveTable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from hivesink.core.table import Column, TableName, TableSpec
+
+LONGEST_NAME = 767
+"""As Derby has it, which also ignores blanks at the end of a name."""
+
+
+@dataclass(slots=True)
+class Place:
+    """A registered partition: where it is, the columns that it was given, and its parameters."""
+
+    location: str
+    columns: tuple[Column, ...]
+    parameters: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Entry:
+    """A table, its own parameters that aren't properties, and its partitions by value."""
+
+    spec: TableSpec
+    location: str
+    parameters: dict[str, str] = field(default_factory=dict)
+    partitions: dict[Values, Place] = field(default_factory=dict)
+    created: int = 0
+
+
+class MemoryMetastore:
+    """ports.Registrar. Safe to share between threads."""
+
+    address = "memory"
+
+    def __init__(self, *tables: TableSpec, warehouse: str = "/warehouse") -> None:
+        self._lock = threading.RLock()
+        self._warehouse = warehouse
+        self._down = False
+        self._created = 0
+        self._entries: dict[TableName, Entry] = {}
+        for spec in tables:
+            self.create(spec)
+
+    def table(self, name: TableName) -> LiveTable:
+        with self._entry(name) as entry:
+            properties = entry.spec.options
+            kind = "EXTERNAL_TABLE" if entry.spec.external else "MANAGED_TABLE"
+            source = PARQUET_INPUT if entry.spec.format == "parquet" else entry.spec.format
+            Facts(name, kind, source, PARQUET_SERDE, bucketed=False, skewed=False, properties=properties).refuse()
+            return LiveTable(entry.spec, entry.location, is_accurate(entry.parameters.get(FLAG)), entry.created)
+
+    def lookup(self, table: LiveTable, partitions: Sequence[str]) -> Mapping[str, LivePartition]:
+        with self._entry(table.spec.name) as entry:
+            if entry.created != table.created:
+                raise TableReplaced(str(table.spec.name), self.address)
+            if not table.spec.is_partitioned:
+                accurate = is_accurate(entry.parameters.get(FLAG))
+                live = LivePartition("", entry.location, accurate, columns_behind=False)
+                return {"": live} if partitions else {}
+            wanted = {partition: entry.partitions.get(values_of(table.spec, partition)) for partition in partitions}
+            return {
+                partition: LivePartition(
+                    partition,
+                    place.location,
+                    is_accurate(place.parameters.get(FLAG)),
+                    columns_behind=place.columns != entry.spec.columns,
+                )
+                for partition, place in wanted.items()
+                if place is not None
+            }
+
+    def add(self, table: LiveTable, partitions: Sequence[NewPartition]) -> None:
+        if not table.spec.is_partitioned:
+            return
+        refused: dict[str, str] = {}
+        with self._entry(table.spec.name) as entry:
+            names = (name_of(entry.spec, values) for values in entry.partitions)
+            there = {name.rstrip(" "): name for name in names}
+            for wanted in partitions:
+                name = wanted.partition
+                namesake = there.get(name.rstrip(" "), name)
+                if len(name) > LONGEST_NAME or namesake != name:
+                    refused[name] = f"{namesake!r} is there" if namesake != name else f"it has {len(name)} characters"
+                    continue
+                figures = {"numFiles": str(wanted.files), "totalSize": str(wanted.bytes)}
+                new = Place(wanted.location, entry.spec.columns, figures)
+                entry.partitions.setdefault(values_of(table.spec, name), new).columns = entry.spec.columns
+                there[name.rstrip(" ")] = name
+        if refused:
+            raise RegistrationFailed(
+                str(table.spec.name), "register", "; ".join(refused.values()), self.address, tuple(refused)
+            )
+
+    def clear_accurate(self, table: LiveTable, partitions: Sequence[str]) -> None:
+        with self._entry(table.spec.name) as entry:
+            for parameters in _parameters(entry, partitions):
+                parameters.pop(FLAG, None)
+
+    def set_statistics(self, table: LiveTable, statistics: Sequence[Statistics]) -> bool:
+        with self._entry(table.spec.name) as entry:
+            for exact in statistics:
+                for parameters in _parameters(entry, [exact.partition]):
+                    parameters.update(_figures(exact))
+        return True
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+    def create(self, spec: TableSpec) -> None:
+        """Create a table. Raises TableExists."""
+        with self._lock:
+            if spec.name in self._entries:
+                raise TableExists(str(spec.name))
+            location = spec.location or f"{self._warehouse}/{spec.name.database}.db/{spec.name.table}"
+            self._created += 1
+            self._entries[spec.name] = Entry(replace(spec, location=location), location, created=self._created)
+
+    def go_down(self) -> None:
+        """From now on every call of the sink raises MetastoreUnreachable, until `come_up`."""
+        self._down = True
+
+    def come_up(self) -> None:
+        """Answer again, with all that was there."""
+        self._down = False
+
+    def analyze(self, name: TableName, partition: str, rows: int) -> None:
+        """A user's ANALYZE TABLE: Hive trusts the figures from now on."""
+        for parameters in _parameters(self._entries[name], [partition]):
+            parameters.update({"numRows": str(rows), FLAG: BASIC_ONLY})
+
+    def drop_table(self, name: TableName) -> None:
+        """A user's DROP TABLE; whose files go is the test's matter."""
+        with self._lock:
+            self._entries.pop(name, None)
+
+    def drop_partition(self, name: TableName, partition: str) -> None:
+        """A user's DROP PARTITION; whose files go is the test's matter."""
+        entry = self._entries[name]
+        with self._lock:
+            entry.partitions.pop(values_of(entry.spec, partition), None)
+
+    def register(self, name: TableName, partition: str, location: str) -> None:
+        """Register or move a partition as somebody else would, by ADD PARTITION or SET LOCATION."""
+        entry = self._entries[name]
+        with self._lock:
+            place = Place(location, entry.spec.columns)
+            entry.partitions.setdefault(values_of(entry.spec, partition), place).location = location
+
+    def add_columns(self, name: TableName, *columns: Column) -> None:
+        """A user's ADD COLUMNS without CASCADE: the partitions that are there keep their columns."""
+        with self._lock:
+            entry = self._entries[name]
+            entry.spec = replace(entry.spec, columns=entry.spec.columns + columns)
+
+    def partitions(self, name: TableName) -> Mapping[str, str]:
+        """All registered partitions and their locations, sorted."""
+        entry = self._entries[name]
+        names = [column.name for column in entry.spec.partition_columns]
+        with self._lock:
+            found = {partition_path(names, values): place for values, place in entry.partitions.items()}
+            return {partition: found[partition].location for partition in sorted(found)}
+
+    def parameters(self, name: TableName, partition: str) -> Mapping[str, str]:
+        """The parameters of a registered partition, or of the table."""
+        with self._lock:
+            (found,) = _parameters(self._entries[name], [partition])
+            return dict(found)
+
+    @contextmanager
+    def _entry(self, name: TableName) -> Iterator[Entry]:
+        with self._lock:
+            if self._down:
+                raise MetastoreUnreachable(self.address, "it was taken down")
+            if name not in self._entries:
+                raise UnknownTable(str(name), self.address)
+            yield self._entries[name]
+
+
+def _parameters(entry: Entry, partitions: Sequence[str]) -> list[dict[str, str]]:
+    if not entry.spec.is_partitioned:
+        return [entry.parameters for _ in partitions[:1]]
+    found = [entry.partitions.get(values_of(entry.spec, partition)) for partition in partitions]
+    return [place.parameters for place in found if place is not None]
+
+
+def _figures(exact: Statistics) -> dict[str, str]:
+    return {
+        "numFiles": str(exact.files),
+        "totalSize": str(exact.bytes),
+        "numRows": str(exact.rows),
+        FLAG: BASIC_ONLY,
+    }

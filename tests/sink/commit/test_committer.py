@@ -1,0 +1,741 @@
+"""Each promise of the committer by itself; faults at every call are `tests/crash`'s."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from hivesink.core.epoch import BatchId, BatchRef, Epoch, HistoryPolicy
+from hivesink.core.log import Mark, Touched
+from hivesink.core.manifest import Rows
+from hivesink.core.offsets import FilesOffset, KafkaOffset, NoOffset
+from hivesink.core.plan import GivenUp
+from hivesink.errors import (
+    BadRecord,
+    BatchBehindLog,
+    EpochTaken,
+    ForeignHistory,
+    LogDamaged,
+    LogMissing,
+    MetastoreUnreachable,
+    OffsetsDontChain,
+    RegistrationFailed,
+    ReplayDiffers,
+    ResumeImpossible,
+    StoreUnavailable,
+    UnknownTable,
+)
+from hivesink.metastore.accuracy import FLAG
+from hivesink.sink.commit.committer import Committer
+from hivesink.sink.commit.recovery import recover
+from hivesink.sink.inspect.status import writer_status
+from hivesink.sink.task.messages import BadReport, InputShape, TaskPlan, TaskReport
+from tests.crash.site import DEAD, LOG, PLAIN, Site, SiteJob
+from tests.sink.harness import LOCATION, SPEC, TABLE, Event, Source, events
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from hivesink.core.table import TableName
+
+EVENTS = events(12)
+IDS = list(range(12))
+
+
+@pytest.fixture
+def site() -> Site:
+    return Site(Source(list(EVENTS)))
+
+
+def accurate(site: Site) -> set[str]:
+    return {day for day in site.places(TABLE) if FLAG in site.metastore.parameters(TABLE, day)}
+
+
+def again_from(site: Site, start: int, query: str = "query-2", **history_policy: Any) -> SiteJob:
+    """A job with a new checkpoint."""
+    site.source = site.source.new_checkpoint(query, start)
+    return site.job(history_policy=HistoryPolicy(**history_policy))
+
+
+# The batch, judged against the log.
+
+
+def test_a_batch_that_spark_runs_again_is_recognised(site: Site) -> None:
+    site.job().run()
+    site.source.committed -= 1
+    (done,) = site.job().run()
+    assert (done.replayed, done.epoch) == (True, 3)
+    site.check(IDS)
+    assert site.log.view().head == 3
+
+
+def test_the_same_batch_with_other_offsets_is_refused(site: Site) -> None:
+    site.job().run(batches=1)
+    site.source.committed = 0
+    site.source.planned = []
+    with pytest.raises(ReplayDiffers) as refused:
+        site.job().run(5)
+    assert '{"t": {"0": 4}}' in str(refused.value)
+    assert '{"t": {"0": 5}}' in str(refused.value)
+    assert site.rows() == IDS[:4]
+
+
+def test_a_new_checkpoint_is_refused_and_names_both_ways_on(site: Site) -> None:
+    site.job().run()
+    with pytest.raises(ForeignHistory, match=r"resume=True.*append=3"):
+        again_from(site, 0).run()
+    site.check(IDS)
+
+
+def test_append_writes_a_new_history_once(site: Site) -> None:
+    """Left in the job file, it must not double everything when the checkpoint is deleted a second time."""
+    site.job().run()
+    again_from(site, 0, append=Epoch(3)).run()
+    site.check(IDS + IDS)
+    with pytest.raises(ForeignHistory, match="append=6"):
+        again_from(site, 0, "query-3", append=Epoch(3)).run()
+    site.check(IDS + IDS)
+
+
+def test_append_holds_across_the_fence_that_its_first_try_left(site: Site) -> None:
+    site.job().run()
+    head = site.log.view().head
+    site.log.touch(Touched(Epoch(head + 1), "aaaaaaaaaa", 0, 0, 0, (f"{LOCATION}/dt=x",)))
+    again_from(site, 0, append=Epoch(3)).run()
+    assert site.log.manifest(Epoch(4)).kind == "fence"
+    site.check(IDS + IDS)
+
+
+def test_resume_goes_on_just_where_the_log_ends(site: Site) -> None:
+    site.job().run(batches=2)
+    for start in (0, 7, 9):
+        with pytest.raises(OffsetsDontChain):
+            again_from(site, start, resume=True).run()
+    again_from(site, 8, resume=True).run()
+    site.check(IDS)
+
+
+def test_resume_takes_partitions_that_are_new(site: Site) -> None:
+    job = site.job()
+    job.run()
+    start, end = ({"t": {"0": 12, "1": first}, "u": {"0": 0}} for first in (0, 3))
+    ref = BatchRef("query-2", BatchId(0), (KafkaOffset.of(start),), (KafkaOffset.of(end),))
+    job = site.job(history_policy=HistoryPolicy(resume=True))
+    assert not job.committer.commit(ref, InputShape(), lambda plan: job.write(plan, [Event(12, "n")])).replayed
+    site.check([*IDS, 12])
+
+
+def test_a_kafka_partition_appears_within_a_query_and_none_vanishes(site: Site) -> None:
+    job = site.job()
+    offsets = [{"t": {"0": 0}}, {"t": {"0": 1, "1": 1}}, {"t": {"0": 2, "1": 1}}, {"t": {"1": 2}}]
+    found = [KafkaOffset.of(topics) for topics in offsets]
+    for number in (0, 1):
+        ref = BatchRef("q", BatchId(number), (found[number],), (found[number + 1],))
+        job.committer.commit(ref, InputShape(), lambda plan: job.write(plan, [Event(1, "a")]))
+    gone = BatchRef("q", BatchId(2), (KafkaOffset.of({"t": {"1": 1}}),), (found[3],))
+    with pytest.raises(OffsetsDontChain, match="t-0"):
+        job.committer.commit(gone, InputShape(), lambda plan: job.write(plan, []))
+
+
+def test_resume_with_a_file_source_is_refused_by_name(site: Site) -> None:
+    job = site.job()
+    first = BatchRef("q", BatchId(0), (NoOffset(),), (FilesOffset(0, "ab" * 32, 1),))
+    job.committer.commit(first, InputShape(), lambda plan: job.write(plan, EVENTS[:2]))
+    other = site.job(history_policy=HistoryPolicy(resume=True))
+    with pytest.raises(ResumeImpossible, match="file source"):
+        other.committer.commit(replace(first, query="q2"), InputShape(), lambda plan: other.write(plan, EVENTS[:2]))
+    assert site.rows() == [0, 1]
+
+
+def test_a_checkpoint_older_than_the_log_is_refused(site: Site) -> None:
+    site.job().run()
+    site.source.committed = 1
+    with pytest.raises(BatchBehindLog):
+        site.job().run()
+    site.check(IDS)
+
+
+def test_a_deleted_log_is_noticed(site: Site) -> None:
+    site.job().run(batches=2)
+    for path in [path for path in site.fs._files if path.startswith(f"{LOG}/")]:
+        site.fs.delete(path)
+    with pytest.raises(LogMissing, match="append=0"):
+        site.job().run()
+    assert site.rows() == IDS[:8]
+    site.job(history_policy=HistoryPolicy(append=Epoch(0))).run()
+    assert site.rows() == IDS
+
+
+def test_a_missing_manifest_is_noticed(site: Site) -> None:
+    site.metastore.go_down()
+    with pytest.raises(MetastoreUnreachable):
+        unwatched(site).run()
+    site.fs.delete(f"{LOG}/manifests/0000000002.json")
+    site.metastore.come_up()
+    with pytest.raises(LogDamaged, match="epoch 2 is missing"):
+        site.job().run()
+
+
+def test_an_epoch_without_rows_is_an_epoch(site: Site) -> None:
+    job = site.job()
+    offset = KafkaOffset.of({"t": {"0": 0}})
+    for number in range(3):
+        job.committer.commit(BatchRef("q", BatchId(number), (offset,), (offset,)), InputShape(), lambda _: [])
+    job.committer.finish()
+    assert [site.log.manifest(Epoch(epoch)).rows for epoch in (1, 2, 3)] == [Rows()] * 3
+    assert site.job().run(batches=0) == []
+
+
+# Tries that don't become epochs.
+
+
+def test_a_bad_record_discards_everything(site: Site) -> None:
+    job = site.job()
+
+    def write(plan: TaskPlan) -> list[TaskReport]:
+        job.tasks = 1
+        (good,) = job.write(plan, EVENTS[:4])
+        return [good, TaskReport(1, 1, Rows(), bad=BadReport("topic t partition 0 offset 3", "id", "no number"))]
+
+    ref = site.source.next_batch(4)
+    assert ref is not None
+    with pytest.raises(BadRecord, match="offset 3"):
+        job.committer.commit(ref, InputShape(), write)
+    assert (site.staged(), site.rows(), site.log.view().head) == (set(), [], 0)
+
+
+def test_a_write_that_raises_leaves_nothing_and_the_same_process_goes_on(site: Site) -> None:
+    job = site.job()
+    ref = site.source.next_batch(4)
+    assert ref is not None
+
+    def write(plan: TaskPlan) -> list[TaskReport]:
+        job.write(plan, EVENTS[:4])
+        message = "executor lost"
+        raise RuntimeError(message)
+
+    with pytest.raises(RuntimeError, match="executor lost"):
+        job.committer.commit(ref, InputShape(), write)
+    job.step()
+    assert (site.staged(), site.rows()) == (set(), IDS[:4])
+    assert site.log.manifest(Epoch(1)).kind == "fence"
+
+
+def test_attempts_that_lose_leave_nothing(site: Site) -> None:
+    """Speculation: two attempts of a task end well, Spark hands over one report."""
+    job = site.job()
+    ref = site.source.next_batch(4)
+    assert ref is not None
+
+    def write(plan: TaskPlan) -> list[TaskReport]:
+        job.tasks = 4
+        lost, won, *_ = job.write(plan, [EVENTS[0], EVENTS[0]])
+        assert {part.staged for part in lost.parts} <= site.staged()
+        return [won]
+
+    job.committer.commit(ref, InputShape(), write)
+    assert (site.staged(), site.rows()) == (set(), IDS[:1])
+
+
+def test_staged_files_that_a_user_deletes_before_the_decision_are_written_again(site: Site) -> None:
+    """DROP PARTITION, TRUNCATE and INSERT OVERWRITE take hidden files too."""
+    job = site.job()
+    ref = site.source.next_batch(4)
+    assert ref is not None
+    tries: list[str] = []
+
+    def write(plan: TaskPlan) -> list[TaskReport]:
+        reports = job.write(plan, EVENTS[:4])
+        if not tries:
+            for path in site.staged():
+                site.fs.delete(path)
+        tries.append(plan.attempt)
+        return reports
+
+    job.committer.commit(ref, InputShape(), write)
+    assert len(tries) == 2
+    site.check(IDS[:4])
+
+
+def test_staged_files_that_keep_vanishing_are_an_error_before_the_decision(site: Site) -> None:
+    job = site.job()
+    ref = site.source.next_batch(4)
+    assert ref is not None
+
+    def write(plan: TaskPlan) -> list[TaskReport]:
+        reports = job.write(plan, EVENTS[:4])
+        for path in site.staged():
+            site.fs.delete(path)
+        return reports
+
+    with pytest.raises(StoreUnavailable, match="deleted before its epoch"):
+        job.committer.commit(ref, InputShape(), write)
+    assert site.log.view().head == 0
+
+
+# The metastore.
+
+
+def unwatched(site: Site, **more: Any) -> SiteJob:
+    """A job that is set up while the metastore answers, whatever it does now."""
+    down = site.metastore._down
+    site.metastore.come_up()
+    job = site.job(**more)
+    if down:
+        site.metastore.go_down()
+    return job
+
+
+def test_epochs_are_decided_while_the_metastore_is_down_and_finish_when_it_is_back(site: Site) -> None:
+    job = site.job()
+    site.metastore.go_down()
+    for _ in range(2):
+        done = job.step()
+        assert done is not None
+        assert done.waiting is not None
+    trouble = job.committer.waiting
+    assert trouble is not None
+    assert site.log.view().head == 2
+    site.metastore.come_up()
+    assert site.rows() == []
+    job.committer.retry()
+    assert job.committer.waiting is None
+    assert site.rows() == IDS[:8]
+    job.run()
+    site.check(IDS)
+
+
+def test_past_the_limit_a_metastore_that_is_down_stops_the_query(site: Site) -> None:
+    site.options = {"sink.registration.max-delay": "1min"}
+    job = site.job()
+    site.metastore.go_down()
+    job.step()
+    # Set back by people, the wall clock must not stretch the limit.
+    site.clock.at -= timedelta(days=1)
+    site.clock.ticks += 120
+    with pytest.raises(MetastoreUnreachable):
+        job.committer.retry()
+    site.metastore.come_up()
+    site.job().run()
+    site.check(IDS)
+
+
+def test_a_clock_that_runs_back_changes_nothing(site: Site) -> None:
+    job = site.job()
+    site.metastore.go_down()
+    job.step()
+    site.clock.at -= timedelta(days=1)
+    job.step()
+    site.metastore.come_up()
+    job.run()
+    times = [site.log.manifest(epoch).at for epoch in site.log.view().manifests]
+    assert times == sorted(times)
+    site.check(IDS)
+
+
+def test_without_tolerance_a_metastore_that_is_down_raises_at_once(site: Site) -> None:
+    job = site.job(tolerant=False)
+    site.metastore.go_down()
+    with pytest.raises(MetastoreUnreachable):
+        job.step()
+    assert site.log.view().head == 0
+    site.metastore.come_up()
+    job.run()
+    site.check(IDS)
+
+
+def test_a_registration_that_is_open_at_the_end_fails_the_run(site: Site) -> None:
+    job = site.job()
+    site.metastore.go_down()
+    while job.step():
+        pass
+    with pytest.raises(MetastoreUnreachable):
+        job.committer.finish()
+    site.metastore.come_up()
+    job.committer.finish()
+    site.check(IDS)
+
+
+def test_a_partition_that_lives_elsewhere_is_written_there(site: Site) -> None:
+    site.metastore.register(TABLE, "dt=2024-01-01", "/elsewhere/one")
+    tries: list[str] = []
+    job = site.job()
+    ref = site.source.next_batch(4)
+    assert ref is not None
+
+    def write(plan: TaskPlan) -> list[TaskReport]:
+        tries.append(plan.attempt)
+        return job.write(plan, EVENTS[:4])
+
+    job.committer.commit(ref, InputShape(), write)
+    assert len(tries) == 2
+    assert site.store.visible("/elsewhere/one")
+    assert not site.store.visible(f"{LOCATION}/dt=2024-01-01")
+    site.check(IDS[:4])
+    assert site.log.manifest(Epoch(1)).kind == "batch"
+
+
+def test_a_partition_that_keeps_moving_is_mended_after_the_decision(site: Site) -> None:
+    """Each try finds it somewhere else; the last try's parts are decided as they are, and moved."""
+    job = site.job()
+    ref = site.source.next_batch(4)
+    assert ref is not None
+    tries: list[str] = []
+
+    def write(plan: TaskPlan) -> list[TaskReport]:
+        reports = job.write(plan, EVENTS[:4])
+        tries.append(plan.attempt)
+        site.metastore.register(TABLE, "dt=2024-01-01", f"/elsewhere/{len(tries)}")
+        return reports
+
+    job.committer.commit(ref, InputShape(), write)
+    assert len(tries) == 3
+    assert site.log.manifest(site.log.view().head).kind == "move"
+    site.check(IDS[:4])
+
+
+def test_epochs_that_waited_go_where_their_partition_lives_now_each_from_its_own_folder(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While the metastore flaps, one epoch is staged in the old folder and the next one in the new."""
+    site.source.events = [Event(number, "a") for number in range(12)]
+    job = site.job()
+    job.step()
+    site.analyze()
+    real = site.metastore.lookup
+    # The retry at the batch's start, the lookups of its two tries, the one after its decision.
+    answers = [False, True, True, False]
+
+    def lookup(*asked: Any) -> Any:
+        if answers and not answers.pop(0):
+            raise MetastoreUnreachable(site.metastore.address, "it flaps")
+        return real(*asked)
+
+    def clear_accurate(*_: object) -> None:
+        raise MetastoreUnreachable(site.metastore.address, "it flaps")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(site.metastore, "clear_accurate", clear_accurate)
+        job.step()
+        site.move("dt=a", "/elsewhere/a")
+        patch.setattr(site.metastore, "lookup", lookup)
+        job.step()
+    assert {part.rpartition("/")[0] for part in site.waiting()} == {f"{LOCATION}/dt=a", "/elsewhere/a"}
+    job.run()
+    site.check(IDS)
+    assert not site.store.visible(f"{LOCATION}/dt=a")
+
+
+@pytest.mark.parametrize("calls_before", [1, 2], ids=["before the decision", "after it"])
+def test_a_table_that_vanishes_stops_the_job_which_goes_on_once_it_is_back(
+    site: Site, monkeypatch: pytest.MonkeyPatch, calls_before: int
+) -> None:
+    """DROP of an external table keeps its files, staged ones too; nothing is lost, doubled or left over."""
+    job = site.job()
+    job.step()
+    real, left = site.metastore.lookup, [calls_before]
+
+    def lookup(*asked: Any) -> Any:
+        left[0] -= 1
+        if not left[0]:
+            site.metastore.drop_table(TABLE)
+        return real(*asked)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(site.metastore, "lookup", lookup)
+        with pytest.raises(UnknownTable, match=r"not in the metastore at memory; .*hivesink ddl apply"):
+            job.run()
+        with pytest.raises(UnknownTable):
+            site.job().run()
+    site.metastore.create(SPEC)
+    # A new table knows no partitions; those of older epochs are a matter of MSCK REPAIR.
+    for day in sorted({f"dt={event.dt}" for event in EVENTS}):
+        site.metastore.register(TABLE, day, f"{LOCATION}/{day}")
+    site.job().run()
+    site.check(IDS)
+
+
+def test_a_partition_dropped_while_the_job_runs_is_registered_again(site: Site) -> None:
+    job = site.job()
+    job.step()
+    day = next(iter(site.places(TABLE)))
+    site.metastore.drop_partition(TABLE, day)
+    job.run()
+    site.check(IDS)
+
+
+def test_the_mark_that_all_is_registered_spares_the_next_run_any_look(site: Site) -> None:
+    site.job().run()
+    assert site.log.view().marks[Epoch(3)] == {Mark.PUBLISHED, Mark.REGISTERED}
+    day = next(iter(site.places(TABLE)))
+    site.metastore.drop_partition(TABLE, day)
+    site.job().run()
+    assert day not in site.places(TABLE)
+
+
+def test_a_partition_that_can_not_be_registered_stops_no_other(site: Site) -> None:
+    first = site.source.events[0].dt
+    # A database that ignores blanks at the end holds one of the two.
+    site.metastore.register(TABLE, f"dt={first} ", "/elsewhere")
+    job = site.job()
+    with pytest.raises(RegistrationFailed) as told:
+        job.run()
+    assert told.value.partitions == (f"dt={first}",)
+    others = {f"dt={event.dt}" for event in EVENTS if event.dt != first}
+    assert set(site.places(TABLE)) == {f"dt={first} ", *others}
+    assert sorted(site.rows()) == [event.id for event in EVENTS if event.dt != first]
+    site.metastore.drop_partition(TABLE, f"dt={first} ")
+    site.job().run()
+    site.check(IDS)
+
+
+def test_a_dead_letter_table_that_vanishes_is_made_again_whenever_it_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An external table's files stay where it is dropped."""
+    remade = []
+
+    def run(drop_at: int) -> int:
+        site = Site(Source(list(EVENTS)), dead=True)
+        number, real = 0, site.metastore.lookup
+
+        def lookup(*asked: Any) -> Any:
+            nonlocal number
+            number += 1
+            if number == drop_at:
+                site.metastore.drop_table(TABLE.rejected)
+            return real(*asked)
+
+        def remake(name: TableName) -> bool:
+            if name == TABLE.rejected:
+                site.metastore.create(DEAD)
+                remade.append(drop_at)
+            return name == TABLE.rejected
+
+        job = site.job()
+        job.committer = Committer(replace(job.context, remake=remake), job.committer.sink)
+        with monkeypatch.context() as patch:
+            patch.setattr(site.metastore, "lookup", lookup)
+            job.step(len(EVENTS))
+        job.committer.finish()
+        site.check(IDS, drop_at)
+        return number
+
+    calls = run(0)
+    assert calls > 2
+    for at in range(1, calls + 1):
+        run(at)
+    assert sorted(set(remade)) == list(range(1, calls + 1))
+
+
+# Statistics and success files.
+
+
+def test_exact_statistics_come_back_at_the_end(site: Site) -> None:
+    job = site.job()
+    job.step()
+    assert accurate(site) == set()
+    site.analyze()
+    job.step()
+    assert site.wrong_counts() == []
+    job.run()
+    assert accurate(site) == set(site.places(TABLE))
+    site.check(IDS)
+
+
+def test_exact_statistics_come_back_for_epochs_that_recovery_finishes(site: Site) -> None:
+    job = site.job()
+    site.metastore.go_down()
+    job.step()
+    site.metastore.come_up()
+    site.job().run(batches=0)
+    assert accurate(site) == set(site.places(TABLE)) != set()
+    assert site.wrong_counts() == []
+
+
+def test_no_exact_statistics_beside_another_writer(site: Site) -> None:
+    job = site.job()
+    job.committer = Committer(job.context, replace(job.committer.sink, sole_writer=lambda: False))
+    job.run()
+    assert accurate(site) == set()
+    site.check(IDS)
+
+
+def test_statistics_of_an_unpartitioned_table() -> None:
+    site = Site(Source(list(EVENTS)), PLAIN)
+    site.job().run()
+    assert site.metastore.parameters(TABLE, "")["numRows"] == "12"
+    site.source.events.append(Event(12, "a"))
+    site.job().step()
+    assert FLAG not in site.metastore.parameters(TABLE, "")
+
+
+@pytest.mark.parametrize("act", ["moves", "writes", "removes"])
+def test_what_changes_while_footers_are_read_gets_no_statistics(site: Site, act: str) -> None:
+    site.source.events = [Event(number, "a") for number in range(4)]
+    job = site.job()
+
+    def count(stream: Any) -> int:
+        if not done:
+            done.append(True)
+            meddle()
+        return len(stream.read().splitlines())
+
+    def meddle() -> None:
+        folder = site.places(TABLE)["dt=a"]
+        if act == "moves":
+            site.metastore.register(TABLE, "dt=a", "/elsewhere/a")
+        elif act == "writes":
+            site.fs.write_new(f"{folder}/by-hand", b"77\n")
+        else:
+            for file in site.store.visible(folder):
+                site.fs.delete(file.path)
+
+    done: list[bool] = []
+    job.committer = Committer(job.context, replace(job.committer.sink, count_rows=count))
+    job.run()
+    assert done
+    assert accurate(site) == set()
+
+
+def test_success_files_stand_where_partitions_were_written(site: Site) -> None:
+    site.options = {"sink.partition-commit.policy.kind": "metastore,success-file"}
+    job = site.job()
+    job.step()
+    assert all(site.store.find(f"{folder}/_SUCCESS") for folder in site.places(TABLE).values())
+    site.metastore.go_down()
+    job.step()
+    job.step()
+    site.metastore.come_up()
+    job.run()
+    assert all(site.store.find(f"{folder}/_SUCCESS") for folder in site.places(TABLE).values())
+
+
+# Clean-up of the log.
+
+
+@pytest.mark.parametrize("kept", [1, 2, 3, 4, 8])
+def test_old_manifests_become_the_floors_totals(kept: int) -> None:
+    site = Site(Source(events(40)), options={"sink.log.retained-epochs": str(kept)})
+    site.job().run(2)
+    view, floor = site.log.view(), site.log.floor()
+    assert floor is not None
+    assert view.head == 20
+    assert kept <= len(view.manifests) <= kept + max(1, kept // 4)
+    assert (floor.epoch, view.manifests[0]) == (view.floor, view.floor + 1)
+    left = [site.log.manifest(epoch) for epoch in view.manifests]
+    assert sum((manifest.rows for manifest in left), floor.totals) == Rows(read=40, written=40)
+    names = [entry.name for entry in site.fs.list(f"{LOG}/manifests")]
+    assert len([name for name in names if name.startswith("floor-")]) == 1
+    site.job().run()
+    site.check(range(40))
+
+
+@pytest.mark.parametrize("kept", [1, 4, 8, 12])
+def test_lost_rows_stay_counted_when_their_manifests_go(kept: int) -> None:
+    """Epochs 3 and 4 wait; a part of each is lost, which epochs 5 and 6 say. Trims come in strides of `kept` / 4."""
+    site = Site(Source(events(80)), options={"sink.log.retained-epochs": str(kept)})
+    job = site.job()
+    job.run(2, batches=2)
+    site.metastore.go_down()
+    assert [job.step(2) for _ in range(2)]
+    gone = [site.log.manifest(Epoch(epoch)).parts[0] for epoch in (3, 4)]
+    for part in gone:
+        site.fs.delete(part.staged)
+    for part in gone:
+        sink = job.committer.sink
+        with pytest.raises(MetastoreUnreachable):
+            recover(job.context, sink.identity, sink.policy, given_up=GivenUp(frozenset({part.target})))
+    site.metastore.come_up()
+    lost, job = sum(part.rows for part in gone), site.job()
+    job.committer.recover()
+    while job.step(2):
+        assert writer_status(job.context, "w", str(TABLE)).lost_rows == lost
+    floor = site.log.floor()
+    assert floor is not None
+    assert (floor.epoch > 6, floor.lost) == (True, lost)
+
+
+def test_a_log_of_format_1_is_carried_on() -> None:
+    site = Site(Source(events(24)), options={"sink.log.retained-epochs": "4"})
+    site.job().run(2, batches=6)
+    for entry in site.fs.list(f"{LOG}/manifests"):
+        path = f"{LOG}/manifests/{entry.name}"
+        if data := site.fs.read(path):
+            old = {key: value for key, value in json.loads(data).items() if key != "log"} | {"format": 1}
+            if "floor" in old:
+                del old["lost"]
+            site.fs.delete(path)
+            site.fs.write_new(path, json.dumps(old).encode())
+    assert site.log.view().floor == 2
+    site.job().run(2)
+    site.check(range(24))
+    floor = site.log.floor()
+    assert floor is not None
+    left = [site.log.manifest(epoch) for epoch in site.log.view().manifests]
+    assert sum((manifest.rows for manifest in left), floor.totals) == Rows(read=24, written=24)
+
+
+@pytest.mark.parametrize("damaged", ["0000000002.json", "floor-0000000005"])
+def test_clean_up_that_fails_stops_no_job_and_is_told(damaged: str, caplog: pytest.LogCaptureFixture) -> None:
+    """A settled manifest, or the floor, that can't be read: every trim from then on meets it."""
+    site = Site(Source(events(60)), options={"sink.log.retained-epochs": "4"})
+    site.job().run(2, batches=5 if damaged.startswith("0") else 9)
+    path = f"{LOG}/manifests/{damaged}"
+    if site.fs.read(path) is not None:
+        site.fs.delete(path)
+    site.fs.write_new(path, b"{")
+    site.job().run(2)
+    site.check(range(60))
+    assert site.log.view().head == 30
+    told = [record.getMessage() for record in caplog.records if "cleaning up after epoch" in record.getMessage()]
+    assert told
+    assert all(damaged in message for message in told)
+
+
+def test_nothing_is_let_go_while_registrations_wait() -> None:
+    site = Site(Source(events(20)), options={"sink.log.retained-epochs": "1"})
+    job = site.job()
+    site.metastore.go_down()
+    while job.step(2):
+        pass
+    assert site.log.view().manifests == tuple(range(1, 11))
+    site.metastore.come_up()
+    site.job().run()
+    site.check(range(20))
+
+
+def test_two_first_runs_agree_on_one_uid_and_one_of_them_wins(site: Site) -> None:
+    first, second = site.job(), site.job(source=Source(list(EVENTS)))
+    assert first.committer.sink.identity.uid == second.committer.sink.identity.uid
+    first.committer.recover()
+    second.committer.recover()
+    first.step()
+    with pytest.raises(EpochTaken):
+        second.step()
+    first.run()
+    site.check(IDS)
+
+
+def test_recovery_beside_a_run_that_goes_on_to_its_next_epoch_is_no_damage(site: Site) -> None:
+    """Between the two looks of recovery, the other run decides an epoch and begins the one after."""
+    job = site.job()
+    other = site.job(source=Source(list(EVENTS)))
+    other.step()
+    real: Callable[[], Any] = job.log.view
+    done: list[bool] = []
+
+    def view() -> Any:
+        found = real()
+        if not done:
+            done.append(True)
+            other.step()
+            other.log.touch(Touched(Epoch(3), "aaaaaaaaaa", 0, 0, 0, ()))
+        return found
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(job.log, "view", view)
+        job.committer.recover()
+    assert done

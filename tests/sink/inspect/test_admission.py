@@ -1,0 +1,257 @@
+"""Who may write a table: the parts in it are all known, and it is the table that the log knows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from hivesink.core.epoch import Epoch
+from hivesink.core.log import Touched
+from hivesink.core.manifest import Floor
+from hivesink.errors import ForeignParts, TableRemade, TableReplaced
+from hivesink.sink.inspect.admission import Admission, parts_below
+from hivesink.sink.inspect.checks import Level
+from hivesink.sink.inspect.verify import verify
+from hivesink.storage.commit_log import RenameCommitLog
+from hivesink.storage.rename_store import RenameFileStore
+from tests.inmemory.filesystem import MemoryFileSystem
+from tests.inmemory.metastore import MemoryMetastore
+from tests.sink.harness import LOCATION, SPEC, TABLE, UID, Job, Source, count_lines, events
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
+
+LOG = "/warehouse/demo.db/.hivesink/demo.events/w"
+FOREIGN = "part-00deadbeef00-1-0011223344t0-0-0.snappy.parquet"
+
+
+@dataclass
+class Site:
+    """A writer that has committed three epochs, and what it is asked at its next start."""
+
+    fs: MemoryFileSystem
+    metastore: MemoryMetastore
+    job: Job
+
+    @property
+    def log(self) -> RenameCommitLog:
+        return RenameCommitLog(self.fs, LOG, "w")
+
+    def ask(
+        self, known: Callable[[], Collection[str]] = lambda: {UID}, log: RenameCommitLog | None = None
+    ) -> Admission:
+        live = self.metastore.table(TABLE)
+        return Admission("w", log or self.log, RenameFileStore(self.fs), live, known, lambda _: None)
+
+    def make_anew(self, location: str = LOCATION) -> None:
+        self.metastore.drop_table(TABLE)
+        self.metastore.create(replace(SPEC, location=location))
+
+    def files(self) -> list[str]:
+        store = RenameFileStore(self.fs)
+        return [part.path for some in parts_below(store, LOCATION) for part in some]
+
+    def lose(self, paths: list[str]) -> None:
+        for path in paths:
+            self.fs.delete(path)
+
+    def newest(self) -> list[str]:
+        return [part.target for part in self.log.manifest(Epoch(3)).parts]
+
+
+@pytest.fixture
+def site() -> Site:
+    fs = MemoryFileSystem()
+    metastore = MemoryMetastore(SPEC)
+    job = Job(RenameCommitLog(fs, LOG, "w"), RenameFileStore(fs), metastore, Source(events(12)))
+    job.run()
+    job.log.admit(TABLE, metastore.table(TABLE).created)
+    return Site(fs, metastore, job)
+
+
+def another(site: Site) -> RenameCommitLog:
+    return RenameCommitLog(site.fs, f"{LOG}-second", "second")
+
+
+def test_a_writer_with_a_history_is_let_in_without_a_look_at_its_parts(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(RenameFileStore, "walk", None)
+    site.ask().require()
+
+
+def test_a_second_writer_is_let_in_beside_parts_of_the_first(site: Site) -> None:
+    site.ask(log=another(site)).require()
+
+
+def test_a_writer_without_history_is_refused_beside_parts_of_nobody(site: Site) -> None:
+    with pytest.raises(ForeignParts) as refused:
+        site.ask(known=tuple, log=another(site)).require()
+    assert refused.value.uid == UID
+    assert refused.value.path in site.files()
+    assert another(site).uid(None) is None
+
+
+def test_files_of_others_and_hidden_ones_are_no_foreign_parts(site: Site) -> None:
+    folder = f"{LOCATION}/dt=2024-01-01"
+    for name in ("000000_0", "part-00000-c000.snappy.parquet", f".{FOREIGN}.pending"):
+        site.fs.write_new(f"{folder}/{name}", b"1\n")
+    site.fs.write_new(f"{LOCATION}/.hive-staging/{FOREIGN}", b"1\n")
+    site.ask(log=another(site)).require()
+    site.fs.write_new(f"{folder}/{FOREIGN}", b"1\n")
+    with pytest.raises(ForeignParts, match="00deadbeef00"):
+        site.ask(log=another(site)).require()
+
+
+def test_a_second_writer_that_begins_at_the_same_time_is_known_by_then(site: Site) -> None:
+    looks: list[set[str]] = [{"00deadbeef00", UID}, {UID}]
+    site.fs.write_new(f"{LOCATION}/dt=2024-01-01/{FOREIGN}", b"1\n")
+    site.ask(known=looks.pop, log=another(site)).require()
+    assert not looks
+
+
+def test_a_log_that_has_lost_its_manifests_is_no_history(site: Site) -> None:
+    for entry in site.fs.list(f"{LOG}/manifests"):
+        site.fs.delete(f"{LOG}/manifests/{entry.name}")
+    with pytest.raises(ForeignParts, match="holds no manifest") as refused:
+        site.ask().require()
+    assert "--writer w`" in str(refused.value)
+
+
+def test_another_run_of_the_writer_that_decides_its_first_epoch_meanwhile_is_no_stranger(site: Site) -> None:
+    log = site.log
+    first = log.view()
+
+    class Behind(RenameCommitLog):
+        looks = 0
+
+        def view(self) -> object:  # type: ignore[override]
+            self.looks += 1
+            return replace(first, manifests=()) if self.looks == 1 else first
+
+    site.ask(log=Behind(site.fs, LOG, "w")).require()
+
+
+def test_a_table_made_anew_without_its_files_is_refused_until_its_files_are_back(site: Site) -> None:
+    kept = {path: site.fs.read(path) or b"" for path in site.newest()}
+    site.make_anew()
+    site.lose(site.files())
+    with pytest.raises(TableRemade, match="epoch 3") as refused:
+        site.ask().require()
+    assert "`hivesink reset demo.events --writer w`" in str(refused.value)
+    for path, data in kept.items():
+        site.fs.write_new(path, data)
+    site.ask().require()
+
+
+def test_a_table_made_anew_over_its_files_goes_on(site: Site) -> None:
+    site.make_anew()
+    assert site.ask().is_other_table()
+    site.ask().require()
+    site.log.admit(TABLE, site.metastore.table(TABLE).created)
+    assert not site.ask().is_other_table()
+    # Once it was let in, what users do to its files is theirs.
+    site.lose(site.files())
+    site.ask().require()
+
+
+def test_one_missing_part_of_the_newest_epoch_is_enough_and_older_ones_are_the_users(site: Site) -> None:
+    site.make_anew()
+    site.lose([path for path in site.files() if path not in site.newest()])
+    site.ask().require()
+    site.lose(site.newest()[:1])
+    with pytest.raises(TableRemade):
+        site.ask().require()
+
+
+def test_a_part_of_another_length_is_not_that_part(site: Site) -> None:
+    site.make_anew()
+    path = site.newest()[0]
+    site.lose([path])
+    site.fs.write_new(path, b"x")
+    with pytest.raises(TableRemade):
+        site.ask().require()
+
+
+def test_a_table_made_anew_elsewhere_goes_on_where_its_files_went_along(site: Site) -> None:
+    site.make_anew("/elsewhere/events")
+    with pytest.raises(TableRemade):
+        site.ask().require()
+    for path in site.newest():
+        site.fs.write_new(path.replace(LOCATION, "/elsewhere/events"), site.fs.read(path) or b"")
+    site.ask().require()
+
+
+def test_a_staged_part_of_the_newest_epoch_is_there(site: Site) -> None:
+    site.metastore.go_down()
+    site.job.source.events += events(16)[12:]
+    site.job.committer.recover()
+    site.job.step()
+    site.metastore.come_up()
+    staged = [part.staged for part in site.log.manifest(Epoch(4)).parts]
+    assert set(staged) <= set(site.files())
+    site.make_anew()
+    site.ask().require()
+    site.lose(staged)
+    with pytest.raises(TableRemade):
+        site.ask().require()
+
+
+def test_a_log_that_has_never_published_a_part_has_lost_none() -> None:
+    fs, metastore = MemoryFileSystem(), MemoryMetastore(SPEC)
+    job = Job(RenameCommitLog(fs, LOG, "w"), RenameFileStore(fs), metastore, Source([]))
+    job.log.touch(_begun())
+    job.committer.recover()
+    job.log.admit(TABLE, metastore.table(TABLE).created)
+    site = Site(fs, metastore, job)
+    assert site.log.view().head == 1
+    site.make_anew()
+    site.ask().require()
+
+
+def test_parts_that_only_the_floor_remembers_prove_nothing(site: Site) -> None:
+    site.job.log.touch(_begun(4))
+    site.job.committer.recover()
+    totals = site.log.manifest(Epoch(1)).rows
+    site.log.trim(Floor(Epoch(3), totals, 6))
+    site.make_anew()
+    with pytest.raises(TableRemade):
+        site.ask().require()
+
+
+def _begun(epoch: int = 1) -> Touched:
+    return Touched(Epoch(epoch), "0011223344", 0, 0, 0, ())
+
+
+def test_a_log_of_before_this_rule_goes_by_the_time_of_its_newest_epoch(site: Site) -> None:
+    for entry in site.fs.list(f"{LOG}/tables"):
+        site.fs.delete(f"{LOG}/tables/{entry.name}")
+    site.lose(site.files())
+    site.ask().require()
+    at = site.log.manifest(Epoch(3)).at.timestamp()
+    live = replace(site.metastore.table(TABLE), created=int(at) + 1)
+    with pytest.raises(TableRemade):
+        replace(site.ask(), live=live).require()
+
+
+def test_verify_says_what_the_next_start_would(site: Site) -> None:
+    def errors() -> list[str]:
+        found = verify(replace(site.job.context, _tables={}), "w", str(TABLE), count_lines, site.ask())
+        return [one.text for one in found.findings if one.level is Level.ERROR]
+
+    assert errors() == []
+    site.make_anew()
+    site.lose(site.files())
+    (error,) = errors()
+    assert "was dropped and created again" in error
+
+
+def test_a_table_made_anew_under_a_run_stops_it_before_it_decides(site: Site) -> None:
+    site.job.source.events += events(16)[12:]
+    site.job.committer.recover()
+    site.make_anew()
+    with pytest.raises(TableReplaced, match=str(TABLE)):
+        site.job.step()
+    assert site.log.view().head == 3

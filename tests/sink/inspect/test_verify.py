@@ -1,0 +1,404 @@
+"""`verify`, `status`, `clean` and accepted losses over a real protocol run in memory, then disturbed as users do."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from hivesink.core.epoch import Epoch, HistoryPolicy
+from hivesink.core.manifest import Floor, Rows
+from hivesink.core.partition import Statistics
+from hivesink.core.plan import GivenUp
+from hivesink.errors import MetastoreUnreachable, PartLost
+from hivesink.sink.commit.recovery import find_losses, recover
+from hivesink.sink.inspect.checks import Level
+from hivesink.sink.inspect.clean import Stranger, clean, find_leftovers, find_strays, strangers, throw_away
+from hivesink.sink.inspect.facts import read_log
+from hivesink.sink.inspect.status import writer_status
+from hivesink.sink.inspect.verify import verify
+from hivesink.storage.commit_log import RenameCommitLog
+from hivesink.storage.rename_store import RenameFileStore
+from tests.inmemory.filesystem import MemoryFileSystem
+from tests.inmemory.metastore import MemoryMetastore
+from tests.sink.harness import LOCATION, SPEC, TABLE, UID, Job, Source, count_lines, events
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from hivesink.core.manifest import PartEntry
+    from hivesink.sink.commit.context import CommitContext
+    from hivesink.sink.inspect.verify import Verdict
+
+LOG = "/warehouse/demo.db/.hivesink/demo.events/w"
+NAME = str(TABLE)
+
+
+@contextmanager
+def down(metastore: MemoryMetastore) -> Iterator[None]:
+    """The metastore answers nothing for a while."""
+    metastore.go_down()
+    try:
+        yield
+    finally:
+        metastore.come_up()
+
+
+@dataclass
+class Site:
+    """A writer that has committed three epochs of four rows into three partitions."""
+
+    fs: MemoryFileSystem
+    metastore: MemoryMetastore
+    job: Job
+
+    @property
+    def context(self) -> CommitContext:
+        return self.job.context
+
+    def verify(self, writer: str = "w") -> Verdict:
+        context = replace(self.context, _tables={})
+        return verify(context, writer, NAME, count_lines)
+
+    def part(self, epoch: int = 2) -> PartEntry:
+        return self.context.log.manifest(Epoch(epoch)).parts[0]
+
+    def put(self, path: str, data: bytes) -> None:
+        self.fs.delete(path)
+        self.fs.write_new(path, data)
+
+    def errors(self) -> list[str]:
+        return [found.text for found in self.verify().findings if found.level is Level.ERROR]
+
+    def notes(self) -> list[str]:
+        return [found.text for found in self.verify().findings if found.level is Level.NOTE]
+
+
+@pytest.fixture
+def site() -> Site:
+    fs = MemoryFileSystem()
+    metastore = MemoryMetastore(SPEC)
+    job = Job(RenameCommitLog(fs, LOG, "w"), RenameFileStore(fs), metastore, Source(events(12)))
+    job.run()
+    return Site(fs, metastore, job)
+
+
+def test_a_whole_history_has_no_finding(site: Site) -> None:
+    verdict = site.verify()
+    assert verdict.findings == ()
+    assert [epoch.epoch for epoch in verdict.epochs] == [1, 2, 3]
+    assert all(epoch.present == epoch.files > 0 and epoch.published for epoch in verdict.epochs)
+    assert verdict.totals == Rows(read=12, written=12)
+
+
+def test_totals_go_back_to_the_floor(site: Site) -> None:
+    first = site.context.log.manifest(Epoch(1))
+    site.context.log.trim(Floor(Epoch(1), first.rows, len(first.parts)))
+    verdict = site.verify()
+    assert verdict.findings == ()
+    assert (verdict.floor, verdict.head, verdict.totals.written) == (1, 3, 12)
+
+
+def test_a_part_that_a_user_removed_is_a_note(site: Site) -> None:
+    part = site.part()
+    site.fs.delete(part.target)
+    assert site.errors() == []
+    assert [part.target in note for note in site.notes()] == [True]
+
+
+def test_a_part_that_a_user_moved_is_a_note_and_a_second_copy_of_it_an_error(site: Site) -> None:
+    part = site.part()
+    data = site.fs.read(part.target)
+    assert data is not None
+    name = part.target.rpartition("/")[2]
+    site.fs.delete(part.target)
+    site.put(f"{LOCATION}/dt=2030-01-01/{name}", data)
+    assert site.errors() == []
+    assert [f"has been moved to {LOCATION}/dt=2030-01-01/{name}" in note for note in site.notes()] == [True]
+    site.put(f"{LOCATION}/dt=2030-01-02/{name}", data)
+    (error,) = site.errors()
+    assert f"{LOCATION}/dt=2030-01-02/{name} is in no manifest" in error
+
+
+def test_a_part_with_other_bytes_is_an_error(site: Site) -> None:
+    part = site.part()
+    site.put(part.target, b"x" * (part.length + 1))
+    (error,) = site.errors()
+    assert f"{part.target} has {part.length + 1} bytes where {part.length} were written" in error
+
+
+def test_a_part_with_other_rows_is_an_error(site: Site) -> None:
+    part = site.part()
+    site.put(part.target, b"x" * part.length)
+    (error,) = site.errors()
+    assert f"holds 1 rows where {part.rows} were written" in error
+
+
+def test_a_part_that_cannot_be_read_is_an_error(site: Site) -> None:
+    def broken(_: object) -> int:
+        message = "no footer\nat all"
+        raise ValueError(message)
+
+    verdict = verify(site.context, "w", NAME, broken)
+    assert verdict.errors == sum(epoch.files for epoch in verdict.epochs)
+    assert verdict.findings[0].text.endswith("can't be read: no footer")
+
+
+def test_a_file_of_the_writer_in_no_manifest_is_an_error(site: Site) -> None:
+    part = site.part()
+    twin = part.target.replace(f"-{UID}-2-", f"-{UID}-2-beef")
+    site.put(twin, b"1\n")
+    (error,) = site.errors()
+    assert twin in error
+    assert "doubled" in error
+
+
+def test_a_file_in_no_manifest_goes_to_the_trash_and_hive_counts_its_partition_itself(site: Site) -> None:
+    part = site.part()
+    twin = part.target.replace(f"-{UID}-2-", f"-{UID}-2-beef")
+    site.put(twin, b"1\n")
+    live = site.context.registrar.table(TABLE)
+    site.context.registrar.set_statistics(live, [Statistics(part.partition, 1, 1, 1)])
+    (stray,) = find_strays(site.context, NAME)
+    assert (stray.path, stray.partition) == (twin, part.partition)
+    assert throw_away(site.context, NAME, [stray]) == ((twin, f"/.Trash{twin}"),)
+    assert throw_away(site.context, NAME, [stray]) == ()
+    assert site.fs.read(f"/.Trash{twin}") == b"1\n"
+    assert not site.context.registrar.lookup(live, [part.partition])[part.partition].accurate
+    assert site.errors() == []
+    assert find_strays(site.context, NAME) == ()
+
+
+def test_a_file_of_a_trimmed_epoch_is_not_judged(site: Site) -> None:
+    first = site.context.log.manifest(Epoch(1))
+    site.context.log.trim(Floor(Epoch(1), first.rows, len(first.parts)))
+    site.put(first.parts[0].target.replace(f"-{UID}-1-", f"-{UID}-1-beef"), b"1\n")
+    assert site.errors() == []
+
+
+def test_a_file_that_somebody_else_put_there_is_theirs(site: Site) -> None:
+    site.put(f"{site.part().folder}/000000_0", b"1\n")
+    assert site.verify().findings == ()
+
+
+def test_a_copy_in_a_hidden_folder_is_not_read_and_not_judged(site: Site) -> None:
+    name = site.part().target.rpartition("/")[2]
+    site.put(f"{LOCATION}/.trash/{name}", b"1\n")
+    assert site.verify().findings == ()
+
+
+def test_a_missing_manifest_is_an_error(site: Site) -> None:
+    site.fs.delete(f"{LOG}/manifests/0000000002.json")
+    (error,) = site.errors()
+    assert "the manifest of epoch 2 is missing" in error
+
+
+def test_a_lost_head_whose_marks_are_there_is_an_error(site: Site) -> None:
+    site.fs.delete(f"{LOG}/manifests/0000000003.json")
+    error, *others = site.errors()
+    assert f"the manifest of epoch 3 is missing in {LOG}, while its mark is there" in error
+    assert all(site.job.log.location not in other for other in others)
+
+
+def test_a_manifest_of_another_log_is_an_error(site: Site) -> None:
+    path = f"{LOG}/manifests/0000000003.json"
+    data = site.fs.read(path)
+    assert data is not None
+    site.put(path, data.replace(f'"uid": "{UID}"'.encode(), b'"uid": "ffffffff"'))
+    assert f"{path} is damaged (its uid is ffffffff, this log's is {UID}" in site.errors()[0]
+
+
+def test_a_lost_uid_makes_no_strangers(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    site.fs.delete(f"{LOG}/uid")
+    log = RenameCommitLog(site.fs, LOG, "w")
+    assert verify(replace(site.context, log=log), "w", NAME, count_lines).findings == ()
+    monkeypatch.setattr("tests.sink.harness.UID", "ffffffffffff")
+    site.job.source.events += events(16)[12:]
+    Job(log, site.job.store, site.metastore, site.job.source).run()
+    assert f"part-{UID}-4-" in site.part(4).target
+    assert site.verify().findings == ()
+
+
+def test_a_damaged_manifest_is_an_error_and_the_others_are_still_checked(site: Site) -> None:
+    site.put(f"{LOG}/manifests/0000000002.json", b"{")
+    site.fs.delete(site.part(3).target)
+    verdict = site.verify()
+    assert verdict.errors == 1
+    assert "0000000002.json is damaged" in verdict.findings[0].text
+    assert any(site.part(3).target in found.text for found in verdict.findings)
+
+
+def test_a_newer_manifest_is_named_by_file_and_version(site: Site) -> None:
+    path = f"{LOG}/manifests/0000000003.json"
+    data = site.fs.read(path)
+    assert data is not None
+    site.put(path, data.replace(b'"format": 2', b'"format": 7'))
+    (error,) = site.errors()
+    assert "0000000003.json has format version 7" in error
+    assert site.fs.read(path) is not None
+
+
+def test_a_partition_that_a_user_dropped_and_whose_files_stayed_is_an_error(site: Site) -> None:
+    part = site.part()
+    site.metastore.drop_partition(TABLE, part.partition)
+    (error,) = site.errors()
+    assert f"{NAME} {part.partition} is not in the metastore" in error
+
+
+def test_a_partition_that_was_pointed_elsewhere_is_an_error(site: Site) -> None:
+    part = site.part()
+    site.metastore.register(TABLE, part.partition, "/elsewhere")
+    (error,) = site.errors()
+    assert "is registered at /elsewhere" in error
+
+
+def test_a_leftover_is_a_note_until_clean_removes_it(site: Site) -> None:
+    part = site.part()
+    staged = part.target.rpartition("/")[2]
+    path = f"{LOCATION}/dt=2030-01-01/.{staged}.inprogress"
+    site.put(path, b"half")
+    assert any(path in note and "hivesink clean" in note for note in site.notes())
+    found = find_leftovers(site.context, "w", NAME)
+    assert found.staged == (path,)
+    assert clean(site.context, found, NAME) == (f"{LOCATION}/dt=2030-01-01",)
+    assert site.verify().findings == ()
+    assert find_leftovers(site.context, "w", NAME).staged == ()
+
+
+def test_clean_keeps_what_a_run_at_work_is_writing(site: Site) -> None:
+    name = site.part().target.rpartition("/")[2].replace(f"-{UID}-2-", f"-{UID}-4-")
+    path = f"{site.part().folder}/.{name}.inprogress"
+    site.put(path, b"half")
+    assert find_leftovers(site.context, "w", NAME).staged == ()
+    assert any("of a run at work" in note for note in site.notes())
+
+
+def test_a_staged_file_of_a_writer_without_a_log_is_only_told(site: Site) -> None:
+    name = site.part().target.rpartition("/")[2].replace(UID, "00deadbeef00")
+    path = f"{site.part().folder}/.{name}.pending"
+    site.put(path, b"1\n")
+    assert find_leftovers(site.context, "w", NAME).staged == ()
+    assert strangers(site.job.store, LOCATION, lambda: {UID}) == (Stranger("00deadbeef00", (), (path,)),)
+
+
+def test_a_second_history_by_append_is_a_note(site: Site) -> None:
+    again = replace(
+        site.job, source=site.job.source.new_checkpoint("query-2"), history_policy=HistoryPolicy(append=Epoch(3))
+    )
+    again.run(batches=1)
+    assert site.errors() == []
+    (note,) = site.notes()
+    assert "query query-2 begins a new history" in note
+
+
+def test_offsets_that_do_not_chain_are_an_error(site: Site) -> None:
+    path = f"{LOG}/manifests/0000000002.json"
+    data = site.fs.read(path)
+    assert data is not None
+    assert b'"0": 8' in data
+    site.put(path, data.replace(b'"0": 8', b'"0": 9'))
+    (error,) = site.errors()
+    assert "doesn't start where epoch 2 ended" in error
+
+
+def test_offsets_without_records_are_a_note(site: Site) -> None:
+    path = f"{LOG}/manifests/0000000003.json"
+    data = site.fs.read(path)
+    assert data is not None
+    assert b'"0": 12' in data
+    site.put(path, data.replace(b'"0": 12', b'"0": 15'))
+    (note,) = site.notes()
+    assert "spans 7 Kafka offsets and 4 rows" in note
+
+
+def test_rows_that_do_not_add_up_are_errors(site: Site) -> None:
+    path = f"{LOG}/manifests/0000000002.json"
+    data = site.fs.read(path)
+    assert data is not None
+    site.put(path, data.replace(b'"written": 4', b'"written": 3'))
+    assert [error.partition(":")[0] for error in site.errors()] == [
+        "its rows don't add up",
+        "3 rows written, but its parts hold 4",
+    ]
+
+
+def test_a_metastore_that_is_down_leaves_an_epoch_open(site: Site) -> None:
+    _open_epoch(site)
+    status = writer_status(site.context, "w", NAME)
+    assert status.unsettled == (4,)
+    assert status.files.pending > 0
+    assert status.rows.written == 16
+    assert status.last_batch is not None
+    assert status.last_batch.epoch == 4
+    assert site.errors() == []
+    assert all("waits" in note for note in site.notes())
+
+
+def accept(site: Site, *targets: str) -> None:
+    sink = site.job.committer.sink
+    recover(site.context, sink.identity, sink.policy, given_up=GivenUp(frozenset(targets)))
+
+
+def test_a_lost_part_of_an_open_epoch_is_an_error_until_its_loss_is_accepted(site: Site) -> None:
+    _open_epoch(site)
+    part = site.part(4)
+    site.fs.delete(part.staged)
+    assert any(part.target in error and "--accept-lost" in error for error in site.errors())
+    with pytest.raises(PartLost):
+        accept(site)
+    (loss,) = find_losses(site.context)
+    assert loss.part == part
+    with pytest.raises(PartLost):
+        accept(site, "/not/this/one")
+    accept(site, part.target)
+    manifest = site.context.log.manifest(Epoch(5))
+    assert (manifest.kind, manifest.lost, manifest.epoch) == ("accept-lost", (part.target,), 5)
+    assert site.errors() == []
+    status = writer_status(site.context, "w", NAME)
+    assert (status.unsettled, status.lost_rows) == ((), part.rows)
+    assert read_log(site.context.log).lost == {part.target}
+
+
+def test_a_part_of_another_length_is_a_loss_too(site: Site) -> None:
+    _open_epoch(site)
+    part = site.part(4)
+    site.put(part.staged, b"")
+    (loss,) = find_losses(site.context)
+    assert loss.reason == f"{part.staged} has 0 bytes where {part.length} were written"
+
+
+def test_an_accepted_loss_that_is_back_is_a_note(site: Site) -> None:
+    _open_epoch(site)
+    part = site.part(4)
+    data = site.fs.read(part.staged)
+    assert data is not None
+    site.fs.delete(part.staged)
+    accept(site, part.target)
+    site.put(part.target, data)
+    assert site.errors() == []
+    assert any("was accepted as lost and is there" in note for note in site.notes())
+
+
+def test_parts_that_moved_count_where_they_went(site: Site) -> None:
+    site.job.source.events += [replace(event, dt="2031-05-05") for event in events(4)]
+    with down(site.metastore):
+        site.job.step()
+    site.metastore.register(TABLE, "dt=2031-05-05", "/elsewhere/may")
+    site.job.committer.finish()
+    verdict = site.verify()
+    assert verdict.findings == ()
+    assert verdict.epochs[-1].kind == "move"
+    assert verdict.epochs[-1].present == verdict.epochs[-1].files > 0
+
+
+def _open_epoch(site: Site) -> None:
+    """Decide epoch 4 while the metastore is down: nothing of it is published."""
+    site.job.source.events += events(4)
+    with down(site.metastore):
+        done = site.job.step()
+        assert done is not None
+        assert done.waiting is not None
+        with pytest.raises(MetastoreUnreachable):
+            site.metastore.table(TABLE)

@@ -1,0 +1,94 @@
+"""One task run as Spark would run it, without Spark: real decoding, real files."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING, Any
+
+from hivesink.config.options import SinkConfig
+from hivesink.core.epoch import Epoch
+from hivesink.core.partfile import Pending
+from hivesink.core.table import TableName, TableSpec
+from hivesink.decode.arrowtypes import arrow_schema
+from hivesink.decode.reader import DecodeOptions, RowsReader
+from hivesink.formats.parquet import ParquetFormat
+from hivesink.sink.task.assign import needed_columns
+from hivesink.sink.task.attempt import TaskTools, run_task
+from hivesink.sink.task.messages import InputShape, TablePlan, TaskPlan, TaskReport
+from hivesink.sink.task.rejects import rejected_spec
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    import pyarrow as pa
+
+    from hivesink.core.log import Touched
+    from hivesink.core.table import Column
+    from hivesink.ports import FileStore, PartFormat
+
+UID, ATTEMPT = "0123456789ab", "00ff00ff00"
+ARRIVAL = datetime(2026, 11, 21, 23, 30, tzinfo=timezone.utc)
+RAW = InputShape(value="value")
+
+
+@dataclass
+class Run:
+    """A table, a store, and the settings of one task."""
+
+    store: FileStore
+    location: str
+    columns: tuple[Column, ...]
+    partitions: tuple[Column, ...] = ()
+    options: Mapping[str, str] = field(default_factory=dict)
+    shape: InputShape = RAW
+    arrival: datetime = ARRIVAL
+    touched: list[Touched] = field(default_factory=list)
+
+    @property
+    def plan(self) -> TaskPlan:
+        config = SinkConfig.parse(self.options)
+        name = TableName("db", "t")
+        spec = TableSpec(name, self.columns, self.partitions)
+        rejected = TablePlan(rejected_spec(name, None, external=False), f"{self.location}__rejected")
+        return TaskPlan(
+            TablePlan(spec, self.location), rejected, config, self.shape, UID, Epoch(1), ATTEMPT, self.arrival
+        )
+
+    def tools(self, plan: TaskPlan) -> TaskTools:
+        config, spec = plan.config, plan.target.spec
+
+        def parquet(table: TablePlan) -> PartFormat:
+            return ParquetFormat(arrow_schema(table.spec.columns), config["parquet.compression"])
+
+        options = DecodeOptions(
+            timestamp_zone=config["sink.timestamp-zone"],
+            timestamp_format=config["sink.timestamp-format"],
+            tombstone=config["sink.on-tombstone"],
+            unknown_field=config["sink.on-unknown-field"],
+        )
+        columns = (*spec.columns, *needed_columns(spec, config))
+        return TaskTools(self.store, RowsReader(columns, self.shape.value, options), parquet, self.touched.append)
+
+    def __call__(self, *batches: pa.RecordBatch) -> TaskReport:
+        plan = self.plan
+        return run_task(batches, plan, self.tools(plan), task=0, task_attempt=7)
+
+
+def publish(store: FileStore, report: TaskReport) -> list[str]:
+    """Make the parts visible; their paths."""
+    done = (store.publish(Pending(part.staged, part.target, part.length)) for part in report.parts)
+    return [part.path for part in done]
+
+
+def balanced(report: TaskReport) -> bool:
+    rows: Any = report.rows
+    written = sum(part.rows for part in report.parts)
+    return bool(
+        rows.read == rows.written + rows.rejected + rows.dropped + rows.skipped
+        and written == rows.written + rows.rejected
+    )
+
+
+def folders(report: TaskReport) -> Iterable[str]:
+    return sorted({part.partition for part in report.parts if part.table == "db.t"})

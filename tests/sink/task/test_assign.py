@@ -1,0 +1,281 @@
+from __future__ import annotations
+
+# ruff: noqa: DTZ001  wall clocks without a zone are what a Hive TIMESTAMP holds
+# ruff: noqa: E501  a case a line
+import sys
+from datetime import date, datetime, timedelta, timezone
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+from zoneinfo import ZoneInfo
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hivesink.config.options import SinkConfig
+from hivesink.config.values import OnNull
+from hivesink.core.table import Char, Column, Decimal, HiveType, Primitive, TableName, TableSpec, Varchar
+from hivesink.errors import InvalidOption
+from hivesink.sink.task.assign import ByPartitionColumns, Moment, assigner_for, buckets, needed_columns
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+P = Primitive
+ARRIVAL = datetime(2026, 11, 21, 23, 30, tzinfo=timezone.utc)
+DT = (Column("dt", P.STRING),)
+INSTANT = pa.timestamp("us", "UTC")
+
+
+def spec(columns: Sequence[Column], partitions: Sequence[Column] = DT) -> TableSpec:
+    return TableSpec(TableName("db", "t"), tuple(columns), tuple(partitions))
+
+
+def paths(table: TableSpec, rows: pa.Table, record_times: pa.Array | None = None, **options: str) -> list[str | None]:
+    """Each row's partition, None for an unfit row. Underscores in `options` stand for dots."""
+    config = SinkConfig.parse({f"sink.bucket.{name.replace('_', '-')}": text for name, text in options.items()})
+    values = assigner_for(table, config).assign(rows, Moment(record_times, ARRIVAL))
+    found = buckets(table.partition_columns, values, rows.num_rows, config["sink.bucket.on-null"])
+    assert sorted(unfit.row for unfit in found.unfit) == [row for row, code in enumerate(found.codes) if code < 0]
+    return [None if code < 0 else found.paths[code] for code in found.codes.tolist()]
+
+
+def by_columns(kinds: Sequence[HiveType], *values: pa.Array, on_null: str = "default-partition") -> list[str | None]:
+    columns = [Column(f"p{place}", kind) for place, kind in enumerate(kinds)]
+    rows = pa.table(list(values), names=[column.name for column in columns])
+    return paths(spec([], columns), rows, on_null=on_null)
+
+
+def by_time(
+    times: list[Any], kind: pa.DataType, hive: HiveType, pattern: str = "yyyy-MM-dd--HH", zone: str = "UTC"
+) -> list[str | None]:
+    rows = pa.table({"at": pa.array(times, kind)})
+    return paths(
+        spec([Column("at", hive)]), rows,
+        assigner="date-time", time_column="at", time_pattern=pattern, time_zone=zone,
+    )  # fmt: skip
+
+
+def test_partition_columns() -> None:
+    found = by_columns([P.STRING, P.INT], pa.array(["a", "b", "a", None]), pa.array([1, 2, 1, None], pa.int32()))
+    assert found == [
+        "p0=a/p1=1",
+        "p0=b/p1=2",
+        "p0=a/p1=1",
+        "p0=__HIVE_DEFAULT_PARTITION__/p1=__HIVE_DEFAULT_PARTITION__",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("kind", "array", "folder"),
+    [
+        (P.BOOLEAN, pa.array([True]), "true"),
+        (P.TINYINT, pa.array([-128], pa.int8()), "-128"),
+        (P.DATE, pa.array([date(2024, 1, 2)]), "2024-01-02"),
+        (P.TIMESTAMP, pa.array([datetime(2024, 1, 2, 3, 4, 5, 60)], pa.timestamp("us")), "2024-01-02 03%3A04%3A05.00006"),
+        (P.DOUBLE, pa.array([1e10]), "1.0E10"),
+        (Decimal(9, 2), pa.array([150], pa.int64()).cast(pa.decimal128(21, 2)).cast(pa.decimal128(9, 2), safe=False), "150"),
+        (Char(5), pa.array(["ab   "]), "ab"),
+        (Varchar(5), pa.array(["  a b"]), "  a b"),
+        (P.STRING, pa.array(["a/b=c%d:e f{g}é🙂"]), "a%2Fb%3Dc%25d%3Ae f%7Bg}é🙂"),
+        (P.STRING, pa.array(["x\ny"]), "x%0Ay"),
+    ],
+)  # fmt: skip
+def test_canonical_and_escaped_values(kind: HiveType, array: pa.Array, folder: str) -> None:
+    assert by_columns([kind], array) == [f"p0={folder}"]
+
+
+def test_null_and_empty_are_one_partition_or_bad_records() -> None:
+    values = pa.array(["", None, "x"])
+    assert by_columns([P.STRING], values) == [
+        "p0=__HIVE_DEFAULT_PARTITION__",
+        "p0=__HIVE_DEFAULT_PARTITION__",
+        "p0=x",
+    ]
+    assert by_columns([P.STRING], values, on_null="bad-record") == [None, None, "p0=x"]
+    # CHAR's blanks are none.
+    assert by_columns([Char(3)], pa.array(["  "])) == ["p0=__HIVE_DEFAULT_PARTITION__"]
+
+
+@pytest.mark.parametrize(
+    ("value", "reason"),
+    [("x" * 254, "a folder name of 256 bytes"), ("__HIVE_DEFAULT_PARTITION__", "Hive keeps this text for null")],
+)
+def test_a_value_that_can_not_be_a_folder_makes_its_rows_bad(value: str, reason: str) -> None:
+    column = Column("p", P.STRING)
+    found = buckets([column], [pa.array(["ok", value, "ok", value])], 4, OnNull.DEFAULT_PARTITION)
+    assert [(unfit.row, unfit.column) for unfit in found.unfit] == [(1, "p"), (3, "p")]
+    assert all(reason in unfit.reason for unfit in found.unfit)
+    assert found.codes.tolist()[1::2] == [-1, -1]
+    assert [found.paths[code] for code in found.codes.tolist()[::2]] == ["p=ok", "p=ok"]
+    assert by_columns([P.STRING], pa.array(["x" * 252])) == ["p0=" + "x" * 252]
+
+
+def test_partitions_that_the_metastore_can_not_hold_make_their_rows_bad() -> None:
+    columns = [Column("p", P.STRING), Column("q", P.STRING)]
+    values = [pa.array(["a ", "a", "a ", "a"]), pa.array(["b", "b ", "b", "b"])]
+    found = buckets(columns, values, 4, OnNull.DEFAULT_PARTITION)
+    assert [(unfit.row, unfit.column) for unfit in found.unfit] == [(1, None)]
+    assert "'p=a/q=b ' ends in a blank" in found.unfit[0].reason
+    assert [found.paths[code] for code in found.codes.tolist() if code >= 0] == ["p=a /q=b", "p=a /q=b", "p=a/q=b"]
+    assert by_columns([P.STRING] * 4, *[pa.array(["x" * 200, "x"])] * 4) == [None, "p0=x/p1=x/p2=x/p3=x"]
+
+
+def test_many_partition_columns_of_many_values() -> None:
+    """Eight columns of 512 values each: 2^72 combinations, of which 512 occur."""
+    column = pa.array([f"{value:03d}" for value in range(512)])
+    found = by_columns([P.STRING] * 8, *[column] * 8)
+    assert found == ["/".join(f"p{place}={value:03d}" for place in range(8)) for value in range(512)]
+
+
+@settings(deadline=None)
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["", "a", "a ", "ä", "x" * 300, None]), st.integers(0, 3), st.none() | st.booleans()),
+        max_size=30,
+    )
+)
+def test_buckets_are_those_of_each_row_alone(rows: list[tuple[str | None, int, bool | None]]) -> None:
+    columns = [Column("s", P.STRING), Column("n", P.BIGINT), Column("b", P.BOOLEAN)]
+    kinds = [pa.string(), pa.int64(), pa.bool_()]
+
+    def of(some: list[tuple[str | None, int, bool | None]]) -> list[str | None]:
+        values = [pa.array([row[place] for row in some], kind) for place, kind in enumerate(kinds)]
+        found = buckets(columns, values, len(some), OnNull.DEFAULT_PARTITION)
+        return [None if code < 0 else found.paths[code] for code in found.codes.tolist()]
+
+    assert of(rows) == [of([row])[0] for row in rows]
+
+
+def test_an_unpartitioned_table_has_one_bucket() -> None:
+    found = buckets([], [], 3, OnNull.BAD_RECORD)
+    assert (found.paths, found.codes.tolist(), found.unfit) == (("",), [0, 0, 0], ())
+
+
+def test_by_arrival_every_row_of_a_batch_goes_to_one_place() -> None:
+    rows = pa.table({"id": [1, 2]})
+    table = spec([Column("id", P.BIGINT)])
+    assert paths(table, rows, assigner="date-time") == ["dt=2026-11-21--23"] * 2
+    assert paths(table, rows, assigner="date-time", time_zone="Europe/Berlin") == ["dt=2026-11-22--00"] * 2
+
+
+def test_by_time_over_the_hours_that_a_zone_has_twice_and_not_at_all() -> None:
+    autumn = datetime(2026, 10, 25, tzinfo=timezone.utc)
+    spring = datetime(2026, 3, 29, tzinfo=timezone.utc)
+    instants = [*(autumn + timedelta(hours=n) for n in range(3)), *(spring + timedelta(hours=n) for n in range(3))]
+    rows = pa.table({"id": pa.array(range(6))})
+    found = paths(
+        spec([Column("id", P.BIGINT)]), rows, pa.array(instants, INSTANT),
+        assigner="date-time", time_column="timestamp", time_zone="Europe/Berlin",
+    )  # fmt: skip
+    assert found == [
+        "dt=2026-10-25--02", "dt=2026-10-25--02", "dt=2026-10-25--03",
+        "dt=2026-03-29--01", "dt=2026-03-29--03", "dt=2026-03-29--04",
+    ]  # fmt: skip
+
+
+INSTANTS = st.datetimes(datetime(1, 1, 3), datetime(9999, 12, 29), timezones=st.just(timezone.utc)) | st.datetimes(
+    datetime(2023, 1, 1), datetime(2045, 1, 1), timezones=st.just(timezone.utc)
+)
+
+
+@settings(deadline=None)
+@given(
+    st.lists(INSTANTS | st.none(), max_size=20),
+    st.sampled_from(["UTC", "Europe/Berlin", "America/Los_Angeles", "Asia/Kathmandu", "Australia/Lord_Howe", "Africa/Monrovia"]),
+    st.sampled_from([("yyyy-MM-dd--HH", "%Y-%m-%d--%H"), ("yyyyMM", "%Y%m"), ("HH:mm", "%H:%M"), ("mm:ss", "%M:%S")]),
+)  # fmt: skip
+def test_by_time_agrees_with_pythons_zones(
+    instants: list[datetime | None], zone: str, pattern: tuple[str, str]
+) -> None:
+    rows = pa.table({"id": pa.array(range(len(instants)))})
+    found = paths(
+        spec([Column("id", P.BIGINT)]), rows, pa.array(instants, INSTANT),
+        assigner="date-time", time_column="timestamp", time_zone=zone, time_pattern=pattern[0],
+    )  # fmt: skip
+
+    def expected(at: datetime | None) -> str:
+        if at is None:
+            return "dt=__HIVE_DEFAULT_PARTITION__"
+        local = at.astimezone(ZoneInfo(zone))
+        text = local.strftime(pattern[1].replace("%Y", f"{local.year:04d}"))
+        return f"dt={text.replace(':', '%3A')}"
+
+    assert found == [expected(at) for at in instants]
+
+
+@pytest.mark.parametrize(
+    ("times", "kind", "hive", "zone", "found"),
+    [
+        # A wall clock of a table whose sink.timestamp-zone is UTC, shown in another zone.
+        ([datetime(2026, 7, 1, 23)], pa.timestamp("us"), P.TIMESTAMP, "Europe/Berlin", "2026-07-02--01"),
+        ([datetime(2026, 7, 1, 23)], pa.timestamp("us"), P.TIMESTAMP, "UTC", "2026-07-01--23"),
+        # A date is no instant: no zone moves it.
+        ([date(2026, 7, 1)], pa.date32(), P.DATE, "America/Los_Angeles", "2026-07-01--00"),
+        ([1_782_946_799_999], pa.int64(), P.BIGINT, "Europe/Berlin", "2026-07-02--00"),
+        ([-1], pa.int64(), P.BIGINT, "UTC", "1969-12-31--23"),
+        ([datetime(2050, 7, 1, 12)], pa.timestamp("us"), P.TIMESTAMP, "Europe/Berlin", "2050-07-01--14"),
+        ([None], pa.int64(), P.BIGINT, "UTC", "__HIVE_DEFAULT_PARTITION__"),
+        # No calendar has these; they must not stop the job.
+        ([2**62], pa.int64(), P.BIGINT, "UTC", "__HIVE_DEFAULT_PARTITION__"),
+        ([-(2**63)], pa.int64(), P.BIGINT, "UTC", "__HIVE_DEFAULT_PARTITION__"),
+        ([datetime(9999, 12, 31, 23)], pa.timestamp("us"), P.TIMESTAMP, "Europe/Berlin", "__HIVE_DEFAULT_PARTITION__"),
+    ],
+)  # fmt: skip
+def test_by_a_column_of_the_table(times: list[Any], kind: pa.DataType, hive: HiveType, zone: str, found: str) -> None:
+    assert by_time(times, kind, hive, zone=zone) == [f"dt={found}"]
+
+
+def test_a_pattern_for_each_partition_column() -> None:
+    rows = pa.table({"at": pa.array([datetime(987, 1, 2, 3)], pa.timestamp("us"))})
+    table = spec([Column("at", P.TIMESTAMP)], (Column("dt", P.STRING), Column("hour", P.INT)))
+    found = paths(table, rows, assigner="date-time", time_column="at", time_pattern="hour=HH,dt=yyyy-MM-dd")
+    assert found == ["dt=0987-01-02/hour=3"]
+
+
+def test_a_time_of_another_type_is_refused() -> None:
+    with pytest.raises(InvalidOption, match="'at' is of type string, not TIMESTAMP, DATE or BIGINT"):
+        by_time(["2026"], pa.string(), P.STRING)
+
+
+def test_a_time_column_that_nobody_has_is_refused() -> None:
+    rows = pa.table({"id": [1]})
+    with pytest.raises(InvalidOption, match="'at' is a column neither of the table nor of the stream"):
+        paths(spec([Column("id", P.BIGINT)]), rows, assigner="date-time", time_column="at")
+
+
+def test_patterns_that_do_not_cover_the_partition_columns_are_refused() -> None:
+    table = spec([], (Column("dt", P.STRING), Column("hour", P.INT)))
+    for pattern in ("yyyy", "dt=yyyy", "dt=yyyy,minute=mm"):
+        with pytest.raises(InvalidOption, match="must name each of the partition columns dt, hour once"):
+            paths(table, pa.table({"id": [1]}), assigner="date-time", time_pattern=pattern)
+
+
+class ByLength:
+    def __init__(self, table: TableSpec, config: SinkConfig) -> None:
+        self.names = [column.name for column in table.columns]
+        self.config = config
+
+    def assign(self, rows: pa.Table, moment: Moment) -> Sequence[pa.Array]:
+        texts = rows.column(self.names[0]).to_pylist()
+        return [pa.array([f"{moment.arrival:%Y}-{len(text)}" for text in texts])]
+
+
+def test_ones_own_class(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = ModuleType("my_assigners")
+    module.ByLength = ByLength  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "my_assigners", module)
+    rows = pa.table({"s": ["a", "bcd"]})
+    table = spec([Column("s", P.STRING)])
+    assert paths(table, rows, assigner="my_assigners:ByLength") == ["dt=2026-1", "dt=2026-3"]
+    for missing in ("my_assigners:Other", "no_such_module:ByLength"):
+        with pytest.raises(InvalidOption, match=f"sink.bucket.assigner = '{missing}'"):
+            paths(table, rows, assigner=missing)
+
+
+def test_only_partition_columns_need_columns_of_the_stream() -> None:
+    table = spec([Column("s", P.STRING)])
+    assert needed_columns(table, SinkConfig.parse({})) == DT
+    assert needed_columns(table, SinkConfig.parse({"sink.bucket.assigner": "date-time"})) == ()
+    assert isinstance(assigner_for(spec([], ()), SinkConfig.parse({})), ByPartitionColumns)

@@ -1,0 +1,342 @@
+from __future__ import annotations
+
+# ruff: noqa: DTZ001  wall clocks without a zone are what a Hive TIMESTAMP holds
+# ruff: noqa: E501  a case a line
+import json
+from datetime import datetime, timedelta, timezone
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hivesink.core.bucket import aside
+from hivesink.core.table import Column, Primitive
+from hivesink.sink.task.attempt import run_task
+from hivesink.sink.task.messages import BadReport, InputShape, TaskReport
+from hivesink.storage.local import LocalFileSystem
+from hivesink.storage.rename_store import RenameFileStore
+from tests.inmemory.filesystem import MemoryFileSystem
+from tests.sink.task.taskrun import Run, balanced, folders
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+ID = (Column("id", Primitive.INT),)
+DT = (Column("dt", Primitive.STRING),)
+KAFKA = InputShape(value="value", timestamp="timestamp", partition="partition", offset="offset", topic_name="users")
+ASIDES = (aside("/w/t", "00ff00ff00"), aside("/w/t__rejected", "00ff00ff00"))
+GOOD, BAD, TOMBSTONE = b'{"ID": 1, "dt": "a"}', b'{"id": "x", "dt": "a"}', None
+UNFIT = b'{"id": 1, "dt": "' + b"y" * 300 + b'"}'
+
+
+def run(values: list[bytes | None], store: RenameFileStore | None = None, **options: str) -> tuple[Run, TaskReport]:
+    made = make(store, **options)
+    return made, made(raw(values))
+
+
+def make(store: RenameFileStore | None = None, **options: str) -> Run:
+    """Underscores in `options` stand for hyphens."""
+    settings = {f"sink.{name.replace('_', '-')}": text for name, text in options.items()}
+    return Run(store or RenameFileStore(MemoryFileSystem()), "/w/t", ID, DT, settings)
+
+
+def raw(values: list[bytes | None]) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays([pa.array(values, pa.binary())], ["value"])
+
+
+def rows_of(made: Run, report: TaskReport, table: str = "db.t") -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = []
+    for part in report.parts:
+        if part.table == table:
+            with made.store.open(part.staged) as stream:
+                content = pq.read_table(pa.BufferReader(stream.read()), coerce_int96_timestamp_unit="us")
+            assert content.num_rows == part.rows
+            found += content.to_pylist()
+    return found
+
+
+def test_rows_go_to_their_partitions_and_partition_columns_stay_out_of_the_files() -> None:
+    made, report = run([GOOD, b'{"id": 2, "dt": "b"}', GOOD, TOMBSTONE])
+    assert balanced(report)
+    assert (report.rows.read, report.rows.written, report.rows.skipped) == (4, 3, 1)
+    assert sorted((part.partition, part.rows) for part in report.parts) == [("dt=a", 2), ("dt=b", 1)]
+    assert rows_of(made, report) == [{"id": 1}, {"id": 1}, {"id": 2}]
+    assert [touched.folders for touched in made.touched] == [("/w/t/dt=a", "/w/t/dt=b", *ASIDES)]
+    assert report.touched == 1
+
+
+def test_parts_are_pending_and_named_after_the_attempt() -> None:
+    _, report = run([GOOD])
+    (part,) = report.parts
+    assert part.staged == "/w/t/dt=a/.part-0123456789ab-1-00ff00ff00t7-0-0.snappy.parquet.pending"
+    assert part.target == "/w/t/dt=a/part-0123456789ab-1-00ff00ff00t7-0-0.snappy.parquet"
+
+
+def test_prefix_suffix_and_compression_show_in_the_name() -> None:
+    made = make(part_prefix="events", part_suffix=".v1")
+    made.options = {**made.options, "parquet.compression": "gzip"}
+    (part,) = made(raw([GOOD])).parts
+    assert part.target.rpartition("/")[2] == "events-0123456789ab-1-00ff00ff00t7-0-0.v1.gz.parquet"
+
+
+@pytest.mark.parametrize(("value", "field"), [(BAD, "id"), (b"{", None), (UNFIT, "dt")])
+def test_a_bad_record_stops_the_task_and_leaves_nothing(tmp_path: Path, value: bytes, field: str | None) -> None:
+    made = make(RenameFileStore(LocalFileSystem()), on_bad_record="fail", task_memory="1")
+    made.location = str(tmp_path / "t")
+    made.shape = KAFKA
+    batch = kafka([GOOD, value, BAD], [datetime(2026, 1, 1, tzinfo=timezone.utc)] * 3)
+    report = made(kafka([GOOD], [datetime(2026, 1, 1, tzinfo=timezone.utc)]), batch)
+    assert report.bad is not None
+    assert (report.bad.position, report.bad.field) == ("topic users partition 3 offset 101", field)
+    assert report.parts == ()
+    assert report.rows.read == 0
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+    assert made.touched
+
+
+def test_the_first_bad_record_of_a_batch_is_the_one_that_is_told() -> None:
+    """An unfit partition value before a record that can't be decoded."""
+    _, report = run([GOOD, UNFIT, BAD])
+    assert report.bad is not None
+    assert report.bad.field == "dt"
+
+
+def test_dropped_records_are_counted() -> None:
+    made, report = run([GOOD, BAD, UNFIT, TOMBSTONE, b"{"], on_bad_record="drop")
+    assert balanced(report)
+    assert (report.rows.written, report.rows.dropped, report.rows.skipped) == (1, 3, 1)
+    assert rows_of(made, report) == [{"id": 1}]
+
+
+def test_dead_letters_keep_the_bytes_the_reason_and_the_place() -> None:
+    made = make(on_bad_record="dead-letter")
+    made.shape = KAFKA
+    report = made(kafka([GOOD, BAD, UNFIT, b"\xff\x00"], [datetime(2026, 1, 1, tzinfo=timezone.utc)] * 4))
+    assert balanced(report)
+    assert (report.rows.written, report.rows.rejected) == (1, 3)
+    (part,) = [part for part in report.parts if part.table == "db.t__rejected"]
+    assert part.partition == "dt=2026-11-21"
+    assert part.target.startswith("/w/t__rejected/dt=2026-11-21/part-")
+    found = rows_of(made, report, "db.t__rejected")
+    assert [(row["value"], row["field"], row["record_offset"]) for row in found] == [
+        (BAD, "id", 101),
+        (UNFIT, "dt", 102),
+        (b"\xff\x00", None, 103),
+    ]
+    assert {(row["topic"], row["partition_id"], row["arrived_at"]) for row in found} == {
+        ("users", 3, datetime(2026, 11, 21, 23, 30))
+    }
+    assert all(row["reason"] for row in found)
+
+
+def test_a_dead_letter_of_a_decoded_row_is_its_columns_as_json() -> None:
+    made = make(on_bad_record="dead-letter")
+    made.shape = InputShape(path="_path")
+    far = pa.array([None, 2**62], pa.int64()).cast(pa.timestamp("us"))
+    batch = pa.RecordBatch.from_arrays([pa.array([1, 2**40]), far, pa.array(["a", "a"])], ["Id", "at", "dt"])
+    report = made(batch)
+    assert balanced(report)
+    assert rows_of(made, report) == [{"id": 1}]
+    (found,) = rows_of(made, report, "db.t__rejected")
+    assert (found["field"], found["reason"], found["source"]) == ("id", "out of range for int", None)
+    letter = json.loads(found["value"])
+    assert (letter["Id"], letter["dt"]) == (2**40, "a")
+    # No calendar has this time; what it was is still told.
+    assert str(2**62) in letter["at"]
+
+
+CUT = b'{"id": 1, "dt": "a", "name": "J\xfcrgen"}'
+
+
+def lines(*values: bytes) -> pa.RecordBatch:
+    """As Spark's text source has them: text, whatever the file's bytes are."""
+    texts = pa.array([GOOD, *values], pa.binary()).view(pa.string())
+    return pa.RecordBatch.from_arrays([texts, pa.array(["file:/in/x.json"] * len(texts))], ["value", "_path"])
+
+
+def test_a_line_that_is_not_utf_8_stops_the_task_with_its_file_and_its_text() -> None:
+    made = make(on_bad_record="fail")
+    made.shape = InputShape(value="value", path="_path")
+    stopped = made(lines(CUT)).bad
+    assert stopped is not None
+    assert stopped.position == 'file:/in/x.json: {"id": 1, "dt": "a", "name": "J\ufffdrgen"}'
+    assert (stopped.field, stopped.reason) == (None, "not UTF-8")
+
+
+@pytest.mark.parametrize("kind", [pa.string(), pa.large_string()])
+def test_a_line_that_is_not_utf_8_is_dropped_or_kept_byte_by_byte(kind: pa.DataType) -> None:
+    odd = [CUT, b"\xff\xfe{\x00}\x00", BAD, "J\xfcrgen".encode()]
+    batch = lines(*odd)
+    batch = batch.set_column(0, "value", batch.column(0).cast(kind))
+    made = make(on_bad_record="dead-letter")
+    made.shape = InputShape(value="value", path="_path")
+    report = made(batch)
+    assert balanced(report)
+    assert report.rows.written == 1
+    found = rows_of(made, report, "db.t__rejected")
+    assert [(row["value"], row["source"]) for row in found] == [(value, "file:/in/x.json") for value in odd]
+    made.options = {"sink.on-bad-record": "drop"}
+    assert made(batch).rows.dropped == 4
+
+
+def test_a_decoded_row_keeps_the_bytes_of_texts_that_are_not_utf_8() -> None:
+    made = make(on_bad_record="dead-letter")
+    made.columns = (Column("id", Primitive.INT), Column("name", Primitive.STRING))
+    made.shape = InputShape(path="_path")
+    texts = pa.array([b"whole", b"J\xfcrgen", "J\xfcrgen".encode()], pa.binary()).view(pa.string())
+    tags = pa.MapArray.from_arrays([0, 1, 2, 3], texts, pa.StructArray.from_arrays([texts], ["x"]))
+    lists = pa.ListArray.from_arrays(pa.array([0, 1, 2, 3], pa.int32()), texts)
+    batch = pa.RecordBatch.from_arrays(
+        [pa.array([1, 2, 2**40]), texts, tags, lists, texts, texts], ["id", "name", "tags", "lists", "dt", "_path"]
+    )
+    report = made(batch)
+    assert balanced(report)
+    assert rows_of(made, report) == [{"id": 1, "name": "whole"}]
+    first, second = rows_of(made, report, "db.t__rejected")
+    assert (first["field"], first["reason"], first["source"]) == ("name", "not UTF-8", "J\ufffdrgen")
+    assert first["value"] == (
+        b'{"id": 2, "name": "J\xfcrgen", "tags": [["J\xfcrgen", {"x": "J\xfcrgen"}]], "lists": ["J\xfcrgen"], '
+        b'"dt": "J\xfcrgen", "_path": "J\xfcrgen"}'
+    )
+    assert json.loads(second["value"])["lists"] == ["J\xfcrgen"]
+    made.options = {"sink.on-bad-record": "fail"}
+    stopped = made(batch).bad
+    assert stopped is not None
+    assert stopped.position.startswith('J\ufffdrgen: {"id": 2, "name": "J\ufffdrgen"')
+
+
+def kafka(values: list[bytes | None], times: list[datetime]) -> pa.RecordBatch:
+    size = len(values)
+    return pa.RecordBatch.from_arrays(
+        [
+            pa.array(values, pa.binary()),
+            pa.array(times, pa.timestamp("us", "UTC")),
+            pa.array([3] * size, pa.int32()),
+            pa.array(range(100, 100 + size), pa.int64()),
+        ],
+        ["value", "timestamp", "partition", "offset"],
+    )
+
+
+def test_the_records_own_time_decides_also_where_others_are_bad() -> None:
+    """The good rows keep their own times."""
+    hour = datetime(2026, 1, 1, 10, tzinfo=timezone.utc)
+    made = make(on_bad_record="drop")
+    made.shape = KAFKA
+    made.options = {
+        **made.options,
+        "sink.bucket.assigner": "date-time",
+        "sink.bucket.time-column": "timestamp",
+        "sink.bucket.time-zone": "Europe/Berlin",
+    }
+    values = [b'{"id": 0}', BAD, None, b'{"id": 3}']
+    report = made(kafka(values, [hour + timedelta(hours=n) for n in range(4)]))
+    assert balanced(report)
+    assert {part.partition: part.rows for part in report.parts} == {
+        "dt=2026-01-01--11": 1,
+        "dt=2026-01-01--14": 1,
+    }
+
+
+def test_a_streams_own_time_column_beside_decoded_rows() -> None:
+    made = make()
+    made.shape = InputShape()
+    made.options = {"sink.bucket.assigner": "date-time", "sink.bucket.time-column": "seen"}
+    seen = pa.array([datetime(2026, 1, 1, 10), datetime(2026, 1, 1, 11)], pa.timestamp("us", "UTC"))
+    report = made(pa.RecordBatch.from_arrays([pa.array([1, 2], pa.int32()), seen], ["id", "Seen"]))
+    assert list(folders(report)) == ["dt=2026-01-01--10", "dt=2026-01-01--11"]
+
+
+def test_a_retried_task_assigns_the_same_buckets() -> None:
+    made = make()
+    made.options = {"sink.bucket.assigner": "date-time"}
+    once, again = (made(raw([GOOD, BAD.replace(b'"x"', b"2")])) for made in (made, make_again(made)))
+    assert list(folders(once)) == list(folders(again)) == ["dt=2026-11-21--23"]
+
+
+def make_again(made: Run) -> Run:
+    other = make()
+    other.options = made.options
+    return other
+
+
+def test_an_unpartitioned_table() -> None:
+    made = make()
+    made.partitions = ()
+    report = made(raw([GOOD]), raw([GOOD]))
+    (part,) = report.parts
+    assert (part.partition, part.rows, part.target.rpartition("/")[0]) == ("", 2, "/w/t")
+
+
+def test_no_rows_no_files() -> None:
+    made = make()
+    report = made(raw([]), raw([TOMBSTONE]))
+    assert (report.parts, report.rows.read, report.rows.skipped, made.touched) == ((), 1, 1, [])
+
+
+def test_a_task_that_dies_half_way_leaves_no_part(tmp_path: Path) -> None:
+    made = make(RenameFileStore(LocalFileSystem()), task_memory="1")
+    made.location = str(tmp_path)
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        yield raw([GOOD])
+        # The first rows are on disk by now: the cap is one byte.
+        assert [path.suffix for path in tmp_path.rglob("*") if path.is_file()] == [".inprogress"]
+        message = "the executor goes away"
+        raise KeyboardInterrupt(message)
+
+    plan = made.plan
+    with pytest.raises(KeyboardInterrupt, match="goes away"):
+        run_task(batches(), plan, made.tools(plan), task=0, task_attempt=0)
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+
+
+def test_memory_stays_capped_over_the_buckets_of_both_tables() -> None:
+    made = make(on_bad_record="dead-letter", task_memory="1kb")
+    values = [value for n in range(50) for value in (f'{{"id": {n}, "dt": "{n % 7}"}}'.encode(), BAD)]
+    report = made(*(raw([*values[at : at + 10]]) for at in range(0, 100, 10)))
+    assert balanced(report)
+    assert sorted(row["id"] for row in rows_of(made, report)) == list(range(50))
+    assert len(rows_of(made, report, "db.t__rejected")) == 50
+
+
+@settings(deadline=None)
+@given(
+    st.lists(st.lists(st.sampled_from([GOOD, BAD, UNFIT, TOMBSTONE, b"[]", b'{"id": 7, "dt": null}']), max_size=8), max_size=5),
+    st.sampled_from(["fail", "drop", "dead-letter"]),
+    st.sampled_from(["default-partition", "bad-record"]),
+    st.sampled_from(["skip", "bad-record"]),
+)  # fmt: skip
+def test_every_row_is_accounted_for(
+    batches: list[list[bytes | None]], on_bad: str, on_null: str, on_tombstone: str
+) -> None:
+    made = make(on_bad_record=on_bad, on_tombstone=on_tombstone)
+    made.options = {**made.options, "sink.bucket.on-null": on_null}
+    report = made(*map(raw, batches))
+    assert balanced(report)
+    values = [value for batch in batches for value in batch]
+    bad = sum(
+        value in {BAD, UNFIT, b"[]"}
+        or (value is TOMBSTONE and on_tombstone == "bad-record")
+        or (value == b'{"id": 7, "dt": null}' and on_null == "bad-record")
+        for value in values
+    )
+    if on_bad == "fail" and bad:
+        assert report.bad is not None
+        assert report.parts == ()
+        return
+    assert report.rows.read == len(values)
+    assert report.rows.rejected + report.rows.dropped == bad
+    assert report.rows.skipped == (values.count(TOMBSTONE) if on_tombstone == "skip" else 0)
+
+
+def test_a_report_survives_the_way_to_the_driver() -> None:
+    _, report = run([GOOD, BAD], on_bad_record="drop")
+    assert TaskReport.decode(report.encode()) == report
+    _, stopped = run([BAD])
+    assert isinstance(stopped.bad, BadReport)
+    assert TaskReport.decode(stopped.encode()) == stopped

@@ -1,0 +1,262 @@
+from __future__ import annotations
+
+import gc
+import os
+import resource
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from hivesink.core.partname import PartName
+from hivesink.errors import StoreUnavailable
+from hivesink.formats.parquet import ParquetFormat
+from hivesink.sink.task.parts import MAX_OPEN_FILES, Parts, Target
+from hivesink.storage.local import LocalFileSystem
+from hivesink.storage.rename_store import RenameFileStore
+from tests.inmemory.filesystem import MemoryFileSystem
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from hivesink.core.manifest import PartEntry
+    from hivesink.ports import FileStore, PartFormat, RecordWriter
+
+SCHEMA = pa.schema([("id", pa.int64()), ("text", pa.string())])
+MB = 1 << 20
+
+
+@dataclass
+class Spy:
+    """A real format that notes each write: its rows and bytes."""
+
+    notes: list[tuple[int, int]] = field(default_factory=list)
+
+    def open(self, stream: BinaryIO) -> RecordWriter:
+        return _SpyWriter(ParquetFormat(SCHEMA).open(stream), self)
+
+
+@dataclass
+class _SpyWriter:
+    writer: RecordWriter
+    spy: Spy
+
+    def write(self, rows: pa.Table) -> None:
+        self.spy.notes.append((rows.num_rows, rows.nbytes))
+        self.writer.write(rows)
+
+    def close(self) -> None:
+        self.writer.close()
+
+
+def parts_of(
+    store: FileStore, *, memory: int = 64 * MB, file_size: int = 64 * MB, row_group: int = 64 * MB
+) -> tuple[Parts, list[tuple[str, ...]]]:
+    touched: list[tuple[str, ...]] = []
+
+    def name(n: int) -> PartName:
+        return PartName("0123456789ab", 1, "00ff00ff00", 0, 0, n)
+
+    return Parts(store, name, touched.append, memory, file_size, row_group), touched
+
+
+def target(location: str, form: PartFormat | None = None) -> Target:
+    return Target("db.t", lambda partition: f"{location}/{partition}", form or ParquetFormat(SCHEMA))
+
+
+def rows(start: int, size: int, width: int = 100) -> pa.Table:
+    ids = list(range(start, start + size))
+    return pa.table({"id": ids, "text": [f"{n:0{width}d}" for n in ids]}, schema=SCHEMA)
+
+
+def ids_of(store: FileStore, done: tuple[PartEntry, ...]) -> list[int]:
+    found: list[int] = []
+    for part in done:
+        with store.open(part.staged) as stream:
+            table = pq.read_table(pa.BufferReader(stream.read()))
+        assert table.num_rows == part.rows
+        found += table.column("id").to_pylist()
+    return sorted(found)
+
+
+@pytest.fixture
+def store() -> FileStore:
+    return RenameFileStore(MemoryFileSystem())
+
+
+def test_held_bytes_stay_below_the_cap(store: FileStore) -> None:
+    parts, _ = parts_of(store, memory=MB)
+    spy = Spy()
+    place = target("/t", spy)
+    most = 0
+    for n in range(400):
+        parts.add(place, f"dt={n % 40}", rows(n * 100, 100))
+        held = sum(fragment.nbytes for bucket in parts._buckets.values() for fragment in bucket.fragments)
+        assert held <= parts._held
+        most = max(most, parts._held)
+    assert MB * 0.9 < most <= MB
+    assert ids_of(store, parts.finish()) == list(range(40_000))
+    assert parts._held == 0
+
+
+def test_over_the_cap_the_largest_bucket_writes_out_first(store: FileStore) -> None:
+    parts, touched = parts_of(store, memory=100_000)
+    spy = Spy()
+    place = target("/t", spy)
+    parts.add(place, "dt=small", rows(0, 100))
+    parts.add(place, "dt=large", rows(100, 500))
+    parts.add(place, "dt=middle", rows(600, 200))
+    assert spy.notes == []
+    parts.add(place, "dt=small", rows(800, 150))
+    assert [size for size, _ in spy.notes] == [500]
+    # All folders that wait are named before the first file, in one list.
+    assert touched == [("/t/dt=large", "/t/dt=middle", "/t/dt=small")]
+    assert ids_of(store, parts.finish()) == list(range(950))
+
+
+def test_a_bucket_larger_than_the_cap_is_written_at_once(store: FileStore) -> None:
+    parts, _ = parts_of(store, memory=1000)
+    parts.add(target("/t"), "dt=1", rows(0, 1000))
+    assert parts._held == 0
+    assert ids_of(store, parts.finish()) == list(range(1000))
+
+
+def test_row_groups_have_the_declared_size(store: FileStore) -> None:
+    parts, _ = parts_of(store, row_group=50_000)
+    spy = Spy()
+    parts.add(target("/t", spy), "dt=1", rows(0, 5000))
+    parts.finish()
+    assert len(spy.notes) > 10
+    assert all(size <= 51_000 for _, size in spy.notes)
+
+
+def test_a_file_that_has_reached_its_size_is_followed_by_another(store: FileStore) -> None:
+    parts, _ = parts_of(store, file_size=100_000, row_group=60_000)
+    place = target("/t")
+    for n in range(40):
+        parts.add(place, "dt=1", rows(n * 1000, 1000))
+    done = parts.finish()
+    assert len(done) > 3
+    assert all(part.length >= 100_000 for part in done[:-1])
+    assert all(part.length < 200_000 for part in done)
+    assert len({part.target for part in done}) == len(done)
+    assert ids_of(store, done) == list(range(40_000))
+
+
+@pytest.fixture
+def few_files() -> Iterator[int]:
+    """How many files may be open in this process beside those that earlier tests left open."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    few = MAX_OPEN_FILES + 200
+    highest = max(int(entry.name) for entry in os.scandir("/proc/self/fd"))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (highest + few, hard))
+    yield few
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_a_thousand_open_buckets_under_a_low_limit_of_open_files(few_files: int, tmp_path: Path) -> None:
+    assert few_files < 1000
+    store = RenameFileStore(LocalFileSystem())
+    parts, _ = parts_of(store, memory=200_000)
+    place = target(str(tmp_path))
+    for turn in range(2):
+        for bucket in range(1000):
+            parts.add(place, f"dt={bucket}", rows(turn * 10_000 + bucket * 10, 10))
+            assert parts._held <= 200_000
+    assert len(parts._open) <= MAX_OPEN_FILES
+    done = parts.finish()
+    assert {part.partition for part in done} == {f"dt={bucket}" for bucket in range(1000)}
+    assert ids_of(store, done) == sorted(turn * 10_000 + n for turn in range(2) for n in range(10_000))
+
+
+def staged(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.rglob("*") if path.is_file())
+
+
+class _FarAway(MemoryFileSystem):
+    """Counts what is open at once, as a store that is written to from many threads."""
+
+    parallel = 16
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open_now: set[str] = set()
+        self.most = 0
+
+    def open_new(self, path: str) -> BinaryIO:
+        stream = super().open_new(path)
+        with self._lock:
+            self.open_now.add(path)
+            self.most = max(self.most, len(self.open_now))
+        return stream
+
+    def sync_close(self, stream: BinaryIO, path: str) -> None:
+        super().sync_close(stream, path)
+        with self._lock:
+            self.open_now.remove(path)
+
+
+@pytest.mark.parametrize(("memory", "most"), [(64 * MB, 16), (MB, 8)])
+def test_many_files_are_opened_and_closed_at_a_time_within_the_caps(memory: int, most: int) -> None:
+    fs = _FarAway()
+    store = RenameFileStore(fs)
+    parts, touched = parts_of(store, memory=memory)
+    for start in range(50):
+        parts.add(target("/w"), f"dt={start}", rows(start * 10, 10))
+    done = parts.finish()
+    assert sorted(ids_of(store, done)) == list(range(500))
+    assert len({part.staged for part in done}) == 50
+    assert {folder for folders in touched for folder in folders} == {f"/w/dt={start}" for start in range(50)}
+    assert (fs.most, fs.open_now) == (most, set())
+
+
+def test_abort_leaves_nothing(tmp_path: Path) -> None:
+    store = RenameFileStore(LocalFileSystem())
+    parts, _ = parts_of(store, memory=1, file_size=20_000)
+    place = target(str(tmp_path))
+    parts.add(place, "dt=pending", rows(0, 2000))
+    parts.add(place, "dt=in-progress", rows(0, 10))
+    parts.memory = MB
+    parts.add(place, "dt=waiting", rows(0, 10))
+    names = staged(tmp_path)
+    assert [name.rpartition(".")[2] for name in names] == ["pending", "inprogress"]
+    parts.abort()
+    assert staged(tmp_path) == []
+    del parts
+    # A writer that is dropped must not try to finish its file.
+    gc.collect()
+    assert staged(tmp_path) == []
+
+
+def test_a_part_that_can_not_be_closed_is_aborted_with_the_others(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    system = LocalFileSystem()
+    store = RenameFileStore(system)
+    parts, _ = parts_of(store)
+    for n in range(3):
+        parts.add(target(str(tmp_path)), f"dt={n}", rows(n, 1))
+    closed = system.sync_close
+    calls: list[str] = []
+
+    def full(stream: Any, path: str) -> None:
+        calls.append(path)
+        if len(calls) == 2:
+            raise StoreUnavailable(action="write", path=path, reason="no space left on device")
+        closed(stream, path)
+
+    monkeypatch.setattr(system, "sync_close", full, raising=True)
+    with pytest.raises(StoreUnavailable, match="no space left"):
+        parts.finish()
+    assert len(staged(tmp_path)) == 2
+    parts.abort()
+    assert staged(tmp_path) == []
+
+
+def test_without_rows_there_are_no_files(store: FileStore) -> None:
+    parts, touched = parts_of(store)
+    assert parts.finish() == ()
+    assert touched == []

@@ -1,0 +1,98 @@
+"""A job on a cluster: where tasks get hivesink from, with a task that fails and one that runs twice at a time.
+
+    python executors_job.py TABLE TOPIC SERVERS FOLDER
+
+Prints a JSON object for each run. FOLDER is where its tasks leave word for each other, and the checkpoint is in it.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import hivesink
+from hivesink import HiveSink, session, sources
+from hivesink.errors import HiveSinkError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    import pyarrow as pa
+
+SETTINGS = {
+    "spark.cores.max": "3",
+    "spark.executor.cores": "1",
+    "spark.executor.memory": "512m",
+    "spark.speculation": "true",
+    "spark.speculation.interval": "100ms",
+    "spark.speculation.minTaskRuntime": "100ms",
+    "spark.speculation.multiplier": "1.1",
+    "spark.speculation.quantile": "0.5",
+    # Each record is a batch of its own, so that a part is begun before the trouble.
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "10",
+}
+SECONDS = 120
+
+
+def disturbed(batches: Iterator[pa.RecordBatch], folder: str) -> Iterator[pa.RecordBatch]:
+    """Partition 0 waits in the middle until another attempt is there too; the first one of partition 1 fails."""
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    assert context is not None
+    partition, attempt = context.partitionId(), context.attemptNumber()
+    here = Path(folder, f"partition-{partition}-attempt-{attempt}")
+    here.touch()
+    for number, batch in enumerate(batches):
+        yield batch
+        if number == 1 and (partition, attempt) == (1, 0):
+            message = "this task fails once"
+            raise RuntimeError(message)
+        deadline = time.monotonic() + SECONDS
+        while number == 1 and partition == 0 and len(list(Path(folder).glob("partition-0-*"))) == 1:
+            assert time.monotonic() < deadline, "no speculative attempt has come"
+            time.sleep(0.05)
+
+
+def home(_: Iterable[Any]) -> Iterator[tuple[str, str]]:
+    """Where a task gets the package, and its tools' own modules, from."""
+    import hivesink.spark.sink
+
+    yield hivesink.__file__, hivesink.spark.sink.__file__
+
+
+def main() -> None:
+    """Stream the topic into the table, once well and once with a driver of another version."""
+    table, topic, servers, folder = sys.argv[1:]
+    spark = session("executors", kafka=True, extra=SETTINGS)
+    sink = HiveSink.for_table(spark, table, writer="gated")
+    events = (
+        sources.kafka(spark, servers, topic)
+        .select("value")
+        .mapInArrow(partial(disturbed, folder=folder), "value binary")
+    )
+
+    def run() -> None:
+        query = sink.start(events, checkpoint=f"file:{folder}/checkpoint", trigger={"availableNow": True})
+        query.awaitTermination()
+
+    run()
+    homes = spark.sparkContext.parallelize(range(3), 3).mapPartitions(home).collect()
+    attempts = sorted(path.name for path in Path(folder).glob("partition-*"))
+    print(json.dumps({"homes": sorted({file for pair in homes for file in pair}), "attempts": attempts}), flush=True)
+
+    sys.stdin.readline()
+    hivesink.__version__ = "9.9.9"
+    try:
+        run()
+    except HiveSinkError as error:
+        print(json.dumps({"error": str(error), "retryable": error.retryable}), flush=True)
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main()

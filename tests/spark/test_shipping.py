@@ -1,0 +1,70 @@
+"""The package as a zip: the same bytes for the same code, and all of it can be imported from there."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+import hivesink
+from hivesink.errors import VersionsDiffer
+from hivesink.spark import shipping
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+IMPORTS = """
+import sys, hivesink
+from hivesink.embedded.jarsets import HIVE_CLIENT
+import hivesink.spark.sink, hivesink.cli.app
+from hivesink.spark.shipping import write_zip
+from pathlib import Path
+write_zip(Path(sys.argv[1]))
+print(hivesink.spark.sink.__file__, len(HIVE_CLIENT.coordinates))
+"""
+
+
+def test_the_zip_is_the_whole_package_and_makes_itself_again(tmp_path: Path) -> None:
+    first, again = tmp_path / "hivesink-1.zip", tmp_path / "again.zip"
+    shipping.write_zip(first)
+    environment = {**os.environ, "PYTHONPATH": str(first), "PYTHONDONTWRITEBYTECODE": "1"}
+    done = subprocess.run(
+        [sys.executable, "-c", IMPORTS, str(again)],
+        env=environment,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    where, jars = done.stdout.split()
+    assert where == f"{first}/hivesink/spark.py"
+    assert int(jars) > 0
+    assert again.read_bytes() == first.read_bytes()
+
+
+def test_tasks_need_no_more_than_the_environment_that_make_dist_makes() -> None:
+    script = "import sys, hivesink.spark.sink; print(*{name.partition('.')[0] for name in sys.modules})"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert {"pyarrow", "msgspec", "numpy"} <= set(done.stdout.split())
+    others = {"click", "hive_metastore", "puresasl", "pyhive", "rich", "sqlglot", "TCLIService", "thrift", "typer"}
+    assert not others & set(done.stdout.split())
+
+
+@pytest.mark.spark
+def test_local_tasks_need_no_zip(spark: SparkSession) -> None:
+    assert shipping.ship(spark) is None
+
+
+def test_another_version_is_told_before_anything_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    version, _ = shipping.sealed({"any": "value"})
+    assert shipping.unsealed(shipping.sealed({"any": "value"})) == {"any": "value"}
+    monkeypatch.setattr(hivesink, "__version__", "0.0.9")
+    with pytest.raises(
+        VersionsDiffer, match=rf"the driver is hivesink {version}, but an executor \(.+\) imports 0\.0\.9"
+    ):
+        shipping.unsealed((version, b"what only that version can read"))
