@@ -1,4 +1,4 @@
-"""Where downloaded and generated files are kept between runs, and how a file gets there whole."""
+"""Where downloads, generated files and the embedded metastore are kept, and how a file gets there whole."""
 
 from __future__ import annotations
 
@@ -13,6 +13,11 @@ def cache_folder() -> Path:
     # A relative XDG_CACHE_HOME is to be ignored: XDG Base Directory Specification, "Basics".
     root = Path(base) if base and Path(base).is_absolute() else Path.home() / ".cache"
     return root / "hivesink"
+
+
+def state_folder() -> Path:
+    """Return `$HIVESINK_HOME`, by default `.hivesink-local` in the current folder: the embedded metastore's."""
+    return Path(os.environ.get("HIVESINK_HOME") or ".hivesink-local").absolute()
 
 
 def write_atomically(path: Path, content: str | bytes, *, mode: int = 0o644) -> None:

@@ -7,12 +7,12 @@ import subprocess
 from typing import TYPE_CHECKING
 
 from hivesink.config.cache import write_atomically
-from hivesink.embedded.jars import fetch
-from hivesink.embedded.jarsets import KAFKA_BROKER
-from hivesink.embedded.jvm import find_java
 from hivesink.embedded.process import HOST, Launch, free_port
 from hivesink.embedded.server import EmbeddedServer
 from hivesink.errors import ServerFailed
+from hivesink.jvm.jars import fetch
+from hivesink.jvm.jarsets import KAFKA_BROKER
+from hivesink.jvm.java import find_java
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import subprocess
 import tempfile
@@ -12,13 +11,13 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from hivesink.config.cache import cache_folder, write_atomically
-from hivesink.embedded.conf import log4j2, write_conf
-from hivesink.embedded.jvm import find_java
+from hivesink.config.cache import cache_folder, state_folder, write_atomically
 from hivesink.embedded.lock import locked
 from hivesink.embedded.process import HOST, Detached, Launch, on_free_port, start_detached
 from hivesink.embedded.server import EmbeddedServer
-from hivesink.embedded.sparkjars import OPENS, all_jars, jar
+from hivesink.jvm.conf import log4j2, write_conf
+from hivesink.jvm.java import find_java
+from hivesink.jvm.sparkjars import OPENS, all_jars, jar
 
 LOOPBACK_SOURCE = Path(__file__).with_name("java") / "HiveAuthUtils.java"
 STATE_FILE = "server.json"
@@ -59,14 +58,9 @@ class MetastoreStatus:
     warehouse: str | None = None
 
 
-def default_home() -> Path:
-    """Return the state folder: `$HIVESINK_HOME`, by default `.hivesink-local` in the current folder."""
-    return Path(os.environ.get("HIVESINK_HOME") or ".hivesink-local").absolute()
-
-
 def status(home: Path | None = None) -> MetastoreStatus:
     """Say whether the metastore of this state folder runs, and where."""
-    home = (home or default_home()).absolute()
+    home = (home or state_folder()).absolute()
     state = _read_state(home)
     if state is None:
         return MetastoreStatus(running=False, home=str(home))
@@ -86,7 +80,7 @@ def start(home: Path | None = None, warehouse: Path | None = None) -> MetastoreS
     It keeps the port and warehouse of its last run where it can; the first run's default warehouse is
     `<home>/warehouse`. Raises ServerFailed, JavaNotFound.
     """
-    home = (home or default_home()).absolute()
+    home = (home or state_folder()).absolute()
     with locked(home):
         now = status(home)
         if now.running:
@@ -106,7 +100,7 @@ def start(home: Path | None = None, warehouse: Path | None = None) -> MetastoreS
 
 def stop(home: Path | None = None) -> MetastoreStatus:
     """Stop the metastore of this state folder and return when it is gone; harmless if it doesn't run."""
-    home = (home or default_home()).absolute()
+    home = (home or state_folder()).absolute()
     if not home.exists():
         return status(home)
     with locked(home):

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hivesink.embedded.conf import log4j2, write_conf
-from hivesink.embedded.jvm import find_java
 from hivesink.embedded.process import HOST, Launch
 from hivesink.embedded.server import EmbeddedServer
-from hivesink.embedded.sparkjars import OPENS, all_jars, spark_home
+from hivesink.jvm.conf import log4j2, write_conf
+from hivesink.jvm.java import find_java
+from hivesink.jvm.sparkjars import OPENS, all_jars, spark_home
 
 if TYPE_CHECKING:
     from pathlib import Path

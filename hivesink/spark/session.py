@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from hivesink import wiring
+from hivesink.config.cache import state_folder
 from hivesink.config.site import Site
-from hivesink.embedded import metastore as embedded
-from hivesink.embedded.jars import fetch
-from hivesink.embedded.jarsets import HIVE_CLIENT
-from hivesink.embedded.session import SETTINGS, kafka_settings, loopback_settings, start
 from hivesink.errors import InvalidOption, MasterUnreachable
+from hivesink.jvm.jars import fetch
+from hivesink.jvm.jarsets import HIVE_CLIENT
+from hivesink.jvm.session import SETTINGS, kafka_settings, loopback_settings, start
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -136,8 +136,14 @@ def _said(settings: Mapping[str, str], names: tuple[str, ...]) -> str | None:
 
 def _embedded() -> tuple[str, str]:
     """The running embedded metastore's URI and warehouse. Raises InvalidOption."""
-    state = embedded.status()
-    if state.uri is None or state.warehouse is None:
+    try:
+        from hivesink.embedded.metastore import status
+    except ModuleNotFoundError:
+        # The zip that goes to a cluster is without the servers.
+        state = None
+    else:
+        state = status()
+    if state is None or state.uri is None or state.warehouse is None:
         problem = (
             "no metastore: set HIVE_CONF_DIR to the folder of hive-site.xml, or HIVESINK_METASTORE, or start the "
             "embedded one with `hivesink metastore start`"
@@ -150,7 +156,7 @@ def _warehouse(site: Site) -> str:
     """Where Spark puts a database that it creates; what others created has its place in the metastore."""
     folder = _said(site.hive, ("metastore.warehouse.dir", "hive.metastore.warehouse.dir"))
     if folder is None:
-        return (embedded.default_home() / "warehouse").absolute().as_uri()
+        return (state_folder() / "warehouse").as_uri()
     return folder if urlsplit(folder).scheme else f"{(site.default_filesystem or 'file://').rstrip('/')}{folder}"
 
 

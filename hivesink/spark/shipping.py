@@ -1,4 +1,4 @@
-"""This package as one zip, the way Spark takes Python code along; the driver sends it to executors by itself.
+"""This package as one zip, without servers and commands, the way Spark takes Python code along; the driver sends it.
 
 `python -m hivesink.spark.shipping FILE` writes it, for `--py-files`; `make dist` does.
 """
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     Sealed: TypeAlias = tuple[str, bytes]
 
+_STAY_AT_HOME = ("__pycache__", "cli", "embedded")
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 """The oldest time that a zip can name: the same code is the same zip, whenever it is made."""
 
@@ -94,7 +95,7 @@ def _files(folder: Traversable, name: str) -> Iterator[tuple[str, bytes]]:
     # Not by path: the package may itself be in a zip.
     for entry in folder.iterdir():
         if entry.is_dir():
-            if entry.name != "__pycache__":
+            if entry.name not in _STAY_AT_HOME:
                 yield from _files(entry, f"{name}/{entry.name}")
         else:
             yield f"{name}/{entry.name}", entry.read_bytes()

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from hivesink.embedded import metastore
 from hivesink.embedded.metastore import EmbeddedMetastore
-from hivesink.embedded.session import local_session
 from hivesink.errors import HiveSinkError
+from hivesink.jvm.session import local_session
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

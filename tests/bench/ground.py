@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hivesink.embedded.session import local_session
+from hivesink.jvm.session import local_session
 from hivesink.spark.session import session
 
 if TYPE_CHECKING:

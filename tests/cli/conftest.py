@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hivesink.embedded.jvm import find_java
+from hivesink.jvm.java import find_java
 from tests.cli.site import DDL, Ingest, hivesink
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hivesink.embedded.jvm import find_java
+from hivesink.jvm.java import find_java
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 
-from hivesink.embedded.jvm import find_java
 from hivesink.embedded.process import wait_until
+from hivesink.jvm.java import find_java
 from tests.cluster.target import DATABASE, WRITER
 
 if TYPE_CHECKING:

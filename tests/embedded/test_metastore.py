@@ -175,11 +175,3 @@ def test_a_damaged_state_file_counts_as_none(home: Path, text: str) -> None:
     (home / "metastore").mkdir(parents=True)
     (home / "metastore" / "server.json").write_text(text)
     assert not detached.status(home).running
-
-
-def test_the_state_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("HIVESINK_HOME", raising=False)
-    assert detached.default_home() == tmp_path / ".hivesink-local"
-    monkeypatch.setenv("HIVESINK_HOME", str(tmp_path / "elsewhere"))
-    assert detached.default_home() == tmp_path / "elsewhere"

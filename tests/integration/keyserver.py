@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from hivesink.embedded.cluster.hdfs import DataNode, NameNode, _client, _java
-from hivesink.embedded.conf import log4j1, write_sites
-from hivesink.embedded.jars import fetch
-from hivesink.embedded.jarsets import JarSet
 from hivesink.embedded.process import HOST, Launch
 from hivesink.embedded.server import EmbeddedServer
+from hivesink.jvm.conf import log4j1, write_sites
+from hivesink.jvm.jars import fetch
+from hivesink.jvm.jarsets import JarSet
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from hivesink import HiveSink, sources
-from hivesink.embedded.session import local_session
+from hivesink.jvm.session import local_session
 
 
 class Halting:

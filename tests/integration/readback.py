@@ -36,7 +36,7 @@ def in_zone(zone: str, metastore: str, warehouse: Path, steps: list[dict[str, An
 
 
 def _main() -> None:
-    from hivesink.embedded.session import local_session, session_settings
+    from hivesink.jvm.session import local_session, session_settings
 
     request = json.load(sys.stdin)
     metastore, warehouse, zone = request["metastore"], Path(request["warehouse"]), request["zone"]

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hivesink import HiveSink, sources
-from hivesink.embedded.session import local_session
+from hivesink.jvm.session import local_session
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -5,9 +5,9 @@ from __future__ import annotations
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
-from hivesink.embedded.jvm import find_java
 from hivesink.embedded.process import Launch, free_port, start_attached
-from hivesink.embedded.sparkjars import OPENS, all_jars, spark_home
+from hivesink.jvm.java import find_java
+from hivesink.jvm.sparkjars import OPENS, all_jars, spark_home
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

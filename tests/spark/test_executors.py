@@ -15,9 +15,9 @@ import pytest
 
 import hivesink
 from hivesink.embedded.cluster.spark import SparkWorker
-from hivesink.embedded.jars import fetch
-from hivesink.embedded.jarsets import kafka_connector
-from hivesink.embedded.sparkjars import spark_home
+from hivesink.jvm.jars import fetch
+from hivesink.jvm.jarsets import kafka_connector
+from hivesink.jvm.sparkjars import spark_home
 from tests.cluster.feed import Feed
 from tests.cluster.target import Target, own
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import zipfile
 from typing import TYPE_CHECKING
 
 import pytest
@@ -20,8 +21,8 @@ if TYPE_CHECKING:
 
 IMPORTS = """
 import sys, hivesink
-from hivesink.embedded.jarsets import HIVE_CLIENT
-import hivesink.spark.sink, hivesink.cli.app
+from hivesink.jvm.jarsets import HIVE_CLIENT
+import hivesink.spark.sink, hivesink.spark.session
 from hivesink.spark.shipping import write_zip
 from pathlib import Path
 write_zip(Path(sys.argv[1]))
@@ -29,7 +30,7 @@ print(hivesink.spark.sink.__file__, len(HIVE_CLIENT.coordinates))
 """
 
 
-def test_the_zip_is_the_whole_package_and_makes_itself_again(tmp_path: Path) -> None:
+def test_the_zip_is_the_package_without_its_servers_and_makes_itself_again(tmp_path: Path) -> None:
     first, again = tmp_path / "hivesink-1.zip", tmp_path / "again.zip"
     shipping.write_zip(first)
     environment = {**os.environ, "PYTHONPATH": str(first), "PYTHONDONTWRITEBYTECODE": "1"}
@@ -42,9 +43,13 @@ def test_the_zip_is_the_whole_package_and_makes_itself_again(tmp_path: Path) -> 
         check=True,
     )
     where, jars = done.stdout.split()
-    assert where == f"{first}/hivesink/spark.py"
+    assert where == f"{first}/hivesink/spark/sink.py"
     assert int(jars) > 0
     assert again.read_bytes() == first.read_bytes()
+    with zipfile.ZipFile(first) as archive:
+        packages = {name.split("/")[1] for name in archive.namelist()}
+    assert {"core", "sink", "spark"} <= packages
+    assert not {"cli", "embedded"} & packages
 
 
 def test_tasks_need_no_more_than_the_environment_that_make_dist_makes() -> None:

@@ -11,8 +11,8 @@ from hivesink.embedded.cluster import settings
 from hivesink.embedded.cluster.hdfs import DataNode, NameNode, client_sites, make_folders
 from hivesink.embedded.cluster.hive import HiveMetastore, HiveServer2
 from hivesink.embedded.cluster.spark import SparkMaster, SparkWorker
-from hivesink.embedded.conf import write_sites
 from hivesink.embedded.kafka import EmbeddedKafka
+from hivesink.jvm.conf import write_sites
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence

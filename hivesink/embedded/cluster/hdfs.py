@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 
 from hivesink.config.cache import write_atomically
 from hivesink.embedded.cluster import settings
-from hivesink.embedded.conf import log4j1, write_sites
-from hivesink.embedded.jars import fetch
-from hivesink.embedded.jarsets import HDFS
-from hivesink.embedded.jvm import find_java
 from hivesink.embedded.process import HOST, Launch, wait_until
 from hivesink.embedded.server import EmbeddedServer
 from hivesink.errors import ServerFailed
+from hivesink.jvm.conf import log4j1, write_sites
+from hivesink.jvm.jars import fetch
+from hivesink.jvm.jarsets import HDFS
+from hivesink.jvm.java import find_java
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 from hivesink.embedded.cluster import settings
 from hivesink.embedded.cluster.hdfs import client_sites
-from hivesink.embedded.conf import log4j2, write_log4j2, write_sites
-from hivesink.embedded.jars import fetch
-from hivesink.embedded.jarsets import HIVE
-from hivesink.embedded.jvm import find_java
 from hivesink.embedded.process import HOST, Launch
 from hivesink.embedded.server import EmbeddedServer
-from hivesink.embedded.sparkjars import OPENS
+from hivesink.jvm.conf import log4j2, write_log4j2, write_sites
+from hivesink.jvm.jars import fetch
+from hivesink.jvm.jarsets import HIVE
+from hivesink.jvm.java import find_java
+from hivesink.jvm.sparkjars import OPENS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 from hivesink.config.cache import write_atomically
 from hivesink.embedded.cluster import settings
-from hivesink.embedded.conf import log4j2
-from hivesink.embedded.jvm import find_java
 from hivesink.embedded.process import HOST, Launch
 from hivesink.embedded.server import EmbeddedServer
-from hivesink.embedded.sparkjars import OPENS, all_jars, jar, spark_home
+from hivesink.jvm.conf import log4j2
+from hivesink.jvm.java import find_java
+from hivesink.jvm.sparkjars import OPENS, all_jars, jar, spark_home
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

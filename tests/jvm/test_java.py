@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hivesink.embedded import jvm
-from hivesink.embedded.jvm import find_java
 from hivesink.errors import JavaNotFound
+from hivesink.jvm import java
+from hivesink.jvm.java import find_java
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,17 +40,17 @@ def fake_java(folder: Path, version: str) -> Path:
 
 def test_java_home_comes_before_the_path(tmp_path: Path) -> None:
     home, other = fake_java(tmp_path / "home", "17"), fake_java(tmp_path / "other", "21")
-    assert find_java(str(home), str(other / "bin")) == jvm.Java(home, 17)
+    assert find_java(str(home), str(other / "bin")) == java.Java(home, 17)
 
 
 @pytest.mark.parametrize("version", ["1.8", "24"])
 def test_a_java_home_that_not_all_servers_run_on_is_passed_over(tmp_path: Path, version: str) -> None:
     home, other = fake_java(tmp_path / "home", version), fake_java(tmp_path / "other", "21")
-    assert find_java(str(home), str(other / "bin")) == jvm.Java(other, 21)
+    assert find_java(str(home), str(other / "bin")) == java.Java(other, 21)
 
 
 def test_none_at_all_is_one_clear_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(jvm, "_packaged_runtime", lambda: None)
+    monkeypatch.setattr(java, "_packaged_runtime", lambda: None)
     home = fake_java(tmp_path / "home", "11")
     with pytest.raises(JavaNotFound) as e:
         find_java(str(home), str(tmp_path))

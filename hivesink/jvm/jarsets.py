@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from importlib.resources import files
 
-LISTS = files("hivesink.embedded") / "jarlists"
+LISTS = files("hivesink.jvm") / "jarlists"
 
 
 @dataclass(frozen=True, slots=True)

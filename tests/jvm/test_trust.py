@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from hivesink.embedded.jvm import find_java
-from hivesink.embedded.trust import PASSWORD, key_store, write_trust_store
+from hivesink.jvm.java import find_java
+from hivesink.jvm.trust import PASSWORD, key_store, write_trust_store
 
 
 def keytool() -> str:

@@ -9,11 +9,10 @@ import sys
 from typing import TYPE_CHECKING
 
 from hivesink.config.cache import cache_folder, write_atomically
-from hivesink.embedded.conf import log4j2
-from hivesink.embedded.jars import fetch
-from hivesink.embedded.jarsets import kafka_connector
-from hivesink.embedded.jvm import find_java
-from hivesink.embedded.process import HOST
+from hivesink.jvm.conf import log4j2
+from hivesink.jvm.jars import fetch
+from hivesink.jvm.jarsets import kafka_connector
+from hivesink.jvm.java import find_java
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
+LOOPBACK = "127.0.0.1"
 # A query that fails is logged with its stack trace, and then raised by its handle anyway.
 LOGGING = log4j2("error", {"org.apache.spark.sql.execution.streaming": "off"})
 # By Python, since Spark 4: statements that fail, with the trace of the JVM.
@@ -67,8 +67,8 @@ def start(app: str, master: str, settings: Mapping[str, str]) -> SparkSession:
     from pyspark.sql import SparkSession
 
     os.environ["JAVA_HOME"] = str(find_java().home)
-    if settings.get("spark.driver.bindAddress") == HOST:
-        os.environ["SPARK_LOCAL_IP"] = HOST
+    if settings.get("spark.driver.bindAddress") == LOOPBACK:
+        os.environ["SPARK_LOCAL_IP"] = LOOPBACK
     for name in STATEMENTS:
         logging.getLogger(name).disabled = True
     builder = SparkSession.builder.appName(app).master(master).enableHiveSupport()
@@ -91,7 +91,7 @@ def session_settings(metastore_uri: str, warehouse: Path, *, kafka: bool = False
 
 def loopback_settings() -> dict[str, str]:
     """Return the Spark settings of a driver that nobody reaches from another machine."""
-    return {"spark.driver.bindAddress": HOST, "spark.driver.host": HOST}
+    return {"spark.driver.bindAddress": LOOPBACK, "spark.driver.host": LOOPBACK}
 
 
 def kafka_settings(jars: str = "") -> dict[str, str]:

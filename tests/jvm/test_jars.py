@@ -8,9 +8,9 @@ from zipfile import ZipFile
 
 import pytest
 
-from hivesink.embedded.jars import fetch
-from hivesink.embedded.jarsets import HDFS, HIVE, KAFKA_BROKER, JarSet, kafka_connector
 from hivesink.errors import JarsUnavailable
+from hivesink.jvm.jars import fetch
+from hivesink.jvm.jarsets import HDFS, HIVE, KAFKA_BROKER, JarSet, kafka_connector
 
 if TYPE_CHECKING:
     from pathlib import Path

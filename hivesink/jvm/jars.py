@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 from xml.sax.saxutils import quoteattr
 
 from hivesink.config.cache import cache_folder
-from hivesink.embedded.jvm import find_java
-from hivesink.embedded.sparkjars import jar
-from hivesink.embedded.trust import write_trust_store
 from hivesink.errors import JarsUnavailable
+from hivesink.jvm.java import find_java
+from hivesink.jvm.sparkjars import jar
+from hivesink.jvm.trust import write_trust_store
 
 if TYPE_CHECKING:
-    from hivesink.embedded.jarsets import JarSet
+    from hivesink.jvm.jarsets import JarSet
 
 MAVEN_CENTRAL = "https://repo1.maven.org/maven2/"
 FETCH_SECONDS = 900
