@@ -214,6 +214,7 @@ def test_a_partition_that_somebody_registers_on_another_file_system(
 
 
 @pytest.mark.spark
+@pytest.mark.long
 @pytest.mark.timeout(900)
 def test_a_job_that_meets_two_of_them_says_so_in_a_line_each_and_goes_on(cluster: Cluster, tmp_path: Path) -> None:
     """A full quota passes by itself, under --restart; a table that is gone needs a person."""

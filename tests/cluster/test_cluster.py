@@ -87,6 +87,7 @@ def test_every_server_runs_and_listens_on_the_loopback_alone(cluster: Cluster) -
     assert listening(list(running.values())) == {"127.0.0.1"}
 
 
+@pytest.mark.long
 def test_what_the_servers_hold_is_there_after_all_were_killed(cluster: Cluster) -> None:
     hdfs(cluster).create("/kept", WriteOptions(overwrite=True)).close()
     query(

@@ -20,7 +20,7 @@ from tests.cluster.underfire import Stage, executors, on_cluster, suppress_gone
 
 if TYPE_CHECKING:
     import subprocess
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     from hivesink.embedded.cluster import Cluster
@@ -147,8 +147,18 @@ ROUNDS = (
 )
 
 
+SHORT = (
+    a_datanode_dies_while_parts_are_written,
+    the_namenode_dies_between_manifest_and_publish_and_comes_back_in_safe_mode,
+    the_metastore_dies_while_partitions_are_registered,
+)
+
+
 @pytest.mark.timeout(900)
-def test_a_job_outlives_every_server(mortal: Cluster, tmp_path: Path) -> None:
+@pytest.mark.parametrize("rounds", [SHORT, pytest.param(ROUNDS, marks=pytest.mark.long)], ids=["some", "all"])
+def test_a_job_outlives_every_server(
+    mortal: Cluster, tmp_path: Path, rounds: Sequence[Callable[[Round], None]]
+) -> None:
     name = own("dying_servers")
     feed = Feed(mortal.kafka, name, pad=PAD)
     target = Target.create(mortal, name, properties={"sink.registration.retry-interval": "1s"})
@@ -173,7 +183,7 @@ def test_a_job_outlives_every_server(mortal: Cluster, tmp_path: Path) -> None:
         at = Round(mortal, stage, feed, process)
         feed.put(ROWS)
         at.wait()
-        for trouble in ROUNDS:
+        for trouble in rounds:
             trouble(at)
             at.wait()
         assert stage.end(process) == 0, stage.output[-4000:]

@@ -224,16 +224,18 @@ def run_on_kafka(
 
 
 @pytest.mark.spark
-@pytest.mark.timeout(1200)
-def test_twenty_kills_on_a_file_source(tmp_path: Path, metastore: EmbeddedMetastore, spark: SparkSession) -> None:
-    run_on_files(tmp_path, metastore, spark, table="files_20", kills=20, between=5)
+@pytest.mark.timeout(900)
+def test_a_kill_at_each_step_on_a_file_source(
+    tmp_path: Path, metastore: EmbeddedMetastore, spark: SparkSession
+) -> None:
+    run_on_files(tmp_path, metastore, spark, table="files_8", kills=len(STEPS), between=3)
 
 
 @pytest.mark.spark
 @pytest.mark.kafka
 @pytest.mark.timeout(900)
-def test_five_kills_over_kafka(tmp_path: Path, metastore: EmbeddedMetastore, spark: SparkSession, kafka: str) -> None:
-    run_on_kafka(tmp_path, metastore, spark, kafka, table="kafka_5", kills=5)
+def test_three_kills_over_kafka(tmp_path: Path, metastore: EmbeddedMetastore, spark: SparkSession, kafka: str) -> None:
+    run_on_kafka(tmp_path, metastore, spark, kafka, table="kafka_3", kills=3)
 
 
 @pytest.mark.spark

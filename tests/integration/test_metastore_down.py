@@ -83,7 +83,14 @@ def test_epochs_go_on_without_the_metastore_and_all_is_readable_after(
     assert apart.staged() == []
 
 
-@pytest.mark.parametrize(("port", "method"), [("log", "create"), ("log", "mark"), ("registrar", "clear_accurate")])
+@pytest.mark.parametrize(
+    ("port", "method"),
+    [
+        ("log", "create"),
+        pytest.param("log", "mark", marks=pytest.mark.long),
+        pytest.param("registrar", "clear_accurate", marks=pytest.mark.long),
+    ],
+)
 def test_a_metastore_that_stops_in_the_last_epoch_makes_the_run_fail_and_the_next_one_finish(
     apart: Stage, stage: Stage, mortal: EmbeddedMetastore, port: str, method: str
 ) -> None:
