@@ -93,12 +93,17 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=int(of("ROUNDS") or 3))
     parser.add_argument("--epochs", type=int, default=int(of("EPOCHS") or 0), help=f"of {EPOCH_ROWS} rows, each round")
     parser.add_argument("--sources", default=of("SOURCES") or "", help="kafka, files or both, with a comma")
+    parser.add_argument(
+        "--against", type=Path, help="a checkout of another commit: its hivesink races too, as `before`"
+    )
     parser.add_argument("--contenders", default=",".join(CONTENDERS), help="some of them, with a comma")
     told = parser.parse_args()
     told.cluster = told.cluster or told.at is not None
     told.epochs = told.epochs or (25 if told.cluster else 40)
     told.sources = (told.sources or ("kafka" if told.cluster else "kafka,files")).split(",")
     told.contenders = told.contenders.split(",")
+    if told.against and told.cluster:
+        parser.error("--against needs a process for each contender: leave out --cluster and --at")
     return told
 
 
@@ -108,7 +113,10 @@ def on_this_machine(stack: ExitStack, told: argparse.Namespace) -> tuple[dict[st
     servers = stack.enter_context(EmbeddedKafka(DATA / "broker")).bootstrap
     ground = Ground(server.uri, server.warehouse.as_uri(), (DATA / "checkpoints").as_uri())
     log = DATA / "contenders.log"
-    return {name: stack.enter_context(Runner(ground, log)) for name in told.contenders}, servers
+    runners = {name: stack.enter_context(Runner(ground, log)) for name in told.contenders}
+    if told.against:
+        runners["before"] = stack.enter_context(Runner(ground, log, told.against.absolute()))
+    return runners, servers
 
 
 def on_a_cluster(stack: ExitStack, told: argparse.Namespace) -> tuple[dict[str, Runner], str]:

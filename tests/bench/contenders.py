@@ -120,11 +120,12 @@ def insert_into(spark: SparkSession, drain: Drain, checkpoint: str) -> Query:
     )
 
 
+OWN = "hivesink"
 EPOCHS: list[Committed] = []
 """hivesink's own timings of the epochs of this process."""
 
 CONTENDERS: Mapping[str, Callable[[SparkSession, Drain, str], Query]] = {
-    "hivesink": hivesink,
+    OWN: hivesink,
     "file sink": file_sink,
     "insertInto": insert_into,
 }

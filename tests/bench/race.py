@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tests.bench.contenders import Drain, Drained, Landed
+from tests.bench.contenders import OWN, Drain, Drained, Landed
 from tests.bench.meter import Meter, executors
 
 if TYPE_CHECKING:
-    from pathlib import Path
     from types import TracebackType
 
     from typing_extensions import Self
@@ -37,9 +38,13 @@ class Run:
 
 
 class Runner:
-    """A process that contenders run in, for the length of a `with` block; between its turns it rests."""
+    """A process that contenders run in, for the length of a `with` block; between its turns it rests.
 
-    def __init__(self, ground: Ground, log: Path) -> None:
+    With `checkout`, a folder with another commit of this repository, it runs the hivesink of that.
+    """
+
+    def __init__(self, ground: Ground, log: Path, checkout: Path | None = None) -> None:
+        self._checkout = checkout
         with log.open("ab") as errors:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "tests.bench.runner", json.dumps(asdict(ground))],
@@ -47,6 +52,8 @@ class Runner:
                 stdout=subprocess.PIPE,
                 stderr=errors,
                 text=True,
+                cwd=checkout,
+                env={**os.environ, "PYTHONPATH": str(checkout or Path.cwd())},
             )
         self._log = log
         self._application = ""
@@ -70,7 +77,8 @@ class Runner:
     def _ask(self, step: str, drain: Drain) -> Any:
         if self._process.stdin is None:
             raise AssertionError
-        self._process.stdin.write(json.dumps([step, asdict(drain)]) + "\n")
+        told = replace(drain, contender=OWN) if self._checkout else drain
+        self._process.stdin.write(json.dumps([step, asdict(told)]) + "\n")
         self._process.stdin.flush()
         return json.loads(self._answer())
 

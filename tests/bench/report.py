@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.table import Table
 
+from tests.bench.contenders import OWN
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from tests.bench.race import Run
 
-OWN = "hivesink"
 SETTLING = 5
 """First epochs of a query that don't count: Spark plans and connects in them."""
 
