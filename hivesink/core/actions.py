@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from hivesink.core.epoch import Epoch
     from hivesink.core.log import Touched
     from hivesink.core.manifest import Manifest, PartEntry
-    from hivesink.core.partition import Place
+    from hivesink.core.partition import PartitionKey
 
 Told = tuple[tuple[str, str], ...]
 """An action in words: what is done, and to what."""
@@ -52,7 +52,7 @@ class _OfPart:
     part: PartEntry
 
     @property
-    def place(self) -> Place:
+    def place(self) -> PartitionKey:
         return self.part.table, self.part.partition
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from hivesink.core.manifest import PartEntry
-    from hivesink.core.partition import Place
+    from hivesink.core.partition import PartitionKey
 
 
 class EpochState(Enum):
@@ -176,7 +176,7 @@ class History:
         """The decided parts that aren't published yet."""
         return [part for epoch, part in self.standing() if not epoch.is_published]
 
-    def folders(self) -> dict[Place, str]:
+    def folders(self) -> dict[PartitionKey, str]:
         """The partitions of all parts that stand, each with the folder that was chosen for it last."""
         return {(part.table, part.partition): part.folder for _, part in self.standing()}
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-Place = tuple[str, str]
+PartitionKey = tuple[str, str]
 """A table's name and a partition's escaped path (`""`: the unpartitioned table itself)."""
 
 
@@ -42,7 +42,7 @@ class Statistics:
     rows: int
 
 
-def by_table(places: Iterable[Place]) -> dict[str, list[str]]:
+def by_table(places: Iterable[PartitionKey]) -> dict[str, list[str]]:
     """Distinct partitions by table, both sorted."""
     found: dict[str, list[str]] = {}
     for table, partition in sorted(set(places)):

@@ -35,7 +35,7 @@ from hivesink.core.bucket import is_aside, same_location
 from hivesink.core.epoch import Epoch
 from hivesink.core.leftovers import newest, sweep
 from hivesink.core.manifest import Manifest, Move, PartEntry
-from hivesink.core.partition import LivePartition, Place, by_table
+from hivesink.core.partition import LivePartition, PartitionKey, by_table
 from hivesink.core.seen import Seen, locate, losses, unproven
 
 if TYPE_CHECKING:
@@ -144,7 +144,7 @@ def _put_away(history: History, files: Mapping[str, int], given_up: GivenUp) -> 
 
 
 def _finish(
-    history: History, seen: Seen, live: Mapping[Place, LivePartition], stamp: Stamp, policy: Policy
+    history: History, seen: Seen, live: Mapping[PartitionKey, LivePartition], stamp: Stamp, policy: Policy
 ) -> Iterator[Action]:
     if not history.open:
         return
@@ -162,13 +162,13 @@ def _finish(
         yield from _confirm(history, live, policy)
 
 
-def _clear(live: Mapping[Place, LivePartition]) -> Iterator[ClearAccurate]:
+def _clear(live: Mapping[PartitionKey, LivePartition]) -> Iterator[ClearAccurate]:
     for table, partitions in by_table(place for place, found in live.items() if found.accurate).items():
         yield ClearAccurate(table, tuple(partitions))
 
 
 def _publish(
-    history: History, seen: Seen, live: Mapping[Place, LivePartition], stamp: Stamp, policy: Policy
+    history: History, seen: Seen, live: Mapping[PartitionKey, LivePartition], stamp: Stamp, policy: Policy
 ) -> Iterator[Action]:
     folders, located = history.folders(), _located(history, seen)
     waiting = {found.place for own in located.values() for found in own}
@@ -220,7 +220,7 @@ def _is_lost(found: Publish | Keep | Refuse) -> bool:
     return isinstance(found, Refuse)
 
 
-def _confirm(history: History, live: Mapping[Place, LivePartition], policy: Policy) -> Iterator[Action]:
+def _confirm(history: History, live: Mapping[PartitionKey, LivePartition], policy: Policy) -> Iterator[Action]:
     """All is published. What a user has dropped since the last look comes back, since rows have been put into it."""
     folders = history.folders()
     dropped = {place: folder for place, folder in folders.items() if place not in live}
@@ -233,12 +233,12 @@ def _confirm(history: History, live: Mapping[Place, LivePartition], policy: Poli
     yield MarkSettled(history.epoch)
 
 
-def _register(places: Mapping[Place, str]) -> Iterator[Register]:
+def _register(places: Mapping[PartitionKey, str]) -> Iterator[Register]:
     for table, partitions in by_table(places).items():
         yield Register(table, tuple((partition, places[table, partition]) for partition in partitions))
 
 
-def _moves(history: History, files: Mapping[str, int], live: Mapping[Place, LivePartition]) -> Iterator[Move]:
+def _moves(history: History, files: Mapping[str, int], live: Mapping[PartitionKey, LivePartition]) -> Iterator[Move]:
     """The moves of parts that aren't where `live` says that their partition is.
 
     Before the decision a try is simply made again with the right folders. What somebody registers elsewhere later is

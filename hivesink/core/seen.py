@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from hivesink.core.leftovers import Tracks
     from hivesink.core.lifecycle import History
     from hivesink.core.manifest import PartEntry
-    from hivesink.core.partition import LivePartition, Place
+    from hivesink.core.partition import LivePartition, PartitionKey
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,13 +26,13 @@ class Seen:
     """
 
     files: Mapping[str, int] = field(default_factory=dict)
-    partitions: Mapping[Place, LivePartition] | None = None
+    partitions: Mapping[PartitionKey, LivePartition] | None = None
     tracks: Tracks | None = None
-    refused: frozenset[Place] = frozenset()
+    refused: frozenset[PartitionKey] = frozenset()
 
 
 def losses(
-    history: History, files: Mapping[str, int], live: Mapping[Place, LivePartition] | None = None
+    history: History, files: Mapping[str, int], live: Mapping[PartitionKey, LivePartition] | None = None
 ) -> tuple[Refuse, ...]:
     """The decided parts that no publish can bring back, and published ones that nobody had a right to take yet."""
     earlier = history.earlier_places()
@@ -42,7 +42,7 @@ def losses(
     return (*(one for one in found if isinstance(one, Refuse)), *gone)
 
 
-def unproven(history: History, live: Mapping[Place, LivePartition]) -> list[PartEntry]:
+def unproven(history: History, live: Mapping[PartitionKey, LivePartition]) -> list[PartEntry]:
     """Published parts of new partitions, which must be where they were put, until their epoch is settled.
 
     An INSERT that looked for the partition before it was registered deletes what it finds there, however late. Format 1
@@ -79,7 +79,7 @@ def locate(part: PartEntry, earlier: Iterable[str], files: Mapping[str, int]) ->
     return Refuse(part, tuple((path, length) for path, length in there.items() if length != part.length))
 
 
-def places_to_look(history: History, live: Mapping[Place, LivePartition], *, far: bool = False) -> set[str]:
+def places_to_look(history: History, live: Mapping[PartitionKey, LivePartition], *, far: bool = False) -> set[str]:
     """The paths whose lengths `plan` needs. `far`: every place where a part could be, for those not found near."""
     found, earlier = {part.target for part in unproven(history, live)}, history.earlier_places()
     for epoch, part in history.standing():

@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from hivesink.core.leftovers import Winner
     from hivesink.core.lifecycle import History, Identity
     from hivesink.core.manifest import Manifest, PartEntry
-    from hivesink.core.partition import Place
+    from hivesink.core.partition import PartitionKey
     from hivesink.sink.commit.context import CommitContext
 
 logger = logging.getLogger("hivesink")
@@ -120,7 +120,7 @@ class Executor:
         """
         self._added.clear()
         seen = first
-        refused: frozenset[Place] = frozenset()
+        refused: frozenset[PartitionKey] = frozenset()
         error: RegistrationFailed | None = None
         while self.history.open:
             now = replace(seen or look(self.context, self.history), refused=refused)

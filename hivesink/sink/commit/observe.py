@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from hivesink.core.leftovers import Winner
     from hivesink.core.log import LogView
     from hivesink.core.manifest import Manifest
-    from hivesink.core.partition import LivePartition, Place
+    from hivesink.core.partition import LivePartition, PartitionKey
     from hivesink.sink.commit.context import CommitContext
 
 
@@ -89,7 +89,7 @@ def look(context: CommitContext, history: History) -> Seen:
     return look_at_files(context, history, context.lookup(history.folders()))
 
 
-def look_at_files(context: CommitContext, history: History, live: Mapping[Place, LivePartition] | None) -> Seen:
+def look_at_files(context: CommitContext, history: History, live: Mapping[PartitionKey, LivePartition] | None) -> Seen:
     """The files whose places matter. `live` None: nobody has asked. Raises StoreUnavailable."""
     files = _lengths(context, places_to_look(history, live or {}))
     if losses(history, files):

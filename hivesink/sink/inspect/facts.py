@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from hivesink.core.log import LogView
     from hivesink.core.manifest import Floor, PartEntry
-    from hivesink.core.partition import Place
+    from hivesink.core.partition import PartitionKey
     from hivesink.core.partname import Stage
     from hivesink.ports import CommitLog, FileStore
 
@@ -86,7 +86,7 @@ class LogFacts:
 
     def unregistered(self, staged: Collection[str]) -> tuple[Unregistered, ...]:
         """Partitions with parts that wait for them to be listed; `staged` are the names of the hidden files there."""
-        found: dict[Place, Unregistered] = {}
+        found: dict[PartitionKey, Unregistered] = {}
         for manifest, part in standing(self.open):
             folder, _, name = part.staged.rpartition("/")
             # Format 1 staged these in their partition's folder, like all others.
