@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from hivesink.core.actions import Action, Discard, Forget
 from hivesink.core.epoch import Epoch
-from hivesink.core.partname import parse_staged
+from hivesink.core.partfile import parse_staged
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

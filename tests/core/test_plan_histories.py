@@ -35,8 +35,8 @@ from hivesink.core.leftovers import Tracks, followed, newest
 from hivesink.core.lifecycle import EpochState, History, Identity, OpenEpoch, Stamp
 from hivesink.core.log import Mark, Touched
 from hivesink.core.manifest import Manifest, PartEntry
+from hivesink.core.partfile import PartName, Stage
 from hivesink.core.partition import LivePartition
-from hivesink.core.partname import PartName, Stage
 from hivesink.core.plan import Policy, plan, until_look
 from hivesink.core.seen import Seen, losses, places_to_look
 

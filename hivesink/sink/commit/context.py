@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from hivesink.core.partition import by_table
-from hivesink.core.partition_path import is_partition
+from hivesink.core.partition import by_table, is_partition
 from hivesink.core.table import TableName
 from hivesink.errors import FencedOut, FileSystemUnknown, UnknownTable, Unsupported
 

@@ -29,9 +29,8 @@ from hivesink.core.actions import (
 from hivesink.core.lifecycle import Stamp
 from hivesink.core.log import Mark
 from hivesink.core.manifest import floor_over
-from hivesink.core.partfile import Pending
+from hivesink.core.partfile import Pending, parse_staged
 from hivesink.core.partition import NewPartition
-from hivesink.core.partname import parse_staged
 from hivesink.core.plan import NOTHING, GivenUp, Policy, plan, until_look
 from hivesink.core.seen import Seen, locate
 from hivesink.errors import (

@@ -9,8 +9,7 @@ from hivesink.core.bucket import is_aside
 from hivesink.core.epoch import Epoch
 from hivesink.core.leftovers import Tracks, followed, newest
 from hivesink.core.lifecycle import EpochState, History, Identity, OpenEpoch
-from hivesink.core.log import Mark
-from hivesink.core.logview import missing, require_whole
+from hivesink.core.log import Mark, missing, require_whole
 from hivesink.core.seen import Seen, losses, places_to_look
 from hivesink.errors import LogCopied, LogDamaged
 

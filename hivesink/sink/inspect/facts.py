@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING
 
 from hivesink.core.bucket import is_aside
 from hivesink.core.epoch import Epoch
-from hivesink.core.log import Mark
-from hivesink.core.logview import missing
+from hivesink.core.log import Mark, missing
 from hivesink.core.manifest import Manifest, Rows, lost_parts, standing
-from hivesink.core.partname import PartName, parse_staged
+from hivesink.core.partfile import PartName, parse_staged
 from hivesink.errors import HiveSinkError, LogDamaged, NewerFormat, StoreUnavailable
 
 if TYPE_CHECKING:
@@ -19,8 +18,8 @@ if TYPE_CHECKING:
 
     from hivesink.core.log import LogView
     from hivesink.core.manifest import Floor, PartEntry
+    from hivesink.core.partfile import Stage
     from hivesink.core.partition import PartitionKey
-    from hivesink.core.partname import Stage
     from hivesink.ports import CommitLog, FileStore
 
 _READS = 10
