@@ -273,7 +273,7 @@ class Executor:
 
     def _publish_from_elsewhere(self, part: PartEntry, source: str) -> bool:
         """Publish a part that can't be renamed from `source` from wherever else it is; False where it is nowhere."""
-        earlier = self.history.earlier_places().get(part.name, ())
+        earlier = self.history.earlier_paths().get(part.name, ())
         paths = {path for path in (part.target, part.restored, part.put_away, *earlier) if path != source}
         found = {path: file.length for path in paths if (file := self.context.find(path)) is not None}
         where = locate(replace(part, staged=source), earlier, found)

@@ -10,7 +10,7 @@ from hivesink.core.epoch import Epoch
 from hivesink.core.leftovers import Tracks, followed, newest
 from hivesink.core.lifecycle import EpochState, History, Identity, OpenEpoch
 from hivesink.core.log import Mark, missing, require_whole
-from hivesink.core.seen import Seen, losses, places_to_look
+from hivesink.core.seen import Seen, losses, paths_to_look
 from hivesink.errors import LogCopied, LogDamaged
 
 if TYPE_CHECKING:
@@ -90,9 +90,9 @@ def look(context: CommitContext, history: History) -> Seen:
 
 def look_at_files(context: CommitContext, history: History, live: Mapping[PartitionKey, LivePartition] | None) -> Seen:
     """The files whose places matter. `live` None: nobody has asked. Raises StoreUnavailable."""
-    files = _lengths(context, places_to_look(history, live or {}))
+    files = _lengths(context, paths_to_look(history, live or {}))
     if losses(history, files):
-        files |= _lengths(context, places_to_look(history, live or {}, far=True) - set(files))
+        files |= _lengths(context, paths_to_look(history, live or {}, far=True) - set(files))
     return Seen(files, live)
 
 

@@ -43,7 +43,7 @@ class Recovered:
 
     def told(self) -> list[tuple[str, str]]:
         """Each action in words: what is done, and to what."""
-        return [line for action in self.actions for line in action.told()]
+        return [line for action in self.actions for line in action.describe()]
 
 
 def preview(context: CommitContext, policy: Policy, *, given_up: GivenUp = NOTHING) -> Recovered:
