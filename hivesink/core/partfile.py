@@ -37,7 +37,7 @@ _NAME = re.compile(
 
 
 class Stage(Enum):
-    """The two hidden stages of a part file; the value is the ending of its name."""
+    """The hidden stages of a part file; the value is the ending of its name."""
 
     IN_PROGRESS = ".inprogress"
     PENDING = ".pending"
@@ -58,7 +58,7 @@ class PartName:
 
     @classmethod
     def parse(cls, text: str) -> PartName | None:
-        """The parsed name of a finished part, or None where the file isn't one."""
+        """Parse a finished part's name; None if the file isn't one."""
         found = _NAME.fullmatch(text)
         if found is None:
             return None
@@ -82,7 +82,7 @@ class PartName:
 
 
 def parse_staged(text: str) -> tuple[PartName, Stage] | None:
-    """The parts of a hidden name, or None where the file isn't a staged part."""
+    """Parse a hidden name; None if the file isn't a staged part."""
     for stage in Stage:
         if text.startswith(".") and text.endswith(stage.value):
             name = PartName.parse(text[1 : -len(stage.value)])
@@ -92,7 +92,7 @@ def parse_staged(text: str) -> tuple[PartName, Stage] | None:
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """Visible, whole, and the table's."""
+    """Visible and complete: part of the table."""
 
     path: str
     length: int
@@ -100,7 +100,7 @@ class Finished:
 
 @dataclass(frozen=True, slots=True)
 class Pending:
-    """Whole and durable, still hidden. `staged` is where its bytes are, in the store's own terms."""
+    """Complete and durable, still hidden. `staged` is where its bytes are, in the store's own terms."""
 
     staged: str
     target: str
@@ -112,7 +112,7 @@ class Pending:
 
 @dataclass(frozen=True, slots=True)
 class InProgress:
-    """Being written by one task attempt, which alone may touch it."""
+    """Being written by one task attempt; no other may touch it."""
 
     folder: str
     name: PartName
@@ -130,7 +130,7 @@ class InProgress:
 
 
 class PublishStep(Enum):
-    """What is left to do to publish a part."""
+    """The step that remains to publish a part."""
 
     RENAME = "rename"
     DONE = "done"
@@ -138,11 +138,11 @@ class PublishStep(Enum):
 
 
 def decide_publish(part: Pending, staged: int | None, target: int | None, *, one_file: bool = False) -> PublishStep:
-    """What publishes `part`, from the lengths now found at its two places (None = nothing there).
+    """How to publish `part`, from the lengths of the files at its two paths (None: no file).
 
-    The same decision serves the first commit and every recovery. `one_file`: both names are known to be one
-    file (a local link whose unlink is missing). A part that was moved may be at its target already, by the same
-    name: then there is nothing to take away. Raises PartLost, LengthMismatch, TargetTaken.
+    The same decision serves the first commit and every recovery. `one_file`: both names are one file (a local link
+    whose unlink is missing). A moved part may be at its target already, under the same name: then nothing is left to
+    unlink. Raises PartLost, LengthMismatch, TargetTaken.
     """
     if part.staged == part.target:
         staged = None
@@ -152,7 +152,7 @@ def decide_publish(part: Pending, staged: int | None, target: int | None, *, one
         if one_file and target == part.length:
             return PublishStep.UNLINK
         raise TargetTaken(part.staged, part.target)
-    path, found = (part.staged, staged) if staged is not None else (part.target, target)
-    if found != part.length:
-        raise LengthMismatch(path, part.length, found or 0)
+    path, length = (part.staged, staged) if staged is not None else (part.target, target)
+    if length != part.length:
+        raise LengthMismatch(path, part.length, length or 0)
     return PublishStep.RENAME if staged is not None else PublishStep.DONE

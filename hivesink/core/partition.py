@@ -20,7 +20,7 @@ PartitionKey = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class LivePartition:
-    """A registered partition. `accurate`: `COLUMN_STATS_ACCURATE` says that statistics hold."""
+    """A registered partition. `accurate`: its `COLUMN_STATS_ACCURATE` is set, so Hive trusts its statistics."""
 
     partition: str
     location: str
@@ -40,7 +40,7 @@ class NewPartition:
 
 @dataclass(frozen=True, slots=True)
 class Statistics:
-    """Exact figures of a partition (`""`: of an unpartitioned table), for Hive to answer from."""
+    """Exact figures of a partition (`""`: of an unpartitioned table), which Hive may answer queries from."""
 
     partition: str
     files: int
@@ -48,12 +48,12 @@ class Statistics:
     rows: int
 
 
-def by_table(places: Iterable[PartitionKey]) -> dict[str, list[str]]:
+def by_table(keys: Iterable[PartitionKey]) -> dict[str, list[str]]:
     """Distinct partitions by table, both sorted."""
-    found: dict[str, list[str]] = {}
-    for table, partition in sorted(set(places)):
-        found.setdefault(table, []).append(partition)
-    return found
+    tables: dict[str, list[str]] = {}
+    for table, partition in sorted(set(keys)):
+        tables.setdefault(table, []).append(partition)
+    return tables
 
 
 DEFAULT_PARTITION = "__HIVE_DEFAULT_PARTITION__"
@@ -74,7 +74,7 @@ def escape(text: str) -> str:
 
 
 def unescape(text: str) -> str:
-    """A `%` without two hex digits behind it stands for itself, as in Hive."""
+    """The inverse of `escape`. A `%` without two hex digits after it stands for itself, as in Hive."""
     return _CODE.sub(lambda found: chr(int(found[1], 16)), text)
 
 
@@ -101,9 +101,9 @@ def parse_path(path: str) -> tuple[tuple[str, str | None], ...]:
 
 
 def is_partition(path: str, columns: Sequence[str]) -> bool:
-    """Whether `path` names just these columns, in their order; of a table without any, `""`.
+    """Whether `path` names exactly these columns, in order; `""` for a table without any.
 
-    A folder in a table may be anything: a backup, or the home of a partition that was moved there.
+    Other folders in a table may be backups, or hold a partition that was moved there.
     """
     if not columns:
         return not path
@@ -114,7 +114,7 @@ def is_partition(path: str, columns: Sequence[str]) -> bool:
 
 
 def _folder(path: str, folder: str) -> tuple[str, str | None]:
-    # The last `=` parts name and value: Hive's own pattern is greedy, and escaped values hold none.
+    # The last `=` separates name and value: Hive's own pattern is greedy, and escaped values contain none.
     name, equals, value = folder.rpartition("=")
     if not (name and equals and value):
         raise PartitionPathInvalid(path, f"{folder!r} is not name=value")

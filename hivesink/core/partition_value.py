@@ -19,11 +19,10 @@ if TYPE_CHECKING:
 
 
 def canonical(value: object, kind: HiveType) -> str | None:
-    """The text that Hive itself gives `value` as a partition value of type `kind`.
+    """The text that Hive gives `value` as a partition value of type `kind`; None for null and the empty string.
 
-    `value` is a Python value or a text; null and empty give None. Timestamps are wall clocks. Decimals lose
-    trailing zeros (`HiveDecimal.toString`), floats print as Java's do. Raises ValueUnfit: nothing is rounded,
-    cut or shifted to make it fit.
+    `value` is a Python value or a text. Timestamps are wall clocks. Decimals lose trailing zeros
+    (`HiveDecimal.toString`), floats print as Java's do. Nothing is rounded, cut or shifted to fit: raises ValueUnfit.
     """
     if value is None or value == "":
         return None
@@ -98,7 +97,7 @@ def _floating(single: bool) -> Callable[[object], str]:
 def _shortest(value: float, single: bool) -> str:
     """The fewest digits that read back as `value`, in exponent notation."""
     if single:
-        # In native order, unlike "<f", what is rounded beyond the largest float becomes infinite.
+        # In native order, unlike "<f", numbers rounded beyond the largest float become infinite.
         for digits in range(8):
             text = f"{value:.{digits}e}"
             if not math.isfinite(value) or struct.pack("f", float(text)) == struct.pack("f", value):
@@ -110,7 +109,7 @@ def _shortest(value: float, single: bool) -> str:
 def _java(value: float, shortest: str) -> str:
     """Java's `Double.toString`: plain from 0.001 to below 10,000,000, otherwise `1.0E10`.
 
-    Java before 19 writes a digit too many for some numbers (JDK-4511638); this is what later ones write.
+    As of Java 19; earlier versions write a digit too many for some numbers (JDK-4511638).
     """
     if math.isnan(value):
         return "NaN"
@@ -172,7 +171,7 @@ def _decimal(value: object, kind: Decimal) -> str:
     if number == 0:
         return "0"
     with localcontext() as context:
-        # Exact for every number that can fit; one that needs more digits traps and is out of range anyway.
+        # Exact for every number that can fit; one with more digits traps, and is out of range anyway.
         context.prec = 80
         context.traps[Inexact] = True
         try:
