@@ -13,9 +13,9 @@ from hivesink import metastore as metastores
 from hivesink.config.options import SinkConfig
 from hivesink.config.site import Site
 from hivesink.config.values import OnBadRecord
-from hivesink.core import writername
 from hivesink.core.bucket import normal
 from hivesink.core.lifecycle import Identity
+from hivesink.core.log import require_writer_name
 from hivesink.decode.arrowtypes import arrow_schema
 from hivesink.decode.reader import DecodeOptions, RowsReader
 from hivesink.errors import LogTwice, TableExists, Unsupported
@@ -178,7 +178,7 @@ class Setup:
         Raises UnknownTable, Unsupported, InvalidOption, MetastoreUnreachable, NotWritable, and where the log and
         the table don't belong together ForeignParts, TableRemade, LogTwice, LogDamaged.
         """
-        writername.require(writer)
+        require_writer_name(writer)
         registrar = metastore.registrar
         live = _declared(registrar.table(table))
         config = SinkConfig.parse({**live.spec.options, **options})

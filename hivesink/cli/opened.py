@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from hivesink import wiring
 from hivesink.config.site import Site
-from hivesink.core import writername
+from hivesink.core.log import require_writer_name
 from hivesink.core.table import TableName
 from hivesink.embedded import metastore as embedded
 from hivesink.errors import InvalidOption
@@ -54,7 +54,7 @@ class OpenedTable:
         found = tuple(opened for opened in self.writers if writer in {None, opened.name})
         if writer is not None and not found:
             # A log that is found under an odd name can still be looked after: it is older than the rule.
-            writername.require(writer)
+            require_writer_name(writer)
             known = ", ".join(opened.name for opened in self.writers) or "none"
             raise InvalidOption((f"no writer {writer!r} has written to {self.name}; known: {known}",))
         return found

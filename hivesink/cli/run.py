@@ -22,7 +22,7 @@ from hivesink.cli.options import Debug, Json, Metastore
 from hivesink.cli.output import Report
 from hivesink.cli.reporting import reporting
 from hivesink.cli.supervise import Backoff, Ended, Restart, supervise
-from hivesink.core import writername
+from hivesink.core.log import require_writer_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -70,7 +70,7 @@ def run(
     with reporting(as_json=json, debug=debug) as out:
         if writer is not None:
             # A stem is judged by the job's own sink, which may be given another name.
-            writername.require(writer)
+            require_writer_name(writer)
         environment = {**os.environ, "HIVESINK_WRITER": writer or job.stem}
         if metastore:
             environment["HIVESINK_METASTORE"] = metastore

@@ -31,7 +31,7 @@ from hivesink.config.values import (
     zone,
 )
 from hivesink.core.bucket import TimePattern
-from hivesink.core.partname import PREFIX, SUFFIX
+from hivesink.core.partfile import PREFIX, SUFFIX
 from hivesink.errors import InvalidOption
 
 if TYPE_CHECKING:

@@ -1,1 +1,1 @@
-"""What holds without any I/O: tables, names, states, epochs, manifests and the decisions about them."""
+"""All that needs no I/O: tables, names, states, epochs, manifests and the decisions about them."""

@@ -1,4 +1,4 @@
-"""What a plan is made of: values that say what to do. `hivesink recover --dry-run` prints the same list."""
+"""The actions that a plan consists of: values that say what to do. `hivesink recover --dry-run` prints them."""
 
 from __future__ import annotations
 
@@ -9,41 +9,41 @@ if TYPE_CHECKING:
     from hivesink.core.epoch import Epoch
     from hivesink.core.log import Touched
     from hivesink.core.manifest import Manifest, PartEntry
-    from hivesink.core.partition import Place
+    from hivesink.core.partition import PartitionKey
 
-Told = tuple[tuple[str, str], ...]
-"""An action in words: what is done, and to what."""
+Lines = tuple[tuple[str, str], ...]
+"""An action in words, by line: what is done, and to what."""
 
 
 @dataclass(frozen=True, slots=True)
 class Decide:
-    """Create the manifest, if there is none: the point of no return. Then look again and plan anew."""
+    """Create the manifest if there is none: the point of no return. Then look again and plan anew."""
 
     manifest: Manifest
 
-    def told(self) -> Told:
+    def describe(self) -> Lines:
         return ((self.manifest.kind, f"epoch {self.manifest.epoch}"),)
 
 
 @dataclass(frozen=True, slots=True)
 class ClearAccurate:
-    """Let Hive count the rows of these partitions itself, before rows come (HIVE-11266)."""
+    """Make Hive count the rows of these partitions itself, before rows come (HIVE-11266)."""
 
     table: str
     partitions: tuple[str, ...]
 
-    def told(self) -> Told:
+    def describe(self) -> Lines:
         return tuple(("clear accurate flag", _name(self.table, partition)) for partition in self.partitions)
 
 
 @dataclass(frozen=True, slots=True)
 class Register:
-    """Make the metastore list these partitions, at these folders, with the table's columns."""
+    """Make the metastore list these partitions, each with its folder, with the table's columns."""
 
     table: str
     partitions: tuple[tuple[str, str], ...]
 
-    def told(self) -> Told:
+    def describe(self) -> Lines:
         return tuple(("register", _name(self.table, partition)) for partition, _ in self.partitions)
 
 
@@ -52,7 +52,7 @@ class _OfPart:
     part: PartEntry
 
     @property
-    def place(self) -> Place:
+    def key(self) -> PartitionKey:
         return self.part.table, self.part.partition
 
 
@@ -62,7 +62,7 @@ class Publish(_OfPart):
 
     source: str
 
-    def told(self) -> Told:
+    def describe(self) -> Lines:
         return (("publish", self.part.target),)
 
 
@@ -70,16 +70,16 @@ class Publish(_OfPart):
 class Keep(_OfPart):
     """A decided part is at its target already."""
 
-    def told(self) -> Told:
+    def describe(self) -> Lines:
         return (("keep", self.part.target),)
 
 
 @dataclass(frozen=True, slots=True)
 class Refuse(_OfPart):
-    """A decided part is lost: nothing goes on until it is restored, or a person accepts the loss."""
+    """A decided part is lost: all waits until it is restored, or a person accepts the loss."""
 
     found: tuple[tuple[str, int], ...]
-    """Places where something else stands, with its length."""
+    """Paths where another file stands, with its length."""
 
     @property
     def reason(self) -> str:
@@ -88,37 +88,37 @@ class Refuse(_OfPart):
         wrong = ", ".join(f"{path} has {length} bytes" for path, length in self.found)
         return f"{wrong} where {self.part.length} were written"
 
-    def told(self) -> Told:
+    def describe(self) -> Lines:
         return (("stop at", f"{self.part.target} ({self.part.rows} rows): {self.reason}"),)
 
 
 @dataclass(frozen=True, slots=True)
 class PutAway:
-    """Take the file of a part that is given up to where nothing reads, sweeps or cleans it."""
+    """Move the file of a part that is given up to where nothing reads, sweeps or cleans it."""
 
     part: PartEntry
     source: str
 
-    def told(self) -> Told:
+    def describe(self) -> Lines:
         return (("put away", f"{self.source} as {self.part.put_away}"),)
 
 
 @dataclass(frozen=True, slots=True)
 class MarkPublished:
-    """Say that every part of the epoch has been made visible. `waited` are the folders where parts were set aside."""
+    """Record that every part of the epoch is published. `waited` are the folders where parts were set aside."""
 
     epoch: Epoch
     waited: tuple[str, ...] = ()
 
-    def told(self) -> Told:
+    def describe(self) -> Lines:
         return (("mark published", f"epoch {self.epoch}"),)
 
 
 @dataclass(frozen=True, slots=True)
 class LookAgain:
-    """The metastore may have changed meanwhile: look, and plan anew."""
+    """The metastore may have changed: look again and plan anew."""
 
-    def told(self) -> Told:
+    def describe(self) -> Lines:
         return ()
 
 
@@ -128,48 +128,48 @@ class SuccessFiles:
 
     paths: tuple[str, ...]
 
-    def told(self) -> Told:
+    def describe(self) -> Lines:
         return tuple(("success file", path) for path in self.paths)
 
 
 @dataclass(frozen=True, slots=True)
 class MarkSettled:
-    """Say that the metastore was looked at after every open epoch was published; `epoch` is the newest."""
+    """Record that the metastore was looked at after all open epochs were published; `epoch` is the newest."""
 
     epoch: Epoch
 
-    def told(self) -> Told:
+    def describe(self) -> Lines:
         return (("mark settled", f"epoch {self.epoch}"),)
 
 
 @dataclass(frozen=True, slots=True)
 class Discard:
-    """Delete staged files that nothing can commit any more, then those of `folders` that this leaves empty."""
+    """Delete staged files that nothing can commit any more, then the `folders` that this leaves empty."""
 
     staged: tuple[str, ...]
     folders: tuple[str, ...]
 
-    def told(self) -> Told:
+    def describe(self) -> Lines:
         return tuple(("discard", path) for path in self.staged)
 
 
 @dataclass(frozen=True, slots=True)
 class Forget:
-    """Delete touched-lists that lead to nothing any more."""
+    """Delete touched-lists that no longer lead to a file."""
 
     lists: tuple[Touched, ...]
 
-    def told(self) -> Told:
+    def describe(self) -> Lines:
         return tuple(("forget", f"list of epoch {one.epoch}, task {one.task}") for one in self.lists)
 
 
 @dataclass(frozen=True, slots=True)
 class Trim:
-    """Let go of the manifests up to `epoch`, whose totals become the floor's."""
+    """Delete the manifests up to `epoch`; the floor takes over their totals."""
 
     epoch: Epoch
 
-    def told(self) -> Told:
+    def describe(self) -> Lines:
         return (("trim", f"manifests up to epoch {self.epoch}"),)
 
 
@@ -189,9 +189,6 @@ Action = (
     | Forget
     | Trim
 )
-
-Housekeeping = Discard | Forget | Trim
-"""Actions that no row depends on: what fails of them is tried again another time."""
 
 
 def _name(table: str, partition: str) -> str:

@@ -1,8 +1,4 @@
-"""Buckets: a bucket is a partition of a table as the sink sees it, named by its escaped path.
-
-`TimePattern` is what Flink calls the format string of `DateTimeBucketAssigner`: Java's DateTimeFormatter letters,
-as far as a partition value needs them.
-"""
+"""Buckets: the partitions of a table as the sink writes them, their time patterns and their folders."""
 
 from __future__ import annotations
 
@@ -23,7 +19,10 @@ _LONGEST_PARTITION = 767
 
 @dataclass(frozen=True, slots=True)
 class TimePattern:
-    """A parsed pattern: `strftime` formats with it; `unit` is the finest field that it shows."""
+    """A parsed pattern of Flink's `DateTimeBucketAssigner`: the letters of Java's DateTimeFormatter that values need.
+
+    `strftime` formats with it; `unit` is the finest field that it shows.
+    """
 
     pattern: str
     strftime: str
@@ -32,7 +31,7 @@ class TimePattern:
     @classmethod
     def parse(cls, pattern: str) -> TimePattern:
         """Raises ValueError for letters that a partition value can't use."""
-        written, units, at = [], set(), 0
+        strftime, units, at = [], set(), 0
         while at < len(pattern):
             token = _TOKEN.match(pattern, at)
             if token is None:
@@ -42,17 +41,17 @@ class TimePattern:
             letters = token["letters"]
             if letters is None:
                 text = token["text"] if token["quoted"] is None else token["quoted"].replace("''", "'") or "'"
-                written.append(text.replace("%", "%%"))
+                strftime.append(text.replace("%", "%%"))
             elif letters in _LETTERS:
-                written.append(_LETTERS[letters])
+                strftime.append(_LETTERS[letters])
                 units.add(_UNIT[letters])
             else:
                 message = f"{letters!r} in {pattern!r} is none of {', '.join(_LETTERS)}; put text in single quotes"
                 raise ValueError(message)
         if not units:
-            message = f"{pattern!r} shows no part of a time"
+            message = f"{pattern!r} has no part of a time; use some of {', '.join(_LETTERS)}"
             raise ValueError(message)
-        return cls(pattern, "".join(written), max(units, key=_ORDER.index))
+        return cls(pattern, "".join(strftime), max(units, key=_ORDER.index))
 
     @classmethod
     def parse_all(cls, text: str) -> dict[str, TimePattern]:
@@ -63,12 +62,12 @@ class TimePattern:
         return {column.strip().lower(): cls.parse(pattern.strip()) for column, _, pattern in pairs}
 
     def format(self, at: datetime) -> str:
-        """The value of `at`'s own wall clock; years below 1000 have four digits, as Java prints them."""
+        """The value for `at`'s own wall clock; years below 1000 have four digits, as Java prints them."""
         return at.strftime(self.strftime.replace("%Y", f"{at.year:04d}"))
 
 
 def folder(table_location: str, partition: str) -> str:
-    """Where a new partition's files go; an unpartitioned table's are in the table's own folder."""
+    """The folder of a new partition, or of an unpartitioned table."""
     base = table_location.rstrip("/")
     return f"{base}/{partition}" if partition else base
 
@@ -77,45 +76,45 @@ _ASIDE = ".hivesink-waiting-"
 
 
 def aside(table_location: str, attempt: str) -> str:
-    """Where one try's parts wait whose partition the metastore doesn't list; Hive passes over a hidden folder.
+    """The hidden folder where a try's parts wait until the metastore lists their partition.
 
-    In the table's own folder, but outside of every partition's: what is there, Hive's INSERT INTO an unlisted partition
-    deletes (HIVE-29744). Each try has a folder of its own, so that no user waits in what another one has made.
+    It is in the table's folder, but outside every partition's, whose files Hive's INSERT INTO an unlisted partition
+    deletes (HIVE-29744). Each try has its own folder: tries of other users may lack the right to write in it.
     """
     return f"{table_location.rstrip('/')}/{_ASIDE}{attempt}"
 
 
 def is_aside(folder: str) -> bool:
-    """Whether `folder` is one that `aside` names."""
+    """Whether `folder` is one of `aside`."""
     return folder.rstrip("/").rpartition("/")[2].startswith(_ASIDE)
 
 
 def given_up(folder: str) -> str:
-    """Where the files of a partition go that was given up, and would live in `folder`: beside it, hidden, for good."""
+    """The hidden folder for files of a given-up partition that would live in `folder`, beside it."""
     return f"{folder.rstrip('/').rpartition('/')[0]}/.hivesink-given-up"
 
 
 def same_location(left: str, right: str) -> bool:
-    """Whether two locations are one folder, as far as their text tells (`file:/a`, `file:///a`, `/a/`)."""
+    """Whether two locations are the same folder, by their text (`file:/a`, `file:///a`, `/a/`)."""
     return normal(left) == normal(right)
 
 
 def normal(location: str) -> str:
-    """A location in one spelling: no trailing slash, a local path without its scheme, HDFS without its usual port."""
-    found = re.fullmatch(r"file:(?://)?(/.*)", location)
-    spelled = found[1] if found else re.sub(r"^(hdfs://[^/:]+):8020(?=/|$)", r"\1", location)
+    """One spelling of a location: no trailing slash, local paths without scheme, HDFS without its usual port."""
+    local = re.fullmatch(r"file:(?://)?(/.*)", location)
+    spelled = local[1] if local else re.sub(r"^(hdfs://[^/:]+):8020(?=/|$)", r"\1", location)
     return spelled.rstrip("/") or "/"
 
 
 def unregistrable(path: str) -> str | None:
-    """Why the metastore's database can't hold partition `path`; None where it can.
+    """Why the metastore's database can't hold partition `path`; None if it can.
 
-    Derby, MySQL and SQL Server compare names as if blanks at their end weren't there: of `dt=a` and `dt=a ` the
-    second can't be registered, and the first can't where the second is. Lengths are those that Derby counts, UTF-16.
+    Derby, MySQL and SQL Server ignore blanks at the end of names: of `dt=a` and `dt=a `, only one can be registered.
+    Lengths are in UTF-16, as Derby counts.
     """
     length = len(path.encode("utf-16-le", "surrogatepass")) // 2
     if length > _LONGEST_PARTITION:
         return f"a partition name of {length} characters; the metastore takes {_LONGEST_PARTITION}"
     if path.endswith(" "):
-        return f"partition {path!r} ends in a blank, by which the metastore can't tell it from {path.rstrip(' ')!r}"
+        return f"partition {path!r} ends in a blank: the metastore can't distinguish it from {path.rstrip(' ')!r}"
     return None

@@ -1,4 +1,4 @@
-"""Spark's checkpoint, read: what a micro-batch covers, and which one a query runs first.
+"""Reads Spark's checkpoint: what a micro-batch covers, and which one a query runs first.
 
 `metadata` holds the query's id. `offsets/<batch id>` is written before the batch runs (Spark's OffsetSeqLog, version
 `v1`: a metadata line, then one line a source, `-` for none), `commits/<batch id>` after it. `sources/<n>/0` of a Kafka
@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from hivesink.core.epoch import BatchId, BatchRef, NextBatch
@@ -18,33 +17,30 @@ from hivesink.core.offsets import FilesOffset, KafkaOffset, NoOffset, OtherOffse
 from hivesink.errors import CheckpointUnreadable
 
 VERSION = "v1"
+METADATA = "metadata"
 
 Read = Callable[[str], bytes | None]
-"""A file of the checkpoint, by its path below it; None where there is none."""
+"""Returns a file of the checkpoint, by its path below it; None if there is none."""
 
 Names = Callable[[str], list[str]]
-"""What is in a folder of the checkpoint; nothing where there is none."""
+"""Returns the names in a folder of the checkpoint; none if there is no such folder."""
 
 
-@dataclass(frozen=True, slots=True)
-class OffsetsFile:
-    """One parsed `offsets/<batch id>`. `watermark_ms` is epoch milliseconds, 0 where there is none."""
-
-    watermark_ms: int
-    sources: tuple[str | None, ...]
-
-
-def parse_offsets(data: bytes, file: str) -> OffsetsFile:
-    """Raises CheckpointUnreadable for any other version or form."""
-    lines = data.decode("utf-8", "replace").strip("\n").split("\n")
-    if lines[0].strip() != VERSION:
-        raise CheckpointUnreadable(file, f"its version is {lines[0][:20]!r}, known is {VERSION!r}")
+def parse_offsets(data: bytes, file: str) -> tuple[str | None, ...]:
+    """Each source's offset in an `offsets/<batch id>`. Raises CheckpointUnreadable for any other version or form."""
+    metadata, *sources = _lines(data, file) or [""]
     try:
-        metadata = json.loads(lines[1])
-        watermark = int(metadata.get("batchWatermarkMs", 0))
-    except (IndexError, ValueError, AttributeError) as error:
+        json.loads(metadata)
+    except ValueError as error:
         raise CheckpointUnreadable(file, f"its metadata line: {error}") from error
-    return OffsetsFile(watermark, tuple(None if line == "-" else line for line in lines[2:]))
+    return tuple(None if line == "-" else line for line in sources)
+
+
+def _lines(data: bytes, file: str) -> list[str]:
+    version, *lines = data.decode("utf-8", "replace").strip("\n").split("\n")
+    if version.strip() != VERSION:
+        raise CheckpointUnreadable(file, f"its version is {version[:20]!r}, known is {VERSION!r}")
+    return lines
 
 
 def batch_ref(query: str, batch: BatchId, read: Read) -> BatchRef:
@@ -52,10 +48,10 @@ def batch_ref(query: str, batch: BatchId, read: Read) -> BatchRef:
     name = f"offsets/{batch}"
     data = read(name)
     if data is None:
-        raise CheckpointUnreadable(name, "it isn't there")
-    ends = parse_offsets(data, name).sources
+        raise CheckpointUnreadable(name, "it is missing")
+    ends = parse_offsets(data, name)
     before = read(f"offsets/{batch - 1}") if batch else None
-    starts = parse_offsets(before, f"offsets/{batch - 1}").sources if before else (None,) * len(ends)
+    starts = parse_offsets(before, f"offsets/{batch - 1}") if before else (None,) * len(ends)
     if len(starts) != len(ends):
         raise CheckpointUnreadable(name, f"it has {len(ends)} sources, the one before it {len(starts)}")
     pairs = [
@@ -77,14 +73,13 @@ def next_batch(checkpoint: str, read: Read, names: Names) -> NextBatch:
 
 
 def _query(read: Read) -> str | None:
-    data = read("metadata")
+    data = read(METADATA)
     if data is None:
         return None
     try:
         return str(json.loads(data)["id"])
     except (ValueError, KeyError, TypeError) as error:
-        msg = "metadata"
-        raise CheckpointUnreadable(msg, f"{type(error).__name__}: {error}") from error
+        raise CheckpointUnreadable(METADATA, f"{type(error).__name__}: {error}") from error
 
 
 def _covered(
@@ -126,16 +121,12 @@ def _is_kafka(found: Any) -> bool:
 
 
 def _initial(index: int, read: Read) -> SourceOffset:
-    data = read(f"sources/{index}/0")
+    name = f"sources/{index}/0"
+    data = read(name)
     if data is None:
         return NoOffset()
-    # Spark 2.1.0 could read a leading zero byte only, and the writer has kept it since.
-    text = data.lstrip(b"\0").decode("utf-8", "replace")
-    version, _, offset = text.partition("\n")
-    if version.strip() != VERSION:
-        msg = f"sources/{index}/0"
-        raise CheckpointUnreadable(msg, f"its version is {version[:20]!r}, known is {VERSION!r}")
-    return _parse(offset.strip())
+    # Spark writes a leading zero byte, for the sake of Spark 2.1.0.
+    return _parse("\n".join(_lines(data.lstrip(b"\0"), name)).strip())
 
 
 def _files(index: int, since: int, until: int, read: Read) -> FilesOffset:
@@ -149,11 +140,8 @@ def _paths(index: int, number: int, read: Read) -> list[str]:
         data = read(name)
         if data is None:
             continue
-        version, *lines = data.decode("utf-8", "replace").strip("\n").split("\n")
-        if version.strip() != VERSION:
-            raise CheckpointUnreadable(name, f"its version is {version[:20]!r}, known is {VERSION!r}")
         try:
-            entries = [json.loads(line) for line in lines]
+            entries = [json.loads(line) for line in _lines(data, name)]
             return [str(entry["path"]) for entry in entries if entry["batchId"] == number]
         except (ValueError, KeyError, TypeError) as error:
             raise CheckpointUnreadable(name, f"{type(error).__name__}: {error}") from error

@@ -1,7 +1,7 @@
-"""Epochs and batches, and whether a new batch is new, a replay, or another history than the log's.
+"""Epochs and batches, and the judgement on a batch: new, a replay, or of another history than the log's.
 
-An epoch is one commit of one writer, numbered 1, 2, 3… by the writer's own log. A Spark batch id is never
-an epoch: it starts again at 0 with every new checkpoint, which is how other sinks lose or double rows.
+An epoch is one commit of one writer, numbered 1, 2, 3… by the writer's own log. A Spark batch id is never an epoch:
+it starts again at 0 with every new checkpoint, which is how other sinks lose or double rows.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NewType
 
-from hivesink.core.offsets import FilesOffset, SourceOffset, chain, same
+from hivesink.core.offsets import FilesOffset, SourceOffset, chain
 from hivesink.errors import (
     BatchBehindLog,
     BatchesMissing,
@@ -37,9 +37,9 @@ class BatchRef:
 
 @dataclass(frozen=True, slots=True)
 class NextBatch:
-    """The batch that a query runs first, as its checkpoint tells before the query starts.
+    """The batch that a query will run first, by its checkpoint.
 
-    `query` is None where the query has no id yet, `start` and `end` where Spark has yet to plan them.
+    `query` is None if the query has no id yet; `start` and `end` are None if Spark has yet to plan them.
     """
 
     checkpoint: str
@@ -53,7 +53,7 @@ class NextBatch:
 class LastBatch:
     """The newest batch that the log holds, and the epoch that committed it.
 
-    `appended`: a person said, with `append`, that it need not follow from the batch before it.
+    `appended`: a person has allowed, with `append`, that it doesn't follow from the batch before it.
     """
 
     epoch: Epoch
@@ -63,10 +63,10 @@ class LastBatch:
 
 @dataclass(frozen=True, slots=True)
 class HistoryPolicy:
-    """What the user allows where a batch does not follow from the log.
+    """What the user allows if a batch does not follow from the log.
 
-    `resume`: a new checkpoint may continue if its offsets are just those where the log ends.
-    `append`: a new history is fine, but only while this is the epoch of the last batch.
+    `resume`: a new checkpoint may continue if its offsets are those where the log ends.
+    `append`: any history may continue, as long as this is the epoch of the last batch.
     """
 
     resume: bool = False
@@ -78,14 +78,14 @@ STRICT = HistoryPolicy()
 
 @dataclass(frozen=True, slots=True)
 class New:
-    """The batch is to be written; `appended` as in `LastBatch`."""
+    """The batch must be written; `appended` as in `LastBatch`."""
 
     appended: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """The batch was committed by `epoch`: nothing is to be written."""
+    """The batch was committed by `epoch`: write nothing."""
 
     epoch: Epoch
 
@@ -94,9 +94,8 @@ def judge(last: LastBatch | None, batch: BatchRef | NextBatch, history_policy: H
     """Whether `batch` is new or a proven replay; `log` names the log in errors.
 
     Raises LogMissing, ForeignHistory, CheckpointLeftOver, ReplayDiffers, BatchBehindLog, BatchesMissing,
-    OffsetsDontChain or ResumeImpossible where it is neither: a batch is never dropped in silence and never written
-    twice. What isn't planned yet of a NextBatch is taken to fit: its verdict is no more than that nothing speaks
-    against the query.
+    OffsetsDontChain or ResumeImpossible if it is neither: a batch is never dropped in silence and never written twice.
+    What isn't planned yet of a NextBatch is taken to fit: the verdict only means that nothing speaks against the query.
     """
     if last is None:
         return _first(batch, history_policy, log)
@@ -118,7 +117,7 @@ def judge(last: LastBatch | None, batch: BatchRef | NextBatch, history_policy: H
 
 
 def read_before(last: LastBatch | None, batch: BatchRef | NextBatch) -> tuple[str, ...]:
-    """The batch's files that the log's newest batch has read already: those whose digest is that batch's own."""
+    """The batch's files that the log's newest batch has read already, if their digest proves it."""
     if last is None or batch.query != last.ref.query:
         return ()
     return tuple(
@@ -130,9 +129,9 @@ def read_before(last: LastBatch | None, batch: BatchRef | NextBatch) -> tuple[st
 
 
 def _first(batch: BatchRef | NextBatch, history_policy: HistoryPolicy, log: str) -> New:
-    # A query's first batch always writes a manifest, so a later batch over a log without one means that
-    # manifests were deleted, and with them the knowledge of which batches are in the table.
-    # `append` names the last batch's epoch: of none 0, however many fences recovery has put since it was said.
+    # A query's first batch always writes a manifest, so a later batch over a log without one means that manifests
+    # were deleted, and with them the knowledge of which batches are in the table.
+    # `append` names the last batch's epoch, 0 if there is none: fences of recovery don't count.
     if batch.batch > 0 and history_policy.append != 0:
         raise LogMissing(log, batch.batch, 0)
     return New(appended=batch.batch > 0)
@@ -141,7 +140,7 @@ def _first(batch: BatchRef | NextBatch, history_policy: HistoryPolicy, log: str)
 def _same_batch(last: LastBatch, batch: BatchRef | NextBatch, history_policy: HistoryPolicy, log: str) -> New | Replay:
     if batch.start is None or batch.end is None:
         return Replay(last.epoch)
-    if same(batch.start, last.ref.start) and same(batch.end, last.ref.end):
+    if (batch.start, batch.end) == (last.ref.start, last.ref.end):
         return Replay(last.epoch)
     if history_policy.append == last.epoch:
         return New(appended=True)

@@ -1,10 +1,10 @@
-"""The life of an epoch and of its parts: every state, every step, and a writer's history as these make it up.
+"""The life of an epoch and of its parts: every state, every step, and a writer's history.
 
     epoch   BEGUN ──decide──▶ DECIDED ──publish──▶ PUBLISHED ──confirm──▶ SETTLED
     part    IN_PROGRESS ──close──▶ PENDING ──decide──▶ DECIDED ──publish──▶ FINISHED
 
 `decide` is the point of no return: `log.create` writes the manifest, if there is none. Before it everything of the
-epoch may be thrown away; after it everything must be finished, by this run or the next. `plan` says what comes next.
+epoch may be thrown away; after it everything must be finished, by this run or the next. `plan` decides what comes next.
 """
 
 from __future__ import annotations
@@ -21,26 +21,26 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from hivesink.core.manifest import PartEntry
-    from hivesink.core.partition import Place
+    from hivesink.core.partition import PartitionKey
 
 
 class EpochState(Enum):
-    """Where an epoch stands. What is not settled is looked at by every start."""
+    """The state of an epoch. Every start looks at the epochs that aren't settled."""
 
     BEGUN = "begun"
-    """Tasks write: touched-lists above the head."""
+    """Tasks write: there are touched-lists above the head."""
     SHUT_OUT = "shut out"
-    """Another manifest has its number: whatever its tasks wrote is a leftover."""
+    """Another manifest has its number: what its tasks wrote is left over."""
     DECIDED = "decided"
-    """Its manifest is there."""
+    """Its manifest exists."""
     PUBLISHED = "published"
-    """Its mark says that every part has been made visible: what users do to those files since is theirs."""
+    """Its mark says that every part is visible: from here on the files are the users' own."""
     SETTLED = "settled"
-    """The metastore was looked at after that; a mark says so, then `settled` in every later manifest."""
+    """The metastore was looked at after that; a mark says so, and `settled` in every later manifest."""
 
 
 class PartState(Enum):
-    """Where a part stands."""
+    """The state of a part."""
 
     IN_PROGRESS = "in progress"
     PENDING = "pending"
@@ -70,7 +70,7 @@ State = EpochState | PartState
 NEXT: Mapping[State, Mapping[Step, State]] = {
     EpochState.BEGUN: {Step.DECIDE: EpochState.DECIDED, Step.SHUT_OUT: EpochState.SHUT_OUT},
     EpochState.SHUT_OUT: {},
-    # Decided: never back.
+    # The point of no return: no step leads back from here.
     EpochState.DECIDED: {Step.PUBLISH: EpochState.PUBLISHED},
     EpochState.PUBLISHED: {Step.CONFIRM: EpochState.SETTLED},
     EpochState.SETTLED: {},
@@ -85,7 +85,7 @@ NEXT: Mapping[State, Mapping[Step, State]] = {
         Step.MOVE: PartState.DECIDED,
         Step.ACCEPT_LOSS: PartState.GIVEN_UP,
     },
-    # Only while its epoch isn't settled: its partition turned out to live elsewhere.
+    # Only until its epoch is settled, if its partition is in another folder.
     PartState.FINISHED: {Step.MOVE: PartState.DECIDED},
     PartState.DISCARDED: {},
     PartState.GIVEN_UP: {},
@@ -94,7 +94,7 @@ NEXT: Mapping[State, Mapping[Step, State]] = {
 
 
 class IllegalStepError(AssertionError):
-    """A step that `NEXT` doesn't have: a bug, never a state of the world."""
+    """A step that `NEXT` doesn't have: always a bug."""
 
 
 def step(state: State, taken: Step) -> State:
@@ -107,7 +107,7 @@ def step(state: State, taken: Step) -> State:
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Who writes: the writer's name and uid, its tables with their bucket zones, and the folder of its log."""
+    """A writer's name and uid, its tables with their bucket zones, and the folder of its log."""
 
     writer: str
     uid: str
@@ -137,13 +137,13 @@ class OpenEpoch:
 
     @property
     def is_bare(self) -> bool:
-        """It has no part to confirm, and takes none over."""
+        """It publishes no part, and accepts no loss."""
         return not self.manifest.publishes() and not self.manifest.lost
 
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """A writer's epochs as its log holds them: the newest manifest, and what is still open, oldest first."""
+    """A writer's epochs as its log holds them: the newest manifest, and the open epochs, oldest first."""
 
     identity: Identity
     head: Manifest | None = None
@@ -162,34 +162,34 @@ class History:
 
     @property
     def unpublished(self) -> tuple[OpenEpoch, ...]:
-        return tuple(found for found in self.open if not found.is_published)
+        return tuple(epoch for epoch in self.open if not epoch.is_published)
 
     def standing(self) -> Iterator[tuple[OpenEpoch, PartEntry]]:
-        """Each part of an open epoch, but those that a later epoch has moved, or whose loss was accepted."""
+        """Each part of an open epoch that no later epoch has moved or accepted as lost."""
         if not self.open:
             return
-        by_epoch = {found.manifest.epoch: found for found in self.open}
-        for manifest, part in standing(found.manifest for found in self.open):
+        by_epoch = {epoch.manifest.epoch: epoch for epoch in self.open}
+        for manifest, part in standing(epoch.manifest for epoch in self.open):
             yield by_epoch[manifest.epoch], part
 
     def waiting(self) -> list[PartEntry]:
         """The decided parts that aren't published yet."""
         return [part for epoch, part in self.standing() if not epoch.is_published]
 
-    def folders(self) -> dict[Place, str]:
-        """The partitions of all parts that stand, each with the folder that was chosen for it last."""
+    def folders(self) -> dict[PartitionKey, str]:
+        """The partition of each standing part, with the folder that was chosen for it last."""
         return {(part.table, part.partition): part.folder for _, part in self.standing()}
 
-    def earlier_places(self) -> dict[str, tuple[str, ...]]:
-        """Where parts stood, or were to stand, before open epochs moved them; by their names, which never change."""
-        places: dict[str, tuple[str, ...]] = {}
-        for was in (move.was for found in self.open for move in found.manifest.moves):
+    def earlier_paths(self) -> dict[str, tuple[str, ...]]:
+        """The targets of parts before open epochs moved them, by the parts' names, which never change."""
+        paths: dict[str, tuple[str, ...]] = {}
+        for was in (move.was for epoch in self.open for move in epoch.manifest.moves):
             name = was.rpartition("/")[2]
-            places[name] = (*places.get(name, ()), was)
-        return places
+            paths[name] = (*paths.get(name, ()), was)
+        return paths
 
     def following(self, kind: str, stamp: Stamp) -> Manifest:
-        """The manifest of the next epoch, with nothing of its own in it yet."""
+        """The manifest of the next epoch, with nothing of its own yet."""
         own = self.identity
         if self.head is not None:
             return replace(
@@ -209,21 +209,21 @@ class History:
         )
 
     def decided(self, manifest: Manifest) -> History:
-        """`manifest` has been created."""
+        """The history once `manifest` has been created."""
         state = step(EpochState.BEGUN, Step.DECIDE)
         return replace(self, head=manifest, open=(*self.open, OpenEpoch(manifest, state)))
 
     def published(self, epoch: Epoch) -> History:
-        """Every part of `epoch` has been made visible, and its mark says so."""
-        found = (
+        """The history once every part of `epoch` is visible, and its mark says so."""
+        epochs = (
             replace(one, state=step(one.state, Step.PUBLISH)) if one.manifest.epoch == epoch else one
             for one in self.open
         )
-        # Nothing of a bare epoch is to be confirmed.
-        return replace(self, open=tuple(one for one in found if not (one.is_published and one.is_bare)))
+        # A bare epoch has nothing to confirm.
+        return replace(self, open=tuple(one for one in epochs if not (one.is_published and one.is_bare)))
 
     def confirmed(self) -> History:
-        """The metastore was looked at after all open epochs were published."""
-        for found in self.open:
-            step(found.state, Step.CONFIRM)
+        """The history once the metastore was looked at, after all open epochs were published."""
+        for epoch in self.open:
+            step(epoch.state, Step.CONFIRM)
         return replace(self, open=())

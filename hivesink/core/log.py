@@ -1,19 +1,31 @@
-"""What a writer's log holds beside its manifests: marks, touched-lists, and one listing of it all."""
+"""A writer's log: its name, what it holds beside its manifests, and whether a listing of it can be all of it."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
+from hivesink.core.epoch import Epoch
+from hivesink.errors import InvalidOption, LogDamaged
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from datetime import datetime
 
-    from hivesink.core.epoch import Epoch
+    from hivesink.core.manifest import Manifest
+
+LONGEST_NAME = 100
+POINTER = ".pointer"
+_NAME = re.compile(r"\w(?:[\w.-]*[\w-])?", re.ASCII)
+_ODD = re.compile(r"[^\w.-]+", re.ASCII)
+_POINTER = re.compile(r"\.(?=pointer\Z)")
+_RESET = re.compile(r"\.(?=reset-\d{8}T\d{6}Z\Z)", re.ASCII)
 
 
 class Mark(Enum):
-    """What is known to be done about a decided epoch; the value is the ending of the mark's name."""
+    """What has been done about a decided epoch; the value is the ending of the mark's name."""
 
     PUBLISHED = "published"
     REGISTERED = "registered"
@@ -21,7 +33,7 @@ class Mark(Enum):
 
 @dataclass(frozen=True, slots=True, order=True)
 class Touched:
-    """A task attempt's word that it is about to create files of `epoch` in `folders` (empty in a listing)."""
+    """Written by a task attempt before it creates files of `epoch` in `folders` (empty in a listing)."""
 
     epoch: Epoch
     attempt: str
@@ -33,7 +45,7 @@ class Touched:
 
 @dataclass(frozen=True, slots=True)
 class LogView:
-    """What a log holds, by one listing. `manifests` are those above the floor, sorted."""
+    """One listing of a log. `manifests` are those above the floor, sorted."""
 
     floor: Epoch
     manifests: tuple[Epoch, ...]
@@ -42,3 +54,73 @@ class LogView:
     @property
     def head(self) -> Epoch:
         return self.manifests[-1] if self.manifests else self.floor
+
+
+def missing(view: LogView) -> tuple[Epoch, ...]:
+    """Epochs above the floor that have no manifest, though a later one or a mark shows that they were decided.
+
+    A listing isn't a snapshot: a manifest that one listing lacks may have been created or deleted meanwhile.
+    """
+    newest = max((view.floor, *view.manifests, *view.marks))
+    present = set(view.manifests)
+    return tuple(Epoch(number) for number in range(view.floor + 1, newest + 1) if number not in present)
+
+
+def require_whole(location: str, view: LogView, settled: Epoch) -> None:
+    """Raise LogDamaged if a manifest above `settled` (which the newest manifest holds) is missing.
+
+    A settled epoch is finished: a log can do without its manifest, and `verify` names it.
+    """
+    for epoch in missing(view):
+        if epoch > view.head:
+            reason = f"the manifest of epoch {epoch} is missing, while marks of epoch {max(view.marks)} are there"
+            raise LogDamaged(location, reason)
+        if epoch > settled:
+            raise LogDamaged(location, f"the manifest of epoch {epoch} is missing")
+    if view.floor and not view.manifests:
+        raise LogDamaged(location, f"its floor is {view.floor}, but every manifest above it is missing")
+
+
+def require_own(file: str, manifest: Manifest, uid: str) -> None:
+    """Raise LogDamaged if the manifest belongs to another log than that of `uid`, as after a copy."""
+    if manifest.uid != uid:
+        reason = (
+            f"its uid is {manifest.uid}, this log's is {uid}: it is another log's; if none belongs here, move it away"
+        )
+        raise LogDamaged(file, reason)
+
+
+def reset_name(writer: str, at: datetime) -> str:
+    """The name that the log of `writer` gets when it is reset at `at` (UTC). No writer can have it."""
+    return f"{writer}.reset-{at:%Y%m%dT%H%M%SZ}"
+
+
+def name_problem(name: str) -> str | None:
+    """Why no writer can be called `name`, None if one can: its log's folder and files beside it have this name."""
+    if len(name) > LONGEST_NAME:
+        return f"it has {len(name)} characters, the most is {LONGEST_NAME}"
+    if not _NAME.fullmatch(name):
+        return "use letters (a-z, A-Z), digits, `_` and `-`, with `.` only inside and no `-` at its beginning"
+    if _POINTER.search(name):
+        return f"names that end in {POINTER} are those of files that lead to a log"
+    if _RESET.search(name):
+        return "names of this form are those of logs that `hivesink reset` put aside"
+    return None
+
+
+def suggest_name(name: str) -> str:
+    """The valid name nearest to `name`."""
+    text = _ODD.sub("-", name).lstrip(".-")[:LONGEST_NAME].rstrip(".")
+    return _POINTER.sub("-", _RESET.sub("-", text)) or "writer"
+
+
+def require_writer_name(name: str) -> None:
+    """Raise InvalidOption, with a name that would do, if no writer can be called `name`."""
+    reason = name_problem(name)
+    if reason is not None:
+        message = (
+            f"the writer's name {name!r} can't be used: {reason}; set another with writer= in the job or --writer on "
+            f"the command line, for example {suggest_name(name)!r}. To keep the log that was written under the old "
+            'name, rename its folder: see "Renaming a writer" in docs/operations.md'
+        )
+        raise InvalidOption((message,))

@@ -1,12 +1,13 @@
-"""The manifest: what one epoch of one writer decided. Versioned, sorted JSON, pinned by golden files.
+"""The manifest: what one epoch of one writer decided. `docs/manifest.md` describes every field.
 
-`docs/manifest.md` describes every field. Creating it (if absent) is the only decision of the commit
-protocol: before it everything of the epoch may be thrown away, after it everything must be finished.
+Creating it (if absent) is the only decision of the commit protocol: before it everything of the epoch may be thrown
+away, after it everything must be finished.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
+from operator import add
 from typing import TYPE_CHECKING
 
 from hivesink.core.bucket import given_up
@@ -32,14 +33,7 @@ class Rows:
     skipped: int = 0
 
     def __add__(self, other: Rows) -> Rows:
-        return Rows(
-            self.read + other.read,
-            self.written + other.written,
-            self.rejected + other.rejected,
-            self.dropped + other.dropped,
-            self.late + other.late,
-            self.skipped + other.skipped,
-        )
+        return Rows(*map(add, astuple(self), astuple(other)))
 
     @property
     def balanced(self) -> bool:
@@ -74,20 +68,20 @@ class PartEntry:
 
     @property
     def put_away(self) -> str:
-        """Where its file goes when its partition is given up."""
+        """The path of its file once its partition is given up."""
         return f"{given_up(self.folder)}/{self.name}"
 
     @property
     def restored(self) -> str:
-        """Where a person who copies it there by its hidden name puts it."""
+        """The path at which a person restores it under its hidden name."""
         return f"{self.folder}/{self.staged.rpartition('/')[2]}"
 
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """A part that an earlier epoch placed in a folder where its partition turned out not to live.
+    """A part that an earlier epoch placed in a folder where its partition doesn't live.
 
-    From this epoch on, `part` stands for what `epoch` published, or was to publish, at `was`.
+    From this epoch on, `part` replaces what `epoch` published, or should have published, at `was`.
     """
 
     epoch: Epoch
@@ -129,10 +123,9 @@ class OpenState:
 class Manifest:
     """One epoch. `at` is UTC and never before the last manifest's; `zones` are the tables' bucket zones.
 
-    `kind` says why the epoch exists: `batch` (rows of a micro-batch), `fence` (recovery shut out an older
-    try at this epoch), `move` (parts go where their partition lives), `accept-lost` (a person accepted
-    that the parts in `lost` are gone). `log` is the folder of the log that it belongs to, None in
-    format 1.
+    `kind` says why the epoch exists: `batch` (rows of a micro-batch), `fence` (recovery shut out an older try at this
+    epoch), `move` (parts go where their partition lives), `accept-lost` (a person accepted that the parts in `lost`
+    are gone). `log` is the folder of its log, None in format 1.
     """
 
     writer: str
@@ -153,11 +146,11 @@ class Manifest:
     log: str | None = None
 
     def publishes(self) -> tuple[PartEntry, ...]:
-        """Every part that this epoch must make visible, its own and the moved ones."""
+        """Every part that this epoch must publish, its own and the moved ones."""
         return self.parts + tuple(move.part for move in self.moves)
 
     def follow(self, *, kind: str, attempt: str, at: datetime, settled: Epoch) -> Manifest:
-        """The next epoch's manifest with nothing of its own yet: what is carried forward is carried."""
+        """The next epoch's manifest, with what is carried forward and nothing of its own yet."""
         return replace(
             self,
             epoch=Epoch(self.epoch + 1),
@@ -165,7 +158,7 @@ class Manifest:
             attempt=attempt,
             at=max(at, self.at),
             settled=settled,
-            rows=Rows(),
+            rows=NO_ROWS,
             parts=(),
             moves=(),
             lost=(),
@@ -175,9 +168,9 @@ class Manifest:
 
 @dataclass(frozen=True, slots=True)
 class Floor:
-    """Epochs at or below `epoch` are settled and their manifests gone; `totals` are their row counts.
+    """Epochs up to `epoch` are settled and their manifests deleted; `totals` are their row counts.
 
-    `files` are the parts that they published, `lost` the rows of parts whose loss a person accepted.
+    `files` counts the parts that they published, `lost` the rows of parts whose loss a person accepted.
     """
 
     epoch: Epoch
@@ -187,10 +180,9 @@ class Floor:
 
 
 def standing(manifests: Iterable[Manifest]) -> Iterator[tuple[Manifest, PartEntry]]:
-    """Each part with the epoch that answers for it, where no later epoch has moved it or accepted its loss.
+    """Each part that no later epoch has moved or accepted as lost, with the epoch that answers for it.
 
-    `manifests` are sorted by epoch. A part may come back to a place that it was moved from: what counts is
-    which epoch spoke last.
+    `manifests` are sorted by epoch. A part may return to a path that it was moved from: the last epoch counts.
     """
     known = tuple(manifests)
     taken = {
@@ -215,11 +207,11 @@ def lost_parts(manifests: Iterable[Manifest]) -> Iterator[tuple[Manifest, PartEn
 
 
 def floor_over(before: Floor | None, manifests: Iterable[Manifest], epoch: Epoch) -> Floor:
-    """The floor at `epoch` that takes the place of `before` and of the manifests up to it.
+    """The floor at `epoch`, which replaces `before` and the manifests up to it.
 
-    `manifests` go on from `before` past `epoch`, up to one that says that `epoch` is settled, or to the head. A loss
-    is accepted while its part is unsettled, so no later manifest can be about a part that goes now: a lost part is
-    counted just once, by the floor that takes the place of its own manifest.
+    `manifests` continue from `before` past `epoch`, up to one that says that `epoch` is settled, or to the head. A loss
+    is accepted while its part is unsettled, so no later manifest can concern a part that goes now: each lost part is
+    counted once, by the floor that replaces its manifest.
     """
     start = before or Floor(Epoch(0), NO_ROWS)
     known = tuple(manifests)

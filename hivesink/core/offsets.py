@@ -1,8 +1,8 @@
-"""What a batch covers, as offsets of its sources that can be compared, not as text.
+"""Offsets of a batch's sources, in a form that can be compared.
 
-Spark keeps a source's offset as JSON in the checkpoint's `offsets/<batch id>`. Kafka's names every
-partition's next record. A file source's is a mere counter, so the paths that the batch read, as the
-checkpoint's `sources/<n>` log holds them, stand for it. Anything else is compared as parsed JSON.
+Spark keeps a source's offset as JSON in the checkpoint's `offsets/<batch id>`. Kafka's names every partition's next
+record. A file source's is only a counter, so the paths that the batch read (from the checkpoint's `sources/<n>` log)
+stand for it. Anything else is compared as parsed JSON.
 """
 
 from __future__ import annotations
@@ -27,22 +27,19 @@ class KafkaOffset:
 
     @classmethod
     def of(cls, topics: Mapping[str, Mapping[str, int]]) -> KafkaOffset:
-        return cls(
-            tuple(
-                sorted(
-                    ((topic, int(partition)), int(offset))
-                    for topic, partitions in topics.items()
-                    for partition, offset in partitions.items()
-                )
-            )
+        offsets = (
+            ((topic, int(partition)), int(offset))
+            for topic, partitions in topics.items()
+            for partition, offset in partitions.items()
         )
+        return cls(tuple(sorted(offsets)))
 
     def topics(self) -> dict[str, dict[str, int]]:
         """In the form of Spark's `startingOffsets` option."""
-        found: dict[str, dict[str, int]] = {}
+        topics: dict[str, dict[str, int]] = {}
         for (topic, partition), offset in self.next:
-            found.setdefault(topic, {})[str(partition)] = offset
-        return found
+            topics.setdefault(topic, {})[str(partition)] = offset
+        return topics
 
     def __str__(self) -> str:
         return json.dumps(self.topics(), sort_keys=True)
@@ -52,8 +49,7 @@ class KafkaOffset:
 class FilesOffset:
     """A file source's counter, and the digest of the paths between the last counter and this one.
 
-    `paths` names them, each with the counter at which it came, where the checkpoint was read. A manifest has the
-    digest alone.
+    `paths` are these, each with its counter, if the checkpoint was read. A manifest has only the digest.
     """
 
     counter: int
@@ -69,7 +65,7 @@ class FilesOffset:
 
     def until(self, counter: int) -> FilesOffset:
         """The same start, and an earlier end."""
-        return FilesOffset.of(counter, tuple(found for found in self.paths if found[0] <= counter))
+        return FilesOffset.of(counter, tuple(entry for entry in self.paths if entry[0] <= counter))
 
     def __str__(self) -> str:
         return f"files up to log offset {self.counter} ({self.files} in this batch, digest {self.digest[:12]})"
@@ -100,22 +96,17 @@ SourceOffset = KafkaOffset | FilesOffset | OtherOffset | NoOffset
 
 
 def canonical(text: str) -> str:
-    """JSON text with sorted keys and no spaces; other text as it stands."""
+    """JSON text with sorted keys and no spaces; other text unchanged."""
     try:
         return json.dumps(json.loads(text), sort_keys=True, separators=(",", ":"))
     except ValueError:
         return text
 
 
-def same(left: tuple[SourceOffset, ...], right: tuple[SourceOffset, ...]) -> bool:
-    """Whether two batches end (or start) at one place, source by source."""
-    return left == right
-
-
 def chain(end: tuple[SourceOffset, ...], start: tuple[SourceOffset, ...]) -> str | None:
-    """None where a batch that starts at `start` follows one that ended at `end`, else what doesn't fit.
+    """Why a batch that starts at `start` doesn't follow one that ended at `end`; None if it does.
 
-    A Kafka partition that `end` doesn't know may appear; one that it knows may not vanish or move.
+    New Kafka partitions may appear; those in `end` may not vanish or move.
     """
     if len(end) != len(start):
         return f"the log knows {len(end)} sources, the query has {len(start)}"
@@ -142,7 +133,7 @@ def _follows(end: SourceOffset, start: SourceOffset) -> str | None:
 
 
 def span(start: tuple[SourceOffset, ...], end: tuple[SourceOffset, ...]) -> int | None:
-    """How many Kafka offsets lie between; None where that isn't known for every source and partition."""
+    """The number of Kafka offsets between; None if it isn't known for every source and partition."""
     total = 0
     for first, last in zip(start, end, strict=True):
         if not isinstance(first, KafkaOffset) or not isinstance(last, KafkaOffset):

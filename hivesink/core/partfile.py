@@ -1,22 +1,98 @@
-"""A part file's life, each state a type, and the one decision that publishes it.
+"""A part file: its names, each state of its life as a type, and the one decision that publishes it.
 
-    InProgress --close--> Pending --publish--> Finished
+    .part-<uid>-<epoch>-<attempt>t<task attempt>-<task>-<n>.snappy.parquet.inprogress    InProgress: being written
+    .part-….snappy.parquet.pending                                                       Pending: whole, not published
+    part-….snappy.parquet                                                                Finished: the table's
+
+Hive and Spark skip names that begin with `.` or `_` (FileUtils.HIDDEN_FILES_PATH_FILTER); a mark anywhere else in the
+name does not hide a file. `<attempt>` is random, drawn for each try at an epoch, and the task attempt is Spark's own
+number for this run of the task, so no two tries share a name.
 
 Paths are absolute, in the form of the table's file system (`/a/b` or `scheme://authority/a/b`).
 """
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from enum import Enum
 
-from hivesink.core.partname import PartName, Stage
 from hivesink.errors import LengthMismatch, PartLost, TargetTaken
+
+PREFIX = re.compile(r"[A-Za-z0-9]\w*(-\w+)*")
+SUFFIX = re.compile(r"(\.\w+)*")
+
+_NAME = re.compile(
+    r"""
+    (?P<prefix>[A-Za-z0-9]\w*(-\w+)*?)
+    -(?P<uid>[0-9a-f]{8,32})
+    -(?P<epoch>[1-9][0-9]*)
+    -(?P<attempt>[0-9a-f]{8,32})t(?P<task_attempt>0|[1-9][0-9]*)
+    -(?P<task>0|[1-9][0-9]*)
+    -(?P<n>0|[1-9][0-9]*)
+    (?P<suffix>(\.\w+)*)
+    """,
+    re.VERBOSE | re.ASCII,
+)
+
+
+class Stage(Enum):
+    """The hidden stages of a part file; the value is the ending of its name."""
+
+    IN_PROGRESS = ".inprogress"
+    PENDING = ".pending"
+
+
+@dataclass(frozen=True, slots=True)
+class PartName:
+    """A part's name in its fields; `str` of it is the finished file's name."""
+
+    uid: str
+    epoch: int
+    attempt: str
+    task_attempt: int
+    task: int
+    n: int
+    prefix: str = "part"
+    suffix: str = ".snappy.parquet"
+
+    @classmethod
+    def parse(cls, text: str) -> PartName | None:
+        """Parse a finished part's name; None if the file isn't one."""
+        found = _NAME.fullmatch(text)
+        if found is None:
+            return None
+        return cls(
+            uid=found["uid"],
+            epoch=int(found["epoch"]),
+            attempt=found["attempt"],
+            task_attempt=int(found["task_attempt"]),
+            task=int(found["task"]),
+            n=int(found["n"]),
+            prefix=found["prefix"],
+            suffix=found["suffix"],
+        )
+
+    def staged(self, stage: Stage) -> str:
+        return f".{self}{stage.value}"
+
+    def __str__(self) -> str:
+        attempt = f"{self.attempt}t{self.task_attempt}"
+        return f"{self.prefix}-{self.uid}-{self.epoch}-{attempt}-{self.task}-{self.n}{self.suffix}"
+
+
+def parse_staged(text: str) -> tuple[PartName, Stage] | None:
+    """Parse a hidden name; None if the file isn't a staged part."""
+    for stage in Stage:
+        if text.startswith(".") and text.endswith(stage.value):
+            name = PartName.parse(text[1 : -len(stage.value)])
+            return None if name is None else (name, stage)
+    return None
 
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """Visible, whole, and the table's."""
+    """Visible and complete: part of the table."""
 
     path: str
     length: int
@@ -24,7 +100,7 @@ class Finished:
 
 @dataclass(frozen=True, slots=True)
 class Pending:
-    """Whole and durable, still hidden. `staged` is where its bytes are, in the store's own terms."""
+    """Complete and durable, still hidden. `staged` is where its bytes are, in the store's own terms."""
 
     staged: str
     target: str
@@ -36,7 +112,7 @@ class Pending:
 
 @dataclass(frozen=True, slots=True)
 class InProgress:
-    """Being written by one task attempt, which alone may touch it."""
+    """Being written by one task attempt; no other may touch it."""
 
     folder: str
     name: PartName
@@ -53,23 +129,20 @@ class InProgress:
         )
 
 
-PartFile = InProgress | Pending | Finished
-
-
-class Publish(Enum):
-    """What is left to do to publish a part."""
+class PublishStep(Enum):
+    """The step that remains to publish a part."""
 
     RENAME = "rename"
     DONE = "done"
     UNLINK = "unlink"
 
 
-def decide_publish(part: Pending, staged: int | None, target: int | None, *, one_file: bool = False) -> Publish:
-    """What publishes `part`, from the lengths now found at its two places (None = nothing there).
+def decide_publish(part: Pending, staged: int | None, target: int | None, *, one_file: bool = False) -> PublishStep:
+    """How to publish `part`, from the lengths of the files at its two paths (None: no file).
 
-    The same decision serves the first commit and every recovery. `one_file`: both names are known to be one
-    file (a local link whose unlink is missing). A part that was moved may be at its target already, by the same
-    name: then there is nothing to take away. Raises PartLost, LengthMismatch, TargetTaken.
+    The same decision serves the first commit and every recovery. `one_file`: both names are one file (a local link
+    whose unlink is missing). A moved part may be at its target already, under the same name: then nothing is left to
+    unlink. Raises PartLost, LengthMismatch, TargetTaken.
     """
     if part.staged == part.target:
         staged = None
@@ -77,9 +150,9 @@ def decide_publish(part: Pending, staged: int | None, target: int | None, *, one
         raise PartLost(part.staged, part.target)
     if staged is not None and target is not None:
         if one_file and target == part.length:
-            return Publish.UNLINK
+            return PublishStep.UNLINK
         raise TargetTaken(part.staged, part.target)
-    path, found = (part.staged, staged) if staged is not None else (part.target, target)
-    if found != part.length:
-        raise LengthMismatch(path, part.length, found or 0)
-    return Publish.RENAME if staged is not None else Publish.DONE
+    path, length = (part.staged, staged) if staged is not None else (part.target, target)
+    if length != part.length:
+        raise LengthMismatch(path, part.length, length or 0)
+    return PublishStep.RENAME if staged is not None else PublishStep.DONE

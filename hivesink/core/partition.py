@@ -1,20 +1,26 @@
-"""Partitions as a metastore holds them, and as the sink asks for them. All are named by their escaped path."""
+"""Partitions: their keys, their escaped paths as Hive writes them, and what a metastore holds of them.
+
+Paths follow Hive's `FileUtils.makePartName`, `escapePathName` and `unescapePathName`.
+"""
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
+from hivesink.errors import PartitionPathInvalid
 
-Place = tuple[str, str]
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+PartitionKey = tuple[str, str]
 """A table's name and a partition's escaped path (`""`: the unpartitioned table itself)."""
 
 
 @dataclass(frozen=True, slots=True)
 class LivePartition:
-    """A registered partition. `accurate`: `COLUMN_STATS_ACCURATE` says that statistics hold."""
+    """A registered partition. `accurate`: its `COLUMN_STATS_ACCURATE` is set, so Hive trusts its statistics."""
 
     partition: str
     location: str
@@ -34,7 +40,7 @@ class NewPartition:
 
 @dataclass(frozen=True, slots=True)
 class Statistics:
-    """Exact figures of a partition (`""`: of an unpartitioned table), for Hive to answer from."""
+    """Exact figures of a partition (`""`: of an unpartitioned table), which Hive may answer queries from."""
 
     partition: str
     files: int
@@ -42,9 +48,74 @@ class Statistics:
     rows: int
 
 
-def by_table(places: Iterable[Place]) -> dict[str, list[str]]:
+def by_table(keys: Iterable[PartitionKey]) -> dict[str, list[str]]:
     """Distinct partitions by table, both sorted."""
-    found: dict[str, list[str]] = {}
-    for table, partition in sorted(set(places)):
-        found.setdefault(table, []).append(partition)
-    return found
+    tables: dict[str, list[str]] = {}
+    for table, partition in sorted(set(keys)):
+        tables.setdefault(table, []).append(partition)
+    return tables
+
+
+DEFAULT_PARTITION = "__HIVE_DEFAULT_PARTITION__"
+"""Hive's name for the partition of null and of the empty string."""
+
+ESCAPED = frozenset(map(chr, range(0x20))) | frozenset("\x7f\"#%'*/:=?\\{[]^")
+"""What Hive writes as `%XX`. Space, `}`, `<`, `>`, `|`, `&` and everything beyond ASCII stay as they are."""
+
+_TABLE = {ord(char): f"%{ord(char):02X}" for char in ESCAPED}
+_CODE = re.compile(r"%([0-9A-Fa-f]{2})")
+# dfs.namenode.fs-limits.max-component-length, and NAME_MAX of local file systems.
+_LONGEST_NAME = 255
+
+
+def escape(text: str) -> str:
+    """Escape one name or value as Hive does."""
+    return text.translate(_TABLE)
+
+
+def unescape(text: str) -> str:
+    """The inverse of `escape`. A `%` without two hex digits after it stands for itself, as in Hive."""
+    return _CODE.sub(lambda found: chr(int(found[1], 16)), text)
+
+
+def partition_path(names: Sequence[str], values: Sequence[str | None]) -> str:
+    """`dt=2024-01-02/hour=3`: lower-case names, escaped values, null and empty as DEFAULT_PARTITION.
+
+    `values` are canonical texts. Raises PartitionPathInvalid for a folder name that file systems refuse.
+    """
+    folders = [
+        f"{escape(name.lower())}={escape(value or DEFAULT_PARTITION)}"
+        for name, value in zip(names, values, strict=True)
+    ]
+    path = "/".join(folders)
+    for folder in folders:
+        length = len(folder.encode("utf-8", "replace"))
+        if length > _LONGEST_NAME:
+            raise PartitionPathInvalid(path, f"a folder name of {length} bytes; file systems take {_LONGEST_NAME}")
+    return path
+
+
+def parse_path(path: str) -> tuple[tuple[str, str | None], ...]:
+    """Names and values of `name=value/…`; DEFAULT_PARTITION becomes None. Raises PartitionPathInvalid."""
+    return tuple(_folder(path, folder) for folder in path.strip("/").split("/"))
+
+
+def is_partition(path: str, columns: Sequence[str]) -> bool:
+    """Whether `path` names exactly these columns, in order; `""` for a table without any.
+
+    Other folders in a table may be backups, or hold a partition that was moved there.
+    """
+    if not columns:
+        return not path
+    try:
+        return [name for name, _ in parse_path(path)] == [*columns]
+    except PartitionPathInvalid:
+        return False
+
+
+def _folder(path: str, folder: str) -> tuple[str, str | None]:
+    # The last `=` separates name and value: Hive's own pattern is greedy, and escaped values contain none.
+    name, equals, value = folder.rpartition("=")
+    if not (name and equals and value):
+        raise PartitionPathInvalid(path, f"{folder!r} is not name=value")
+    return unescape(name).lower(), None if value == DEFAULT_PARTITION else unescape(value)

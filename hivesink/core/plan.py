@@ -1,13 +1,16 @@
-"""What comes next for a writer: its history and one look at the world in, a list of actions out.
+"""What comes next for a writer: its history and one look at files and metastore in, a list of actions out.
+
+`Decide` is the point of no return: the executor creates the manifest. What an epoch has before it may be thrown away;
+what the manifest says must then be finished. Only `plan` and `_finish` decide.
 
 Pure: no I/O, no clock; a moment and a token come in as a `Stamp`. First commit, recovery, fences, moves, accepted
 losses and clean-up all take their decisions from `plan`; `recover --dry-run` prints what it returns.
 
 Order: nothing is published before the metastore has answered; a partition is registered, and its accurate flag
-cleared, before rows come; a partition's success file comes when all its files are there. Every action may be repeated.
+cleared, before rows come; a partition's success file comes after all its files. Every action may be repeated.
 
 A partition that the metastore doesn't list is registered before anything is published into it: Hive's INSERT INTO an
-unlisted partition deletes what is in its folder (HIVE-29744). Its parts wait outside of that folder (`set_aside`).
+unlisted partition deletes what is in its folder (HIVE-29744). Its parts wait outside that folder (`set_aside`).
 """
 
 from __future__ import annotations
@@ -35,7 +38,7 @@ from hivesink.core.bucket import is_aside, same_location
 from hivesink.core.epoch import Epoch
 from hivesink.core.leftovers import newest, sweep
 from hivesink.core.manifest import Manifest, Move, PartEntry
-from hivesink.core.partition import LivePartition, Place, by_table
+from hivesink.core.partition import LivePartition, PartitionKey, by_table
 from hivesink.core.seen import Seen, locate, losses, unproven
 
 if TYPE_CHECKING:
@@ -46,7 +49,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class GivenUp:
-    """What a person gives up: decided parts, by their targets, as far as they are lost; and whole partitions."""
+    """What a person gives up: decided parts, by their targets, if they are lost; and whole partitions."""
 
     targets: frozenset[str] = frozenset()
     partitions: frozenset[str] = frozenset()
@@ -57,7 +60,7 @@ NOTHING = GivenUp()
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """What the table's settings say. `retained` None: old manifests stay. `success_file` is its name."""
+    """The table's settings. `retained` None: old manifests stay. `success_file` is its name."""
 
     success_file: str | None = None
     retained: int | None = None
@@ -73,48 +76,31 @@ def plan(
     starting: bool = False,
     given_up: GivenUp = NOTHING,
 ) -> tuple[Action, ...]:
-    """Everything that is to be done, as far as this look tells.
+    """Everything to do, as far as `seen` shows.
 
-    `batch` is the manifest of a batch whose tasks have ended well. `starting`: whatever tasks have begun is an older
-    run's, and is shut out. `given_up` is what a person gives up.
+    `batch` is the manifest of a batch whose tasks have succeeded. `starting`: what tasks have begun belongs to an
+    older run, which is shut out. `given_up` is what a person gives up.
     """
-    return tuple(_plan(history, seen, stamp, policy, batch, starting=starting, given_up=given_up))
-
-
-def _plan(
-    history: History,
-    seen: Seen,
-    stamp: Stamp,
-    policy: Policy,
-    batch: Manifest | None = None,
-    *,
-    starting: bool,
-    given_up: GivenUp,
-) -> Iterator[Action]:
     fence = _fence(history, seen, stamp) if starting else None
-    deciding = batch or fence or _accepted(history, seen, stamp, given_up)
-    if deciding is not None:
-        if deciding.lost:
-            yield from _put_away(history, seen.files, given_up)
-        yield Decide(deciding)
-        yield from _plan(history.decided(deciding), seen, stamp, policy, starting=starting, given_up=given_up)
-        return
-    if seen.partitions is not None:
-        yield from _finish(history, seen, seen.partitions, stamp, policy)
-    if seen.tracks is not None:
-        yield from sweep(history, seen.tracks)
-        yield from _trim(history, policy)
+    manifest = batch or fence or _accepted(history, seen, stamp, given_up)
+    if manifest is not None:
+        put_away = _put_away(history, seen.files, given_up) if manifest.lost else ()
+        after = plan(history.decided(manifest), seen, stamp, policy, starting=starting, given_up=given_up)
+        return (*put_away, Decide(manifest), *after)  # `Decide` is the point of no return.
+    finish = () if seen.partitions is None else _finish(history, seen, seen.partitions, stamp, policy)
+    clean_up = () if seen.tracks is None else (*sweep(history, seen.tracks), *_trim(history, policy))
+    return (*finish, *clean_up)
 
 
 def _fence(history: History, seen: Seen, stamp: Stamp) -> Manifest | None:
-    """The epoch that an older try has begun, decided without a batch: that try can't commit any more."""
+    """Decide the epoch that an older try has begun, without a batch: that try can no longer commit."""
     if seen.tracks is None or newest(seen.tracks.lists) <= history.epoch:
         return None
     return history.following("fence", stamp)
 
 
 def _accepted(history: History, seen: Seen, stamp: Stamp, given_up: GivenUp) -> Manifest | None:
-    """An epoch that takes parts out of the log's hands: lost ones, and those of partitions that are given up."""
+    """An epoch that no longer answers for lost parts and for the parts of partitions that are given up."""
     lost = [loss.part for loss in losses(history, seen.files, seen.partitions) if loss.part.target in given_up.targets]
     parts = [*lost, *(part for part in abandoned(history, seen.files, given_up) if part not in lost)]
     if not parts:
@@ -123,7 +109,7 @@ def _accepted(history: History, seen: Seen, stamp: Stamp, given_up: GivenUp) -> 
 
 
 def abandoned(history: History, files: Mapping[str, int], given_up: GivenUp) -> list[PartEntry]:
-    """The parts of partitions that are given up, but those that readers see: these have their partition."""
+    """The parts of partitions that are given up, except those that readers see: their partition is registered."""
     return [
         part
         for epoch, part in history.standing()
@@ -134,8 +120,8 @@ def abandoned(history: History, files: Mapping[str, int], given_up: GivenUp) -> 
 
 
 def _put_away(history: History, files: Mapping[str, int], given_up: GivenUp) -> Iterator[PutAway]:
-    """Before the decision, after which the files would be leftovers. Whoever dies in between gives up again."""
-    earlier = history.earlier_places()
+    """Before the decision, after which the files would be leftovers. A crash in between: give up again."""
+    earlier = history.earlier_paths()
     for part in abandoned(history, files, given_up):
         found = locate(part, earlier.get(part.name, ()), files)
         source = found.source if isinstance(found, Publish) else part.target
@@ -144,14 +130,14 @@ def _put_away(history: History, files: Mapping[str, int], given_up: GivenUp) -> 
 
 
 def _finish(
-    history: History, seen: Seen, live: Mapping[Place, LivePartition], stamp: Stamp, policy: Policy
+    history: History, seen: Seen, live: Mapping[PartitionKey, LivePartition], stamp: Stamp, policy: Policy
 ) -> Iterator[Action]:
     if not history.open:
         return
     moves = tuple(_moves(history, seen.files, live))
     if moves:
         manifest = replace(history.following("move", stamp), moves=moves)
-        yield Decide(manifest)
+        yield Decide(manifest)  # The point of no return, for the moves.
         yield from _finish(history.decided(manifest), seen, live, stamp, policy)
         return
     yield from _clear(live)
@@ -162,104 +148,108 @@ def _finish(
         yield from _confirm(history, live, policy)
 
 
-def _clear(live: Mapping[Place, LivePartition]) -> Iterator[ClearAccurate]:
-    for table, partitions in by_table(place for place, found in live.items() if found.accurate).items():
+def _clear(live: Mapping[PartitionKey, LivePartition]) -> Iterator[ClearAccurate]:
+    for table, partitions in by_table(key for key, partition in live.items() if partition.accurate).items():
         yield ClearAccurate(table, tuple(partitions))
 
 
 def _publish(
-    history: History, seen: Seen, live: Mapping[Place, LivePartition], stamp: Stamp, policy: Policy
+    history: History, seen: Seen, live: Mapping[PartitionKey, LivePartition], stamp: Stamp, policy: Policy
 ) -> Iterator[Action]:
     folders, located = history.folders(), _located(history, seen)
-    waiting = {found.place for own in located.values() for found in own}
-    behind = {place for place in waiting if place in live and live[place].columns_behind}
-    # What a user has dropped since it was published is not brought back before all is.
-    missing = {place for place in waiting if place not in live}
-    # What has its partition needs no registration, which may fail.
-    yield from (found for own in located.values() for found in own if found.place in live and not _is_lost(found))
+    actions = [action for own in located.values() for action in own]
+    waiting = {action.key for action in actions}
+    behind = {key for key in waiting if key in live and live[key].columns_behind}
+    # A published part's partition that a user has dropped since isn't registered again until all is published.
+    missing = {key for key in waiting if key not in live}
+    # Parts whose partition is listed need no registration, which may fail.
+    yield from (action for action in actions if action.key in live and not _is_lost(action))
     wanted = (missing | behind) - seen.refused
-    yield from _register({place: folders[place] for place in wanted})
+    yield from _register({key: folders[key] for key in wanted})
     after, held = history, seen.refused & missing
     for epoch in history.unpublished:
         own = located.get(epoch.manifest.epoch, [])
-        new = [found for found in own if found.place in missing - held]
-        yield from (found for found in new if not _is_lost(found))
-        lost = [found for found in own if _is_lost(found) and found.place not in held]
+        yield from (action for action in own if action.key in missing - held and not _is_lost(action))
+        lost = [action for action in own if _is_lost(action) and action.key not in held]
         yield from lost
         if lost:
             return
-        if any(found.place in held for found in own):
+        if any(action.key in held for action in own):
             continue
-        waited = {found.part.staged.rpartition("/")[0] for found in own}
+        waited = {action.part.staged.rpartition("/")[0] for action in own}
         yield MarkPublished(epoch.manifest.epoch, tuple(sorted(filter(is_aside, waited))))
         after = after.published(epoch.manifest.epoch)
     if after.unpublished:
         return
     yield LookAgain()
-    # As it will be, where nobody meddles.
+    # What that look finds if nobody interferes.
     then = {
-        place: LivePartition(place[1], folder, accurate=False, columns_behind=False)
-        for place, folder in {**folders, **{place: found.location for place, found in live.items()}}.items()
+        key: LivePartition(key[1], home, accurate=False, columns_behind=False)
+        for key, home in _homes(folders, live).items()
     }
-    files = {**seen.files, **{found.part.target: found.part.length for own in located.values() for found in own}}
+    files = {**seen.files, **{action.part.target: action.part.length for action in actions}}
     yield from _finish(after, replace(seen, files=files), then, stamp, policy)
 
 
 def _located(history: History, seen: Seen) -> dict[Epoch, list[Publish | Keep | Refuse]]:
-    """What is to be done about each part that waits, by the epoch that answers for it."""
-    found: dict[Epoch, list[Publish | Keep | Refuse]] = {}
-    earlier = history.earlier_places()
+    """What to do about each part that waits, by the epoch that answers for it."""
+    located: dict[Epoch, list[Publish | Keep | Refuse]] = {}
+    earlier = history.earlier_paths()
     for epoch, part in history.standing():
         if not epoch.is_published:
-            one = locate(part, earlier.get(part.name, ()), seen.files)
-            found.setdefault(epoch.manifest.epoch, []).append(one)
-    return found
+            action = locate(part, earlier.get(part.name, ()), seen.files)
+            located.setdefault(epoch.manifest.epoch, []).append(action)
+    return located
 
 
-def _is_lost(found: Publish | Keep | Refuse) -> bool:
-    return isinstance(found, Refuse)
+def _is_lost(action: Publish | Keep | Refuse) -> bool:
+    return isinstance(action, Refuse)
 
 
-def _confirm(history: History, live: Mapping[Place, LivePartition], policy: Policy) -> Iterator[Action]:
-    """All is published. What a user has dropped since the last look comes back, since rows have been put into it."""
+def _homes(folders: Mapping[PartitionKey, str], live: Mapping[PartitionKey, LivePartition]) -> dict[PartitionKey, str]:
+    return {**folders, **{key: partition.location for key, partition in live.items()}}
+
+
+def _confirm(history: History, live: Mapping[PartitionKey, LivePartition], policy: Policy) -> Iterator[Action]:
+    """All is published. A partition dropped since the last look is registered again: rows have been put into it."""
     folders = history.folders()
-    dropped = {place: folder for place, folder in folders.items() if place not in live}
+    dropped = {key: folder for key, folder in folders.items() if key not in live}
     if dropped:
         yield from _register(dropped)
         yield LookAgain()
     if policy.success_file is not None:
-        homes = {**folders, **{place: found.location for place, found in live.items()}}
-        yield SuccessFiles(tuple(f"{home.rstrip('/')}/{policy.success_file}" for _, home in sorted(homes.items())))
+        homes = sorted(_homes(folders, live).items())
+        yield SuccessFiles(tuple(f"{home.rstrip('/')}/{policy.success_file}" for _, home in homes))
     yield MarkSettled(history.epoch)
 
 
-def _register(places: Mapping[Place, str]) -> Iterator[Register]:
-    for table, partitions in by_table(places).items():
-        yield Register(table, tuple((partition, places[table, partition]) for partition in partitions))
+def _register(folders: Mapping[PartitionKey, str]) -> Iterator[Register]:
+    for table, partitions in by_table(folders).items():
+        yield Register(table, tuple((partition, folders[table, partition]) for partition in partitions))
 
 
-def _moves(history: History, files: Mapping[str, int], live: Mapping[Place, LivePartition]) -> Iterator[Move]:
-    """The moves of parts that aren't where `live` says that their partition is.
+def _moves(history: History, files: Mapping[str, int], live: Mapping[PartitionKey, LivePartition]) -> Iterator[Move]:
+    """The moves of parts that aren't in the folder that `live` has for their partition.
 
-    Before the decision a try is simply made again with the right folders. What somebody registers elsewhere later is
-    mended by an epoch of its own, so that a crash in its middle is recovered like any other.
+    Before the decision, the try is repeated with the right folders. If somebody registers the partition elsewhere
+    later, an epoch of its own moves the parts, so that a crash in its middle is recovered like any other.
     """
     for epoch, part in history.standing():
         home = live.get((part.table, part.partition))
         if home is None or same_location(part.folder, home.location):
             continue
-        is_there = part.target in files
-        if not is_there and epoch.is_published:
-            continue  # It was published: whoever took it away since has done so for reasons of their own.
+        at_target = part.target in files
+        if epoch.is_published and not at_target:
+            continue  # Whoever deleted it after it was published had their reasons.
         target = f"{home.location.rstrip('/')}/{part.name}"
-        staged = part.target if is_there else part.staged
+        staged = part.target if at_target else part.staged
         if same_location(staged, target):
-            staged = target  # It is to come back, and has never left.
+            staged = target  # It moves back, and has never left.
         yield Move(epoch.manifest.epoch, part.target, replace(part, staged=staged, target=target))
 
 
 def _trim(history: History, policy: Policy) -> Iterator[Trim]:
-    """In strides, so that most epochs don't pay for it."""
+    """Only every few epochs, so that most don't pay for it."""
     keep = policy.retained
     if keep is None or history.open or history.epoch % max(1, keep // 4):
         return
@@ -269,8 +259,8 @@ def _trim(history: History, policy: Policy) -> Iterator[Trim]:
 
 
 def until_look(actions: Iterable[Action]) -> Iterator[Action]:
-    """The actions that one look is good for: up to the first decision, or to where the plan asks for another look."""
-    for action in takewhile(lambda found: not isinstance(found, LookAgain), actions):
+    """The actions that one look is good for: up to the first decision, or until the plan asks for another look."""
+    for action in takewhile(lambda action: not isinstance(action, LookAgain), actions):
         yield action
         if isinstance(action, Decide):
             return

@@ -1,7 +1,7 @@
-"""What a Hive table is to the sink: its types, columns, partition columns and properties.
+"""A Hive table: its types, columns, partition columns and properties.
 
-Types follow the Hive language manual, "Hive Data Types". `str(type)` is the text that a metastore keeps
-in a column's `type` field (lower case, no spaces), which is also what Hive prints in `DESCRIBE`.
+Types follow the Hive language manual, "Hive Data Types". `str(type)` is the text that a metastore keeps in a column's
+`type` field (lower case, no spaces), which Hive also prints in `DESCRIBE`.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ class TableName:
 
     @property
     def rejected(self) -> TableName:
-        """The dead-letter table that goes with this one."""
+        """The dead-letter table of this one."""
         return TableName(self.database, f"{self.table}__rejected")
 
     def __str__(self) -> str:
@@ -136,7 +136,7 @@ class TableName:
 class TableSpec:
     """A table as its DDL declares it, or as the metastore holds it.
 
-    `properties` are the TBLPROPERTIES, sorted by key. `location` is None where the DDL leaves it to Hive.
+    `properties` are the TBLPROPERTIES, sorted by key. `location` is None if the DDL leaves it to Hive.
     """
 
     name: TableName

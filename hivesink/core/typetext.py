@@ -1,6 +1,6 @@
-"""Hive type text, from a metastore's column or DDL, to `HiveType`: `struct<a:array<int>,b:decimal(10,2)>`.
+"""Parses Hive's type text, of a metastore's column or DDL: `struct<a:array<int>,b:decimal(10,2)>`.
 
-Grammar and limits follow Hive's language manual, "Hive Data Types". `str(type)` is the way back.
+Grammar and limits follow Hive's language manual, "Hive Data Types". `str(type)` is the inverse.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ _NAMED = {kind.value: kind for kind in Primitive} | {
 }
 _PARAMETERED = {"decimal", "numeric", "dec", "char", "varchar"}
 _NESTED = {"array", "map", "struct"}
+_NO_INTERVAL = "INTERVAL can't be a column's type: use BIGINT with a unit in the column's name"
+_WALL_CLOCK = "is not supported: use TIMESTAMP, a wall clock in the zone that sink.timestamp-zone declares"
 _REFUSED = {
     "uniontype": "UNIONTYPE is not supported: use a STRUCT with one field per case",
-    "interval": "INTERVAL can't be a column's type: use BIGINT with a unit in the column's name",
-    "interval_day_time": "INTERVAL can't be a column's type: use BIGINT with a unit in the column's name",
-    "interval_year_month": "INTERVAL can't be a column's type: use BIGINT with a unit in the column's name",
-    "timestamp with local time zone": "TIMESTAMP WITH LOCAL TIME ZONE is not supported: use TIMESTAMP, "
-    "a wall clock in the zone that sink.timestamp-zone declares",
-    "timestamp with time zone": "TIMESTAMP WITH TIME ZONE is not supported: use TIMESTAMP, "
-    "a wall clock in the zone that sink.timestamp-zone declares",
+    "interval": _NO_INTERVAL,
+    "interval_day_time": _NO_INTERVAL,
+    "interval_year_month": _NO_INTERVAL,
+    "timestamp with local time zone": f"TIMESTAMP WITH LOCAL TIME ZONE {_WALL_CLOCK}",
+    "timestamp with time zone": f"TIMESTAMP WITH TIME ZONE {_WALL_CLOCK}",
     "void": "VOID can't be a column's type",
     "real": "REAL means FLOAT to some versions and DOUBLE to others: say which",
     "text": "Hive has no type TEXT: use STRING",
@@ -59,7 +59,7 @@ def parse_type(text: str) -> HiveType:
 
 
 def refusal(word: str) -> str | None:
-    """Why `word` can't be a column's type, or None where it is one or nobody would take it for one."""
+    """Why `word` can't be a column's type; None if it can, or if nobody would take it for a type."""
     text = word.lower()
     if text in _REFUSED:
         return _REFUSED[text]
@@ -119,7 +119,7 @@ class _Reader:
                 self.fail(f"expected name:type {self._here()}")
             name = (found[1] or found[2]).lower()
             if not _FIELD_NAME.fullmatch(name):
-                self.fail(f"the field name {name!r} holds characters that Hive can't read back")
+                self.fail(f"the field name {name!r} has characters that Hive can't read back")
             if name in fields:
                 self.fail(f"the struct has two fields {name!r} (Hive ignores case)")
             self.at = found.end()
@@ -139,7 +139,7 @@ class _Reader:
         return Decimal(precision, scale)
 
     def _numbers(self) -> tuple[int, ...] | None:
-        """`(10,2)`, or None where no parenthesis follows."""
+        """`(10,2)`, or None if no parenthesis follows."""
         if not self._next("("):
             return None
         numbers: list[int] = []
@@ -177,4 +177,4 @@ class _Reader:
 def _unknown(word: str) -> str:
     near = difflib.get_close_matches(word, [*_NAMED, *_PARAMETERED, *_NESTED], n=1)
     hint = f"; did you mean {near[0].upper()}?" if near else ""
-    return f"Hive has no type {word.upper()} that the sink knows{hint}"
+    return f"the sink knows no Hive type {word.upper()}{hint}"

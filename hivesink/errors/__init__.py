@@ -1,4 +1,4 @@
-"""What can go wrong, as types: fields first, and one line that says what, where and what to do.
+"""What can go wrong, as types, each with one line that says what, where and what to do.
 
 `HiveSinkError.retryable` tells a supervisor (`hivesink run --restart`) whether the same command may succeed
 later by itself, or needs a person.
@@ -6,80 +6,11 @@ later by itself, or needs a person.
 
 from __future__ import annotations
 
-from hivesink.errors.base import (
-    HiveSinkError,
-    InvalidOption,
-    Unsupported,
-)
-from hivesink.errors.files import (
-    DanglingLink,
-    EncryptionDiffers,
-    FileSystemUnknown,
-    LengthMismatch,
-    NotWritable,
-    OutcomeUnknown,
-    PartLost,
-    StoreUnavailable,
-    TargetTaken,
-)
-from hivesink.errors.history import (
-    BatchBehindLog,
-    BatchesMissing,
-    CalledTwice,
-    CheckpointLeftOver,
-    CheckpointUnreadable,
-    EpochTaken,
-    FencedOut,
-    ForeignHistory,
-    ForeignParts,
-    LogCopied,
-    LogDamaged,
-    LogMissing,
-    LogTwice,
-    NewerFormat,
-    OffsetsDontChain,
-    PointerTaken,
-    ReplayDiffers,
-    ResumeImpossible,
-    SourceFilesMissing,
-    TableRemade,
-)
-from hivesink.errors.machines import (
-    JarsUnavailable,
-    JavaNotFound,
-    MasterUnreachable,
-    ModuleMissing,
-    ServerFailed,
-    TaskFailed,
-    VersionsDiffer,
-)
-from hivesink.errors.metastore import (
-    MetastoreFailing,
-    MetastoreNotUnderstood,
-    MetastoreUnreachable,
-    PartitionElsewhere,
-    QueryFailed,
-    RegistrationFailed,
-    RegistrationUnknown,
-    TableExists,
-    TableReplaced,
-    UnknownTable,
-)
-from hivesink.errors.rows import (
-    BadRecord,
-    ColumnsDontFit,
-    MissingColumns,
-    SourceUnreachable,
-    ValueUnfit,
-)
-from hivesink.errors.text import (
-    DdlDiffers,
-    DdlInvalid,
-    DdlProblem,
-    PartitionPathInvalid,
-    SiteInvalid,
-    TypeTextInvalid,
-)
+from hivesink.errors.base import *
+from hivesink.errors.files import *
+from hivesink.errors.history import *
+from hivesink.errors.machines import *
+from hivesink.errors.metastore import *
 
 __all__ = [
     "BadRecord",
@@ -144,6 +75,6 @@ __all__ = [
     "VersionsDiffer",
 ]
 
-# Traces show the name by which they are imported, and by which the driver finds them in what Spark tells of a task.
+# Traces, and the driver that reads one of a task, name errors by where they are imported from.
 for _name in __all__:
     globals()[_name].__module__ = __name__

@@ -1,6 +1,8 @@
-"""What all errors are, and what is refused before anything is done."""
+"""The root of all errors, and input that can't be used: settings, site files, DDL, texts, records."""
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 
 class HiveSinkError(Exception):
@@ -13,7 +15,6 @@ class InvalidOption(HiveSinkError):
     """One or more settings are wrong; all of them are listed."""
 
     def __init__(self, problems: tuple[str, ...]) -> None:
-        self.problems = problems
         super().__init__("; ".join(problems))
 
 
@@ -21,5 +22,104 @@ class Unsupported(HiveSinkError):
     """Something that hivesink doesn't work with."""
 
     def __init__(self, what: str, why: str, instead: str) -> None:
-        self.what = what
         super().__init__(f"{what} is not supported: {why}; {instead}")
+
+
+class SiteInvalid(HiveSinkError):
+    """A file of the site's own Hadoop or Hive configuration can't be used."""
+
+    def __init__(self, file: str, problem: str) -> None:
+        super().__init__(
+            f"the site configuration {file}: {problem}; fix it, or set HADOOP_CONF_DIR and HIVE_CONF_DIR to other "
+            "folders"
+        )
+
+
+class TypeTextInvalid(HiveSinkError):
+    """A text is not a Hive type that the sink knows."""
+
+    def __init__(self, text: str, reason: str) -> None:
+        self.reason = reason
+        super().__init__(f"type {text!r}: {reason}")
+
+
+class PartitionPathInvalid(HiveSinkError):
+    """A path is not `name=value/name=value`, or can't be made."""
+
+    def __init__(self, path: str, reason: str) -> None:
+        self.reason = reason
+        super().__init__(f"partition path {path!r}: {reason}")
+
+
+class DdlProblem(NamedTuple):
+    """One mistake in a DDL file; `line` counts from 1."""
+
+    file: str
+    line: int
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}: {self.reason}"
+
+
+class DdlInvalid(HiveSinkError):
+    """The DDL files of one run can't be used; all problems of all files, one a line."""
+
+    def __init__(self, problems: tuple[DdlProblem, ...]) -> None:
+        self.problems = problems
+        super().__init__("\n".join(str(problem) for problem in problems))
+
+
+class DdlDiffers(HiveSinkError):
+    """Live tables differ from their DDL in ways that can't be applied; one a line, nothing was changed."""
+
+    def __init__(self, differences: tuple[str, ...]) -> None:
+        self.differences = differences
+        super().__init__("\n".join(differences))
+
+
+class BadRecord(HiveSinkError):
+    """A record that doesn't fit the table, under `sink.on-bad-record` = `fail`."""
+
+    def __init__(self, table: str, position: str, field: str | None, reason: str) -> None:
+        where = f", field {field}" if field else ""
+        super().__init__(
+            f"bad record for {table} at {position}{where}: {reason}; fix the source, or set sink.on-bad-record to "
+            "dead-letter or drop"
+        )
+
+
+class ValueUnfit(HiveSinkError):
+    """A value can't be a partition value of its column's type."""
+
+    def __init__(self, value: object, kind: object, reason: str) -> None:
+        self.kind = kind
+        self.reason = reason
+        super().__init__(f"{value!r:.80} can't be a partition value of type {kind}: {reason}")
+
+
+class MissingColumns(HiveSinkError):
+    """The stream has no column, or several, for columns of the table."""
+
+    def __init__(self, table: str, missing: tuple[str, ...], found: tuple[str, ...]) -> None:
+        super().__init__(
+            f"{table} needs exactly one column of the stream for each of {', '.join(missing)}, but the stream has "
+            f"{', '.join(found)}; select or rename the columns, or send the raw record as `value`"
+        )
+
+
+class ColumnsDontFit(HiveSinkError):
+    """The stream's columns have types that can't become the table's."""
+
+    def __init__(self, problems: tuple[str, ...]) -> None:
+        self.problems = problems
+        super().__init__("the stream doesn't fit the table: " + "; ".join(problems))
+
+
+class SourceUnreachable(HiveSinkError):
+    """A source doesn't answer, or doesn't know what it was asked for."""
+
+    retryable = True
+
+    def __init__(self, source: str, reason: str) -> None:
+        super().__init__(f"{source}: {reason}")

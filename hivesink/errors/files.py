@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from hivesink.errors.base import HiveSinkError
 
+_ACCEPT = "accept the loss with `hivesink recover TABLE --accept-lost`"
+
 
 class PartLost(HiveSinkError):
     """A decided part is neither staged nor published."""
 
     def __init__(self, staged: str, target: str) -> None:
-        self.staged = staged
-        self.target = target
         super().__init__(
             f"{staged} and {target} are both missing, so rows that the log counts as committed are gone; restore "
-            "one of them, or accept the loss with `hivesink recover TABLE --accept-lost`"
+            f"one of them, or {_ACCEPT}"
         )
 
 
@@ -21,12 +21,9 @@ class LengthMismatch(HiveSinkError):
     """A decided part has another length than its task wrote."""
 
     def __init__(self, path: str, expected: int, found: int) -> None:
-        self.path = path
-        self.expected = expected
-        self.found = found
         super().__init__(
             f"{path} has {found} bytes where {expected} were written; something else changed it: restore it, or "
-            "accept the loss with `hivesink recover TABLE --accept-lost`"
+            f"{_ACCEPT}"
         )
 
 
@@ -34,11 +31,9 @@ class TargetTaken(HiveSinkError):
     """Both the staged part and a file under its final name exist."""
 
     def __init__(self, staged: str, target: str) -> None:
-        self.staged = staged
-        self.target = target
         super().__init__(
-            f"{target} exists beside {staged}, which was to become it; hivesink never overwrites: see which of the "
-            "two holds the rows (`hivesink verify TABLE`) and move the other away"
+            f"{staged} can't be published as {target}, which exists already; hivesink never overwrites: see which of "
+            "the two holds the rows (`hivesink verify TABLE`) and move the other away"
         )
 
 
@@ -48,8 +43,6 @@ class StoreUnavailable(HiveSinkError):
     retryable = True
 
     def __init__(self, action: str, path: str, reason: str) -> None:
-        self.action = action
-        self.path = path
         self.reason = reason
         super().__init__(f"could not {action} {path}: {reason}")
 
@@ -60,18 +53,14 @@ class OutcomeUnknown(HiveSinkError):
     retryable = True
 
     def __init__(self, action: str, path: str, reason: str) -> None:
-        self.action = action
-        self.path = path
         self.reason = reason
-        super().__init__(f"no answer to: {action} {path} ({reason}); it may have happened or not")
+        super().__init__(f"no answer to: {action} {path} ({reason}); it may have happened or not; a retry checks first")
 
 
 class NotWritable(HiveSinkError):
     """A location can't be written by this user."""
 
     def __init__(self, path: str, reason: str) -> None:
-        self.path = path
-        self.reason = reason
         super().__init__(f"{path} can't be written ({reason}); give this user write access, or set another location")
 
 
@@ -82,8 +71,8 @@ class DanglingLink(HiveSinkError):
         self.path = path
         self.target = target
         super().__init__(
-            f"{path} is a symbolic link to {target}, which is not there, so nothing can be read or written in it; "
-            "bring back what it leads to (is a disk not mounted?), or remove the link"
+            f"{path} is a symbolic link to {target}, which doesn't exist; restore {target} (is a disk not mounted?), "
+            "or remove the link"
         )
 
 
@@ -91,11 +80,9 @@ class FileSystemUnknown(HiveSinkError):
     """A location whose file system nobody knows: a wrong host or nameservice, or no site files."""
 
     def __init__(self, location: str, reason: str) -> None:
-        self.location = location
-        self.reason = reason
         super().__init__(
-            f"{location}: unknown file system ({reason}); correct the location, or let HADOOP_CONF_DIR name the "
-            "folder of the site's core-site.xml and hdfs-site.xml"
+            f"{location}: unknown file system ({reason}); correct the location, or set HADOOP_CONF_DIR to the folder "
+            "of the site's core-site.xml and hdfs-site.xml"
         )
 
 
@@ -103,10 +90,8 @@ class EncryptionDiffers(HiveSinkError):
     """The table is in an encryption zone, and its log would be in the clear."""
 
     def __init__(self, location: str, log: str) -> None:
-        self.location = location
-        self.log = log
         super().__init__(
-            f"{location} is in an encryption zone, but the log {log} is in none, and holds offsets, partition values "
-            "and bad records' positions; set sink.log-location to a folder in a zone, or make a zone of "
-            "the folder that holds both (`hdfs crypto -createZone`)"
+            f"{location} is in an encryption zone, but the log {log} is not, and it holds offsets, partition values "
+            "and bad records' positions; set sink.log-location to a folder in a zone, or make the folder that holds "
+            "both a zone (`hdfs crypto -createZone`)"
         )

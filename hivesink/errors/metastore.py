@@ -1,4 +1,4 @@
-"""Metastores, and what they say of tables."""
+"""Metastores, and what they hold of tables."""
 
 from __future__ import annotations
 
@@ -9,12 +9,11 @@ class UnknownTable(HiveSinkError):
     """The metastore has no such table."""
 
     def __init__(self, table: str, metastore: str) -> None:
-        self.table = table
         owner = table.removesuffix("__rejected")
-        way_on = "create it with `hivesink ddl apply PATH`"
+        fix = "create it with `hivesink ddl apply PATH`"
         if owner != table:
-            way_on = f"if dead letters wait for it, the job's next start or `hivesink recover {owner}` makes it again"
-        super().__init__(f"table {table} is not in the metastore at {metastore}; {way_on}")
+            fix = f"if dead letters wait for it, the job's next start or `hivesink recover {owner}` creates it again"
+        super().__init__(f"table {table} is not in the metastore at {metastore}; {fix}")
 
 
 class MetastoreUnreachable(HiveSinkError):
@@ -23,8 +22,6 @@ class MetastoreUnreachable(HiveSinkError):
     retryable = True
 
     def __init__(self, metastore: str, reason: str) -> None:
-        self.metastore = metastore
-        self.reason = reason
         super().__init__(f"the metastore at {metastore} doesn't answer ({reason}); is it running?")
 
 
@@ -33,19 +30,17 @@ class MetastoreFailing(MetastoreUnreachable):
 
     def __init__(self, metastore: str, reason: str) -> None:
         super().__init__(metastore, reason)
-        self.args = (f"the metastore at {metastore} answers with an error ({reason}); its own log says more",)
+        self.args = (f"the metastore at {metastore} answers with an error ({reason}); see its own log, and retry",)
 
 
 class MetastoreNotUnderstood(HiveSinkError):
     """What answers is no metastore, or one of a version that hivesink doesn't know, or it wants another login."""
 
     def __init__(self, metastore: str, reason: str) -> None:
-        self.metastore = metastore
-        self.reason = reason
         super().__init__(
-            f"what answers at {metastore} is no Hive Metastore that hivesink understands ({reason}); it speaks to "
-            "2.3 up to 4.0, plain or with Kerberos: check the address, hive.metastore.uris and "
-            "hive.metastore.sasl.enabled in hive-site.xml, and the server's version"
+            f"the server at {metastore} is no Hive Metastore that hivesink understands ({reason}); hivesink works with "
+            "2.3 to 4.0, plain or with Kerberos: check the address, the server's version, and hive.metastore.uris and "
+            "hive.metastore.sasl.enabled in hive-site.xml"
         )
 
 
@@ -61,24 +56,11 @@ class RegistrationFailed(HiveSinkError):
         self, table: str, action: str, reason: str, metastore: str | None = None, partitions: tuple[str, ...] = ()
     ) -> None:
         self.table = table
-        self.action = action
         self.reason = reason
-        self.metastore = metastore
         self.partitions = partitions
         who = f"the metastore at {metastore}" if metastore else "the metastore"
         what = f"{action} {_named(partitions)}" if partitions else action
-        super().__init__(f"{who} refused to {what} of {table}: {reason}; fix this, then run the same again")
-
-
-def _named(partitions: tuple[str, ...]) -> str:
-    """Quoted, since a blank at the end may be what is wrong; the first few of many, cut where they are long."""
-    shown = ", ".join(repr(name if len(name) <= _SHOWN else f"{name[:_SHOWN]}…") for name in partitions[:_MOST])
-    more = f" and {len(partitions) - _MOST} more" if len(partitions) > _MOST else ""
-    return f"partition{'s' if len(partitions) > 1 else ''} {shown}{more}"
-
-
-_SHOWN = 100
-_MOST = 3
+        super().__init__(f"{who} couldn't {_change(what, table)}: {reason}; fix this and retry")
 
 
 class RegistrationUnknown(HiveSinkError):
@@ -87,39 +69,48 @@ class RegistrationUnknown(HiveSinkError):
     retryable = True
 
     def __init__(self, table: str, action: str, reason: str, metastore: str | None = None) -> None:
-        self.table = table
-        self.action = action
-        self.reason = reason
-        self.metastore = metastore
         who = f"no answer from the metastore at {metastore}" if metastore else "no answer"
         super().__init__(
-            f"{who} to: {action} of {table} ({reason}); it may have happened or not, and the next try looks first"
+            f"{who} to: {_change(action, table)} ({reason}); it may have happened or not; a retry checks first"
         )
 
 
+def _change(action: str, table: str) -> str:
+    """`create` of `database demo` is "create database demo"; of a table it is "create the table of demo.t"."""
+    return f"{action} of {table}" if " " in action else f"{action} {table}"
+
+
+_SHOWN = 100
+_MOST = 3
+
+
+def _named(partitions: tuple[str, ...]) -> str:
+    """The first few, cut if they are long. Quoted: a blank at the end may be what is wrong."""
+    shown = ", ".join(repr(name if len(name) <= _SHOWN else f"{name[:_SHOWN]}…") for name in partitions[:_MOST])
+    more = f" and {len(partitions) - _MOST} more" if len(partitions) > _MOST else ""
+    return f"partition{'s' if len(partitions) > 1 else ''} {shown}{more}"
+
+
 class PartitionElsewhere(HiveSinkError):
-    """A partition lives where this table's parts can't go; `staged` where there are parts that wait already."""
+    """A partition lives where this table's parts can't go; `staged` if parts already wait for it."""
 
     def __init__(
         self, table: str, partition: str, location: str, reason: str, metastore: str, *, folder: str, staged: bool
     ) -> None:
-        self.table = table
-        self.partition = partition
         wait = f"; its new parts wait in {folder}: copy them there by hand, or" if staged else ";"
         super().__init__(
-            f"the metastore {metastore} has partition {partition} of {table} registered at {location}, where this "
-            f"table's parts can't go ({reason}){wait} alter the partition's location to {folder}, then start again"
+            f"the metastore {metastore} has partition {partition} of {table} at {location}, where this table's parts "
+            f"can't go ({reason}){wait} alter the partition's location to {folder}, then start again"
         )
 
 
 class TableExists(HiveSinkError):
-    """A table to be created is there already: somebody else was faster."""
+    """Somebody else has created the table in the meantime."""
 
     retryable = True
 
     def __init__(self, table: str) -> None:
-        self.table = table
-        super().__init__(f"table {table} exists already; plan again to compare it with its DDL")
+        super().__init__(f"table {table} exists already; retry to compare it with its DDL")
 
 
 class TableReplaced(HiveSinkError):
@@ -128,10 +119,21 @@ class TableReplaced(HiveSinkError):
     retryable = True
 
     def __init__(self, table: str, metastore: str) -> None:
-        self.table = table
         super().__init__(
             f"table {table} at {metastore} was dropped and created again while this job ran; start the job again: "
-            "where the table's files are still there it goes on, else it says how"
+            "it goes on if the table's files are still there, and otherwise says what to do"
+        )
+
+
+class TableRemade(HiveSinkError):
+    """The table is not the one that the log knows, and the newest rows that the log counts are not in it."""
+
+    def __init__(self, table: str, writer: str, log: str, epoch: int) -> None:
+        super().__init__(
+            f"{table} was dropped and created again: the log {log} is at epoch {epoch}, and the files of its newest "
+            "rows are not in this table. To go on: restore the files; or begin anew with "
+            f"`hivesink reset {table} --writer {writer}`, which keeps the log aside, then start with a new checkpoint "
+            "(reads the source from the beginning), or with the old one and append=0 (reads on where that stands)"
         )
 
 
@@ -139,5 +141,4 @@ class QueryFailed(HiveSinkError):
     """A SQL statement was refused, or failed."""
 
     def __init__(self, reason: str) -> None:
-        self.reason = reason
         super().__init__(f"the query failed: {reason}")

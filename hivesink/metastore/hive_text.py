@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from hivesink.core.partition_path import DEFAULT_PARTITION
+from hivesink.core.partition import DEFAULT_PARTITION
 from hivesink.metastore.partition_names import values_of
 
 if TYPE_CHECKING:

@@ -9,8 +9,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from hivesink.core.partition import LivePartition, NewPartition, Statistics
-from hivesink.core.partition_path import DEFAULT_PARTITION
+from hivesink.core.partition import DEFAULT_PARTITION, LivePartition, NewPartition, Statistics
 from hivesink.core.table import TableName, TableSpec
 from hivesink.errors import (
     MetastoreUnreachable,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hivesink.core.partition_path import DEFAULT_PARTITION, parse_path, partition_path
+from hivesink.core.partition import DEFAULT_PARTITION, parse_path, partition_path
 from hivesink.errors import PartitionPathInvalid
 
 if TYPE_CHECKING:
@@ -24,5 +24,5 @@ def values_of(spec: TableSpec, partition: str) -> Values:
 
 
 def name_of(spec: TableSpec, values: Values) -> str:
-    """The metastore's own name of the partition: it escapes as `core.partition_path` does."""
+    """The metastore's own name of the partition: it escapes as `core.partition` does."""
     return partition_path([column.name for column in spec.partition_columns], values)

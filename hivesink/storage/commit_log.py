@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from hivesink.core import manifest_json
-from hivesink.core.logview import require_own, require_whole
+from hivesink.core.log import require_own, require_whole
 from hivesink.errors import (
     EpochTaken,
     FencedOut,

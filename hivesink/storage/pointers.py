@@ -11,7 +11,7 @@ import json
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
-from hivesink.core.writername import POINTER
+from hivesink.core.log import POINTER
 from hivesink.errors import LogDamaged, NewerFormat
 from hivesink.storage.fs import join, split
 from hivesink.storage.once import stage

@@ -7,8 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, BinaryIO, TypeVar
 
 from hivesink.core.bucket import normal
-from hivesink.core.partfile import Finished, InProgress, Pending, Publish, decide_publish
-from hivesink.core.partname import parse_staged
+from hivesink.core.partfile import Finished, InProgress, Pending, PublishStep, decide_publish, parse_staged
 from hivesink.errors import (
     FileSystemUnknown,
     HiveSinkError,
@@ -204,11 +203,11 @@ def _step(fs: FileSystem, part: Pending) -> None:
         # For the same reason, what was still staged may be gone by now.
         staged = fs.length(part.staged)
     match decide_publish(part, staged, target, one_file=one_file):
-        case Publish.RENAME:
+        case PublishStep.RENAME:
             fs.rename(part.staged, part.target)
-        case Publish.UNLINK:
+        case PublishStep.UNLINK:
             # The name that stays must be durable before the other goes.
             fs.make_durable(split(part.target)[0])
             fs.delete(part.staged)
-        case Publish.DONE:
+        case PublishStep.DONE:
             fs.make_durable(split(part.target)[0])

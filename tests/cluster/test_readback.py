@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
-from hivesink.core.partition_path import DEFAULT_PARTITION, escape
+from hivesink.core.partition import DEFAULT_PARTITION, escape
 from hivesink.metastore.hive_text import literal
 from tests.integration.everytype import BEFORE, CLOCKS, EVERYTHING, Typed
 

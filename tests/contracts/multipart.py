@@ -9,8 +9,7 @@ import io
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, BinaryIO, TypeVar
 
-from hivesink.core.partfile import Finished, InProgress, Pending, Publish, decide_publish
-from hivesink.core.partname import Stage, parse_staged
+from hivesink.core.partfile import Finished, InProgress, Pending, PublishStep, Stage, decide_publish, parse_staged
 from hivesink.errors import StoreUnavailable, Unsupported
 
 if TYPE_CHECKING:
@@ -48,10 +47,10 @@ class MultipartFileStore:
 
     def publish(self, part: Pending) -> Finished:
         match decide_publish(part, self._length(part.staged), self._length(part.target)):
-            case Publish.RENAME:
+            case PublishStep.RENAME:
                 # S3 completes an upload under the key that it was begun for; elsewhere it is a copy.
                 self.objects[part.target] = self.uploads.pop(part.staged)
-            case Publish.DONE | Publish.UNLINK:
+            case PublishStep.DONE | PublishStep.UNLINK:
                 pass
         return part.finish()
 

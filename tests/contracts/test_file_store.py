@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hivesink.core.partfile import Finished, InProgress, Pending
-from hivesink.core.partname import PartName, parse_staged
+from hivesink.core.partfile import Finished, InProgress, PartName, Pending, parse_staged
 from hivesink.errors import LengthMismatch, PartLost, StoreUnavailable, TargetTaken
 from hivesink.storage.hdfs import HdfsFileSystem
 from hivesink.storage.local import LocalFileSystem

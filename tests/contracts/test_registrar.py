@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hivesink.core.partition_path import partition_path
+from hivesink.core.partition import partition_path
 from hivesink.core.table import Column, Primitive, TableName
 from hivesink.errors import HiveSinkError, RegistrationFailed, TableReplaced, UnknownTable, Unsupported
 from tests.metastore.live import KINDS, LiveMetastore, declared, dt, new, world_of

@@ -78,7 +78,7 @@ def test_an_unpartitioned_tables_parts_are_in_its_own_folder() -> None:
         ("a=" + "x" * 766, "768 characters; the metastore takes 767"),
         ("a=" + "é" * 765, None),
         ("a=" + "😀" * 383, "768 characters"),  # two of UTF-16 each
-        ("a=b ", "'a=b ' ends in a blank, by which the metastore can't tell it from 'a=b'"),
+        ("a=b ", "'a=b ' ends in a blank: the metastore can't distinguish it from 'a=b'"),
         ("a= ", "ends in a blank"),
         ("a= b", None),
         ("a=b /c=d", None),

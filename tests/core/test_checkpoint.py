@@ -96,10 +96,6 @@ def test_a_missing_offsets_file_is_refused_by_name() -> None:
         batch_ref("q", BatchId(7), reader({}))
 
 
-def test_the_watermark_is_read() -> None:
-    assert parse_offsets(offsets(), "offsets/0").watermark_ms == 17
-
-
 KAFKA = {n: offsets(f'{{"t":{{"0":{n * 10}}}}}') for n in range(12)}
 
 

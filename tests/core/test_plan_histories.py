@@ -35,10 +35,10 @@ from hivesink.core.leftovers import Tracks, followed, newest
 from hivesink.core.lifecycle import EpochState, History, Identity, OpenEpoch, Stamp
 from hivesink.core.log import Mark, Touched
 from hivesink.core.manifest import Manifest, PartEntry
+from hivesink.core.partfile import PartName, Stage
 from hivesink.core.partition import LivePartition
-from hivesink.core.partname import PartName, Stage
 from hivesink.core.plan import Policy, plan, until_look
-from hivesink.core.seen import Seen, losses, places_to_look
+from hivesink.core.seen import Seen, losses, paths_to_look
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -103,9 +103,9 @@ class Simulation:
             for place in history.folders()
             if place[1] in self.partitions
         }
-        files = self.lengths(places_to_look(history, live))
+        files = self.lengths(paths_to_look(history, live))
         if losses(history, files):
-            files |= self.lengths(places_to_look(history, live, far=True))
+            files |= self.lengths(paths_to_look(history, live, far=True))
         return Seen(files, live)
 
     def lengths(self, paths: Iterable[str]) -> dict[str, int]:

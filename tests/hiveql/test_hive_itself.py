@@ -13,7 +13,8 @@ import pytest
 
 from hivesink import hive
 from hivesink.config.options import check
-from hivesink.core.partition_path import canonical, escape, partition_path, unescape
+from hivesink.core.partition import escape, partition_path, unescape
+from hivesink.core.partition_value import canonical
 from hivesink.core.table import Column, Decimal, Primitive, TableName, TableSpec
 from hivesink.core.typetext import parse_type
 from hivesink.hiveql.parse import parse_ddl, parse_path

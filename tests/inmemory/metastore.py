@@ -7,8 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from hivesink.core.partition import LivePartition, NewPartition, Statistics
-from hivesink.core.partition_path import partition_path
+from hivesink.core.partition import LivePartition, NewPartition, Statistics, partition_path
 from hivesink.errors import MetastoreUnreachable, RegistrationFailed, TableExists, TableReplaced, UnknownTable
 from hivesink.metastore.accuracy import BASIC_ONLY, FLAG, is_accurate
 from hivesink.metastore.partition_names import Values, name_of, values_of

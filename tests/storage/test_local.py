@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from hivesink.core.partfile import InProgress
-from hivesink.core.partname import PartName
+from hivesink.core.partfile import InProgress, PartName
 from hivesink.errors import DanglingLink, HiveSinkError, NotWritable, OutcomeUnknown, StoreUnavailable, Unsupported
 from hivesink.storage.fs import Entry
 from hivesink.storage.local import LocalFileSystem, posix

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hivesink.core.partfile import Finished, InProgress, Pending
-from hivesink.core.partname import PartName
+from hivesink.core.partfile import Finished, InProgress, PartName, Pending
 from hivesink.errors import NotWritable, OutcomeUnknown, StoreUnavailable
 from hivesink.storage.local import LocalFileSystem
 from hivesink.storage.rename_store import RenameFileStore

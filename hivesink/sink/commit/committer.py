@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from hivesink.core.lifecycle import Identity
     from hivesink.core.manifest import Manifest
-    from hivesink.core.partition import Place
+    from hivesink.core.partition import PartitionKey
     from hivesink.errors import HiveSinkError
     from hivesink.sink.commit.context import CommitContext
     from hivesink.sink.task.messages import InputShape
@@ -45,7 +45,7 @@ class Committer:
         self._executor: Executor | None = None
         self._is_current = False
         self._tries = EpochWriter(context, sink, self._tolerate)
-        self._seen: set[Place] = set()
+        self._seen: set[PartitionKey] = set()
         self._waiting_since: float | None = None
         self._trouble: HiveSinkError | None = None
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from hivesink.core.partition import by_table
-from hivesink.core.partition_path import is_partition
+from hivesink.core.partition import by_table, is_partition
 from hivesink.core.table import TableName
 from hivesink.errors import FencedOut, FileSystemUnknown, UnknownTable, Unsupported
 
@@ -16,7 +15,7 @@ if TYPE_CHECKING:
 
     from hivesink.core.epoch import Epoch
     from hivesink.core.partfile import Finished
-    from hivesink.core.partition import LivePartition, Place
+    from hivesink.core.partition import LivePartition, PartitionKey
     from hivesink.ports import CommitLog, FileStore, LiveTable, Registrar
 
 
@@ -72,9 +71,9 @@ class CommitContext:
         except (Unsupported, FileSystemUnknown):
             return None
 
-    def lookup(self, places: Iterable[Place]) -> Mapping[Place, LivePartition]:
+    def lookup(self, places: Iterable[PartitionKey]) -> Mapping[PartitionKey, LivePartition]:
         """Those of `places` that are registered, by one call a table. Raises MetastoreUnreachable."""
-        found: dict[Place, LivePartition] = {}
+        found: dict[PartitionKey, LivePartition] = {}
         for table, partitions in by_table(places).items():
             try:
                 live = self.registrar.lookup(self.table(table), partitions)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from hivesink.core.epoch import Epoch
     from hivesink.core.manifest import PartEntry
-    from hivesink.core.partition import LivePartition, Place
+    from hivesink.core.partition import LivePartition, PartitionKey
     from hivesink.sink.commit.context import CommitContext
     from hivesink.sink.commit.stopwatch import Stopwatch
     from hivesink.sink.commit.writer import WriterSpec
@@ -46,7 +46,7 @@ class Written:
     attempt: str
     reports: tuple[TaskReport, ...]
     parts: tuple[PartEntry, ...]
-    live: Mapping[Place, LivePartition] | None
+    live: Mapping[PartitionKey, LivePartition] | None
 
     @property
     def rows(self) -> Rows:
@@ -60,7 +60,7 @@ class EpochWriter:
         self.context = context
         self.sink = sink
         self._tolerate = tolerate
-        self._moved: dict[Place, str] = {}
+        self._moved: dict[PartitionKey, str] = {}
 
     def write(self, epoch: Epoch, shape: InputShape, write: Write, watch: Stopwatch) -> Written:
         """Run the tasks until their parts are whole and where their partitions live.
@@ -92,7 +92,7 @@ class EpochWriter:
             action="keep", path=str(vanished), reason="it is deleted before its epoch can be decided, or cut short"
         )
 
-    def _look(self, parts: Iterable[PartEntry]) -> Mapping[Place, LivePartition] | None:
+    def _look(self, parts: Iterable[PartEntry]) -> Mapping[PartitionKey, LivePartition] | None:
         try:
             return self.context.lookup((part.table, part.partition) for part in parts)
         except METASTORE_TROUBLE as error:
@@ -100,7 +100,7 @@ class EpochWriter:
             return None
 
     def _set_aside(
-        self, parts: Sequence[PartEntry], live: Mapping[Place, LivePartition] | None, attempt: str
+        self, parts: Sequence[PartEntry], live: Mapping[PartitionKey, LivePartition] | None, attempt: str
     ) -> tuple[PartEntry, ...]:
         """Take parts out of the folders of partitions that the metastore doesn't list, as far as anybody knows.
 
@@ -144,7 +144,7 @@ class EpochWriter:
                 raise EpochTaken(self.context.log.location, plan.epoch) from error
             raise
 
-    def _require_reachable(self, elsewhere: Mapping[Place, str]) -> None:
+    def _require_reachable(self, elsewhere: Mapping[PartitionKey, str]) -> None:
         """A partition that lives where this table's store can't write has its name in the error, not just the place."""
         tables = {plan.name: plan for plan in (self.sink.target, self.sink.rejected) if plan}
         for (table, partition), home in elsewhere.items():
@@ -153,7 +153,9 @@ class EpochWriter:
                 own, where = tables[table].folder(partition), self.context.registrar.address
                 raise PartitionElsewhere(table, partition, home, reason, where, folder=own, staged=False)
 
-    def _elsewhere(self, parts: Iterable[PartEntry], live: Mapping[Place, LivePartition]) -> dict[Place, str]:
+    def _elsewhere(
+        self, parts: Iterable[PartEntry], live: Mapping[PartitionKey, LivePartition]
+    ) -> dict[PartitionKey, str]:
         """Where the parts should have been staged, for those that weren't."""
         tables = {plan.name: plan for plan in (self.sink.target, self.sink.rejected) if plan}
         found = {}

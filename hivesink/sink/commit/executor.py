@@ -29,9 +29,8 @@ from hivesink.core.actions import (
 from hivesink.core.lifecycle import Stamp
 from hivesink.core.log import Mark
 from hivesink.core.manifest import floor_over
-from hivesink.core.partfile import Pending
+from hivesink.core.partfile import Pending, parse_staged
 from hivesink.core.partition import NewPartition
-from hivesink.core.partname import parse_staged
 from hivesink.core.plan import NOTHING, GivenUp, Policy, plan, until_look
 from hivesink.core.seen import Seen, locate
 from hivesink.errors import (
@@ -55,7 +54,7 @@ if TYPE_CHECKING:
     from hivesink.core.leftovers import Winner
     from hivesink.core.lifecycle import History, Identity
     from hivesink.core.manifest import Manifest, PartEntry
-    from hivesink.core.partition import Place
+    from hivesink.core.partition import PartitionKey
     from hivesink.sink.commit.context import CommitContext
 
 logger = logging.getLogger("hivesink")
@@ -120,7 +119,7 @@ class Executor:
         """
         self._added.clear()
         seen = first
-        refused: frozenset[Place] = frozenset()
+        refused: frozenset[PartitionKey] = frozenset()
         error: RegistrationFailed | None = None
         while self.history.open:
             now = replace(seen or look(self.context, self.history), refused=refused)
@@ -274,7 +273,7 @@ class Executor:
 
     def _publish_from_elsewhere(self, part: PartEntry, source: str) -> bool:
         """Publish a part that can't be renamed from `source` from wherever else it is; False where it is nowhere."""
-        earlier = self.history.earlier_places().get(part.name, ())
+        earlier = self.history.earlier_paths().get(part.name, ())
         paths = {path for path in (part.target, part.restored, part.put_away, *earlier) if path != source}
         found = {path: file.length for path in paths if (file := self.context.find(path)) is not None}
         where = locate(replace(part, staged=source), earlier, found)

@@ -9,9 +9,8 @@ from hivesink.core.bucket import is_aside
 from hivesink.core.epoch import Epoch
 from hivesink.core.leftovers import Tracks, followed, newest
 from hivesink.core.lifecycle import EpochState, History, Identity, OpenEpoch
-from hivesink.core.log import Mark
-from hivesink.core.logview import missing, require_whole
-from hivesink.core.seen import Seen, losses, places_to_look
+from hivesink.core.log import Mark, missing, require_whole
+from hivesink.core.seen import Seen, losses, paths_to_look
 from hivesink.errors import LogCopied, LogDamaged
 
 if TYPE_CHECKING:
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
     from hivesink.core.leftovers import Winner
     from hivesink.core.log import LogView
     from hivesink.core.manifest import Manifest
-    from hivesink.core.partition import LivePartition, Place
+    from hivesink.core.partition import LivePartition, PartitionKey
     from hivesink.sink.commit.context import CommitContext
 
 
@@ -89,11 +88,11 @@ def look(context: CommitContext, history: History) -> Seen:
     return look_at_files(context, history, context.lookup(history.folders()))
 
 
-def look_at_files(context: CommitContext, history: History, live: Mapping[Place, LivePartition] | None) -> Seen:
+def look_at_files(context: CommitContext, history: History, live: Mapping[PartitionKey, LivePartition] | None) -> Seen:
     """The files whose places matter. `live` None: nobody has asked. Raises StoreUnavailable."""
-    files = _lengths(context, places_to_look(history, live or {}))
+    files = _lengths(context, paths_to_look(history, live or {}))
     if losses(history, files):
-        files |= _lengths(context, places_to_look(history, live or {}, far=True) - set(files))
+        files |= _lengths(context, paths_to_look(history, live or {}, far=True) - set(files))
     return Seen(files, live)
 
 

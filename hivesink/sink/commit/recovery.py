@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from hivesink.core.epoch import Epoch
     from hivesink.core.lifecycle import History, Identity
     from hivesink.core.manifest import PartEntry
-    from hivesink.core.partition import LivePartition, Place
+    from hivesink.core.partition import LivePartition, PartitionKey
     from hivesink.core.plan import GivenUp, Policy
     from hivesink.sink.commit.context import CommitContext
 
@@ -43,7 +43,7 @@ class Recovered:
 
     def told(self) -> list[tuple[str, str]]:
         """Each action in words: what is done, and to what."""
-        return [line for action in self.actions for line in action.told()]
+        return [line for action in self.actions for line in action.describe()]
 
 
 def preview(context: CommitContext, policy: Policy, *, given_up: GivenUp = NOTHING) -> Recovered:
@@ -116,9 +116,9 @@ def _look_for_losses(context: CommitContext, history: History) -> Seen:
     return look_at_files(context, history, _listed(context, history) if is_asked else None)
 
 
-def _listed(context: CommitContext, history: History) -> dict[Place, LivePartition]:
+def _listed(context: CommitContext, history: History) -> dict[PartitionKey, LivePartition]:
     """The partitions that are listed; of a table that somebody has dropped none, since recovery makes it again."""
-    found: dict[Place, LivePartition] = {}
+    found: dict[PartitionKey, LivePartition] = {}
     for table, partitions in by_table(history.folders()).items():
         with suppress(UnknownTable):
             found |= context.lookup((table, partition) for partition in partitions)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, BinaryIO
 
-from hivesink.core.partition import LivePartition, Place, Statistics, by_table
+from hivesink.core.partition import LivePartition, PartitionKey, Statistics, by_table
 from hivesink.errors import StoreUnavailable
 
 if TYPE_CHECKING:
@@ -32,7 +32,9 @@ class Counted:
     files: tuple[Finished, ...]
 
 
-def refresh_statistics(context: CommitContext, head: Epoch, places: Iterable[Place], count_rows: CountRows) -> None:
+def refresh_statistics(
+    context: CommitContext, head: Epoch, places: Iterable[PartitionKey], count_rows: CountRows
+) -> None:
     """Set exact figures for `places`. Raises FencedOut, StoreUnavailable and the metastore's errors."""
     wanted = set(places)
     if not wanted:
@@ -55,7 +57,7 @@ def refresh_statistics(context: CommitContext, head: Epoch, places: Iterable[Pla
         _set(context, table, known)
 
 
-def _set(context: CommitContext, table: str, counted: Mapping[Place, Counted]) -> None:
+def _set(context: CommitContext, table: str, counted: Mapping[PartitionKey, Counted]) -> None:
     """Set figures, and take away the flag from what has changed, or can't be looked at, after that."""
     changed = set(counted)
     try:
@@ -67,7 +69,7 @@ def _set(context: CommitContext, table: str, counted: Mapping[Place, Counted]) -
             context.registrar.clear_accurate(context.table(table), sorted(partition for _, partition in changed))
 
 
-def _unchanged(context: CommitContext, counted: Mapping[Place, Counted]) -> set[Place]:
+def _unchanged(context: CommitContext, counted: Mapping[PartitionKey, Counted]) -> set[PartitionKey]:
     live = context.lookup(counted)
     listed = context.store.run_parallel(partial(context.store.visible, live[place].location) for place in live)
     return {place for place, files in zip(live, listed, strict=True) if tuple(files) == counted[place].files}

@@ -9,7 +9,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from hivesink.core.manifest import standing
-from hivesink.core.partname import PartName, parse_staged
+from hivesink.core.partfile import PartName, parse_staged
 from hivesink.errors import ForeignParts, TableRemade
 from hivesink.sink.inspect.facts import is_hidden, read_log
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from hivesink.core.epoch import LastBatch
     from hivesink.core.manifest import Manifest, PartEntry, Rows
-    from hivesink.core.partition import LivePartition, Place
+    from hivesink.core.partition import LivePartition, PartitionKey
     from hivesink.sink.inspect.facts import FileFacts, LogFacts, StagedPart
 
 
@@ -52,7 +52,7 @@ class Evidence:
     tables: Mapping[str, str]
     files: FileFacts
     read: Mapping[str, int | str]
-    live: Mapping[Place, LivePartition]
+    live: Mapping[PartitionKey, LivePartition]
 
     def place(self, location: str) -> str:
         """`location` as the paths in `files` are spelled."""

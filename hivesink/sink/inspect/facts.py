@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING
 
 from hivesink.core.bucket import is_aside
 from hivesink.core.epoch import Epoch
-from hivesink.core.log import Mark
-from hivesink.core.logview import missing
+from hivesink.core.log import Mark, missing
 from hivesink.core.manifest import Manifest, Rows, lost_parts, standing
-from hivesink.core.partname import PartName, parse_staged
+from hivesink.core.partfile import PartName, parse_staged
 from hivesink.errors import HiveSinkError, LogDamaged, NewerFormat, StoreUnavailable
 
 if TYPE_CHECKING:
@@ -19,8 +18,8 @@ if TYPE_CHECKING:
 
     from hivesink.core.log import LogView
     from hivesink.core.manifest import Floor, PartEntry
-    from hivesink.core.partition import Place
-    from hivesink.core.partname import Stage
+    from hivesink.core.partfile import Stage
+    from hivesink.core.partition import PartitionKey
     from hivesink.ports import CommitLog, FileStore
 
 _READS = 10
@@ -86,7 +85,7 @@ class LogFacts:
 
     def unregistered(self, staged: Collection[str]) -> tuple[Unregistered, ...]:
         """Partitions with parts that wait for them to be listed; `staged` are the names of the hidden files there."""
-        found: dict[Place, Unregistered] = {}
+        found: dict[PartitionKey, Unregistered] = {}
         for manifest, part in standing(self.open):
             folder, _, name = part.staged.rpartition("/")
             # Format 1 staged these in their partition's folder, like all others.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from hivesink.core.writername import reset_name
+from hivesink.core.log import reset_name
 from hivesink.sink.inspect.facts import list_files, read_log
 from hivesink.sink.inspect.status import locations_of
 

@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from hivesink.core.partname import Stage
+from hivesink.core.partfile import Stage
 from hivesink.errors import UnknownTable
 from hivesink.sink.inspect.facts import list_files, read_log
 

@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 
 from hivesink.config.values import OnNull
 from hivesink.core.bucket import unregistrable
-from hivesink.core.partition_path import DEFAULT_PARTITION, canonical, partition_path
+from hivesink.core.partition import DEFAULT_PARTITION, partition_path
+from hivesink.core.partition_value import canonical
 from hivesink.core.table import Primitive
 from hivesink.errors import InvalidOption, PartitionPathInvalid, ValueUnfit
 

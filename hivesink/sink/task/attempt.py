@@ -15,7 +15,7 @@ import pyarrow as pa
 from hivesink.config.values import OnBadRecord
 from hivesink.core.log import Touched
 from hivesink.core.manifest import Rows
-from hivesink.core.partname import PartName
+from hivesink.core.partfile import PartName
 from hivesink.sink.task.assign import BucketAssigner, Buckets, Moment, assigner_for, buckets
 from hivesink.sink.task.messages import BadReport, TablePlan, TaskPlan, TaskReport
 from hivesink.sink.task.parts import Parts, Target

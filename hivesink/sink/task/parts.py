@@ -20,7 +20,7 @@ from hivesink.errors import StoreUnavailable
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from hivesink.core.partname import PartName
+    from hivesink.core.partfile import PartName
     from hivesink.ports import FileStore, PartFormat, RecordWriter, StagedFile
 
 MAX_OPEN_FILES = 256

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from hivesink.core.partname import PartName
+from hivesink.core.partfile import PartName
 from hivesink.errors import StoreUnavailable
 from hivesink.formats.parquet import ParquetFormat
 from hivesink.sink.task.parts import MAX_OPEN_FILES, Parts, Target

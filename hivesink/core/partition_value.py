@@ -1,7 +1,4 @@
-"""Partition paths as Hive writes them: escaping, parsing, and the one text that a value of a type has.
-
-The rules are those of Hive's `FileUtils.makePartName`, `escapePathName` and `unescapePathName`.
-"""
+"""The one text that Hive gives a partition value of each type."""
 
 from __future__ import annotations
 
@@ -13,101 +10,37 @@ from decimal import Decimal as Number
 from decimal import DecimalException, Inexact, localcontext
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from hivesink.core.partition import DEFAULT_PARTITION
 from hivesink.core.table import Array, Char, Decimal, HiveType, Map, Primitive, Struct, Varchar
-from hivesink.errors import PartitionPathInvalid, ValueUnfit
+from hivesink.errors import ValueUnfit
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-DEFAULT_PARTITION = "__HIVE_DEFAULT_PARTITION__"
-"""Hive's name for the partition of null and of the empty string."""
-
-ESCAPED = frozenset(map(chr, range(0x20))) | frozenset("\x7f\"#%'*/:=?\\{[]^")
-"""What Hive writes as `%XX`. Space, `}`, `<`, `>`, `|`, `&` and everything beyond ASCII stay as they are."""
-
-_TABLE = {ord(char): f"%{ord(char):02X}" for char in ESCAPED}
-_CODE = re.compile(r"%([0-9A-Fa-f]{2})")
-# dfs.namenode.fs-limits.max-component-length, and NAME_MAX of local file systems.
-_LONGEST_NAME = 255
-
-
-def escape(text: str) -> str:
-    """Escape one name or value as Hive does."""
-    return text.translate(_TABLE)
-
-
-def unescape(text: str) -> str:
-    """A `%` without two hex digits behind it stands for itself, as in Hive."""
-    return _CODE.sub(lambda found: chr(int(found[1], 16)), text)
-
-
-def partition_path(names: Sequence[str], values: Sequence[str | None]) -> str:
-    """`dt=2024-01-02/hour=3`: lower-case names, escaped values, null and empty as DEFAULT_PARTITION.
-
-    `values` are canonical texts. Raises PartitionPathInvalid for a folder name that file systems refuse.
-    """
-    folders = [
-        f"{escape(name.lower())}={escape(value or DEFAULT_PARTITION)}"
-        for name, value in zip(names, values, strict=True)
-    ]
-    path = "/".join(folders)
-    for folder in folders:
-        length = len(folder.encode("utf-8", "replace"))
-        if length > _LONGEST_NAME:
-            raise PartitionPathInvalid(path, f"a folder name of {length} bytes; file systems take {_LONGEST_NAME}")
-    return path
-
-
-def parse_path(path: str) -> tuple[tuple[str, str | None], ...]:
-    """Names and values of `name=value/…`; DEFAULT_PARTITION becomes None. Raises PartitionPathInvalid."""
-    return tuple(_folder(path, folder) for folder in path.strip("/").split("/"))
-
-
-def is_partition(path: str, columns: Sequence[str]) -> bool:
-    """Whether `path` names just these columns, in their order; of a table without any, `""`.
-
-    A folder in a table may be anything: a backup, or the home of a partition that was moved there.
-    """
-    if not columns:
-        return not path
-    try:
-        return [name for name, _ in parse_path(path)] == [*columns]
-    except PartitionPathInvalid:
-        return False
-
-
-def _folder(path: str, folder: str) -> tuple[str, str | None]:
-    # The last `=` parts name and value: Hive's own pattern is greedy, and escaped values hold none.
-    name, equals, value = folder.rpartition("=")
-    if not (name and equals and value):
-        raise PartitionPathInvalid(path, f"{folder!r} is not name=value")
-    return unescape(name).lower(), None if value == DEFAULT_PARTITION else unescape(value)
+    from collections.abc import Callable
 
 
 def canonical(value: object, kind: HiveType) -> str | None:
-    """The text that Hive itself gives `value` as a partition value of type `kind`.
+    """The text that Hive gives `value` as a partition value of type `kind`; None for null and the empty string.
 
-    `value` is a Python value or a text; null and empty give None. Timestamps are wall clocks. Decimals lose
-    trailing zeros (`HiveDecimal.toString`), floats print as Java's do. Raises ValueUnfit: nothing is rounded,
-    cut or shifted to make it fit.
+    `value` is a Python value or a text. Timestamps are wall clocks. Decimals lose trailing zeros
+    (`HiveDecimal.toString`), floats print as Java's do. Nothing is rounded, cut or shifted to fit: raises ValueUnfit.
     """
     if value is None or value == "":
         return None
     try:
         text = _WRITERS[type(kind)](value, kind) if not isinstance(kind, Primitive) else _PRIMITIVES[kind](value)
-    except _Unfit as error:
+    except _NoText as error:
         raise ValueUnfit(value, kind, str(error)) from None
     if text == DEFAULT_PARTITION:
         raise ValueUnfit(value, kind, "Hive keeps this text for null")
     return text or None
 
 
-class _Unfit(Exception):
-    """A reason, before value and type are known."""
+class _NoText(Exception):
+    """Why a value has no text, raised where value and type are not known."""
 
 
 def _unfit(reason: str) -> NoReturn:
-    raise _Unfit(reason) from None
+    raise _NoText(reason) from None
 
 
 def _string(value: object) -> str:
@@ -164,7 +97,7 @@ def _floating(single: bool) -> Callable[[object], str]:
 def _shortest(value: float, single: bool) -> str:
     """The fewest digits that read back as `value`, in exponent notation."""
     if single:
-        # In native order, unlike "<f", what is rounded beyond the largest float becomes infinite.
+        # In native order, unlike "<f", numbers rounded beyond the largest float become infinite.
         for digits in range(8):
             text = f"{value:.{digits}e}"
             if not math.isfinite(value) or struct.pack("f", float(text)) == struct.pack("f", value):
@@ -176,7 +109,7 @@ def _shortest(value: float, single: bool) -> str:
 def _java(value: float, shortest: str) -> str:
     """Java's `Double.toString`: plain from 0.001 to below 10,000,000, otherwise `1.0E10`.
 
-    Java before 19 writes a digit too many for some numbers (JDK-4511638); this is what later ones write.
+    As of Java 19; earlier versions write a digit too many for some numbers (JDK-4511638).
     """
     if math.isnan(value):
         return "NaN"
@@ -238,7 +171,7 @@ def _decimal(value: object, kind: Decimal) -> str:
     if number == 0:
         return "0"
     with localcontext() as context:
-        # Exact for every number that can fit; one that needs more digits traps and is out of range anyway.
+        # Exact for every number that can fit; one with more digits traps, and is out of range anyway.
         context.prec = 80
         context.traps[Inexact] = True
         try:

@@ -1,0 +1,130 @@
+"""What a writer may be called, and what a listing of its log gives away about what it doesn't show."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime, timezone
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from hivesink.core.epoch import Epoch
+from hivesink.core.log import (
+    LONGEST_NAME,
+    LogView,
+    Mark,
+    missing,
+    name_problem,
+    require_own,
+    require_whole,
+    require_writer_name,
+    reset_name,
+    suggest_name,
+)
+from hivesink.errors import InvalidOption, LogDamaged
+from tests.contracts.manifests import small
+
+ODD = ["", "team/a", ".h", "..", ".", "../demo.other/w", "x.pointer", "a b", "-x", "flüge", "a.", "a\n", "é", "a\x00b"]
+ODD += ["x" * (LONGEST_NAME + 1), "w.reset-20260101T000000Z", "a\\b", "a:b", "x.pointer.pointer", "٣", ".pointer"]
+
+
+@pytest.mark.parametrize(
+    "name", ["flights", "team-a", "v1.2", "_job", "A_b-c.d", "0", "x-", "a..b", "x" * LONGEST_NAME]
+)
+def test_names_that_work(name: str) -> None:
+    assert name_problem(name) is None
+    require_writer_name(name)
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_names_that_are_refused_with_one_that_works(name: str) -> None:
+    with pytest.raises(InvalidOption) as refused:
+        require_writer_name(name)
+    said = str(refused.value)
+    assert "\n" not in said
+    assert repr(suggest_name(name)) in said
+    assert "Renaming a writer" in said
+
+
+@given(st.text(max_size=LONGEST_NAME + 20))
+@example(".pointer")
+@example("a.reset-20260101T000000Z.pointer")
+@example("a.pointer.reset-20260101T000000Z")
+@example("-" * 3)
+def test_a_suggestion_can_always_be_used(name: str) -> None:
+    assert name_problem(suggest_name(name)) is None
+    if name_problem(name) is None:
+        assert suggest_name(name) == name
+
+
+@given(st.text())
+def test_a_good_name_is_one_plain_name_of_a_file(name: str) -> None:
+    if name_problem(name) is None:
+        assert re.fullmatch(r"[A-Za-z0-9_.-]+", name)
+        assert not name.startswith((".", "-"))
+        # The longest file beside it: a pointer in the making, and the log that was put aside.
+        assert len(f".{name}.pointer.0123456789abcdef.tmp") <= 255
+
+
+@given(st.from_regex(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,40}", fullmatch=True), st.datetimes())
+def test_a_log_that_was_put_aside_has_the_name_of_no_writer(name: str, at: datetime) -> None:
+    aside = reset_name(name, at.replace(tzinfo=timezone.utc, year=max(at.year, 1970)))
+    assert name_problem(aside) is not None
+
+
+def view(floor: int, manifests: str, marks: str = "") -> LogView:
+    """Each digit of `manifests` and of `marks` is an epoch."""
+    return LogView(
+        Epoch(floor),
+        tuple(Epoch(int(digit)) for digit in manifests),
+        {Epoch(int(digit)): frozenset({Mark.PUBLISHED}) for digit in marks},
+    )
+
+
+@pytest.mark.parametrize(
+    ("found", "gaps"),
+    [
+        (view(0, ""), ""),
+        (view(0, "12", "12"), ""),
+        (view(4, "56", "5"), ""),
+        (view(0, "3"), "12"),
+        (view(4, "7"), "56"),
+        (view(4, "589", "8"), "67"),
+        (view(4, "56", "567"), "7"),
+        (view(4, "56", "9"), "789"),
+        (view(0, "", "2"), "12"),
+        (view(4, "", "5"), "5"),
+        (view(4, ""), ""),
+    ],
+)
+def test_what_is_missing(found: LogView, gaps: str) -> None:
+    assert "".join(map(str, missing(found))) == gaps
+
+
+@pytest.mark.parametrize("found", [view(0, ""), view(0, "12", "12"), view(4, "589", "8"), view(4, "7")])
+def test_a_log_can_do_without_what_is_settled(found: LogView) -> None:
+    require_whole("/log", found, Epoch(7))
+
+
+@pytest.mark.parametrize(
+    ("found", "settled", "reason"),
+    [
+        (view(4, "589"), 6, "the manifest of epoch 7 is missing"),
+        (view(0, "3"), 0, "the manifest of epoch 1 is missing"),
+        (view(4, "56", "567"), 5, "the manifest of epoch 7 is missing, while marks of epoch 7 are there"),
+        (view(4, "56", "8"), 5, "the manifest of epoch 7 is missing, while marks of epoch 8 are there"),
+        (view(0, "", "1"), 0, "the manifest of epoch 1 is missing, while marks of epoch 1 are there"),
+        (view(4, ""), 0, "its floor is 4, but every manifest above it is missing"),
+    ],
+)
+def test_a_log_that_lacks_what_it_needs_is_damaged(found: LogView, settled: int, reason: str) -> None:
+    with pytest.raises(LogDamaged) as told:
+        require_whole("/log", found, Epoch(settled))
+    assert (told.value.file, told.value.reason) == ("/log", reason)
+
+
+def test_a_manifest_of_another_log_is_damage_that_names_both_uids() -> None:
+    require_own("/log/1.json", small(1), "0a1b2c3d")
+    with pytest.raises(LogDamaged, match=r"/log/1\.json .*uid is 0a1b2c3d, this log's is ffff"):
+        require_own("/log/1.json", small(1), "ffff")
