@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-@pytest.mark.parametrize("at_a_time", [1, 3, 16])
+@pytest.mark.parametrize("parallelism", [1, 3, 16])
 def test_results_come_in_the_order_of_the_calls(parallelism: int) -> None:
     assert run_parallel([partial(int, str(n)) for n in range(20)], parallelism) == list(range(20))
     assert run_parallel([], parallelism) == []
@@ -23,7 +23,7 @@ def test_calls_wait_for_each_other_only_where_one_at_a_time_is_asked_for() -> No
     assert sorted(run_parallel([meet.wait] * 4, 4)) == [0, 1, 2, 3]
 
 
-@pytest.mark.parametrize("at_a_time", [1, 4])
+@pytest.mark.parametrize("parallelism", [1, 4])
 def test_the_first_error_in_order_is_raised_when_all_that_were_begun_have_ended(parallelism: int) -> None:
     begun: list[int] = []
     ended: list[int] = []
