@@ -15,14 +15,13 @@ from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar, cast
 from hdfs_native import TrashNotEnabledError, WriteOptions
 
 from hivesink.errors import HiveSinkError, OutcomeUnknown, StoreUnavailable, Unsupported
-from hivesink.storage.fs import Entry, split
+from hivesink.storage.fs import Entry, Ownership, split
 from hivesink.storage.hdfs_address import quantity, resolve, umask
 from hivesink.storage.hdfs_calls import Calls, Failed, shared
 from hivesink.storage.hdfs_failures import Failure, GivenUp, Kind, Unreported, judge
 from hivesink.storage.hdfs_folders import Folders
 from hivesink.storage.hdfs_refusals import refusal
 from hivesink.storage.hdfs_streams import NewFile, StoredFile
-from hivesink.storage.ownership import Ownership
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

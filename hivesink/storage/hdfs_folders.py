@@ -10,10 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from hivesink.storage.fs import split
+from hivesink.storage.fs import Ownership, cannot_give, split
 from hivesink.storage.hdfs_calls import Calls, Failed
 from hivesink.storage.hdfs_failures import Kind
-from hivesink.storage.ownership import Ownership, cannot_give
 
 if TYPE_CHECKING:
     from hdfs_native import Client

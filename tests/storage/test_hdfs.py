@@ -14,10 +14,9 @@ import pytest
 from hdfs_native import AclEntry, Client
 
 from hivesink.errors import NotWritable, StoreUnavailable, Unsupported
-from hivesink.storage.fs import Entry
+from hivesink.storage.fs import Entry, Ownership
 from hivesink.storage.hdfs import HdfsFileSystem
 from hivesink.storage.hdfs_calls import Calls, RetryPolicy
-from hivesink.storage.ownership import Ownership
 from tests.storage.realhdfs import hdfs_folder
 
 if TYPE_CHECKING:

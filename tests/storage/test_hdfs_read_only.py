@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hivesink.storage.fs import Ownership
 from hivesink.storage.hdfs import HdfsFileSystem
 from hivesink.storage.hdfs_calls import Calls, RetryPolicy
-from hivesink.storage.ownership import Ownership
 from tests.storage.realhdfs import hdfs_folder
 
 if TYPE_CHECKING:

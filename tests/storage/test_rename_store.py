@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
@@ -10,7 +12,7 @@ from hivesink.core.partfile import Finished, InProgress, Pending
 from hivesink.core.partname import PartName
 from hivesink.errors import NotWritable, OutcomeUnknown, StoreUnavailable
 from hivesink.storage.local import LocalFileSystem
-from hivesink.storage.rename_store import RenameFileStore
+from hivesink.storage.rename_store import RenameFileStore, run_parallel
 from tests.crash.faults import FaultyFileSystem, Kill, Mode, Plan
 from tests.inmemory.filesystem import MemoryFileSystem
 
@@ -115,3 +117,37 @@ def test_the_recorded_calls_are_numbered_and_named() -> None:
     stage(probe, "/w")
     assert [call.name for call in probe.calls if call.changes] == ["open_new", "sync_close", "rename"]
     assert [call.number for call in probe.calls] == list(range(1, len(probe.calls) + 1))
+
+
+@pytest.mark.parametrize("parallelism", [1, 3, 16])
+def test_results_come_in_the_order_of_the_calls(parallelism: int) -> None:
+    assert run_parallel([partial(int, str(n)) for n in range(20)], parallelism) == list(range(20))
+    assert run_parallel([], parallelism) == []
+
+
+def test_calls_wait_for_each_other_only_where_one_at_a_time_is_asked_for() -> None:
+    meet = threading.Barrier(4, timeout=60)
+    assert sorted(run_parallel([meet.wait] * 4, 4)) == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("parallelism", [1, 4])
+def test_the_first_error_in_order_is_raised_when_all_that_were_begun_have_ended(parallelism: int) -> None:
+    begun: list[int] = []
+    ended: list[int] = []
+    never = threading.Event()
+
+    def call(number: int) -> Callable[[], None]:
+        def run() -> None:
+            begun.append(number)
+            if number > 2:
+                never.wait(0.2)
+            ended.append(number)
+            if number in {1, 2}:
+                raise ValueError(number)
+
+        return run
+
+    with pytest.raises(ValueError, match=r"^1$"):
+        run_parallel([call(number) for number in range(1000)], parallelism)
+    assert sorted(ended) == sorted(begun)
+    assert len(begun) < 100
