@@ -1,4 +1,4 @@
-"""Calls of hdfs-native that end: within a time each, and tried again for a time where that is safe.
+"""HdfsCalls of hdfs-native that end: within a time each, and tried again for a time where that is safe.
 
 hdfs-native has no time-out for a NameNode that took a request and says nothing. So each call runs on a thread of its
 own, which is given up with the client that it belongs to; the next call asks another NameNode first.
@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from hdfs_native import Client
 
 from hivesink.storage.hdfs_address import Address, accepts, answering_first, client_properties
-from hivesink.storage.hdfs_failures import PASSING, UNCERTAIN, Failure, GivenUp, judge
+from hivesink.storage.hdfs_failures import PASSING, UNCERTAIN, CallAbandoned, Failure, judge
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -99,7 +99,7 @@ class _Job:
         self.ended.set()
 
 
-class Calls:
+class HdfsCalls:
     """A client of one file system, and how it is asked. Shared by the threads of one process; `shared` finds it."""
 
     def __init__(
@@ -126,7 +126,7 @@ class Calls:
         self._said = -_SAY_AGAIN
 
     def bounded(self, call: Callable[[], _T], seconds: float | None = None) -> _T:
-        """The result of `call`. Raises what it raises, or GivenUp after `seconds` (default: the time-out)."""
+        """The result of `call`. Raises what it raises, or CallAbandoned after `seconds` (default: the time-out)."""
         limit = self.retry_policy.timeout if seconds is None else seconds
         try:
             worker = self._idle.pop()
@@ -137,7 +137,7 @@ class Calls:
         worker.inbox.put(job)
         if not job.ended.wait(limit):
             message = f"no answer within {limit:g} s"
-            raise GivenUp(message)
+            raise CallAbandoned(message)
         if job.error is not None:
             raise job.error
         result: _T = job.result
@@ -174,9 +174,9 @@ class Calls:
             asked = client()
             try:
                 return self.bounded(lambda: call(asked), seconds)  # noqa: B023  it ends, or is given up, here
-            except (OSError, RuntimeError, NotImplementedError, GivenUp) as error:
+            except (OSError, RuntimeError, NotImplementedError, CallAbandoned) as error:
                 failure = judge(error)
-                if isinstance(error, GivenUp):
+                if isinstance(error, CallAbandoned):
                     self._abandon(asked)
             again = failure.kind in PASSING or (repeatable and failure.kind in UNCERTAIN)
             wait = self.retry_policy.wait(tries, self._chance())
@@ -231,17 +231,17 @@ class Calls:
                 self._client, self._writer, self._hung = None, None, self._first
 
 
-_all: dict[tuple[int, Address, RetryPolicy, frozenset[tuple[str, str]]], Calls] = {}
+_all: dict[tuple[int, Address, RetryPolicy, frozenset[tuple[str, str]]], HdfsCalls] = {}
 _lock = threading.Lock()
 
 
-def shared(address: Address, properties: Mapping[str, str]) -> Calls:
-    """The one `Calls` of this process for a file system."""
+def shared(address: Address, properties: Mapping[str, str]) -> HdfsCalls:
+    """The one `HdfsCalls` of this process for a file system."""
     retry_policy = RetryPolicy.of(properties)
     key = (os.getpid(), address, retry_policy, frozenset(properties.items()))
     with _lock:
         if key not in _all:
-            _all[key] = Calls(
+            _all[key] = HdfsCalls(
                 address, properties, retry_policy, tick=time.monotonic, sleep=time.sleep, chance=random.random
             )
         return _all[key]

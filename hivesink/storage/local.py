@@ -19,6 +19,7 @@ from hivesink.storage.local_files import (
     NewFile,
     entry_of,
     no_link,
+    posix,
     refusal,
     require_no_dangling_link,
     sync,
@@ -153,7 +154,7 @@ class LocalFileSystem:
 
     def trash(self, path: str) -> str | None:
         what = f"moving {path} to the trash"
-        raise Unsupported(what, "local disks have none", "move it out of the table by hand")
+        raise Unsupported(what, "local disks have no trash", "move it out of the table by hand")
 
     def remove_empty(self, folder: str) -> bool:
         target = posix(folder)

@@ -39,7 +39,7 @@ def test_a_namenode_is_its_nameservice(location: str, canonical: str) -> None:
 
 
 class Recorded:
-    """Stands for `Calls`: notes what a client is asked."""
+    """Stands for `HdfsCalls`: notes what a client is asked."""
 
     def __init__(self) -> None:
         self.renames: list[tuple[str, str]] = []
