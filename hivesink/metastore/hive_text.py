@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from hivesink.core.partition_path import DEFAULT_PARTITION
-from hivesink.metastore.partition_names import values_of
+from hivesink.metastore.common import values_of
 
 if TYPE_CHECKING:
     from hivesink.core.table import TableName, TableSpec

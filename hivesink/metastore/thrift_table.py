@@ -9,9 +9,16 @@ from hive_metastore import ttypes
 
 from hivesink.core.partition import LivePartition, NewPartition
 from hivesink.core.table import Column, TableName, TableSpec
-from hivesink.metastore.accuracy import FLAG, is_accurate
-from hivesink.metastore.partition_names import values_of
-from hivesink.metastore.refusals import PARQUET_INPUT, PARQUET_OUTPUT, PARQUET_SERDE, Facts, column
+from hivesink.metastore.common import (
+    FLAG,
+    PARQUET_INPUT,
+    PARQUET_OUTPUT,
+    PARQUET_SERDE,
+    Facts,
+    column,
+    is_accurate,
+    values_of,
+)
 from hivesink.ports import LiveTable
 
 _FIELDS = {"comment", "EXTERNAL"}
