@@ -130,13 +130,8 @@ class HdfsFileSystem:
 
     def trash(self, path: str) -> str | None:
         calls, _, hdfs_path = self._at(path)
-        try:
-            trashed = calls.ask(lambda client: _throw(client, hdfs_path), repeatable=False)
-        except Failed as error:
-            if error.failure.kind in _NONE:
-                return None
-            raise self._refusal(path, "trash", error.failure, changing=True) from error
-        return f"hdfs://{calls.address.authority}{trashed}"
+        trashed = self._ask("trash", path, lambda client: _throw(client, hdfs_path), changing=True)
+        return trashed and f"hdfs://{calls.address.authority}{trashed}"
 
     def remove_empty(self, folder: str) -> bool:
         _, folders, hdfs_path = self._at(folder)
@@ -156,7 +151,7 @@ class HdfsFileSystem:
 
     def list(self, folder: str) -> Sequence[Entry]:
         hdfs_path = self._at(folder)[2]
-        listed = self._look("list", folder, lambda client: [*client.list_status(hdfs_path)])
+        listed = self._ask("list", folder, lambda client: [*client.list_status(hdfs_path)])
         if listed is None or (len(listed) == 1 and listed[0].path == hdfs_path):
             return ()
         entries = (Entry(status.path.rpartition("/")[2], None if status.isdir else status.length) for status in listed)
@@ -164,11 +159,11 @@ class HdfsFileSystem:
 
     def read(self, path: str) -> bytes | None:
         hdfs_path = self._at(path)[2]
-        return self._look("read", path, lambda client: open_whole(client, hdfs_path).read())
+        return self._ask("read", path, lambda client: open_whole(client, hdfs_path).read())
 
     def open(self, path: str) -> BinaryIO:
         calls, _, hdfs_path = self._at(path)
-        reader = self._look("read", path, lambda client: open_whole(client, hdfs_path))
+        reader = self._ask("read", path, lambda client: open_whole(client, hdfs_path))
         if reader is None:
             raise FileNotFoundError(path)
 
@@ -242,26 +237,28 @@ class HdfsFileSystem:
             return False
 
     def _delete(self, action: str, path: str) -> bool:
-        calls, _, hdfs_path = self._at(path)
-        try:
-            return calls.ask(lambda client: client.delete(hdfs_path, recursive=False), repeatable=False)
-        except Failed as error:
-            if error.failure.kind in {*_NONE, Kind.EXISTS}:
-                return False
-            raise self._refusal(path, action, error.failure, changing=True) from error
+        hdfs_path = self._at(path)[2]
+        with self._refusing(action, path, changing=True):
+            try:
+                return self._at(path)[0].ask(lambda client: client.delete(hdfs_path, recursive=False), repeatable=False)
+            except Failed as error:
+                if error.failure.kind not in {*_NONE, Kind.EXISTS}:
+                    raise
+        return False
 
     def _status(self, path: str) -> FileStatus | None:
         hdfs_path = self._at(path)[2]
-        return self._look("look at", path, lambda client: client.get_file_info(hdfs_path))
+        return self._ask("look at", path, lambda client: client.get_file_info(hdfs_path))
 
-    def _look(self, action: str, path: str, call: Callable[[Client], _T]) -> _T | None:
+    def _ask(self, action: str, path: str, call: Callable[[Client], _T], *, changing: bool = False) -> _T | None:
         """The answer, or None where there is nothing at `path`."""
-        try:
-            return self._at(path)[0].ask(call, repeatable=True)
-        except Failed as error:
-            if error.failure.kind in _NONE:
-                return None
-            raise self._refusal(path, action, error.failure) from error
+        with self._refusing(action, path, changing=changing):
+            try:
+                return self._at(path)[0].ask(call, repeatable=not changing)
+            except Failed as error:
+                if error.failure.kind not in _NONE:
+                    raise
+        return None
 
     @contextlib.contextmanager
     def _refusing(self, action: str, path: str, *, changing: bool = False) -> Iterator[None]:

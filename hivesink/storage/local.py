@@ -21,6 +21,7 @@ from hivesink.storage.local_files import (
     no_link,
     posix,
     refusal,
+    refusing,
     require_no_dangling_link,
     sync,
     sync_folder,
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 _BUFFER = 1 << 18
 _TRIES = 5
+_ABSENT_OK = contextlib.suppress(FileNotFoundError, NotADirectoryError)
+"""Reusable, also by several threads: it has no state."""
 
 
 class _FolderVanished(Exception):
@@ -55,33 +58,31 @@ class LocalFileSystem:
 
     def sync_close(self, stream: BinaryIO, path: str) -> None:
         try:
-            stream.flush()
-            self._dress(stream.fileno(), path, self._ownership.permission)
-            os.fsync(stream.fileno())
-            stream.close()
-        except (OSError, HiveSinkError) as error:
+            with refusing(path, "write"):
+                stream.flush()
+                self._dress(stream.fileno(), path, self._ownership.permission)
+                os.fsync(stream.fileno())
+                stream.close()
+        except HiveSinkError:
             with contextlib.suppress(OSError, HiveSinkError):
                 stream.close()
-            if isinstance(error, HiveSinkError):
-                raise
-            raise refusal(path, "write", error) from error
+            raise
 
     def write_new(self, path: str, data: bytes) -> None:
         file = posix(path)
         stream = self._create(file)
         try:
-            with stream:
-                self._dress(stream.fileno(), path, self._ownership.permission)
-                if data:
-                    stream.write_all(data)
-                    os.fsync(stream.fileno())
-            sync_folder(above(file))
-        except (OSError, HiveSinkError) as error:
+            with refusing(path, "write"):
+                with stream:
+                    self._dress(stream.fileno(), path, self._ownership.permission)
+                    if data:
+                        stream.write_all(data)
+                        os.fsync(stream.fileno())
+                sync_folder(above(file))
+        except HiveSinkError:
             with contextlib.suppress(OSError):
                 os.unlink(file)
-            if isinstance(error, HiveSinkError):
-                raise
-            raise refusal(path, "write", error) from error
+            raise
 
     def rename(self, source: str, target: str) -> None:
         self.link(source, target)
@@ -121,10 +122,8 @@ class LocalFileSystem:
             raise FileExistsError(target)
         self._make(above(new))
         self._known.clear()
-        try:
+        with refusing(source, "rename"):
             os.rename(old, new)
-        except OSError as error:
-            raise refusal(source, "rename", error) from error
         try:
             for folder in (above(new), above(old)):
                 sync_folder(folder)
@@ -133,24 +132,17 @@ class LocalFileSystem:
 
     def make_durable(self, path: str) -> None:
         target = posix(path)
-        try:
+        with refusing(path, "sync"), contextlib.suppress(FileNotFoundError):
             if not os.path.isdir(target):
                 sync(target)
                 target = above(target)
             sync_folder(target)
-        except FileNotFoundError:
-            return
-        except OSError as error:
-            raise refusal(path, "sync", error) from error
 
     def delete(self, path: str) -> bool:
-        try:
+        with refusing(path, "delete"), _ABSENT_OK:
             os.unlink(posix(path))
-        except (FileNotFoundError, NotADirectoryError):
-            return False
-        except OSError as error:
-            raise refusal(path, "delete", error) from error
-        return True
+            return True
+        return False
 
     def trash(self, path: str) -> str | None:
         what = f"moving {path} to the trash"
@@ -196,42 +188,26 @@ class LocalFileSystem:
             raise refusal(one, "look at", error) from error
 
     def list(self, folder: str) -> Sequence[Entry]:
-        try:
-            with os.scandir(posix(folder)) as items:
-                entries = [entry for item in items if (entry := entry_of(item)) is not None]
-        except (FileNotFoundError, NotADirectoryError):
-            return ()
-        except OSError as error:
-            raise refusal(folder, "list", error) from error
-        return sorted(entries, key=lambda entry: entry.name)
+        with refusing(folder, "list"), _ABSENT_OK, os.scandir(posix(folder)) as items:
+            return sorted(entry for item in items if (entry := entry_of(item)) is not None)
+        return ()
 
     def read(self, path: str) -> bytes | None:
-        try:
-            with open(posix(path), "rb") as stream:
-                return stream.read()
-        except (FileNotFoundError, NotADirectoryError):
-            return None
-        except OSError as error:
-            raise refusal(path, "read", error) from error
+        with refusing(path, "read"), _ABSENT_OK, open(posix(path), "rb") as stream:
+            return stream.read()
+        return None
 
     def open(self, path: str) -> BinaryIO:
-        try:
+        with refusing(path, "read", but=FileNotFoundError):
             return open(posix(path), "rb")
-        except FileNotFoundError:
-            raise
-        except OSError as error:
-            raise refusal(path, "read", error) from error
 
     def _create(self, file: str) -> NewFile:
         def create() -> NewFile:
-            try:
-                return NewFile(file)
-            except FileExistsError:
-                raise
-            except FileNotFoundError:
-                raise _FolderVanished from None
-            except OSError as error:
-                raise refusal(file, "create", error) from error
+            with refusing(file, "create", but=FileExistsError):
+                try:
+                    return NewFile(file)
+                except FileNotFoundError:
+                    raise _FolderVanished from None
 
         return self._in_folder(above(file), create, "create", file)
 
@@ -263,13 +239,9 @@ class LocalFileSystem:
             return
         except OSError as error:
             raise refusal(folder, "create", error) from error
-        try:
+        # This process did not make a folder that it can pass through but not read.
+        with refusing(parent, "sync"), contextlib.suppress(PermissionError):
             sync_folder(parent)
-        except PermissionError:
-            # This process did not make a folder that it can pass through but not read.
-            pass
-        except OSError as error:
-            raise refusal(parent, "sync", error) from error
         self._known.add(folder)
 
     def _dress(self, what: int | str, path: str, mode: int | None) -> None:

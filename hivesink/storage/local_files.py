@@ -15,10 +15,13 @@ import io
 import os
 import re
 import stat
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from hivesink.errors import DanglingLink, HiveSinkError, NotWritable, StoreUnavailable, Unsupported
 from hivesink.storage.fs import Entry, above
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 _LOCATION = re.compile(r"(?:file:(?://)?)?(/(?!/).*)", re.DOTALL)
 _DENIED = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
@@ -64,6 +67,17 @@ def refusal(path: str, action: str, error: OSError) -> HiveSinkError:
     if error.errno in _FULL:
         return StoreUnavailable(action, path, "the disk is full")
     return StoreUnavailable(action, path, error.strerror or str(error))
+
+
+@contextlib.contextmanager
+def refusing(path: str, action: str, but: type[OSError] | tuple[()] = ()) -> Iterator[None]:
+    """Raise `refusal` instead of an OSError, except for `but`."""
+    try:
+        yield
+    except but:
+        raise
+    except OSError as error:
+        raise refusal(path, action, error) from error
 
 
 def no_link(source: str, target: str, error: OSError) -> HiveSinkError:
