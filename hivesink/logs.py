@@ -10,9 +10,9 @@ from hivesink.config.site import Site
 from hivesink.core.bucket import normal
 from hivesink.errors import InvalidOption, LogDamaged, StoreUnavailable
 from hivesink.storage.commit_log import RenameCommitLog, default_log_location, logs_of
+from hivesink.storage.fs import Ownership
 from hivesink.storage.hdfs_address import beside, is_hdfs
 from hivesink.storage.local import LocalFileSystem
-from hivesink.storage.ownership import Ownership
 from hivesink.storage.pointers import Accepted, accept, accepted_in, pointer_path, siblings
 
 if TYPE_CHECKING:

@@ -32,7 +32,7 @@ from hivesink.sink.task.assign import assigner_for, needed_columns
 from hivesink.sink.task.attempt import TaskTools
 from hivesink.sink.task.messages import TablePlan, TaskPlan
 from hivesink.sink.task.rejects import rejected_spec
-from hivesink.storage.ownership import Ownership
+from hivesink.storage.fs import Ownership
 from hivesink.storage.rename_store import RenameFileStore
 
 if TYPE_CHECKING:

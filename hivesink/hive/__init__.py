@@ -6,6 +6,8 @@
 
 from __future__ import annotations
 
+import re
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -28,11 +30,13 @@ __all__ = ["Auth", "Column", "Hive", "Login", "Rows", "connect"]
 
 _NESTED = {"ARRAY_TYPE", "MAP_TYPE", "STRUCT_TYPE"}
 _MARK = "hivesink_"
+_PLAN_STRUCT = re.compile(rf"\(type: struct<({_MARK}(?:[^()]|\([\d,]+\))*)>\)")
+"""Of all types only decimal, char and varchar have parentheses."""
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """`type` is Hive's text; a bare `array`, `map` or `struct` where the server doesn't say of what."""
+    """`type` is Hive's text; a bare `array`, `map` or `struct` where the server doesn't send its parts."""
 
     name: str
     type: str
@@ -52,7 +56,7 @@ class Rows:
 
 
 def connect(address: str, login: Login | None = None, *, hive: Mapping[str, str] | None = None) -> Hive:
-    """At host:port; by default the login is what `hive`, a site's hive-site.xml, says. Nothing is asked yet.
+    """At host:port; the default login is from `hive`, a site's hive-site.xml. It doesn't connect yet.
 
     Raises InvalidOption.
     """
@@ -70,9 +74,9 @@ class Hive:
     def query(self, sql: str, *, most: int | None = None) -> Rows:
         """Run one statement; at most `most` rows are fetched.
 
-        For a result with nested columns the server is asked for their types, too: by EXPLAIN, or Spark's DESCRIBE
-        QUERY. Raises QueryFailed (the server's own words), SourceUnreachable, InvalidOption; Unsupported for a
-        value that the server sends ambiguously.
+        For nested columns a second statement asks for their types, since results name them only `array`, `map` or
+        `struct`: EXPLAIN on Hive, DESCRIBE QUERY on Spark. Raises QueryFailed (with the server's words),
+        SourceUnreachable, InvalidOption; Unsupported for a value that the server sends ambiguously.
         """
         where = f"HiveServer2 at {self._session.host}:{self._session.port}"
         try:
@@ -108,7 +112,7 @@ class Hive:
         self.close()
 
     def _types(self, text: str, result: Result) -> dict[int, HiveType]:
-        """The nested columns' types, as far as the server tells them."""
+        """The nested columns' types, as far as the server shows them."""
         wanted = [index for index, (_, kind) in enumerate(result.columns) if kind in _NESTED]
         if not wanted:
             return {}
@@ -116,47 +120,32 @@ class Hive:
             if self._session.spark:
                 rows = self._session.run(f"DESCRIBE QUERY {text}").rows
                 return _parsed({index: str(rows[index][1]) for index in wanted})
-            # Hive tells no element types but in a plan, where this struct's name finds them.
+            # Hive shows the types of any query only in its plan, where the names of this struct's fields mark them.
             names = [result.columns[index][0].rpartition(".")[2].replace("`", "``") for index in wanted]
             fields = ", ".join(f"'{_MARK}{index}', q.`{name}`" for index, name in zip(wanted, names, strict=True))
             rows = self._session.run(f"EXPLAIN SELECT named_struct({fields}) FROM ({text}) q").rows  # noqa: S608  the user's own
             return _parsed(_from_plan("\n".join(str(row[0]) for row in rows)))
         except REFUSED:
-            # Not every statement with such columns is a query, and two columns of one name can't be told apart.
+            # The statement is no query, or two of its columns have one name.
             return {}
 
 
 def _from_plan(plan: str) -> dict[int, str]:
-    """The fields of the first `struct<hivesink_0:array<int>,hivesink_3:…>` in a plan."""
-    start = plan.find(f"(type: struct<{_MARK}")
-    if start < 0:
+    """The fields of the first `struct<hivesink_0:array<int>,hivesink_3:…>` in a plan, by number."""
+    match = _PLAN_STRUCT.search(plan)
+    if match is None:
         return {}
-    found: dict[int, str] = {}
-    depth, field = 0, ""
-    for char in plan[start + len("(type: struct<") :]:
-        depth += (char in "<(") - (char in ">)")
-        if depth < 0 or (char == "," and not depth):
-            name, _, kind = field.partition(":")
-            found[int(name.removeprefix(_MARK))] = kind
-            field = ""
-            if depth < 0:
-                break
-        else:
-            field += char
-    return found
+    _, *fields = re.split(rf",?{_MARK}(\d+):", match[1])
+    return {int(number): kind for number, kind in zip(fields[::2], fields[1::2], strict=True)}
 
 
 def _parsed(texts: Mapping[int, str]) -> dict[int, HiveType]:
-    found = {index: _type(text) for index, text in texts.items()}
-    return {index: kind for index, kind in found.items() if kind is not None}
-
-
-def _type(text: str) -> HiveType | None:
-    """None with an interval or a union in it, say: such values stay text."""
-    try:
-        return parse_type(text)
-    except TypeTextInvalid:
-        return None
+    """The types that the sink knows; others, such as with an interval or a union in it, stay text."""
+    types: dict[int, HiveType] = {}
+    for index, text in texts.items():
+        with suppress(TypeTextInvalid):
+            types[index] = parse_type(text)
+    return types
 
 
 def _reads(kind: str, of: HiveType | None, *, spark: bool) -> Callable[[Any], Any] | None:

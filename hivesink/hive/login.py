@@ -1,4 +1,4 @@
-"""Who logs in to HiveServer2, and how: the words are PyHive's and `hive.server2.authentication`'s."""
+"""Who logs in to HiveServer2, and how, in the terms of PyHive and `hive.server2.authentication`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Auth(str, Enum):
-    """HiveServer2's `hive.server2.authentication`, as far as PyHive knows it."""
+    """The values of `hive.server2.authentication` that PyHive supports."""
 
     NONE = "NONE"
     NOSASL = "NOSASL"
@@ -39,13 +39,13 @@ class Login:
 
     @classmethod
     def of(cls, hive: Mapping[str, str]) -> Login:
-        """What `hive-site.xml` says of a HiveServer2."""
+        """The login for the HiveServer2 that `hive-site.xml` describes."""
         auth = hive.get("hive.server2.authentication", "NONE").strip().upper()
         service = hive.get("hive.server2.authentication.kerberos.principal", "").partition("/")[0]
         return cls(auth, kerberos_service_name=(service or "hive") if auth == "KERBEROS" else None)
 
     def check(self) -> None:
-        """Raise InvalidOption where the parts don't go together; what is wrong is named, no value is shown."""
+        """Raise InvalidOption for parts that contradict each other, without showing their values."""
         problems = []
         known = [auth.value for auth in Auth]
         if self.auth not in known:
@@ -79,7 +79,7 @@ class Login:
 
     @property
     def user(self) -> str:
-        """Whom the session belongs to: this process's user where none is named."""
+        """The session's user; by default this process's."""
         import getpass
 
         return self.username or getpass.getuser()

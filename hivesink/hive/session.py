@@ -1,4 +1,4 @@
-"""A session of HiveServer2 by PyHive, made anew when it broke. Errors are PyHive's and Thrift's own."""
+"""A HiveServer2 session by PyHive, replaced when it breaks. Errors are those of PyHive and Thrift."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from hivesink.hive.login import Login
 
 BROKEN = (TException, OSError, EOFError)
-"""The connection is lost, or nobody is there."""
+"""The connection is lost, or nothing listens."""
 REFUSED = PyHiveError
-"""The server's own answer: the session is as good as before."""
+"""The server answered with an error; the session still works."""
 DEFAULT_PORT = 10000
 LOGIN_SECONDS = 60.0
-"""A server that expects another `auth` waits for more bytes, and so would the login."""
+"""A server that expects another `auth` waits for more bytes, so the login needs a limit."""
 _MILLISECONDS = 1000
 
 
@@ -95,7 +95,7 @@ class Session:
             transport = self.login.transport(socket, self.host)
             connection = hive.connect(thrift_transport=transport, username=self.login.user)
             self._spark = "spark" in _server_name(connection).lower()
-            # A statement takes as long as it takes.
+            # Statements have no limit.
             socket.setTimeout(None)
             self._connection = connection
         return self._connection
@@ -109,7 +109,7 @@ def host_and_port(address: str) -> tuple[str, int]:
     except ValueError:
         host, port = None, None
     if not host:
-        # The text isn't repeated: it may hold a password.
+        # Don't repeat the text: it may hold a password.
         raise InvalidOption(("hiveserver2 address: write it as host:port",))
     return host, port or DEFAULT_PORT
 

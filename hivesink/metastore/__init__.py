@@ -21,17 +21,16 @@ __all__ = ["catalog", "connect", "version"]
 
 
 def connect(kind: str, address: str, *, hive: Mapping[str, str] | None = None, login: Login | None = None) -> Registrar:
-    """The registrar `kind`; nothing is asked of the server yet. Raises InvalidOption, Unsupported.
+    """The registrar `kind`; it doesn't connect yet. Raises InvalidOption, Unsupported.
 
-    `hive` is what the site's hive-site.xml says, by property.
+    `hive` holds the properties of the site's hive-site.xml.
     `thrift`: `address` is thrift://host:port[,thrift://host2:port2], each tried in turn.
-    `hiveserver2`: `address` is host:port, and `login` what PyHive wants to know; by default what `hive` says.
+    `hiveserver2`: `address` is host:port, and `login` is for PyHive, by default from `hive`.
     """
     if kind == "thrift":
         from hivesink.metastore.thrift import ThriftRegistrar
 
-        user = _user()
-        return ThriftRegistrar(_connection(address, hive, user), owner=user)
+        return ThriftRegistrar(_connection(address, hive, _user()))
     if kind == "hiveserver2":
         from hivesink.hive import Login
         from hivesink.hive.session import host_and_port
@@ -44,7 +43,7 @@ def connect(kind: str, address: str, *, hive: Mapping[str, str] | None = None, l
 
 
 def catalog(address: str, *, hive: Mapping[str, str] | None = None) -> ThriftCatalog:
-    """What `ddl` works with, at thrift://host:port[,…]. Raises InvalidOption, Unsupported."""
+    """The tables that `ddl` works with, at thrift://host:port[,…]. Raises InvalidOption, Unsupported."""
     from hivesink.metastore.thrift_catalog import ThriftCatalog
 
     user = _user()
@@ -52,21 +51,21 @@ def catalog(address: str, *, hive: Mapping[str, str] | None = None) -> ThriftCat
 
 
 def version(address: str, *, hive: Mapping[str, str] | None = None) -> tuple[int, ...]:
-    """What the metastore calls its version: 4.0.1 is (4, 0, 1), every Hive before 4 says (3, 0).
+    """The version that the metastore reports: 4.0.1 is (4, 0, 1), every Hive before 4 reports (3, 0).
 
     Raises InvalidOption, Unsupported, MetastoreUnreachable.
     """
     connection = _connection(address, hive, _user())
     try:
-        said = str(connection.read(lambda client: client.getVersion()))
+        text = str(connection.read(lambda client: client.getVersion()))
     finally:
         connection.close()
-    # Builds for a distribution go on after the numbers: 4.0.0-fork-7.
-    return tuple(int(number) for number in re.split(r"[^\d.]", said)[0].split(".") if number)
+    # A distribution may add to the numbers: 4.0.0-fork-7.
+    return tuple(int(number) for number in re.split(r"[^\d.]", text)[0].split(".") if number)
 
 
 def _connection(address: str, hive: Mapping[str, str] | None, user: str) -> Connection:
-    # Not above: tasks import this package, and know nothing of Thrift.
+    # Imported here, since tasks import this package and have no Thrift.
     from hivesink.metastore.login import MetastoreLogin
     from hivesink.metastore.thrift_connection import Connection
 

@@ -1,6 +1,6 @@
-"""HiveQL text for HiveServer2: quoting, and what DESCRIBE FORMATTED says.
+"""HiveQL text for HiveServer2: quoting, and reading DESCRIBE FORMATTED.
 
-Two dialects differ in layout: Hive's own, and Spark's Thrift Server.
+Hive and Spark's Thrift Server lay its rows out differently.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from hivesink.core.partition import DEFAULT_PARTITION
-from hivesink.metastore.partition_names import values_of
+from hivesink.metastore.common import values_of
 
 if TYPE_CHECKING:
     from hivesink.core.table import TableName, TableSpec
@@ -29,7 +29,7 @@ _LITERAL = {ord(char): f"\\u{ord(char):04x}" for char in (*map(chr, range(0x20))
 
 
 def literal(text: str) -> str:
-    """A string literal that both servers read back as `text`."""
+    """A string literal that both servers read as `text`."""
     return f"'{text.translate(_LITERAL)}'"
 
 
@@ -64,15 +64,15 @@ class Described:
 
     @property
     def spark(self) -> bool:
-        """Spark names the storage in its own words."""
+        """Whether Spark's Thrift Server wrote it, by its names for the storage."""
         return "serde library" in self.fields and "num buckets" not in self.fields
 
     @property
     def created(self) -> int:
         """The table's creation time, in seconds; 0 where it isn't shown.
 
-        Both servers print it in their own zone, as `Tue Jan 02 15:04:05 CET 2024`, and the abbreviation may be of
-        several: it is read as if it were UTC. That is enough to tell two tables apart.
+        Both servers print it in their own zone, as `Tue Jan 02 15:04:05 CET 2024`. The abbreviation may be ambiguous,
+        so it is read as UTC, which is enough to distinguish two tables.
         """
         found = _CREATED.fullmatch(self.fields.get("createtime") or self.fields.get("created time") or "")
         if found is None:
@@ -113,6 +113,6 @@ def _section(name: str, before: str) -> str:
 
 
 def _spark_parameters(text: str) -> dict[str, str]:
-    """`[a=1, b={"x":"y"}]`: keys are words, so a comma inside of a value doesn't end it."""
+    """`[a=1, b={"x":"y"}]`: keys are words, so a comma inside a value doesn't end it."""
     pairs = re.split(r", (?=[\w.]+=)", text.removeprefix("[").removesuffix("]"))
     return dict(pair.split("=", 1) for pair in pairs if "=" in pair)

@@ -1,7 +1,7 @@
 """HiveServer2 (and Spark's Thrift Server) by SQL, for sites where the metastore itself can't be reached.
 
-What SQL can't do isn't done: exact statistics are not set, and a partition whose statistics Hive trusts can't be
-taken out of trust, so an epoch that would write into it fails before anything is published.
+SQL can't set exact statistics, nor clear the flag by which Hive trusts a partition's statistics. So an epoch that
+would write into such a partition fails before anything is published.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from hivesink.errors import (
 )
 from hivesink.hive.login import Login
 from hivesink.hive.session import BROKEN, REFUSED, Session, reason
-from hivesink.metastore.accuracy import FLAG, is_accurate
+from hivesink.metastore.common import FLAG, PARQUET_INPUT, Facts, change_all, column, is_accurate, name_of, values_of
 from hivesink.metastore.hive_text import (
     Described,
     DescribedColumn,
@@ -31,9 +31,6 @@ from hivesink.metastore.hive_text import (
     partition_clause,
     table_name,
 )
-from hivesink.metastore.one_by_one import change_all
-from hivesink.metastore.partition_names import name_of, values_of
-from hivesink.metastore.refusals import PARQUET_INPUT, Facts, column
 from hivesink.ports import LiveTable
 
 if TYPE_CHECKING:
@@ -41,7 +38,7 @@ if TYPE_CHECKING:
 
 SPECS_A_STATEMENT = 500
 ASK_ONE_BY_ONE = 32
-"""Up to so many partitions are asked for singly; SHOW PARTITIONS of the whole table serves more."""
+"""Up to this many partitions are looked up one by one; above it, SHOW PARTITIONS lists the whole table."""
 
 
 class HiveServer2Registrar:
@@ -60,11 +57,10 @@ class HiveServer2Registrar:
         facts = _facts(name, found, properties)
         facts.refuse()
         if self._spark and not found.partition_columns:
-            msg = f"{name}, a table without partitions, through Spark's Thrift Server"
             raise Unsupported(
-                msg,
-                f"it doesn't show {FLAG}, so that Hive might count wrong",
-                "use the metastore's own address (registrar thrift), or HiveServer2",
+                what=f"{name}, a table without partitions, through Spark's Thrift Server",
+                why=f"it doesn't show {FLAG}, so Hive might count wrong",
+                instead="use the metastore's own address (registrar thrift), or HiveServer2",
             )
         spec = TableSpec(
             name=name,
@@ -77,11 +73,6 @@ class HiveServer2Registrar:
         )
         return LiveTable(spec, found.fields.get("location", ""), is_accurate(_flag(properties)), found.created)
 
-    def create(self, spec: TableSpec) -> None:
-        """Raise Unsupported: the DDL of a table belongs to `hivesink ddl apply`, over the metastore's address."""
-        msg = f"creating {spec.name} through HiveServer2"
-        raise Unsupported(msg, "this registrar only registers partitions", "create it with its DDL first")
-
     def lookup(self, table: LiveTable, partitions: Sequence[str]) -> Mapping[str, LivePartition]:
         if not partitions:
             return {}
@@ -91,7 +82,7 @@ class HiveServer2Registrar:
             self._require_same(table, live.created)
             return {"": LivePartition("", live.location, live.accurate, columns_behind=False)}
         names = {partition: _name(spec, partition) for partition in partitions}
-        # First: of a table that is gone, only its description says so in words that both servers share.
+        # Describe it first: only this reports a missing table in the same way on both servers.
         fresh = self._describe(spec.name)
         self._require_same(table, fresh.created)
         registered = self._registered(spec, partitions)
@@ -107,7 +98,7 @@ class HiveServer2Registrar:
         if not spec.is_partitioned or not partitions:
             return
         known = self._registered(spec, [wanted.partition for wanted in partitions])
-        there = [wanted.partition for wanted in partitions if _name(spec, wanted.partition) in known]
+        existing = [wanted.partition for wanted in partitions if _name(spec, wanted.partition) in known]
         try:
             change_all(
                 {wanted: wanted.partition for wanted in partitions},
@@ -115,13 +106,13 @@ class HiveServer2Registrar:
                 table=str(spec.name),
                 action="register",
                 address=self.address,
-                parallelism=SPECS_A_STATEMENT,
+                per_call=SPECS_A_STATEMENT,
                 ask=lambda: self._describe(spec.name),
             )
         except RegistrationFailed:
-            self._bring_columns(spec, there)
+            self._update_columns(spec, existing)
             raise
-        self._bring_columns(spec, there)
+        self._update_columns(spec, existing)
 
     def _add(self, spec: TableSpec, partitions: Sequence[NewPartition]) -> None:
         spark = self._spark
@@ -144,8 +135,8 @@ class HiveServer2Registrar:
         for key, value in settings.items():
             self._change(name, f"set {key} for the partition of null", f"SET {key}={value}")
 
-    def _bring_columns(self, spec: TableSpec, partitions: Sequence[str]) -> None:
-        """Give partitions the table's columns, which ADD COLUMNS without CASCADE has left behind."""
+    def _update_columns(self, spec: TableSpec, partitions: Sequence[str]) -> None:
+        """Give partitions the table's columns; ADD COLUMNS without CASCADE changes the table only."""
         if not partitions:
             return
         columns = self._describe(spec.name).columns
@@ -154,7 +145,7 @@ class HiveServer2Registrar:
             if self._partition(spec, partition, columns).columns_behind:
                 clause = partition_clause(spec, partition, spark=self._spark)
                 statement = f"ALTER TABLE {table_name(spec.name)} {clause} REPLACE COLUMNS ({fields})"
-                self._change(spec.name, f"bring the columns of partition {partition}", statement)
+                self._change(spec.name, f"update the columns of partition {partition}", statement)
 
     def clear_accurate(self, table: LiveTable, partitions: Sequence[str]) -> None:
         spec = table.spec
@@ -191,7 +182,7 @@ class HiveServer2Registrar:
         return {str(row[0]) for clause in clauses for row in self._read(f"{show} {clause}")}
 
     def _describe(self, name: TableName) -> Described:
-        # An unknown table's error has other words and codes on each server; the list of tables has not.
+        # The error for an unknown table differs between the servers; the list of tables doesn't.
         databases = self._read(f"SHOW DATABASES LIKE {literal(name.database)}")
         show = f"SHOW TABLES IN {identifier(name.database)} {literal(name.table)}"
         if not any(name.database in row for row in databases) or not any(name.table in row for row in self._read(show)):
@@ -232,7 +223,7 @@ class HiveServer2Registrar:
 
 _FIELDS = {"comment", "EXTERNAL"}
 _NULL_PARTITIONS = {"hive.exec.default.partition.name": "__HIVESINK_NONE__", "hive.typecheck.on.insert": "false"}
-"""Hive lets nobody name the partition of null, by error 10111 and, where the column is no string, by 10248."""
+"""Hive refuses to name the partition of null: error 10111, and 10248 where the column is no string."""
 
 
 def _name(spec: TableSpec, partition: str) -> str:

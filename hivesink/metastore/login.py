@@ -1,4 +1,4 @@
-"""How a site's metastores are spoken to: plain, or with Kerberos, by the words of its `hive-site.xml`."""
+"""The login to a site's metastores, plain or with Kerberos, as its `hive-site.xml` describes it."""
 
 from __future__ import annotations
 
@@ -36,27 +36,27 @@ class MetastoreLogin:
 
     @classmethod
     def of(cls, hive: Mapping[str, str]) -> MetastoreLogin:
-        """What `hive-site.xml` says, by Hive 4's names or by the older ones.
+        """From `hive-site.xml`, by Hive 4's names or the older ones.
 
         Raises InvalidOption; Unsupported for TLS, HTTP and passwords.
         """
-        said = {name: _said(hive, name) for name in _NAMES}
+        values = {name: _value(hive, name) for name in _NAMES}
         for name, plain in _ONLY.items():
-            if (said[name] or plain).lower() != plain:
-                msg = f"hive.{name} = {said[name]}"
+            if (values[name] or plain).lower() != plain:
+                msg = f"hive.{name} = {values[name]}"
                 raise Unsupported(msg, "hivesink speaks to a metastore plainly or with Kerberos", "use another port")
-        kerberos = (said[_SASL] or "").lower() == "true"
-        principal = said[_PRINCIPAL_NAME] or None
+        kerberos = (values[_SASL] or "").lower() == "true"
+        principal = values[_PRINCIPAL_NAME] or None
         if kerberos and not _PRINCIPAL.fullmatch(principal or ""):
             problem = f"hive.{_PRINCIPAL_NAME} = {principal!r}: Kerberos needs it as service/_HOST@REALM"
             raise InvalidOption((problem,))
-        timeout = said[_TIMEOUT]
+        timeout = values[_TIMEOUT]
         return cls(kerberos, principal if kerberos else None, DEFAULT_TIMEOUT if timeout is None else _seconds(timeout))
 
     def transport(self, socket: Any, host: str) -> Any:
-        """The transport over an open socket to `host`, ready to be spoken over.
+        """The transport over an open socket to `host`, logged in.
 
-        Raises InvalidOption where Kerberos' package isn't there, TTransportException where the login fails.
+        Raises InvalidOption without the Kerberos package, TTransportException if the login fails.
         """
         if not self.kerberos:
             return TBufferedTransport(socket)
@@ -84,16 +84,16 @@ def _kerberos_transport(socket: Any, service: str, host: str) -> Any:
     except TTransportException:
         raise
     except Exception as error:
-        # GSSError is the C library's own, with its words as nested tuples.
-        problem = f"no Kerberos login to {service}@{host}: {error}; is there a ticket (klist)?"
+        # GSSError is the C library's; its text is nested tuples.
+        problem = f"Kerberos login to {service}@{host} failed: {error}; is there a ticket (klist)?"
         raise TTransportException(TTransportException.NOT_OPEN, problem) from error
     return transport
 
 
 class _Sasl(SASLClient):  # type: ignore[misc]  # puresasl has no types
-    """puresasl's client by the names of the C library's, which thrift_sasl calls.
+    """puresasl's client with the method names of the C library's, which thrift_sasl calls.
 
-    PyHive has such a class, too, whose `encode` unwraps: it works only where nothing is signed or encrypted.
+    PyHive's own such class works only without signing and encryption: its `encode` unwraps.
     """
 
     def __init__(self, host: str, service: str) -> None:
@@ -124,7 +124,7 @@ class _Sasl(SASLClient):  # type: ignore[misc]  # puresasl has no types
     def _try(self, call: Any) -> tuple[bool, bytes | None]:
         try:
             return True, call()
-        except Exception as error:  # noqa: BLE001  its words go into thrift_sasl's error
+        except Exception as error:  # noqa: BLE001  its text goes into thrift_sasl's error
             self._failure = str(error)
             return False, None
 
@@ -140,9 +140,9 @@ _ONLY = {
 _NAMES = (_SASL, _PRINCIPAL_NAME, _TIMEOUT, *_ONLY)
 
 
-def _said(hive: Mapping[str, str], name: str) -> str | None:
-    found = hive.get(name, hive.get(f"hive.{name}"))
-    return None if found is None else found.strip()
+def _value(hive: Mapping[str, str], name: str) -> str | None:
+    text = hive.get(name, hive.get(f"hive.{name}"))
+    return None if text is None else text.strip()
 
 
 def _seconds(text: str) -> float:

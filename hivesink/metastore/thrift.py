@@ -8,17 +8,16 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from hive_metastore import ttypes
 
 from hivesink.core.partition import LivePartition, NewPartition, Statistics
-from hivesink.errors import FileSystemUnknown, RegistrationFailed, TableExists, TableReplaced, UnknownTable
-from hivesink.metastore.accuracy import BASIC_ONLY, FLAG, is_accurate
-from hivesink.metastore.one_by_one import change_all
-from hivesink.metastore.partition_names import Values, name_of, values_of
-from hivesink.metastore.thrift_calls import Calls, add_partitions
-from hivesink.metastore.thrift_table import columns_behind, live_partition, live_table, new_partition, thrift_table
+from hivesink.errors import RegistrationFailed, TableReplaced, UnknownTable
+from hivesink.metastore.common import BASIC_ONLY, FLAG, Values, change_all, is_accurate, name_of, values_of
+from hivesink.metastore.thrift_calls import add_partitions
+from hivesink.metastore.thrift_catalog import ThriftTables
+from hivesink.metastore.thrift_table import columns_behind, live_partition, live_table, new_partition
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from hivesink.core.table import TableName, TableSpec
+    from hivesink.core.table import TableName
     from hivesink.metastore.thrift_calls import PartitionsCall
     from hivesink.metastore.thrift_connection import Client, Connection
     from hivesink.ports import LiveTable
@@ -30,51 +29,11 @@ PARTITIONS_A_CALL = 500
 TRIES = 4
 
 
-class ThriftTables:
-    """Tables of one metastore, as its own structs."""
-
-    def __init__(self, connection: Connection) -> None:
-        self.connection = connection
-        self.calls = Calls()
-
-    def get(self, name: TableName) -> Any:
-        """Raises UnknownTable, MetastoreUnreachable."""
-        try:
-            return self.connection.read(lambda client: self.calls.table(client, name.database, name.table))
-        except ttypes.NoSuchObjectException as error:
-            raise UnknownTable(str(name), self.connection.address) from error
-
-    def create(self, spec: TableSpec, owner: str) -> None:
-        """Create the table, or nothing. Raises TableExists, FileSystemUnknown, and what `Connection.change` raises."""
-        table = thrift_table(spec, owner)
-        try:
-            self.connection.change(
-                str(spec.name), "create the table", lambda client: self.calls.create_table(client, table)
-            )
-        except RegistrationFailed as error:
-            if isinstance(error.__cause__, ttypes.AlreadyExistsException):
-                raise TableExists(str(spec.name)) from error
-            if spec.location is not None and "UnknownHostException" in error.reason:
-                raise FileSystemUnknown(spec.location, f"{self.connection.address} says: {error.reason}") from error
-            raise
-
-    def alter(self, name: TableName, action: str, change: Callable[[dict[str, str]], bool]) -> None:
-        """Alter the table's parameters straight after a fresh read, if `change` says that it changed them.
-
-        The metastore has no compare-and-set: what somebody else alters in between is undone.
-        """
-        table = self.get(name)
-        table.parameters = table.parameters or {}
-        if change(table.parameters):
-            self.connection.change(str(name), action, lambda client: self.calls.alter_table(client, table))
-
-
 class ThriftRegistrar:
     """ports.Registrar over Thrift. Safe to share between threads."""
 
-    def __init__(self, connection: Connection, owner: str = "hivesink") -> None:
+    def __init__(self, connection: Connection) -> None:
         self._connection = connection
-        self._owner = owner
         self._tables = ThriftTables(connection)
 
     @property
@@ -83,10 +42,6 @@ class ThriftRegistrar:
 
     def table(self, name: TableName) -> LiveTable:
         return live_table(self._tables.get(name))
-
-    def create(self, spec: TableSpec) -> None:
-        """Create a table that the sink itself needs (dead letters). Raises TableExists."""
-        self._tables.create(spec, self._owner)
 
     def lookup(self, table: LiveTable, partitions: Sequence[str]) -> Mapping[str, LivePartition]:
         if not partitions:
@@ -113,9 +68,9 @@ class ThriftRegistrar:
                 table, "register", list(structs), lambda chunk: self._add(table, [structs[values] for values in chunk])
             )
         except RegistrationFailed:
-            self._bring_columns(table, list(structs))
+            self._update_columns(table, list(structs))
             raise
-        self._bring_columns(table, list(structs))
+        self._update_columns(table, list(structs))
 
     def clear_accurate(self, table: LiveTable, partitions: Sequence[str]) -> None:
         if table.spec.is_partitioned:
@@ -152,7 +107,7 @@ class ThriftRegistrar:
             except ttypes.NoSuchObjectException as error:
                 raise UnknownTable(str(name), self.address) from error
             found.update({tuple(partition.values): partition for partition in partitions})
-        # A database that ignores blanks at the end, or case, answers with another partition than was asked for.
+        # A database that ignores trailing blanks or case may return another partition than requested.
         return {values: found[values] for values in wanted if values in found}
 
     def _add(self, table: LiveTable, partitions: list[Any]) -> None:
@@ -172,15 +127,15 @@ class ThriftRegistrar:
             table=str(table.spec.name),
             action=action,
             address=self.address,
-            parallelism=PARTITIONS_A_CALL,
+            per_call=PARTITIONS_A_CALL,
             ask=lambda: self._tables.get(table.spec.name),
         )
 
-    def _bring_columns(self, table: LiveTable, wanted: list[Values]) -> None:
-        """Alter those whose columns are behind: somebody may have added columns to the table meanwhile."""
+    def _update_columns(self, table: LiveTable, wanted: list[Values]) -> None:
+        """Alter partitions with old columns: somebody may have added columns to the table."""
         fresh = self._tables.get(table.spec.name)
 
-        def bring(_values: Values, partition: Any) -> bool:
+        def update(_values: Values, partition: Any) -> bool:
             behind = columns_behind(partition, fresh)
             if behind:
                 partition.sd.cols = fresh.sd.cols
@@ -188,14 +143,14 @@ class ThriftRegistrar:
 
         states = self._read(table, wanted, self._tables.calls.states)
         late = [values for values, found in states.items() if columns_behind(found, fresh)]
-        self._alter(table, "bring the columns", late, bring)
+        self._alter(table, "update the columns", late, update)
 
     def _alter(
         self, table: LiveTable, action: str, wanted: Sequence[Values], change: Callable[[Values, Any], bool]
     ) -> None:
-        """Alter those of `wanted` that are there and that `change` says it changed, each after a fresh read.
+        """Alter the registered ones of `wanted` for which `change` returns True, each after a fresh read.
 
-        One that somebody drops in between refuses the whole call, which is then read and altered again.
+        The metastore refuses the whole call if one was dropped in between; it is then read and altered again.
         """
         name = table.spec.name
 
@@ -222,7 +177,7 @@ def _cleared(parameters: dict[str, str]) -> bool:
 
 
 def _set_figures(parameters: dict[str, str], exact: Statistics) -> bool:
-    # The size of the rows in memory isn't known any more; Hive estimates it from totalSize then.
+    # The rows' size in memory is unknown now; without it Hive estimates from totalSize.
     parameters.pop("rawDataSize", None)
     parameters.update(
         {
@@ -236,7 +191,7 @@ def _set_figures(parameters: dict[str, str], exact: Statistics) -> bool:
 
 
 def _repeat_refused(call: Callable[[], None]) -> None:
-    """A refused call has changed nothing, and two at once refuse each other; so it is repeated a few times."""
+    """Repeat a refused call a few times: it changed nothing, and two concurrent calls refuse each other."""
     for _ in range(TRIES - 1):
         try:
             call()

@@ -1,4 +1,4 @@
-"""What is asked of a metastore, each thing in the newest words that this server knows.
+"""The calls of a metastore, each the newest that this server knows.
 
 Hive 4 dropped `get_table` (HIVE-26537 deprecates the older calls), Hive 2.3 knows only the older ones of most
 pairs. None of the calls here needs the metastore's transaction, lock or notification tables.
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from hive_metastore import ttypes
 from thrift.Thrift import TApplicationException
 
-from hivesink.metastore.accuracy import FLAG
+from hivesink.metastore.common import FLAG
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,19 +21,19 @@ if TYPE_CHECKING:
     PartitionsCall = Callable[[Client, str, str, list[str]], list[Any]]
 
 _KEEP_STATISTICS = ttypes.EnvironmentContext(properties={"DO_NOT_UPDATE_STATS": "true"})
-"""Without it the metastore lists the folder on alter and, for a table, overwrites numFiles and totalSize."""
+"""Without it an alter lists the folder and, for a table, overwrites numFiles and totalSize."""
 
 _STATE = ["values", "sd.location", "sd.cols.name", "sd.cols.type", "parameters"]
 
-# Without it Hive 4 refuses to show an insert-only table, and nobody could say what is wrong with it.
+# Without it Hive 4 doesn't show an insert-only table, so the sink couldn't refuse it by its kind.
 _CAPABILITIES = ttypes.ClientCapabilities([ttypes.ClientCapability.INSERT_ONLY_TABLES])
 
 
 class FirstKnown:
-    """Calls for one thing, the newest Hive's first; the one that this server knows is kept at the front.
+    """Calls that do the same, the newest Hive's first; the one that this server knows moves to the front.
 
-    Raises the server's UNKNOWN_METHOD where it knows none of them. A call that it doesn't know has done nothing,
-    so the next may be tried for changes, too.
+    Raises the server's UNKNOWN_METHOD if it knows none of them. An unknown call has done nothing,
+    so a change can also be repeated with the next.
     """
 
     def __init__(self, *calls: Callable[..., Any]) -> None:
@@ -47,14 +47,14 @@ class FirstKnown:
             except TApplicationException as error:  # noqa: PERF203  a few calls, once
                 if error.type != TApplicationException.UNKNOWN_METHOD:
                     raise
-                # To the end, not away: a server may be replaced by one of another version.
+                # Keep it: the server may be replaced by one of another version.
                 self._calls.remove(call)
                 self._calls.append(call)
         return last(*arguments)
 
 
-class Calls:
-    """The calls of one connection, whose lock guards what was found out."""
+class MetastoreCalls:
+    """The calls of one connection. Its lock guards which of them the server knows."""
 
     def __init__(self) -> None:
         self.table: Callable[[Client, str, str], Any] = FirstKnown(
@@ -80,13 +80,13 @@ class Calls:
             return self._partitions(client, database, table, names)
         except TApplicationException as error:
             if error.type == TApplicationException.MISSING_RESULT:
-                # Hive 4 says so by an InvalidObjectException in a field that the bindings don't know.
+                # Hive 4 answers InvalidObjectException for a missing table, in a field that the bindings don't know.
                 self.table(client, database, table)
             raise
 
 
 def add_partitions(client: Client, database: str, table: str, partitions: list[Any]) -> None:
-    """Those that are there already stay as they are. Known since Hive 0.13."""
+    """Register partitions; existing ones stay as they are. Known since Hive 0.13."""
     request = ttypes.AddPartitionsRequest(
         dbName=database, tblName=table, parts=partitions, ifNotExists=True, needResult=False
     )
@@ -118,8 +118,7 @@ def _partitions_req(client: Client, database: str, table: str, names: list[str])
 def _states(client: Client, database: str, table: str, names: list[str]) -> list[Any]:
     """Partitions with their values, location, columns and accurate flag, and nothing else (HIVE-20306).
 
-    Ten of them among 10,000: tens of ms on Derby, where whole ones take seconds, since the database joins all that
-    there is of them.
+    Reading ten of 10,000 takes tens of ms on Derby. Whole ones take seconds, since the database joins all their tables.
     """
     request = ttypes.GetPartitionsRequest(
         dbName=database,
@@ -135,7 +134,7 @@ def _states(client: Client, database: str, table: str, names: list[str]) -> list
             found += spec.partitionList.partitions
             continue
         for partition in shared.partitions:
-            # What follows the table's own location, be it a folder in it or the rest of another's name.
+            # The rest after the table's location: a folder in it, or the rest of a longer name.
             location = f"{shared.sd.location}{partition.relativePath}"
             sd = ttypes.StorageDescriptor(cols=shared.sd.cols, location=location)
             found.append(ttypes.Partition(values=partition.values, sd=sd, parameters=partition.parameters))

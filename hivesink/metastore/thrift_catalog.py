@@ -1,20 +1,59 @@
-"""Tables over Thrift, for applying DDL: `hiveql.apply.Catalog`."""
+"""Tables over Thrift: the metastore's own structs, and `hiveql.apply.Catalog` for applying DDL."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hive_metastore import ttypes
 
-from hivesink.errors import RegistrationFailed, UnknownTable
-from hivesink.metastore.thrift import ThriftTables
-from hivesink.metastore.thrift_table import spec_of
+from hivesink.errors import FileSystemUnknown, RegistrationFailed, TableExists, UnknownTable
+from hivesink.metastore.thrift_calls import MetastoreCalls
+from hivesink.metastore.thrift_table import spec_of, thrift_table
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from hivesink.core.table import TableName, TableSpec
     from hivesink.metastore.thrift_connection import Connection
+
+
+class ThriftTables:
+    """Tables of one metastore, as its own structs."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self.calls = MetastoreCalls()
+
+    def get(self, name: TableName) -> Any:
+        """The table. Raises UnknownTable, MetastoreUnreachable."""
+        try:
+            return self.connection.read(lambda client: self.calls.table(client, name.database, name.table))
+        except ttypes.NoSuchObjectException as error:
+            raise UnknownTable(str(name), self.connection.address) from error
+
+    def create(self, spec: TableSpec, owner: str) -> None:
+        """Create the table, or nothing. Raises TableExists, FileSystemUnknown, and what `Connection.change` raises."""
+        table = thrift_table(spec, owner)
+        try:
+            self.connection.change(
+                str(spec.name), "create the table", lambda client: self.calls.create_table(client, table)
+            )
+        except RegistrationFailed as error:
+            if isinstance(error.__cause__, ttypes.AlreadyExistsException):
+                raise TableExists(str(spec.name)) from error
+            if spec.location is not None and "UnknownHostException" in error.reason:
+                raise FileSystemUnknown(spec.location, f"{self.connection.address} says: {error.reason}") from error
+            raise
+
+    def alter(self, name: TableName, action: str, change: Callable[[dict[str, str]], bool]) -> None:
+        """Alter the table's parameters right after a fresh read, if `change` returns that it changed them.
+
+        The metastore has no compare-and-set: this undoes what somebody else alters in between.
+        """
+        table = self.get(name)
+        table.parameters = table.parameters or {}
+        if change(table.parameters):
+            self.connection.change(str(name), action, lambda client: self.calls.alter_table(client, table))
 
 
 class ThriftCatalog:

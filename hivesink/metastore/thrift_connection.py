@@ -1,7 +1,7 @@
-"""One connection to a metastore: tried address by address, shared under a lock, made anew when it broke.
+"""One connection to a metastore: tries address by address, is shared under a lock, and is replaced when it breaks.
 
-Reads are asked once more on a fresh connection. A changing call is never sent twice: where its answer got
-lost, nobody but the metastore knows whether it was done.
+A read is repeated once on a fresh connection. A changing call is never sent twice: if its answer got lost, only the
+metastore knows whether it was done.
 """
 
 from __future__ import annotations
@@ -73,13 +73,13 @@ def _endpoint(uri: str) -> Endpoint:
     except ValueError:
         parts, host, port = urlsplit(""), None, None
     if parts.scheme != "thrift" or not host:
-        # The text isn't repeated: it may hold a password.
+        # Don't repeat the text: it may hold a password.
         raise InvalidOption(("metastore: write it as thrift://host:port[,thrift://host2:port2]",))
     return Endpoint(host, port or DEFAULT_PORT)
 
 
 class Connection:
-    """`user` is whom a metastore without Kerberos creates folders as."""
+    """A metastore without Kerberos creates folders as `user`."""
 
     def __init__(self, uris: str, login: MetastoreLogin | None = None, *, user: str | None = None) -> None:
         self._endpoints = list(endpoints(uris))
@@ -91,7 +91,7 @@ class Connection:
         self._socket: socket.socket | None = None
 
     def read(self, ask: Callable[[Client], T]) -> T:
-        """Raises NoSuchObjectException as the metastore said it; MetastoreUnreachable, MetastoreNotUnderstood."""
+        """Raises the metastore's NoSuchObjectException, MetastoreUnreachable, MetastoreNotUnderstood."""
         with self._lock:
             try:
                 return self._ask_twice(ask)
@@ -105,7 +105,7 @@ class Connection:
     def change(self, table: str, action: str, ask: Callable[[Client], T]) -> T:
         """Raises MetastoreUnreachable (nothing was sent), RegistrationFailed, RegistrationUnknown.
 
-        MetastoreNotUnderstood where the server knows none of the calls: it has done nothing then.
+        MetastoreNotUnderstood if the server knows none of the calls; it has done nothing then.
         """
         with self._lock:
             try:
@@ -146,7 +146,7 @@ class Connection:
             self.close()
             raise
         except TException:
-            # An answer: the connection is as good as before.
+            # An answer: the connection still works.
             raise
         except BaseException:
             # Interrupted between question and answer: the next call would read this one's answer.
@@ -169,7 +169,7 @@ class Connection:
                 self.close()
                 failures.append(error)
                 continue
-            # The one that answers is asked first the next time.
+            # Ask the one that answers first next time.
             self._endpoints.remove(endpoint)
             self._endpoints.insert(0, endpoint)
             return client
@@ -183,14 +183,14 @@ class Connection:
         self._socket = socket.create_connection(
             (endpoint.host, endpoint.port), timeout=min(CONNECT_SECONDS, self._login.timeout)
         )
-        # Who expects another login waits for more bytes, and so would this.
+        # A server that expects another login waits for more bytes, so this needs a limit.
         self._socket.settimeout(min(LOGIN_SECONDS, self._login.timeout))
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         handle = TSocket(endpoint.host, endpoint.port)
         handle.setHandle(self._socket)
         transport = self._login.transport(handle, endpoint.host)
-        # `strictRead` refuses what isn't Thrift before its first bytes are taken for a length and waited for.
+        # Without `strictRead` the first bytes of another protocol count as a length, and the read waits for it.
         client = ThriftHiveMetastore.Client(TBinaryProtocolAccelerated(transport, strictRead=True))
         if self._user is not None and not self._login.kerberos:
             client.send_set_ugi(self._user, [])
@@ -201,7 +201,7 @@ class Connection:
 
 
 def _recognise(socket_: socket.socket) -> None:
-    """Look at the first bytes of the first answer, which stay there. Raises TProtocolException."""
+    """Peek at the first bytes of the first answer. Raises TProtocolException for another protocol."""
     first = socket_.recv(4, socket.MSG_PEEK | socket.MSG_WAITALL)
     if first == b"HTTP":
         raise TProtocolException(message="it speaks HTTP")
@@ -216,13 +216,13 @@ def _is_unknown_call(error: TException) -> bool:
 
 
 def reason(error: BaseException) -> str:
-    """One line for people, without Java's stack."""
+    """One line, without Java's stack trace."""
     text = str(getattr(error, "message", None) or getattr(error, "strerror", None) or error)
     return (text.strip().splitlines() or [type(error).__name__])[0][:500]
 
 
 def _hung_up(socket_: socket.socket) -> bool:
-    """Between calls the metastore has nothing to say: what can be read then is the end."""
+    """Whether the metastore closed the connection: between calls nothing else can be read."""
     try:
         return bool(select.select([socket_], [], [], 0)[0])
     except (OSError, ValueError):

@@ -9,9 +9,16 @@ from hive_metastore import ttypes
 
 from hivesink.core.partition import LivePartition, NewPartition
 from hivesink.core.table import Column, TableName, TableSpec
-from hivesink.metastore.accuracy import FLAG, is_accurate
-from hivesink.metastore.partition_names import values_of
-from hivesink.metastore.refusals import PARQUET_INPUT, PARQUET_OUTPUT, PARQUET_SERDE, Facts, column
+from hivesink.metastore.common import (
+    FLAG,
+    PARQUET_INPUT,
+    PARQUET_OUTPUT,
+    PARQUET_SERDE,
+    Facts,
+    column,
+    is_accurate,
+    values_of,
+)
 from hivesink.ports import LiveTable
 
 _FIELDS = {"comment", "EXTERNAL"}
@@ -19,7 +26,7 @@ _FIELDS = {"comment", "EXTERNAL"}
 
 
 def facts(table: Any) -> Facts:
-    """What the metastore says that decides whether the sink can write the table."""
+    """What decides whether the sink can write the table."""
     sd = table.sd
     return Facts(
         name=TableName(table.dbName, table.tableName),
@@ -49,7 +56,7 @@ def spec_of(table: Any) -> TableSpec:
 
 
 def live_table(table: Any) -> LiveTable:
-    """Raises Unsupported where the sink can't write such a table."""
+    """Raises Unsupported if the sink can't write such a table."""
     facts(table).refuse()
     return LiveTable(spec_of(table), table.sd.location, is_accurate(table.parameters.get(FLAG)), table.createTime or 0)
 
@@ -72,7 +79,7 @@ def columns_behind(partition: Any, table: Any) -> bool:
 def new_partition(wanted: NewPartition, spec: TableSpec, table: Any) -> Any:
     """A partition with the table's columns, formats and serde.
 
-    The parameters don't claim accuracy. The metastore replaces them by what it finds in the folder.
+    Its parameters don't claim accuracy. The metastore replaces them with what it finds in the folder.
     """
     sd = deepcopy(table.sd)
     sd.location = wanted.location

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-from functools import partial
 from typing import TYPE_CHECKING
 
 from hivesink.core import manifest_json
@@ -33,14 +32,8 @@ from hivesink.storage.log_layout import (
     temporary_name,
     touched_name,
 )
-from hivesink.storage.once import TRIES, drop, put_once, retry_unknown, stage
-from hivesink.storage.pointers import (
-    decode_pointer,
-    default_log_location,
-    encode_pointer,
-    logs_of,
-    pointer_path,
-)
+from hivesink.storage.once import DOUBTS, delete, drop, put_once, retry_unknown, stage
+from hivesink.storage.pointers import decode_pointer, default_log_location, encode_pointer, logs_of, pointer_path
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -63,8 +56,8 @@ class RenameCommitLog:
         self._writer = writer
         self._manifests = join(self._folder, "manifests")
         self._touched = join(self._folder, "touched")
-        self._own: str | None = None
         self._tables = join(self._folder, "tables")
+        self._own: str | None = None
 
     @property
     def location(self) -> str:
@@ -74,12 +67,11 @@ class RenameCommitLog:
         path = join(self._folder, "uid")
         found = self._fs.read(path)
         if found is None:
-            # A fresh one beside manifests of another would make strangers of all parts that are there.
+            # A fresh uid beside manifests of another would make all existing parts foreign.
             uid = self._uid_of_manifests() or fresh
             if uid is None or fresh is None:
                 return uid
-            put_once(self._fs, path, f"{uid}\n".encode(), uid)
-            found = self._fs.read(path) or b""
+            found = put_once(self._fs, path, f"{uid}\n".encode(), uid)
         uid = found.decode("ascii", "replace").strip()
         if not uid.isalnum() or not uid.isascii():
             raise LogDamaged(path, "it holds no uid")
@@ -89,16 +81,18 @@ class RenameCommitLog:
         return parse_view(entry.name for entry in self._fs.list(self._manifests))
 
     def floor(self) -> Floor | None:
-        for _ in range(TRIES):
-            highest = self.view().floor
-            if not highest:
-                return None
-            path = self._manifest_path(floor_name(highest))
-            data = self._fs.read(path)
-            # None: a higher floor was written and this one deleted since the listing.
-            if data is not None:
-                return manifest_json.decode_floor(data, path)
-        raise StoreUnavailable(action="read the floor of", path=self._folder, reason="it keeps rising")
+        return retry_unknown("read the floor of", self._folder, self._highest_floor)
+
+    def _highest_floor(self) -> Floor | None:
+        highest = self.view().floor
+        if not highest:
+            return None
+        path = self._manifest_path(floor_name(highest))
+        data = self._fs.read(path)
+        if data is None:
+            # Somebody wrote a higher floor and deleted this one since the listing: look again.
+            raise FileNotFoundError(path)
+        return manifest_json.decode_floor(data, path)
 
     def manifest(self, epoch: Epoch) -> Manifest:
         path, found = self._decoded(epoch)
@@ -115,7 +109,7 @@ class RenameCommitLog:
         stage(self._fs, temporary, manifest_json.encode(manifest))
         try:
             self._fs.rename(temporary, path)
-        except (FileExistsError, FileNotFoundError, OutcomeUnknown) as error:
+        except DOUBTS as error:
             with _unknown_from_here(path):
                 created = self._find_out(manifest, path, temporary, error)
             if not created:
@@ -144,13 +138,12 @@ class RenameCommitLog:
         try:
             return tuple(str(folder) for folder in json.loads(data))
         except ValueError:
-            # A torn list: its task died in `touch`, so before it created any file.
+            # A torn list: its task died in `touch`, before it created any file.
             return ()
 
     def forget(self, touched: Iterable[Touched]) -> None:
         for one in touched:
-            path = join(self._touched, touched_name(one))
-            retry_unknown("delete", path, partial(self._fs.delete, path))
+            delete(self._fs, join(self._touched, touched_name(one)))
 
     def trim(self, floor: Floor) -> None:
         names = [entry.name for entry in self._fs.list(self._manifests)]
@@ -164,23 +157,18 @@ class RenameCommitLog:
             put_once(self._fs, self._manifest_path(floor_name(floor.epoch)), data, _token(data))
         for name in names:
             if is_dead(name, lowest, view.head):
-                path = self._manifest_path(name)
-                retry_unknown("delete", path, partial(self._fs.delete, path))
+                delete(self._fs, self._manifest_path(name))
 
     def point(self, table: TableName, location: str) -> None:
         """Raises PointerTaken where this writer's log of the table is elsewhere."""
         path = pointer_path(location, table, self._writer)
-        data = self._fs.read(path)
-        if data is None:
-            wanted = encode_pointer(self._folder)
-            put_once(self._fs, path, wanted, _token(wanted))
-            data = self._fs.read(path) or wanted
-        found = decode_pointer(data, path)
+        wanted = encode_pointer(self._folder)
+        found = decode_pointer(self._fs.read(path) or put_once(self._fs, path, wanted, _token(wanted)), path)
         if self._fs.canonical(found) != self._fs.canonical(self._folder):
             raise PointerTaken(path, self._writer, str(table), found, self._folder)
 
     def _decoded(self, epoch: Epoch) -> tuple[str, Manifest]:
-        """A manifest with its path, whoever's it is."""
+        """The path and content of the epoch's manifest, of whatever uid."""
         path = self._manifest_path(manifest_name(epoch))
         data = self._fs.read(path)
         if data is None:
@@ -191,7 +179,7 @@ class RenameCommitLog:
         return path, found
 
     def _uid_of_manifests(self) -> str | None:
-        """The uid of the newest manifest and the one before it; None where there is none. Raises LogDamaged."""
+        """The uid that the two newest manifests share; None without manifests. Raises LogDamaged."""
         view = self.view()
         require_whole(self._folder, view, view.head)
         uid = None
@@ -211,25 +199,25 @@ class RenameCommitLog:
         return join(self._manifests, name)
 
     def _find_out(self, manifest: Manifest, path: str, temporary: str, doubt: Exception) -> bool:
-        """Whether `manifest` is the epoch's after all; False: it isn't, and can't be any more.
+        """Whether `manifest` became the epoch's after all; False: it didn't, and no longer can.
 
         Raises EpochTaken, OutcomeUnknown, StoreUnavailable.
         """
         if self._is_own(manifest, path, temporary):
             return True
-        # Absent is not no: the rename may still be on its way. Without its source it can do nothing.
-        cut_off = self._fs.delete(temporary)
+        # The rename may still be on its way. Without its source it can do nothing.
+        source_deleted = self._fs.delete(temporary)
         if self._is_own(manifest, path, temporary):
             return True
-        if not cut_off and isinstance(doubt, FileNotFoundError) and self.view().head >= manifest.epoch:
-            # Clean-up by a run that has gone on took it away while this one was stalled.
+        if not source_deleted and isinstance(doubt, FileNotFoundError) and self.view().head >= manifest.epoch:
+            # While this run stalled, another went on and its clean-up deleted the temporary file.
             raise EpochTaken(self._folder, manifest.epoch)
-        if not cut_off:
+        if not source_deleted:
             raise OutcomeUnknown(action="create", path=path, reason=str(doubt)) from doubt
         return False
 
     def _is_own(self, manifest: Manifest, path: str, temporary: str) -> bool:
-        """False where the slot is empty. Raises EpochTaken where it is another's."""
+        """Whether the epoch's manifest is this one; False if there is none. Raises EpochTaken for another's."""
         data = self._fs.read(path)
         if data is None:
             return False
@@ -244,7 +232,7 @@ class RenameCommitLog:
     def _require_newest(self, epoch: Epoch, path: str) -> None:
         view = self.view()
         if view.floor >= epoch:
-            # A floor at or above the epoch makes everybody pass over the file, whether it goes or not.
+            # With a floor at or above the epoch nobody reads the file, whether it is deleted or not.
             drop(self._fs, path)
             raise EpochTaken(self._folder, epoch)
         if view.head > epoch:
@@ -253,7 +241,7 @@ class RenameCommitLog:
 
 @contextlib.contextmanager
 def _unknown_from_here(path: str) -> Iterator[None]:
-    """Once the rename has been asked for, a store that fails leaves open whether the epoch is decided."""
+    """Raise OutcomeUnknown for a failing store: after the rename was requested, the epoch may be decided."""
     try:
         yield
     except (StoreUnavailable, NotWritable) as error:

@@ -1,10 +1,10 @@
-"""The primitives that a store with rename needs: local disks, HDFS, memory. No port: S3 has no rename.
+"""The primitives that a store with rename needs: local disks, HDFS, memory. Not a port, since S3 has no rename.
 
-Paths and locations are absolute, in whichever spelling the caller uses; results repeat the caller's spelling.
+Paths and locations are absolute, in any spelling; results repeat the caller's spelling.
 Every changing primitive is one call that may arrive late, and then does what it promises or fails harmlessly.
 
-What a changing primitive raises says what happened:
-  FileExistsError, FileNotFoundError            not done, for just that reason
+The error of a changing primitive says what happened:
+  FileExistsError, FileNotFoundError            not done, for that reason
   NotWritable, StoreUnavailable, Unsupported,
   DanglingLink                                  not done, and won't be
   OutcomeUnknown                                done, not done, or done later: look
@@ -15,8 +15,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, BinaryIO, Protocol
 
+from hivesink.errors import Unsupported
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+_READ = 0o444
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -31,20 +35,44 @@ class Entry:
         return self.length is None
 
 
+@dataclass(frozen=True, slots=True)
+class Ownership:
+    """Owner, group and mode of new files: `sink.file.permission`, `.owner` and `.group`.
+
+    None leaves it to the file system. Folders made for such files get `folder_permission`.
+    """
+
+    permission: int | None = None
+    owner: str | None = None
+    group: str | None = None
+
+    @property
+    def folder_permission(self) -> int | None:
+        """The mode of folders: who may read files may also enter and list their folder."""
+        if self.permission is None:
+            return None
+        return self.permission | 0o300 | (self.permission & _READ) >> 2
+
+    @property
+    def has_names(self) -> bool:
+        """Whether owner or group is set."""
+        return self.owner is not None or self.group is not None
+
+
 class FileSystem(Protocol):
     """One file system. Every method may raise StoreUnavailable or NotWritable, changing ones OutcomeUnknown."""
 
     @property
     def parallel(self) -> int:
-        """How many calls are worth making at a time; 1: they don't get faster."""
+        """How many calls to make at a time; 1 where more are no faster."""
         ...
 
     def canonical(self, location: str) -> str:
-        """The one spelling by which two spellings of a place compare. Raises Unsupported for another scheme."""
+        """The spelling by which to compare two locations. Raises Unsupported for another scheme."""
         ...
 
     def open_new(self, path: str) -> BinaryIO:
-        """A new file to write, with its folders, durably there. FileExistsError where something is."""
+        """A new file to write; its folders are made durably. FileExistsError if the name is taken."""
         ...
 
     def sync_close(self, stream: BinaryIO, path: str) -> None:
@@ -52,9 +80,9 @@ class FileSystem(Protocol):
         ...
 
     def write_new(self, path: str, data: bytes) -> None:
-        """A whole small file, with its folders; bytes and name durable. FileExistsError where something is.
+        """A whole small file, with its folders; bytes and name durable. FileExistsError if the name is taken.
 
-        Not atomic: who dies in it, or fails, may leave a torn file under the name.
+        Not atomic: a failure or a crash may leave a torn file under the name.
         """
         ...
 
@@ -103,7 +131,7 @@ class FileSystem(Protocol):
         ...
 
     def list(self, folder: str) -> Sequence[Entry]:
-        """What `folder` holds, sorted by name, in one listing; nothing where it is missing."""
+        """What `folder` holds, sorted by name, in one listing; nothing if it is missing."""
         ...
 
     def read(self, path: str) -> bytes | None:
@@ -120,7 +148,21 @@ def join(folder: str, name: str) -> str:
     return f"{folder.rstrip('/')}/{name}"
 
 
+def above(path: str) -> str:
+    """The folder that `path` is in; the root's is the root."""
+    return path.rpartition("/")[0] or "/"
+
+
 def split(path: str) -> tuple[str, str]:
     """Folder and name."""
     folder, _, name = path.rpartition("/")
     return folder, name
+
+
+def cannot_give(path: str, wanted: Ownership, reason: str) -> Unsupported:
+    """The error for a file system that doesn't let this user give `path` what is wanted."""
+    mode = None if wanted.permission is None else f"{wanted.permission:o}"
+    options = {"permission": mode, "owner": wanted.owner, "group": wanted.group}
+    what = ", ".join(f"sink.file.{name} = {value}" for name, value in options.items() if value is not None)
+    way = "set an owner only where a superuser writes, and a group that this user is in"
+    return Unsupported(f"{what} for {path}", reason, way)

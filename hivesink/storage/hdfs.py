@@ -6,6 +6,7 @@ the last packet of each block.
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 import threading
@@ -15,19 +16,17 @@ from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar, cast
 from hdfs_native import TrashNotEnabledError, WriteOptions
 
 from hivesink.errors import HiveSinkError, OutcomeUnknown, StoreUnavailable, Unsupported
-from hivesink.storage.fs import Entry, split
+from hivesink.storage.fs import Entry, Ownership, above
 from hivesink.storage.hdfs_address import quantity, resolve, umask
-from hivesink.storage.hdfs_calls import Calls, Failed, shared
-from hivesink.storage.hdfs_failures import Failure, GivenUp, Kind, Unreported, judge
+from hivesink.storage.hdfs_calls import Failed, HdfsCalls, shared
+from hivesink.storage.hdfs_failures import CallAbandoned, Failure, Kind, judge, refusal
 from hivesink.storage.hdfs_folders import Folders
-from hivesink.storage.hdfs_refusals import refusal
-from hivesink.storage.hdfs_streams import NewFile, StoredFile
-from hivesink.storage.ownership import Ownership
+from hivesink.storage.hdfs_streams import NewFile, StoredFile, open_whole
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from hdfs_native import Client, FileReader, FileStatus, FileWriter
+    from hdfs_native import Client, FileStatus, FileWriter
 
     from hivesink.storage.hdfs_address import Address
 
@@ -56,7 +55,7 @@ class HdfsFileSystem:
         ownership: Ownership = Ownership(),  # noqa: B008  frozen
         *,
         as_folder: bool = False,
-        connect: Callable[[Address, Mapping[str, str]], Calls] = shared,
+        connect: Callable[[Address, Mapping[str, str]], HdfsCalls] = shared,
     ) -> None:
         self._properties = dict(properties)
         self._ownership = ownership
@@ -65,7 +64,7 @@ class HdfsFileSystem:
         self._umask = umask(properties)
         self._block = quantity(properties.get("dfs.blocksize", "128m"))
         self._replication = quantity(properties["dfs.replication"]) if "dfs.replication" in properties else None
-        self._places: dict[tuple[int, Address], tuple[Calls, Folders]] = {}
+        self._file_systems: dict[tuple[int, Address], tuple[HdfsCalls, Folders]] = {}
         self._lock = threading.Lock()
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -83,8 +82,9 @@ class HdfsFileSystem:
         cast("NewFile", stream).finish()
         mode = self._ownership.permission
         if self._ownership != Ownership():
-            _, folders, place = self._at(path)
-            self._change("change", path, lambda: folders.dress(place, mode, folders.need(split(place)[0])))
+            _, folders, hdfs_path = self._at(path)
+            with self._refusing("change", path, changing=True):
+                folders.dress(hdfs_path, mode, folders.need(above(hdfs_path)))
 
     def write_new(self, path: str, data: bytes) -> None:
         pauses = self._at(path)[0].pauses()
@@ -95,7 +95,7 @@ class HdfsFileSystem:
                 self.sync_close(cast("BinaryIO", stream), path)
             except StoreUnavailable as error:
                 last = error
-                # The file is this call's own: what is torn goes, or nobody can tell what stands there.
+                # Only this call uses the name: delete the torn file, or the outcome stays unknown.
                 if not self._is_gone(path):
                     raise OutcomeUnknown(action="write", path=path, reason=error.reason) from error
             else:
@@ -111,88 +111,75 @@ class HdfsFileSystem:
                 why="the two are on different file systems",
                 instead="keep a table's partitions on one file system",
             )
-        for _ in range(_TRIES):
-            try:
-                calls.ask(lambda client: client.rename(old, new, overwrite=False), repeatable=False)
-            except Failed as error:  # noqa: PERF203 - to try again
-                if error.failure.kind is not Kind.NO_PARENT:
-                    raise self._refusal(source, "rename", error.failure, changing=True) from error
-                folders.forget(split(new)[0])
-                self._change("create", split(target)[0], lambda: folders.need(split(new)[0]))
-            else:
-                return
-        raise StoreUnavailable(action="rename", path=source, reason=f"the folder of {target} keeps vanishing")
+
+        def rename() -> None:
+            calls.ask(lambda client: client.rename(old, new, overwrite=False), repeatable=False)
+
+        self._in_folder(folders, above(new), rename, "rename", source)
 
     def rename_folder(self, source: str, target: str) -> None:
-        folders, place = self._at(source)[1:]
+        folders, hdfs_path = self._at(source)[1:]
         self.rename(source, target)
-        folders.forget(place)
+        folders.forget(hdfs_path)
 
     def make_durable(self, path: str) -> None:
-        """Every name that the NameNode shows is in its edit log; bytes of a file can be read only once it is closed."""
+        """Nothing to do: names that the NameNode shows are in its edit log, and bytes that can be read are on disk."""
 
     def delete(self, path: str) -> bool:
         return self._delete("delete", path)
 
     def trash(self, path: str) -> str | None:
-        calls, _, place = self._at(path)
-        try:
-            found = calls.ask(lambda client: _throw(client, place), repeatable=False)
-        except Failed as error:
-            if error.failure.kind in _NONE:
-                return None
-            raise self._refusal(path, "throw away", error.failure, changing=True) from error
-        return f"hdfs://{calls.address.authority}{found}"
+        calls, _, hdfs_path = self._at(path)
+        trashed = self._ask("trash", path, lambda client: _throw(client, hdfs_path), changing=True)
+        return trashed and f"hdfs://{calls.address.authority}{trashed}"
 
     def remove_empty(self, folder: str) -> bool:
-        _, folders, place = self._at(folder)
-        folders.forget(place)
+        _, folders, hdfs_path = self._at(folder)
+        folders.forget(hdfs_path)
         return self.is_folder(folder) and self._delete("remove", folder)
 
     def length(self, path: str) -> int | None:
-        found = self._status(path)
-        return None if found is None or found.isdir else found.length
+        status = self._status(path)
+        return None if status is None or status.isdir else status.length
 
     def is_folder(self, path: str) -> bool:
-        found = self._status(path)
-        return found is not None and found.isdir
+        status = self._status(path)
+        return status is not None and status.isdir
 
     def same_file(self, one: str, other: str) -> bool:  # noqa: ARG002  a rename in HDFS is never cut short
         return False
 
     def list(self, folder: str) -> Sequence[Entry]:
-        place = self._at(folder)[2]
-        found = self._look("list", folder, lambda client: [*client.list_status(place)])
-        if found is None or (len(found) == 1 and found[0].path == place):
+        hdfs_path = self._at(folder)[2]
+        listed = self._ask("list", folder, lambda client: [*client.list_status(hdfs_path)])
+        if listed is None or (len(listed) == 1 and listed[0].path == hdfs_path):
             return ()
-        entries = (Entry(status.path.rpartition("/")[2], None if status.isdir else status.length) for status in found)
+        entries = (Entry(status.path.rpartition("/")[2], None if status.isdir else status.length) for status in listed)
         return sorted(entries, key=lambda entry: entry.name)
 
     def read(self, path: str) -> bytes | None:
-        place = self._at(path)[2]
-        return self._look("read", path, lambda client: _whole(client, place).read())
+        hdfs_path = self._at(path)[2]
+        return self._ask("read", path, lambda client: open_whole(client, hdfs_path).read())
 
     def open(self, path: str) -> BinaryIO:
-        calls, _, place = self._at(path)
-        reader = self._look("read", path, lambda client: _whole(client, place))
+        calls, _, hdfs_path = self._at(path)
+        reader = self._ask("read", path, lambda client: open_whole(client, hdfs_path))
         if reader is None:
             raise FileNotFoundError(path)
 
         def ranged(step: Callable[[], bytes]) -> bytes:
-            try:
+            with self._refusing("read", path):
                 return calls.ask(lambda _: step(), repeatable=True)
-            except Failed as error:
-                raise self._refusal(path, "read", error.failure) from error
 
         return cast("BinaryIO", io.BufferedReader(StoredFile(reader, ranged), _READ_BUFFER))
 
     def _create(self, path: str, pauses: Iterator[None]) -> NewFile:
-        calls, _, place = self._at(path)
-        step, append = partial(self._stream, calls, path), partial(self._append, calls, path, place)
+        calls, _, hdfs_path = self._at(path)
+        step, append = partial(self._stream, calls, path), partial(self._append, calls, path, hdfs_path)
         return NewFile(self._begin(path), step, append, partial(self._anew, path, pauses), self._block)
 
     def _anew(self, path: str, pauses: Iterator[None], error: StoreUnavailable) -> FileWriter:
-        """Begin a file again that no DataNode took: by and by the NameNode names others. Raises `error`."""
+        """Begin a file again that no DataNode took: in time the NameNode names others. Raises `error`."""
         cause = error.__cause__
         for _ in pauses if cause is not None and judge(cause).kind in _UNREACHED else ():
             if self._is_gone(path):
@@ -200,37 +187,44 @@ class HdfsFileSystem:
         raise error
 
     def _begin(self, path: str) -> FileWriter:
-        calls, folders, place = self._at(path)
-        above = split(place)[0] or "/"
-        for _ in range(_TRIES):
-            try:
-                options = WriteOptions(
-                    permission=folders.file_mode(folders.need(above)),
-                    create_parent=False,
-                    block_size=self._block,
-                    replication=self._replication,
-                )
-                return calls.create(lambda client: client.create(place, options))  # noqa: B023  it ends here
-            except Failed as error:  # noqa: PERF203 - to try again
-                if error.failure.kind is not Kind.NO_PARENT:
-                    raise self._refusal(path, "create", error.failure, changing=True) from error
-                # Somebody pruned the folder as empty between its making and its first file.
-                folders.forget(above)
-        raise StoreUnavailable(action="create", path=path, reason="its folder keeps vanishing")
+        calls, folders, hdfs_path = self._at(path)
+        folder = above(hdfs_path)
 
-    def _append(self, calls: Calls, path: str, place: str) -> FileWriter:
-        try:
-            return calls.create(lambda client: client.append(place))
-        except Failed as error:
-            raise self._refusal(path, "write", error.failure) from error
+        def create() -> FileWriter:
+            options = WriteOptions(
+                permission=folders.file_mode(folders.need(folder)),
+                create_parent=False,
+                block_size=self._block,
+                replication=self._replication,
+            )
+            return calls.create(lambda client: client.create(hdfs_path, options))
 
-    def _stream(self, calls: Calls, path: str, step: Callable[[], object]) -> None:
+        return self._in_folder(folders, folder, create, "create", path)
+
+    def _in_folder(self, folders: Folders, folder: str, call: Callable[[], _T], action: str, path: str) -> _T:
+        """The result of `call`, which makes a name in `folder`. Others may prune the folder before it has one."""
+        with self._refusing(action, path, changing=True):
+            for _ in range(_TRIES):
+                try:
+                    return call()
+                except Failed as error:  # noqa: PERF203 - to try again
+                    if error.failure.kind is not Kind.NO_PARENT:
+                        raise
+                    folders.forget(folder)
+                    folders.need(folder)
+        raise StoreUnavailable(action, path, f"the folder {folder} keeps vanishing")
+
+    def _append(self, calls: HdfsCalls, path: str, hdfs_path: str) -> FileWriter:
+        with self._refusing("write", path):
+            return calls.create(lambda client: client.append(hdfs_path))
+
+    def _stream(self, calls: HdfsCalls, path: str, step: Callable[[], object]) -> None:
         try:
             calls.bounded(step, _STREAM)
-        except (OSError, RuntimeError, NotImplementedError, GivenUp) as error:
+        except (OSError, RuntimeError, NotImplementedError, CallAbandoned) as error:
             failure = judge(error)
             if failure.kind is Kind.MISSING:
-                failure = Failure(Kind.REFUSED, f"somebody has deleted it meanwhile: {failure.reason}")
+                failure = Failure(Kind.REFUSED, f"somebody deleted it meanwhile: {failure.reason}")
             if failure.kind is Kind.NOT_TAKEN:
                 # Most likely a DataNode: the client of a write waits for NameNodes by itself.
                 failure = Failure(Kind.NO_DATA, failure.reason)
@@ -243,66 +237,55 @@ class HdfsFileSystem:
             return False
 
     def _delete(self, action: str, path: str) -> bool:
-        calls, _, place = self._at(path)
-        try:
-            return calls.ask(lambda client: client.delete(place, recursive=False), repeatable=False)
-        except Failed as error:
-            if error.failure.kind in {*_NONE, Kind.EXISTS}:
-                return False
-            raise self._refusal(path, action, error.failure, changing=True) from error
+        hdfs_path = self._at(path)[2]
+        with self._refusing(action, path, changing=True):
+            try:
+                return self._at(path)[0].ask(lambda client: client.delete(hdfs_path, recursive=False), repeatable=False)
+            except Failed as error:
+                if error.failure.kind not in {*_NONE, Kind.EXISTS}:
+                    raise
+        return False
 
     def _status(self, path: str) -> FileStatus | None:
-        place = self._at(path)[2]
-        return self._look("look at", path, lambda client: client.get_file_info(place))
+        hdfs_path = self._at(path)[2]
+        return self._ask("look at", path, lambda client: client.get_file_info(hdfs_path))
 
-    def _look(self, action: str, path: str, call: Callable[[Client], _T]) -> _T | None:
+    def _ask(self, action: str, path: str, call: Callable[[Client], _T], *, changing: bool = False) -> _T | None:
         """The answer, or None where there is nothing at `path`."""
-        try:
-            return self._at(path)[0].ask(call, repeatable=True)
-        except Failed as error:
-            if error.failure.kind in _NONE:
-                return None
-            raise self._refusal(path, action, error.failure) from error
+        with self._refusing(action, path, changing=changing):
+            try:
+                return self._at(path)[0].ask(call, repeatable=not changing)
+            except Failed as error:
+                if error.failure.kind not in _NONE:
+                    raise
+        return None
 
-    def _change(self, action: str, path: str, call: Callable[[], object]) -> None:
+    @contextlib.contextmanager
+    def _refusing(self, action: str, path: str, *, changing: bool = False) -> Iterator[None]:
         try:
-            call()
+            yield
         except Failed as error:
-            raise self._refusal(path, action, error.failure, changing=True) from error
+            raise self._refusal(path, action, error.failure, changing=changing) from error
 
     def _refusal(self, path: str, action: str, failure: Failure, *, changing: bool = False) -> Exception:
         calls = self._at(path)[0]
         return refusal(action, self.canonical(path), failure, calls, self._properties, changing=changing)
 
-    def _at(self, location: str) -> tuple[Calls, Folders, str]:
+    def _at(self, location: str) -> tuple[HdfsCalls, Folders, str]:
         address, path = resolve(location, self._properties)
         # No client outlives a fork.
         key = (os.getpid(), address)
         with self._lock:
-            if key not in self._places:
+            if key not in self._file_systems:
                 calls = self._connect(address, self._properties)
-                self._places[key] = calls, Folders(calls, self._ownership, self._umask, as_folder=self._as_folder)
-            return *self._places[key], path
+                self._file_systems[key] = calls, Folders(calls, self._ownership, self._umask, as_folder=self._as_folder)
+            return *self._file_systems[key], path
 
 
-def _throw(client: Client, place: str) -> str:
+def _throw(client: Client, hdfs_path: str) -> str:
     try:
-        return client.trash(place) or place
+        return client.trash(hdfs_path) or hdfs_path
     except TrashNotEnabledError as error:
-        # Its own kind of error, which says no more than its name.
+        # hdfs-native's error has no text.
         message = "the cluster has no trash (fs.trash.interval is 0)"
         raise NotImplementedError(message) from error
-
-
-def _whole(client: Client, place: str) -> FileReader:
-    """A reader of all that was written: just after a close it may be told of none of the last block's bytes.
-
-    The NameNode counts the block in a file's length once the writer has committed it, and in what a reader gets
-    once a DataNode has reported it (`dfs.namenode.file.close.num-committed-allowed`).
-    """
-    reader = client.read(place)
-    written = client.get_file_info(place).length
-    if len(reader) < written:
-        message = f"the DataNodes have reported {len(reader)} of its {written} bytes"
-        raise Unreported(message)
-    return reader

@@ -49,7 +49,7 @@ def resolve(location: str, properties: Mapping[str, str]) -> tuple[Address, str]
     if found is None:
         raise Unsupported(
             what=f"the location {location!r}",
-            why="it is no location of HDFS",
+            why="it is not on HDFS",
             instead="write it as hdfs://nameservice/path",
         )
     path = re.sub("/+", "/", found["path"] or "/")
@@ -58,9 +58,9 @@ def resolve(location: str, properties: Mapping[str, str]) -> tuple[Address, str]
 
 
 def client_properties(properties: Mapping[str, str], address: Address, rounds: int) -> dict[str, str]:
-    """What hdfs-native is told: the site's properties, with `address` as its one nameservice.
+    """hdfs-native's properties: the site's, with `address` as its one nameservice.
 
-    After one try at each NameNode it makes `rounds` more of its own, where a call was surely not taken.
+    It asks each NameNode once, and `rounds` times more while none took the call.
     """
     names = [f"nn{number}" for number in range(1, len(address.namenodes) + 1)]
     own = {
@@ -77,7 +77,7 @@ def client_properties(properties: Mapping[str, str], address: Address, rounds: i
 
 
 def answering_first(namenodes: tuple[str, ...], accepts: Callable[[str], bool]) -> tuple[str, ...]:
-    """`namenodes` with those in front that accept connections: others may keep a call waiting for minutes."""
+    """`namenodes`, those that accept connections first: others may keep a call waiting for minutes."""
     if len(namenodes) == 1:
         return namenodes
     return tuple(sorted(namenodes, key=lambda one: not accepts(one)))
@@ -118,12 +118,12 @@ def quantity(text: str) -> int:
     """A number as Hadoop writes it: `134217728`, `128m`. Raises Unsupported."""
     found = re.fullmatch(r"(\d+)([kmgt]?)", text.strip().lower(), re.ASCII)
     if found is None or not int(found[1]):
-        raise Unsupported(what=f"the site's {text!r}", why="it is no number above 0", instead="write 128m, or 2")
+        raise Unsupported(what=f"the site's {text!r}", why="it is not a number above 0", instead="write 128m, or 2")
     return int(found[1]) << {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}[found[2]]
 
 
 def beside(location: str, path: str) -> str:
-    """The absolute `path` on the file system of `location`; unchanged where that is none of HDFS."""
+    """The absolute `path` on the file system of `location`; unchanged if that isn't HDFS."""
     found = _LOCATION.fullmatch(location)
     return path if found is None else location[: found.start("path")] + path
 
@@ -146,7 +146,7 @@ def _address(location: str, authority: str, properties: Mapping[str, str]) -> Ad
     place = _server(authority)
     if place is None:
         raise FileSystemUnknown(location, f"{authority!r} is neither a nameservice nor host:port")
-    # Partitions that are older than the nameservice are registered at one of its NameNodes: the same file system.
+    # Partitions older than the nameservice are registered at one of its NameNodes, the same file system.
     for name in nameservices(properties):
         if place in {_server(one) for one in _namenodes(name, properties)}:
             return Address(name, _namenodes(name, properties))
@@ -154,7 +154,7 @@ def _address(location: str, authority: str, properties: Mapping[str, str]) -> Ad
 
 
 def _address_names(authority: str, properties: Mapping[str, str]) -> list[str]:
-    """The properties that would say where a nameservice's NameNodes are."""
+    """The properties that hold the addresses of a nameservice's NameNodes."""
     name = f"dfs.namenode.rpc-address.{authority}"
     return [f"{name}.{one}" for one in _split(properties.get(f"dfs.ha.namenodes.{authority}", ""))] or [name]
 

@@ -1,7 +1,7 @@
-"""Calls of hdfs-native that end: within a time each, and tried again for a time where that is safe.
+"""Calls of hdfs-native with a time-out each, repeated for a while where that is safe.
 
-hdfs-native has no time-out for a NameNode that took a request and says nothing. So each call runs on a thread of its
-own, which is given up with the client that it belongs to; the next call asks another NameNode first.
+hdfs-native has no time-out for a NameNode that took a request and doesn't answer. So each call runs on a thread of its
+own, which is abandoned together with its client; the next call asks another NameNode first.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from hdfs_native import Client
 
 from hivesink.storage.hdfs_address import Address, accepts, answering_first, client_properties
-from hivesink.storage.hdfs_failures import PASSING, UNCERTAIN, Failure, GivenUp, judge
+from hivesink.storage.hdfs_failures import PASSING, UNCERTAIN, CallAbandoned, Failure, judge
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -30,13 +30,13 @@ _T = TypeVar("_T")
 logger = logging.getLogger("hivesink")
 
 WINDOW = "dfs.client.hivesink.retry-window.ms"
-"""How long one call is tried again while NameNodes restart, fail over or are in safe mode."""
+"""How long one call is repeated while NameNodes restart, fail over or are in safe mode."""
 TIMEOUT = "ipc.client.rpc-timeout.ms"
 """Hadoop's own name: how long one request may take."""
-_QUIET, _SAY_AGAIN = 5.0, 30.0
-"""Seconds of waiting until it is said, and until it is said again."""
+_QUIET, _WARN_AGAIN = 5.0, 30.0
+"""Seconds of waiting until the first warning, and until the next one."""
 _PAUSE = 2.0
-"""Seconds between hdfs-native's own tries, at the most."""
+"""The longest wait between hdfs-native's own tries, in seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class RetryPolicy:
 
 
 class Failed(Exception):
-    """A call that failed for good, or whose window is over."""
+    """A call that failed for good, or was repeated for the whole window."""
 
     def __init__(self, failure: Failure) -> None:
         self.failure = failure
@@ -69,7 +69,7 @@ class Failed(Exception):
 
 
 class _Worker(threading.Thread):
-    """Runs what it is handed. A daemon: one that hangs must not keep the process alive."""
+    """Runs the jobs in its inbox. A daemon, so that a hanging one doesn't keep the process alive."""
 
     def __init__(self, idle: deque[_Worker]) -> None:
         super().__init__(name="hivesink-hdfs", daemon=True)
@@ -94,12 +94,12 @@ class _Job:
     def run(self) -> None:
         try:
             self.result = self._call()
-        except BaseException as error:  # noqa: BLE001  it is raised again where the call was asked for
+        except BaseException as error:  # noqa: BLE001  raised again in the calling thread
             self.error = error
         self.ended.set()
 
 
-class Calls:
+class HdfsCalls:
     """A client of one file system, and how it is asked. Shared by the threads of one process; `shared` finds it."""
 
     def __init__(
@@ -123,10 +123,10 @@ class Calls:
         self._client: Client | None = None
         self._writer: Client | None = None
         self._first = self._hung = ""
-        self._said = -_SAY_AGAIN
+        self._warned = -_WARN_AGAIN
 
     def bounded(self, call: Callable[[], _T], seconds: float | None = None) -> _T:
-        """The result of `call`. Raises what it raises, or GivenUp after `seconds` (default: the time-out)."""
+        """The result of `call`. Raises what it raises, or CallAbandoned after `seconds` (default: the time-out)."""
         limit = self.retry_policy.timeout if seconds is None else seconds
         try:
             worker = self._idle.pop()
@@ -137,21 +137,21 @@ class Calls:
         worker.inbox.put(job)
         if not job.ended.wait(limit):
             message = f"no answer within {limit:g} s"
-            raise GivenUp(message)
+            raise CallAbandoned(message)
         if job.error is not None:
             raise job.error
         result: _T = job.result
         return result
 
     def ask(self, call: Callable[[Client], _T], *, repeatable: bool) -> _T:
-        """The answer to `call`, tried again for the window where it was surely not taken.
+        """The answer to `call`, repeated within the window while no server took it.
 
-        `repeatable` calls are tried again after an unknown outcome too. Raises Failed.
+        `repeatable` calls are also repeated after an unknown outcome. Raises Failed.
         """
         return self._persist(self._open, call, self.retry_policy.timeout, repeatable=repeatable)
 
     def pauses(self) -> Iterator[None]:
-        """Wait between tries at something that is more than one call, longer each time, while the window lasts."""
+        """Wait between tries of several calls, longer each time, until the window ends."""
         until = self._tick() + self.retry_policy.window
         for tries in itertools.count():
             wait = self.retry_policy.wait(tries, self._chance())
@@ -161,7 +161,7 @@ class Calls:
             yield
 
     def create(self, call: Callable[[Client], _T]) -> _T:
-        """As `ask`, for a file to write. While it is written, NameNodes that restart are waited for."""
+        """As `ask`, for a file to write. Its client waits for NameNodes that restart."""
         seconds = self.retry_policy.window + self.retry_policy.timeout
         return self._persist(self._open_writer, call, seconds, repeatable=False)
 
@@ -173,26 +173,26 @@ class Calls:
         while True:
             asked = client()
             try:
-                return self.bounded(lambda: call(asked), seconds)  # noqa: B023  it ends, or is given up, here
-            except (OSError, RuntimeError, NotImplementedError, GivenUp) as error:
+                return self.bounded(lambda: call(asked), seconds)  # noqa: B023  it ends or is abandoned here
+            except (OSError, RuntimeError, NotImplementedError, CallAbandoned) as error:
                 failure = judge(error)
-                if isinstance(error, GivenUp):
+                if isinstance(error, CallAbandoned):
                     self._abandon(asked)
             again = failure.kind in PASSING or (repeatable and failure.kind in UNCERTAIN)
             wait = self.retry_policy.wait(tries, self._chance())
             if not again or self._tick() + wait > until:
                 raise Failed(failure)
-            self._say(failure, until)
+            self._warn(failure, until)
             self._sleep(wait)
             tries += 1
 
-    def _say(self, failure: Failure, until: float) -> None:
-        """That a server is waited for: a job that says nothing looks as if it had nothing to do."""
+    def _warn(self, failure: Failure, until: float) -> None:
+        """Log that a server is awaited: a silent job looks idle."""
         now = self._tick()
         with self._lock:
-            if until - now > self.retry_policy.window - _QUIET or now - self._said < _SAY_AGAIN:
+            if until - now > self.retry_policy.window - _QUIET or now - self._warned < _WARN_AGAIN:
                 return
-            self._said = now
+            self._warned = now
         logger.warning("%s: %s; asked again for %.0f s more", self.address, failure.reason, until - now)
 
     def _open(self) -> Client:
@@ -217,7 +217,7 @@ class Calls:
                 **client_properties(self._properties, replace(self.address, namenodes=order), attempts),
                 "dfs.client.failover.sleep.max.millis": str(int(_PAUSE * 1000)),
             },
-            # No folder of site files: hdfs-native would read another site's, by the environment of an executor.
+            # No folder of site files: by an executor's environment hdfs-native would read another site's.
             config_dir=os.devnull,
         )
 
@@ -225,30 +225,30 @@ class Calls:
         return namenode != self._hung and accepts(namenode)
 
     def _abandon(self, client: Client) -> None:
-        """Leave a client whose NameNode says nothing: its one connection would keep later calls waiting too."""
+        """Drop a client whose NameNode doesn't answer: later calls on its one connection would wait too."""
         with self._lock:
             if client in (self._client, self._writer):
                 self._client, self._writer, self._hung = None, None, self._first
 
 
-_all: dict[tuple[int, Address, RetryPolicy, frozenset[tuple[str, str]]], Calls] = {}
+_all: dict[tuple[int, Address, RetryPolicy, frozenset[tuple[str, str]]], HdfsCalls] = {}
 _lock = threading.Lock()
 
 
-def shared(address: Address, properties: Mapping[str, str]) -> Calls:
-    """The one `Calls` of this process for a file system."""
+def shared(address: Address, properties: Mapping[str, str]) -> HdfsCalls:
+    """The one `HdfsCalls` of this process for a file system."""
     retry_policy = RetryPolicy.of(properties)
     key = (os.getpid(), address, retry_policy, frozenset(properties.items()))
     with _lock:
         if key not in _all:
-            _all[key] = Calls(
+            _all[key] = HdfsCalls(
                 address, properties, retry_policy, tick=time.monotonic, sleep=time.sleep, chance=random.random
             )
         return _all[key]
 
 
 def _act_as_spark_does() -> None:
-    """Spark's executors use HDFS as the user who submitted, whoever their process belongs to (SPARK_USER)."""
+    """Act as the user who submitted the job (SPARK_USER), as Spark's executors do."""
     if "SPARK_USER" in os.environ:
-        # The only way to tell hdfs-native a user; with Kerberos it passes it over.
+        # The only way to give hdfs-native a user; it ignores this with Kerberos.
         os.environ.setdefault("HADOOP_USER_NAME", os.environ["SPARK_USER"])

@@ -1,4 +1,6 @@
-"""What an error of hdfs-native means. It says most things as text: `RPCError("<Java class>", "<message>")`.
+"""What an error of hdfs-native means, and hivesink's error for it: each names the server, and what to do.
+
+hdfs-native says most things as text: `RPCError("<Java class>", "<message>")`.
 
 Seen in hdfs-native 0.14.7: a changing call is handed to the next NameNode only where it was surely not taken (no
 connection, StandbyException); where a connection breaks after the request, the call ends in just one way, `OSError("RPC
@@ -10,14 +12,23 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from enum import Enum
+from typing import TYPE_CHECKING
+
+from hivesink.errors import FileSystemUnknown, NotWritable, OutcomeUnknown, StoreUnavailable, Unsupported
+from hivesink.storage.hdfs_address import nameservices
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from hivesink.storage.hdfs_calls import HdfsCalls
 
 
-class GivenUp(Exception):
-    """A call that didn't end in time; it may still end, and be done."""
+class CallAbandoned(Exception):
+    """A call that didn't end in time; it may still take effect."""
 
 
 class Unreported(RuntimeError):
-    """A file that is closed, and whose last block no DataNode has reported yet: readers are told of the others."""
+    """A closed file whose last block no DataNode has reported yet, so readers see only the others."""
 
 
 class Kind(Enum):
@@ -42,7 +53,7 @@ class Kind(Enum):
 PASSING = frozenset({Kind.NOT_TAKEN, Kind.SAFE_MODE})
 """Not done, and the same call may succeed soon."""
 UNCERTAIN = frozenset({Kind.UNANSWERED, Kind.NO_DATA})
-"""What only a call that may be repeated is tried again after."""
+"""Only repeatable calls are tried again after these."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,21 +81,21 @@ _RPC = {
 _PARENT = ("rename destination parent", "Parent directory")
 _DATA = frozenset({"DataTransferError", "BlocksNotFound", "ChecksumError", "OperationFailed", "ErasureCodingError"})
 _NO_KMS = "no KMS provider is configured"
-_SAID = (
+_BY_TEXT = (
     (Kind.NOT_A_FOLDER, {"AccessControlException"}, re.compile(r"\(is not a directory\)")),
     (Kind.SAFE_MODE, {"RetriableException"}, re.compile(r"[Ss]afe ?[Mm]ode")),
     (Kind.NO_ROOM, {"IOException"}, re.compile(r"could only be (?:written|replicated) to \d+ ")),
     (Kind.EXISTS, {"IOException"}, re.compile(r"must both be directories")),
     (Kind.UNSUPPORTED, set[str](), re.compile(r"encryption zone")),
 )
-"""What the words of an exception add to its class; no classes: whichever it is."""
+"""Kinds that only the text of an exception shows; an empty set of classes matches any."""
 
 
 def judge(error: BaseException) -> Failure:
-    """What `error` says. Only for what hdfs-native and `Calls` raise; an unknown text is REFUSED."""
+    """What `error` means. Only for what hdfs-native and `HdfsCalls` raise; an unknown text is REFUSED."""
     text = str(error)
     match error:
-        case GivenUp():
+        case CallAbandoned():
             found = Failure(Kind.UNANSWERED, text)
         case Unreported():
             found = Failure(Kind.NO_DATA, text)
@@ -122,8 +133,8 @@ def _of_variant(text: str) -> Failure:
 
 
 def _of_server(java: str, reason: str) -> Failure:
-    for kind, classes, said in _SAID:
-        if (not classes or java in classes) and said.search(reason):
+    for kind, classes, pattern in _BY_TEXT:
+        if (not classes or java in classes) and pattern.search(reason):
             return Failure(kind, reason)
     if java in _RPC:
         return Failure(_RPC[java], reason)
@@ -133,3 +144,55 @@ def _of_server(java: str, reason: str) -> Failure:
 def _line(text: str) -> str:
     """The first line: what follows is the server's stack trace."""
     return re.split(r"\n|\\n", text, maxsplit=1)[0].replace('\\"', '"')
+
+
+def refusal(
+    action: str, path: str, failure: Failure, calls: HdfsCalls, properties: Mapping[str, str], *, changing: bool
+) -> Exception:
+    """The error for a call that failed. `changing` calls without an answer are OutcomeUnknown."""
+    server, reason = calls.address, failure.reason
+    match failure.kind:
+        case Kind.EXISTS | Kind.MISSING | Kind.NO_PARENT as kind:
+            return FileExistsError(path) if kind is Kind.EXISTS else FileNotFoundError(path)
+        case Kind.DENIED:
+            return NotWritable(path, reason)
+        case Kind.UNSUPPORTED:
+            return _unsupported(action, path, reason)
+        case Kind.UNKNOWN_HOST:
+            known = ", ".join(nameservices(properties)) or "none"
+            return FileSystemUnknown(path, f"{server}: {reason}; nameservices of this site: {known}")
+        case Kind.UNANSWERED if changing:
+            return OutcomeUnknown(action, path, f"{server}: {reason}")
+    return StoreUnavailable(action, path, _advice(failure.kind, str(server), reason, calls.retry_policy.window))
+
+
+def _advice(kind: Kind, server: str, reason: str, window: float) -> str:
+    match kind:
+        case Kind.NOT_TAKEN:
+            return f"{server} accepted no call for {window:g} s ({reason}); is it running, and active?"
+        case Kind.UNANSWERED:
+            return f"{server} gave no answer ({reason}); is it running, and active?"
+        case Kind.SAFE_MODE:
+            return (
+                f"{server} is in safe mode and changes nothing; see why with `hdfs dfsadmin -safemode get`, "
+                f"end it with `hdfs dfsadmin -safemode leave` ({reason})"
+            )
+        case Kind.QUOTA:
+            return (
+                f"{reason} at {server}; free some of it, or raise it with `hdfs dfsadmin -setQuota` or "
+                "`-setSpaceQuota`: a new file counts as a whole block for each replica"
+            )
+        case Kind.NO_ROOM | Kind.NO_DATA:
+            return f"{reason}; are the DataNodes of {server} running, and is there room on them?"
+        case _:
+            return f"{server} says: {reason}"
+
+
+def _unsupported(action: str, path: str, reason: str) -> Unsupported:
+    if "KMS" in reason:
+        way = "set hadoop.security.key.provider.path in core-site.xml and give this user the zone's key"
+        return Unsupported(f"to {action} {path} in its encryption zone", reason, way)
+    if "ncryption zone" in reason:
+        way = "keep a table's partitions and their staged files in one encryption zone"
+        return Unsupported(f"to {action} {path}", reason, way)
+    return Unsupported(f"to {action} {path}", reason, "do it by hand, or see docs/hdfs.md for what the client knows")

@@ -1,8 +1,7 @@
-"""Folders of HDFS: made as they are needed, with the modes that belong to them and to the files in them.
+"""Folders of HDFS: made as needed, with the modes of folders and of the files in them.
 
-HDFS applies a folder's default ACL to what is made in it, cut down by the mode that the client sends. Java's client
-sends the mode before the umask along with it, hdfs-native does not: so where a folder has a default ACL,
-no umask is applied here (HDFS-6962), and everywhere else it is.
+HDFS limits the ACL that a new file or folder inherits by the mode that the client sends. Java's client also sends the
+mode before the umask, hdfs-native does not: so the umask applies here only without a default ACL (HDFS-6962).
 """
 
 from __future__ import annotations
@@ -10,10 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from hivesink.storage.fs import split
-from hivesink.storage.hdfs_calls import Calls, Failed
+from hivesink.storage.fs import Ownership, above, cannot_give, split
+from hivesink.storage.hdfs_calls import Failed, HdfsCalls
 from hivesink.storage.hdfs_failures import Kind
-from hivesink.storage.ownership import Ownership, cannot_give
 
 if TYPE_CHECKING:
     from hdfs_native import Client
@@ -33,9 +31,9 @@ class Folder:
 
 
 class Folders:
-    """Those of one file system, as last seen. `as_folder` files are as open as their folder, but to be written."""
+    """Those of one file system, as last seen. `as_folder` files are as readable as their folder."""
 
-    def __init__(self, calls: Calls, ownership: Ownership, umask: int, *, as_folder: bool) -> None:
+    def __init__(self, calls: HdfsCalls, ownership: Ownership, umask: int, *, as_folder: bool) -> None:
         self._calls = calls
         self._ownership = ownership
         self._umask = umask
@@ -44,14 +42,14 @@ class Folders:
         self._acls = True
 
     def need(self, path: str) -> Folder:
-        """The folder at `path`, made with those above it where it is missing. Raises Failed."""
+        """The folder at `path`, made with its parents if missing. Raises Failed."""
         if path not in self._known:
             self._known[path] = self._look(path) or self._make(path)
         return self._known[path]
 
     def forget(self, path: str) -> None:
-        """Somebody has taken `path` away: it and what was below are looked at again."""
-        # A list at once: other threads add to it meanwhile.
+        """Somebody removed `path`: look again at it and everything below."""
+        # A copy, since other threads add to it.
         for one in [known for known in list(self._known) if f"{known}/".startswith(f"{path}/")]:
             self._known.pop(one, None)
 
@@ -60,12 +58,12 @@ class Folders:
         if self._as_folder:
             return folder.mode & 0o644
         if self._ownership.permission is not None:
-            # An owner who may not write could not append at the end of a block; `dress` takes it back.
+            # The owner must be able to append at the end of a block; `dress` withdraws the right.
             return self._ownership.permission | _OWNER_WRITES
         return 0o666 if folder.inherits else 0o666 & ~self._umask
 
     def dress(self, path: str, mode: int | None, folder: Folder) -> None:
-        """Give what was made at `path` in `folder` its owner, and `mode` where it wasn't made with just that.
+        """Give the new `path` in `folder` its owner, and `mode` where it was made with another.
 
         Raises Unsupported, Failed.
         """
@@ -95,19 +93,20 @@ class Folders:
     def _status(self, client: Client, path: str) -> Folder:
         if not self._acls:
             return Folder(client.get_file_info(path).permission & 0o1777, inherits=False)
-        found = client.get_acl_status(path)
-        sticky = 0o1000 if found.sticky else 0
-        return Folder(found.permission & 0o777 | sticky, any(entry.scope == "default" for entry in found.entries))
+        acl = client.get_acl_status(path)
+        sticky = 0o1000 if acl.sticky else 0
+        return Folder(acl.permission & 0o777 | sticky, any(entry.scope == "default" for entry in acl.entries))
 
     def _make(self, path: str) -> Folder:
-        missing, above = [path], _above(path)
+        nearest = above(path)
         if self._as_folder:
-            return self._make_beside(path, self.need(_above(path)))
-        # Asked afresh: an ACL may have been set since it was last seen.
-        while (found := self._look(above)) is None and above != "/":
-            missing.append(above)
-            above = _above(above)
-        parent = found or Folder(0o755, inherits=False)
+            return self._make_beside(path, self.need(nearest))
+        missing = [path]
+        # Look again: an ACL may have been set since the last look.
+        while (existing := self._look(nearest)) is None and nearest != "/":
+            missing.append(nearest)
+            nearest = above(nearest)
+        parent = existing or Folder(0o755, inherits=False)
         own = self._ownership.folder_permission
         mode = own if own is not None else 0o777 if parent.inherits else 0o777 & ~self._umask
         self._calls.ask(lambda client: client.mkdirs(path, mode, create_parent=True), repeatable=True)
@@ -116,12 +115,8 @@ class Folders:
         return Folder(mode, parent.inherits)
 
     def _make_beside(self, path: str, parent: Folder) -> Folder:
-        """One folder, as open as the one above; only the outermost hidden one also to strangers' new names."""
+        """One folder, as open as its parent. Only the outermost hidden one lets other users add names."""
         shared = split(path)[1] == _SHARED
         mode = (parent.mode if shared else parent.mode & ~0o1002) | 0o700
         self._calls.ask(lambda client: client.mkdirs(path, mode, create_parent=True), repeatable=True)
         return Folder(mode, parent.inherits)
-
-
-def _above(path: str) -> str:
-    return split(path)[0] or "/"

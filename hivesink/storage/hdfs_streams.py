@@ -7,24 +7,25 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from hivesink.errors import StoreUnavailable
+from hivesink.storage.hdfs_failures import Unreported
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from hdfs_native import FileReader, FileWriter
+    from hdfs_native import Client, FileReader, FileWriter
 
 _BUFFER = 1 << 18
 
 
 class NewFile(io.RawIOBase):
-    """A file that is being written; small writes are joined. Only `finish` makes it whole.
+    """A file that is being written; small writes are joined. Only `finish` completes it.
 
-    `call` runs a step of the writer and raises what is wrong in plain words. Closing without `finish` leaves
-    a file without an end, which its writer deletes. With the first packet hdfs-native connects to the DataNodes that
-    the NameNode names, and gives up where one is dead that the NameNode takes for alive: `anew`, given that error,
-    begins the file once more, or raises it. At the end of each block of `block` bytes the file is closed, and
-    `append`ed to: hdfs-native takes NotReplicatedYetException, which HDFS answers to a request for the next block
-    while no DataNode has reported the last one, for the end of the file.
+    `call` runs a step of the writer and raises hivesink's errors. Closing without `finish` leaves an incomplete file,
+    which its writer deletes.
+    With the first packet hdfs-native connects to the DataNodes that the NameNode names, and fails if one of them is
+    dead: `anew`, given that error, begins the file once more, or raises it.
+    At the end of each block of `block` bytes the file is closed and `append`ed to: HDFS answers
+    NotReplicatedYetException while no DataNode has reported the last block, and hdfs-native takes that for the end.
     """
 
     def __init__(
@@ -43,7 +44,7 @@ class NewFile(io.RawIOBase):
         self._block = block
         self._sent = 0
         self._waiting = bytearray()
-        # What was sent while the first packet may not have been; then None.
+        # The data sent until the first packet is certainly written; then None.
         self._kept: list[bytes] | None = []
         self._length = 0
         self._broken = False
@@ -59,12 +60,12 @@ class NewFile(io.RawIOBase):
         self._waiting += piece
         self._length += len(piece)
         if len(self._waiting) >= _BUFFER:
-            self._retry_unknown(self._send)
+            self._restarting(self._send)
         return len(piece)
 
     def finish(self) -> None:
         """Send the rest and complete the file: its length is then what `tell` says."""
-        self._retry_unknown(self._complete)
+        self._restarting(self._complete)
         self.close()
 
     def close(self) -> None:
@@ -72,8 +73,8 @@ class NewFile(io.RawIOBase):
         self._writer = None
         super().close()
 
-    def _retry_unknown(self, act: Callable[[], None]) -> None:
-        """Do it, beginning the file anew while nothing of it has surely been written."""
+    def _restarting(self, act: Callable[[], None]) -> None:
+        """Do it; begin the file anew after an error, as long as nothing of it is certainly written."""
         while True:
             try:
                 act()
@@ -111,7 +112,7 @@ class NewFile(io.RawIOBase):
     def _step(self, step: Callable[[FileWriter], Any]) -> None:
         writer = self._writer
         if writer is None or self._broken:
-            # hdfs-native would complete a file whose block was lost, without it.
+            # hdfs-native would complete the file without the lost block.
             message = "an earlier write of this file has failed"
             raise ValueError(message)
         self._broken = True
@@ -124,7 +125,7 @@ def _write(data: bytes, writer: FileWriter) -> None:
 
 
 class StoredFile(io.RawIOBase):
-    """A file to read, seekable. Each read asks for a range, so it may be tried again."""
+    """A file to read, seekable. Each read asks for a range, so it can be repeated."""
 
     def __init__(self, reader: FileReader, call: Callable[[Callable[[], bytes]], bytes]) -> None:
         super().__init__()
@@ -145,7 +146,7 @@ class StoredFile(io.RawIOBase):
     def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
         base = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._length}[whence]
         if base + offset < 0:
-            message = f"a negative place to read from: {base + offset}"
+            message = f"a negative position to read from: {base + offset}"
             raise ValueError(message)
         self._at = base + offset
         return self._at
@@ -159,3 +160,17 @@ class StoredFile(io.RawIOBase):
         buffer[: len(data)] = data
         self._at += len(data)
         return len(data)
+
+
+def open_whole(client: Client, hdfs_path: str) -> FileReader:
+    """A reader of the whole file: just after a close, hdfs-native may see nothing of the last block.
+
+    The NameNode counts the block in the file's length once the writer has committed it, but gives it to readers only
+    once a DataNode has reported it (`dfs.namenode.file.close.num-committed-allowed`).
+    """
+    reader = client.read(hdfs_path)
+    written = client.get_file_info(hdfs_path).length
+    if len(reader) < written:
+        message = f"the DataNodes have reported {len(reader)} of its {written} bytes"
+        raise Unreported(message)
+    return reader

@@ -1,8 +1,4 @@
-"""Local disks (POSIX). Rename without overwrite is `link(2)`, then `unlink(2)`: rename(2) would overwrite.
-
-A location is `/a/b`, `file:/a/b` or `file:///a/b` (metastores write `file:/a/b`); nothing is percent-decoded,
-since Hive's own escapes (`dt=a%3Ab`) are part of a folder's name.
-"""
+"""Local disks (POSIX). Rename without overwrite is `link(2)`, then `unlink(2)`: rename(2) would overwrite."""
 
 # Paths here are text, as manifests hold them; pathlib would only wrap each call.
 # ruff: noqa: PTH101, PTH102, PTH104, PTH106, PTH108, PTH112, PTH116, PTH119, PTH121, PTH123
@@ -13,48 +9,36 @@ import contextlib
 import errno
 import io
 import os
-import re
 import shutil
 import stat
-from typing import TYPE_CHECKING, BinaryIO, cast
+from typing import TYPE_CHECKING, BinaryIO, TypeVar, cast
 
 from hivesink.errors import HiveSinkError, OutcomeUnknown, StoreUnavailable, Unsupported
-from hivesink.storage.fs import Entry
-from hivesink.storage.local_refusals import no_link, refusal, require_no_dangling_link
-from hivesink.storage.ownership import Ownership, cannot_give
+from hivesink.storage.fs import Entry, Ownership, above, cannot_give
+from hivesink.storage.local_files import (
+    NewFile,
+    entry_of,
+    no_link,
+    posix,
+    refusal,
+    refusing,
+    require_no_dangling_link,
+    sync,
+    sync_folder,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
-_LOCATION = re.compile(r"(?:file:(?://)?)?(/(?!/).*)", re.DOTALL)
+_T = TypeVar("_T")
 _BUFFER = 1 << 18
 _TRIES = 5
+_ABSENT_OK = contextlib.suppress(FileNotFoundError, NotADirectoryError)
+"""Reusable, also by several threads: it has no state."""
 
 
-def posix(location: str) -> str:
-    """The plain absolute path, without slashes at its end. Raises Unsupported for any other location."""
-    found = _LOCATION.fullmatch(location)
-    if found is None:
-        raise Unsupported(
-            what=f"the location {location!r}",
-            why="it is not an absolute path of the local file system",
-            instead="write it as /path or file:/path",
-        )
-    return found[1].rstrip("/") or "/"
-
-
-class _NewFile(io.FileIO):
-    """A file whose failing writes say what is wrong, also to a format that writes through pyarrow."""
-
-    def __init__(self, path: str) -> None:
-        super().__init__(path, "xb")
-        self._path = path
-
-    def write(self, data: object, /) -> int:
-        try:
-            return super().write(cast("bytes", data))
-        except OSError as error:
-            raise refusal(self._path, "write", error) from error
+class _FolderVanished(Exception):
+    """The folder of a new name was pruned meanwhile."""
 
 
 class LocalFileSystem:
@@ -74,41 +58,39 @@ class LocalFileSystem:
 
     def sync_close(self, stream: BinaryIO, path: str) -> None:
         try:
-            stream.flush()
-            self._dress(stream.fileno(), path, self._ownership.permission)
-            os.fsync(stream.fileno())
-            stream.close()
-        except (OSError, HiveSinkError) as error:
+            with refusing(path, "write"):
+                stream.flush()
+                self._dress(stream.fileno(), path, self._ownership.permission)
+                os.fsync(stream.fileno())
+                stream.close()
+        except HiveSinkError:
             with contextlib.suppress(OSError, HiveSinkError):
                 stream.close()
-            if isinstance(error, HiveSinkError):
-                raise
-            raise refusal(path, "write", error) from error
+            raise
 
     def write_new(self, path: str, data: bytes) -> None:
-        place = posix(path)
-        stream = self._create(place)
+        file = posix(path)
+        stream = self._create(file)
         try:
-            with stream:
-                self._dress(stream.fileno(), path, self._ownership.permission)
-                if data:
-                    _write_all(stream, data)
-                    os.fsync(stream.fileno())
-            _sync_folder(_above(place))
-        except (OSError, HiveSinkError) as error:
+            with refusing(path, "write"):
+                with stream:
+                    self._dress(stream.fileno(), path, self._ownership.permission)
+                    if data:
+                        stream.write_all(data)
+                        os.fsync(stream.fileno())
+                sync_folder(above(file))
+        except HiveSinkError:
             with contextlib.suppress(OSError):
-                os.unlink(place)
-            if isinstance(error, HiveSinkError):
-                raise
-            raise refusal(path, "write", error) from error
+                os.unlink(file)
+            raise
 
     def rename(self, source: str, target: str) -> None:
         self.link(source, target)
         try:
-            _sync_folder(_above(posix(target)))
+            sync_folder(above(posix(target)))
             os.unlink(posix(source))
         except FileNotFoundError:
-            # Whoever finished this rename for us has taken the old name away.
+            # Another process finished this rename and removed the old name.
             return
         except OSError as error:
             raise OutcomeUnknown(action="rename", path=source, reason=error.strerror or str(error)) from error
@@ -116,72 +98,61 @@ class LocalFileSystem:
     def link(self, source: str, target: str) -> None:
         """The first half of `rename`: a second name for the file, not yet durable."""
         old, new = posix(source), posix(target)
-        for _ in range(_TRIES):
-            self._make(_above(new))
+
+        def link() -> None:
             try:
                 os.link(old, new, follow_symlinks=False)
             except FileNotFoundError:
-                if not os.path.lexists(old):
-                    raise
-                self._forget(_above(new))
+                if os.path.lexists(old):
+                    raise _FolderVanished from None
+                raise
             except FileExistsError:
                 raise
             except OSError as error:
                 raise no_link(source, target, error) from error
-            else:
-                return
-        raise StoreUnavailable(action="rename", path=source, reason=f"the folder of {target} keeps vanishing")
+
+        self._in_folder(above(new), link, "rename", source)
 
     def rename_folder(self, source: str, target: str) -> None:
         old, new = posix(source), posix(target)
         if not os.path.isdir(old):
             raise FileNotFoundError(source)
         if os.path.lexists(new):
-            # rename(2) would take an empty folder's place; in between, nobody makes one of such a name.
+            # rename(2) would replace an empty folder. Nobody else makes a folder of this name in between.
             raise FileExistsError(target)
-        self._make(_above(new))
+        self._make(above(new))
         self._known.clear()
-        try:
+        with refusing(source, "rename"):
             os.rename(old, new)
-        except OSError as error:
-            raise refusal(source, "rename", error) from error
         try:
-            _sync_folder(_above(new))
-            _sync_folder(_above(old))
+            for folder in (above(new), above(old)):
+                sync_folder(folder)
         except OSError as error:
             raise OutcomeUnknown(action="rename", path=source, reason=error.strerror or str(error)) from error
 
     def make_durable(self, path: str) -> None:
-        place = posix(path)
-        try:
-            if not os.path.isdir(place):
-                _sync(place)
-                place = _above(place)
-            _sync_folder(place)
-        except FileNotFoundError:
-            return
-        except OSError as error:
-            raise refusal(path, "sync", error) from error
+        target = posix(path)
+        with refusing(path, "sync"), contextlib.suppress(FileNotFoundError):
+            if not os.path.isdir(target):
+                sync(target)
+                target = above(target)
+            sync_folder(target)
 
     def delete(self, path: str) -> bool:
-        try:
+        with refusing(path, "delete"), _ABSENT_OK:
             os.unlink(posix(path))
-        except (FileNotFoundError, NotADirectoryError):
-            return False
-        except OSError as error:
-            raise refusal(path, "delete", error) from error
-        return True
+            return True
+        return False
 
     def trash(self, path: str) -> str | None:
-        raise Unsupported(
-            what=f"throwing away {path}", why="local disks have no trash", instead="move it out of the table by hand"
-        )
+        what = f"moving {path} to the trash"
+        raise Unsupported(what, "local disks have no trash", "move it out of the table by hand")
 
     def remove_empty(self, folder: str) -> bool:
-        place = posix(folder)
-        self._forget(place)
+        target = posix(folder)
+        self._forget(target)
         try:
-            os.rmdir(place)
+            os.rmdir(target)
         except OSError as error:
             if error.errno in {errno.ENOTEMPTY, errno.EEXIST, errno.ENOENT, errno.ENOTDIR}:
                 return False
@@ -190,16 +161,16 @@ class LocalFileSystem:
 
     def length(self, path: str) -> int | None:
         try:
-            found = os.stat(posix(path))
+            status = os.stat(posix(path))
         except NotADirectoryError:
             return None
         except FileNotFoundError:
-            # What a link doesn't lead to isn't gone: nobody may take it for lost, or for not done yet.
-            require_no_dangling_link(_above(posix(path)))
+            # Behind a dangling link the file may still exist: it must not count as lost, or as not renamed yet.
+            require_no_dangling_link(above(posix(path)))
             return None
         except OSError as error:
             raise refusal(path, "look at", error) from error
-        return found.st_size if stat.S_ISREG(found.st_mode) else None
+        return status.st_size if stat.S_ISREG(status.st_mode) else None
 
     def is_folder(self, path: str) -> bool:
         return os.path.isdir(posix(path))
@@ -207,8 +178,8 @@ class LocalFileSystem:
     def same_file(self, one: str, other: str) -> bool:
         left, right = posix(one), posix(other)
         try:
-            # One name, reached through a linked folder, is no second name: unlinking it would lose the file.
-            if os.path.basename(left) == os.path.basename(right) and os.path.samefile(_above(left), _above(right)):
+            # One name reached through a linked folder is not a second name: unlinking it would lose the file.
+            if os.path.basename(left) == os.path.basename(right) and os.path.samefile(above(left), above(right)):
                 return False
             return os.path.samefile(left, right)
         except FileNotFoundError:
@@ -217,77 +188,64 @@ class LocalFileSystem:
             raise refusal(one, "look at", error) from error
 
     def list(self, folder: str) -> Sequence[Entry]:
-        try:
-            with os.scandir(posix(folder)) as found:
-                entries = [entry for item in found if (entry := _entry(item)) is not None]
-        except (FileNotFoundError, NotADirectoryError):
-            return ()
-        except OSError as error:
-            raise refusal(folder, "list", error) from error
-        return sorted(entries, key=lambda entry: entry.name)
+        with refusing(folder, "list"), _ABSENT_OK, os.scandir(posix(folder)) as items:
+            return sorted(entry for item in items if (entry := entry_of(item)) is not None)
+        return ()
 
     def read(self, path: str) -> bytes | None:
-        try:
-            with open(posix(path), "rb") as stream:
-                return stream.read()
-        except (FileNotFoundError, NotADirectoryError):
-            return None
-        except OSError as error:
-            raise refusal(path, "read", error) from error
+        with refusing(path, "read"), _ABSENT_OK, open(posix(path), "rb") as stream:
+            return stream.read()
+        return None
 
     def open(self, path: str) -> BinaryIO:
-        try:
+        with refusing(path, "read", but=FileNotFoundError):
             return open(posix(path), "rb")
-        except FileNotFoundError:
-            raise
-        except OSError as error:
-            raise refusal(path, "read", error) from error
 
-    def _create(self, place: str) -> _NewFile:
-        folder = _above(place)
+    def _create(self, file: str) -> NewFile:
+        def create() -> NewFile:
+            with refusing(file, "create", but=FileExistsError):
+                try:
+                    return NewFile(file)
+                except FileNotFoundError:
+                    raise _FolderVanished from None
+
+        return self._in_folder(above(file), create, "create", file)
+
+    def _in_folder(self, folder: str, call: Callable[[], _T], action: str, path: str) -> _T:
+        """The result of `call`, which makes a name in `folder`. Others may prune the folder before it has one."""
         for _ in range(_TRIES):
             self._make(folder)
-            try:
-                return _NewFile(place)
-            except FileExistsError:
-                raise
-            except FileNotFoundError:
-                # Somebody pruned the folder as empty between its making and its first file.
-                self._forget(folder)
-            except OSError as error:
-                raise refusal(place, "create", error) from error
-        raise StoreUnavailable(action="create", path=place, reason="its folder keeps vanishing")
+            with contextlib.suppress(_FolderVanished):
+                return call()
+            self._forget(folder)
+        raise StoreUnavailable(action, path, f"the folder {folder} keeps vanishing")
 
     def _make(self, folder: str) -> None:
-        """Make `folder` and those above it, each name durable: also what another process has only just made."""
+        """Make `folder` and those above it, each name durable, also where another process has made it."""
         if folder in self._known or folder == "/":
             return
-        parent = _above(folder)
+        parent = above(folder)
         self._make(parent)
         try:
             if not os.path.isdir(folder):
                 os.mkdir(folder)
                 self._dress(folder, folder, self._ownership.folder_permission)
         except FileExistsError:
-            # Another process was quicker, or a file is in the way, which the first use tells.
+            # Another process was quicker. If a file is in the way, the first use of the folder fails.
             require_no_dangling_link(folder)
         except FileNotFoundError:
-            # Pruned by somebody while we were on the way down: the caller tries again, a few times.
+            # Pruned meanwhile: the caller tries again.
             self._forget(parent)
             return
         except OSError as error:
             raise refusal(folder, "create", error) from error
-        try:
-            _sync_folder(parent)
-        except PermissionError:
-            # A folder that can be passed but not read was there before us.
-            pass
-        except OSError as error:
-            raise refusal(parent, "sync", error) from error
+        # This process did not make a folder that it can pass through but not read.
+        with refusing(parent, "sync"), contextlib.suppress(PermissionError):
+            sync_folder(parent)
         self._known.add(folder)
 
     def _dress(self, what: int | str, path: str, mode: int | None) -> None:
-        """Give a new file or folder its mode and owner. Raises Unsupported where the system doesn't let this user."""
+        """Give a new file or folder its mode and owner. Raises Unsupported if this user may not."""
         own = self._ownership
         try:
             if own.owner is not None:
@@ -302,37 +260,4 @@ class LocalFileSystem:
     def _forget(self, folder: str) -> None:
         while folder != "/":
             self._known.discard(folder)
-            folder = _above(folder)
-
-
-def _write_all(stream: _NewFile, data: bytes) -> None:
-    rest = memoryview(data)
-    while rest:
-        rest = rest[stream.write(rest) :]
-
-
-def _above(path: str) -> str:
-    return path.rpartition("/")[0] or "/"
-
-
-def _sync_folder(folder: str) -> None:
-    _sync(folder, os.O_DIRECTORY)
-
-
-def _sync(path: str, flags: int = 0) -> None:
-    handle = os.open(path, os.O_RDONLY | flags)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
-def _entry(item: os.DirEntry[str]) -> Entry | None:
-    """None for what vanished meanwhile, and for links to folders, which could lead out of the table."""
-    try:
-        if item.is_dir(follow_symlinks=False):
-            return Entry(item.name, None)
-        found = item.stat()
-    except FileNotFoundError:
-        return None
-    return Entry(item.name, found.st_size) if stat.S_ISREG(found.st_mode) else None
+            folder = above(folder)

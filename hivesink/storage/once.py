@@ -1,9 +1,10 @@
-"""Create-if-absent of whole files: a temporary file, then a rename that never overwrites."""
+"""Changes that are repeated until their outcome is known, and create-if-absent of whole files."""
 
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
 
 from hivesink.errors import HiveSinkError, OutcomeUnknown, StoreUnavailable
 from hivesink.storage.fs import join, split
@@ -14,70 +15,75 @@ if TYPE_CHECKING:
 
     from hivesink.storage.fs import FileSystem
 
+_T = TypeVar("_T")
 TRIES = 5
+DOUBTS = (FileExistsError, FileNotFoundError, OutcomeUnknown)
+"""What a change raises after which only another look shows what happened."""
+
+
+def retry_unknown(action: str, path: str, call: Callable[[], _T]) -> _T:
+    """The result of `call`, which looks, then changes; repeated while it raises one of DOUBTS.
+
+    Raises StoreUnavailable after TRIES of them.
+    """
+    doubt: Exception | None = None
+    for _ in range(TRIES):
+        try:
+            return call()
+        except DOUBTS as error:  # noqa: PERF203 - to try again
+            doubt = error
+    reason = doubt.reason if isinstance(doubt, OutcomeUnknown) else str(doubt)
+    raise StoreUnavailable(action, path, f"still undecided after {TRIES} tries ({reason})") from doubt
 
 
 def stage(fs: FileSystem, path: str, data: bytes) -> None:
-    """Make `path` hold `data`, durably; what a torn try left there is replaced.
+    """Make `path` hold `data`, durably; replace what an interrupted try left there.
 
     Only for names whose bytes never differ, and that nothing has been done with yet. Raises StoreUnavailable.
     """
-    reason = "another keeps writing it"
-    for _ in range(TRIES):
-        try:
-            fs.write_new(path, data)
-        except FileExistsError:  # noqa: PERF203 - to try again
-            if fs.read(path) == data:
-                # Whoever wrote it may have died before it was durable.
-                fs.make_durable(path)
-                return
-            with contextlib.suppress(OutcomeUnknown):
-                fs.delete(path)
-        except OutcomeUnknown as error:
-            reason = error.reason
-        else:
-            return
-    raise StoreUnavailable(action="write", path=path, reason=reason)
+    retry_unknown("write", path, partial(_write, fs, path, data))
 
 
-def put_once(fs: FileSystem, path: str, data: bytes, token: str) -> None:
-    """Make sure that `path` is there, durably: with `data`, unless somebody else's was there first.
+def put_once(fs: FileSystem, path: str, data: bytes, token: str) -> bytes:
+    """Return what `path` holds, durably, storing `data` there if it is absent.
 
-    Raises OutcomeUnknown, StoreUnavailable, NotWritable, Unsupported.
+    `token` differs wherever `data` does. Raises StoreUnavailable, NotWritable, Unsupported.
     """
     folder, name = split(path)
     temporary = join(folder, temporary_name(name, token))
-    doubt: Exception | None = None
-    for _ in range(TRIES):
-        if fs.length(path) is not None:
+
+    def put() -> bytes:
+        found = fs.read(path)
+        if found is not None:
             fs.make_durable(folder)
             drop(fs, temporary)
-            return
-        stage(fs, temporary, data)
-        try:
-            fs.rename(temporary, path)
-        except (FileExistsError, FileNotFoundError, OutcomeUnknown) as error:
-            doubt = error
-        else:
-            return
-    raise OutcomeUnknown(action="create", path=path, reason=str(doubt)) from doubt
+            return found
+        _write(fs, temporary, data)
+        fs.rename(temporary, path)
+        return data
+
+    return retry_unknown("create", path, put)
+
+
+def _write(fs: FileSystem, path: str, data: bytes) -> None:
+    """One try of `stage`. Raises DOUBTS."""
+    try:
+        fs.write_new(path, data)
+    except FileExistsError:
+        if fs.read(path) != data:
+            fs.delete(path)
+            raise
+        # Whoever wrote it may have died before it was durable.
+        fs.make_durable(path)
+
+
+def delete(fs: FileSystem, path: str) -> None:
+    """Delete a file, for certain. Raises StoreUnavailable."""
+    retry_unknown("delete", path, partial(fs.delete, path))
 
 
 def drop(fs: FileSystem, temporary: str) -> None:
-    """Delete a temporary file that is of no more use."""
+    """Delete a temporary file that is no longer needed."""
     # Best effort: clean-up of the log takes it another time.
     with contextlib.suppress(HiveSinkError):
         fs.delete(temporary)
-
-
-def retry_unknown(action: str, path: str, call: Callable[[], object]) -> None:
-    """Repeat what may be repeated until its outcome is known. Raises StoreUnavailable if it never is."""
-    reason = ""
-    for _ in range(TRIES):
-        try:
-            call()
-        except OutcomeUnknown as error:  # noqa: PERF203 - to try again
-            reason = error.reason
-        else:
-            return
-    raise StoreUnavailable(action, path, f"no answer in {TRIES} tries ({reason})")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hivesink.core.log import POINTER
 from hivesink.errors import LogDamaged, NewerFormat
@@ -28,9 +28,9 @@ _ACCEPTED = ".accepted"
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """A person's word that a table's parts of `uid` are the users' own, and no writer's any more.
+    """A person's decision that a table's parts of `uid` are the users' own, and no writer's any more.
 
-    `writer` and `log` are those that `hivesink reset` put aside; None where only parts were found.
+    `writer` and `log` are those that `hivesink reset` set aside; None if only parts were found.
     """
 
     uid: str
@@ -51,19 +51,13 @@ def pointer_path(table_location: str, table: TableName, writer: str) -> str:
 
 def encode_pointer(log: str) -> bytes:
     """Versioned, sorted JSON."""
-    return (json.dumps({"format": FORMAT, "log": log}, sort_keys=True, indent=1) + "\n").encode()
+    return _encode({"log": log})
 
 
 def decode_pointer(data: bytes, file: str) -> str:
     """The log's folder. Raises NewerFormat or LogDamaged, both naming `file`."""
-    try:
-        found = json.loads(data)
-    except ValueError as error:
-        raise LogDamaged(file, f"not JSON ({error})") from error
-    match found:
-        case {"format": int(version)} if version != FORMAT:
-            raise NewerFormat(file, version, FORMAT)
-        case {"format": int(), "log": str(log)}:
+    match _decode(data, file):
+        case {"log": str(log)}:
             return log
     raise LogDamaged(file, "it does not say where the log is")
 
@@ -73,21 +67,12 @@ def logs_of(fs: FileSystem, table: TableName, table_location: str) -> Mapping[st
 
     Raises LogDamaged, NewerFormat, StoreUnavailable.
     """
-    folder = _beside(table_location, table)
-    found = {}
-    for entry in fs.list(folder):
-        hidden = entry.name.startswith(".")
-        if hidden or entry.is_folder or not entry.name.endswith(POINTER):
-            continue
-        path = join(folder, entry.name)
-        data = fs.read(path)
-        if data is not None:
-            found[entry.name.removesuffix(POINTER)] = decode_pointer(data, path)
-    return found
+    files = _files(fs, _beside(table_location, table), POINTER)
+    return {name.removesuffix(POINTER): decode_pointer(data, path) for name, path, data in files}
 
 
 def siblings(fs: FileSystem, table_location: str) -> Iterator[str]:
-    """Folders that may be logs of any table whose folder stands beside this one's: where a renamed table's log is."""
+    """Every folder that may hold a log of this table or of one beside it: a renamed table's log is there."""
     base = _logs(table_location)
     for table in fs.list(base):
         if table.is_folder:
@@ -97,39 +82,49 @@ def siblings(fs: FileSystem, table_location: str) -> Iterator[str]:
 
 def accept(fs: FileSystem, table: TableName, table_location: str, accepted: Accepted) -> None:
     """Remember `accepted`, durably. Raises StoreUnavailable, NotWritable."""
-    data = (json.dumps({"format": FORMAT, **asdict(accepted)}, sort_keys=True, indent=1) + "\n").encode()
-    stage(fs, join(join(_beside(table_location, table), _ACCEPTED), accepted.uid), data)
+    stage(fs, join(join(_beside(table_location, table), _ACCEPTED), accepted.uid), _encode(asdict(accepted)))
 
 
 def accepted_in(fs: FileSystem, table: TableName, table_location: str) -> Mapping[str, Accepted]:
     """What was accepted at the table, by uid. Raises LogDamaged, NewerFormat."""
-    folder = join(_beside(table_location, table), _ACCEPTED)
-    found = {}
-    for entry in fs.list(folder):
-        path = join(folder, entry.name)
-        data = None if entry.is_folder else fs.read(path)
-        if data is not None:
-            found[entry.name] = _decode_accepted(data, path)
-    return found
+    files = _files(fs, join(_beside(table_location, table), _ACCEPTED))
+    return {name: _decode_accepted(data, path) for name, path, data in files}
 
 
 def _decode_accepted(data: bytes, file: str) -> Accepted:
-    try:
-        found = json.loads(data)
-    except ValueError as error:
-        raise LogDamaged(file, f"not JSON ({error})") from error
-    match found:
-        case {"format": int(version)} if version != FORMAT:
-            raise NewerFormat(file, version, FORMAT)
-        case {
-            "format": int(),
-            "uid": str(uid),
-            "at": str(at),
-            "writer": str() | None as writer,
-            "log": str() | None as log,
-        }:
+    match _decode(data, file):
+        case {"uid": str(uid), "at": str(at), "writer": str() | None as writer, "log": str() | None as log}:
             return Accepted(uid, at, writer, log)
     raise LogDamaged(file, "it does not say whose parts were accepted")
+
+
+def _encode(fields: Mapping[str, object]) -> bytes:
+    return (json.dumps({"format": FORMAT, **fields}, sort_keys=True, indent=1) + "\n").encode()
+
+
+def _decode(data: bytes, file: str) -> Any:
+    """The JSON in `data`; `{}` where it names no format. Raises NewerFormat, LogDamaged."""
+    try:
+        decoded = json.loads(data)
+    except ValueError as error:
+        raise LogDamaged(file, f"not JSON ({error})") from error
+    match decoded:
+        case {"format": int(version)}:
+            if version != FORMAT:
+                raise NewerFormat(file, version, FORMAT)
+            return decoded
+    return {}
+
+
+def _files(fs: FileSystem, folder: str, suffix: str = "") -> Iterator[tuple[str, str, bytes]]:
+    """Name, path and content of each file in `folder` that isn't hidden and ends in `suffix`."""
+    for entry in fs.list(folder):
+        if entry.is_folder or entry.name.startswith(".") or not entry.name.endswith(suffix):
+            continue
+        path = join(folder, entry.name)
+        data = fs.read(path)
+        if data is not None:
+            yield entry.name, path, data
 
 
 def _beside(table_location: str, table: TableName) -> str:

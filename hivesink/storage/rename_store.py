@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from functools import partial
 from typing import TYPE_CHECKING, BinaryIO, TypeVar
 
@@ -19,8 +20,7 @@ from hivesink.errors import (
     Unsupported,
 )
 from hivesink.storage.fs import join, split
-from hivesink.storage.once import retry_unknown
-from hivesink.storage.parallel import run_parallel
+from hivesink.storage.once import DOUBTS, TRIES, delete, retry_unknown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -28,7 +28,23 @@ if TYPE_CHECKING:
     from hivesink.storage.fs import FileSystem
 
 _T = TypeVar("_T")
-_LOOKS = 5
+
+
+def run_parallel(calls: Iterable[Callable[[], _T]], parallelism: int) -> list[_T]:
+    """The results of independent `calls`, in their order, or the first error in that order.
+
+    With `parallelism` 1 they run one by one in this thread. No call starts after one that failed, since each would
+    wait its full timeout for a server that is down. All started calls have ended.
+    """
+    waiting = list(calls)
+    if parallelism <= 1 or len(waiting) <= 1:
+        return [call() for call in waiting]
+    with ThreadPoolExecutor(min(parallelism, len(waiting)), thread_name_prefix="hivesink-store") as pool:
+        futures = [pool.submit(call) for call in waiting]
+        wait(futures, return_when=FIRST_EXCEPTION)
+        # Calls start in order, so only those after the failed one are cancelled.
+        pool.shutdown(cancel_futures=True)
+    return [future.result() for future in futures]
 
 
 class RenameFileStore:
@@ -50,25 +66,25 @@ class RenameFileStore:
         except (FileSystemUnknown, Unsupported):
             return normal(location)
 
-    def create(self, part: InProgress) -> StagedPart:
+    def create(self, part: InProgress) -> _StagedPart:
         try:
             stream = self._fs.open_new(part.staged)
         except FileExistsError as error:
-            raise StoreUnavailable(action="create", path=part.staged, reason="a file of that name is there") from error
+            raise StoreUnavailable(action="create", path=part.staged, reason="a file of that name exists") from error
         except OutcomeUnknown as error:
-            # The name is this attempt's alone: what may yet appear under it is an empty leftover.
+            # Only this attempt uses the name: if a file appears later, it is an empty leftover.
             raise StoreUnavailable(action="create", path=part.staged, reason=error.reason) from error
-        return StagedPart(self._fs, part, stream)
+        return _StagedPart(self._fs, part, stream)
 
     def set_aside(self, part: Pending, folder: str) -> Pending:
         waiting = Pending(join(folder, split(part.staged)[1]), part.target, part.length)
         try:
             converge(self._fs, Pending(part.staged, waiting.staged, part.length))
         except Unsupported:
-            # The partition's folder is an encryption zone, or a file system, of its own.
+            # The partition's folder is in another encryption zone or on another file system.
             return part
         except (PartLost, LengthMismatch):
-            # Gone, or cut short: whoever looks at it next sees that.
+            # Missing or cut short: whoever looks at it next reports that.
             pass
         return waiting
 
@@ -82,7 +98,7 @@ class RenameFileStore:
             if parse_staged(split(path)[1]) is None:
                 message = f"{path} is not a staged part"
                 raise ValueError(message)
-        self.run_parallel(partial(retry_unknown, "delete", path, partial(self._fs.delete, path)) for path in paths)
+        self.run_parallel(partial(delete, self._fs, path) for path in paths)
 
     def trash(self, path: str) -> str | None:
         return self._fs.trash(path)
@@ -127,12 +143,12 @@ class RenameFileStore:
             level = [join(found, entry.name) for found, entries in inner for entry in entries if entry.is_folder]
 
     def prune(self, folders: Iterable[str]) -> None:
-        # The longest first, so that a folder whose last folder goes can go too.
+        # Longest first, so that a folder can go after the last one in it.
         for folder in sorted(folders, key=len, reverse=True):
             retry_unknown("remove", folder, partial(self._fs.remove_empty, folder))
 
 
-class StagedPart:
+class _StagedPart:
     """Implements `ports.StagedFile`."""
 
     def __init__(self, fs: FileSystem, part: InProgress, stream: BinaryIO) -> None:
@@ -151,7 +167,7 @@ class StagedPart:
             self._fs.sync_close(self._stream, staged)
             _rename(self._fs, Pending(staged, pending.staged, pending.length))
         except (PartLost, LengthMismatch, TargetTaken, OutcomeUnknown) as error:
-            # Nothing has been decided about this part: whatever state it is in, it is a leftover.
+            # Nothing was decided about this part, so it is a leftover in any state.
             raise StoreUnavailable(action="close", path=staged, reason=str(error)) from error
         return pending
 
@@ -164,27 +180,27 @@ class StagedPart:
 
 
 def _rename(fs: FileSystem, part: Pending) -> None:
-    """`converge` for a part that was closed just now: nobody else knows its name, so a look is owed to doubts only."""
+    """`converge` for a part that was closed just now. Nobody else knows its name, so look only after a doubt."""
     try:
         fs.rename(part.staged, part.target)
-    except (FileExistsError, FileNotFoundError, OutcomeUnknown):
+    except DOUBTS:
         converge(fs, part)
 
 
 def converge(fs: FileSystem, part: Pending) -> None:
-    """Rename `part` to its target unless that has happened, looking again after every doubt.
+    """Rename `part` to its target unless that has happened; look again after every doubt.
 
     A rename that arrives late finds its source gone, and does nothing.
     """
     doubt: Exception | None = None
-    for _ in range(_LOOKS):
+    for _ in range(TRIES):
         try:
             if doubt is None and fs.length(part.staged) == part.length and part.staged != part.target:
-                # The usual case. That nothing is at the target, the rename finds out by itself.
+                # The usual case. The rename itself checks that the target is free.
                 fs.rename(part.staged, part.target)
             else:
                 _step(fs, part)
-        except (FileExistsError, FileNotFoundError, OutcomeUnknown) as error:  # noqa: PERF203 - to look again
+        except DOUBTS as error:  # noqa: PERF203 - to look again
             doubt = error
         else:
             return
@@ -197,16 +213,16 @@ def _step(fs: FileSystem, part: Pending) -> None:
     staged, target = fs.length(part.staged), fs.length(part.target)
     one_file = staged is not None and target is not None and fs.same_file(part.staged, part.target)
     if staged is None and target is None:
-        # Between the two looks a rename may have arrived: what was missing at the target may be there now.
+        # A rename may have arrived between the two looks, so look at the target again.
         target = fs.length(part.target)
     elif staged is not None and target is not None and not one_file:
-        # For the same reason, what was still staged may be gone by now.
+        # For the same reason, look at the staged file again.
         staged = fs.length(part.staged)
     match decide_publish(part, staged, target, one_file=one_file):
         case PublishStep.RENAME:
             fs.rename(part.staged, part.target)
         case PublishStep.UNLINK:
-            # The name that stays must be durable before the other goes.
+            # The remaining name must be durable before the other one is deleted.
             fs.make_durable(split(part.target)[0])
             fs.delete(part.staged)
         case PublishStep.DONE:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import pyarrow as pa
 
 from hivesink.errors import HiveSinkError
-from hivesink.metastore.accuracy import FLAG, is_accurate
+from hivesink.metastore.common import FLAG, is_accurate
 from hivesink.sink.commit.committer import Committer
 from hivesink.sink.commit.observe import load
 from hivesink.sink.task.attempt import TaskTools, run_task

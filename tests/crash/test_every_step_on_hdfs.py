@@ -14,7 +14,7 @@ import pytest
 
 from hivesink.config.site import Site as Hadoop
 from hivesink.storage.hdfs import HdfsFileSystem
-from hivesink.storage.hdfs_calls import Calls, RetryPolicy
+from hivesink.storage.hdfs_calls import HdfsCalls, RetryPolicy
 from tests.crash.faults import FaultyFileSystem, Mode
 from tests.crash.steps import BATCH, Case, Site, calls_of, cases, play
 from tests.inmemory.filesystem import MemoryFileSystem
@@ -51,11 +51,13 @@ class Abandoning(FaultyFileSystem):
 
 def new_client(properties: Mapping[str, str]) -> HdfsFileSystem:
     """As a process of its own has it: leases are a client's, and one that lives on would take them along."""
-    found: list[Calls] = []
+    found: list[HdfsCalls] = []
 
-    def connect(address: Address, given: Mapping[str, str]) -> Calls:
+    def connect(address: Address, given: Mapping[str, str]) -> HdfsCalls:
         if not found:
-            calls = Calls(address, given, RetryPolicy(), tick=time.monotonic, sleep=time.sleep, chance=random.random)
+            calls = HdfsCalls(
+                address, given, RetryPolicy(), tick=time.monotonic, sleep=time.sleep, chance=random.random
+            )
             found.append(calls)
         return found[0]
 

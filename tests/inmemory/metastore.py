@@ -9,9 +9,17 @@ from typing import TYPE_CHECKING
 
 from hivesink.core.partition import LivePartition, NewPartition, Statistics, partition_path
 from hivesink.errors import MetastoreUnreachable, RegistrationFailed, TableExists, TableReplaced, UnknownTable
-from hivesink.metastore.accuracy import BASIC_ONLY, FLAG, is_accurate
-from hivesink.metastore.partition_names import Values, name_of, values_of
-from hivesink.metastore.refusals import PARQUET_INPUT, PARQUET_SERDE, Facts
+from hivesink.metastore.common import (
+    BASIC_ONLY,
+    FLAG,
+    PARQUET_INPUT,
+    PARQUET_SERDE,
+    Facts,
+    Values,
+    is_accurate,
+    name_of,
+    values_of,
+)
 from hivesink.ports import LiveTable
 
 if TYPE_CHECKING:
@@ -24,7 +32,7 @@ LONGEST_NAME = 767
 
 
 @dataclass(slots=True)
-class Place:
+class MemoryPartition:
     """A registered partition: where it is, the columns that it was given, and its parameters."""
 
     location: str
@@ -33,13 +41,13 @@ class Place:
 
 
 @dataclass(slots=True)
-class Entry:
+class MemoryTable:
     """A table, its own parameters that aren't properties, and its partitions by value."""
 
     spec: TableSpec
     location: str
     parameters: dict[str, str] = field(default_factory=dict)
-    partitions: dict[Values, Place] = field(default_factory=dict)
+    partitions: dict[Values, MemoryPartition] = field(default_factory=dict)
     created: int = 0
 
 
@@ -53,7 +61,7 @@ class MemoryMetastore:
         self._warehouse = warehouse
         self._down = False
         self._created = 0
-        self._entries: dict[TableName, Entry] = {}
+        self._entries: dict[TableName, MemoryTable] = {}
         for spec in tables:
             self.create(spec)
 
@@ -99,7 +107,7 @@ class MemoryMetastore:
                     refused[name] = f"{namesake!r} is there" if namesake != name else f"it has {len(name)} characters"
                     continue
                 figures = {"numFiles": str(wanted.files), "totalSize": str(wanted.bytes)}
-                new = Place(wanted.location, entry.spec.columns, figures)
+                new = MemoryPartition(wanted.location, entry.spec.columns, figures)
                 entry.partitions.setdefault(values_of(table.spec, name), new).columns = entry.spec.columns
                 there[name.rstrip(" ")] = name
         if refused:
@@ -129,7 +137,7 @@ class MemoryMetastore:
                 raise TableExists(str(spec.name))
             location = spec.location or f"{self._warehouse}/{spec.name.database}.db/{spec.name.table}"
             self._created += 1
-            self._entries[spec.name] = Entry(replace(spec, location=location), location, created=self._created)
+            self._entries[spec.name] = MemoryTable(replace(spec, location=location), location, created=self._created)
 
     def go_down(self) -> None:
         """From now on every call of the sink raises MetastoreUnreachable, until `come_up`."""
@@ -159,7 +167,7 @@ class MemoryMetastore:
         """Register or move a partition as somebody else would, by ADD PARTITION or SET LOCATION."""
         entry = self._entries[name]
         with self._lock:
-            place = Place(location, entry.spec.columns)
+            place = MemoryPartition(location, entry.spec.columns)
             entry.partitions.setdefault(values_of(entry.spec, partition), place).location = location
 
     def add_columns(self, name: TableName, *columns: Column) -> None:
@@ -183,7 +191,7 @@ class MemoryMetastore:
             return dict(found)
 
     @contextmanager
-    def _entry(self, name: TableName) -> Iterator[Entry]:
+    def _entry(self, name: TableName) -> Iterator[MemoryTable]:
         with self._lock:
             if self._down:
                 raise MetastoreUnreachable(self.address, "it was taken down")
@@ -192,7 +200,7 @@ class MemoryMetastore:
             yield self._entries[name]
 
 
-def _parameters(entry: Entry, partitions: Sequence[str]) -> list[dict[str, str]]:
+def _parameters(entry: MemoryTable, partitions: Sequence[str]) -> list[dict[str, str]]:
     if not entry.spec.is_partitioned:
         return [entry.parameters for _ in partitions[:1]]
     found = [entry.partitions.get(values_of(entry.spec, partition)) for partition in partitions]

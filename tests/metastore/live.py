@@ -13,10 +13,10 @@ from hive_metastore import ThriftHiveMetastore
 from hivesink.core.partition import NewPartition
 from hivesink.core.table import Column, Primitive, TableName, TableSpec
 from hivesink.hive import Login
+from hivesink.metastore.common import values_of
 from hivesink.metastore.hiveserver2 import HiveServer2Registrar
-from hivesink.metastore.partition_names import values_of
-from hivesink.metastore.thrift import ThriftRegistrar, ThriftTables
-from hivesink.metastore.thrift_catalog import ThriftCatalog
+from hivesink.metastore.thrift import ThriftRegistrar
+from hivesink.metastore.thrift_catalog import ThriftCatalog, ThriftTables
 from hivesink.metastore.thrift_connection import Connection
 from tests.inmemory.metastore import MemoryMetastore
 

@@ -14,10 +14,9 @@ import pytest
 from hdfs_native import AclEntry, Client
 
 from hivesink.errors import NotWritable, StoreUnavailable, Unsupported
-from hivesink.storage.fs import Entry
+from hivesink.storage.fs import Entry, Ownership
 from hivesink.storage.hdfs import HdfsFileSystem
-from hivesink.storage.hdfs_calls import Calls, RetryPolicy
-from hivesink.storage.ownership import Ownership
+from hivesink.storage.hdfs_calls import HdfsCalls, RetryPolicy
 from tests.storage.realhdfs import hdfs_folder
 
 if TYPE_CHECKING:
@@ -53,13 +52,13 @@ def place(request: pytest.FixtureRequest) -> Place:
 def user(monkeypatch: pytest.MonkeyPatch, name: str) -> HdfsFileSystem:
     """The file system as another user: a client finds out whose it is when it first connects."""
 
-    def connect(address: Address, known: Mapping[str, str]) -> Calls:
+    def connect(address: Address, known: Mapping[str, str]) -> HdfsCalls:
         return made.setdefault(
             str(address),
-            Calls(address, known, RetryPolicy(), tick=lambda: 0.0, sleep=lambda _: None, chance=lambda: 0.0),
+            HdfsCalls(address, known, RetryPolicy(), tick=lambda: 0.0, sleep=lambda _: None, chance=lambda: 0.0),
         )
 
-    made: dict[str, Calls] = {}
+    made: dict[str, HdfsCalls] = {}
     monkeypatch.setenv("HADOOP_USER_NAME", name)
     return HdfsFileSystem({}, connect=connect)
 

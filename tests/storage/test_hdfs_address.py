@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 import pytest
 
 from hivesink.errors import FileSystemUnknown, Unsupported
 from hivesink.storage.hdfs import HdfsFileSystem
 from hivesink.storage.hdfs_address import Address, answering_first, beside, client_properties, quantity, resolve, umask
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
 
 HA = {
     "fs.defaultFS": "hdfs://ns",
@@ -92,3 +97,46 @@ def test_a_path_alone_is_beside_the_table() -> None:
     assert beside("hdfs://ns/w/t", "/logs") == "hdfs://ns/logs"
     assert beside("hdfs:///w/t", "/logs") == "hdfs:///logs"
     assert beside("/w/t", "/logs") == "/logs"
+
+
+NAMES = {**HA, "dfs.nameservices": "ns, other, lame", "dfs.namenode.rpc-address.ns.nn1": "One:8020"}
+"""A NameNode that belongs to a nameservice has two names, and so has everything on it."""
+
+
+@pytest.mark.parametrize(
+    ("location", "canonical"),
+    [
+        ("hdfs://one/w", "hdfs://ns/w"),
+        ("hdfs://one:8020/w", "hdfs://ns/w"),
+        ("hdfs://two:8021/w", "hdfs://ns/w"),
+        ("hdfs://two/w", "hdfs://two:8020/w"),
+        ("hdfs://third:9000/w", "hdfs://other/w"),
+    ],
+)
+def test_a_namenode_is_its_nameservice(location: str, canonical: str) -> None:
+    assert HdfsFileSystem(NAMES).canonical(location) == canonical
+
+
+class Recorded:
+    """Stands for `HdfsCalls`: notes what a client is asked."""
+
+    def __init__(self) -> None:
+        self.renames: list[tuple[str, str]] = []
+
+    def ask(self, call: Callable[[Any], Any], *, repeatable: bool) -> Any:
+        assert not repeatable
+        return call(self)
+
+    def rename(self, source: str, target: str, *, overwrite: bool) -> None:
+        assert not overwrite
+        self.renames.append((source, target))
+
+
+def test_a_part_is_renamed_from_one_name_to_the_other() -> None:
+    made: dict[str, Recorded] = {}
+
+    def connect(address: Address, _: Mapping[str, str]) -> Any:
+        return made.setdefault(address.authority, Recorded())
+
+    HdfsFileSystem(NAMES, connect=connect).rename("hdfs://ns/w/.p", "hdfs://one:8020/w/p")
+    assert made["ns"].renames == [("/w/.p", "/w/p")]

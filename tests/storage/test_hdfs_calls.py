@@ -10,7 +10,7 @@ import pytest
 
 from hivesink.errors import FileSystemUnknown, OutcomeUnknown, StoreUnavailable
 from hivesink.storage.hdfs import HdfsFileSystem
-from hivesink.storage.hdfs_calls import Calls, RetryPolicy
+from hivesink.storage.hdfs_calls import HdfsCalls, RetryPolicy
 from tests.storage.realhdfs import hdfs_folder
 
 if TYPE_CHECKING:
@@ -32,12 +32,12 @@ class Clock:
 
 
 def file_system(properties: Mapping[str, str], clock: Clock, timeout: float = 1.0) -> HdfsFileSystem:
-    made: dict[str, Calls] = {}
+    made: dict[str, HdfsCalls] = {}
 
-    def connect(address: Address, known: Mapping[str, str]) -> Calls:
+    def connect(address: Address, known: Mapping[str, str]) -> HdfsCalls:
         if str(address) not in made:
             retry_policy = RetryPolicy(window=10.0, timeout=timeout)
-            made[str(address)] = Calls(
+            made[str(address)] = HdfsCalls(
                 address, known, retry_policy, tick=lambda: clock.now, sleep=clock.sleep, chance=lambda: 0.5
             )
         return made[str(address)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hivesink.storage.hdfs_failures import Failure, GivenUp, Kind, judge
+from hivesink.storage.hdfs_failures import CallAbandoned, Failure, Kind, judge
 
 TRACE = '\\n\\tat org.apache.hadoop.hdfs.server.namenode.FSNamesystem.startFile(FSNamesystem.java:2745)\\n")'
 
@@ -76,7 +76,7 @@ def rpc(java: str, message: str) -> RuntimeError:
         (OSError("RPC listener disconnected"), Kind.UNANSWERED, None),
         (OSError("failed to lookup address information: Name or service not known"), Kind.UNKNOWN_HOST, None),
         (OSError("failed to lookup address information: Temporary failure in name"), Kind.NOT_TAKEN, None),
-        (GivenUp("no answer within 30 s"), Kind.UNANSWERED, "no answer within 30 s"),
+        (CallAbandoned("no answer within 30 s"), Kind.UNANSWERED, "no answer within 30 s"),
         (RuntimeError('DataTransferError("All nodes failed for write")'), Kind.NO_DATA, None),
         (NotImplementedError("File is in an HDFS encryption zone but no KMS"), Kind.UNSUPPORTED, None),
         (

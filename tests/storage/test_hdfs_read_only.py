@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hivesink.storage.fs import Ownership
 from hivesink.storage.hdfs import HdfsFileSystem
-from hivesink.storage.hdfs_calls import Calls, RetryPolicy
-from hivesink.storage.ownership import Ownership
+from hivesink.storage.hdfs_calls import HdfsCalls, RetryPolicy
 from tests.storage.realhdfs import hdfs_folder
 
 if TYPE_CHECKING:
@@ -27,12 +27,12 @@ def test_a_file_of_several_blocks_may_be_read_only(
     root.write_new(f"{folder}/for-everybody", b"")
     # No superuser: those may write whatever the mode says.
     monkeypatch.setenv("HADOOP_USER_NAME", "anna")
-    made: list[Calls] = []
+    made: list[HdfsCalls] = []
 
-    def connect(address: Address, known: Mapping[str, str]) -> Calls:
+    def connect(address: Address, known: Mapping[str, str]) -> HdfsCalls:
         if not made:
             made.append(
-                Calls(address, known, RetryPolicy(), tick=lambda: 0.0, sleep=lambda _: None, chance=lambda: 0.0)
+                HdfsCalls(address, known, RetryPolicy(), tick=lambda: 0.0, sleep=lambda _: None, chance=lambda: 0.0)
             )
         return made[0]
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import threading
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
 
 from hivesink.core.partfile import Finished, InProgress, PartName, Pending
-from hivesink.errors import NotWritable, OutcomeUnknown, StoreUnavailable
+from hivesink.errors import NotWritable, OutcomeUnknown, StoreUnavailable, TargetTaken
 from hivesink.storage.local import LocalFileSystem
-from hivesink.storage.rename_store import RenameFileStore
+from hivesink.storage.rename_store import RenameFileStore, run_parallel
 from tests.crash.faults import FaultyFileSystem, Kill, Mode, Plan
 from tests.inmemory.filesystem import MemoryFileSystem
 
@@ -19,6 +22,7 @@ if TYPE_CHECKING:
 
     from hivesink.storage.fs import FileSystem
 
+MOVED_NAME = "part-00c0ffee0001-1-aaaaaaaaaat0-0-0.snappy.parquet"
 NAME = PartName("0a1b2c3d", 1, "aaaabbbb", 0, 0, 0)
 FILE_SYSTEMS: dict[str, Callable[[], FileSystem]] = {"local": LocalFileSystem, "memory": MemoryFileSystem}
 
@@ -114,3 +118,70 @@ def test_the_recorded_calls_are_numbered_and_named() -> None:
     stage(probe, "/w")
     assert [call.name for call in probe.calls if call.changes] == ["open_new", "sync_close", "rename"]
     assert [call.number for call in probe.calls] == list(range(1, len(probe.calls) + 1))
+
+
+@pytest.mark.parametrize("parallelism", [1, 3, 16])
+def test_results_come_in_the_order_of_the_calls(parallelism: int) -> None:
+    assert run_parallel([partial(int, str(n)) for n in range(20)], parallelism) == list(range(20))
+    assert run_parallel([], parallelism) == []
+
+
+def test_calls_wait_for_each_other_only_where_one_at_a_time_is_asked_for() -> None:
+    meet = threading.Barrier(4, timeout=60)
+    assert sorted(run_parallel([meet.wait] * 4, 4)) == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("parallelism", [1, 4])
+def test_the_first_error_in_order_is_raised_when_all_that_were_begun_have_ended(parallelism: int) -> None:
+    begun: list[int] = []
+    ended: list[int] = []
+    never = threading.Event()
+
+    def call(number: int) -> Callable[[], None]:
+        def run() -> None:
+            begun.append(number)
+            if number > 2:
+                never.wait(0.2)
+            ended.append(number)
+            if number in {1, 2}:
+                raise ValueError(number)
+
+        return run
+
+    with pytest.raises(ValueError, match=r"^1$"):
+        run_parallel([call(number) for number in range(1000)], parallelism)
+    assert sorted(ended) == sorted(begun)
+    assert len(begun) < 100
+
+
+@pytest.mark.parametrize("fs", [LocalFileSystem(), MemoryFileSystem()], ids=["local", "memory"])
+def test_a_part_that_is_at_its_place_already_stays(fs: FileSystem, tmp_path: Path) -> None:
+    """A partition that was moved and moved back: the move's two ends are one name."""
+    path = f"{tmp_path}/dt=1/{MOVED_NAME}"
+    fs.write_new(path, b"rows")
+    store = RenameFileStore(fs)
+    assert store.publish(Pending(path, path, 4)) == Finished(path, 4)
+    assert fs.read(path) == b"rows"
+
+
+@pytest.mark.parametrize("snapshot", [False, True])
+def test_one_name_through_a_linked_folder_is_not_a_second_name(tmp_path: Path, snapshot: bool) -> None:
+    """To unlink it would lose the rows, or leave them in a user's hard-linked snapshot only."""
+    fs = LocalFileSystem()
+    (tmp_path / "alias").symlink_to(tmp_path / "real")
+    path = f"{tmp_path}/real/{MOVED_NAME}"
+    fs.write_new(path, b"rows")
+    if snapshot:
+        os.link(path, tmp_path / "snapshot")
+    with pytest.raises(TargetTaken):
+        RenameFileStore(fs).publish(Pending(path, f"{tmp_path}/alias/{MOVED_NAME}", 4))
+    assert fs.read(path) == b"rows"
+
+
+def test_a_rename_that_was_cut_short_is_finished(tmp_path: Path) -> None:
+    fs = LocalFileSystem()
+    old, new = f"{tmp_path}/a/{MOVED_NAME}", f"{tmp_path}/b/{MOVED_NAME}"
+    fs.write_new(old, b"rows")
+    fs.link(old, new)
+    RenameFileStore(fs).publish(Pending(old, new, 4))
+    assert (fs.read(old), fs.read(new)) == (None, b"rows")

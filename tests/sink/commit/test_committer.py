@@ -29,7 +29,7 @@ from hivesink.errors import (
     StoreUnavailable,
     UnknownTable,
 )
-from hivesink.metastore.accuracy import FLAG
+from hivesink.metastore.common import FLAG
 from hivesink.sink.commit.committer import Committer
 from hivesink.sink.commit.recovery import recover
 from hivesink.sink.inspect.status import writer_status

@@ -12,7 +12,7 @@ import pytest
 
 from hivesink.core.epoch import Epoch
 from hivesink.errors import RegistrationUnknown, StoreUnavailable
-from hivesink.metastore.accuracy import FLAG
+from hivesink.metastore.common import FLAG
 from hivesink.sink.commit.statistics import refresh_statistics
 from hivesink.storage.commit_log import RenameCommitLog, default_log_location
 from tests.crash.site import Site, SiteJob

@@ -1,0 +1,168 @@
+"""What all registrars share: which tables the sink can write, partition names, trust in statistics, bulk changes."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar
+
+from hivesink.core.partition_path import DEFAULT_PARTITION, parse_path, partition_path
+from hivesink.core.table import Column, TableName
+from hivesink.core.typetext import parse_type
+from hivesink.errors import PartitionPathInvalid, RegistrationFailed, TypeTextInvalid, Unsupported
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from hivesink.core.table import TableSpec
+
+Key = TypeVar("Key")
+FLAG = "COLUMN_STATS_ACCURATE"
+"""The parameter by which Hive answers `count(*)` without reading (HIVE-11266)."""
+BASIC_ONLY = '{"BASIC_STATS":"true"}'
+"""The numbers of files, bytes and rows are right; no column's statistics are."""
+Values = tuple[str, ...]
+"""Unescaped values as the metastore keeps them: null is DEFAULT_PARTITION."""
+PARQUET_INPUT = "org.apache.hadoop.hive.ql.io.parquet.MapredParquetInputFormat"
+PARQUET_OUTPUT = "org.apache.hadoop.hive.ql.io.parquet.MapredParquetOutputFormat"
+PARQUET_SERDE = "org.apache.hadoop.hive.ql.io.parquet.serde.ParquetHiveSerDe"
+_SPARK_BUCKETS = "spark.sql.sources.schema.numBuckets"
+_MOST_REASONS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What decides whether the sink can write a table.
+
+    `kind` is the metastore's table type, `properties` are all parameters.
+    """
+
+    name: TableName
+    kind: str
+    input_format: str
+    serde: str
+    bucketed: bool
+    skewed: bool
+    properties: Mapping[str, str]
+
+    @property
+    def external(self) -> bool:
+        return "EXTERNAL" in self.kind.upper() or self._set("EXTERNAL")
+
+    def _set(self, key: str) -> bool:
+        return self.properties.get(key, "").lower() == "true"
+
+    def refuse(self) -> None:
+        """Raise Unsupported where rows put into the table's folders would be wrong or lost."""
+        for applies, what, why, instead in self._refusals():
+            if applies:
+                raise Unsupported(what, why, instead)
+
+    def _refusals(self) -> Iterator[tuple[bool, str, str, str]]:
+        """Whether each refusal applies, and its words."""
+        name = self.name
+        yield "VIEW" in self.kind.upper(), f"{name}, a view,", "a view has no files", "name the table behind it"
+        yield (
+            self._set("transactional"),
+            f"{name}, a transactional table,",
+            "Hive finds its rows by its own transaction log",
+            "create an external table for the stream",
+        )
+        yield (
+            self.input_format != PARQUET_INPUT or self.serde != PARQUET_SERDE,
+            f"the format of {name} ({self.input_format or 'none'})",
+            "the sink writes Parquet",
+            "create the table STORED AS PARQUET",
+        )
+        yield (
+            self.bucketed or _SPARK_BUCKETS in self.properties or self.skewed,
+            f"{name}, a table CLUSTERED or SKEWED BY columns,",
+            "readers would look for rows in the wrong files",
+            "create it with partitions only",
+        )
+        yield (
+            self.external and self._set("discover.partitions"),
+            f"discover.partitions=true on {name}",
+            "the metastore would register folders whose files are incomplete",
+            f"run: ALTER TABLE {name} SET TBLPROPERTIES ('discover.partitions'='false')",
+        )
+
+
+def column(table: TableName, name: str, type_text: str, comment: str | None) -> Column:
+    """A column as a metastore describes it. Raises Unsupported for a type that the sink doesn't know."""
+    try:
+        return Column(name.lower(), parse_type(type_text), comment or None)
+    except TypeTextInvalid as error:
+        msg = f"column {name} of {table} ({type_text})"
+        raise Unsupported(msg, error.reason, "give it another type, or leave it out") from error
+
+
+def values_of(spec: TableSpec, partition: str) -> Values:
+    """Raises PartitionPathInvalid unless `partition` names the table's partition columns in their order."""
+    parsed = parse_path(partition)
+    names = [column.name for column in spec.partition_columns]
+    if [name for name, _ in parsed] != names:
+        raise PartitionPathInvalid(partition, f"{spec.name} is partitioned by {', '.join(names) or 'nothing'}")
+    return tuple(DEFAULT_PARTITION if value is None else value for _, value in parsed)
+
+
+def name_of(spec: TableSpec, values: Values) -> str:
+    """The metastore's own name of the partition: it escapes as `core.partition_path` does."""
+    return partition_path([column.name for column in spec.partition_columns], values)
+
+
+def is_accurate(text: str | None) -> bool:
+    """Whether Hive might trust statistics by the text of FLAG; an unclear text counts as trusted.
+
+    Hive before 2.0 wrote `true` or `false`, later ones a JSON object.
+    """
+    if text is None or not text.strip():
+        return False
+    try:
+        flag = json.loads(text.lower())
+    except ValueError:
+        return True
+    if isinstance(flag, dict):
+        return flag.get("basic_stats") in {"true", True} or bool(flag.get("column_stats"))
+    return flag is not False
+
+
+def change_all(
+    partitions: Mapping[Key, str],
+    change: Callable[[Sequence[Key]], None],
+    *,
+    table: str,
+    action: str,
+    address: str,
+    per_call: int,
+    ask: Callable[[], object],
+) -> None:
+    """Call `change` with up to `per_call` keys of `partitions` (names by key); after a refusal, with each key alone.
+
+    A metastore refuses a whole call because of one partition. `ask` asks it any question: one that can't answer refuses
+    everything, and isn't asked for each partition.
+    Raises RegistrationFailed with all refused partitions once the others are changed.
+    """
+    keys = list(partitions)
+    refused: dict[Key, RegistrationFailed] = {}
+    for start in range(0, len(keys), per_call):
+        refused.update(_refused(keys[start : start + per_call], change, ask))
+    if refused:
+        first, *_ = refused.values()
+        reasons = list(dict.fromkeys(error.reason for error in refused.values()))
+        at_fault = tuple(partitions[key] for key in refused)
+        raise RegistrationFailed(table, action, "; ".join(reasons[:_MOST_REASONS]), address, at_fault) from first
+
+
+def _refused(
+    keys: Sequence[Key], change: Callable[[Sequence[Key]], None], ask: Callable[[], object]
+) -> Iterator[tuple[Key, RegistrationFailed]]:
+    try:
+        change(keys)
+    except RegistrationFailed as error:
+        ask()
+        if len(keys) == 1:
+            yield keys[0], error
+            return
+        for key in keys:
+            yield from _refused([key], change, ask)

@@ -1,0 +1,145 @@
+"""What all registrars share; real metastores that refuse a call because of one partition are in `contracts`."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from hivesink.core.table import TableName
+from hivesink.errors import MetastoreUnreachable, RegistrationFailed, Unsupported
+from hivesink.metastore.common import BASIC_ONLY, PARQUET_INPUT, PARQUET_SERDE, Facts, change_all, column, is_accurate
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+GOOD = Facts(
+    name=TableName("d", "t"),
+    kind="EXTERNAL_TABLE",
+    input_format=PARQUET_INPUT,
+    serde=PARQUET_SERDE,
+    bucketed=False,
+    skewed=False,
+    properties={"discover.partitions": "false", "transactional": "false"},
+)
+
+
+def test_a_parquet_table_is_taken() -> None:
+    GOOD.refuse()
+    # The metastore discovers partitions of external tables only.
+    replace(GOOD, kind="MANAGED_TABLE", properties={"discover.partitions": "true"}).refuse()
+
+
+@pytest.mark.parametrize(
+    ("facts", "says"),
+    [
+        (replace(GOOD, kind="VIRTUAL_VIEW"), "a view"),
+        (replace(GOOD, kind="MATERIALIZED_VIEW"), "a view"),
+        (replace(GOOD, properties={"transactional": "TRUE"}), "transactional"),
+        (replace(GOOD, input_format="org.apache.hadoop.mapred.TextInputFormat"), "TextInputFormat.*STORED AS PARQUET"),
+        (replace(GOOD, serde="org.apache.hadoop.hive.serde2.lazy.LazySimpleSerDe"), "STORED AS PARQUET"),
+        (replace(GOOD, bucketed=True), "CLUSTERED"),
+        (replace(GOOD, skewed=True), "SKEWED"),
+        (replace(GOOD, properties={"spark.sql.sources.schema.numBuckets": "4"}), "CLUSTERED"),
+        (
+            replace(GOOD, properties={"discover.partitions": "true"}),
+            r"ALTER TABLE d\.t SET TBLPROPERTIES \('discover\.partitions'='false'\)",
+        ),
+        (
+            replace(GOOD, kind="MANAGED_TABLE", properties={"EXTERNAL": "TRUE", "discover.partitions": "TRUE"}),
+            "ALTER TABLE",
+        ),
+    ],
+)
+def test_what_rows_would_be_lost_in_is_refused(facts: Facts, says: str) -> None:
+    with pytest.raises(Unsupported, match=says) as caught:
+        facts.refuse()
+    assert "\n" not in str(caught.value)
+
+
+def test_an_unknown_type_names_its_column() -> None:
+    with pytest.raises(Unsupported, match=r"column u of d\.t \(uniontype<int>\)"):
+        column(TableName("d", "t"), "u", "uniontype<int>", None)
+
+
+@pytest.mark.parametrize(
+    ("text", "accurate"),
+    [
+        (None, False),
+        ("", False),
+        ("{}", False),
+        ("false", False),
+        ("FALSE", False),
+        ('{"BASIC_STATS":"false"}', False),
+        ('{"COLUMN_STATS":{}}', False),
+        (BASIC_ONLY, True),
+        ('{"COLUMN_STATS":{"id":"true"}}', True),
+        ("true", True),
+        ("TRUE", True),
+        ("what is this", True),
+    ],
+)
+def test_a_text_in_doubt_counts_as_trusted(text: str | None, accurate: bool) -> None:
+    assert is_accurate(text) is accurate
+
+
+class Picky:
+    """Refuses every call with one of `bad` in it, and after `most` calls doesn't answer questions any more."""
+
+    def __init__(self, *bad: int, most: int = 1000) -> None:
+        self.bad = bad
+        self.most = most
+        self.done: list[int] = []
+        self.calls = 0
+
+    def change(self, keys: Sequence[int]) -> None:
+        self.calls += 1
+        at_fault = [key for key in keys if key in self.bad]
+        if at_fault:
+            table, action = "db.t", f"register {len(keys)} partitions"
+            raise RegistrationFailed(table, action, f"not {at_fault[0] % 2}")
+        self.done += keys
+
+    def ask(self) -> None:
+        if self.calls >= self.most:
+            where, why = "memory", "it is tired"
+            raise MetastoreUnreachable(where, why)
+
+    def run(self, number: int) -> None:
+        names = {key: f"dt={key}" for key in range(number)}
+        change_all(names, self.change, table="db.t", action="register", address="here", per_call=10, ask=self.ask)
+
+
+def test_nothing_and_nothing_refused() -> None:
+    picky = Picky()
+    picky.run(0)
+    assert picky.calls == 0
+    picky.run(25)
+    assert (picky.done, picky.calls) == ([*range(25)], 3)
+
+
+def test_all_others_are_changed_and_one_error_names_those_at_fault() -> None:
+    picky = Picky(3, 14, 15, 19)
+    with pytest.raises(RegistrationFailed) as told:
+        picky.run(30)
+    assert sorted(picky.done) == [key for key in range(30) if key not in picky.bad]
+    assert picky.calls == 3 + 20
+    assert told.value.partitions == ("dt=3", "dt=14", "dt=15", "dt=19")
+    assert str(told.value) == (
+        "the metastore at here refused to register partitions 'dt=3', 'dt=14', 'dt=15' and 1 more of db.t: "
+        "not 1; not 0; fix this, then run the same again"
+    )
+
+
+def test_a_metastore_that_can_not_answer_is_not_tried_with_each() -> None:
+    picky = Picky(*range(10), most=4)
+    with pytest.raises(MetastoreUnreachable):
+        picky.run(10)
+    assert picky.calls == 4
+
+
+def test_a_long_name_is_cut() -> None:
+    told = RegistrationFailed("db.t", "register", "too long", partitions=("a" * 900,))
+    assert f"partition '{'a' * 100}…' of db.t" in str(told)
+    assert told.partitions == ("a" * 900,)
