@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
-from hivesink.core.partition_path import DEFAULT_PARTITION, parse_path, partition_path
+from hivesink.core.partition import DEFAULT_PARTITION, parse_path, partition_path
 from hivesink.core.table import Column, TableName
 from hivesink.core.typetext import parse_type
 from hivesink.errors import PartitionPathInvalid, RegistrationFailed, TypeTextInvalid, Unsupported
