@@ -213,7 +213,7 @@ class Setup:
         progress = on_commit or _no_progress
         return cls(writer, plans[0], rejected, config, history_policy, context, identity, folder, site, progress)
 
-    def sink(self, *, tolerant: bool) -> WriterSpec:
+    def spec(self, *, tolerant: bool) -> WriterSpec:
         return WriterSpec(
             identity=self.identity,
             target=self.target,
@@ -227,7 +227,7 @@ class Setup:
         )
 
     def committer(self, *, tolerant: bool) -> Committer:
-        return Committer(self.context, self.sink(tolerant=tolerant))
+        return Committer(self.context, self.spec(tolerant=tolerant))
 
     def tools(self) -> ToolsSpec:
         # Tasks ask no metastore: its properties, a password perhaps among them, stay with the driver.

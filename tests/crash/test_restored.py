@@ -100,8 +100,8 @@ def test_they_are_no_losses_and_no_leftovers(last_name: bool) -> None:
     job = site.job()
     assert find_losses(job.context) == ()
     everything = {part.target for part in waiting(site)}
-    sink = job.committer.sink
-    assert recover(job.context, sink.identity, sink.policy, given_up=GivenUp(frozenset(everything))).lost == ()
+    spec = job.committer.spec
+    assert recover(job.context, spec.identity, spec.policy, given_up=GivenUp(frozenset(everything))).lost == ()
     clean(job.context, find_leftovers(job.context, "w", str(TABLE)), str(TABLE))
     site.check(range(4))
 

@@ -38,13 +38,13 @@ logger = logging.getLogger("hivesink")
 class Committer:
     """Commits batches one at a time; `recover` first. Safe to call from the query's thread and a timer's."""
 
-    def __init__(self, context: CommitContext, sink: WriterSpec) -> None:
+    def __init__(self, context: CommitContext, spec: WriterSpec) -> None:
         self.context = context
-        self.sink = sink
+        self.spec = spec
         self.lock = threading.RLock()
         self._executor: Executor | None = None
         self._is_current = False
-        self._tries = EpochWriter(context, sink, self._tolerate)
+        self._tries = EpochWriter(context, spec, self._tolerate)
         self._seen: set[Place] = set()
         self._waiting_since: float | None = None
         self._trouble: HiveSinkError | None = None
@@ -63,7 +63,7 @@ class Committer:
 
     def _recover(self) -> None:
         self._is_current = False
-        executor = self._executor = Executor.begin(self.context, self.sink.identity, self.sink.policy)
+        executor = self._executor = Executor.begin(self.context, self.spec.identity, self.spec.policy)
         self._finish(executor)
         executor.clean_up()
         self._is_current = True
@@ -82,7 +82,7 @@ class Committer:
             self._finish(executor)
             head = executor.history.head
             verdict = judge(
-                head.last_batch if head else None, batch, self.sink.history_policy, self.context.log.location
+                head.last_batch if head else None, batch, self.spec.history_policy, self.context.log.location
             )
             if isinstance(verdict, Replay):
                 logger.info("batch %d was committed as epoch %d", batch.batch, verdict.epoch)
@@ -91,7 +91,7 @@ class Committer:
                 new = LastBatch(Epoch(executor.history.epoch + 1), batch, appended=verdict.appended)
                 done = self._commit_new(executor, new, shape, write, watch)
             self._is_current = True
-            self.sink.on_commit(done)
+            self.spec.on_commit(done)
             return done
 
     def retry(self) -> None:
@@ -110,8 +110,8 @@ class Committer:
             self._seen |= set(executor.history.folders())
             executor.finish()
             self._clear_trouble()
-            if self.sink.sole_writer():
-                refresh_statistics(self.context, executor.history.epoch, self._seen, self.sink.count_rows)
+            if self.spec.sole_writer():
+                refresh_statistics(self.context, executor.history.epoch, self._seen, self.spec.count_rows)
 
     @property
     def head(self) -> Epoch:
@@ -154,11 +154,11 @@ class Committer:
             milliseconds=watch.laps,
             waiting=self.waiting,
         )
-        _log(self.sink.identity, done)
+        _log(self.spec.identity, done)
         return done
 
     def _manifest(self, executor: Executor, batch: LastBatch, written: Written) -> Manifest:
-        identity = self.sink.identity
+        identity = self.spec.identity
         return replace(
             executor.history.following("batch", Stamp(self.context.now(), written.attempt)),
             last_batch=batch,
@@ -183,8 +183,8 @@ class Committer:
         now = self.context.tick()
         since = self._waiting_since = now if self._waiting_since is None else self._waiting_since
         self._trouble = error
-        limit: timedelta = self.sink.config["sink.registration.max-delay"]
-        if not self.sink.tolerant or now - since > limit.total_seconds():
+        limit: timedelta = self.spec.config["sink.registration.max-delay"]
+        if not self.spec.tolerant or now - since > limit.total_seconds():
             raise error
         logger.warning("epochs wait to be published or registered for %.0f s: %s", now - since, error)
 

@@ -56,9 +56,9 @@ class Written:
 class EpochWriter:
     """Writes epochs' parts. `endure` decides what a metastore that doesn't answer means: it returns or raises."""
 
-    def __init__(self, context: CommitContext, sink: WriterSpec, tolerate: Callable[[HiveSinkError], None]) -> None:
+    def __init__(self, context: CommitContext, spec: WriterSpec, tolerate: Callable[[HiveSinkError], None]) -> None:
         self.context = context
-        self.sink = sink
+        self.spec = spec
         self._tolerate = tolerate
         self._moved: dict[Place, str] = {}
 
@@ -107,7 +107,7 @@ class EpochWriter:
         Hive's INSERT INTO such a partition deletes what is in its folder, hidden files too (HIVE-29744). So nothing
         that is decided lies there before the partition is registered.
         """
-        tables = {plan.name: plan for plan in (self.sink.target, self.sink.rejected) if plan}
+        tables = {plan.name: plan for plan in (self.spec.target, self.spec.rejected) if plan}
 
         def is_exposed(part: PartEntry) -> bool:
             listed = live is not None and (part.table, part.partition) in live
@@ -146,7 +146,7 @@ class EpochWriter:
 
     def _require_reachable(self, elsewhere: Mapping[Place, str]) -> None:
         """A partition that lives where this table's store can't write has its name in the error, not just the place."""
-        tables = {plan.name: plan for plan in (self.sink.target, self.sink.rejected) if plan}
+        tables = {plan.name: plan for plan in (self.spec.target, self.spec.rejected) if plan}
         for (table, partition), home in elsewhere.items():
             reason = self.context.unreachable(home)
             if reason is not None:
@@ -155,7 +155,7 @@ class EpochWriter:
 
     def _elsewhere(self, parts: Iterable[PartEntry], live: Mapping[Place, LivePartition]) -> dict[Place, str]:
         """Where the parts should have been staged, for those that weren't."""
-        tables = {plan.name: plan for plan in (self.sink.target, self.sink.rejected) if plan}
+        tables = {plan.name: plan for plan in (self.spec.target, self.spec.rejected) if plan}
         found = {}
         for part in parts:
             place = (part.table, part.partition)
@@ -170,7 +170,7 @@ class EpochWriter:
             own = {place[1]: where for place, where in self._moved.items() if place[0] == table.name}
             return replace(table, moved=own)
 
-        sink = self.sink
+        sink = self.spec
         return TaskPlan(
             target=with_moves(sink.target),
             rejected=with_moves(sink.rejected) if sink.rejected else None,
@@ -186,7 +186,7 @@ class EpochWriter:
         bad = next((report.bad for report in reports if report.bad), None)
         if bad is not None:
             self.context.store.discard(part.staged for report in reports for part in report.parts)
-            raise BadRecord(self.sink.target.name, bad.position, bad.field, bad.reason)
+            raise BadRecord(self.spec.target.name, bad.position, bad.field, bad.reason)
         for report in reports:
             if not report.rows.balanced:
                 message = f"task {report.task} reports {report.rows}, which don't add up"

@@ -337,8 +337,8 @@ def test_a_metastore_that_is_down_leaves_an_epoch_open(site: Site) -> None:
 
 
 def accept(site: Site, *targets: str) -> None:
-    sink = site.job.committer.sink
-    recover(site.context, sink.identity, sink.policy, given_up=GivenUp(frozenset(targets)))
+    spec = site.job.committer.spec
+    recover(site.context, spec.identity, spec.policy, given_up=GivenUp(frozenset(targets)))
 
 
 def test_a_lost_part_of_an_open_epoch_is_an_error_until_its_loss_is_accepted(site: Site) -> None:
