@@ -272,7 +272,7 @@ def test_staged_files_that_keep_vanishing_are_an_error_before_the_decision(site:
             site.fs.delete(path)
         return reports
 
-    with pytest.raises(StoreUnavailable, match="deleted before its epoch"):
+    with pytest.raises(StoreUnavailable, match="deleted or truncated it before its epoch"):
         job.committer.commit(ref, InputShape(), write)
     assert site.log.view().head == 0
 
@@ -690,7 +690,7 @@ def test_clean_up_that_fails_stops_no_job_and_is_told(damaged: str, caplog: pyte
     site.job().run(2)
     site.check(range(60))
     assert site.log.view().head == 30
-    told = [record.getMessage() for record in caplog.records if "cleaning up after epoch" in record.getMessage()]
+    told = [record.getMessage() for record in caplog.records if "couldn't clean up after epoch" in record.getMessage()]
     assert told
     assert all(damaged in message for message in told)
 
