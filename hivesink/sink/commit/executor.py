@@ -10,22 +10,7 @@ from functools import partial
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from hivesink.core.actions import (
-    ClearAccurate,
-    Decide,
-    Discard,
-    Forget,
-    Keep,
-    LookAgain,
-    MarkPublished,
-    MarkSettled,
-    Publish,
-    PutAway,
-    Refuse,
-    Register,
-    SuccessFiles,
-    Trim,
-)
+from hivesink.core import actions
 from hivesink.core.log import Mark
 from hivesink.core.manifest import floor_over
 from hivesink.core.partfile import Pending
@@ -48,7 +33,6 @@ from hivesink.sink.commit.observe import load, load_begun, look, look_at_tracks
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
 
-    from hivesink.core.actions import Action
     from hivesink.core.epoch import Epoch
     from hivesink.core.leftovers import Winner
     from hivesink.core.lifecycle import History, Identity
@@ -70,7 +54,7 @@ class Executor:
     """One writer's history, and what advances it. `history` is the log's, as far as this run knows."""
 
     def __init__(
-        self, context: CommitContext, history: History, policy: Policy, told: Callable[[Action], None]
+        self, context: CommitContext, history: History, policy: Policy, told: Callable[[actions.Action], None]
     ) -> None:
         self.context = context
         self.history = history
@@ -84,7 +68,7 @@ class Executor:
         context: CommitContext,
         identity: Identity | None,
         policy: Policy,
-        told: Callable[[Action], None] = lambda _: None,
+        told: Callable[[actions.Action], None] = lambda _: None,
     ) -> Executor:
         """Read the log, and shut out an older try that could still decide; `identity` as for `load`.
 
@@ -101,9 +85,9 @@ class Executor:
         """Carry out the plan's first decision, if any: a batch, a fence against an older try, or accepted losses."""
         stamp = self.context.stamp()
         found = plan(self.history, seen, stamp, self.policy, batch=batch, starting=starting, given_up=given_up)
-        actions = list(until_look(found))
-        if actions and isinstance(actions[-1], Decide):
-            self._carry_out(actions)
+        planned = list(until_look(found))
+        if planned and isinstance(planned[-1], actions.Decide):
+            self._carry_out(planned)
 
     def finish(self, first: Seen | None = None) -> None:
         """Bring every open epoch to its end. `first` is what was seen just before the decision.
@@ -130,8 +114,9 @@ class Executor:
                 if error is not None:
                     raise error
 
-    def _carry_out(self, actions: Iterable[Action]) -> None:
-        for is_independent, group in groupby(actions, key=lambda action: isinstance(action, (Publish, Keep))):
+    def _carry_out(self, planned: Iterable[actions.Action]) -> None:
+        independent = (actions.Publish, actions.Keep)
+        for is_independent, group in groupby(planned, key=lambda action: isinstance(action, independent)):
             if is_independent:
                 self.context.store.run_parallel(partial(self._perform, action) for action in group)
             else:
@@ -150,49 +135,49 @@ class Executor:
             # No row depends on it, so it fails no committed batch; `status` and `verify` show what stays wrong.
             logger.warning("couldn't clean up after epoch %d, will try again: %s", self.history.epoch, error)
 
-    def _plan(self, seen: Seen) -> Iterable[Action]:
+    def _plan(self, seen: Seen) -> Iterable[actions.Action]:
         return until_look(plan(self.history, seen, self.context.stamp(), self.policy))
 
-    def _perform(self, action: Action) -> None:  # noqa: C901, PLR0912  one case per action, all of them here
+    def _perform(self, action: actions.Action) -> None:  # noqa: C901, PLR0912  one case per action, all of them here
         match action:
-            case Decide(manifest):
+            case actions.Decide(manifest):
                 # The point of no return, and the only one.
                 self.context.log.create(manifest)
                 self.history = self.history.decided(manifest)
-            case ClearAccurate(table, partitions):
+            case actions.ClearAccurate(table, partitions):
                 self.context.registrar.clear_accurate(self.context.table(table), partitions)
-            case Register():
+            case actions.Register():
                 self._register(action)
-            case Publish(part, source):
+            case actions.Publish(part, source):
                 self._publish(part, source)
-            case Keep(part):
+            case actions.Keep(part):
                 self.context.store.publish(Pending(part.target, part.target, part.length))
-            case Refuse():
+            case actions.Refuse():
                 self._require_current()
                 raise _loss(action)
-            case PutAway(part, source):
+            case actions.PutAway(part, source):
                 self._require_current()
                 self.context.store.publish(Pending(source, part.put_away, part.length))
-            case MarkPublished(epoch, waited):
+            case actions.MarkPublished(epoch, waited):
                 self.context.log.mark(epoch, Mark.PUBLISHED)
                 self.history = self.history.published(epoch)
                 # An empty folder harms nobody.
                 with suppress(HiveSinkError):
                     self.context.store.prune(waited)
-            case SuccessFiles(paths):
+            case actions.SuccessFiles(paths):
                 self._require_current()
                 self.context.store.run_parallel(partial(self.context.store.mark, path) for path in paths)
-            case MarkSettled(epoch):
+            case actions.MarkSettled(epoch):
                 self.context.log.mark(epoch, Mark.REGISTERED)
                 self.history = self.history.confirmed()
-            case Discard(staged, folders):
+            case actions.Discard(staged, folders):
                 self.context.require_head(self.history.epoch)
                 self.context.discard(staged, folders)
-            case Forget(lists):
+            case actions.Forget(lists):
                 self.context.log.forget(lists)
-            case Trim(epoch):
+            case actions.Trim(epoch):
                 self._trim(epoch)
-            case LookAgain():
+            case actions.LookAgain():
                 return
         self._told(action)
 
@@ -207,7 +192,7 @@ class Executor:
         if self.history.open and (is_settled or published & unpublished):
             raise _StaleError
 
-    def _register(self, action: Register) -> None:
+    def _register(self, action: actions.Register) -> None:
         # An overtaken run would bring back what a user has dropped since.
         self._require_current()
         for partition, _ in action.partitions:
@@ -254,9 +239,9 @@ class Executor:
         paths = {path for path in (part.target, part.restored, part.put_away, *earlier) if path != source}
         lengths = {path: file.length for path in paths if (file := self.context.find(path)) is not None}
         located = locate(replace(part, staged=source), earlier, lengths)
-        if isinstance(located, Refuse):
+        if isinstance(located, actions.Refuse):
             return False
-        source = located.source if isinstance(located, Publish) else part.restored
+        source = located.source if isinstance(located, actions.Publish) else part.restored
         self.context.store.publish(Pending(source, part.target, part.length))
         if parse_staged(part.staged.rpartition("/")[2]):
             # No touched-list leads to it any more.
@@ -277,7 +262,7 @@ class Executor:
         self.history = replace(self.history, floor=upto)
 
 
-def _loss(refused: Refuse) -> HiveSinkError:
+def _loss(refused: actions.Refuse) -> HiveSinkError:
     if not refused.found:
         return PartLost(refused.part.staged, refused.part.target)
     path, length = refused.found[0]

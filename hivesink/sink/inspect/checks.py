@@ -64,7 +64,7 @@ class Evidence:
     def home(self, part: PartEntry) -> str | None:
         """Where the metastore says that the part's partition is, spelled as in `files`; None if it isn't registered."""
         live = self.live.get((part.table, part.partition))
-        return live and self.canonical(live.location)
+        return None if live is None else self.canonical(live.location)
 
 
 def _error(epoch: Epoch | None, text: str) -> Finding:

@@ -143,11 +143,11 @@ def run_task(
         parts = work.parts.finish()
     except _Stop as stop:
         work.parts.abort()
-        return TaskReport(task, task_attempt, Rows(), bad=stop.bad, touched=chunks)
+        return TaskReport(task, task_attempt, Rows(), bad=stop.bad)
     except BaseException:
         work.parts.abort()
         raise
-    return TaskReport(task, task_attempt, Rows(**work.counts), parts, touched=chunks)
+    return TaskReport(task, task_attempt, Rows(**work.counts), parts)
 
 
 def _open_task(

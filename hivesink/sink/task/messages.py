@@ -89,19 +89,17 @@ class TaskReport:
     rows: Rows
     parts: tuple[PartEntry, ...] = ()
     bad: BadReport | None = None
-    touched: int = 0
 
     def encode(self) -> str:
         return json.dumps(asdict(self))
 
     @classmethod
     def decode(cls, text: str) -> TaskReport:
-        found = json.loads(text)
+        fields = json.loads(text)
         return cls(
-            task=found["task"],
-            task_attempt=found["task_attempt"],
-            rows=Rows(**found["rows"]),
-            parts=tuple(PartEntry(**part) for part in found["parts"]),
-            bad=BadReport(**found["bad"]) if found["bad"] else None,
-            touched=found["touched"],
+            task=fields["task"],
+            task_attempt=fields["task_attempt"],
+            rows=Rows(**fields["rows"]),
+            parts=tuple(PartEntry(**part) for part in fields["parts"]),
+            bad=BadReport(**fields["bad"]) if fields["bad"] else None,
         )
