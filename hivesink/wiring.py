@@ -246,8 +246,8 @@ def _rejected(context: CommitContext, live: LiveTable, config: SinkConfig) -> Ta
     """The dead-letter table, created if missing; None unless the setting asks for it."""
     if config["sink.on-bad-record"] is not OnBadRecord.DEAD_LETTER:
         return None
-    found = context.table(str(live.spec.name.rejected))
-    return TablePlan(found.spec, found.location)
+    dead_letters = context.table(str(live.spec.name.rejected))
+    return TablePlan(dead_letters.spec, dead_letters.location)
 
 
 def remaker(metastore: Metastore, live: LiveTable) -> Callable[[TableName], bool]:

@@ -75,7 +75,7 @@ class CommitContext:
 
     def lookup(self, places: Iterable[Place]) -> Mapping[Place, LivePartition]:
         """The registered ones of `places`, by one call per table. Raises MetastoreUnreachable, UnknownTable."""
-        found: dict[Place, LivePartition] = {}
+        registered: dict[Place, LivePartition] = {}
         for table, partitions in by_table(places).items():
             try:
                 live = self.registrar.lookup(self.table(table), partitions)
@@ -85,8 +85,8 @@ class CommitContext:
                     raise
                 self._tables.pop(table, None)
                 live = self.registrar.lookup(self.table(table), partitions)
-            found.update({(table, partition): home for partition, home in live.items()})
-        return found
+            registered.update({(table, partition): home for partition, home in live.items()})
+        return registered
 
     def require_head(self, epoch: Epoch) -> None:
         """Raise FencedOut unless `epoch` is still the log's newest. Call it before anything that isn't idempotent."""

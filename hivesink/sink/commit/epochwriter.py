@@ -127,8 +127,8 @@ class EpochWriter:
     def _vanished(self, parts: Sequence[PartEntry], epoch: Epoch) -> str | None:
         """A staged part that is missing or cut short: DROP, TRUNCATE and INSERT OVERWRITE take hidden files too."""
         store = self.context.store
-        found = store.run_parallel(partial(store.find, part.staged) for part in parts)
-        both = zip(parts, found, strict=True)
+        files = store.run_parallel(partial(store.find, part.staged) for part in parts)
+        both = zip(parts, files, strict=True)
         # Once it is decided, a wrong length could only be repaired by hand.
         gone = next((part.staged for part, file in both if file is None or file.length != part.length), None)
         if gone is not None and self.context.log.view().head >= epoch:

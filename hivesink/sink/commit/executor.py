@@ -84,8 +84,8 @@ class Executor:
     ) -> None:
         """Carry out the plan's first decision, if any: a batch, a fence against an older try, or accepted losses."""
         stamp = self.context.stamp()
-        found = plan(self.history, seen, stamp, self.policy, batch=batch, starting=starting, given_up=given_up)
-        planned = list(until_look(found))
+        everything = plan(self.history, seen, stamp, self.policy, batch=batch, starting=starting, given_up=given_up)
+        planned = list(until_look(everything))
         if planned and isinstance(planned[-1], actions.Decide):
             self._carry_out(planned)
 
@@ -188,7 +188,7 @@ class Executor:
             raise FencedOut(self.context.log.location, epoch, view.head)
         published = {epoch for epoch, marks in view.marks.items() if Mark.PUBLISHED in marks}
         is_settled = Mark.REGISTERED in view.marks.get(epoch, frozenset())
-        unpublished = {found.manifest.epoch for found in self.history.unpublished}
+        unpublished = {open_epoch.manifest.epoch for open_epoch in self.history.unpublished}
         if self.history.open and (is_settled or published & unpublished):
             raise _StaleError
 

@@ -101,7 +101,7 @@ def look_at_tracks(context: CommitContext, head: Epoch, winners: frozenset[Winne
     touched = followed(tracks, head)
     if not touched:
         return tracks
-    folders = sorted({folder for found in touched for folder in context.log.folders(found)})
+    folders = sorted({folder for one in touched for folder in context.log.folders(one)})
     # Parts move from their own folder to the one where they are set aside: looking there last misses none.
     staged: list[str] = []
     for is_last in (False, True):

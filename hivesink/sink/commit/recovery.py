@@ -118,8 +118,8 @@ def _look_for_losses(context: CommitContext, history: History) -> Seen:
 
 def _listed(context: CommitContext, history: History) -> dict[Place, LivePartition]:
     """The registered partitions. A dropped table has none: recovery creates it again."""
-    found: dict[Place, LivePartition] = {}
+    registered: dict[Place, LivePartition] = {}
     for table, partitions in by_table(history.folders()).items():
         with suppress(UnknownTable):
-            found |= context.lookup((table, partition) for partition in partitions)
-    return found
+            registered |= context.lookup((table, partition) for partition in partitions)
+    return registered

@@ -58,7 +58,7 @@ def _set(context: CommitContext, table: str, counted: Mapping[Place, Counted]) -
     changed = set(counted)
     try:
         # If this raises, some may have been set.
-        able = context.registrar.set_statistics(context.table(table), [found.statistics for found in counted.values()])
+        able = context.registrar.set_statistics(context.table(table), [exact.statistics for exact in counted.values()])
         changed -= _unchanged(context, counted) if able else changed
     finally:
         if changed:

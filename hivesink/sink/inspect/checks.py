@@ -195,7 +195,7 @@ def _absent(evidence: Evidence, manifest: Manifest, part: PartEntry, paths: Coll
 
 def _is_unproven(evidence: Evidence, manifest: Manifest, part: PartEntry) -> bool:
     """Whether nobody had a right to take a published part yet: the rule of `core.seen.unproven`."""
-    if manifest.epoch not in {found.epoch for found in evidence.log.open}:
+    if manifest.epoch not in {unsettled.epoch for unsettled in evidence.log.open}:
         return False
     home = evidence.home(part)
     if manifest.log is None:
@@ -269,12 +269,12 @@ def strays(evidence: Evidence) -> Iterator[tuple[Epoch, str]]:
             # A move epoch finds its parts wherever an earlier epoch put them.
             waiting.add(name)
     epochs = {manifest.epoch for manifest in log.manifests}
-    for found, _ in evidence.files.parts(log.uid):
-        if found.path in known or found.path.rpartition("/")[2] in waiting:
+    for file, _ in evidence.files.parts(log.uid):
+        if file.path in known or file.path.rpartition("/")[2] in waiting:
             continue
         # A running job may have decided and published more since the log was read.
-        if found.name.epoch in epochs or found.name.epoch > evidence.head_after:
-            yield Epoch(found.name.epoch), found.path
+        if file.name.epoch in epochs or file.name.epoch > evidence.head_after:
+            yield Epoch(file.name.epoch), file.path
 
 
 def leftovers(evidence: Evidence) -> Iterator[Finding]:
@@ -286,12 +286,12 @@ def leftovers(evidence: Evidence) -> Iterator[Finding]:
         if not log.is_published(manifest.epoch)
         for path in (part.staged, part.restored)
     }
-    for found in evidence.files.staged:
-        if found.name.uid == log.uid and found.path not in waiting:
+    for file in evidence.files.staged:
+        if file.name.uid == log.uid and file.path not in waiting:
             text = "is a leftover of a failed try; `hivesink clean` removes it"
-            if found.name.epoch > log.view.head:
+            if file.name.epoch > log.view.head:
                 text = "is of a run at work, or of one that died; the writer's next start removes it"
-            yield _note(Epoch(found.name.epoch), f"{found.path} {text}")
+            yield _note(Epoch(file.name.epoch), f"{file.path} {text}")
 
 
 CHECKS: tuple[Callable[[Evidence], Iterator[Finding]], ...]

@@ -103,14 +103,14 @@ def find_strays(context: CommitContext, table: str) -> tuple[Stray, ...]:
     evidence.log.require_readable()
     base = evidence.canonical(context.table(table).location)
     homes = {evidence.canonical(live.location): part for (name, part), live in evidence.live.items() if name == table}
-    found = []
+    inside = []
     for _, path in strays(evidence):
         folder = path.rpartition("/")[0]
         below = folder[len(base) + 1 :] if f"{folder}/".startswith(f"{base}/") else None
         # A folder of another shape may be a partition's that this writer doesn't know: its statistics would stay.
         if folder in homes or (below is not None and context.is_partition(table, below)):
-            found.append(Stray(path, homes.get(folder, below or "")))
-    return tuple(sorted(found, key=lambda stray: stray.path))
+            inside.append(Stray(path, homes.get(folder, below or "")))
+    return tuple(sorted(inside, key=lambda stray: stray.path))
 
 
 def throw_away(context: CommitContext, table: str, found: Sequence[Stray]) -> tuple[tuple[str, str], ...]:

@@ -114,5 +114,5 @@ def _results(evidence: Evidence, findings: Sequence[Finding]) -> Iterator[EpochR
             files=len(parts),
             present=sum(map(evidence.files.has, parts)),
             published=evidence.log.is_published(manifest.epoch),
-            errors=sum(found.epoch == manifest.epoch and found.level is Level.ERROR for found in findings),
+            errors=sum(finding.epoch == manifest.epoch and finding.level is Level.ERROR for finding in findings),
         )

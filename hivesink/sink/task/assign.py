@@ -77,12 +77,12 @@ class ByTime:
         if self.column is None:
             local = moment.arrival.astimezone(self.zone)
             return [pa.repeat(pattern.format(local), rows.num_rows) for pattern in self.patterns]
-        found = rows.column(self.column) if self.column in rows.column_names else moment.record_times
-        if found is None:
+        times = rows.column(self.column) if self.column in rows.column_names else moment.record_times
+        if times is None:
             problem = f"sink.bucket.time-column = {self.column!r} is a column neither of the table nor of the stream"
             raise InvalidOption((problem,))
-        clock = self._clock(found.type)
-        return [_formatted(found, pattern, clock) for pattern in self.patterns]
+        clock = self._clock(times.type)
+        return [_formatted(times, pattern, clock) for pattern in self.patterns]
 
     def _clock(self, kind: pa.DataType) -> Callable[[datetime], datetime]:
         """A function from a stored time, read as UTC, to the wall clock in the bucket zone."""
@@ -218,7 +218,7 @@ def buckets(columns: Sequence[Column], values: Sequence[pa.Array], rows: int, on
     # Null and the empty string are two values but one partition.
     paths: dict[str, int] = {}
     names = [column.name for column in columns]
-    merged = [paths.setdefault(partition_path(names, found), len(paths)) for found in combined]
+    merged = [paths.setdefault(partition_path(names, combination), len(paths)) for combination in combined]
     codes = np.asarray(merged, dtype=np.int64)[codes]
     for path, code in paths.items():
         if (trouble := unregistrable(path)) is not None:
@@ -236,9 +236,9 @@ def _combine(
     if len(combined) == 1:
         return indices, [(*combined[0], text) for text in texts]
     size = max(1, len(texts))
-    keys, found = np.unique(codes * size + indices, return_inverse=True)
+    keys, inverse = np.unique(codes * size + indices, return_inverse=True)
     pairs = (divmod(int(key), size) for key in keys)
-    return found.reshape(-1).astype(np.int64), [(*combined[left], texts[right]) for left, right in pairs]
+    return inverse.reshape(-1).astype(np.int64), [(*combined[left], texts[right]) for left, right in pairs]
 
 
 def _encode(array: pa.Array) -> tuple[Codes, list[Any]]:
@@ -255,7 +255,7 @@ def _encode(array: pa.Array) -> tuple[Codes, list[Any]]:
 
 
 def _texts(column: Column, distinct: list[Any], on_null: OnNull) -> tuple[list[str | None], dict[int, str]]:
-    found: list[str | None] = []
+    texts: list[str | None] = []
     problems: dict[int, str] = {}
     for code, value in enumerate(distinct):
         text = None
@@ -268,5 +268,5 @@ def _texts(column: Column, distinct: list[Any], on_null: OnNull) -> tuple[list[s
         else:
             if not text and on_null is OnNull.BAD_RECORD:
                 problems[code] = "the partition value is null or empty"
-        found.append(text or DEFAULT_PARTITION)
-    return found, problems
+        texts.append(text or DEFAULT_PARTITION)
+    return texts, problems

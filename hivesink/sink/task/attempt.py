@@ -59,9 +59,9 @@ class _Task:
         moment = Moment(self._record_times(batch, decoded.good), self.plan.arrival)
         spec, config = self.plan.target.spec, self.plan.config
         values = self.assigner.assign(rows, moment) if spec.partition_columns else ()
-        found = buckets(spec.partition_columns, values, rows.num_rows, config["sink.bucket.on-null"])
-        self._reject(batch, _bad_rows(decoded, found))
-        self._write(rows.select([column.name for column in spec.columns]), found)
+        assigned = buckets(spec.partition_columns, values, rows.num_rows, config["sink.bucket.on-null"])
+        self._reject(batch, _bad_rows(decoded, assigned))
+        self._write(rows.select([column.name for column in spec.columns]), assigned)
         self.counts["read"] += batch.num_rows
         self.counts["skipped"] += decoded.skipped
 
@@ -74,15 +74,15 @@ class _Task:
         times = batch.column(columns[0])
         return times if good is None else times.take(good)
 
-    def _write(self, rows: pa.Table, found: Buckets) -> None:
-        if len(found.paths) == 1 and not found.unfit:
+    def _write(self, rows: pa.Table, assigned: Buckets) -> None:
+        if len(assigned.paths) == 1 and not assigned.unfit:
             if rows.num_rows:
-                self.parts.add(self.target, found.paths[0], rows)
+                self.parts.add(self.target, assigned.paths[0], rows)
                 self.counts["written"] += rows.num_rows
             return
-        order = np.argsort(found.codes, kind="stable")
-        edges = np.searchsorted(found.codes[order], np.arange(len(found.paths) + 1))
-        for code, path in enumerate(found.paths):
+        order = np.argsort(assigned.codes, kind="stable")
+        edges = np.searchsorted(assigned.codes[order], np.arange(len(assigned.paths) + 1))
+        for code, path in enumerate(assigned.paths):
             # A copy for each bucket: slices of one shared table would keep all of it in memory.
             indices = order[edges[code] : edges[code + 1]]
             if len(indices):
@@ -111,10 +111,10 @@ class _Task:
         self.counts["rejected"] += len(bad)
 
 
-def _bad_rows(decoded: DecodedRows, found: Buckets) -> list[BadRow]:
+def _bad_rows(decoded: DecodedRows, assigned: Buckets) -> list[BadRow]:
     """Every input row that can't be written, in input order."""
     good = decoded.good
-    unfit = (row if good is None else replace(row, index=good[row.index].as_py()) for row in found.unfit)
+    unfit = (row if good is None else replace(row, index=good[row.index].as_py()) for row in assigned.unfit)
     return sorted((*decoded.bad, *unfit), key=lambda row: row.index)
 
 
