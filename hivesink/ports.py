@@ -1,6 +1,6 @@
-"""What the sink asks of the world. Ports speak meaning, not system calls: S3 has no rename, so none has one.
+"""The interfaces that the sink needs adapters for. They name purposes, not system calls: S3 can't rename, for one.
 
-Adapters earn their place by passing the suites in `tests/contracts/`.
+The suites in `tests/contracts/` test every adapter.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from hivesink.core.partition import LivePartition, NewPartition, Statistics
     from hivesink.core.table import TableName, TableSpec
 
-
 _T = TypeVar("_T")
 
 
@@ -30,18 +29,12 @@ class StagedFile(Protocol):
     @property
     def stream(self) -> BinaryIO:
         """Where the format writes; the format doesn't close it."""
-        ...
 
     def close_for_commit(self) -> Pending:
-        """Make the bytes durable and the part pending.
-
-        Raises StoreUnavailable (a full disk among its reasons); then the part is as good as not written.
-        """
-        ...
+        """Make the bytes durable and the part pending. Raises StoreUnavailable (a full disk, say)."""
 
     def abort(self) -> None:
-        """Throw the part away. Raises nothing: what stays behind is a leftover, which recovery sweeps."""
-        ...
+        """Delete the part. Raises nothing: what stays behind is a leftover, which recovery sweeps."""
 
 
 class FileStore(Protocol):
@@ -49,83 +42,68 @@ class FileStore(Protocol):
 
     @property
     def parallelism(self) -> int:
-        """How many calls are worth making at a time: many where each waits for a server, 1 on local disks."""
-        ...
+        """How many calls are worth making at a time: many if each waits for a server, 1 on local disks."""
 
     def run_parallel(self, calls: Iterable[Callable[[], _T]]) -> list[_T]:
-        """The results of independent `calls` on this store, in order, `at_a_time` of them at a time.
+        """The results of independent `calls` on this store, in order, `parallelism` of them at a time.
 
-        Raises the first error in that order, once every call that was begun has ended; others may be left out.
+        Raises the first error in that order, after every call that was begun has ended; others may not be made.
         """
-        ...
 
     def canonical(self, location: str) -> str:
-        """The one spelling by which two spellings of a place compare; of a place elsewhere, as far as text tells."""
-        ...
+        """`location` in the one spelling that comparisons use; outside this store, judging by its text."""
 
     def create(self, part: InProgress) -> StagedFile:
-        """Begin `part`, with the folders that it needs. Never takes over an existing file.
+        """Begin `part`, with the folders that it needs. Never reuses an existing file.
 
         Raises NotWritable, StoreUnavailable.
         """
-        ...
 
     def set_aside(self, part: Pending, folder: str) -> Pending:
-        """Let `part` wait in `folder`, still hidden and durably so. A part that has vanished is left as it is.
+        """Let `part` wait in `folder`, still hidden and durably so. Does nothing if the part has vanished.
 
         Raises NotWritable, StoreUnavailable, OutcomeUnknown, TargetTaken.
         """
-        ...
 
     def publish(self, part: Pending) -> Finished:
-        """Make `part` visible at its target, all or nothing, and durably so. Repeating it is harmless.
+        """Make `part` visible at its target, all or nothing, and durably so. Idempotent.
 
         The target may be in another folder than the staged file (a partition that lives elsewhere).
         Raises PartLost, LengthMismatch, TargetTaken, NotWritable, StoreUnavailable, OutcomeUnknown.
         """
-        ...
 
     def discard(self, staged: Iterable[str]) -> None:
-        """Delete staged parts, for good and past any trash. One that is missing is no error.
+        """Delete staged parts for good, past any trash. A missing one is no error.
 
         Raises StoreUnavailable, ValueError for a path that isn't a staged part's.
         """
-        ...
 
     def trash(self, path: str) -> str | None:
-        """Move a visible file to the trash; where it is now, or None where it is not there.
+        """Move a visible file to the trash. Return its new path, or None if it was missing.
 
-        Raises Unsupported where there is no trash, NotWritable, StoreUnavailable, OutcomeUnknown.
+        Raises Unsupported if there is no trash, NotWritable, StoreUnavailable, OutcomeUnknown.
         """
-        ...
 
     def staged(self, folder: str) -> Sequence[str]:
-        """The staged parts in `folder`, of any writer; none where the folder is missing. StoreUnavailable."""
-        ...
+        """The staged parts in `folder`, of any writer; none if the folder is missing. Raises StoreUnavailable."""
 
     def visible(self, folder: str) -> Sequence[Finished]:
-        """What readers see directly in `folder`: files whose names begin with neither `.` nor `_`, by name."""
-        ...
+        """The files directly in `folder` that readers see, whose names begin with neither `.` nor `_`, by name."""
 
     def find(self, path: str) -> Finished | None:
         """The file at `path`, or None. Raises StoreUnavailable."""
-        ...
 
     def open(self, path: str) -> BinaryIO:
         """A visible file, to read. Raises StoreUnavailable."""
-        ...
 
     def mark(self, path: str) -> None:
-        """Create an empty file (a success file), with its folders; one that is there stays as it is."""
-        ...
+        """Create an empty file (a success file) and its folders. An existing one stays as it is."""
 
     def walk(self, folder: str) -> Iterable[str]:
-        """`folder` and every folder below it, hidden ones included; none where it is missing."""
-        ...
+        """`folder` and every folder below it, hidden ones included; none if it is missing."""
 
     def prune(self, folders: Iterable[str]) -> None:
-        """Delete those of `folders` that are empty, never what is in them."""
-        ...
+        """Delete those of `folders` that are empty, never their contents."""
 
 
 class CommitLog(Protocol):
@@ -134,70 +112,56 @@ class CommitLog(Protocol):
     @property
     def location(self) -> str:
         """The log's folder, for messages."""
-        ...
 
     def uid(self, fresh: str | None) -> str | None:
         """Return the writer's uid: the stored one, else the manifests' one, else `fresh`; None if there is none.
 
-        Given `fresh`, it is stored if it wasn't. Raises LogDamaged, NewerFormat.
+        Given `fresh`, the result is stored. Raises LogDamaged, NewerFormat.
         """
-        ...
 
     def view(self) -> LogView: ...
 
     def floor(self) -> Floor | None:
         """The highest floor. Raises LogDamaged, NewerFormat."""
-        ...
 
     def manifest(self, epoch: Epoch) -> Manifest:
-        """Raises LogDamaged (also where it is missing, or another log's), NewerFormat."""
-        ...
+        """Raises LogDamaged (also if it is missing, or another log's), NewerFormat."""
 
     def create(self, manifest: Manifest) -> None:
         """Decide the epoch: the point of no return.
 
-        Returns only if this very manifest (its attempt id) is the epoch's, also after an unknown outcome.
-        Raises EpochTaken if another's is, or if a floor shows that the slot was reopened by clean-up;
-        FencedOut if it was created but somebody has already gone on from it (then the epoch is decided);
-        StoreUnavailable if it surely wasn't created and can't be any more; OutcomeUnknown otherwise.
+        Returns only if this very manifest (its attempt id) is the epoch's, also after an unknown outcome. Raises
+        EpochTaken if another is, or if a floor shows that clean-up reopened the slot; FencedOut if it was created but
+        somebody has gone on from it (the epoch is decided); StoreUnavailable if it certainly wasn't created and can't
+        be any more; OutcomeUnknown otherwise.
         """
-        ...
 
     def mark(self, epoch: Epoch, mark: Mark) -> None:
         """Idempotent and durable."""
-        ...
 
     def touch(self, touched: Touched) -> None:
         """Record the folders, durably, before a file is created in them. Called by tasks."""
-        ...
 
     def touched(self) -> Sequence[Touched]:
-        """The touched-lists that are there, sorted, without their folders."""
-        ...
+        """All touched-lists, sorted, without their folders."""
 
     def folders(self, touched: Touched) -> tuple[str, ...]:
-        """The folders of a touched-list; none where it has been forgotten meanwhile."""
-        ...
+        """The folders of a touched-list; none if it was forgotten meanwhile."""
 
     def forget(self, touched: Iterable[Touched]) -> None:
-        """Delete touched-lists; one that is missing is no error."""
-        ...
+        """Delete touched-lists. A missing one is no error."""
 
     def trim(self, floor: Floor) -> None:
         """Write the floor, then delete manifests and marks at or below it, and older floors."""
-        ...
 
     def point(self, table: TableName, location: str) -> None:
-        """Leave a pointer to this log beside the log folder of a table that it writes, at `location`."""
-        ...
+        """Leave a pointer to this log beside `table`, which it writes, at `location`."""
 
     def admitted(self, table: TableName) -> Collection[int]:
-        """When the tables of that name were created that this writer was let into: see `admit`."""
-        ...
+        """The creation times of the tables of that name that were admitted."""
 
     def admit(self, table: TableName, created: int) -> None:
         """Remember that this writer writes the `table` that was created then. Idempotent and durable."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,49 +173,42 @@ class LiveTable:
     accurate: bool
     """Hive may answer from the table's own statistics (unpartitioned tables)."""
     created: int = 0
-    """When, in seconds since 1970: it tells a table from one that was dropped and created again. 0: not known."""
+    """Seconds since 1970, to recognise a table that was dropped and created again. 0: not known."""
 
 
 class Registrar(Protocol):
-    """A metastore, for one purpose: that readers find every published row, and never a wrong count.
+    """A metastore, for one purpose: readers find every published row and never a wrong count.
 
-    Partitions are named by their escaped path. All calls take many partitions and are few round trips.
-    Every method may raise MetastoreUnreachable; changing ones RegistrationFailed, RegistrationUnknown. A change of
-    some partitions that is refused for others is made all the same: RegistrationFailed names the others.
+    Partitions are named by their escaped path. All calls take many partitions and are few round trips. Every method may
+    raise MetastoreUnreachable; changing ones RegistrationFailed, RegistrationUnknown. If a change is refused for some
+    partitions, it is made for the others all the same: RegistrationFailed names the refused ones.
     """
 
     @property
     def address(self) -> str:
         """For messages; holds no secret."""
-        ...
 
     def table(self, name: TableName) -> LiveTable:
-        """Raises UnknownTable; Unsupported where the sink can't write such a table."""
-        ...
+        """Raises UnknownTable; Unsupported if the sink can't write such a table."""
 
     def lookup(self, table: LiveTable, partitions: Sequence[str]) -> Mapping[str, LivePartition]:
-        """Those of `partitions` that are registered, by just that name: databases may take two names for one.
+        """The registered ones of `partitions`, by exactly that name: databases may take two names for one.
 
-        For an unpartitioned table `""` is the table itself. Raises TableReplaced where the table of that name is
-        another than `table` by now.
+        For an unpartitioned table `""` is the table itself. Raises TableReplaced if `table` was replaced by another
+        one of that name.
         """
-        ...
 
     def add(self, table: LiveTable, partitions: Sequence[NewPartition]) -> None:
-        """Converge: afterwards each is registered, with the table's columns as they are now.
+        """Register each partition, or update it to the table's current columns. Never claims accurate statistics.
 
-        One that somebody else registers first keeps its location; look it up afterwards. Never claims
-        accurate statistics.
+        One that somebody else registers first keeps its location: look it up afterwards.
         """
-        ...
 
     def clear_accurate(self, table: LiveTable, partitions: Sequence[str]) -> None:
-        """Take away `COLUMN_STATS_ACCURATE` where it is set, so that Hive counts rows itself (HIVE-11266)."""
-        ...
+        """Remove `COLUMN_STATS_ACCURATE` where it is set, so that Hive counts rows itself (HIVE-11266)."""
 
     def set_statistics(self, table: LiveTable, statistics: Sequence[Statistics]) -> bool:
-        """Set exact basic statistics. False where this adapter can't; nothing has changed then."""
-        ...
+        """Set exact basic statistics. Returns False, and changes nothing, if this adapter can't."""
 
     def close(self) -> None: ...
 
@@ -270,7 +227,7 @@ class BadRow(Protocol):
 class DecodedRows(Protocol):
     """The rows of one input batch that fit the table, and what became of the others.
 
-    `good` are the input rows (int32) that `table` holds, in order; None means all of them.
+    `good` are the input rows (int32) that `table` holds, in order; None: all of them.
     """
 
     @property
@@ -284,21 +241,19 @@ class DecodedRows(Protocol):
 
 
 class RowReader(Protocol):
-    """Input batches to rows of the table: data columns in DDL order, then the columns that the assigner needs."""
+    """Turns input batches into table rows: data columns in DDL order, then the columns that the assigner needs."""
 
     def read(self, batch: pa.RecordBatch) -> DecodedRows: ...
 
 
 class RecordWriter(Protocol):
-    """One part file's content."""
+    """The content of one part file."""
 
     def write(self, rows: pa.Table) -> None:
-        """Write `rows` as a row group of their own."""
-        ...
+        """Write `rows` as one row group."""
 
     def close(self) -> None:
         """Finish the content; the stream stays open."""
-        ...
 
 
 class PartFormat(Protocol):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import secrets
 import time
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
@@ -69,11 +69,11 @@ class Metastore:
         return cls(registrar(kind, address, site), catalog(address, site) if kind == "thrift" else None)
 
     def create(self, spec: TableSpec) -> None:
-        """Raises Unsupported where tables can't be created this way, with the DDL to run by hand."""
+        """Raises Unsupported, with the DDL to run by hand, if this metastore can't create tables."""
         if self.catalog is None:
             ddl = " ".join(render(spec).split())
             msg = f"creating {spec.name} through HiveServer2"
-            raise Unsupported(msg, "it is left to people", f"run: {ddl}")
+            raise Unsupported(msg, "it needs the Thrift metastore", f"run: {ddl}")
         with contextlib.suppress(TableExists):
             self.catalog.create(stored(spec))
 
@@ -89,14 +89,14 @@ def catalog(address: str, site: Site = NO_SITE) -> Catalog:
 
 
 def metastore_version(address: str, site: Site = NO_SITE) -> tuple[int, ...]:
-    """The version of the metastore at a Thrift address, as far as it tells. Raises MetastoreUnreachable."""
+    """The version that the metastore at a Thrift address reports. Raises MetastoreUnreachable."""
     return metastores.version(address, hive=site.hive)
 
 
 def file_store(location: str, site: Site = NO_SITE, config: SinkConfig | None = None) -> FileStore:
-    """The store for files below `location`; new ones are as `config` says.
+    """The store for files below `location`; `config` says whose new files are.
 
-    Raises InvalidOption for a file system that has no adapter, FileSystemUnknown.
+    Raises InvalidOption for a file system without an adapter, FileSystemUnknown.
     """
     if config is None:
         return RenameFileStore(file_system(location, site))
@@ -106,47 +106,31 @@ def file_store(location: str, site: Site = NO_SITE, config: SinkConfig | None = 
 
 @dataclass(frozen=True, slots=True)
 class ToolsSpec:
-    """How a task makes its tools, in its own process."""
+    """What a task needs to make its tools in its own process."""
 
     log: str
     writer: str
     site: Site = NO_SITE
 
     def open(self, plan: TaskPlan) -> TaskTools:
-        store = file_store(plan.target.location, self.site, plan.config)
-        return TaskTools(
-            store=store,
-            reader=_reader(plan),
-            format=lambda table: ParquetFormat(arrow_schema(table.spec.columns), plan.config["parquet.compression"]),
-            touch=commit_log(self.log, self.writer, self.site).touch,
-        )
-
-
-def _reader(plan: TaskPlan) -> RowsReader:
-    config, spec = plan.config, plan.target.spec
-    return RowsReader(
-        columns=(*spec.columns, *needed_columns(spec, config)),
-        value=plan.shape.value,
-        options=DecodeOptions(
+        config, spec = plan.config, plan.target.spec
+        options = DecodeOptions(
             timestamp_zone=config["sink.timestamp-zone"],
             timestamp_format=config["sink.timestamp-format"],
             tombstone=config["sink.on-tombstone"],
             unknown_field=config["sink.on-unknown-field"],
-        ),
-    )
-
-
-def _anywhere(_location: str, _log: str) -> None:
-    """For those whose storage has no rules of its own."""
-
-
-def _no_progress(_: Committed) -> None:
-    """For those who don't watch."""
+        )
+        return TaskTools(
+            store=file_store(plan.target.location, self.site, config),
+            reader=RowsReader((*spec.columns, *needed_columns(spec, config)), plan.shape.value, options),
+            format=lambda table: ParquetFormat(arrow_schema(table.spec.columns), config["parquet.compression"]),
+            touch=commit_log(self.log, self.writer, self.site).touch,
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """One writer of one table, opened: what the committer is made from."""
+    """One opened writer of one table: what the committer is made from."""
 
     writer: str
     target: TablePlan
@@ -157,7 +141,7 @@ class Setup:
     identity: Identity
     log: str
     site: Site = NO_SITE
-    on_commit: Callable[[Committed], None] = field(default=_no_progress)
+    on_commit: Callable[[Committed], None] = lambda _: None
 
     @classmethod
     def open(
@@ -169,14 +153,15 @@ class Setup:
         history_policy: HistoryPolicy,
         options: Mapping[str, str],
         site: Site = NO_SITE,
-        check: Callable[[str, str], None] = _anywhere,
+        check: Callable[[str, str], None] = lambda *_: None,
         on_commit: Callable[[Committed], None] | None = None,
     ) -> Setup:
         """Read the table from the metastore, and open or begin the writer's log.
 
-        `check` is asked with the table's location and the log's folder before anything is written there.
-        Raises UnknownTable, Unsupported, InvalidOption, MetastoreUnreachable, NotWritable, and where the log and
-        the table don't belong together ForeignParts, TableRemade, LogTwice, LogDamaged.
+        `check` is called with the table's location and the log's folder before anything is written there.
+
+        Raises UnknownTable, Unsupported, InvalidOption, MetastoreUnreachable, NotWritable; and ForeignParts,
+        TableRemade, LogTwice, LogDamaged if the log and the table don't belong together.
         """
         require_writer_name(writer)
         registrar = metastore.registrar
@@ -189,7 +174,7 @@ class Setup:
         admission(live, log, store, writer, site).require()
         uid = log.uid(secrets.token_hex(6))
         if uid is None:
-            message = f"{folder} has no uid after one was offered"
+            message = f"the log {folder} has no uid after one was stored"
             raise AssertionError(message)
         _require_sole(uid, log, TableLogs(table, live.location, site))
         context = CommitContext(
@@ -210,10 +195,10 @@ class Setup:
         names = tuple(plan.name for plan in plans)
         zone = config["sink.bucket.time-zone"].key
         identity = Identity(writer, uid, names, tuple((name, zone) for name in names), log.location)
-        progress = on_commit or _no_progress
+        progress = on_commit or (lambda _: None)
         return cls(writer, plans[0], rejected, config, history_policy, context, identity, folder, site, progress)
 
-    def sink(self, *, tolerant: bool) -> WriterSpec:
+    def spec(self, *, tolerant: bool) -> WriterSpec:
         return WriterSpec(
             identity=self.identity,
             target=self.target,
@@ -227,14 +212,14 @@ class Setup:
         )
 
     def committer(self, *, tolerant: bool) -> Committer:
-        return Committer(self.context, self.sink(tolerant=tolerant))
+        return Committer(self.context, self.spec(tolerant=tolerant))
 
     def tools(self) -> ToolsSpec:
-        # Tasks ask no metastore: its properties, a password perhaps among them, stay with the driver.
+        # Tasks need no metastore: its properties, perhaps with a password, stay in the driver.
         return ToolsSpec(self.log, self.writer, Site(self.site.hadoop))
 
     def last_batch(self) -> LastBatch | None:
-        """The newest batch that the log holds."""
+        """The newest batch in the log."""
         head = load(self.context).head
         return head.last_batch if head else None
 
@@ -246,27 +231,27 @@ def admission(live: LiveTable, log: CommitLog, store: FileStore, writer: str, si
 
 
 def _require_sole(uid: str, log: CommitLog, logs: TableLogs) -> None:
-    """Raise LogTwice where another writer of the table has a log of that uid: their parts can't be told apart."""
+    """Raise LogTwice if another writer of the table has a log with that uid: their parts would look the same."""
     for writer, folder in logs.writers().items():
         if normal(folder) != normal(log.location) and commit_log(folder, writer, logs.site).uid(None) == uid:
             raise LogTwice(log.location, folder, uid)
 
 
 def _declared(live: LiveTable) -> LiveTable:
-    # What an old metastore can't keep, such as NOT NULL, is in the table's properties.
+    # What an old metastore can't store, such as NOT NULL, is in the table's properties.
     return replace(live, spec=declared(live.spec))
 
 
 def _rejected(context: CommitContext, live: LiveTable, config: SinkConfig) -> TablePlan | None:
-    """The dead-letter table, created where the setting asks for it and it isn't there."""
+    """The dead-letter table, created if missing; None unless the setting asks for it."""
     if config["sink.on-bad-record"] is not OnBadRecord.DEAD_LETTER:
         return None
-    found = context.table(str(live.spec.name.rejected))
-    return TablePlan(found.spec, found.location)
+    dead_letters = context.table(str(live.spec.name.rejected))
+    return TablePlan(dead_letters.spec, dead_letters.location)
 
 
 def remaker(metastore: Metastore, live: LiveTable) -> Callable[[TableName], bool]:
-    """`World.remake` for the writers of table `live`. It raises Unsupported where tables can't be created this way."""
+    """`CommitContext.remake` for the writers of table `live`. It raises Unsupported if tables can't be created so."""
 
     def remake(name: TableName) -> bool:
         if name != live.spec.name.rejected:

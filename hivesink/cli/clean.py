@@ -27,16 +27,16 @@ def clean(  # noqa: PLR0917  each is an option of the command line
     Example: hivesink clean demo.flights --dry-run
     """
     with reporting(as_json=json, debug=debug) as out, opened(table, metastore) as found:
-        cleanings = [find_leftovers(writer.context, writer.name, found.name) for writer in found.writers]
+        leftovers = [find_leftovers(writer.context, found.name) for writer in found.writers]
         unknown = sorted(path for stranger in found.strangers() for path in stranger.staged)
         doubled = [(writer.context, find_strays(writer.context, found.name)) for writer in found.writers if strays]
         folders: tuple[str, ...] = ()
         thrown = tuple((stray.path, "the trash") for _, some in doubled for stray in some)
         if not dry_run:
-            for writer, cleaning in zip(found.writers, cleanings, strict=True):
-                folders += clean_writer(writer.context, cleaning, found.name)
+            for writer, staged in zip(found.writers, leftovers, strict=True):
+                folders += clean_writer(writer.context, staged, found.name)
             thrown = tuple(moved for context, some in doubled for moved in throw_away(context, found.name, some))
-        files = [path for cleaning in cleanings for path in cleaning.staged]
+        files = [path for staged in leftovers for path in staged]
         data = {
             "table": found.name,
             "removed": not dry_run,

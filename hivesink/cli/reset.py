@@ -15,7 +15,7 @@ from hivesink.cli.reporting import reporting
 from hivesink.core.table import TableName
 from hivesink.errors import InvalidOption
 from hivesink.logs import Accepted, TableLogs
-from hivesink.sink.inspect.reset import Reset, plan_reset
+from hivesink.sink.inspect.status import Reset, plan_reset
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

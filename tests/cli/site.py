@@ -97,7 +97,7 @@ class Ingest:
 
     def lose_metastore(self) -> None:
         """From now on the metastore is as good as down for this writer, which waits for it."""
-        self.committer.sink = replace(self.committer.sink, tolerant=True)
+        self.committer.spec = replace(self.committer.spec, tolerant=True)
         down = wiring.Metastore.at("thrift", "thrift://127.0.0.1:1").registrar
         self.committer.context = replace(self.committer.context, registrar=down)
         if self.committer._executor is not None:

@@ -220,6 +220,6 @@ def accept(job: Ingest) -> None:
     from hivesink.core.plan import GivenUp
     from hivesink.sink.commit.recovery import find_losses, recover
 
-    sink = job.setup.sink(tolerant=False)
+    spec = job.setup.spec(tolerant=False)
     lost = {loss.part.target for loss in find_losses(job.setup.context)}
-    recover(job.setup.context, sink.identity, sink.policy, given_up=GivenUp(frozenset(lost)))
+    recover(job.setup.context, spec.identity, spec.policy, given_up=GivenUp(frozenset(lost)))

@@ -90,12 +90,12 @@ class SiteJob(Job):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        sink = replace(self.committer.sink, on_commit=self.on_commit)
+        spec = replace(self.committer.spec, on_commit=self.on_commit)
         if self.dead:
             live = self.registrar.table(TABLE.rejected)
-            identity = replace(sink.identity, tables=(str(TABLE), str(TABLE.rejected)))
-            sink = replace(sink, identity=identity, rejected=TablePlan(live.spec, live.location))
-        self.committer = Committer(self.context, sink)
+            identity = replace(spec.identity, tables=(str(TABLE), str(TABLE.rejected)))
+            spec = replace(spec, identity=identity, rejected=TablePlan(live.spec, live.location))
+        self.committer = Committer(self.context, spec)
 
     def write(self, plan: TaskPlan, rows: Sequence[Event]) -> list[TaskReport]:
         def lines(table: TablePlan) -> Any:

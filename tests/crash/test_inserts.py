@@ -176,7 +176,7 @@ def test_a_partition_that_an_older_hivesink_published_unregistered_is_missed_lou
     job = site.job()
     lost = frozenset(loss.part.target for loss in find_losses(job.context))
     assert lost
-    recover(job.context, job.committer.sink.identity, job.committer.sink.policy, given_up=GivenUp(lost))
+    recover(job.context, job.committer.spec.identity, job.committer.spec.policy, given_up=GivenUp(lost))
     site.job().run()
     assert [found for found in site.rows() if found in {0, 1}] == []
     assert set(site.rows()) == set(IDS) - {0, 1}

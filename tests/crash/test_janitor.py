@@ -27,7 +27,7 @@ MOMENTS = [pytest.param(at, marks=() if at in {2, 4, 5, 7} else pytest.mark.long
 def janitor(site: Site) -> None:
     context = site.job().context
     throw_away(context, NAME, find_strays(context, NAME))
-    clean(context, find_leftovers(context, "w", NAME), NAME)
+    clean(context, find_leftovers(context, NAME), NAME)
 
 
 def site_with(act: Callable[[Site], None], at: int) -> Site:

@@ -273,7 +273,7 @@ def test_accepted_losses_under_every_fault_of_the_storage(second: Mode) -> None:
 
     def accept(job: SiteJob) -> None:
         lost = {loss.part.target for loss in find_losses(job.context)}
-        recover(job.context, job.committer.sink.identity, job.committer.sink.policy, given_up=GivenUp(frozenset(lost)))
+        recover(job.context, job.committer.spec.identity, job.committer.spec.policy, given_up=GivenUp(frozenset(lost)))
 
     step = 1
     while True:

@@ -94,7 +94,7 @@ def test_an_empty_folder_that_may_not_be_removed_keeps_no_other_from_clean() -> 
     for folder in (ANOTHERS, mine):
         site.fs.write_new(f"{folder}/.part-{UID}-1-aaaaaaaaaat9-0-0.snappy.parquet.pending", b"1\n")
     context = site.job().context
-    assert clean(context, find_leftovers(context, "w", NAME), NAME) == (mine,)
+    assert clean(context, find_leftovers(context, NAME), NAME) == (mine,)
     assert site.staged() == set()
     assert site.fs.is_folder(ANOTHERS)
 
@@ -106,7 +106,7 @@ def test_clean_finds_what_a_late_task_left(home: str) -> None:
     site.job().run()
     site.fs.write_new(f"{home}/.part-{UID}-2-aaaaaaaaaat9-0-0.snappy.parquet.pending", b"1\n")
     context = site.job().context
-    clean(context, find_leftovers(context, "w", NAME), NAME)
+    clean(context, find_leftovers(context, NAME), NAME)
     assert site.staged() == set()
     site.check(range(100))
 

@@ -20,11 +20,11 @@ def test_the_list_is_what_is_done(mode: Mode) -> None:
     for call in counting.calls:
         site = scenario.site()
         dies(start(site, Watched(site), FaultyFileSystem(site.fs, Plan(call.number, mode))))
-        context, sink = site.job().context, site.job().committer.sink
+        context, spec = site.job().context, site.job().committer.spec
         before = dict(site.fs._files)
-        ahead = preview(context, sink.policy)
+        ahead = preview(context, spec.policy)
         assert site.fs._files == before, "it only looks"
-        done = recover(context, sink.identity, sink.policy)
+        done = recover(context, spec.identity, spec.policy)
         assert done.told() == ahead.told(), call
         assert done.lost == ahead.lost == ()
         listed |= {what for what, _ in done.told()}

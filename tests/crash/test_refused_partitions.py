@@ -68,8 +68,8 @@ def test_once_it_is_registered_by_hand_its_rows_come() -> None:
 
 
 def give_up(job: SiteJob) -> None:
-    sink = job.committer.sink
-    recover(job.context, sink.identity, sink.policy, given_up=B)
+    spec = job.committer.spec
+    recover(job.context, spec.identity, spec.policy, given_up=B)
 
 
 def kept(site: Site) -> list[int]:
@@ -81,10 +81,10 @@ def kept(site: Site) -> list[int]:
 def test_given_up_it_is_out_of_the_way_and_its_files_are_kept() -> None:
     site = stuck()
     context = site.job().context
-    ahead = preview(context, site.job().committer.sink.policy, given_up=B)
+    ahead = preview(context, site.job().committer.spec.policy, given_up=B)
     assert {loss.reason for loss in find_losses(context, B)} == {"its partition is given up"}
-    sink = site.job().committer.sink
-    done = recover(context, sink.identity, sink.policy, given_up=B)
+    spec = site.job().committer.spec
+    done = recover(context, spec.identity, spec.policy, given_up=B)
     assert done.told() == ahead.told()
     assert done.lost == ahead.lost
     assert {what for what, _ in done.told()} >= {"put away", "accept-lost"}

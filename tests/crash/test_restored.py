@@ -100,9 +100,9 @@ def test_they_are_no_losses_and_no_leftovers(last_name: bool) -> None:
     job = site.job()
     assert find_losses(job.context) == ()
     everything = {part.target for part in waiting(site)}
-    sink = job.committer.sink
-    assert recover(job.context, sink.identity, sink.policy, given_up=GivenUp(frozenset(everything))).lost == ()
-    clean(job.context, find_leftovers(job.context, "w", str(TABLE)), str(TABLE))
+    spec = job.committer.spec
+    assert recover(job.context, spec.identity, spec.policy, given_up=GivenUp(frozenset(everything))).lost == ()
+    clean(job.context, find_leftovers(job.context, str(TABLE)), str(TABLE))
     site.check(range(4))
 
 
@@ -111,7 +111,7 @@ def test_clean_goes_on_where_a_partition_lives_in_another_store_and_so_does_the_
     left = f"{AT_HOME}/.part-{UID}-1-aaaaaaaaaat9-0-0.snappy.parquet.pending"
     site.fs.write_new(left, b"1\n")
     context = site.job().context
-    clean(context, find_leftovers(context, "w", str(TABLE)), str(TABLE))
+    clean(context, find_leftovers(context, str(TABLE)), str(TABLE))
     assert left not in site.staged()
     site.metastore.register(TABLE, DAY, AT_HOME)
     site.job().run()

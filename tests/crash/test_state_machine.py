@@ -203,7 +203,7 @@ class Histories(RuleBasedStateMachine):
                 expected = Counter({found: times for found, times in expected.items() if found not in ids})
         if self.created_late:
             context = self.site.job().context
-            clean(context, find_leftovers(context, "w", str(TABLE)), str(TABLE))
+            clean(context, find_leftovers(context, str(TABLE)), str(TABLE))
         self.site.check(expected.elements())
 
     def _run(self, job: Callable[[], SiteJob], size: int) -> bool:

@@ -61,7 +61,7 @@ def test_a_table_made_again_while_an_epoch_waits_is_written_once_its_losses_are_
     context = site.job().context
     lost = {loss.part.target for loss in find_losses(context)}
     assert lost
-    recover(context, job.committer.sink.identity, job.committer.sink.policy, given_up=GivenUp(frozenset(lost)))
+    recover(context, job.committer.spec.identity, job.committer.spec.policy, given_up=GivenUp(frozenset(lost)))
     assert load(context).folders() == {}
     site.job().committer.recover()
     assert site.rows() == []

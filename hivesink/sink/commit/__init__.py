@@ -1,1 +1,1 @@
-"""The driver: an epoch is written, decided, carried out and, after a failure, recovered."""
+"""The driver writes, decides and finishes epochs, and recovers them after a failure."""

@@ -2,7 +2,8 @@
 
     judge the batch ─▶ tasks write ─▶ look up partitions ─▶ MANIFEST ─▶ register ─▶ publish ─▶ confirm ─▶ sweep
 
-`core.plan` says what comes next, the executor does it; here is when, and what a metastore that is down means.
+`core.plan` says what comes next and the executor does it. The committer says when, and tolerates a metastore that is
+down.
 """
 
 from __future__ import annotations
@@ -19,8 +20,7 @@ from hivesink.errors import EpochTaken
 from hivesink.sink.commit.epochwriter import METASTORE_TROUBLE, EpochWriter, Write, Written
 from hivesink.sink.commit.executor import Executor
 from hivesink.sink.commit.statistics import refresh_statistics
-from hivesink.sink.commit.stopwatch import Stopwatch
-from hivesink.sink.commit.writer import Committed, WriterSpec
+from hivesink.sink.commit.writer import Committed, Stopwatch, WriterSpec
 
 if TYPE_CHECKING:
     from datetime import timedelta
@@ -36,21 +36,21 @@ logger = logging.getLogger("hivesink")
 
 
 class Committer:
-    """Commits batches one at a time; `recover` first. Safe to call from the query's thread and a timer's."""
+    """Commits batches one at a time, after `recover`. Safe to call from the query's thread and a timer's."""
 
-    def __init__(self, context: CommitContext, sink: WriterSpec) -> None:
+    def __init__(self, context: CommitContext, spec: WriterSpec) -> None:
         self.context = context
-        self.sink = sink
+        self.spec = spec
         self.lock = threading.RLock()
         self._executor: Executor | None = None
         self._is_current = False
-        self._tries = EpochWriter(context, sink, self._tolerate)
+        self._writer = EpochWriter(context, spec, self._tolerate)
         self._seen: set[PartitionKey] = set()
         self._waiting_since: float | None = None
         self._trouble: HiveSinkError | None = None
 
     def recover(self) -> None:
-        """Finish what earlier runs decided. `commit` does it by itself where it wasn't done.
+        """Finish what earlier runs decided. `commit` does so itself if nobody has.
 
         Raises EpochTaken where another run is at work, LogDamaged, NewerFormat, LogCopied, and what `retry` raises.
         """
@@ -58,12 +58,12 @@ class Committer:
             try:
                 self._recover()
             except EpochTaken:
-                # A manifest to which the run before this one got no answer has arrived between a look and a decision.
+                # A manifest that the previous run got no answer for has arrived between the look and the decision.
                 self._recover()
 
     def _recover(self) -> None:
         self._is_current = False
-        executor = self._executor = Executor.begin(self.context, self.sink.identity, self.sink.policy)
+        executor = self._executor = Executor.begin(self.context, self.spec.identity, self.spec.policy)
         self._finish(executor)
         executor.clean_up()
         self._is_current = True
@@ -71,18 +71,18 @@ class Committer:
     def commit(self, batch: BatchRef, shape: InputShape, write: Write) -> Committed:
         """Write and decide `batch`, or prove that it was committed. Returns only then.
 
-        Raises the errors of `judge`, BadRecord, EpochTaken, FencedOut, StoreUnavailable, PartitionElsewhere,
-        and those of a metastore that is down, for too long or (without `tolerant`) at all.
+        Raises the errors of `judge`, BadRecord, EpochTaken, FencedOut, StoreUnavailable, PartitionElsewhere, and the
+        metastore's if it is down for too long, or at all without `tolerant`.
         """
         with self.lock:
             watch = Stopwatch(self.context.tick)
             executor = self._recovered()
-            # Until this batch has ended well, what is in memory may be behind the log.
+            # Until this batch has ended well, memory may be behind the log.
             self._is_current = False
             self._finish(executor)
             head = executor.history.head
             verdict = judge(
-                head.last_batch if head else None, batch, self.sink.history_policy, self.context.log.location
+                head.last_batch if head else None, batch, self.spec.history_policy, self.context.log.location
             )
             if isinstance(verdict, Replay):
                 logger.info("batch %d was committed as epoch %d", batch.batch, verdict.epoch)
@@ -91,27 +91,27 @@ class Committer:
                 new = LastBatch(Epoch(executor.history.epoch + 1), batch, appended=verdict.appended)
                 done = self._commit_new(executor, new, shape, write, watch)
             self._is_current = True
-            self.sink.on_commit(done)
+            self.spec.on_commit(done)
             return done
 
     def retry(self) -> None:
-        """Try again what waits for the metastore. Raises what it raises once the limit is passed."""
+        """Try again what waits for the metastore. Raises the metastore's errors once the limit is passed."""
         with self.lock:
             if self._executor is not None and self._is_current:
                 self._finish(self._executor)
 
     def finish(self) -> None:
-        """The query's end: everything must be readable now, and exact statistics return.
+        """End the query: make everything readable and set exact statistics.
 
-        Raises where a publish or a registration is still open, so that the run doesn't end well.
+        Raises if a publish or a registration stays open, so that the run doesn't end well.
         """
         with self.lock:
             executor = self._recovered()
             self._seen |= set(executor.history.folders())
             executor.finish()
             self._clear_trouble()
-            if self.sink.sole_writer():
-                refresh_statistics(self.context, executor.history.epoch, self._seen, self.sink.count_rows)
+            if self.spec.sole_writer():
+                refresh_statistics(self.context, executor.history.epoch, self._seen, self.spec.count_rows)
 
     @property
     def head(self) -> Epoch:
@@ -134,11 +134,11 @@ class Committer:
     def _commit_new(
         self, executor: Executor, batch: LastBatch, shape: InputShape, write: Write, watch: Stopwatch
     ) -> Committed:
-        written = self._tries.write(batch.epoch, shape, write, watch)
+        written = self._writer.write(batch.epoch, shape, write, watch)
         manifest = self._manifest(executor, batch, written)
         executor.decide(Seen(), batch=manifest)
         watch.lap("manifest")
-        # What a lookup showed before the manifest says nothing about older epochs that still wait.
+        # The lookup before the manifest says nothing about older epochs that still wait.
         fresh = len(executor.history.open) == 1 and self._trouble is None and written.live is not None
         staged = {part.staged: part.length for part in written.parts}
         self._finish(executor, Seen(staged, written.live) if fresh else None)
@@ -154,11 +154,11 @@ class Committer:
             milliseconds=watch.laps,
             waiting=self.waiting,
         )
-        _log(self.sink.identity, done)
+        _log(self.spec.identity, done)
         return done
 
     def _manifest(self, executor: Executor, batch: LastBatch, written: Written) -> Manifest:
-        identity = self.sink.identity
+        identity = self.spec.identity
         return replace(
             executor.history.following("batch", Stamp(self.context.now(), written.attempt)),
             last_batch=batch,
@@ -178,13 +178,13 @@ class Committer:
             self._clear_trouble()
 
     def _tolerate(self, error: HiveSinkError) -> None:
-        """Wait for a metastore that is down, up to the limit; nothing is lost meanwhile."""
-        # Not by the wall clock, which people set.
+        """Wait for a metastore that is down, up to the limit. Nothing is lost meanwhile."""
+        # Not the wall clock, which people set.
         now = self.context.tick()
         since = self._waiting_since = now if self._waiting_since is None else self._waiting_since
         self._trouble = error
-        limit: timedelta = self.sink.config["sink.registration.max-delay"]
-        if not self.sink.tolerant or now - since > limit.total_seconds():
+        limit: timedelta = self.spec.config["sink.registration.max-delay"]
+        if not self.spec.tolerant or now - since > limit.total_seconds():
             raise error
         logger.warning("epochs wait to be published or registered for %.0f s: %s", now - since, error)
 

@@ -1,16 +1,20 @@
-"""What the committer works with: its adapters, and time and randomness as arguments."""
+"""What the committer works with: its adapters, time and randomness, and what it asks of them in several places."""
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
+from hivesink.core.bucket import is_aside, normal
+from hivesink.core.lifecycle import Stamp
 from hivesink.core.partition import by_table, is_partition
 from hivesink.core.table import TableName
-from hivesink.errors import FencedOut, FileSystemUnknown, UnknownTable, Unsupported
+from hivesink.errors import FencedOut, FileSystemUnknown, MetastoreUnreachable, NotWritable, UnknownTable, Unsupported
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping
     from datetime import datetime
 
     from hivesink.core.epoch import Epoch
@@ -30,11 +34,15 @@ class CommitContext:
     tick: Callable[[], float]
     token: Callable[[], str]
     remake: Callable[[TableName], bool] = lambda _: False
-    """Create a table of the sink's own (dead letters) that somebody has dropped; False for any other table."""
+    """Create the sink's own table (dead letters) again after somebody dropped it; False for any other table."""
     _tables: dict[str, LiveTable] = field(default_factory=dict)
 
+    def stamp(self) -> Stamp:
+        """This moment, with a new token."""
+        return Stamp(self.now(), self.token())
+
     def table(self, name: str) -> LiveTable:
-        """The table as first seen; partitions are always asked for afresh. Raises UnknownTable."""
+        """The table as first seen; partitions are always looked up afresh. Raises UnknownTable."""
         if name not in self._tables:
             parsed = TableName.parse(name)
             try:
@@ -45,19 +53,12 @@ class CommitContext:
                 self._tables[name] = self.registrar.table(parsed)
         return self._tables[name]
 
-    def owner(self, folder: str) -> str | None:
-        """The table, of those seen, in whose own folder `folder` lies."""
-        for name, table in self._tables.items():
-            if folder.startswith(table.location.rstrip("/") + "/"):
-                return name
-        return None
-
     def is_partition(self, table: str, path: str) -> bool:
-        """Whether a folder at `path` in the table's own is a partition's by its name."""
+        """Whether the name of a folder at `path` in the table's own folder is a partition's."""
         return is_partition(path, [column.name for column in self.table(table).spec.partition_columns])
 
     def unreachable(self, location: str) -> str | None:
-        """Why this store can't look at a partition's location, as in another file system; None where it can."""
+        """Why this store can't look at a partition's location (another file system, say); None if it can."""
         try:
             self.store.staged(location)
         except (Unsupported, FileSystemUnknown) as error:
@@ -65,29 +66,65 @@ class CommitContext:
         return None
 
     def find(self, path: str) -> Finished | None:
-        """The file at `path`; None too where this store can't look: it has put nothing there."""
+        """The file at `path`; None too if this store can't look there: then it has written nothing there."""
         try:
             return self.store.find(path)
         except (Unsupported, FileSystemUnknown):
             return None
 
     def lookup(self, places: Iterable[PartitionKey]) -> Mapping[PartitionKey, LivePartition]:
-        """Those of `places` that are registered, by one call a table. Raises MetastoreUnreachable."""
-        found: dict[PartitionKey, LivePartition] = {}
+        """The registered ones of `places`, by one call per table. Raises MetastoreUnreachable, UnknownTable."""
+        registered: dict[PartitionKey, LivePartition] = {}
         for table, partitions in by_table(places).items():
             try:
                 live = self.registrar.lookup(self.table(table), partitions)
             except UnknownTable:
-                # Only a table of the sink's own may be another one from now on.
+                # Only the sink's own table may be replaced by another one.
                 if not self.remake(TableName.parse(table)):
                     raise
                 self._tables.pop(table, None)
                 live = self.registrar.lookup(self.table(table), partitions)
-            found.update({(table, partition): place for partition, place in live.items()})
-        return found
+            registered.update({(table, partition): home for partition, home in live.items()})
+        return registered
 
     def require_head(self, epoch: Epoch) -> None:
-        """Raise FencedOut unless `epoch` is still the log's newest: asked before what isn't idempotent."""
+        """Raise FencedOut unless `epoch` is still the log's newest. Call it before anything that isn't idempotent."""
         head = self.log.view().head
         if head != epoch:
             raise FencedOut(self.log.location, epoch, head)
+
+    def discard(self, staged: Collection[str], folders: Iterable[str]) -> None:
+        """Delete staged files, then the folders that are empty: theirs, and `folders`. Registered ones stay.
+
+        Raises StoreUnavailable.
+        """
+        self.store.discard(staged)
+        emptied = {path.rpartition("/")[0] for path in staged}
+        others = [folder for folder in folders if folder not in emptied]
+        listed = self.store.run_parallel(partial(self.store.visible, folder) for folder in others)
+        emptied |= {folder for folder, files in zip(others, listed, strict=True) if not files}
+        self.prune(filter(is_aside, emptied))
+        # An empty folder harms nobody.
+        with suppress(MetastoreUnreachable):
+            self.prune(self.unregistered(emptied).values())
+
+    def unregistered(self, folders: Iterable[str]) -> dict[PartitionKey, str]:
+        """Those of `folders` that are named as a partition of a table seen, which the metastore doesn't list.
+
+        A partition that was moved may live in a folder of any name: such a folder is never among them. Raises
+        MetastoreUnreachable.
+        """
+        places = {}
+        for folder in folders:
+            for name, table in self._tables.items():
+                below = normal(folder).removeprefix(f"{normal(table.location)}/")
+                if below != normal(folder) and self.is_partition(name, below):
+                    places[name, below] = folder
+        registered = self.lookup(places)
+        return {place: folder for place, folder in places.items() if place not in registered}
+
+    def prune(self, folders: Iterable[str]) -> None:
+        """Remove those of `folders` that are empty and may be removed, the longest first."""
+        for folder in sorted(folders, key=len, reverse=True):
+            with suppress(NotWritable):
+                self.store.prune([folder])

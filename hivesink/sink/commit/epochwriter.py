@@ -1,4 +1,4 @@
-"""Tries at one epoch, before its decision: everything here may be thrown away."""
+"""Tries at one epoch, before its decision: everything written here may still be thrown away."""
 
 from __future__ import annotations
 
@@ -28,20 +28,19 @@ if TYPE_CHECKING:
     from hivesink.core.manifest import PartEntry
     from hivesink.core.partition import LivePartition, PartitionKey
     from hivesink.sink.commit.context import CommitContext
-    from hivesink.sink.commit.stopwatch import Stopwatch
-    from hivesink.sink.commit.writer import WriterSpec
+    from hivesink.sink.commit.writer import Stopwatch, WriterSpec
 
 METASTORE_TROUBLE = (MetastoreUnreachable, RegistrationFailed, RegistrationUnknown)
 
 _TRIES = 3
-"""Tries at one epoch when partitions keep turning out to live elsewhere."""
+"""Tries at one epoch while partitions keep turning out to live elsewhere."""
 
 Write = Callable[[TaskPlan], Iterable[TaskReport]]
 
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """All tasks of a try have ended well; nothing is decided. `live` is None where the metastore is silent."""
+    """A try whose tasks have all ended well; nothing is decided. `live` is None if the metastore didn't answer."""
 
     attempt: str
     reports: tuple[TaskReport, ...]
@@ -54,19 +53,19 @@ class Written:
 
 
 class EpochWriter:
-    """Writes epochs' parts. `endure` decides what a metastore that doesn't answer means: it returns or raises."""
+    """Writes the parts of epochs. `tolerate` gets the metastore's errors: it returns to go on, or raises."""
 
-    def __init__(self, context: CommitContext, sink: WriterSpec, tolerate: Callable[[HiveSinkError], None]) -> None:
+    def __init__(self, context: CommitContext, spec: WriterSpec, tolerate: Callable[[HiveSinkError], None]) -> None:
         self.context = context
-        self.sink = sink
+        self.spec = spec
         self._tolerate = tolerate
         self._moved: dict[PartitionKey, str] = {}
 
     def write(self, epoch: Epoch, shape: InputShape, write: Write, watch: Stopwatch) -> Written:
-        """Run the tasks until their parts are whole and where their partitions live.
+        """Run the tasks until their parts are whole and in the folders of their partitions.
 
-        Raises BadRecord (then nothing is left of the try), EpochTaken, StoreUnavailable, PartitionElsewhere, and
-        what `endure` raises.
+        Raises BadRecord (after which nothing is left of the try), EpochTaken, StoreUnavailable, PartitionElsewhere,
+        and what `tolerate` raises.
         """
         for left in reversed(range(_TRIES)):
             plan = self._plan(epoch, shape)
@@ -83,13 +82,15 @@ class EpochWriter:
             if not elsewhere and vanished is None:
                 return Written(plan.attempt, reports, parts, live)
             if not left and vanished is None:
-                # They keep moving: what is in the wrong folder after the decision is mended by a move epoch.
+                # They keep moving: after the decision, a move epoch takes the parts to the right folder.
                 return Written(plan.attempt, reports, parts, None)
             self.context.store.discard(part.staged for part in parts)
             self._require_reachable(elsewhere)
             self._moved.update(elsewhere)
         raise StoreUnavailable(
-            action="keep", path=str(vanished), reason="it is deleted before its epoch can be decided, or cut short"
+            action="keep",
+            path=str(vanished),
+            reason="something deleted or truncated it before its epoch could be decided",
         )
 
     def _look(self, parts: Iterable[PartEntry]) -> Mapping[PartitionKey, LivePartition] | None:
@@ -102,12 +103,12 @@ class EpochWriter:
     def _set_aside(
         self, parts: Sequence[PartEntry], live: Mapping[PartitionKey, LivePartition] | None, attempt: str
     ) -> tuple[PartEntry, ...]:
-        """Take parts out of the folders of partitions that the metastore doesn't list, as far as anybody knows.
+        """Take parts out of the folders of partitions that the metastore isn't known to list.
 
-        Hive's INSERT INTO such a partition deletes what is in its folder, hidden files too (HIVE-29744). So nothing
-        that is decided lies there before the partition is registered.
+        Hive's INSERT INTO such a partition deletes everything in its folder, hidden files too (HIVE-29744). So no
+        decided part may lie there before the partition is registered.
         """
-        tables = {plan.name: plan for plan in (self.sink.target, self.sink.rejected) if plan}
+        tables = self.spec.tables
 
         def is_exposed(part: PartEntry) -> bool:
             listed = live is not None and (part.table, part.partition) in live
@@ -124,11 +125,11 @@ class EpochWriter:
         return tuple(self.context.store.run_parallel(partial(moved, part) for part in parts))
 
     def _vanished(self, parts: Sequence[PartEntry], epoch: Epoch) -> str | None:
-        """A staged part that isn't there, or not whole: DROP, TRUNCATE and INSERT OVERWRITE take hidden files too."""
+        """A staged part that is missing or cut short: DROP, TRUNCATE and INSERT OVERWRITE take hidden files too."""
         store = self.context.store
-        found = store.run_parallel(partial(store.find, part.staged) for part in parts)
-        both = zip(parts, found, strict=True)
-        # A length that differs could be mended by hand only, once it is decided.
+        files = store.run_parallel(partial(store.find, part.staged) for part in parts)
+        both = zip(parts, files, strict=True)
+        # Once it is decided, a wrong length could only be repaired by hand.
         gone = next((part.staged for part, file in both if file is None or file.length != part.length), None)
         if gone is not None and self.context.log.view().head >= epoch:
             raise EpochTaken(self.context.log.location, epoch)
@@ -138,47 +139,45 @@ class EpochWriter:
         try:
             return tuple(write(plan))
         except Exception as error:
-            # A run that starts beside this one shuts out this try and sweeps its files: then tasks fail
-            # for reasons that say nothing.
+            # A run that starts beside this one shuts out this try and sweeps its files. The errors that tasks then
+            # fail with don't say so.
             if self.context.log.view().head >= plan.epoch:
                 raise EpochTaken(self.context.log.location, plan.epoch) from error
             raise
 
     def _require_reachable(self, elsewhere: Mapping[PartitionKey, str]) -> None:
-        """A partition that lives where this table's store can't write has its name in the error, not just the place."""
-        tables = {plan.name: plan for plan in (self.sink.target, self.sink.rejected) if plan}
+        """Raise PartitionElsewhere, which names the partition, if one lives where this table's store can't write."""
         for (table, partition), home in elsewhere.items():
             reason = self.context.unreachable(home)
             if reason is not None:
-                own, where = tables[table].folder(partition), self.context.registrar.address
+                own, where = self.spec.tables[table].folder(partition), self.context.registrar.address
                 raise PartitionElsewhere(table, partition, home, reason, where, folder=own, staged=False)
 
     def _elsewhere(
         self, parts: Iterable[PartEntry], live: Mapping[PartitionKey, LivePartition]
     ) -> dict[PartitionKey, str]:
-        """Where the parts should have been staged, for those that weren't."""
-        tables = {plan.name: plan for plan in (self.sink.target, self.sink.rejected) if plan}
-        found = {}
+        """The partitions whose parts were staged in the wrong folder, with the right one."""
+        tables, homes = self.spec.tables, {}
         for part in parts:
             place = (part.table, part.partition)
             # A partition that was dropped lives nowhere: its new parts begin it in the default folder.
             home = live[place].location if place in live else tables[part.table].folder(part.partition)
             if not same_location(home, part.folder):
-                found[place] = home
-        return found
+                homes[place] = home
+        return homes
 
     def _plan(self, epoch: Epoch, shape: InputShape) -> TaskPlan:
         def with_moves(table: TablePlan) -> TablePlan:
-            own = {place[1]: where for place, where in self._moved.items() if place[0] == table.name}
-            return replace(table, moved=own)
+            moved = {partition: home for (name, partition), home in self._moved.items() if name == table.name}
+            return replace(table, moved=moved)
 
-        sink = self.sink
+        spec = self.spec
         return TaskPlan(
-            target=with_moves(sink.target),
-            rejected=with_moves(sink.rejected) if sink.rejected else None,
-            config=sink.config,
+            target=with_moves(spec.target),
+            rejected=with_moves(spec.rejected) if spec.rejected else None,
+            config=spec.config,
             shape=shape,
-            uid=sink.identity.uid,
+            uid=spec.identity.uid,
             epoch=epoch,
             attempt=self.context.token(),
             arrival=self.context.now(),
@@ -188,7 +187,7 @@ class EpochWriter:
         bad = next((report.bad for report in reports if report.bad), None)
         if bad is not None:
             self.context.store.discard(part.staged for report in reports for part in report.parts)
-            raise BadRecord(self.sink.target.name, bad.position, bad.field, bad.reason)
+            raise BadRecord(self.spec.target.name, bad.position, bad.field, bad.reason)
         for report in reports:
             if not report.rows.balanced:
                 message = f"task {report.task} reports {report.rows}, which don't add up"

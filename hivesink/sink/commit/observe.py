@@ -1,4 +1,4 @@
-"""What a plan needs to know: a writer's history from its log, and looks at files, partitions and touched-lists."""
+"""What a plan needs: a writer's history from its log, and looks at files, partitions and touched-lists."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def load(context: CommitContext, identity: Identity | None = None) -> History:
-    """The history that the log shows; `identity` is what its head says, where it isn't given.
+    """The history that the log shows. Without `identity`, the head's is used.
 
     Raises LogDamaged, NewerFormat, LogCopied.
     """
@@ -33,7 +33,7 @@ def load(context: CommitContext, identity: Identity | None = None) -> History:
         try:
             return _load(context, view, identity)
         except LogDamaged:
-            # A run at work may have let go of what the listing showed, or created what it didn't: look again.
+            # A running job may have trimmed what the listing showed, or created what it didn't: look again.
             now = context.log.view()
             if (now.floor, now.head, missing(now)) == (view.floor, view.head, missing(view)):
                 raise
@@ -44,34 +44,27 @@ def _load(context: CommitContext, view: LogView, identity: Identity | None) -> H
     require_whole(context.log.location, view, head.settled if head else Epoch(0))
     if head is None:
         return History(identity or Identity("", context.log.uid(None) or "", (), (), context.log.location))
-    found = History(identity or _identity(context, head), head, floor=view.floor)
-    if Mark.REGISTERED in view.marks.get(head.epoch, frozenset()):
-        return found
-    manifests = [
-        head if epoch == head.epoch else context.log.manifest(epoch) for epoch in view.manifests if epoch > head.settled
-    ]
-    return History(found.identity, head, tuple(_open(context, view, manifests)), view.floor)
+    identity = identity or Identity(head.writer, head.uid, head.tables, head.zones, context.log.location)
+    is_settled = Mark.REGISTERED in view.marks.get(head.epoch, frozenset())
+    return History(identity, head, () if is_settled else tuple(_open(context, view, head)), view.floor)
 
 
-def _open(context: CommitContext, view: LogView, manifests: Iterable[Manifest]) -> Iterable[OpenEpoch]:
-    for manifest in manifests:
+def _open(context: CommitContext, view: LogView, head: Manifest) -> Iterable[OpenEpoch]:
+    own = context.log.location
+    unsettled = [epoch for epoch in view.manifests if epoch > head.settled]
+    for manifest in [head if epoch == head.epoch else context.log.manifest(epoch) for epoch in unsettled]:
         published = Mark.PUBLISHED in view.marks.get(manifest.epoch, frozenset())
         epoch = OpenEpoch(manifest, EpochState.PUBLISHED if published else EpochState.DECIDED)
         if published and epoch.is_bare:
             continue
-        own = context.log.location
         if manifest.log is not None and context.store.canonical(manifest.log) != context.store.canonical(own):
             raise LogCopied(own, manifest.epoch, manifest.log)
         yield epoch
 
 
-def _identity(context: CommitContext, head: Manifest) -> Identity:
-    return Identity(head.writer, head.uid, head.tables, head.zones, context.log.location)
-
-
 def load_begun(context: CommitContext, identity: Identity | None = None) -> tuple[History, Tracks]:
-    """The history, and what tasks have begun beyond it. Raises LogDamaged, NewerFormat, LogCopied."""
-    # The lists first: a run at work beside this one may go on to its next epoch between the two looks.
+    """The history, and the touched-lists of epochs that tasks have begun. Raises LogDamaged, NewerFormat, LogCopied."""
+    # The lists first: a job that runs beside this one may begin its next epoch between the two looks.
     lists = tuple(context.log.touched())
     history = load(context, identity)
     if newest(lists) > history.epoch + 1:
@@ -81,7 +74,7 @@ def load_begun(context: CommitContext, identity: Identity | None = None) -> tupl
 
 
 def look(context: CommitContext, history: History) -> Seen:
-    """The partitions of open epochs, and the files whose places matter.
+    """The partitions of open epochs, and the files that decide what to do about them.
 
     Raises MetastoreUnreachable, UnknownTable, StoreUnavailable.
     """
@@ -89,7 +82,7 @@ def look(context: CommitContext, history: History) -> Seen:
 
 
 def look_at_files(context: CommitContext, history: History, live: Mapping[PartitionKey, LivePartition] | None) -> Seen:
-    """The files whose places matter. `live` None: nobody has asked. Raises StoreUnavailable."""
+    """The files that decide what to do. `live` None: the metastore wasn't asked. Raises StoreUnavailable."""
     files = _lengths(context, paths_to_look(history, live or {}))
     if losses(history, files):
         files |= _lengths(context, paths_to_look(history, live or {}, far=True) - set(files))
@@ -97,23 +90,21 @@ def look_at_files(context: CommitContext, history: History, live: Mapping[Partit
 
 
 def _lengths(context: CommitContext, paths: Iterable[str]) -> dict[str, int]:
-    found = context.store.run_parallel(partial(context.find, path) for path in sorted(paths))
-    return {file.path: file.length for file in found if file is not None}
+    files = context.store.run_parallel(partial(context.find, path) for path in sorted(paths))
+    return {file.path: file.length for file in files if file is not None}
 
 
 def look_at_tracks(context: CommitContext, head: Epoch, winners: frozenset[Winner] = frozenset()) -> Tracks:
-    """The touched-lists, and the staged files in the folders that the losers' lead to. Raises StoreUnavailable."""
+    """The touched-lists, and the staged files in the folders of those that lost. Raises StoreUnavailable."""
     tracks = Tracks(tuple(context.log.touched()), winners=winners)
-    leading = followed(tracks, head)
-    if not leading:
+    touched = followed(tracks, head)
+    if not touched:
         return tracks
-    folders = sorted({folder for found in leading for folder in context.log.folders(found)})
-    # Parts are set aside from their folders: who looks there last can't miss one.
-    ordered = [[one for one in folders if is_aside(one) is last] for last in (False, True)]
-    staged = tuple(path for places in ordered for path in _staged(context, places))
-    return Tracks(tracks.lists, tuple(folders), staged, winners)
-
-
-def _staged(context: CommitContext, folders: Iterable[str]) -> list[str]:
-    listed = context.store.run_parallel(partial(context.store.staged, folder) for folder in folders)
-    return [path for inside in listed for path in inside]
+    folders = sorted({folder for one in touched for folder in context.log.folders(one)})
+    # Parts move from their own folder to the one where they are set aside: looking there last misses none.
+    staged: list[str] = []
+    for is_last in (False, True):
+        now = [folder for folder in folders if is_aside(folder) is is_last]
+        for paths in context.store.run_parallel(partial(context.store.staged, folder) for folder in now):
+            staged += paths
+    return Tracks(tracks.lists, tuple(folders), tuple(staged), winners)

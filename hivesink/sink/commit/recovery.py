@@ -1,4 +1,4 @@
-"""Recovery of one writer by hand: what it would do, and doing it, from the same plans."""
+"""Recovery of one writer by hand: a preview of it and the recovery itself, from the same plans."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from hivesink.core.actions import Decide
-from hivesink.core.lifecycle import Stamp
 from hivesink.core.partition import by_table
 from hivesink.core.plan import NOTHING, abandoned, plan, until_look
 from hivesink.core.seen import Seen, losses
@@ -35,26 +34,27 @@ class Loss:
 
 @dataclass(frozen=True, slots=True)
 class Recovered:
-    """What recovery does, or would do. `lost` are the parts that are given up, or that stand in its way."""
+    """What recovery did or would do. `lost` are the parts that are given up; in a preview also those that stop it."""
 
     epoch: Epoch
     actions: tuple[Action, ...]
     lost: tuple[Loss, ...]
 
     def told(self) -> list[tuple[str, str]]:
-        """Each action in words: what is done, and to what."""
+        """Each action in words: what it does, and to what."""
         return [line for action in self.actions for line in action.describe()]
 
 
 def preview(context: CommitContext, policy: Policy, *, given_up: GivenUp = NOTHING) -> Recovered:
-    """Everything that `recover` would do, by looking alone. Raises what `recover` raises, but EpochTaken."""
+    """Everything that `recover` would do. Changes nothing. Raises what `recover` raises, except EpochTaken."""
     history, tracks = load_begun(context)
-    stamp = Stamp(context.now(), context.token())
+    stamp = context.stamp()
     actions: list[Action] = []
-    lost = _losses(context, history, given_up)
-    # Shutting out an older try, and giving up, ask nothing of the metastore.
-    for seen, gone in ((Seen(tracks=tracks), NOTHING), (_look_for_losses(context, history), given_up)):
-        first = list(until_look(plan(history, seen, stamp, policy, starting=True, given_up=gone)))
+    seen = _look_for_losses(context, history)
+    lost = _losses(history, seen, given_up)
+    # First it shuts out an older try, then it gives up parts: neither changes what this one look shows.
+    for look, gone in ((Seen(tracks=tracks), NOTHING), (seen, given_up)):
+        first = list(until_look(plan(history, look, stamp, policy, starting=True, given_up=gone)))
         if first and isinstance(first[-1], Decide):
             actions += first
             history = history.decided(first[-1].manifest)
@@ -67,28 +67,28 @@ def preview(context: CommitContext, policy: Policy, *, given_up: GivenUp = NOTHI
 def recover(
     context: CommitContext, identity: Identity | None, policy: Policy, *, given_up: GivenUp = NOTHING
 ) -> Recovered:
-    """Bring everything to what the log decided, and take what is given up out of the log's hands.
+    """Finish everything that the log has decided, except what is given up: the log stops answering for that.
 
-    Raises EpochTaken where another run is at work, LogDamaged, NewerFormat, LogCopied, and what `Executor.finish`
-    raises.
+    Raises EpochTaken if another run is at work, LogDamaged, NewerFormat, LogCopied, and what `Executor.finish` raises.
     """
     try:
         return _recover(context, identity, policy, given_up)
     except EpochTaken:
-        # A manifest to which the run before this one got no answer has arrived between a look and a decision here.
+        # A manifest that the previous run got no answer for has arrived between the look and the decision.
         return _recover(context, identity, policy, given_up)
 
 
 def _recover(context: CommitContext, identity: Identity | None, policy: Policy, given_up: GivenUp) -> Recovered:
     done: list[Action] = []
     executor = Executor.begin(context, identity, policy, done.append)
+    seen = _look_for_losses(context, executor.history)
     lost = tuple(
         loss
-        for loss in _losses(context, executor.history, given_up)
+        for loss in _losses(executor.history, seen, given_up)
         if loss.part.target in given_up.targets or loss.part.partition in given_up.partitions
     )
     if lost:
-        executor.decide(_look_for_losses(context, executor.history), given_up=given_up)
+        executor.decide(seen, given_up=given_up)
     executor.finish()
     executor.clean_up()
     return Recovered(executor.history.epoch, tuple(done), lost)
@@ -99,27 +99,27 @@ def find_losses(context: CommitContext, given_up: GivenUp = NOTHING) -> tuple[Lo
 
     Raises LogDamaged, NewerFormat, LogCopied.
     """
-    return _losses(context, load(context), given_up)
+    history = load(context)
+    return _losses(history, _look_for_losses(context, history), given_up)
 
 
-def _losses(context: CommitContext, history: History, given_up: GivenUp) -> tuple[Loss, ...]:
-    seen = _look_for_losses(context, history)
-    found = {refused.part: refused.reason for refused in losses(history, seen.files, seen.partitions)}
+def _losses(history: History, seen: Seen, given_up: GivenUp) -> tuple[Loss, ...]:
+    reasons = {refused.part: refused.reason for refused in losses(history, seen.files, seen.partitions)}
     for part in abandoned(history, seen.files, given_up):
-        found.setdefault(part, "its partition is given up")
-    return tuple(Loss(part, reason) for part, reason in found.items())
+        reasons.setdefault(part, "its partition is given up")
+    return tuple(Loss(part, reason) for part, reason in reasons.items())
 
 
 def _look_for_losses(context: CommitContext, history: History) -> Seen:
-    # The table may have been made anew, with other columns: only what is published needs to know what is listed.
-    is_asked = any(found.is_published for found in history.open)
+    # The table may have been created again with other columns, so the metastore is asked only if a part is published.
+    is_asked = any(epoch.is_published for epoch in history.open)
     return look_at_files(context, history, _listed(context, history) if is_asked else None)
 
 
 def _listed(context: CommitContext, history: History) -> dict[PartitionKey, LivePartition]:
-    """The partitions that are listed; of a table that somebody has dropped none, since recovery makes it again."""
-    found: dict[PartitionKey, LivePartition] = {}
+    """The registered partitions. A dropped table has none: recovery creates it again."""
+    registered: dict[PartitionKey, LivePartition] = {}
     for table, partitions in by_table(history.folders()).items():
         with suppress(UnknownTable):
-            found |= context.lookup((table, partition) for partition in partitions)
-    return found
+            registered |= context.lookup((table, partition) for partition in partitions)
+    return registered

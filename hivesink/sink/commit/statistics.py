@@ -1,9 +1,9 @@
 """Exact statistics, from the footers of every file that a reader sees.
 
-The accurate flag goes with every epoch that writes; it comes back, with fresh figures, at `stop`, at the end of
-`availableNow` and wherever else a partition is at rest. Files are listed before the footers are read, after that,
-and once more when the figures are set: a listing that has changed leaves the partition without the flag. Another
-writer looks at the flag after it has published. So whoever comes second sees the other and clears the flag.
+Every epoch that writes clears the accurate flag. It returns, with fresh figures, at `stop`, at the end of
+`availableNow` and wherever else a partition is at rest. Files are listed before the footers are read, after that, and
+again once the figures are set: if a listing differs, the partition stays without the flag. Another writer looks at the
+flag after it has published, so whoever comes second sees the other and clears the flag.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ CountRows = Callable[[BinaryIO], int]
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """A partition's exact figures, and the files that they are of."""
+    """A partition's exact figures, and the files that they cover."""
 
     statistics: Statistics
     files: tuple[Finished, ...]
@@ -39,30 +39,28 @@ def refresh_statistics(
     wanted = set(places)
     if not wanted:
         return
-    live = context.lookup(wanted)
-    ordered = sorted(live.items())
-    counted = context.store.run_parallel(
-        partial(_counted, context, place[1], found, count_rows) for place, found in ordered
+    before = sorted(context.lookup(wanted).items())
+    counts = context.store.run_parallel(
+        partial(_counted, context, place[1], live, count_rows) for place, live in before
     )
-    again = context.lookup(live)
+    after = context.lookup(place for place, _ in before)
     exact = {
-        place: found
-        for (place, _), found in zip(ordered, counted, strict=True)
+        place: counted
+        for (place, live), counted in zip(before, counts, strict=True)
         # Somebody may have moved the partition while footers were read.
-        if found is not None and place in again and again[place].location == live[place].location
+        if counted is not None and place in after and after[place].location == live.location
     }
     for table, partitions in by_table(exact).items():
         context.require_head(head)
-        known = {(table, partition): exact[table, partition] for partition in partitions}
-        _set(context, table, known)
+        _set(context, table, {(table, partition): exact[table, partition] for partition in partitions})
 
 
 def _set(context: CommitContext, table: str, counted: Mapping[PartitionKey, Counted]) -> None:
-    """Set figures, and take away the flag from what has changed, or can't be looked at, after that."""
+    """Set figures, then clear the flag of partitions that have changed meanwhile or can't be checked."""
     changed = set(counted)
     try:
-        # Where this raises, some may have been set.
-        able = context.registrar.set_statistics(context.table(table), [found.statistics for found in counted.values()])
+        # If this raises, some may have been set.
+        able = context.registrar.set_statistics(context.table(table), [exact.statistics for exact in counted.values()])
         changed -= _unchanged(context, counted) if able else changed
     finally:
         if changed:

@@ -1,4 +1,4 @@
-"""What a writer writes, and what comes of one epoch: plain values that the committer is made with and returns."""
+"""What a writer writes, and one epoch's outcome with the time it took: what goes into the committer and comes out."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """One epoch's outcome, for logs, progress and tests."""
+    """One epoch's outcome. `waiting` says why epochs wait to be finished, if they do."""
 
     epoch: Epoch
     replayed: bool
@@ -32,11 +32,28 @@ class Committed:
     waiting: str | None = None
 
 
+@dataclass(slots=True)
+class Stopwatch:
+    """Milliseconds per step. `tick` is a monotonic clock in seconds. Laps of one name add up."""
+
+    tick: Callable[[], float]
+    laps: dict[str, int] = field(default_factory=dict)
+    _last: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._last = self.tick()
+
+    def lap(self, name: str) -> None:
+        now = self.tick()
+        self.laps[name] = self.laps.get(name, 0) + round(1000 * (now - self._last))
+        self._last = now
+
+
 @dataclass(frozen=True, slots=True)
 class WriterSpec:
-    """What a writer writes, settled once: identity, tables, settings, and how patient it is.
+    """What a writer writes: its identity, tables and settings.
 
-    `tolerant`: a metastore that is down is waited for, up to the declared limit; else it raises at once.
+    `tolerant`: wait for a metastore that is down, up to `sink.registration.max-delay`; otherwise raise at once.
     """
 
     identity: Identity
@@ -49,6 +66,11 @@ class WriterSpec:
     on_commit: Callable[[Committed], None] = lambda _: None
     sole_writer: Callable[[], bool] = lambda: True
     """Whether no other writer has a log for the target: only then can statistics be exact."""
+
+    @property
+    def tables(self) -> dict[str, TablePlan]:
+        """The tables to write, by name."""
+        return {table.name: table for table in (self.target, self.rejected) if table}
 
     @property
     def policy(self) -> Policy:

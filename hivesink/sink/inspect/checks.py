@@ -1,12 +1,12 @@
 """The checks of `verify`: pure functions of gathered evidence.
 
-What is an error and what a note: a settled epoch's files are the users' own, so one that is gone is a note. An
-error is what makes a reader's answer differ from the log: rows that are missing, doubled or out of sight.
+An error makes a reader's answer differ from the log: rows that are missing, doubled or out of sight. The rest are
+notes: a settled epoch's files are the users' own, so even a missing one is only a note.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from hivesink.core.epoch import LastBatch
     from hivesink.core.manifest import Manifest, PartEntry, Rows
     from hivesink.core.partition import LivePartition, PartitionKey
-    from hivesink.sink.inspect.facts import FileFacts, LogFacts, StagedPart
+    from hivesink.sink.inspect.facts import FileFacts, LogFacts
 
 
 class Level(Enum):
@@ -33,7 +33,7 @@ class Level(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that isn't as the log says; `epoch` is None where it is about no single one."""
+    """One thing that isn't as the log says; `epoch` is None if it isn't about a single epoch."""
 
     level: Level
     epoch: Epoch | None
@@ -44,7 +44,7 @@ class Finding:
 class Evidence:
     """What was found for one writer. `read` are row counts by path, or why the file can't be read.
 
-    `head_after` is the log's head after the files were listed: a run may be at work meanwhile.
+    `head_after` is the log's head after the files were listed: a job may be running meanwhile.
     """
 
     log: LogFacts
@@ -54,9 +54,17 @@ class Evidence:
     read: Mapping[str, int | str]
     live: Mapping[PartitionKey, LivePartition]
 
-    def place(self, location: str) -> str:
+    def canonical(self, location: str) -> str:
         """`location` as the paths in `files` are spelled."""
-        return self.files.place(location)
+        return self.files.canonical(location)
+
+    def is_visible(self, target: str) -> bool:
+        return self.canonical(target) in self.files.visible
+
+    def home(self, part: PartEntry) -> str | None:
+        """Where the metastore says that the part's partition is, spelled as in `files`; None if it isn't registered."""
+        live = self.live.get((part.table, part.partition))
+        return None if live is None else self.canonical(live.location)
 
 
 def _error(epoch: Epoch | None, text: str) -> Finding:
@@ -68,7 +76,7 @@ def _note(epoch: Epoch | None, text: str) -> Finding:
 
 
 def whole(evidence: Evidence) -> Iterator[Finding]:
-    """Manifests follow each other from the floor to the head, all of this log, and time doesn't run back."""
+    """Manifests follow each other from the floor to the head, all belong to this log, and time doesn't run back."""
     log = evidence.log
     for epoch, reason in sorted(log.unreadable.items()):
         yield _error(epoch, str(reason))
@@ -86,7 +94,7 @@ def whole(evidence: Evidence) -> Iterator[Finding]:
 
 
 def offsets(evidence: Evidence) -> Iterator[Finding]:
-    """Each batch starts where the one before it ended, and epochs without a batch carry the last one on."""
+    """Each batch starts where the one before it ended; epochs without a batch carry the last one on."""
     before: Manifest | None = None
     for manifest in evidence.log.manifests:
         if before is not None and before.epoch + 1 == manifest.epoch and before.last_batch is not None:
@@ -98,7 +106,7 @@ def _carried_on(manifest: Manifest, before: LastBatch) -> Iterator[Finding]:
     epoch, last = manifest.epoch, manifest.last_batch
     if last is None or last.epoch != epoch:
         if last != before:
-            yield _error(epoch, f"it carries on another batch than {before.ref.batch} of epoch {before.epoch}")
+            yield _error(epoch, f"it carries on a batch other than {before.ref.batch} of epoch {before.epoch}")
         return
     gap = chain(before.ref.end, last.ref.start)
     if last.appended:
@@ -122,11 +130,9 @@ def gaps(evidence: Evidence) -> Iterator[Finding]:
             continue
         offsets_read = span(last.ref.start, last.ref.end)
         if offsets_read is not None and offsets_read != manifest.rows.read:
-            text = (
-                f"its batch spans {offsets_read} Kafka offsets and {manifest.rows.read} rows came out of it: the job "
-                "filters or adds rows, or the topic is compacted, transactional or had lost records"
-            )
-            yield _note(manifest.epoch, text)
+            text = f"its batch spans {offsets_read} Kafka offsets and {manifest.rows.read} rows came out of it"
+            why = "the job filters or adds rows, or the topic is compacted, transactional or had lost records"
+            yield _note(manifest.epoch, f"{text}: {why}")
 
 
 def rows(evidence: Evidence) -> Iterator[Finding]:
@@ -140,99 +146,92 @@ def rows(evidence: Evidence) -> Iterator[Finding]:
         if manifest.open.added or manifest.open.removed:
             continue  # Rows that wait in segments are written by a later epoch.
         dead = {str(TableName.parse(table).rejected) for table in manifest.tables}
-        for what, wanted, found in (
-            ("written", manifest.rows.written, sum(p.rows for p in manifest.parts if p.table not in dead)),
-            ("rejected", manifest.rows.rejected, sum(p.rows for p in manifest.parts if p.table in dead)),
+        rejected = sum(part.rows for part in manifest.parts if part.table in dead)
+        written = sum(part.rows for part in manifest.parts) - rejected
+        for what, counted, held in (
+            ("written", manifest.rows.written, written),
+            ("rejected", manifest.rows.rejected, rejected),
         ):
-            if wanted != found:
-                yield _error(manifest.epoch, f"{wanted} rows {what}, but its parts hold {found}")
+            if counted != held:
+                yield _error(manifest.epoch, f"{counted} rows {what}, but its parts hold {held}")
 
 
-def _figures(found: Rows) -> str:
-    return (
-        f"read {found.read}, written {found.written}, rejected {found.rejected}, dropped {found.dropped}, "
-        f"late {found.late}, skipped {found.skipped}"
-    )
+def _figures(rows: Rows) -> str:
+    return ", ".join(f"{name} {count}" for name, count in asdict(rows).items())
 
 
 def present(evidence: Evidence) -> Iterator[Finding]:
-    """Each part stands at its target with its length, or waits to be published."""
-    there = {found.path for found in evidence.files.staged} | set(evidence.files.visible)
+    """Each part is at its target with its length, or waits to be published."""
+    paths = {part.path for part in evidence.files.staged} | set(evidence.files.visible)
     for manifest, part in evidence.log.effective():
-        length = evidence.files.visible.get(evidence.place(part.target))
+        length = evidence.files.visible.get(evidence.canonical(part.target))
         if length is not None and length != part.length:
             text = f"{part.target} has {length} bytes where {part.length} were written; something else changed it"
             yield _error(manifest.epoch, text)
         elif length is None:
-            yield _absent(evidence, manifest, part, there)
+            yield _absent(evidence, manifest, part, paths)
     for manifest in evidence.log.manifests:
         if manifest.lost:
             yield _note(manifest.epoch, f"a person has accepted that {len(manifest.lost)} parts are lost")
     for target in sorted(evidence.log.lost):
-        if evidence.place(target) in evidence.files.visible:
+        if evidence.is_visible(target):
             yield _note(None, f"{target} was accepted as lost and is there; its rows are read again")
 
 
-def _absent(evidence: Evidence, manifest: Manifest, part: PartEntry, there: Collection[str]) -> Finding:
-    """What it means that nothing stands at a part's target; `there` are all files that do."""
+def _absent(evidence: Evidence, manifest: Manifest, part: PartEntry, paths: Collection[str]) -> Finding:
+    """What it means that a part's target is missing; `paths` are all files, hidden ones too."""
     epoch, rows = manifest.epoch, f"{part.target} ({part.rows} rows)"
-    if evidence.log.is_published(epoch):
-        if _is_unproven(evidence, manifest, part):
-            text = f"{rows} went before its epoch was settled; restore it, or accept the loss"
-            return _error(epoch, f"{text} with `hivesink recover TABLE --accept-lost`")
-        now = _moved_to(evidence, part)
-        gone = f"has been moved to {now}" if now else "is gone"
-        return _note(epoch, f"{rows} {gone} since it was published, by a user's act")
-    if evidence.place(part.staged) in there or evidence.place(part.restored) in there:
-        return _note(epoch, f"{rows} waits to be published; `hivesink recover` does it")
-    text = f"{rows} is neither staged nor published; restore it, or accept the loss"
-    return _error(epoch, f"{text} with `hivesink recover TABLE --accept-lost`")
+    ways = "restore it, or accept the loss with `hivesink recover TABLE --accept-lost`"
+    if not evidence.log.is_published(epoch):
+        if evidence.canonical(part.staged) in paths or evidence.canonical(part.restored) in paths:
+            return _note(epoch, f"{rows} waits to be published; `hivesink recover` does it")
+        return _error(epoch, f"{rows} is neither staged nor published; {ways}")
+    if _is_unproven(evidence, manifest, part):
+        return _error(epoch, f"{rows} disappeared before its epoch was settled; {ways}")
+    now = _moved_to(evidence, part)
+    gone = f"has been moved to {now}" if now else "is gone"
+    return _note(epoch, f"{rows} {gone} since it was published: somebody other than hivesink did that")
 
 
 def _is_unproven(evidence: Evidence, manifest: Manifest, part: PartEntry) -> bool:
-    """Whether nobody can have had a right to take a published part yet: the rule of `core.seen.unproven`."""
-    if manifest.epoch not in {found.epoch for found in evidence.log.open}:
+    """Whether nobody had a right to take a published part yet: the rule of `core.seen.unproven`."""
+    if manifest.epoch not in {unsettled.epoch for unsettled in evidence.log.open}:
         return False
-    home = evidence.live.get((part.table, part.partition))
+    home = evidence.home(part)
     if manifest.log is None:
         return home is None
-    is_at_home = home is not None and evidence.place(home.location) == evidence.place(part.folder)
-    return is_at_home and is_aside(part.staged.rpartition("/")[0])
+    return home == evidence.canonical(part.folder) and is_aside(part.staged.rpartition("/")[0])
 
 
 def _moved_to(evidence: Evidence, part: PartEntry) -> str | None:
-    """Where `part` stands now that it isn't at its target; where readers find it, if it is there."""
-    if evidence.place(part.target) in evidence.files.visible:
+    """Where `part` is if it isn't at its target, preferably where readers find it."""
+    if evidence.is_visible(part.target):
         return None
-    live = evidence.live.get((part.table, part.partition))
-    home = live and evidence.place(live.location)
-    found = evidence.files.places(part.target.rpartition("/")[2])
-    return min(found, key=lambda path: (path.rpartition("/")[0] != home, path), default=None)
+    home, paths = evidence.home(part), evidence.files.by_name.get(part.target.rpartition("/")[2], ())
+    return min(paths, key=lambda path: (path.rpartition("/")[0] != home, path), default=None)
 
 
 def footers(evidence: Evidence) -> Iterator[Finding]:
     """Each part holds the rows that its epoch counted."""
     for manifest, part in evidence.log.effective():
-        found = evidence.read.get(evidence.place(part.target), part.rows)
-        if isinstance(found, str):
-            yield _error(manifest.epoch, f"{part.target} can't be read: {found}")
-        elif found != part.rows:
-            yield _error(manifest.epoch, f"{part.target} holds {found} rows where {part.rows} were written")
+        rows = evidence.read.get(evidence.canonical(part.target), part.rows)
+        if isinstance(rows, str):
+            yield _error(manifest.epoch, f"{part.target} can't be read: {rows}")
+        elif rows != part.rows:
+            yield _error(manifest.epoch, f"{part.target} holds {rows} rows where {part.rows} were written")
 
 
 def registered(evidence: Evidence) -> Iterator[Finding]:
     """Each partition that holds published parts is in the metastore, at their folder."""
-    staged = {found.path.rpartition("/")[2] for found in evidence.files.staged}
-    waiting = {(gap.table, gap.partition) for gap in evidence.log.unregistered(staged)}
-    places: dict[tuple[str, str, str], Epoch] = {}
-    for manifest, part in evidence.log.effective():
-        if evidence.place(part.target) in evidence.files.visible:
-            places[part.table, part.partition, part.folder] = manifest.epoch
-    for (table, partition, folder), epoch in places.items():
-        if table not in evidence.tables:
-            continue
+    waiting = {(gap.table, gap.partition) for gap in evidence.log.unregistered(evidence.files)}
+    newest = {
+        (part.table, part.partition, part.folder): manifest.epoch
+        for manifest, part in evidence.log.effective()
+        if part.table in evidence.tables and evidence.is_visible(part.target)
+    }
+    for (table, partition, folder), epoch in newest.items():
         live, name = evidence.live.get((table, partition)), f"{table} {partition}".strip()
-        if live is not None and evidence.place(live.location) == evidence.place(folder):
+        if live is not None and evidence.canonical(live.location) == evidence.canonical(folder):
             continue
         if live is not None:
             text = f"{name} is registered at {live.location}, but its parts are in {folder}: no reader finds them"
@@ -244,75 +243,56 @@ def registered(evidence: Evidence) -> Iterator[Finding]:
             yield _error(epoch, f"{text}; add it again with MSCK REPAIR TABLE, or remove the folder")
     for table in evidence.log.tables:
         if table not in evidence.tables:
-            yield _note(None, f"table {table} is not in the metastore any more; its files were not looked at")
+            yield _note(None, f"table {table} is no longer in the metastore; its files were not checked")
 
 
 def doubled(evidence: Evidence) -> Iterator[Finding]:
-    """No file of this writer stands in the table that no epoch answers for: its rows would be read twice."""
+    """Every visible file of this writer belongs to an epoch: the rows of any other would be read twice."""
     for epoch, path in strays(evidence):
-        text = f"{path} is in no manifest: its rows are doubled or were never committed; see `hivesink clean --strays`"
-        yield _error(epoch, f"{text}, which leaves alone what is in no partition's folder")
+        text = f"{path} is in no manifest: its rows are doubled or were never committed"
+        yield _error(epoch, f"{text}; `hivesink clean --strays` moves it to the trash if it is in a partition's folder")
 
 
 def strays(evidence: Evidence) -> Iterator[tuple[Epoch, str]]:
-    """The writer's visible files that no epoch answers for, with the epochs in their names."""
+    """The writer's visible files that belong to no epoch, with the epochs in their names."""
     log = evidence.log
-    known = {evidence.place(part.target) for _, part in log.effective()} | {
-        evidence.place(target) for target in log.lost
-    }
-    # A part that a user moved, with its folder or its whole table, is the same part: its name is unique.
-    known |= {
-        now
-        for manifest, part in log.effective()
-        if log.is_published(manifest.epoch) and (now := _moved_to(evidence, part))
-    }
-    # Where readers find its partition now: who moved it may have left copies at its old place.
-    known |= {
-        f"{evidence.place(live.location)}/{part.target.rpartition('/')[2]}"
-        for _, part in log.effective()
-        if (live := evidence.live.get((part.table, part.partition)))
-    }
-    # What a move epoch is still to move stands wherever an earlier epoch put it.
-    waiting = {
-        part.target.rpartition("/")[2] for manifest, part in log.effective() if not log.is_published(manifest.epoch)
-    }
+    known = {evidence.canonical(target) for target in log.lost}
+    waiting = set()
+    for manifest, part in log.effective():
+        name = part.target.rpartition("/")[2]
+        # Whoever moved its partition may have left copies behind: the one that readers find now is known too.
+        known |= {evidence.canonical(part.target), f"{evidence.home(part) or part.folder}/{name}"}
+        if log.is_published(manifest.epoch):
+            # A part that a user moved, with its folder or the whole table, is the same part: its name is unique.
+            known.add(_moved_to(evidence, part) or part.target)
+        else:
+            # A move epoch finds its parts wherever an earlier epoch put them.
+            waiting.add(name)
     epochs = {manifest.epoch for manifest in log.manifests}
-    for path, name, _ in evidence.files.parts():
-        if name.uid != log.uid or path in known or path.rpartition("/")[2] in waiting:
+    for file, _ in evidence.files.parts(log.uid):
+        if file.path in known or file.path.rpartition("/")[2] in waiting:
             continue
-        # A run at work may have decided and published more since the log was read.
-        if name.epoch in epochs or name.epoch > evidence.head_after:
-            yield Epoch(name.epoch), path
+        # A running job may have decided and published more since the log was read.
+        if file.name.epoch in epochs or file.name.epoch > evidence.head_after:
+            yield Epoch(file.name.epoch), file.path
 
 
 def leftovers(evidence: Evidence) -> Iterator[Finding]:
     """Staged files that wait for nothing."""
     log = evidence.log
     waiting = {
-        evidence.place(path)
+        evidence.canonical(path)
         for manifest, part in log.effective()
         if not log.is_published(manifest.epoch)
         for path in (part.staged, part.restored)
     }
-    for found in evidence.files.staged:
-        if found.name.uid == log.uid and found.path not in waiting:
-            yield _note(Epoch(found.name.epoch), _leftover(found, log.view.head))
+    for file in evidence.files.staged:
+        if file.name.uid == log.uid and file.path not in waiting:
+            text = "is a leftover of a failed try; `hivesink clean` removes it"
+            if file.name.epoch > log.view.head:
+                text = "is of a run at work, or of one that died; the writer's next start removes it"
+            yield _note(Epoch(file.name.epoch), f"{file.path} {text}")
 
 
-def _leftover(found: StagedPart, head: Epoch) -> str:
-    if found.name.epoch <= head:
-        return f"{found.path} is a leftover of a try that lost; `hivesink clean` removes it"
-    return f"{found.path} is of a run at work, or of one that died; the writer's next start removes it"
-
-
-CHECKS: tuple[Callable[[Evidence], Iterator[Finding]], ...] = (
-    whole,
-    offsets,
-    gaps,
-    rows,
-    present,
-    footers,
-    registered,
-    doubled,
-    leftovers,
-)
+CHECKS: tuple[Callable[[Evidence], Iterator[Finding]], ...]
+CHECKS = (whole, offsets, gaps, rows, present, footers, registered, doubled, leftovers)

@@ -1,7 +1,8 @@
-"""What a log and a table's folders hold, read without changing anything: what `status` and `verify` judge."""
+"""What a log and a table's folders hold, for `status` and `verify` to judge. Nothing here changes anything."""
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
@@ -14,7 +15,7 @@ from hivesink.core.partfile import PartName, parse_staged
 from hivesink.errors import HiveSinkError, LogDamaged, NewerFormat, StoreUnavailable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     from hivesink.core.log import LogView
     from hivesink.core.manifest import Floor, PartEntry
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from hivesink.ports import CommitLog, FileStore
 
 _READS = 10
-"""Reads of a log whose old manifests are being let go of at the same time."""
+"""Attempts to read a log that is being trimmed at the same time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,13 +53,13 @@ class LogFacts:
 
     @property
     def head(self) -> Manifest | None:
-        """The newest manifest; None where there is none, or it can't be read."""
+        """The newest manifest; None if there is none or it can't be read."""
         newest = self.manifests[-1] if self.manifests else None
         return newest if newest and newest.epoch == self.view.head else None
 
     @property
     def missing(self) -> tuple[Epoch, ...]:
-        """Epochs above the floor that were decided, and whose manifests are gone."""
+        """Decided epochs above the floor whose manifests are gone."""
         return missing(self.view)
 
     def require_readable(self) -> None:
@@ -67,7 +68,7 @@ class LogFacts:
             raise self.unreadable[epoch]
 
     def is_published(self, epoch: Epoch) -> bool:
-        """Whether `epoch` is settled: its parts were all made visible, and are the users' since."""
+        """Whether all parts of `epoch` were made visible. From then on they are the users' own."""
         settled = self.head.settled if self.head else Epoch(0)
         return epoch <= settled or Mark.PUBLISHED in self.view.marks.get(epoch, frozenset())
 
@@ -83,17 +84,18 @@ class LogFacts:
             return ()
         return tuple(manifest for manifest in self.manifests if manifest.epoch > head.settled)
 
-    def unregistered(self, staged: Collection[str]) -> tuple[Unregistered, ...]:
-        """Partitions with parts that wait for them to be listed; `staged` are the names of the hidden files there."""
-        found: dict[PartitionKey, Unregistered] = {}
+    def unregistered(self, files: FileFacts) -> tuple[Unregistered, ...]:
+        """Partitions whose parts wait among the hidden `files` until they are registered."""
+        staged = {part.path.rpartition("/")[2] for part in files.staged}
+        gaps: dict[PartitionKey, Unregistered] = {}
         for manifest, part in standing(self.open):
             folder, _, name = part.staged.rpartition("/")
             # Format 1 staged these in their partition's folder, like all others.
-            is_exposed = is_aside(folder) or manifest.log is None
-            if part.partition and is_exposed and name in staged:
+            is_set_aside = is_aside(folder) or manifest.log is None
+            if part.partition and is_set_aside and name in staged:
                 place = (part.table, part.partition)
-                found.setdefault(place, Unregistered(*place, part.folder, manifest.epoch))
-        return tuple(found[place] for place in sorted(found))
+                gaps.setdefault(place, Unregistered(*place, part.folder, manifest.epoch))
+        return tuple(gaps[place] for place in sorted(gaps))
 
     @property
     def totals(self) -> Rows:
@@ -104,11 +106,10 @@ class LogFacts:
     @property
     def tables(self) -> tuple[str, ...]:
         """Every table that a manifest names, the newest manifest's first."""
-        found = [table for manifest in reversed(self.manifests) for table in manifest.tables]
-        return tuple(dict.fromkeys(found))
+        return tuple(dict.fromkeys(table for manifest in reversed(self.manifests) for table in manifest.tables))
 
     def effective(self) -> Iterator[tuple[Manifest, PartEntry]]:
-        """Each part with the epoch that answers for it: no later epoch has moved it or accepted its loss."""
+        """Each part with its epoch, unless a later epoch has moved the part or accepted its loss."""
         return standing(self.manifests)
 
     @property
@@ -124,37 +125,35 @@ class LogFacts:
 
 
 def read_log(log: CommitLog) -> LogFacts:
-    """Everything that `log` holds, as of one moment. Raises StoreUnavailable; LogDamaged, NewerFormat for its floor."""
+    """Everything in `log` at one moment. Raises StoreUnavailable; LogDamaged, NewerFormat for the floor."""
     for _ in range(_READS):
         facts = _read(log, log.view())
         floor = facts.floor.epoch if facts.floor else Epoch(0)
         if facts.view.floor == floor == log.view().floor and _lasts(log, facts.missing):
             return facts
-    raise StoreUnavailable(action="read", path=log.location, reason=f"its floor rose during each of {_READS} reads")
+    raise StoreUnavailable(
+        action="read", path=log.location, reason=f"its floor rose during each of {_READS} reads; try again"
+    )
 
 
 def _lasts(log: CommitLog, gaps: tuple[Epoch, ...]) -> bool:
-    """Whether manifests that a listing lacks are missing indeed.
+    """Whether the manifests that a listing lacks are really missing.
 
-    A listing may miss one that is created meanwhile, and another one that goes below a floor meanwhile: so ask twice.
+    A listing may miss one that is created meanwhile, and another may miss one that is trimmed meanwhile: so ask twice.
     """
     return not gaps or all(set(gaps) <= set(missing(log.view())) for _ in range(2))
 
 
 def _read(log: CommitLog, view: LogView) -> LogFacts:
     floor = log.floor() if view.floor else None
-    found = {epoch: _manifest(log, epoch) for epoch in view.manifests}
-    manifests = tuple(manifest for manifest in found.values() if isinstance(manifest, Manifest))
-    unreadable = {epoch: error for epoch, error in found.items() if isinstance(error, HiveSinkError)}
-    return LogFacts(log.location, _uid(log), view, floor, manifests, unreadable)
-
-
-def _uid(log: CommitLog) -> str | None:
-    """The log's uid; None where it can't be told, which the manifest that can't be read shows as well."""
-    try:
-        return log.uid(None)
-    except LogDamaged:
-        return None
+    read = {epoch: _manifest(log, epoch) for epoch in view.manifests}
+    manifests = tuple(manifest for manifest in read.values() if isinstance(manifest, Manifest))
+    unreadable = {epoch: error for epoch, error in read.items() if isinstance(error, HiveSinkError)}
+    uid = None
+    # A uid that can't be read is in `unreadable` already, by the manifest that hides it.
+    with suppress(LogDamaged):
+        uid = log.uid(None)
+    return LogFacts(log.location, uid, view, floor, manifests, unreadable)
 
 
 def _manifest(log: CommitLog, epoch: Epoch) -> Manifest | HiveSinkError:
@@ -165,70 +164,72 @@ def _manifest(log: CommitLog, epoch: Epoch) -> Manifest | HiveSinkError:
 
 
 @dataclass(frozen=True, slots=True)
-class StagedPart:
-    """A hidden part file that was found."""
+class FoundPart:
+    """A file that is named as a part; `stage` is None for a finished one, which readers see."""
 
     path: str
     name: PartName
-    stage: Stage
+    stage: Stage | None
+
+    @classmethod
+    def among(cls, paths: Iterable[str]) -> Iterator[FoundPart]:
+        """Those of `paths` that are named as parts."""
+        for path in paths:
+            text = path.rpartition("/")[2]
+            if name := PartName.parse(text):
+                yield cls(path, name, None)
+            elif staged := parse_staged(text):
+                yield cls(path, *staged)
 
 
 @dataclass(frozen=True, slots=True)
 class FileFacts:
-    """What stands in some folders. Paths are as `place` spells them (`FileStore.canonical`); `visible` are lengths."""
+    """The files in some folders, by paths that `canonical` (`FileStore.canonical`) spells; `visible` are lengths."""
 
-    staged: tuple[StagedPart, ...]
+    staged: tuple[FoundPart, ...]
     visible: Mapping[str, int]
-    place: Callable[[str], str]
-    by_name: Mapping[str, tuple[str, ...]] = field(init=False)
+    canonical: Callable[[str], str]
+    by_name: Mapping[str, Sequence[str]] = field(init=False)
+    """The paths of visible files by their names."""
 
     def __post_init__(self) -> None:
-        found: dict[str, tuple[str, ...]] = {}
+        by_name: dict[str, list[str]] = {}
         for path in self.visible:
-            name = path.rpartition("/")[2]
-            found[name] = (*found.get(name, ()), path)
-        object.__setattr__(self, "by_name", found)
+            by_name.setdefault(path.rpartition("/")[2], []).append(path)
+        object.__setattr__(self, "by_name", by_name)
 
-    def places(self, name: str) -> tuple[str, ...]:
-        """The visible files of that name."""
-        return self.by_name.get(name, ())
+    def has(self, part: PartEntry) -> bool:
+        """Whether `part` is at its target with its length."""
+        return self.visible.get(self.canonical(part.target)) == part.length
 
-    def parts(self) -> Iterator[tuple[str, PartName, int]]:
-        """Visible files that are named as parts: path, name, length."""
-        for path, length in self.visible.items():
-            name = PartName.parse(path.rpartition("/")[2])
-            if name is not None:
-                yield path, name, length
+    def parts(self, uid: str | None) -> Iterator[tuple[FoundPart, int]]:
+        """The visible parts of writer `uid`, with their lengths."""
+        for part in FoundPart.among(self.visible):
+            if part.name.uid == uid:
+                yield part, self.visible[part.path]
 
 
 def list_files(store: FileStore, locations: Collection[str], folders: Iterable[str]) -> FileFacts:
     """Files below the tables' `locations`, and in `folders`, which may lie elsewhere. Raises StoreUnavailable."""
-    places: dict[str, str] = {}
+    by_canonical: dict[str, str] = {}
     for location in locations:
         base = store.canonical(location)
         for folder in store.walk(location):
-            place = store.canonical(folder)
-            if is_aside(place) or not is_hidden(place[len(base) :]):
-                places.setdefault(place, folder)
+            canonical = store.canonical(folder)
+            if is_aside(canonical) or not is_hidden(canonical[len(base) :]):
+                by_canonical.setdefault(canonical, folder)
     for folder in folders:
-        places.setdefault(store.canonical(folder), folder)
-    # Staged files first, and where parts are set aside last: one that goes on meanwhile is then seen twice, not missed.
-    ordered = sorted(places.values(), key=lambda folder: (is_aside(folder), folder))
-    staged = tuple(_staged(store, ordered))
+        by_canonical.setdefault(store.canonical(folder), folder)
+    # Staged files first, those that are set aside last: a part that is moved meanwhile is then seen twice, not missed.
+    ordered = sorted(by_canonical.values(), key=lambda folder: (is_aside(folder), folder))
+    hidden = store.run_parallel(partial(store.staged, folder) for folder in ordered)
+    staged = tuple(FoundPart.among(store.canonical(path) for paths in hidden for path in paths))
     listed = store.run_parallel(partial(store.visible, folder) for folder in ordered)
-    visible = {store.canonical(file.path): file.length for inside in listed for file in inside}
+    visible = {store.canonical(file.path): file.length for files in listed for file in files}
     return FileFacts(staged, visible, store.canonical)
 
 
-def _staged(store: FileStore, folders: Iterable[str]) -> Iterator[StagedPart]:
-    for inside in store.run_parallel(partial(store.staged, folder) for folder in folders):
-        for path in inside:
-            parsed = parse_staged(path.rpartition("/")[2])
-            if parsed is not None:
-                yield StagedPart(store.canonical(path), *parsed)
-
-
 def is_hidden(below: str) -> bool:
-    """Whether readers pass over a folder: Hive's rule, with Spark's exception for partition folders."""
+    """Whether readers skip a folder: Hive's rule, with Spark's exception for partition folders."""
     names = [name for name in below.split("/") if name]
     return any(name.startswith(".") or (name.startswith("_") and "=" not in name) for name in names)

@@ -1,16 +1,22 @@
-"""How a writer stands: its last epoch, its totals, and what is still open. By looking alone."""
+"""A writer's status: its last epoch, its totals and what is still open; and what a reset would do about it.
+
+A reset puts the log aside; its parts are the users' own from then on. Nothing here changes anything.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from hivesink.core.log import reset_name
 from hivesink.core.partfile import Stage
 from hivesink.errors import UnknownTable
 from hivesink.sink.inspect.facts import list_files, read_log
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from datetime import datetime
 
     from hivesink.core.epoch import Epoch, LastBatch
@@ -21,7 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class FileCounts:
-    """A writer's files by state, as they stand in the tables' folders now. Sizes are bytes."""
+    """A writer's files by state, in the tables' folders now. Sizes are bytes."""
 
     in_progress: int
     pending: int
@@ -33,8 +39,8 @@ class FileCounts:
 class WriterStatus:
     """One writer. `rows` are totals since its first epoch; `lost_rows` those of parts accepted as lost.
 
-    `at` is the last epoch's time (UTC); epoch 0 means that nothing was committed yet. `unsettled` are epochs
-    that are decided and not published yet.
+    `at` is the last epoch's time (UTC). Epoch 0: nothing was committed yet. `unsettled` are epochs that are decided
+    and not published yet.
     """
 
     writer: str
@@ -62,8 +68,8 @@ def writer_status(context: CommitContext, writer: str, table: str) -> WriterStat
     log.require_readable()
     head = log.head
     tables = log.tables or (table,)
-    files = _files(context, log, tables)
-    staged = {found.path.rpartition("/")[2] for found in files.staged}
+    folders = {part.folder for _, part in log.effective()}
+    files = list_files(context.store, locations_of(context, tables).values(), folders)
     return WriterStatus(
         writer=writer,
         uid=log.uid,
@@ -77,35 +83,69 @@ def writer_status(context: CommitContext, writer: str, table: str) -> WriterStat
         lost_rows=log.lost_rows,
         files=_count(log, files),
         unsettled=tuple(manifest.epoch for manifest in log.unpublished),
-        unregistered=log.unregistered(staged),
+        unregistered=log.unregistered(files),
         last_batch=head.last_batch if head else None,
     )
 
 
 def locations_of(context: CommitContext, tables: tuple[str, ...]) -> dict[str, str]:
-    """Where those of `tables` live that the metastore still has."""
-    found = {name: _location(context, name) for name in tables}
-    return {name: location for name, location in found.items() if location is not None}
-
-
-def _location(context: CommitContext, table: str) -> str | None:
-    try:
-        return context.table(table).location
-    except UnknownTable:
-        return None  # A table that was dropped has no files to count; its epochs are still in the log.
-
-
-def _files(context: CommitContext, log: LogFacts, tables: tuple[str, ...]) -> FileFacts:
-    folders = {part.folder for _, part in log.effective()}
-    return list_files(context.store, locations_of(context, tables).values(), folders)
+    """The locations of those of `tables` that the metastore still has."""
+    locations = {}
+    for name in tables:
+        # A dropped table has no files to count; its epochs are still in the log.
+        with suppress(UnknownTable):
+            locations[name] = context.table(name).location
+    return locations
 
 
 def _count(log: LogFacts, files: FileFacts) -> FileCounts:
-    stages = Counter(found.stage for found in files.staged if found.name.uid == log.uid)
-    finished = [length for _, name, length in files.parts() if name.uid == log.uid]
+    stages = Counter(part.stage for part in files.staged if part.name.uid == log.uid)
+    finished = [length for _, length in files.parts(log.uid)]
     return FileCounts(
         in_progress=stages[Stage.IN_PROGRESS],
         pending=stages[Stage.PENDING],
         finished=len(finished),
         finished_bytes=sum(finished),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Reset:
+    """What a reset does to one writer. `tables` are those that it writes, with their locations.
+
+    `aside` is the log's new folder. `unpublished` are rows that are decided but not visible yet: they never will be.
+    `finished` is the number of its parts, which stay in the tables.
+    """
+
+    writer: str
+    uid: str | None
+    log: str
+    aside: str
+    epoch: Epoch
+    rows: int
+    unpublished: int
+    finished: int
+    tables: Mapping[str, str]
+
+
+def plan_reset(context: CommitContext, writer: str, table: str, at: datetime) -> Reset:
+    """The reset of `writer` of `table`. Skips damaged manifests: a reset is a way out of them too.
+
+    Raises StoreUnavailable, MetastoreUnreachable; LogDamaged, NewerFormat for the uid and the floor.
+    """
+    facts = read_log(context.log)
+    uid = facts.uid or next((manifest.uid for manifest in reversed(facts.manifests)), None)
+    tables = locations_of(context, tuple({table: None, **dict.fromkeys(facts.tables)}))
+    files = list_files(context.store, tables.values(), ())
+    waiting = {manifest.epoch for manifest in facts.unpublished}
+    return Reset(
+        writer=writer,
+        uid=uid,
+        log=facts.location,
+        aside=f"{facts.location.rpartition('/')[0]}/{reset_name(writer, at)}",
+        epoch=facts.view.head,
+        rows=facts.totals.written,
+        unpublished=sum(part.rows for manifest, part in facts.effective() if manifest.epoch in waiting),
+        finished=sum(1 for _ in files.parts(uid)),
+        tables=tables,
     )

@@ -1,8 +1,8 @@
-"""The log against the files against the metastore, epoch by epoch."""
+"""Checks the log against the files and the metastore, epoch by epoch."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from hivesink.errors import TableRemade
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class EpochResult:
-    """One epoch's line of the report. `present` of `files` parts stand where the log says."""
+    """One epoch's line of the report. `present` of `files` parts are where the log says."""
 
     epoch: Epoch
     kind: str
@@ -55,22 +55,28 @@ class Verdict:
 def verify(
     context: CommitContext, writer: str, table: str, count_rows: CountRows | None, admission: Admission | None = None
 ) -> Verdict:
-    """Hold one writer's log against files and metastore. Without `count_rows` no footer is read.
+    """Check one writer's log against files and metastore. Without `count_rows` no footer is read.
 
-    `admission` says whether the writer's next start would be let into the table.
+    `admission` says whether the writer may begin on the table again.
     Raises StoreUnavailable, MetastoreUnreachable; a damaged log is a finding.
     """
     evidence = gather(context, table, count_rows)
-    verdict = judge_evidence(writer, evidence)
-    refused = _refused(admission) if admission and not evidence.log.unreadable else ()
-    return replace(verdict, findings=(*verdict.findings, *refused))
-
-
-def _refused(admission: Admission) -> Iterator[Finding]:
-    try:
-        admission.require_same_table()
-    except TableRemade as error:
-        yield Finding(Level.ERROR, None, str(error))
+    log, findings = evidence.log, [finding for check in CHECKS for finding in check(evidence)]
+    epochs = tuple(_results(evidence, findings))
+    if admission and not log.unreadable:
+        try:
+            admission.require_same_table()
+        except TableRemade as error:
+            findings.append(Finding(Level.ERROR, None, str(error)))
+    return Verdict(
+        writer=writer,
+        log=log.location,
+        floor=log.view.floor,
+        head=log.view.head,
+        totals=log.totals,
+        epochs=epochs,
+        findings=tuple(findings),
+    )
 
 
 def gather(context: CommitContext, table: str, count_rows: CountRows | None) -> Evidence:
@@ -80,8 +86,8 @@ def gather(context: CommitContext, table: str, count_rows: CountRows | None) -> 
     parts = [part for _, part in log.effective()]
     files = list_files(context.store, tables.values(), {part.folder for part in parts})
     head_after = context.log.view().head
-    present = [part.target for part in parts if files.visible.get(files.place(part.target)) == part.length]
-    read = {} if count_rows is None else {files.place(path): _read(context, path, count_rows) for path in present}
+    present = [part.target for part in parts if files.has(part)]
+    read = {} if count_rows is None else {files.canonical(path): _read(context, path, count_rows) for path in present}
     live = context.lookup((part.table, part.partition) for part in parts if part.table in tables)
     return Evidence(log, head_after, tables, files, read, live)
 
@@ -90,39 +96,23 @@ def _read(context: CommitContext, path: str, count_rows: CountRows) -> int | str
     try:
         with context.store.open(path) as stream:
             return count_rows(stream)
-    except Exception as error:  # noqa: BLE001  whatever the format's reader says is the finding
+    except Exception as error:  # noqa: BLE001  whatever the format's reader raises is the finding
         return str(error).partition("\n")[0]
 
 
-def judge_evidence(writer: str, evidence: Evidence) -> Verdict:
-    """Every check over `evidence`: nothing else is looked at."""
-    findings = tuple(finding for check in CHECKS for finding in check(evidence))
-    log = evidence.log
-    return Verdict(
-        writer=writer,
-        log=log.location,
-        floor=log.view.floor,
-        head=log.view.head,
-        totals=log.totals,
-        epochs=tuple(_results(evidence, findings)),
-        findings=findings,
-    )
-
-
 def _results(evidence: Evidence, findings: Sequence[Finding]) -> Iterator[EpochResult]:
-    answering: dict[Epoch, list[PartEntry]] = {}
+    by_epoch: dict[Epoch, list[PartEntry]] = {}
     for manifest, part in evidence.log.effective():
-        answering.setdefault(manifest.epoch, []).append(part)
-    files = evidence.files
+        by_epoch.setdefault(manifest.epoch, []).append(part)
     for manifest in evidence.log.manifests:
-        parts = answering.get(manifest.epoch, [])
+        parts = by_epoch.get(manifest.epoch, [])
         yield EpochResult(
             epoch=manifest.epoch,
             kind=manifest.kind,
             at=manifest.at,
             rows=manifest.rows,
             files=len(parts),
-            present=sum(files.visible.get(files.place(part.target)) == part.length for part in parts),
+            present=sum(map(evidence.files.has, parts)),
             published=evidence.log.is_published(manifest.epoch),
-            errors=sum(found.epoch == manifest.epoch and found.level is Level.ERROR for found in findings),
+            errors=sum(finding.epoch == manifest.epoch and finding.level is Level.ERROR for finding in findings),
         )

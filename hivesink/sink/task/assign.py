@@ -1,7 +1,7 @@
 """Bucket assigners on Arrow: which partition each row belongs to.
 
-An assigner returns one Arrow array of values for each partition column; `Buckets` makes partition paths of them,
-working on distinct values only, since a batch has millions of rows and few partitions.
+An assigner returns one Arrow array of values per partition column. `buckets` turns them into partition paths. It works
+on distinct values only, since a batch has millions of rows and few partitions.
 """
 
 from __future__ import annotations
@@ -36,21 +36,21 @@ Codes = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """What an assigner may know beside the rows: record times (UTC instants) and the batch's arrival (UTC)."""
+    """What an assigner may know besides the rows: record times (UTC instants) and the batch's arrival (UTC)."""
 
     record_times: pa.Array | None
     arrival: datetime
 
 
 class BucketAssigner(Protocol):
-    """One's own assigner is a class with this method, built with the table's spec and settings.
+    """A custom assigner is a class with this method; it is built with the table's spec and settings.
 
-    It must be a function of the row, the record's time and the batch's arrival alone: a task that is retried
-    must assign the same buckets.
+    It may depend only on the row, the record's time and the batch's arrival: a retried task must assign the same
+    buckets.
     """
 
     def assign(self, rows: pa.Table, moment: Moment) -> Sequence[pa.Array]:
-        """One array of values for each partition column, each as long as `rows`."""
+        """One array of values per partition column, each as long as `rows`."""
         ...
 
 
@@ -74,19 +74,19 @@ class ByTime:
     patterns: tuple[TimePattern, ...]
 
     def assign(self, rows: pa.Table, moment: Moment) -> Sequence[pa.Array]:
-        """A null time gives null, and so does one outside of the years 1 to 9999: it has no partition of its own."""
+        """A null time gives null, and so does one outside the years 1 to 9999."""
         if self.column is None:
             local = moment.arrival.astimezone(self.zone)
             return [pa.repeat(pattern.format(local), rows.num_rows) for pattern in self.patterns]
-        found = rows.column(self.column) if self.column in rows.column_names else moment.record_times
-        if found is None:
+        times = rows.column(self.column) if self.column in rows.column_names else moment.record_times
+        if times is None:
             problem = f"sink.bucket.time-column = {self.column!r} is a column neither of the table nor of the stream"
             raise InvalidOption((problem,))
-        clock = self._clock(found.type)
-        return [_formatted(found, pattern, clock) for pattern in self.patterns]
+        clock = self._clock(times.type)
+        return [_formatted(times, pattern, clock) for pattern in self.patterns]
 
     def _clock(self, kind: pa.DataType) -> Callable[[datetime], datetime]:
-        """From a time's own figures, read as UTC, to the wall clock in the bucket zone."""
+        """A function from a stored time, read as UTC, to the wall clock in the bucket zone."""
         if pa.types.is_date(kind):
             return lambda at: at
         if pa.types.is_integer(kind) or (pa.types.is_timestamp(kind) and kind.tz is not None):
@@ -95,7 +95,7 @@ class ByTime:
             raise InvalidOption((_no_time(self.column, str(kind)),))
         if self.column_zone.key == self.zone.key:
             return lambda at: at
-        # Of a wall clock that the zone has twice, the earlier one; one that it leaves out is counted on from before.
+        # A wall clock that the zone has twice is the earlier one; one that the zone skips counts on from before.
         return lambda at: at.replace(tzinfo=self.column_zone).astimezone(self.zone)
 
 
@@ -111,7 +111,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
 def _formatted(times: pa.Array, pattern: TimePattern, clock: Callable[[datetime], datetime]) -> pa.DictionaryArray:
-    """Each distinct stretch of time is formatted once, by Python's zones: Arrow's know no rules beyond 2037."""
+    """Format each distinct stretch of time once, by Python's zones: Arrow's know no rules beyond 2037."""
     whole = times.combine_chunks() if isinstance(times, pa.ChunkedArray) else times
     if pa.types.is_date(whole.type):
         whole = whole.cast(pa.timestamp("s"))
@@ -130,7 +130,7 @@ _UNEVEN = "\0"
 
 
 def _text(start: int, step: int, pattern: TimePattern, clock: Callable[[datetime], datetime]) -> str | None:
-    """The value of the stretch, None beyond what a clock shows, `_UNEVEN` where one value may not do for all of it."""
+    """The stretch's value; None beyond what a clock shows, `_UNEVEN` where one value may not fit all of it."""
     try:
         first = clock(_EPOCH + timedelta(seconds=start))
         last = clock(_EPOCH + timedelta(seconds=start + step - 1))
@@ -141,7 +141,7 @@ def _text(start: int, step: int, pattern: TimePattern, clock: Callable[[datetime
 
 
 def assigner_for(spec: TableSpec, config: SinkConfig) -> BucketAssigner:
-    """The assigner that the table declares. Raises InvalidOption where it doesn't fit the table."""
+    """The assigner that the table declares. Raises InvalidOption if it doesn't fit the table."""
     kind: str = config["sink.bucket.assigner"]
     names = tuple(column.name for column in spec.partition_columns)
     if kind == "partition-columns" or not names:
@@ -178,18 +178,18 @@ def _patterns(names: tuple[str, ...], patterns: dict[str, TimePattern]) -> tuple
 
 
 def needed_columns(spec: TableSpec, config: SinkConfig) -> tuple[Column, ...]:
-    """The partition columns whose values come from the rows; the others are made by the assigner."""
+    """The partition columns whose values come from the rows; the assigner makes the others."""
     if config["sink.bucket.assigner"] == "date-time":
         return ()
     return spec.partition_columns
 
 
 @dataclass(frozen=True, slots=True)
-class Unfit:
-    """A row whose partition value can't be one; no `column` where it is the values together."""
+class UnfitRow:
+    """A row without a partition that can be; `field` is None where its values only clash together. A `BadRow`."""
 
-    row: int
-    column: str | None
+    index: int
+    field: str | None
     reason: str
 
 
@@ -199,32 +199,32 @@ class Buckets:
 
     paths: tuple[str, ...]
     codes: Codes
-    unfit: tuple[Unfit, ...]
+    unfit: tuple[UnfitRow, ...]
 
 
 def buckets(columns: Sequence[Column], values: Sequence[pa.Array], rows: int, on_null: OnNull) -> Buckets:
-    """Partition paths, with Hive's escaping and canonical value texts, as far as the metastore can hold them."""
+    """Partition paths with Hive's escaping and canonical values. A path that the metastore can't hold is unfit."""
     if not columns:
         return Buckets(("",), np.zeros(rows, dtype=np.int64), ())
     codes = np.zeros(rows, dtype=np.int64)
     combined: list[tuple[str | None, ...]] = [()]
-    unfit: dict[int, Unfit] = {}
+    unfit: dict[int, UnfitRow] = {}
     for column, array in zip(columns, values, strict=True):
         indices, distinct = _encode(array)
         texts, problems = _texts(column, distinct, on_null)
         for code, reason in problems.items():
             for row in np.flatnonzero(indices == code).tolist():
-                unfit.setdefault(row, Unfit(row, column.name, reason))
+                unfit.setdefault(row, UnfitRow(row, column.name, reason))
         codes, combined = _combine(codes, combined, indices, texts)
-    # Null and the empty string are two values and one partition.
+    # Null and the empty string are two values but one partition.
     paths: dict[str, int] = {}
     names = [column.name for column in columns]
-    merged = [paths.setdefault(partition_path(names, found), len(paths)) for found in combined]
+    merged = [paths.setdefault(partition_path(names, combination), len(paths)) for combination in combined]
     codes = np.asarray(merged, dtype=np.int64)[codes]
     for path, code in paths.items():
         if (trouble := unregistrable(path)) is not None:
             for row in np.flatnonzero(codes == code).tolist():
-                unfit.setdefault(row, Unfit(row, None, trouble))
+                unfit.setdefault(row, UnfitRow(row, None, trouble))
     if unfit:
         codes[list(unfit)] = -1
     return Buckets(tuple(paths), codes, tuple(unfit.values()))
@@ -233,17 +233,17 @@ def buckets(columns: Sequence[Column], values: Sequence[pa.Array], rows: int, on
 def _combine(
     codes: Codes, combined: list[tuple[str | None, ...]], indices: Codes, texts: list[str | None]
 ) -> tuple[Codes, list[tuple[str | None, ...]]]:
-    """One column more: only the combinations that occur are kept, since all that could would overflow."""
+    """Add one column. Only the combinations that occur are kept: the codes of all possible ones could overflow."""
     if len(combined) == 1:
         return indices, [(*combined[0], text) for text in texts]
     size = max(1, len(texts))
-    keys, found = np.unique(codes * size + indices, return_inverse=True)
+    keys, inverse = np.unique(codes * size + indices, return_inverse=True)
     pairs = (divmod(int(key), size) for key in keys)
-    return found.reshape(-1).astype(np.int64), [(*combined[left], texts[right]) for left, right in pairs]
+    return inverse.reshape(-1).astype(np.int64), [(*combined[left], texts[right]) for left, right in pairs]
 
 
 def _encode(array: pa.Array) -> tuple[Codes, list[Any]]:
-    """Codes into the distinct values, which end with None where there is a null."""
+    """Codes, and the distinct values that they index, the last of them None if there is a null."""
     whole = array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
     if isinstance(whole, pa.ChunkedArray):
         whole = pa.concat_arrays(whole.chunks)
@@ -256,7 +256,7 @@ def _encode(array: pa.Array) -> tuple[Codes, list[Any]]:
 
 
 def _texts(column: Column, distinct: list[Any], on_null: OnNull) -> tuple[list[str | None], dict[int, str]]:
-    found: list[str | None] = []
+    texts: list[str | None] = []
     problems: dict[int, str] = {}
     for code, value in enumerate(distinct):
         text = None
@@ -269,5 +269,5 @@ def _texts(column: Column, distinct: list[Any], on_null: OnNull) -> tuple[list[s
         else:
             if not text and on_null is OnNull.BAD_RECORD:
                 problems[code] = "the partition value is null or empty"
-        found.append(text or DEFAULT_PARTITION)
-    return found, problems
+        texts.append(text or DEFAULT_PARTITION)
+    return texts, problems

@@ -1,12 +1,13 @@
 """One task attempt: read its batches, assign buckets, write parts, report. Plain functions, no Spark.
 
-Parts are closed to pending only at the normal end of the input. A task that fails, is killed or finds a record
-that stops the query leaves nothing that could be committed: its attempt's names are in no manifest.
+Parts become pending only at the normal end of the input. A task that fails, is killed or finds a record that stops
+the query leaves nothing that could be committed: no manifest lists its attempt's files.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections import Counter
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,12 +20,12 @@ from hivesink.core.partfile import PartName
 from hivesink.sink.task.assign import BucketAssigner, Buckets, Moment, assigner_for, buckets
 from hivesink.sink.task.messages import BadReport, TablePlan, TaskPlan, TaskReport
 from hivesink.sink.task.parts import Parts, Target
-from hivesink.sink.task.rejects import Problem, position, rejected_rows
+from hivesink.sink.task.rejects import position, rejected_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable
 
-    from hivesink.ports import DecodedRows, FileStore, PartFormat, RowReader
+    from hivesink.ports import BadRow, DecodedRows, FileStore, PartFormat, RowReader
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,9 +51,7 @@ class _Task:
     parts: Parts
     target: Target
     rejects: Target | None
-    counts: dict[str, int] = field(
-        default_factory=lambda: dict.fromkeys(("read", "written", "rejected", "dropped", "skipped"), 0)
-    )
+    counts: Counter[str] = field(default_factory=Counter)
 
     def take(self, batch: pa.RecordBatch) -> None:
         decoded = self.tools.reader.read(batch)
@@ -60,66 +59,63 @@ class _Task:
         moment = Moment(self._record_times(batch, decoded.good), self.plan.arrival)
         spec, config = self.plan.target.spec, self.plan.config
         values = self.assigner.assign(rows, moment) if spec.partition_columns else ()
-        found = buckets(spec.partition_columns, values, rows.num_rows, config["sink.bucket.on-null"])
-        self._reject(batch, _problems(decoded, found))
-        data = rows.select([column.name for column in spec.columns])
-        self._write(data, found)
+        assigned = buckets(spec.partition_columns, values, rows.num_rows, config["sink.bucket.on-null"])
+        self._reject(batch, _bad_rows(decoded, assigned))
+        self._write(rows.select([column.name for column in spec.columns]), assigned)
         self.counts["read"] += batch.num_rows
         self.counts["skipped"] += decoded.skipped
 
     def _record_times(self, batch: pa.RecordBatch, good: pa.Array | None) -> pa.Array | None:
         """The stream's own time: the declared column, or that of a Kafka record."""
         name = self.plan.config["sink.bucket.time-column"] or self.plan.shape.timestamp
-        found = [place for place, column in enumerate(batch.schema.names) if column.lower() == name]
-        if len(found) != 1:
+        columns = [index for index, column in enumerate(batch.schema.names) if column.lower() == name]
+        if len(columns) != 1:
             return None
-        times = batch.column(found[0])
+        times = batch.column(columns[0])
         return times if good is None else times.take(good)
 
-    def _write(self, rows: pa.Table, found: Buckets) -> None:
-        if len(found.paths) == 1 and not found.unfit:
+    def _write(self, rows: pa.Table, assigned: Buckets) -> None:
+        if len(assigned.paths) == 1 and not assigned.unfit:
             if rows.num_rows:
-                self.parts.add(self.target, found.paths[0], rows)
+                self.parts.add(self.target, assigned.paths[0], rows)
                 self.counts["written"] += rows.num_rows
             return
-        order = np.argsort(found.codes, kind="stable")
-        edges = np.searchsorted(found.codes[order], np.arange(len(found.paths) + 1))
-        for code, path in enumerate(found.paths):
+        order = np.argsort(assigned.codes, kind="stable")
+        edges = np.searchsorted(assigned.codes[order], np.arange(len(assigned.paths) + 1))
+        for code, path in enumerate(assigned.paths):
             # A copy for each bucket: slices of one shared table would keep all of it in memory.
             indices = order[edges[code] : edges[code + 1]]
             if len(indices):
                 self.parts.add(self.target, path, rows.take(pa.array(indices)))
                 self.counts["written"] += len(indices)
 
-    def _reject(self, batch: pa.RecordBatch, problems: list[Problem]) -> None:
-        if not problems:
+    def _reject(self, batch: pa.RecordBatch, bad: list[BadRow]) -> None:
+        if not bad:
             return
         match self.plan.config["sink.on-bad-record"]:
             case OnBadRecord.FAIL:
-                first = problems[0]
-                where = position(batch, self.plan.shape, first.row)
+                first = bad[0]
+                where = position(batch, self.plan.shape, first.index)
                 raise _Stop(BadReport(where, first.field, first.reason))
             case OnBadRecord.DROP:
-                self.counts["dropped"] += len(problems)
+                self.counts["dropped"] += len(bad)
             case _:
-                self._dead_letter(batch, problems)
+                self._dead_letter(batch, bad)
 
-    def _dead_letter(self, batch: pa.RecordBatch, problems: list[Problem]) -> None:
+    def _dead_letter(self, batch: pa.RecordBatch, bad: list[BadRow]) -> None:
         if self.rejects is None or self.plan.rejected is None:
             message = "a dead letter without a table for it"
             raise AssertionError(message)
-        rows, partition = rejected_rows(batch, self.plan.shape, problems, self.plan.arrival)
+        rows, partition = rejected_rows(batch, self.plan.shape, bad, self.plan.arrival)
         self.parts.add(self.rejects, partition, rows)
-        self.counts["rejected"] += len(problems)
+        self.counts["rejected"] += len(bad)
 
 
-def _problems(decoded: DecodedRows, found: Buckets) -> list[Problem]:
+def _bad_rows(decoded: DecodedRows, assigned: Buckets) -> list[BadRow]:
     """Every input row that can't be written, in input order."""
-    problems = [Problem(bad.index, bad.field, bad.reason) for bad in decoded.bad]
-    for unfit in found.unfit:
-        row = unfit.row if decoded.good is None else decoded.good[unfit.row].as_py()
-        problems.append(Problem(row, unfit.column, unfit.reason))
-    return sorted(problems, key=lambda problem: problem.row)
+    good = decoded.good
+    unfit = (row if good is None else replace(row, index=good[row.index].as_py()) for row in assigned.unfit)
+    return sorted((*decoded.bad, *unfit), key=lambda row: row.index)
 
 
 def run_task(
@@ -127,38 +123,35 @@ def run_task(
 ) -> TaskReport:
     """Write `batches` as pending parts and report them.
 
-    A record that must stop the query is reported, not raised, so that its one line isn't buried in Spark's
-    stack trace; then nothing is left of the attempt.
+    A record that stops the query is reported, not raised, so that its one line isn't buried in Spark's stack trace.
+    Nothing is left of the attempt then.
     """
     chunks = 0
 
     def touch(folders: tuple[str, ...]) -> None:
         nonlocal chunks
-        # The driver may set any part aside: whoever follows the list looks there too.
+        # The driver may set any part aside, so the list must lead there too.
         leading = folders if chunks else (*folders, *plan.asides)
         tools.touch(Touched(plan.epoch, plan.attempt, task_attempt, task, chunks, leading))
         chunks += 1
 
     work = _open_task(plan, tools, task, task_attempt, touch)
     try:
-        for batch in _nonempty(batches):
-            work.take(batch)
+        for batch in batches:
+            if batch.num_rows:
+                work.take(batch)
         parts = work.parts.finish()
     except _Stop as stop:
         work.parts.abort()
-        return TaskReport(task, task_attempt, Rows(), bad=stop.bad, touched=chunks)
+        return TaskReport(task, task_attempt, Rows(), bad=stop.bad)
     except BaseException:
         work.parts.abort()
         raise
-    return TaskReport(task, task_attempt, Rows(**work.counts), parts, touched=chunks)
+    return TaskReport(task, task_attempt, Rows(**work.counts), parts)
 
 
 def _open_task(
-    plan: TaskPlan,
-    tools: TaskTools,
-    task: int,
-    task_attempt: int,
-    touch: Callable[[tuple[str, ...]], None],
+    plan: TaskPlan, tools: TaskTools, task: int, task_attempt: int, touch: Callable[[tuple[str, ...]], None]
 ) -> _Task:
     config = plan.config
     suffix = config["sink.part-suffix"] + config["parquet.compression"].extension
@@ -184,7 +177,3 @@ def _open_task(
         target=target(plan.target),
         rejects=target(plan.rejected) if plan.rejected else None,
     )
-
-
-def _nonempty(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    return (batch for batch in batches if batch.num_rows)

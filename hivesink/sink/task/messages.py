@@ -1,4 +1,4 @@
-"""What a task is told, and what it reports back. Both cross process borders: plain values only."""
+"""A task's orders and its report. Both cross process borders: plain values only."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class TablePlan:
-    """A table to write: `location` as the metastore has it; `moved` are partitions that live elsewhere."""
+    """A table to write. `location` is the metastore's; `moved` are the folders of partitions that live elsewhere."""
 
     spec: TableSpec
     location: str
@@ -38,8 +38,8 @@ class TablePlan:
 class InputShape:
     """Which columns of the stream mean what; None where the stream has no such column.
 
-    `value` holds raw bytes to decode; None means that rows come decoded. The others are a Kafka record's
-    position and time. `topic_name` stands for `topic` where a whole batch comes from one topic.
+    `value` holds raw bytes to decode; None: rows come decoded. `path` is the file that a row came from, the others are
+    a Kafka record's position and time. `topic_name` replaces `topic` if a whole batch comes from one topic.
     """
 
     value: str | None = None
@@ -53,7 +53,7 @@ class InputShape:
 
 @dataclass(frozen=True, slots=True)
 class TaskPlan:
-    """One try at one epoch, as every task of it sees it. `arrival` is UTC, fixed once per batch."""
+    """One try at an epoch, as each of its tasks sees it. `arrival` is UTC, fixed once per try."""
 
     target: TablePlan
     rejected: TablePlan | None
@@ -66,14 +66,14 @@ class TaskPlan:
 
     @property
     def asides(self) -> tuple[str, ...]:
-        """Where the parts of each partitioned table may be set aside."""
+        """The folders where the parts of partitioned tables may be set aside."""
         tables = [table for table in (self.target, self.rejected) if table]
         return tuple(aside(table.location, self.attempt) for table in tables if table.spec.is_partitioned)
 
 
 @dataclass(frozen=True, slots=True)
 class BadReport:
-    """The first record that doesn't fit, where that stops the query."""
+    """The first record that doesn't fit, if that stops the query."""
 
     position: str
     field: str | None
@@ -82,26 +82,24 @@ class BadReport:
 
 @dataclass(frozen=True, slots=True)
 class TaskReport:
-    """What one task attempt did, told once it has ended well: its parts are pending, its counts complete."""
+    """What one task attempt did. It has ended well: its parts are pending and its counts complete."""
 
     task: int
     task_attempt: int
     rows: Rows
     parts: tuple[PartEntry, ...] = ()
     bad: BadReport | None = None
-    touched: int = 0
 
     def encode(self) -> str:
         return json.dumps(asdict(self))
 
     @classmethod
     def decode(cls, text: str) -> TaskReport:
-        found = json.loads(text)
+        fields = json.loads(text)
         return cls(
-            task=found["task"],
-            task_attempt=found["task_attempt"],
-            rows=Rows(**found["rows"]),
-            parts=tuple(PartEntry(**part) for part in found["parts"]),
-            bad=BadReport(**found["bad"]) if found["bad"] else None,
-            touched=found["touched"],
+            task=fields["task"],
+            task_attempt=fields["task_attempt"],
+            rows=Rows(**fields["rows"]),
+            parts=tuple(PartEntry(**part) for part in fields["parts"]),
+            bad=BadReport(**fields["bad"]) if fields["bad"] else None,
         )

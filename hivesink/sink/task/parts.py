@@ -1,7 +1,7 @@
 """The open buckets of one task attempt: rows wait in memory up to a cap, then go to part files.
 
-A bucket's file is opened when its first rows are written out, so a small epoch has one file open at a time. Over
-the cap the largest bucket writes out first: that frees the most for one row group.
+A bucket's file is opened when its first rows are written out, so a small epoch has one file open at a time. Over the
+cap the largest bucket is written out first: that frees the most memory for one row group.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ if TYPE_CHECKING:
     from hivesink.ports import FileStore, PartFormat, RecordWriter, StagedFile
 
 MAX_OPEN_FILES = 256
-"""Files that a task holds open at most; beyond it the longest one is finished, well below usual `ulimit -n`."""
+"""Most files that a task holds open, well below the usual `ulimit -n`. Beyond it the longest file is finished."""
 
 _FRAGMENT_BYTES = 2_500
-"""What a small Arrow table weighs beside its values (docs/performance.md)."""
+"""What a small Arrow table weighs besides its values (docs/performance.md)."""
 
 _FILE_BYTES = 700 << 10
-"""What an open Parquet file weighs between two row groups; open files get a quarter of the cap at most."""
+"""What an open Parquet file weighs between two row groups. Open files get at most a quarter of the cap."""
 
 _FRAGMENTS = 64
-"""A bucket's fragments are joined at this number: many tiny arrays weigh far more than their bytes."""
+"""A bucket's fragments are joined at this number, since many tiny arrays weigh far more than their bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ class Parts:
     _next: int = 0
 
     def add(self, target: Target, partition: str, rows: pa.Table) -> None:
-        """Take over `rows`, whose buffers nobody else holds, and keep within the memory cap."""
+        """Take over `rows`, whose buffers nobody else may hold, and stay within the memory cap."""
         key = (target.table, partition)
         bucket = self._buckets.setdefault(key, _Bucket(target, partition))
         before = bucket.bytes
@@ -91,28 +91,28 @@ class Parts:
         if bucket.bytes >= self.row_group:
             self._write_out(bucket)
         while self._held > self.memory:
-            self._write_out(max(self._buckets.values(), key=lambda found: found.bytes))
+            self._write_out(max(self._buckets.values(), key=lambda bucket: bucket.bytes))
 
     def finish(self) -> tuple[PartEntry, ...]:
-        """Write out and close everything: the normal end of the input, the only way to pending parts."""
-        # Those that are open first, so that never more are open than before.
+        """Write out and close everything, at the normal end of the input. Only this makes all parts pending."""
+        # Open ones first, so that no more are open than before.
         waiting = sorted(self._buckets.values(), key=lambda bucket: bucket.file is None)
         size = min(self.store.parallelism, self._most_open)
         for start in range(0, len(waiting), size):
-            some = waiting[start : start + size]
-            self._open_files([bucket for bucket in some if bucket.fragments and bucket.file is None])
-            for bucket in some:
+            chunk = waiting[start : start + size]
+            self._open_files([bucket for bucket in chunk if bucket.fragments and bucket.file is None])
+            for bucket in chunk:
                 if bucket.fragments:
                     self._write_out(bucket)
-            self._close(some)
+            self._close(chunk)
         return tuple(self._done)
 
     def abort(self) -> None:
-        """Throw away what is in progress, and give back what is pending."""
+        """Delete everything: the files in progress and the pending parts."""
         for bucket in self._buckets.values():
             if bucket.file is not None:
                 bucket.file.abort()
-        # Best effort: recovery sweeps what stays behind, and the reason for the abort must not be lost to it.
+        # Best effort: recovery sweeps what is left, and an error here must not hide the reason for the abort.
         with contextlib.suppress(StoreUnavailable):
             self.store.discard(entry.staged for entry in self._done)
 
@@ -134,15 +134,15 @@ class Parts:
 
     def _open_file(self, bucket: _Bucket) -> RecordWriter:
         if len(self._open) >= self._most_open:
-            self._close([max((self._buckets[key] for key in self._open), key=lambda found: found.written)])
+            self._close([max((self._buckets[key] for key in self._open), key=lambda bucket: bucket.written)])
         return self._open_files([bucket])[0]
 
-    def _open_files(self, some: list[_Bucket]) -> list[RecordWriter]:
-        """Begin parts of `some`, at a time. Where one can't be, the others are leftovers, which recovery sweeps."""
-        parts = [self._next_part(bucket) for bucket in some]
+    def _open_files(self, buckets: list[_Bucket]) -> list[RecordWriter]:
+        """Begin a part of each bucket, in parallel. If one fails, the others are leftovers, which recovery sweeps."""
+        parts = [self._next_part(bucket) for bucket in buckets]
         files = self.store.run_parallel(partial(self.store.create, part) for part in parts)
         writers = []
-        for bucket, file in zip(some, files, strict=True):
+        for bucket, file in zip(buckets, files, strict=True):
             bucket.file = file
             bucket.writer = bucket.target.format.open(file.stream)
             self._open[bucket.target.table, bucket.partition] = None
@@ -152,23 +152,23 @@ class Parts:
     def _next_part(self, bucket: _Bucket) -> InProgress:
         folder = bucket.target.folder(bucket.partition)
         if folder not in self._touched:
-            waiting = {found.target.folder(found.partition) for found in self._buckets.values()}
+            waiting = {other.target.folder(other.partition) for other in self._buckets.values()}
             fresh = tuple(sorted(waiting - self._touched))
             self.touch(fresh)
             self._touched.update(fresh)
         self._next += 1
         return InProgress(folder, self.name(self._next - 1))
 
-    def _close(self, some: Iterable[_Bucket]) -> None:
-        """Make the open ones of `some` pending, at a time; if one fails, the others are leftovers."""
-        closing = []
-        for bucket in some:
+    def _close(self, buckets: Iterable[_Bucket]) -> None:
+        """Make the open files of `buckets` pending, in parallel. If one fails, the others are leftovers."""
+        closing, files = [], []
+        for bucket in buckets:
             if bucket.file is not None and bucket.writer is not None:
                 bucket.writer.close()
-                closing.append((bucket, bucket.file))
-        for (bucket, _), pending in zip(
-            closing, self.store.run_parallel(file.close_for_commit for _, file in closing), strict=True
-        ):
+                closing.append(bucket)
+                files.append(bucket.file)
+        parts = self.store.run_parallel(file.close_for_commit for file in files)
+        for bucket, pending in zip(closing, parts, strict=True):
             self._done.append(
                 PartEntry(
                     table=bucket.target.table,
@@ -184,12 +184,8 @@ class Parts:
             del self._open[bucket.target.table, bucket.partition]
 
 
-def _row_groups(rows: pa.Table, size: int) -> Iterable[pa.Table]:
+def _row_groups(rows: pa.Table, size: int) -> Iterator[pa.Table]:
     groups = max(1, -(-rows.nbytes // size))
     step = -(-rows.num_rows // groups)
-    return _slices(rows, step)
-
-
-def _slices(rows: pa.Table, step: int) -> Iterator[pa.Table]:
     for start in range(0, rows.num_rows, step):
         yield rows.slice(start, step)

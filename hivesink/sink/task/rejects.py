@@ -1,13 +1,11 @@
 """Dead letters: the table `<table>__rejected`, and where a bad record came from.
 
-The table is partitioned by `dt`, the UTC day on which the batch arrived, so that it can be kept for a while and
-dropped by day.
+The table is partitioned by `dt`, the UTC day on which the batch arrived, so that old days can be dropped.
 """
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -19,50 +17,38 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
 
+    from hivesink.ports import BadRow
     from hivesink.sink.task.messages import InputShape
 
 _SHOWN = 80
 """Bytes of a record that an error shows."""
 
 _COLUMNS = (
-    Column("value", Primitive.BINARY, "the record as it came"),
-    Column("field", Primitive.STRING, "the column that it doesn't fit, null for the whole record"),
-    Column("reason", Primitive.STRING, "why it doesn't fit"),
-    Column("topic", Primitive.STRING, "Kafka topic"),
-    Column("partition_id", Primitive.INT, "Kafka partition"),
-    Column("record_offset", Primitive.BIGINT, "Kafka offset"),
-    Column("source", Primitive.STRING, "the file that it came from"),
-    Column("arrived_at", Primitive.TIMESTAMP, "the batch's arrival, UTC"),
+    ("value", Primitive.BINARY, "the record as it came"),
+    ("field", Primitive.STRING, "the column that it doesn't fit, null for the whole record"),
+    ("reason", Primitive.STRING, "why it doesn't fit"),
+    ("topic", Primitive.STRING, "Kafka topic"),
+    ("partition_id", Primitive.INT, "Kafka partition"),
+    ("record_offset", Primitive.BIGINT, "Kafka offset"),
+    ("source", Primitive.STRING, "the file that it came from"),
+    ("arrived_at", Primitive.TIMESTAMP, "the batch's arrival, UTC"),
 )
 
-_SCHEMA = pa.schema(
-    [
-        pa.field("value", pa.binary()),
-        pa.field("field", pa.string()),
-        pa.field("reason", pa.string()),
-        pa.field("topic", pa.string()),
-        pa.field("partition_id", pa.int32()),
-        pa.field("record_offset", pa.int64()),
-        pa.field("source", pa.string()),
-        pa.field("arrived_at", pa.timestamp("us")),
-    ]
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Problem:
-    """An input row that doesn't fit the table."""
-
-    row: int
-    field: str | None
-    reason: str
+_ARROW = {
+    Primitive.BINARY: pa.binary(),
+    Primitive.STRING: pa.string(),
+    Primitive.INT: pa.int32(),
+    Primitive.BIGINT: pa.int64(),
+    Primitive.TIMESTAMP: pa.timestamp("us"),
+}
+_SCHEMA = pa.schema([(name, _ARROW[kind]) for name, kind, _ in _COLUMNS])
 
 
 def rejected_spec(table: TableName, location: str | None, *, external: bool) -> TableSpec:
     """The dead-letter table that goes with `table`."""
     return TableSpec(
         name=table.rejected,
-        columns=_COLUMNS,
+        columns=tuple(Column(*column) for column in _COLUMNS),
         partition_columns=(Column("dt", Primitive.STRING, "the UTC day of arrival, yyyy-MM-dd"),),
         location=location,
         comment=f"records that did not fit {table}",
@@ -72,7 +58,7 @@ def rejected_spec(table: TableName, location: str | None, *, external: bool) -> 
 
 
 def position(batch: pa.RecordBatch, shape: InputShape, row: int) -> str:
-    """Where a record came from, for people."""
+    """Where a record came from, for error messages."""
     topic, partition, offset, path = _source(batch, shape, row)
     if partition is not None:
         return f"topic {topic} partition {partition} offset {offset}"
@@ -80,17 +66,17 @@ def position(batch: pa.RecordBatch, shape: InputShape, row: int) -> str:
 
 
 def rejected_rows(
-    batch: pa.RecordBatch, shape: InputShape, problems: Sequence[Problem], arrival: datetime
+    batch: pa.RecordBatch, shape: InputShape, bad: Sequence[BadRow], arrival: datetime
 ) -> tuple[pa.Table, str]:
-    """Rows of the dead-letter table for `problems`, and their partition."""
+    """Rows of the dead-letter table for the `bad` rows of `batch`, and their partition."""
     rows = []
-    for problem in problems:
-        topic, partition, offset, path = _source(batch, shape, problem.row)
+    for row in bad:
+        topic, partition, offset, path = _source(batch, shape, row.index)
         rows.append(
             {
-                "value": _value(batch, shape, problem.row),
-                "field": problem.field,
-                "reason": problem.reason,
+                "value": _value(batch, shape, row.index),
+                "field": row.field,
+                "reason": row.reason,
                 "topic": topic,
                 "partition_id": partition,
                 "record_offset": offset,
@@ -104,14 +90,14 @@ def rejected_rows(
 def _source(batch: pa.RecordBatch, shape: InputShape, row: int) -> tuple[Any, Any, Any, Any]:
     def at(name: str | None) -> Any:
         # A stream that is asked only for what its rows need has no position.
-        place = -1 if name is None else batch.schema.get_field_index(name)
-        return None if place < 0 else _plain(batch.column(place)[row], "replace")
+        column = -1 if name is None else batch.schema.get_field_index(name)
+        return None if column < 0 else _plain(batch.column(column)[row], "replace")
 
     return shape.topic_name or at(shape.topic), at(shape.partition), at(shape.offset), at(shape.path)
 
 
 def _value(batch: pa.RecordBatch, shape: InputShape, row: int) -> bytes | None:
-    """The raw record; of a decoded one, its columns as JSON, in which each text has the bytes that it came with."""
+    """The raw record; for a decoded one its columns as JSON, where each text keeps the bytes it came with."""
     if shape.value is not None:
         return _octets(batch.column(batch.schema.get_field_index(shape.value))[row])
     cells = zip(batch.schema.names, batch.columns, strict=True)
@@ -120,19 +106,19 @@ def _value(batch: pa.RecordBatch, shape: InputShape, row: int) -> bytes | None:
 
 
 def _octets(cell: pa.Scalar) -> bytes | None:
-    # Not `as_py`: Spark reads lines as they are, so a text may hold any bytes.
+    # Not `as_py`: Spark reads lines as they are, so text may hold any bytes.
     return cell.as_buffer().to_pybytes() if cell.is_valid else None
 
 
-def _plain(cell: pa.Scalar, errors: str) -> Any:  # noqa: PLR0911  one a type
-    """The value in Python's own types; `errors` says what becomes of bytes that aren't UTF-8."""
+def _plain(cell: pa.Scalar, errors: str) -> Any:  # noqa: PLR0911  one per type
+    """The value in Python's own types; `errors` is how bytes that aren't UTF-8 are decoded."""
     kind = cell.type
     if not cell.is_valid:
         return None
     if types.is_string(kind) or types.is_large_string(kind):
         return (_octets(cell) or b"").decode("utf-8", errors)
     if types.is_struct(kind):
-        return {kind.field(place).name: _plain(cell[place], errors) for place in range(kind.num_fields)}
+        return {kind.field(at).name: _plain(cell[at], errors) for at in range(kind.num_fields)}
     if types.is_map(kind):
         return [(_plain(entry["key"], errors), _plain(entry["value"], errors)) for entry in cell.values]
     if types.is_list(kind) or types.is_large_list(kind):
@@ -140,7 +126,7 @@ def _plain(cell: pa.Scalar, errors: str) -> Any:  # noqa: PLR0911  one a type
     try:
         return cell.as_py()
     except (OverflowError, ValueError):
-        # A time that Python has no figure for, beyond the years 1 to 9999.
+        # A time outside the years 1 to 9999, which Python can't hold.
         return f"{cell.value} {kind}"
 
 

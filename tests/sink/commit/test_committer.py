@@ -272,7 +272,7 @@ def test_staged_files_that_keep_vanishing_are_an_error_before_the_decision(site:
             site.fs.delete(path)
         return reports
 
-    with pytest.raises(StoreUnavailable, match="deleted before its epoch"):
+    with pytest.raises(StoreUnavailable, match="deleted or truncated it before its epoch"):
         job.committer.commit(ref, InputShape(), write)
     assert site.log.view().head == 0
 
@@ -515,7 +515,7 @@ def test_a_dead_letter_table_that_vanishes_is_made_again_whenever_it_does(monkey
             return name == TABLE.rejected
 
         job = site.job()
-        job.committer = Committer(replace(job.context, remake=remake), job.committer.sink)
+        job.committer = Committer(replace(job.context, remake=remake), job.committer.spec)
         with monkeypatch.context() as patch:
             patch.setattr(site.metastore, "lookup", lookup)
             job.step(len(EVENTS))
@@ -557,7 +557,7 @@ def test_exact_statistics_come_back_for_epochs_that_recovery_finishes(site: Site
 
 def test_no_exact_statistics_beside_another_writer(site: Site) -> None:
     job = site.job()
-    job.committer = Committer(job.context, replace(job.committer.sink, sole_writer=lambda: False))
+    job.committer = Committer(job.context, replace(job.committer.spec, sole_writer=lambda: False))
     job.run()
     assert accurate(site) == set()
     site.check(IDS)
@@ -594,7 +594,7 @@ def test_what_changes_while_footers_are_read_gets_no_statistics(site: Site, act:
                 site.fs.delete(file.path)
 
     done: list[bool] = []
-    job.committer = Committer(job.context, replace(job.committer.sink, count_rows=count))
+    job.committer = Committer(job.context, replace(job.committer.spec, count_rows=count))
     job.run()
     assert done
     assert accurate(site) == set()
@@ -645,9 +645,9 @@ def test_lost_rows_stay_counted_when_their_manifests_go(kept: int) -> None:
     for part in gone:
         site.fs.delete(part.staged)
     for part in gone:
-        sink = job.committer.sink
+        spec = job.committer.spec
         with pytest.raises(MetastoreUnreachable):
-            recover(job.context, sink.identity, sink.policy, given_up=GivenUp(frozenset({part.target})))
+            recover(job.context, spec.identity, spec.policy, given_up=GivenUp(frozenset({part.target})))
     site.metastore.come_up()
     lost, job = sum(part.rows for part in gone), site.job()
     job.committer.recover()
@@ -690,7 +690,7 @@ def test_clean_up_that_fails_stops_no_job_and_is_told(damaged: str, caplog: pyte
     site.job().run(2)
     site.check(range(60))
     assert site.log.view().head == 30
-    told = [record.getMessage() for record in caplog.records if "cleaning up after epoch" in record.getMessage()]
+    told = [record.getMessage() for record in caplog.records if "couldn't clean up after epoch" in record.getMessage()]
     assert told
     assert all(damaged in message for message in told)
 
@@ -709,7 +709,7 @@ def test_nothing_is_let_go_while_registrations_wait() -> None:
 
 def test_two_first_runs_agree_on_one_uid_and_one_of_them_wins(site: Site) -> None:
     first, second = site.job(), site.job(source=Source(list(EVENTS)))
-    assert first.committer.sink.identity.uid == second.committer.sink.identity.uid
+    assert first.committer.spec.identity.uid == second.committer.spec.identity.uid
     first.committer.recover()
     second.committer.recover()
     first.step()

@@ -98,7 +98,7 @@ def test_clean_keeps_parts_that_are_decided_under_the_other_name() -> None:
     site = Site()
     site.dies_before_the_first_publish()
     context = site.job().context
-    clean(context, find_leftovers(context, "w", NAME), NAME)
+    clean(context, find_leftovers(context, NAME), NAME)
     site.job().run()
     assert site.rows() == list(range(12))
 

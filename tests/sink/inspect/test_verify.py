@@ -260,18 +260,18 @@ def test_a_leftover_is_a_note_until_clean_removes_it(site: Site) -> None:
     path = f"{LOCATION}/dt=2030-01-01/.{staged}.inprogress"
     site.put(path, b"half")
     assert any(path in note and "hivesink clean" in note for note in site.notes())
-    found = find_leftovers(site.context, "w", NAME)
-    assert found.staged == (path,)
+    found = find_leftovers(site.context, NAME)
+    assert found == (path,)
     assert clean(site.context, found, NAME) == (f"{LOCATION}/dt=2030-01-01",)
     assert site.verify().findings == ()
-    assert find_leftovers(site.context, "w", NAME).staged == ()
+    assert find_leftovers(site.context, NAME) == ()
 
 
 def test_clean_keeps_what_a_run_at_work_is_writing(site: Site) -> None:
     name = site.part().target.rpartition("/")[2].replace(f"-{UID}-2-", f"-{UID}-4-")
     path = f"{site.part().folder}/.{name}.inprogress"
     site.put(path, b"half")
-    assert find_leftovers(site.context, "w", NAME).staged == ()
+    assert find_leftovers(site.context, NAME) == ()
     assert any("of a run at work" in note for note in site.notes())
 
 
@@ -279,7 +279,7 @@ def test_a_staged_file_of_a_writer_without_a_log_is_only_told(site: Site) -> Non
     name = site.part().target.rpartition("/")[2].replace(UID, "00deadbeef00")
     path = f"{site.part().folder}/.{name}.pending"
     site.put(path, b"1\n")
-    assert find_leftovers(site.context, "w", NAME).staged == ()
+    assert find_leftovers(site.context, NAME) == ()
     assert strangers(site.job.store, LOCATION, lambda: {UID}) == (Stranger("00deadbeef00", (), (path,)),)
 
 
@@ -337,8 +337,8 @@ def test_a_metastore_that_is_down_leaves_an_epoch_open(site: Site) -> None:
 
 
 def accept(site: Site, *targets: str) -> None:
-    sink = site.job.committer.sink
-    recover(site.context, sink.identity, sink.policy, given_up=GivenUp(frozenset(targets)))
+    spec = site.job.committer.spec
+    recover(site.context, spec.identity, spec.policy, given_up=GivenUp(frozenset(targets)))
 
 
 def test_a_lost_part_of_an_open_epoch_is_an_error_until_its_loss_is_accepted(site: Site) -> None:

@@ -37,7 +37,7 @@ def paths(table: TableSpec, rows: pa.Table, record_times: pa.Array | None = None
     config = SinkConfig.parse({f"sink.bucket.{name.replace('_', '-')}": text for name, text in options.items()})
     values = assigner_for(table, config).assign(rows, Moment(record_times, ARRIVAL))
     found = buckets(table.partition_columns, values, rows.num_rows, config["sink.bucket.on-null"])
-    assert sorted(unfit.row for unfit in found.unfit) == [row for row, code in enumerate(found.codes) if code < 0]
+    assert sorted(unfit.index for unfit in found.unfit) == [row for row, code in enumerate(found.codes) if code < 0]
     return [None if code < 0 else found.paths[code] for code in found.codes.tolist()]
 
 
@@ -105,7 +105,7 @@ def test_null_and_empty_are_one_partition_or_bad_records() -> None:
 def test_a_value_that_can_not_be_a_folder_makes_its_rows_bad(value: str, reason: str) -> None:
     column = Column("p", P.STRING)
     found = buckets([column], [pa.array(["ok", value, "ok", value])], 4, OnNull.DEFAULT_PARTITION)
-    assert [(unfit.row, unfit.column) for unfit in found.unfit] == [(1, "p"), (3, "p")]
+    assert [(unfit.index, unfit.field) for unfit in found.unfit] == [(1, "p"), (3, "p")]
     assert all(reason in unfit.reason for unfit in found.unfit)
     assert found.codes.tolist()[1::2] == [-1, -1]
     assert [found.paths[code] for code in found.codes.tolist()[::2]] == ["p=ok", "p=ok"]
@@ -116,7 +116,7 @@ def test_partitions_that_the_metastore_can_not_hold_make_their_rows_bad() -> Non
     columns = [Column("p", P.STRING), Column("q", P.STRING)]
     values = [pa.array(["a ", "a", "a ", "a"]), pa.array(["b", "b ", "b", "b"])]
     found = buckets(columns, values, 4, OnNull.DEFAULT_PARTITION)
-    assert [(unfit.row, unfit.column) for unfit in found.unfit] == [(1, None)]
+    assert [(unfit.index, unfit.field) for unfit in found.unfit] == [(1, None)]
     assert "'p=a/q=b ' ends in a blank" in found.unfit[0].reason
     assert [found.paths[code] for code in found.codes.tolist() if code >= 0] == ["p=a /q=b", "p=a /q=b", "p=a/q=b"]
     assert by_columns([P.STRING] * 4, *[pa.array(["x" * 200, "x"])] * 4) == [None, "p0=x/p1=x/p2=x/p3=x"]
