@@ -12,23 +12,23 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from hivesink import errors
 from hivesink.config.values import OnMissingFile
 from hivesink.core.checkpoint import batch_ref, next_batch
 from hivesink.core.epoch import BatchId, Epoch, judge, read_before
+from hivesink.core.manifest import Rows
 from hivesink.errors import (
     CalledTwice,
     CheckpointUnreadable,
     HiveSinkError,
     ModuleMissing,
     SourceFilesMissing,
-    TaskFailed,
     Unsupported,
 )
 from hivesink.sink.task.attempt import run_task
-from hivesink.sink.task.messages import TaskPlan, TaskReport
+from hivesink.sink.task.messages import TaskFailure, TaskPlan, TaskReport
 from hivesink.spark import shipping
 from hivesink.spark.input import SourceFiles, checkpoint_lister, checkpoint_reader, input_shape, needed_input
+from hivesink.spark.site import allowed_tries
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -174,14 +174,15 @@ class QueryRun:
         files = SourceFiles(self._spark, query.execution, ref)
         self._miss(files.missing(), files, ref)
         rows = batch.select(*needed_input(batch.schema, plan))
-        task = partial(_run_in_task, sealed=shipping.sealed((plan, self.setup.tools())))
+        order = shipping.sealed((plan, self.setup.tools(), allowed_tries(self._spark)))
         try:
-            reports = rows.mapInArrow(task, _REPORT).collect()
+            reports = rows.mapInArrow(partial(_run_in_task, sealed=order), _REPORT).collect()
         except (Py4JJavaError, PySparkException) as error:
-            told = _told_by_task(error)
-            if told is None:
+            # Such an executor can't even load the code that reports errors: Spark's text is all there is.
+            missing = re.search(r"ModuleNotFoundError: No module named '([\w.]+)'", str(error))
+            if missing is None:
                 raise
-            raise told from error
+            raise ModuleMissing(missing[1]) from error
         self._miss(files.missing_after(), files, ref)
         return [TaskReport.decode(row.report) for row in reports]
 
@@ -202,27 +203,27 @@ class QueryRun:
 
 
 def _run_in_task(batches: Iterator[pa.RecordBatch], sealed: shipping.Sealed) -> Iterator[pa.RecordBatch]:
+    """In a task: write its rows and yield its report.
+
+    An error of the sink's is raised only where Spark may try the task again and that may help; otherwise it is
+    reported, so that the driver has it as it is, not inside Spark's stack trace.
+    """
     from pyspark import TaskContext
 
-    plan, tools = shipping.unsealed(sealed)
     context = TaskContext.get()
     if context is None:
         message = "not in a Spark task"
         raise RuntimeError(message)
-    opened = tools.open(plan)
-    if not gc.get_freeze_count():
-        # PySpark's worker collects garbage after each task, which takes 50 ms with the modules that are loaded by now.
-        gc.freeze()
-    report = run_task(batches, plan, opened, context.partitionId(), context.taskAttemptId())
+    task, attempt, tries = context.partitionId(), context.taskAttemptId(), 1
+    try:
+        plan, tools, tries = shipping.unsealed(sealed)
+        opened = tools.open(plan)
+        if not gc.get_freeze_count():
+            # PySpark's worker collects garbage after each task, which takes 50 ms with the modules loaded by now.
+            gc.freeze()
+        report = run_task(batches, plan, opened, task, attempt)
+    except HiveSinkError as error:
+        if error.retryable and context.attemptNumber() + 1 < tries:
+            raise
+        report = TaskReport(task, attempt, Rows(), failure=TaskFailure(str(error), error.retryable))
     yield pa.RecordBatch.from_pydict({"report": [report.encode()]})
-
-
-def _told_by_task(error: Exception) -> HiveSinkError | None:
-    """The one line that a task's own error had, out of Spark's stack traces."""
-    found = re.findall(r"hivesink\.errors\.(\w+): (.+)", str(error))
-    if not found:
-        missing = re.search(r"ModuleNotFoundError: No module named '([\w.]+)'", str(error))
-        return ModuleMissing(missing[1]) if missing else None
-    kind, message = found[-1]
-    known = getattr(errors, kind, HiveSinkError)
-    return TaskFailed(message.strip(), retryable=known.retryable)

@@ -32,6 +32,15 @@ def is_local(spark: SparkSession) -> bool:
     return master == "local" or master.startswith("local[")
 
 
+def allowed_tries(spark: SparkSession) -> int:
+    """How often Spark runs a task that fails, before the job fails."""
+    if is_local(spark):
+        # Spark ignores the setting here; `local[2,4]` allows four tries.
+        _, _, tries = str(spark.sparkContext.master).rstrip("] ").partition(",")
+        return int(tries or 1)
+    return int(spark.sparkContext.getConf().get("spark.task.maxFailures") or 4)
+
+
 def resolved_checkpoint(spark: SparkSession, checkpoint: str) -> str:
     """The checkpoint's whole location, as Spark resolves it: a path without a scheme is `fs.defaultFS`'s.
 

@@ -18,6 +18,7 @@ from hivesink.errors import (
     RegistrationFailed,
     RegistrationUnknown,
     StoreUnavailable,
+    TaskFailed,
 )
 from hivesink.sink.task.messages import InputShape, TablePlan, TaskPlan, TaskReport
 
@@ -65,8 +66,8 @@ class EpochWriter:
     def write(self, epoch: Epoch, shape: InputShape, write: Write, watch: Stopwatch) -> Written:
         """Run the tasks until their parts are whole and where their partitions live.
 
-        Raises BadRecord (then nothing is left of the try), EpochTaken, StoreUnavailable, PartitionElsewhere, and
-        what `endure` raises.
+        Raises BadRecord (then nothing is left of the try), TaskFailed, EpochTaken, StoreUnavailable,
+        PartitionElsewhere, and what `endure` raises.
         """
         for left in reversed(range(_TRIES)):
             plan = self._plan(epoch, shape)
@@ -136,13 +137,15 @@ class EpochWriter:
 
     def _reports(self, write: Write, plan: TaskPlan) -> tuple[TaskReport, ...]:
         try:
-            return tuple(write(plan))
+            reports = tuple(write(plan))
+            _require_no_failure(reports)
         except Exception as error:
             # A run that starts beside this one shuts out this try and sweeps its files: then tasks fail
             # for reasons that say nothing.
             if self.context.log.view().head >= plan.epoch:
                 raise EpochTaken(self.context.log.location, plan.epoch) from error
             raise
+        return reports
 
     def _require_reachable(self, elsewhere: Mapping[Place, str]) -> None:
         """A partition that lives where this table's store can't write has its name in the error, not just the place."""
@@ -191,3 +194,10 @@ class EpochWriter:
             if not report.rows.balanced:
                 message = f"task {report.task} reports {report.rows}, which don't add up"
                 raise AssertionError(message)
+
+
+def _require_no_failure(reports: Iterable[TaskReport]) -> None:
+    """Raises TaskFailed. The other tasks' parts are left to the next sweep: now the store may fail here too."""
+    failure = next((report.failure for report in reports if report.failure), None)
+    if failure is not None:
+        raise TaskFailed(failure.message, retryable=failure.retryable)

@@ -81,14 +81,23 @@ class BadReport:
 
 
 @dataclass(frozen=True, slots=True)
+class TaskFailure:
+    """An error that another try of the task can't help, or that its last try ended with."""
+
+    message: str
+    retryable: bool
+
+
+@dataclass(frozen=True, slots=True)
 class TaskReport:
-    """What one task attempt did, told once it has ended well: its parts are pending, its counts complete."""
+    """What one task attempt did: its parts are pending and its counts complete, unless `bad` or `failure` is set."""
 
     task: int
     task_attempt: int
     rows: Rows
     parts: tuple[PartEntry, ...] = ()
     bad: BadReport | None = None
+    failure: TaskFailure | None = None
     touched: int = 0
 
     def encode(self) -> str:
@@ -103,5 +112,6 @@ class TaskReport:
             rows=Rows(**found["rows"]),
             parts=tuple(PartEntry(**part) for part in found["parts"]),
             bad=BadReport(**found["bad"]) if found["bad"] else None,
+            failure=TaskFailure(**found["failure"]) if found["failure"] else None,
             touched=found["touched"],
         )
