@@ -10,8 +10,7 @@ from hivesink.config.cache import write_atomically
 from hivesink.embedded.process import HOST, Launch, free_port
 from hivesink.embedded.server import EmbeddedServer
 from hivesink.errors import ServerFailed
-from hivesink.jvm.jars import fetch
-from hivesink.jvm.jarsets import KAFKA_BROKER
+from hivesink.jvm.jars import KAFKA_BROKER, fetch
 from hivesink.jvm.java import find_java
 
 if TYPE_CHECKING:

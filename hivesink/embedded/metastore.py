@@ -16,8 +16,8 @@ from hivesink.embedded.lock import locked
 from hivesink.embedded.process import HOST, Detached, Launch, on_free_port, start_detached
 from hivesink.embedded.server import EmbeddedServer
 from hivesink.jvm.conf import log4j2, write_conf
-from hivesink.jvm.java import find_java
-from hivesink.jvm.sparkjars import OPENS, all_jars, jar
+from hivesink.jvm.jars import all_jars, jar
+from hivesink.jvm.java import OPENS, find_java
 
 LOOPBACK_SOURCE = Path(__file__).with_name("java") / "HiveAuthUtils.java"
 STATE_FILE = "server.json"

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from hivesink.embedded.process import HOST, Launch
 from hivesink.embedded.server import EmbeddedServer
 from hivesink.jvm.conf import log4j2, write_conf
-from hivesink.jvm.java import find_java
-from hivesink.jvm.sparkjars import OPENS, all_jars, spark_home
+from hivesink.jvm.jars import all_jars, spark_home
+from hivesink.jvm.java import OPENS, find_java
 
 if TYPE_CHECKING:
     from pathlib import Path

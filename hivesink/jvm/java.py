@@ -21,6 +21,27 @@ OLDEST = 17
 # From 24 on `Subject.getSubject` throws (JEP 486), which Hive 4.0.1 calls.
 NEWEST = 23
 VECTOR_MODULE = "jdk.incubator.vector"
+# What Spark's launcher opens on Java 17 and later: `JavaModuleOptions` in Spark's sources.
+OPENS = tuple(
+    f"--add-opens={package}=ALL-UNNAMED"
+    for package in (
+        "java.base/java.lang",
+        "java.base/java.lang.invoke",
+        "java.base/java.lang.reflect",
+        "java.base/java.io",
+        "java.base/java.net",
+        "java.base/java.nio",
+        "java.base/java.util",
+        "java.base/java.util.concurrent",
+        "java.base/java.util.concurrent.atomic",
+        "java.base/jdk.internal.ref",
+        "java.base/sun.nio.ch",
+        "java.base/sun.nio.cs",
+        "java.base/sun.security.action",
+        "java.base/sun.util.calendar",
+        "java.security.jgss/sun.security.krb5",
+    )
+)
 
 
 @dataclass(frozen=True, slots=True)

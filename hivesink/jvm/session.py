@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 
 from hivesink.config.cache import cache_folder, write_atomically
 from hivesink.jvm.conf import log4j2
-from hivesink.jvm.jars import fetch
-from hivesink.jvm.jarsets import kafka_connector
+from hivesink.jvm.jars import fetch, kafka_connector
 from hivesink.jvm.java import find_java
 
 if TYPE_CHECKING:

@@ -15,8 +15,7 @@ from hivesink import wiring
 from hivesink.config.cache import state_folder
 from hivesink.config.site import Site
 from hivesink.errors import InvalidOption, MasterUnreachable
-from hivesink.jvm.jars import fetch
-from hivesink.jvm.jarsets import HIVE_CLIENT
+from hivesink.jvm.jars import HIVE_CLIENT, fetch
 from hivesink.jvm.session import SETTINGS, kafka_settings, loopback_settings, start
 
 if TYPE_CHECKING:

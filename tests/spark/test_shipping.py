@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 IMPORTS = """
 import sys, hivesink
-from hivesink.jvm.jarsets import HIVE_CLIENT
+from hivesink.jvm.jars import HIVE_CLIENT
 import hivesink.spark.sink, hivesink.spark.session
 from hivesink.spark.shipping import write_zip
 from pathlib import Path

@@ -15,8 +15,7 @@ from hivesink.embedded.process import HOST, Launch, wait_until
 from hivesink.embedded.server import EmbeddedServer
 from hivesink.errors import ServerFailed
 from hivesink.jvm.conf import log4j1, write_sites
-from hivesink.jvm.jars import fetch
-from hivesink.jvm.jarsets import HDFS
+from hivesink.jvm.jars import HDFS, fetch
 from hivesink.jvm.java import find_java
 
 if TYPE_CHECKING:

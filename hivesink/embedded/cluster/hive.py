@@ -10,10 +10,8 @@ from hivesink.embedded.cluster.hdfs import client_sites
 from hivesink.embedded.process import HOST, Launch
 from hivesink.embedded.server import EmbeddedServer
 from hivesink.jvm.conf import log4j2, write_log4j2, write_sites
-from hivesink.jvm.jars import fetch
-from hivesink.jvm.jarsets import HIVE
-from hivesink.jvm.java import find_java
-from hivesink.jvm.sparkjars import OPENS
+from hivesink.jvm.jars import HIVE, fetch
+from hivesink.jvm.java import OPENS, find_java
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

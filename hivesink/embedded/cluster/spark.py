@@ -9,8 +9,8 @@ from hivesink.embedded.cluster import settings
 from hivesink.embedded.process import HOST, Launch
 from hivesink.embedded.server import EmbeddedServer
 from hivesink.jvm.conf import log4j2
-from hivesink.jvm.java import find_java
-from hivesink.jvm.sparkjars import OPENS, all_jars, jar, spark_home
+from hivesink.jvm.jars import all_jars, jar, spark_home
+from hivesink.jvm.java import OPENS, find_java
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
