@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from hivesink.errors import ServerFailed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
     from typing import BinaryIO
 
 HOST = "127.0.0.1"
@@ -149,6 +149,14 @@ def start_detached(launch: Launch, launched: Callable[[Detached], None] = lambda
     launched(server)
     _await_ready(launch, server)
     return server
+
+
+def run_once(name: str, command: Sequence[str], log: Path) -> None:
+    """Run a command that prepares a server, with its output in `log`. Raises ServerFailed."""
+    with log.open("wb") as output:
+        code = subprocess.run(command, stdout=output, stderr=output, check=False).returncode
+    if code:
+        raise ServerFailed(name, f"ended with {code}", str(log), _tail(log))
 
 
 def _fresh_log(launch: Launch) -> BinaryIO:

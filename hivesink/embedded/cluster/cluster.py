@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -121,15 +121,7 @@ class Cluster:
         servers = cluster.servers
         if not all(server.alive for server in servers.addressed()):
             return None
-        return Addresses(
-            filesystem=cluster.filesystem,
-            warehouse=cluster.warehouse,
-            metastore_uri=cluster.metastore_uri,
-            hiveserver2=cluster.hiveserver2,
-            kafka=cluster.kafka,
-            spark_master=cluster.spark_master,
-            conf=cluster.conf,
-        )
+        return Addresses(**{field.name: getattr(cluster, field.name) for field in fields(Addresses)})
 
     @property
     def filesystem(self) -> str:

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 from hivesink.embedded.cluster import settings
 from hivesink.embedded.cluster.cluster import Addresses
-from hivesink.embedded.kafka import CLUSTER_ID
+from hivesink.embedded.kafka import BROKER, CLUSTER_ID
+from hivesink.embedded.metastore import derby_site
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -82,8 +83,7 @@ def sites() -> dict[str, dict[str, str]]:
         "hive-site": settings.hive_site(METASTORE, FILESYSTEM),
         "metastore-site": {
             **settings.metastore_site(FILESYSTEM),
-            "javax.jdo.option.ConnectionDriverName": "org.apache.derby.jdbc.EmbeddedDriver",
-            "javax.jdo.option.ConnectionURL": f"jdbc:derby:;databaseName={HIVE_DATA}/db;create=true",
+            **derby_site(Path(HIVE_DATA)),
             "metastore.thrift.port": str(settings.PORTS["metastore"]),
             "metastore.thrift.uris": METASTORE,
         },
@@ -98,13 +98,13 @@ def sites() -> dict[str, dict[str, str]]:
 def kafka_environment() -> dict[str, str]:
     """Return the broker's properties as the image takes them: `log.dirs` is KAFKA_LOG_DIRS."""
     inside, outside = settings.PORTS["kafka"], KAFKA_HOST_PORT
-    protocols = settings.KAFKA["listener.security.protocol.map"]
+    protocols = BROKER["listener.security.protocol.map"]
     properties = {
-        **settings.KAFKA,
+        **BROKER,
         "listeners": f"PLAINTEXT://:{inside},HOST://:{outside},CONTROLLER://localhost:{CONTROLLER_PORT}",
         "advertised.listeners": f"PLAINTEXT://kafka:{inside},HOST://127.0.0.1:{inside}",
         "listener.security.protocol.map": f"{protocols},HOST:PLAINTEXT",
-        "controller.quorum.voters": f"{settings.KAFKA['node.id']}@localhost:{CONTROLLER_PORT}",
+        "controller.quorum.voters": f"{BROKER['node.id']}@localhost:{CONTROLLER_PORT}",
         "log.dirs": KAFKA_DATA,
     }
     variables = {f"KAFKA_{name.upper().replace('.', '_')}": value for name, value in properties.items()}

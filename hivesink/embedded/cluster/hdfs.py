@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING
 
 from hivesink.config.cache import write_atomically
 from hivesink.embedded.cluster import settings
-from hivesink.embedded.process import HOST, Launch, wait_until
-from hivesink.embedded.server import EmbeddedServer
+from hivesink.embedded.process import HOST, Launch, run_once, wait_until
+from hivesink.embedded.server import EmbeddedServer, java_command
 from hivesink.errors import ServerFailed
 from hivesink.jvm.conf import log4j1, write_sites
 from hivesink.jvm.jars import HDFS, fetch
-from hivesink.jvm.java import find_java
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -95,20 +94,10 @@ class NameNode(EmbeddedServer):
         conf = _write_conf(self.folder, f"hdfs://{HOST}:{port}", own)
         command = (*_java(conf, "384m"), "org.apache.hadoop.hdfs.server.namenode.NameNode")
         if not (self.folder / "names" / "current" / "VERSION").exists():
-            self._format(command)
+            tool = (*command, "-format", "-force", "-nonInteractive")
+            run_once(f"the format of {self.name}", tool, self.folder / "format.log")
         # The last line but for the active state's services, which a cluster of one NameNode has at once.
         return Launch(self.name, command, self.folder / "namenode.log", "NameNode RPC up at: ")
-
-    def _format(self, command: tuple[str, ...]) -> None:
-        log = self.folder / "format.log"
-        with log.open("wb") as output:
-            answer = subprocess.run(
-                (*command, "-format", "-force", "-nonInteractive"), stdout=output, stderr=output, check=False
-            )
-        if answer.returncode:
-            tail = " | ".join(log.read_text(errors="replace").splitlines()[-8:])
-            step = f"the format of {self.name}"
-            raise ServerFailed(step, f"ended with {answer.returncode}", str(log), tail)
 
 
 class DataNode(EmbeddedServer):
@@ -182,11 +171,9 @@ def _write_conf(folder: Path, filesystem: str, own: Mapping[str, str]) -> Path:
 
 
 def _java(conf: Path, heap: str) -> tuple[str, ...]:
-    opens = (f"--add-opens=java.base/java.{package}=ALL-UNNAMED" for package in ("lang", "io", "util"))
-    return (
-        find_java().program,
-        *opens,
-        *("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", f"-Xmx{heap}", "-Djava.net.preferIPv4Stack=true"),
+    return java_command(
+        os.pathsep.join([str(conf), *map(str, fetch(HDFS))]),
+        heap,
         f"-Dhadoop.log.dir={conf.parent}",
-        *("-cp", os.pathsep.join([str(conf), *map(str, fetch(HDFS))])),
+        opens=(f"--add-opens=java.base/java.{package}=ALL-UNNAMED" for package in ("lang", "io", "util")),
     )

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 
 from hivesink.embedded.cluster import settings
 from hivesink.embedded.cluster.hdfs import client_sites
+from hivesink.embedded.metastore import derby_options, derby_site
 from hivesink.embedded.process import HOST, Launch
-from hivesink.embedded.server import EmbeddedServer
+from hivesink.embedded.server import EmbeddedServer, java_command
 from hivesink.jvm.conf import log4j2, write_log4j2, write_sites
 from hivesink.jvm.jars import HIVE, fetch
-from hivesink.jvm.java import OPENS, find_java
+from hivesink.jvm.java import OPENS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -54,8 +55,7 @@ class HiveMetastore(EmbeddedServer):
         filesystem = self._filesystem()
         site = {
             **settings.metastore_site(filesystem),
-            "javax.jdo.option.ConnectionDriverName": "org.apache.derby.jdbc.EmbeddedDriver",
-            "javax.jdo.option.ConnectionURL": f"jdbc:derby:;databaseName={self.folder / 'db'};create=true",
+            **derby_site(self.folder),
             "metastore.thrift.bind.host": HOST,
             "metastore.thrift.port": str(port),
             "metastore.thrift.uris": f"thrift://{HOST}:{port}",
@@ -66,11 +66,7 @@ class HiveMetastore(EmbeddedServer):
         return Launch(
             name=self.name,
             command=(
-                *_java(conf, "768m"),
-                # Derby parses a bulk add of partitions recursively.
-                "-Xss16m",
-                f"-Dderby.stream.error.file={self.folder / 'derby.log'}",
-                *(() if self._durable else ("-Dderby.system.durability=test",)),
+                *_java(conf, "768m", *derby_options(self.folder, durable=self._durable)),
                 *("org.apache.hadoop.hive.metastore.HiveMetaStore", "-p", str(port)),
             ),
             log=self.folder / "metastore.log",
@@ -132,12 +128,12 @@ def _write_conf(folder: Path, filesystem: str, hive_site: Mapping[str, str], log
     return conf
 
 
-def _java(conf: Path, heap: str) -> tuple[str, ...]:
-    return (
-        find_java().program,
-        *(*OPENS, *MORE_OPENS),
-        *("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", f"-Xmx{heap}", "-Djava.net.preferIPv4Stack=true"),
+def _java(conf: Path, heap: str, *options: str) -> tuple[str, ...]:
+    return java_command(
+        os.pathsep.join([str(conf), *map(str, fetch(HIVE))]),
+        heap,
         f"-Djava.io.tmpdir={conf.parent / 'tmp'}",
         f"-Dlog4j2.configurationFile={conf / 'log4j2.properties'}",
-        *("-cp", os.pathsep.join([str(conf), *map(str, fetch(HIVE))])),
+        *options,
+        opens=(*OPENS, *MORE_OPENS),
     )

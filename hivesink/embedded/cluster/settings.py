@@ -9,8 +9,6 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from hivesink.embedded.kafka import BROKER
-
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -42,8 +40,6 @@ TEMPORARY = "/tmp"  # noqa: S108
 FOLDERS: Mapping[str, int] = MappingProxyType(
     {TEMPORARY: 0o1777, "/user": 0o755, "/user/hive": 0o755, WAREHOUSE: 0o1777, EXTERNAL_WAREHOUSE: 0o1777}
 )
-
-KAFKA: Mapping[str, str] = BROKER
 
 
 def core_site(filesystem: str, superuser: str) -> dict[str, str]:
