@@ -1,4 +1,4 @@
-"""One run of a query, called with its batches: each is committed once, and none leaves the query's state behind."""
+"""One run of a query: it commits each batch once, and keeps the query's state in step."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from hivesink.errors import (
 from hivesink.sink.task.attempt import run_task
 from hivesink.sink.task.messages import TaskFailure, TaskPlan, TaskReport
 from hivesink.spark import shipping
-from hivesink.spark.input import SourceFiles, checkpoint_lister, checkpoint_reader, input_shape, needed_input
+from hivesink.spark.input import Checkpoint, SourceFiles, input_shape, needed_input
 from hivesink.spark.site import allowed_tries
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ class Running:
         return cls(query, str(found.runId), str(execution.resolvedCheckpointRoot()), execution)
 
     def keeps_state(self) -> bool:
-        """Whether the plan of the batch at hand has an operator with state."""
+        """Whether the plan of the current batch has an operator with state."""
         return _keeps_state(self.execution.lastExecution().executedPlan())
 
 
@@ -82,9 +82,9 @@ def _keeps_state(plan: Any) -> bool:
 
 @dataclass(slots=True)
 class _Call:
-    """What the calls of a writer's sinks came to in one batch of one run.
+    """The calls of a writer's sinks with one batch of one run.
 
-    `written` are the rows that the log may hold; `epoch` is set once a call has returned.
+    `written` is set to the rows that the log may hold, `epoch` once a call has returned.
     """
 
     run: str
@@ -94,13 +94,13 @@ class _Call:
     lock: threading.RLock = field(default_factory=threading.RLock)
 
     def require_same(self, batch: DataFrame, log: str, epoch: Epoch) -> None:
-        """Where the log holds rows of this very run, they must be these: after an error the same may come again."""
+        """If the log may hold rows of this run, they must be these: after an error the same batch may come again."""
         if self.written is not None and not batch.sameSemantics(self.written):
             raise CalledTwice(log, self.batch, epoch)
 
 
 _calls: dict[str, _Call] = {}
-"""The newest batch's, by log: two sinks of one writer know of each other."""
+"""The newest batch's call, by log: two sinks of one writer see each other's."""
 _calls_lock = threading.Lock()
 
 
@@ -113,7 +113,7 @@ def _call(log: str, run: str, batch: int) -> _Call:
 
 
 class QueryRun:
-    """One run of a query. A new run is a new object: nothing that was in memory is known to hold any more."""
+    """One run of a query. A new run is a new object, since what was in memory may no longer hold."""
 
     def __init__(self, spark: SparkSession, setup: Setup, *, tolerant: bool, query: Running | None = None) -> None:
         self._spark = spark
@@ -129,8 +129,8 @@ class QueryRun:
         Raises what recovery raises, and the errors of `judge` as far as log and checkpoint tell.
         """
         self.committer.recover()
-        reader, lister = checkpoint_reader(self._spark, checkpoint), checkpoint_lister(self._spark, checkpoint)
-        first = next_batch(checkpoint, reader, lister)
+        files = Checkpoint(self._spark, checkpoint)
+        first = next_batch(checkpoint, files.read, files.names)
         judge(self.setup.last_batch(), first, self.setup.history_policy, self.setup.context.log.location)
         self._has_begun = True
 
@@ -141,7 +141,7 @@ class QueryRun:
                 self.begin(self.query.checkpoint)
             self._commit(batch, batch_id, self.query)
         except BaseException as error:
-            # Spark's own exception carries this as text only; the handle raises the real one.
+            # Spark's own exception holds this as text only; the handle raises the real one.
             self.failure = error
             raise
 
@@ -151,7 +151,7 @@ class QueryRun:
         with call.lock:
             if call.epoch is not None:
                 raise CalledTwice(log, batch_id, call.epoch)
-            ref = batch_ref(query.id, BatchId(batch_id), checkpoint_reader(self._spark, query.checkpoint))
+            ref = batch_ref(query.id, BatchId(batch_id), Checkpoint(self._spark, query.checkpoint).read)
             shape = input_shape(batch.schema, self.setup.target.spec, ref)
             done = self.committer.commit(ref, shape, partial(self._write, batch, call, ref, query))
             if done.replayed:
@@ -160,7 +160,7 @@ class QueryRun:
             call.epoch, call.written = done.epoch, None
 
     def _run_for_state(self, batch: DataFrame, query: Running) -> None:
-        """Run a replayed batch without writing: its operators store the state that the next batch begins with."""
+        """Run a replayed batch without writing: its operators store the state that the next batch needs."""
         if query.keeps_state():
             batch.write.format("noop").mode("append").save()
 
@@ -187,10 +187,10 @@ class QueryRun:
         return [TaskReport.decode(row.report) for row in reports]
 
     def _miss(self, missing: Sequence[str], files: SourceFiles, ref: BatchRef) -> None:
-        """Raises SourceFilesMissing, or says it where that is allowed."""
+        """Raises SourceFilesMissing, or logs it where that is allowed."""
         if not missing:
             return
-        # Whoever is to append must move away what was read already: that is in the table.
+        # Appending requires that files already read are moved away: their rows are in the table.
         read = set(read_before(self.setup.last_batch(), ref))
         gone = tuple(path for path in missing if path not in read)
         if not gone:
