@@ -1,7 +1,6 @@
 """The sink's settings: TBLPROPERTIES of the table, with Flink's names where Flink has one.
 
-`OPTIONS` is the one list of them; the parser, `ddl plan` and `docs/options.md` (which a test holds to this list)
-all come from it.
+`OPTIONS` is the only list of them: the parser and `ddl plan` use it, and a test holds `docs/options.md` to it.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class OptionSpec:
-    """One setting: its text default (None: there is none), its unit or accepted values, and what it does."""
+    """One setting: its default as text (None: no default), its unit or accepted values, and what it does."""
 
     name: str
     default: str | None
@@ -246,7 +245,7 @@ OPTIONS: Mapping[str, OptionSpec] = {
 
 
 def check(properties: Mapping[str, str]) -> tuple[str, ...]:
-    """Every problem of a table's settings, one line each; properties that aren't the sink's pass."""
+    """Every problem of a table's settings, one line each; properties of others are ignored."""
     return _parse(properties)[1]
 
 
