@@ -13,7 +13,7 @@ from typing import Any
 from hivesink.config.cache import cache_folder, state_folder
 from hivesink.embedded.process import HOST, Detached, Launch
 from hivesink.embedded.server import EmbeddedServer, java_command, locked
-from hivesink.jvm.conf import log4j2, write_conf
+from hivesink.jvm.conf import LOCAL_FILES, log4j2, write_conf
 from hivesink.jvm.jars import all_jars, jar
 from hivesink.jvm.java import find_java
 
@@ -56,7 +56,7 @@ class EmbeddedMetastore(EmbeddedServer):
             # The asynchronous logger needs a library that PySpark does not ship.
             "hive.async.log.enabled": "false",
         }
-        write_conf(conf, site, log4j2("warn"))
+        write_conf(conf, {"hive-site": site, **LOCAL_FILES}, log4j2("warn"))
         java = java_command(
             f"{conf}:{_loopback_classes()}:{all_jars()}",
             "512m",

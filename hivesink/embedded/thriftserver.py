@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from hivesink.embedded.process import HOST, Launch
 from hivesink.embedded.server import EmbeddedServer, java_command
-from hivesink.jvm.conf import log4j2, write_conf
+from hivesink.jvm.conf import LOCAL_FILES, log4j2, write_conf
 from hivesink.jvm.jars import all_jars, spark_home
 
 if TYPE_CHECKING:
@@ -30,9 +30,9 @@ class EmbeddedThriftServer(EmbeddedServer):
     def _launch(self, port: int) -> Launch:
         conf = self.folder / "conf"
         (self.folder / "tmp").mkdir(parents=True, exist_ok=True)
-        # ThriftCLIService says which port it took.
-        service = "org.apache.hive.service.cli.thrift"
-        write_conf(conf, self._hive_site(port), log4j2("warn", {service: "info"}))
+        # ThriftCLIService logs the port when it is ready.
+        logging = log4j2("warn", {"org.apache.hive.service.cli.thrift": "info"})
+        write_conf(conf, {"hive-site": self._hive_site(port), **LOCAL_FILES}, logging)
         spark = {
             "spark.app.name": "hivesink thrift server",
             "spark.driver.bindAddress": HOST,

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     Sealed: TypeAlias = tuple[str, bytes]
 
-_STAY_AT_HOME = ("__pycache__", "cli", "embedded")
+_LEFT_OUT = ("__pycache__", "cli", "embedded")
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 """A zip's oldest possible time, so that the same code makes the same zip at any time."""
 
@@ -95,7 +95,7 @@ def _files(folder: Traversable, name: str) -> Iterator[tuple[str, bytes]]:
     # Not by path: the package may itself be in a zip.
     for entry in folder.iterdir():
         if entry.is_dir():
-            if entry.name not in _STAY_AT_HOME:
+            if entry.name not in _LEFT_OUT:
                 yield from _files(entry, f"{name}/{entry.name}")
         else:
             yield f"{name}/{entry.name}", entry.read_bytes()

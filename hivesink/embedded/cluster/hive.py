@@ -10,7 +10,7 @@ from hivesink.embedded.cluster.hdfs import client_sites
 from hivesink.embedded.metastore import derby_options, derby_site
 from hivesink.embedded.process import HOST, Launch
 from hivesink.embedded.server import EmbeddedServer, java_command
-from hivesink.jvm.conf import log4j2, write_log4j2, write_sites
+from hivesink.jvm.conf import log4j2, write_conf, write_sites
 from hivesink.jvm.jars import HIVE, fetch
 from hivesink.jvm.java import OPENS
 
@@ -38,12 +38,11 @@ class _HiveServer(EmbeddedServer):
         self._filesystem = filesystem
 
     def _write_conf(self, site: Mapping[str, str], logger: str) -> Path:
-        """Write its settings; `logger` is that of the line by which it is ready."""
+        """Write its settings; `logger` logs the line that says it is ready."""
         conf = self.folder / "conf"
         sites = client_sites(self._filesystem())
         sites["core-site"]["hadoop.tmp.dir"] = str(self.folder / "tmp")
-        write_sites(conf, {**sites, "hive-site": {**site, **self.extra}})
-        write_log4j2(conf, log4j2("warn", {logger: "info"}))
+        write_conf(conf, {**sites, "hive-site": {**site, **self.extra}}, log4j2("warn", {logger: "info"}))
         (self.folder / "tmp").mkdir(exist_ok=True)
         return conf
 

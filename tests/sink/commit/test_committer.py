@@ -228,6 +228,20 @@ def test_a_task_that_reports_its_failure_decides_nothing(site: Site, retryable: 
     assert (site.staged(), site.rows()) == (set(), IDS[:4])
 
 
+def test_a_failure_of_a_try_that_another_run_has_overtaken_says_that(site: Site) -> None:
+    job = site.job()
+    other = site.job(source=Source(list(EVENTS)))
+    ref = site.source.next_batch(4)
+    assert ref is not None
+
+    def write(_: TaskPlan) -> list[TaskReport]:
+        other.step()
+        return [TaskReport(0, 1, Rows(), failure=TaskFailure("a file is gone", retryable=False))]
+
+    with pytest.raises(EpochTaken):
+        job.committer.commit(ref, InputShape(), write)
+
+
 def test_a_write_that_raises_leaves_nothing_and_the_same_process_goes_on(site: Site) -> None:
     job = site.job()
     ref = site.source.next_batch(4)
