@@ -57,10 +57,10 @@ class Site:
         """
         own = _Properties({})
         own.take(_parsed(written, "the session's Hadoop configuration"), Path(), but_defaults=True)
-        found = own.expanded()
+        properties = own.expanded()
         return Site(
-            {**self.hadoop, **{name: value for name, value in found.items() if name.startswith(_OF_HADOOP)}},
-            {**self.hive, **{name: value for name, value in found.items() if name.startswith(_OF_HIVE)}},
+            {**self.hadoop, **{name: value for name, value in properties.items() if name.startswith(_OF_HADOOP)}},
+            {**self.hive, **{name: value for name, value in properties.items() if name.startswith(_OF_HIVE)}},
         )
 
     @property
@@ -109,11 +109,11 @@ class _Properties:
         """Expand `${name}` and `${env.NAME}` up to one that isn't set; a text that refers to itself stays as it is."""
         left = text
         for _ in range(_MOST_EXPANSIONS):
-            found = _VARIABLE.search(left)
-            value = self._variable(found[1]) if found else None
-            if found is None or value is None:
+            variable = _VARIABLE.search(left)
+            value = self._variable(variable[1]) if variable else None
+            if variable is None or value is None:
                 return left
-            left = left[: found.start()] + value + left[found.end() :]
+            left = left[: variable.start()] + value + left[variable.end() :]
         return text
 
     def _variable(self, name: str) -> str | None:
@@ -127,11 +127,11 @@ class _Properties:
 
     def _environment(self, text: str) -> str | None:
         """NAME, NAME-default, or NAME:-default, as in a shell."""
-        found = _ENV.fullmatch(text)
-        if found is None:
+        parts = _ENV.fullmatch(text)
+        if parts is None:
             return self._environ.get(text)
-        value = self._environ.get(found["name"])
-        return found["default"] if value is None or (found["if_empty"] and not value) else value
+        value = self._environ.get(parts["name"])
+        return parts["default"] if value is None or (parts["if_empty"] and not value) else value
 
 
 @dataclass(frozen=True, slots=True)

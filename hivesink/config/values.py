@@ -83,20 +83,20 @@ _QUANTITY = re.compile(r"(\d+)\s*([a-z]*)")
 
 def size(text: str) -> int:
     """Bytes of `128MB`, `64 kb`, `1000`; ValueError otherwise."""
-    found = _QUANTITY.fullmatch(text.strip().lower())
-    if found is None or (found[2] or "b") not in _UNITS or int(found[1]) == 0:
+    quantity = _QUANTITY.fullmatch(text.strip().lower())
+    if quantity is None or (quantity[2] or "b") not in _UNITS or int(quantity[1]) == 0:
         message = "write a size such as 128MB"
         raise ValueError(message)
-    return int(found[1]) * _UNITS[found[2] or "b"]
+    return int(quantity[1]) * _UNITS[quantity[2] or "b"]
 
 
 def duration(text: str) -> timedelta:
     """The duration of `30min`, `5 s`, `1h`; ValueError otherwise."""
-    found = _QUANTITY.fullmatch(text.strip().lower())
-    if found is None or found[2] not in _TIMES:
+    quantity = _QUANTITY.fullmatch(text.strip().lower())
+    if quantity is None or quantity[2] not in _TIMES:
         message = "write a duration such as 30min, 10s or 1h"
         raise ValueError(message)
-    return int(found[1]) * _TIMES[found[2]]
+    return int(quantity[1]) * _TIMES[quantity[2]]
 
 
 def zone(text: str) -> ZoneInfo:
@@ -171,11 +171,11 @@ def user_name(text: str) -> str:
 
 def time_format(text: str) -> Mapping[str, str]:
     """`epoch-millis` for every column (key `""`), or `column=epoch-millis,…`; `text` is the default."""
-    found: dict[str, str] = {}
+    formats: dict[str, str] = {}
     for item in text.split(","):
         column, _, kind = item.strip().rpartition("=")
         if kind not in {"text", "epoch-millis"}:
             message = "write text, epoch-millis, or column=epoch-millis,…"
             raise ValueError(message)
-        found[column.strip().lower()] = kind
-    return found
+        formats[column.strip().lower()] = kind
+    return formats

@@ -25,7 +25,7 @@ BROKER: Mapping[str, str] = {
     "inter.broker.listener.name": "PLAINTEXT",
     "auto.create.topics.enable": "false",
     "group.initial.rebalance.delay.ms": "0",
-    # A cluster of one can hold no second copy of its own topics.
+    # A cluster of one can't replicate its internal topics.
     "offsets.topic.num.partitions": "4",
     "offsets.topic.replication.factor": "1",
     "share.coordinator.state.topic.min.isr": "1",
@@ -67,7 +67,7 @@ class EmbeddedKafka(EmbeddedServer):
                 *java,
                 *("-Xmx768m", "-Xms128m", "-XX:+UseSerialGC", "-Djava.net.preferIPv4Stack=true"),
                 "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
-                # This logger tells when the broker is ready.
+                # This logger's line says when the broker is ready.
                 "-Dorg.slf4j.simpleLogger.log.kafka.server.KafkaRaftServer=info",
                 *("kafka.Kafka", str(settings)),
             ),

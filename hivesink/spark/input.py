@@ -71,7 +71,7 @@ def needed_input(schema: StructType, plan: TaskPlan) -> list[str]:
 
 def _needs_time(plan: TaskPlan) -> bool:
     column = plan.config["sink.bucket.time-column"]
-    return column is not None and column not in {found.name for found in plan.target.spec.columns}
+    return column is not None and column not in {field.name for field in plan.target.spec.columns}
 
 
 def _decoded(schema: StructType, plan: TaskPlan) -> list[str]:
@@ -109,8 +109,8 @@ class SourceFiles:
         # A listing holds only planned files, so a full one needs no call for each file.
         if sum(len(files) for files in listed) == len(self.planned):
             return []
-        found = Counter(str(file) for files in listed for file in files)
-        return list((Counter(self.planned) - found).elements())
+        present = Counter(str(file) for files in listed for file in files)
+        return list((Counter(self.planned) - present).elements())
 
     def missing_after(self) -> list[str]:
         """The same once the tasks have ended; nothing where a missing file already fails its task."""
@@ -124,14 +124,14 @@ def _file_relations(spark: SparkSession, execution: Any) -> list[Any]:
     """Spark's relation of each file source, for the running batch."""
     leaves = execution.lastExecution().logical().collectLeaves()
     identity = driver_jvm(spark).java.lang.System.identityHashCode
-    found: dict[int, Any] = {}
+    relations: dict[int, Any] = {}
     for leaf in (leaves.apply(index) for index in range(leaves.size())):
         # A table that the stream is joined with is also a relation, but no stream.
         if leaf.isStreaming() and leaf.getClass().getSimpleName() == "LogicalRelation":
             relation = leaf.relation()
             # A stream joined with itself appears twice as one object; two streams of one folder are two, though equal.
-            found[identity(relation)] = relation
-    return list(found.values())
+            relations[identity(relation)] = relation
+    return list(relations.values())
 
 
 def _ignores_missing(relation: Any) -> bool:

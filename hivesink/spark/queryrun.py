@@ -60,13 +60,13 @@ class Running:
         if not query:
             msg = "a call of the sink outside a streaming query"
             raise Unsupported(msg, "a batch must have a checkpoint", "use events.writeStream.foreachBatch(sink)")
-        found = spark.streams.get(query)
-        if found is None:
+        running = spark.streams.get(query)
+        if running is None:
             msg = "the checkpoint"
             raise CheckpointUnreadable(msg, f"no query {query!r} runs in the session that the sink was made with")
-        execution = found._jsq.streamingQuery()  # noqa: SLF001  PySpark offers no other way
+        execution = running._jsq.streamingQuery()  # noqa: SLF001  PySpark offers no other way
         # Not the job group, which holds the run's id too: a job may set its own.
-        return cls(query, str(found.runId), str(execution.resolvedCheckpointRoot()), execution)
+        return cls(query, str(running.runId), str(execution.resolvedCheckpointRoot()), execution)
 
     def keeps_state(self) -> bool:
         """Whether the plan of the current batch has an operator with state."""
@@ -106,10 +106,10 @@ _calls_lock = threading.Lock()
 
 def _call(log: str, run: str, batch: int) -> _Call:
     with _calls_lock:
-        found = _calls.get(log)
-        if found is None or (found.run, found.batch) != (run, batch):
-            found = _calls[log] = _Call(run, batch)
-        return found
+        call = _calls.get(log)
+        if call is None or (call.run, call.batch) != (run, batch):
+            call = _calls[log] = _Call(run, batch)
+        return call
 
 
 class QueryRun:
@@ -126,7 +126,7 @@ class QueryRun:
     def begin(self, checkpoint: str) -> None:
         """Recover, and refuse a checkpoint that doesn't follow from the log.
 
-        Raises what recovery raises, and the errors of `judge` as far as log and checkpoint tell.
+        Raises what recovery raises, and the errors of `judge` that log and checkpoint reveal.
         """
         self.committer.recover()
         files = Checkpoint(self._spark, checkpoint)

@@ -54,7 +54,7 @@ def session(
     Raises InvalidOption if no metastore is named and none runs, SiteInvalid, MetastoreUnreachable,
     MasterUnreachable, JarsUnavailable, JavaNotFound.
     """
-    found = choose(
+    choice = choose(
         os.environ,
         given_settings(os.environ),
         metastore=metastore,
@@ -64,20 +64,20 @@ def session(
         hive=wiring.metastore_version,
         spark=int(importlib.metadata.version("pyspark").split(".")[0]),
     )
-    if found.master.startswith("local"):
+    if choice.master.startswith("local"):
         # pyarrow is installed for this Python, not necessarily for `python3`.
         os.environ["PYSPARK_PYTHON"] = sys.executable
-    elif _is_on_loopback(found.master):
+    elif _is_on_loopback(choice.master):
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     if "HADOOP_CONF_DIR" not in os.environ and os.environ.get("HADOOP_HOME"):
         # Spark puts this folder on its JVM's class path.
         os.environ["HADOOP_CONF_DIR"] = str(Path(os.environ["HADOOP_HOME"], "etc", "hadoop"))
     try:
-        return start(app, found.master, found.settings)
+        return start(app, choice.master, choice.settings)
     except Exception as error:
         # Spark's own error names neither the master nor the problem.
-        if found.master.startswith("spark:") and "stopped SparkContext" in str(error):
-            raise MasterUnreachable(found.master) from error
+        if choice.master.startswith("spark:") and "stopped SparkContext" in str(error):
+            raise MasterUnreachable(choice.master) from error
         raise
 
 

@@ -50,12 +50,12 @@ def resolved_checkpoint(spark: SparkSession, checkpoint: str) -> str:
     machine's: a driver started elsewhere would find no checkpoint there. To allow it, write `file:/…`.
     """
     action = "reach the file system of"
-    found = on_file_system(spark, checkpoint, action, lambda fs, path: str(fs.makeQualified(path).toString()))
-    if found.startswith("file:") and not checkpoint.startswith("file:") and not is_local(spark):
+    resolved = on_file_system(spark, checkpoint, action, lambda fs, path: str(fs.makeQualified(path).toString()))
+    if resolved.startswith("file:") and not checkpoint.startswith("file:") and not is_local(spark):
         what = f"the checkpoint {checkpoint!r} on this machine's disk, with the master {spark.sparkContext.master},"
         why = "a driver on another machine would begin anew"
-        raise Unsupported(what, why, f"write hdfs://…, or {found} if the driver always runs here")
-    return found
+        raise Unsupported(what, why, f"write hdfs://…, or {resolved} if the driver always runs here")
+    return resolved
 
 
 def check_encryption(spark: SparkSession, locations: Sequence[str], log: str) -> None:

@@ -69,8 +69,8 @@ def _starting_offsets(partitions: Mapping[str, list[str]], resume: HiveSink | No
     known = last.ref.end[0].topics()
     # Spark wants every partition of the topics named: -2 is the first record.
     wanted = {
-        topic: {partition: known.get(topic, {}).get(partition, -2) for partition in found}
-        for topic, found in partitions.items()
+        topic: {partition: known.get(topic, {}).get(partition, -2) for partition in numbers}
+        for topic, numbers in partitions.items()
     }
     return json.dumps(wanted, sort_keys=True)
 
@@ -89,7 +89,7 @@ def _partitions(spark: SparkSession, client: Mapping[str, str], topics: str) -> 
     try:
         admin = jvm.org.apache.kafka.clients.admin.AdminClient.create(properties)
         described = admin.describeTopics(names).allTopicNames().get()
-        return {topic: [str(found.partition()) for found in described[topic].partitions()] for topic in names}
+        return {topic: [str(info.partition()) for info in described[topic].partitions()] for topic in names}
     except Py4JJavaError as error:
         reason = str(error.java_exception.getCause() or error.java_exception)
         msg = f"topics {', '.join(names)} of Kafka at {client['kafka.bootstrap.servers']}"
