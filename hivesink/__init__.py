@@ -21,7 +21,7 @@ _HOMES = {"HiveSink": "hivesink.spark.sink", "HiveQuery": "hivesink.spark.query"
 
 
 def __getattr__(name: str) -> Any:
-    # Tasks and the command line import parts of the package, and need not wait for all of it.
+    # Lazy: tasks and the command line import only parts of the package, fast.
     from importlib import import_module
 
     if name == "sources":

@@ -1,4 +1,4 @@
-"""Where downloads, generated files and the embedded metastore are kept, and how a file gets there whole."""
+"""Folders for downloads, generated files and the embedded metastore, and how to write a file atomically."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 def cache_folder() -> Path:
     """Return `$XDG_CACHE_HOME/hivesink`, by default `~/.cache/hivesink`; it may not exist yet."""
     base = os.environ.get("XDG_CACHE_HOME", "")
-    # A relative XDG_CACHE_HOME is to be ignored: XDG Base Directory Specification, "Basics".
+    # The XDG Base Directory Specification ("Basics") has a relative XDG_CACHE_HOME ignored.
     root = Path(base) if base and Path(base).is_absolute() else Path.home() / ".cache"
     return root / "hivesink"
 
@@ -21,7 +21,7 @@ def state_folder() -> Path:
 
 
 def write_atomically(path: Path, content: str | bytes, *, mode: int = 0o644) -> None:
-    """Put `content` at `path`, text as UTF-8, whole or not at all, whoever else does the same at this moment."""
+    """Write `content`, text as UTF-8, to `path`: whole or not at all, even if others do so at the same time."""
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=".new-")
     try:

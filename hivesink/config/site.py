@@ -1,4 +1,4 @@
-"""A site's own configuration: Hadoop's and Hive's XML files, read the way Hadoop's `Configuration` reads them."""
+"""A site's own configuration: Hadoop's and Hive's XML files, read as Hadoop's `Configuration` reads them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _OF_HIVE = ("hive.", "metastore.")
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """What a site's own files say: Hadoop's and Hive's properties by name. Picklable (goes to tasks)."""
+    """Hadoop's and Hive's properties of a site, by name. Picklable (goes to tasks)."""
 
     hadoop: Mapping[str, str] = field(default_factory=dict)
     hive: Mapping[str, str] = field(default_factory=dict)
@@ -39,8 +39,8 @@ class Site:
 
         `core-site.xml` and `hdfs-site.xml` are in `HADOOP_CONF_DIR`, or `HADOOP_HOME/etc/hadoop`; `hive-site.xml` is
         in the first of `HIVE_CONF_DIR`, `SPARK_CONF_DIR`, `HADOOP_CONF_DIR`, `HIVE_HOME/conf`, `SPARK_HOME/conf` that
-        has one. A file that isn't there says nothing, as with Hadoop's own clients; a folder that `HADOOP_CONF_DIR` or
-        `HIVE_CONF_DIR` names must be there. Raises SiteInvalid.
+        has one. A missing file is ignored, as by Hadoop's own clients; a folder that `HADOOP_CONF_DIR` or
+        `HIVE_CONF_DIR` names must exist. Raises SiteInvalid.
         """
         hadoop = _Properties(environ)
         for file in _hadoop_files(environ):
@@ -51,21 +51,21 @@ class Site:
         return cls(hadoop.expanded(), hive.expanded())
 
     def overlaid(self, written: str) -> Site:
-        """This site under a running client's own configuration, as its `Configuration.writeXml` wrote it.
+        """This site, overridden by a running client's configuration, as its `Configuration.writeXml` wrote it.
 
-        Hadoop's built-in defaults in it, which any file would have replaced, don't count. Raises SiteInvalid.
+        Hadoop's built-in defaults in it, which any file replaces, are left out. Raises SiteInvalid.
         """
         own = _Properties({})
         own.take(_parsed(written, "the session's Hadoop configuration"), Path(), but_defaults=True)
-        found = own.expanded()
+        properties = own.expanded()
         return Site(
-            {**self.hadoop, **{name: value for name, value in found.items() if name.startswith(_OF_HADOOP)}},
-            {**self.hive, **{name: value for name, value in found.items() if name.startswith(_OF_HIVE)}},
+            {**self.hadoop, **{name: value for name, value in properties.items() if name.startswith(_OF_HADOOP)}},
+            {**self.hive, **{name: value for name, value in properties.items() if name.startswith(_OF_HIVE)}},
         )
 
     @property
     def metastore_uris(self) -> str | None:
-        """`thrift://host:port[,thrift://host2:port2]`. Hive 4's own name goes first, as in its `MetastoreConf`."""
+        """`thrift://host:port[,thrift://host2:port2]`. Hive 4's name for it wins, as in its `MetastoreConf`."""
         return self.hive.get("metastore.thrift.uris") or self.hive.get("hive.metastore.uris") or None
 
     @property
@@ -75,7 +75,7 @@ class Site:
 
 
 class _Properties:
-    """Files read one after the other: the later one wins, but for what an earlier one made final."""
+    """Files read one after the other: the later one wins, unless an earlier one made the property final."""
 
     def __init__(self, environ: Mapping[str, str], below: _Properties | None = None) -> None:
         self._environ = environ
@@ -106,14 +106,14 @@ class _Properties:
         return {name: self._expand(value) for name, value in self.raw.items()}
 
     def _expand(self, text: str) -> str:
-        """`${name}` and `${env.NAME}`, up to one that nobody set; what refers to itself stays as it is written."""
+        """Expand `${name}` and `${env.NAME}` up to one that isn't set; a text that refers to itself stays as it is."""
         left = text
         for _ in range(_MOST_EXPANSIONS):
-            found = _VARIABLE.search(left)
-            value = self._variable(found[1]) if found else None
-            if found is None or value is None:
+            variable = _VARIABLE.search(left)
+            value = self._variable(variable[1]) if variable else None
+            if variable is None or value is None:
                 return left
-            left = left[: found.start()] + value + left[found.end() :]
+            left = left[: variable.start()] + value + left[variable.end() :]
         return text
 
     def _variable(self, name: str) -> str | None:
@@ -127,11 +127,11 @@ class _Properties:
 
     def _environment(self, text: str) -> str | None:
         """NAME, NAME-default, or NAME:-default, as in a shell."""
-        found = _ENV.fullmatch(text)
-        if found is None:
+        parts = _ENV.fullmatch(text)
+        if parts is None:
             return self._environ.get(text)
-        value = self._environ.get(found["name"])
-        return found["default"] if value is None or (found["if_empty"] and not value) else value
+        value = self._environ.get(parts["name"])
+        return parts["default"] if value is None or (parts["if_empty"] and not value) else value
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +147,7 @@ def _entries(root: ET.Element, file: Path) -> Iterator[_Entry]:
         raise SiteInvalid(str(file), f"its outermost element is <{root.tag}>, where Hadoop has <configuration>")
     for element in root:
         if element.tag == "property":
-            # Hadoop passes over one without a name.
+            # Hadoop ignores one without a name.
             yield from (entry for entry in [_entry(element)] if entry.name)
         elif element.tag == "configuration":
             yield from _entries(element, file)
@@ -156,13 +156,13 @@ def _entries(root: ET.Element, file: Path) -> Iterator[_Entry]:
 
 
 def _entry(element: ET.Element) -> _Entry:
-    # Hadoop takes attributes as well as child elements.
-    said = {child.tag: child.text or "" for child in element} | dict(element.attrib)
-    name = said.get("name", "").strip()
-    # As in Hadoop, an empty value sets nothing, and leaves what an earlier file said.
-    value = said.get("value", "").strip() or None
+    # Hadoop accepts attributes as well as child elements.
+    fields = {child.tag: child.text or "" for child in element} | dict(element.attrib)
+    name = fields.get("name", "").strip()
+    # As in Hadoop, an empty value sets nothing: an earlier file's value stays.
+    value = fields.get("value", "").strip() or None
     sources = tuple(child.text or "" for child in element if child.tag == "source")
-    return _Entry(name, value, said.get("final", "").strip().lower() == "true", sources or ("",))
+    return _Entry(name, value, fields.get("final", "").strip().lower() == "true", sources or ("",))
 
 
 def _included(element: ET.Element, file: Path) -> Iterator[_Entry]:
@@ -188,7 +188,7 @@ def _included(element: ET.Element, file: Path) -> Iterator[_Entry]:
 
 def _parsed(text: bytes | str, file: str) -> ET.Element:
     try:
-        return ET.fromstring(text)  # noqa: S314  the site's own files, or the session's own words
+        return ET.fromstring(text)  # noqa: S314  the site's own files, or the session's own configuration
     except ET.ParseError as error:
         raise SiteInvalid(file, f"it is not well-formed XML: {error}") from error
 
@@ -215,5 +215,5 @@ def _conf_dir(environ: Mapping[str, str], name: str) -> Path | None:
         return None
     folder = Path(environ[name])
     if not folder.is_dir():
-        raise SiteInvalid(str(folder), f"{name} names it, and it is no folder")
+        raise SiteInvalid(str(folder), f"{name} names it, but it isn't a folder")
     return folder

@@ -1,4 +1,4 @@
-"""Values of settings: what each may be, and how its text is read. Parsers raise ValueError that says what to write."""
+"""Values of settings: what each may be, and how its text is parsed. Parsers raise ValueError with what to write."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class OnBadRecord(Enum):
-    """What a record that doesn't fit the table does."""
+    """What happens to a record that doesn't fit the table."""
 
     FAIL = "fail"
     DEAD_LETTER = "dead-letter"
@@ -21,7 +21,7 @@ class OnBadRecord(Enum):
 
 
 class OnMissingFile(Enum):
-    """What a file that is gone before its batch is read does."""
+    """What happens if a file is gone before its batch is read."""
 
     FAIL = "fail"
     IGNORE = "ignore"
@@ -83,20 +83,20 @@ _QUANTITY = re.compile(r"(\d+)\s*([a-z]*)")
 
 def size(text: str) -> int:
     """Bytes of `128MB`, `64 kb`, `1000`; ValueError otherwise."""
-    found = _QUANTITY.fullmatch(text.strip().lower())
-    if found is None or (found[2] or "b") not in _UNITS or int(found[1]) == 0:
+    quantity = _QUANTITY.fullmatch(text.strip().lower())
+    if quantity is None or (quantity[2] or "b") not in _UNITS or int(quantity[1]) == 0:
         message = "write a size such as 128MB"
         raise ValueError(message)
-    return int(found[1]) * _UNITS[found[2] or "b"]
+    return int(quantity[1]) * _UNITS[quantity[2] or "b"]
 
 
 def duration(text: str) -> timedelta:
     """The duration of `30min`, `5 s`, `1h`; ValueError otherwise."""
-    found = _QUANTITY.fullmatch(text.strip().lower())
-    if found is None or found[2] not in _TIMES:
+    quantity = _QUANTITY.fullmatch(text.strip().lower())
+    if quantity is None or quantity[2] not in _TIMES:
         message = "write a duration such as 30min, 10s or 1h"
         raise ValueError(message)
-    return int(found[1]) * _TIMES[found[2]]
+    return int(quantity[1]) * _TIMES[quantity[2]]
 
 
 def zone(text: str) -> ZoneInfo:
@@ -125,7 +125,7 @@ def one_of(kind: type[_E]) -> Callable[[str], _E]:
 
 
 def policies(text: str) -> frozenset[PolicyKind]:
-    """Commit policies, with commas between; ValueError otherwise."""
+    """Commit policies, separated by commas; ValueError otherwise."""
     kinds = frozenset(one_of(PolicyKind)(part) for part in text.split(","))
     if PolicyKind.METASTORE not in kinds:
         message = "metastore must be among them, or no reader finds the partition"
@@ -133,66 +133,49 @@ def policies(text: str) -> frozenset[PolicyKind]:
     return kinds
 
 
-def positive(text: str) -> int:
-    """A whole number above 0; ValueError otherwise."""
-    if not text.strip().isdigit() or int(text) == 0:
-        message = "write a whole number above 0"
-        raise ValueError(message)
-    return int(text)
-
-
-def matching(pattern: re.Pattern[str], what: str) -> Callable[[str], str]:
-    """A parser of texts that match; `what` tells people how."""
+def matching(pattern: str | re.Pattern[str], problem: str) -> Callable[[str], str]:
+    """A parser of texts that match as a whole; `problem` says what to write instead."""
 
     def parse(text: str) -> str:
-        if pattern.fullmatch(text) is None:
-            raise ValueError(what)
+        if re.fullmatch(pattern, text) is None:
+            raise ValueError(problem)
         return text
 
     return parse
 
 
-def assigner(text: str) -> str:
-    """The name of an assigner; ValueError otherwise."""
-    if text in {"partition-columns", "date-time"} or re.fullmatch(r"[\w.]+:\w+", text):
-        return text
-    message = "write partition-columns, date-time, or your own class as module:Class"
-    raise ValueError(message)
+assigner = matching(
+    r"partition-columns|date-time|[\w.]+:\w+",
+    "write partition-columns, date-time, or your own class as module:Class",
+)
+file_name = matching(r"[._][\w.-]*", "write a file name that begins with _ or . so that readers pass over it")
+_whole_number = matching(r"\d*[1-9]\d*", "write a whole number above 0")
+_mode = matching(r"0?[4-7][0-7]{2}", "write an octal mode by which the owner can read, such as 640")
+_name = matching(r"[^\s:/]+", "write one name, without spaces, : and /")
+
+
+def positive(text: str) -> int:
+    """A whole number above 0; ValueError otherwise."""
+    return int(_whole_number(text.strip()))
+
+
+def permission(text: str) -> int:
+    """A file's mode, `640` or `0640`; ValueError otherwise."""
+    return int(_mode(text.strip()), 8)
+
+
+def user_name(text: str) -> str:
+    """The name of a user or group; ValueError otherwise."""
+    return _name(text.strip())
 
 
 def time_format(text: str) -> Mapping[str, str]:
     """`epoch-millis` for every column (key `""`), or `column=epoch-millis,…`; `text` is the default."""
-    found: dict[str, str] = {}
+    formats: dict[str, str] = {}
     for item in text.split(","):
         column, _, kind = item.strip().rpartition("=")
         if kind not in {"text", "epoch-millis"}:
             message = "write text, epoch-millis, or column=epoch-millis,…"
             raise ValueError(message)
-        found[column.strip().lower()] = kind
-    return found
-
-
-def file_name(text: str) -> str:
-    """The name of a file that readers pass over; ValueError otherwise."""
-    if not text or not re.fullmatch(r"[\w.-]+", text) or text[0] not in "._":
-        message = "write a file name that begins with _ or . so that readers pass over it"
-        raise ValueError(message)
-    return text
-
-
-def permission(text: str) -> int:
-    """A file's mode, `640` or `0640`; ValueError otherwise."""
-    found = re.fullmatch(r"0?([0-7]{3})", text.strip(), re.ASCII)
-    if found is None or not int(found[1], 8) & 0o400:
-        message = "write an octal mode by which the owner can read, such as 640"
-        raise ValueError(message)
-    return int(found[1], 8)
-
-
-def user_name(text: str) -> str:
-    """The name of a user or group; ValueError otherwise."""
-    name = text.strip()
-    if not name or re.search(r"[\s:/]", name):
-        message = "write one name, without spaces, : and /"
-        raise ValueError(message)
-    return name
+        formats[column.strip().lower()] = kind
+    return formats

@@ -35,8 +35,7 @@ def stop(child: subprocess.Popen[bytes], grace: float) -> None:
 
 def run_attached(grace: float, command: list[str]) -> int:
     """Run the command until it ends, or standard input closes; return its exit code."""
-    # Still one thread here, so running Python between fork and exec is safe. It covers a guard that is
-    # killed itself.
+    # Only one thread runs here, so running Python between fork and exec is safe. It covers a killed guard.
     child = subprocess.Popen(
         command,
         stdin=subprocess.DEVNULL,
@@ -60,7 +59,7 @@ def run_detached(command: list[str]) -> int:
     """Start the command for good and print its process id."""
     child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=sys.stderr, start_new_session=True)
     print(child.pid, flush=True)  # noqa: T201 - the answer to the parent
-    child.returncode = 0  # It is not ours to wait for.
+    child.returncode = 0  # Nobody here waits for it.
     return 0
 
 
@@ -70,6 +69,6 @@ if __name__ == "__main__":
             run_attached(float(sys.argv[2]), sys.argv[3:]) if sys.argv[1] == "attached" else run_detached(sys.argv[3:])
         )
     except OSError as e:
-        # The program is missing, or is none: the reader of the log needs this line alone.
+        # The program is missing or not executable: this line is all that the log needs.
         sys.exit(str(e))
     sys.exit(code)

@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 import os
-import subprocess
 from typing import TYPE_CHECKING
 
 from hivesink.config.cache import write_atomically
-from hivesink.embedded.process import HOST, Launch, free_port
+from hivesink.embedded.process import HOST, Launch, free_port, run_once
 from hivesink.embedded.server import EmbeddedServer
-from hivesink.errors import ServerFailed
-from hivesink.jvm.jars import fetch
-from hivesink.jvm.jarsets import KAFKA_BROKER
+from hivesink.jvm.jars import KAFKA_BROKER, fetch
 from hivesink.jvm.java import find_java
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-# Any will do: a cluster of one meets no other.
+# Any ID will do: a cluster of one meets no other.
 CLUSTER_ID = "MkU3OEVBNTcwNTJENDM2Qg"
-# What holds for such a broker wherever it runs.
 BROKER: Mapping[str, str] = {
     "process.roles": "broker,controller",
     "node.id": "1",
@@ -29,7 +25,7 @@ BROKER: Mapping[str, str] = {
     "inter.broker.listener.name": "PLAINTEXT",
     "auto.create.topics.enable": "false",
     "group.initial.rebalance.delay.ms": "0",
-    # A cluster of one can hold no second copy of its own topics.
+    # A cluster of one can't replicate its internal topics.
     "offsets.topic.num.partitions": "4",
     "offsets.topic.replication.factor": "1",
     "share.coordinator.state.topic.min.isr": "1",
@@ -37,16 +33,17 @@ BROKER: Mapping[str, str] = {
     "transaction.state.log.min.isr": "1",
     "transaction.state.log.num.partitions": "4",
     "transaction.state.log.replication.factor": "1",
-    # Events with old times of their own stay, and are taken.
+    # Events with old timestamps are accepted, and kept.
     "log.retention.ms": "-1",
     "log.message.timestamp.before.max.ms": str(2**63 - 1),
 }
+"""The settings of such a broker that hold wherever it runs."""
 
 
 class EmbeddedKafka(EmbeddedServer):
     """A broker for the length of a `with` block; its topics stay in `folder` for the next one.
 
-    Topics are not created by themselves. Raises ServerFailed, JarsUnavailable, JavaNotFound.
+    It doesn't create topics by itself. Raises ServerFailed, JarsUnavailable, JavaNotFound.
     """
 
     name = "the embedded Kafka broker"
@@ -58,40 +55,24 @@ class EmbeddedKafka(EmbeddedServer):
 
     def _launch(self, port: int) -> Launch:
         self.folder.mkdir(parents=True, exist_ok=True)
-        jars = os.pathsep.join(map(str, fetch(KAFKA_BROKER)))
-        java = find_java().program
+        java = (find_java().program, "-cp", os.pathsep.join(map(str, fetch(KAFKA_BROKER))))
         settings = self.folder / "server.properties"
         write_atomically(settings, _properties(self.folder / "topics", port, free_port()))
         if not (self.folder / "topics" / "meta.properties").exists():
-            _format(java, jars, settings)
-        return _launch(java, jars, settings)
-
-
-def _launch(java: str, jars: str, settings: Path) -> Launch:
-    return Launch(
-        name=EmbeddedKafka.name,
-        command=(
-            java,
-            *("-Xmx768m", "-Xms128m", "-XX:+UseSerialGC", "-Djava.net.preferIPv4Stack=true"),
-            "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
-            # The one that says when it is ready.
-            "-Dorg.slf4j.simpleLogger.log.kafka.server.KafkaRaftServer=info",
-            *("-cp", jars, "kafka.Kafka", str(settings)),
-        ),
-        log=settings.with_name("broker.log"),
-        ready="Kafka Server started",
-    )
-
-
-def _format(java: str, jars: str, settings: Path) -> None:
-    tool = ("kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", str(settings))
-    log = settings.with_name("format.log")
-    with log.open("wb") as output:
-        answer = subprocess.run([java, "-cp", jars, *tool], stdout=output, stderr=output, check=False)
-    if answer.returncode:
-        tail = " | ".join(log.read_text(errors="replace").split("\n")[-5:])
-        raise ServerFailed(
-            name="Kafka's storage tool", problem=f"ended with {answer.returncode}", log=str(log), tail=tail
+            tool = (*java, "kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", str(settings))
+            run_once("Kafka's storage tool", tool, self.folder / "format.log")
+        return Launch(
+            name=self.name,
+            command=(
+                *java,
+                *("-Xmx768m", "-Xms128m", "-XX:+UseSerialGC", "-Djava.net.preferIPv4Stack=true"),
+                "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
+                # This logger's line says when the broker is ready.
+                "-Dorg.slf4j.simpleLogger.log.kafka.server.KafkaRaftServer=info",
+                *("kafka.Kafka", str(settings)),
+            ),
+            log=self.folder / "broker.log",
+            ready="Kafka Server started",
         )
 
 

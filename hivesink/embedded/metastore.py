@@ -2,33 +2,30 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import subprocess
 import tempfile
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from hivesink.config.cache import cache_folder, state_folder, write_atomically
-from hivesink.embedded.lock import locked
-from hivesink.embedded.process import HOST, Detached, Launch, on_free_port, start_detached
-from hivesink.embedded.server import EmbeddedServer
-from hivesink.jvm.conf import log4j2, write_conf
+from hivesink.config.cache import cache_folder, state_folder
+from hivesink.embedded.process import HOST, Detached, Launch
+from hivesink.embedded.server import EmbeddedServer, java_command, locked
+from hivesink.jvm.conf import LOCAL_FILES, log4j2, write_conf
+from hivesink.jvm.jars import all_jars, jar
 from hivesink.jvm.java import find_java
-from hivesink.jvm.sparkjars import OPENS, all_jars, jar
 
 LOOPBACK_SOURCE = Path(__file__).with_name("java") / "HiveAuthUtils.java"
-STATE_FILE = "server.json"
 
 
 class EmbeddedMetastore(EmbeddedServer):
     """A metastore for the length of a `with` block; what it holds stays in `folder` for the next one.
 
-    `folder` takes the database, the settings and the log; `warehouse` is where databases and managed tables
-    go. Without `durable` a power cut may lose the last commits, which tests don't mind; the death of the
-    process never does. Raises ServerFailed, JavaNotFound.
+    `folder` holds the database, the settings and the log, `warehouse` the databases and managed tables. Without
+    `durable` a power cut may lose the last commits, which tests don't mind; the death of the process never does.
+    Raises ServerFailed, JavaNotFound.
     """
 
     name = "the embedded Hive Metastore"
@@ -40,11 +37,64 @@ class EmbeddedMetastore(EmbeddedServer):
 
     @property
     def uri(self) -> str:
-        """The `thrift://` address; it stays the same over a restart unless the port was taken meanwhile."""
+        """The `thrift://` address; a restart keeps it unless the port was taken meanwhile."""
         return f"thrift://{self.address}"
 
     def _launch(self, port: int) -> Launch:
-        return _launch(self.folder, self.warehouse, port, durable=self._durable)
+        self.warehouse.mkdir(parents=True, exist_ok=True)
+        conf = self.folder / "conf"
+        site = {
+            **derby_site(self.folder),
+            "hive.metastore.warehouse.dir": self.warehouse.as_uri(),
+            "datanucleus.schema.autoCreateAll": "true",
+            "datanucleus.connectionPoolingType": "HikariCP",
+            "hive.metastore.schema.verification": "false",
+            # Two hundred by default, each with a stack of 16 MB to reserve.
+            "hive.metastore.server.min.threads": "8",
+            # Two seconds by default: reporting a database that can't be opened would take twenty.
+            "hive.hmshandler.retry.interval": "200ms",
+            # The asynchronous logger needs a library that PySpark does not ship.
+            "hive.async.log.enabled": "false",
+        }
+        write_conf(conf, {"hive-site": site, **LOCAL_FILES}, log4j2("warn"))
+        java = java_command(
+            f"{conf}:{_loopback_classes()}:{all_jars()}",
+            "512m",
+            *derby_options(self.folder, durable=self._durable),
+            f"-Dlog4j2.configurationFile={conf / 'log4j2.properties'}",
+        )
+        return Launch(
+            name=self.name,
+            command=(*java, "org.apache.hadoop.hive.metastore.HiveMetaStore", "-p", str(port)),
+            log=self.folder / "metastore.log",
+            ready=f"hivesink: listening on {HOST}:{port}\n",
+        )
+
+    def _record(self, port: int, process: Detached) -> dict[str, Any]:
+        return {**super()._record(port, process), "warehouse": str(self.warehouse)}
+
+    def _restore(self, record: dict[str, Any]) -> None:
+        warehouse = Path(record["warehouse"])
+        super()._restore(record)
+        self.warehouse = warehouse
+
+
+def derby_site(folder: Path) -> dict[str, str]:
+    """Return the properties of a metastore whose database is in `folder`."""
+    return {
+        "javax.jdo.option.ConnectionDriverName": "org.apache.derby.jdbc.EmbeddedDriver",
+        "javax.jdo.option.ConnectionURL": f"jdbc:derby:;databaseName={folder / 'db'};create=true",
+    }
+
+
+def derby_options(folder: Path, *, durable: bool) -> tuple[str, ...]:
+    """Return the Java options of such a metastore."""
+    return (
+        # Derby parses a bulk add of partitions recursively.
+        "-Xss16m",
+        f"-Dderby.stream.error.file={folder / 'derby.log'}",
+        *(() if durable else ("-Dderby.system.durability=test",)),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,128 +109,51 @@ class MetastoreStatus:
 
 
 def status(home: Path | None = None) -> MetastoreStatus:
-    """Say whether the metastore of this state folder runs, and where."""
+    """Return whether the metastore of this state folder runs, and where."""
     home = (home or state_folder()).absolute()
-    state = _read_state(home)
-    if state is None:
-        return MetastoreStatus(running=False, home=str(home))
-    running = Detached(state.pid, state.identity).alive()
+    server = _detached(home)
+    pid = server.pid
     return MetastoreStatus(
-        running=running,
+        running=pid is not None,
         home=str(home),
-        uri=f"thrift://{HOST}:{state.port}" if running else None,
-        pid=state.pid if running else None,
-        warehouse=state.warehouse,
+        uri=server.uri if pid is not None else None,
+        pid=pid,
+        warehouse=str(server.warehouse) if server.port is not None else None,
     )
 
 
 def start(home: Path | None = None, warehouse: Path | None = None) -> MetastoreStatus:
-    """Start the metastore of this state folder, to go on when this process ends; if it runs, leave it so.
+    """Start the metastore of this state folder unless it runs; it outlives this process.
 
-    It keeps the port and warehouse of its last run where it can; the first run's default warehouse is
-    `<home>/warehouse`. Raises ServerFailed, JavaNotFound.
+    It keeps the port, if free, and the warehouse of its last run; the first default is `<home>/warehouse`.
+    Raises ServerFailed, JavaNotFound.
     """
     home = (home or state_folder()).absolute()
     with locked(home):
-        now = status(home)
-        if now.running:
-            return now
-        last = _read_state(home)
-        place = str((warehouse or Path(now.warehouse or home / "warehouse")).absolute())
-        servers: list[Detached] = []
-
-        def launch(port: int) -> None:
-            servers.append(start_detached(_launch(home / "metastore", Path(place), port, durable=True)))
-
-        port = on_free_port(launch, first=last.port if last else None)
-        (server,) = servers
-        _write_state(home, _State(server.pid, server.identity, port, place))
+        server = _detached(home)
+        if not server.alive:
+            server.warehouse = (warehouse or server.warehouse).absolute()
+            server.start()
         return status(home)
 
 
 def stop(home: Path | None = None) -> MetastoreStatus:
     """Stop the metastore of this state folder and return when it is gone; harmless if it doesn't run."""
     home = (home or state_folder()).absolute()
-    if not home.exists():
-        return status(home)
-    with locked(home):
-        state = _read_state(home)
-        if state is not None:
-            # A process that only inherited the number after a reboot is not touched.
-            Detached(state.pid, state.identity).stop()
-        return status(home)
+    if home.exists():
+        with locked(home):
+            _detached(home).stop()
+    return status(home)
 
 
-@dataclass(frozen=True, slots=True)
-class _State:
-    pid: int
-    identity: str
-    port: int
-    warehouse: str
+def _detached(home: Path) -> EmbeddedMetastore:
+    server = EmbeddedMetastore(home / "metastore", home / "warehouse")
+    server.detached = True
+    server.resume()
+    return server
 
 
-def _read_state(home: Path) -> _State | None:
-    """Return the last run's state; a file that can't be read counts as none, for it only helps to find it."""
-    try:
-        fields: dict[str, Any] = json.loads((home / "metastore" / STATE_FILE).read_text(encoding="utf-8"))
-        return _State(int(fields["pid"]), fields["identity"], int(fields["port"]), fields["warehouse"])
-    except (FileNotFoundError, ValueError, KeyError, TypeError):
-        return None
-
-
-def _write_state(home: Path, state: _State) -> None:
-    text = json.dumps(asdict(state), indent=2, sort_keys=True)
-    write_atomically(home / "metastore" / STATE_FILE, text + "\n")
-
-
-def _launch(folder: Path, warehouse: Path, port: int, *, durable: bool) -> Launch:
-    warehouse.mkdir(parents=True, exist_ok=True)
-    conf = folder / "conf"
-    write_conf(
-        conf,
-        {
-            "hive.metastore.warehouse.dir": warehouse.as_uri(),
-            "javax.jdo.option.ConnectionURL": f"jdbc:derby:;databaseName={folder / 'db'};create=true",
-            "javax.jdo.option.ConnectionDriverName": "org.apache.derby.jdbc.EmbeddedDriver",
-            "datanucleus.schema.autoCreateAll": "true",
-            "datanucleus.connectionPoolingType": "HikariCP",
-            "hive.metastore.schema.verification": "false",
-            # Two hundred by default, each with a stack of 16 MB to reserve.
-            "hive.metastore.server.min.threads": "8",
-            # Two seconds by default: a database that can't be opened would take twenty to say so.
-            "hive.hmshandler.retry.interval": "200ms",
-            # The asynchronous logger needs a library that PySpark does not ship.
-            "hive.async.log.enabled": "false",
-        },
-        log4j2("warn"),
-    )
-    java = find_java()
-    return Launch(
-        name=EmbeddedMetastore.name,
-        command=(
-            java.program,
-            *OPENS,
-            "-XX:+UseSerialGC",
-            "-XX:TieredStopAtLevel=1",
-            "-Xmx512m",
-            # Derby parses a bulk add of partitions recursively.
-            "-Xss16m",
-            "-Djava.net.preferIPv4Stack=true",
-            f"-Dderby.stream.error.file={folder / 'derby.log'}",
-            *(() if durable else ("-Dderby.system.durability=test",)),
-            f"-Dlog4j2.configurationFile={conf / 'log4j2.properties'}",
-            "-cp",
-            f"{conf}:{_loopback_classes(java.program)}:{all_jars()}",
-            "org.apache.hadoop.hive.metastore.HiveMetaStore",
-            "-p",
-            str(port),
-        ),
-        log=folder / "metastore.log",
-        ready=f"hivesink: listening on {HOST}:{port}\n",
-    )
-
-
-def _loopback_classes(java: str) -> Path:
+def _loopback_classes() -> Path:
     """Compile the class that keeps the server on the loopback, once, with the Janino that Spark ships."""
     thrift = jar("libthrift")
     key = sha256(LOOPBACK_SOURCE.read_bytes() + thrift.name.encode()).hexdigest()[:16]
@@ -190,7 +163,7 @@ def _loopback_classes(java: str) -> Path:
         fresh = Path(tempfile.mkdtemp(dir=classes.parent, prefix=".new-"))
         compiler = ("-cp", all_jars(), "org.codehaus.commons.compiler.samples.CompilerDemo")
         subprocess.run(
-            [java, *compiler, "-d", fresh, "-classpath", thrift, LOOPBACK_SOURCE],
+            [find_java().program, *compiler, "-d", fresh, "-classpath", thrift, LOOPBACK_SOURCE],
             capture_output=True,
             check=True,
         )

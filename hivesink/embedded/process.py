@@ -1,4 +1,4 @@
-"""Server processes: start one and wait until it is ready, stop it, recognise it again later."""
+"""Server processes: start one and wait until it is ready, stop it, recognise it later."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from hivesink.errors import ServerFailed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
     from typing import BinaryIO
 
 HOST = "127.0.0.1"
@@ -28,7 +28,7 @@ TAIL_LINES = 8
 POLL_SECONDS = 0.05
 STOP_SECONDS = 10
 PORT_TRIES = 4
-# Above those of well-known servers, which may be started later.
+# Lower ports are those of well-known servers, which may be started later.
 LOWEST_PORT = 20000
 PORT_TAKEN = re.compile(r"Address already in use|BindException|Could not create ServerSocket|Failed to bind")
 
@@ -51,7 +51,7 @@ class Launch:
 
 @dataclass(frozen=True, slots=True)
 class Detached:
-    """A process that outlives its starter; `identity` tells it from a later one with the same id."""
+    """A process that outlives its starter; `identity` distinguishes it from a later one with the same id."""
 
     pid: int
     identity: str
@@ -121,7 +121,7 @@ def start_attached(launch: Launch) -> Attached:
             start_new_session=True,
         )
     with guard.stdout or io.BytesIO() as answer:
-        # Nothing comes if the program can't be started; its log tells why.
+        # Nothing comes if the program can't be started; its log says why.
         pid = int(answer.readline() or guard.pid)
     server = Attached(guard, pid, launch.grace)
     _await_ready(launch, server)
@@ -129,9 +129,9 @@ def start_attached(launch: Launch) -> Attached:
 
 
 def start_detached(launch: Launch, launched: Callable[[Detached], None] = lambda _: None) -> Detached:
-    """Start a server that goes on without this process; return when it is ready. Raises ServerFailed.
+    """Start a server that outlives this process; return when it is ready. Raises ServerFailed.
 
-    `launched` gets the process as soon as there is one: who dies while it waits has left no trace otherwise.
+    `launched` is called as soon as the process exists: a caller that dies while it waits can have recorded it.
     """
     with _fresh_log(launch) as log:
         answer = subprocess.run(
@@ -151,15 +151,23 @@ def start_detached(launch: Launch, launched: Callable[[Detached], None] = lambda
     return server
 
 
+def run_once(name: str, command: Sequence[str], log: Path) -> None:
+    """Run a command that prepares a server, with its output in `log`. Raises ServerFailed."""
+    with log.open("wb") as output:
+        code = subprocess.run(command, stdout=output, stderr=output, check=False).returncode
+    if code:
+        raise ServerFailed(name, f"ended with {code}", str(log), _tail(log))
+
+
 def _fresh_log(launch: Launch) -> BinaryIO:
     launch.log.parent.mkdir(parents=True, exist_ok=True)
     return launch.log.open("wb")
 
 
 def on_free_port(start: Callable[[int], None], *, first: int | None = None) -> int:
-    """Call `start` with a port until no other program has taken it meanwhile; return that port.
+    """Call `start` with free ports until one isn't taken by another program meanwhile; return that port.
 
-    `first` is tried before others where it is free. Raises what `start` raises for other reasons.
+    `first` is tried first if it is free. Raises what else `start` raises.
     """
     for attempt in range(PORT_TRIES):
         port = first if attempt == 0 and first is not None and port_is_free(first) else free_port()
@@ -175,10 +183,10 @@ def on_free_port(start: Callable[[int], None], *, first: int | None = None) -> i
 
 
 def free_port() -> int:
-    """Return a TCP port of the loopback that nobody listens on at this moment.
+    """Return a TCP port of the loopback on which nobody listens now.
 
-    None of those that the kernel gives to outgoing connections, where there are others: a client that tries
-    to reach a server that is down would be given the server's own port one day.
+    If possible it isn't one that the kernel gives to outgoing connections: a client that keeps connecting to a
+    server that is down would get the server's own port one day.
     """
     candidates = range(LOWEST_PORT, _lowest_outgoing_port())
     for port in random.sample(candidates, min(len(candidates), 100)):  # no secret
@@ -193,14 +201,14 @@ def _lowest_outgoing_port() -> int:
     try:
         return int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text(encoding="utf-8").split()[0])
     except OSError:
-        # What IANA gives to outgoing connections, and macOS too.
+        # The lowest by IANA, and on macOS.
         return 49152
 
 
 def port_is_free(port: int) -> bool:
     """Say whether a server could listen on this port of the loopback."""
     with socket.socket() as s:
-        # As the JVM does: connections of the last server that linger don't count.
+        # As the JVM does: lingering connections of the last server don't count.
         s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             s.bind((HOST, port))
@@ -210,12 +218,12 @@ def port_is_free(port: int) -> bool:
 
 
 def identity_of(pid: int) -> str | None:
-    """Return what tells the running process `pid` from another one that gets its number later.
+    """Return what distinguishes the running process `pid` from a later one with the same id.
 
     None if there is no such process, or only its exit code is left.
     """
     try:
-        # proc(5): the name, in parentheses, may hold anything; then come the state and, as 22nd, the start.
+        # proc(5): after the name, in parentheses, come the state and, as 22nd field, the start time.
         fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
         boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="utf-8").strip()
     except OSError:
@@ -224,7 +232,7 @@ def identity_of(pid: int) -> str | None:
 
 
 def _has_other_threads(pid: int) -> bool:
-    """Say whether threads go on after the first one ended: they still hold its ports and files."""
+    """Whether threads outlive the first one: they still hold the process's ports and files."""
     try:
         return len(list(Path(f"/proc/{pid}/task").iterdir())) > 1
     except OSError:
@@ -240,12 +248,12 @@ def _identity_by_ps(pid: int) -> str | None:
 
 
 def _await_ready(launch: Launch, server: Attached | Detached) -> None:
-    """Wait for the line that says so, not for the port, which another program may have opened."""
+    """Wait for the log's line, not for the port, which another program may have opened."""
     problem = ""
 
     def settled() -> bool:
         nonlocal problem
-        # In this order: a last look at the log comes after the end of the process.
+        # In this order, the last look at the log comes after the end of the process.
         alive = server.alive()
         if launch.ready in launch.log.read_text(errors="replace"):
             return True
@@ -260,16 +268,12 @@ def _await_ready(launch: Launch, server: Attached | Detached) -> None:
     if in_time and not problem:
         return
     server.stop()
-    raise ServerFailed(
-        launch.name,
-        problem or f"was not ready after {launch.timeout:.0f} s",
-        str(launch.log),
-        _tail(launch.log),
-    )
+    problem = problem or f"was not ready after {launch.timeout:.0f} s"
+    raise ServerFailed(launch.name, problem, str(launch.log), _tail(launch.log))
 
 
 def _tail(log: Path) -> str:
-    """Return the last lines that say something, as one line; frames of stack traces don't."""
+    """Return the log's last lines as one line, without frames of stack traces."""
     lines = [line.strip() for line in log.read_text(errors="replace").splitlines()]
     telling = [line for line in lines if line and not re.match(r"at \S+\(|\.\.\. \d+ ", line)]
     return " | ".join(telling[-TAIL_LINES:])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from abc import ABC, abstractmethod
 from functools import partial
@@ -17,8 +18,10 @@ from hivesink.embedded.process import (
     start_attached,
     start_detached,
 )
+from hivesink.jvm.java import OPENS, find_java
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
     from types import TracebackType
 
@@ -35,14 +38,14 @@ class EmbeddedServer(ABC):
     """
 
     host = HOST
-    # What an error says of it.
     name: str
-    # Whether others know it by its port: then a restart takes this port or fails.
+    """For errors."""
     keeps_port = False
-    # Whether it goes on without this process; then it leaves a record in its folder for `resume`.
+    """Whether others know it by its port: then a restart takes this port or fails."""
     detached = False
-    # What the first start tries before any free port.
+    """Whether it goes on without this process; then it leaves a record in its folder for `resume`."""
     first_port: int | None = None
+    """What the first start tries before any free port."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder.absolute()
@@ -75,7 +78,7 @@ class EmbeddedServer(ABC):
         def start(port: int) -> None:
             launch = self._launch(port)
             if self.detached:
-                self._process = start_detached(launch, partial(_write_record, self.folder, port))
+                self._process = start_detached(launch, partial(self._write_record, port))
             else:
                 self._process = start_attached(launch)
 
@@ -85,17 +88,12 @@ class EmbeddedServer(ABC):
             self.port = on_free_port(start, first=self.port or self.first_port)
 
     def resume(self) -> None:
-        """Take over what a detached server of this folder left: its port, and its process if that still runs.
+        """Take over a detached server of this folder: its port, and its process if that still runs.
 
-        A record that can't be read counts as none. A process that only inherited the number is not touched.
+        A record that can't be read counts as none. Another process that has its number now is left alone.
         """
-        try:
-            record: dict[str, Any] = json.loads((self.folder / RECORD).read_text(encoding="utf-8"))
-            process, port = Detached(int(record["pid"]), str(record["identity"])), int(record["port"])
-        except (FileNotFoundError, ValueError, KeyError, TypeError):
-            return
-        self.port = port
-        self._process = process if process.alive() else None
+        with contextlib.suppress(FileNotFoundError, ValueError, KeyError, TypeError):
+            self._restore(json.loads((self.folder / RECORD).read_text(encoding="utf-8")))
 
     def stop(self) -> None:
         """Stop the server and return when it is gone; harmless if it doesn't run."""
@@ -120,9 +118,38 @@ class EmbeddedServer(ABC):
 
     @abstractmethod
     def _launch(self, port: int) -> Launch:
-        """Prepare the folder for a start at this port, and say how to start."""
+        """Prepare the folder for a start at this port, and return how to start."""
+
+    def _record(self, port: int, process: Detached) -> dict[str, Any]:
+        return {"identity": process.identity, "pid": process.pid, "port": port}
+
+    def _restore(self, record: dict[str, Any]) -> None:
+        """The inverse of `_record`. Raises KeyError, TypeError, ValueError, and then changes nothing."""
+        process, self.port = Detached(int(record["pid"]), str(record["identity"])), int(record["port"])
+        self._process = process if process.alive() else None
+
+    def _write_record(self, port: int, process: Detached) -> None:
+        text = json.dumps(self._record(port, process), indent=2, sort_keys=True)
+        write_atomically(self.folder / RECORD, text + "\n")
 
 
-def _write_record(folder: Path, port: int, process: Detached) -> None:
-    record = {"identity": process.identity, "pid": process.pid, "port": port}
-    write_atomically(folder / RECORD, json.dumps(record, indent=2, sort_keys=True) + "\n")
+def java_command(class_path: str, heap: str, *options: str, opens: Iterable[str] = OPENS) -> tuple[str, ...]:
+    """Return the command line of a Java server that starts fast, up to its main class. Raises JavaNotFound."""
+    return (
+        find_java().program,
+        *opens,
+        *("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", f"-Xmx{heap}", "-Djava.net.preferIPv4Stack=true"),
+        *options,
+        *("-cp", class_path),
+    )
+
+
+@contextlib.contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Hold the folder's lock: one process at a time starts or stops the detached servers in it."""
+    import fcntl
+
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "lock").open("a") as f:
+        fcntl.flock(f, fcntl.LOCK_EX)
+        yield

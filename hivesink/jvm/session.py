@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 
 from hivesink.config.cache import cache_folder, write_atomically
 from hivesink.jvm.conf import log4j2
-from hivesink.jvm.jars import fetch
-from hivesink.jvm.jarsets import kafka_connector
+from hivesink.jvm.jars import fetch, kafka_connector
 from hivesink.jvm.java import find_java
 
 if TYPE_CHECKING:
@@ -21,11 +20,10 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 LOOPBACK = "127.0.0.1"
-# A query that fails is logged with its stack trace, and then raised by its handle anyway.
+# Streaming is off since the handle of a failed query raises what Spark would log with a stack trace.
 LOGGING = log4j2("error", {"org.apache.spark.sql.execution.streaming": "off"})
-# By Python, since Spark 4: statements that fail, with the trace of the JVM.
+# Spark 4's loggers in Python of failed statements, with the JVM's stack trace.
 STATEMENTS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
-
 
 SETTINGS: Mapping[str, str] = {
     "spark.sql.catalogImplementation": "hive",
@@ -49,20 +47,20 @@ def local_session(
     """Return a Spark session of this process on `cores` threads, with its catalog in the metastore.
 
     `kafka` adds Spark's Kafka connector, fetched on first use; `extra` settings win over those made here.
-    The time zone of the session is left as it is. Spark keeps one session per process: where one is running,
-    that one is returned. Raises JavaNotFound, JarsUnavailable.
+    The session's time zone stays as it is. Spark keeps one session per process: one that runs is returned.
+    Raises JavaNotFound, JarsUnavailable.
     """
-    # Without it tasks run in whatever `python3` is, and find no pyarrow there.
+    # Without it tasks run in `python3`, which may lack pyarrow.
     os.environ["PYSPARK_PYTHON"] = sys.executable
     settings = session_settings(metastore_uri, warehouse, kafka=kafka)
     return start(app, f"local[{cores}]", {**settings, **(extra or {})})
 
 
 def start(app: str, master: str, settings: Mapping[str, str]) -> SparkSession:
-    """Return the Spark session of this process, made with these settings where none is running.
+    """Return the Spark session of this process, made with these settings if none runs.
 
-    Sets JAVA_HOME for this process, and SPARK_LOCAL_IP where the driver is bound to the loopback, since Spark
-    reads them nowhere else. Raises JavaNotFound.
+    Sets JAVA_HOME for this process, and SPARK_LOCAL_IP for a driver on the loopback, since Spark reads them only
+    from the environment. Raises JavaNotFound.
     """
     from pyspark.sql import SparkSession
 
@@ -78,7 +76,7 @@ def start(app: str, master: str, settings: Mapping[str, str]) -> SparkSession:
 
 
 def session_settings(metastore_uri: str, warehouse: Path, *, kafka: bool = False) -> dict[str, str]:
-    """Return the Spark settings of `local_session`, for whoever starts Spark in another way."""
+    """Return the Spark settings of `local_session`, to start Spark in another way."""
     return {
         **SETTINGS,
         **logging_settings(),
@@ -90,12 +88,12 @@ def session_settings(metastore_uri: str, warehouse: Path, *, kafka: bool = False
 
 
 def loopback_settings() -> dict[str, str]:
-    """Return the Spark settings of a driver that nobody reaches from another machine."""
+    """Return the Spark settings of a driver that only this machine can reach."""
     return {"spark.driver.bindAddress": LOOPBACK, "spark.driver.host": LOOPBACK}
 
 
 def kafka_settings(jars: str = "") -> dict[str, str]:
-    """Return the Spark settings that add the Kafka connector, fetched on first use, to other jars."""
+    """Return the Spark settings that add the Kafka connector, fetched on first use, to `jars`."""
     connector = [path.as_uri() for path in fetch(kafka_connector(importlib.metadata.version("pyspark")))]
     return {"spark.jars": ",".join([*filter(None, jars.split(",")), *connector])}
 

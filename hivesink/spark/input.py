@@ -12,7 +12,7 @@ from hivesink.core.offsets import FilesOffset, KafkaOffset
 from hivesink.errors import MissingColumns, NotWritable, StoreUnavailable
 from hivesink.sink.task.assign import needed_columns
 from hivesink.sink.task.messages import InputShape, TaskPlan
-from hivesink.spark.site import hadoop_configuration
+from hivesink.spark.site import driver_jvm, on_file_system
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.types import StructType
 
-    from hivesink.core.checkpoint import Names, Read
     from hivesink.core.epoch import BatchRef
     from hivesink.core.table import TableSpec
 
@@ -31,7 +30,7 @@ PATH = "_path"
 
 
 def input_shape(schema: StructType, spec: TableSpec, ref: BatchRef) -> InputShape:
-    """What the stream's columns are.
+    """Which of the stream's columns mean what.
 
     A `value` of bytes or text that no column of the table is named after is raw, and Kafka's other columns are the
     record's position and time.
@@ -72,7 +71,7 @@ def needed_input(schema: StructType, plan: TaskPlan) -> list[str]:
 
 def _needs_time(plan: TaskPlan) -> bool:
     column = plan.config["sink.bucket.time-column"]
-    return column is not None and column not in {found.name for found in plan.target.spec.columns}
+    return column is not None and column not in {field.name for field in plan.target.spec.columns}
 
 
 def _decoded(schema: StructType, plan: TaskPlan) -> list[str]:
@@ -94,10 +93,10 @@ def _quoted(name: str) -> str:
 
 
 class SourceFiles:
-    """A batch's files: what its file sources planned, and what Spark found of it.
+    """A batch's files: which its file sources planned, and which of them Spark found.
 
-    Spark reads just the files that its checkpoint plans for the batch, but lists them first, and leaves out without a
-    word what is gone by then. `execution` is Spark's `StreamExecution` of the batch's query.
+    Spark reads only the files that its checkpoint plans for the batch, but lists them first, and silently leaves out
+    those that are gone by then. `execution` is Spark's `StreamExecution` of the batch's query.
     """
 
     def __init__(self, spark: SparkSession, execution: Any, ref: BatchRef) -> None:
@@ -107,14 +106,14 @@ class SourceFiles:
     def missing(self) -> list[str]:
         """The planned files that weren't there when Spark last listed them."""
         listed = [relation.location().inputFiles() for relation in self._relations]
-        # A listing holds nothing but planned files: only where some are missing it is worth a call for each.
+        # A listing holds only planned files, so a full one needs no call for each file.
         if sum(len(files) for files in listed) == len(self.planned):
             return []
-        found = Counter(str(file) for files in listed for file in files)
-        return list((Counter(self.planned) - found).elements())
+        present = Counter(str(file) for files in listed for file in files)
+        return list((Counter(self.planned) - present).elements())
 
     def missing_after(self) -> list[str]:
-        """The same once the tasks have ended; nothing where a task fails by itself over a file that is gone."""
+        """The same once the tasks have ended; nothing where a missing file already fails its task."""
         ignoring = [relation for relation in self._relations if _ignores_missing(relation)]
         for relation in ignoring:
             relation.location().refresh()
@@ -122,17 +121,17 @@ class SourceFiles:
 
 
 def _file_relations(spark: SparkSession, execution: Any) -> list[Any]:
-    """What Spark made of each file source for the batch that runs."""
+    """Spark's relation of each file source, for the running batch."""
     leaves = execution.lastExecution().logical().collectLeaves()
-    identity = _jvm(spark).java.lang.System.identityHashCode
-    found: dict[int, Any] = {}
+    identity = driver_jvm(spark).java.lang.System.identityHashCode
+    relations: dict[int, Any] = {}
     for leaf in (leaves.apply(index) for index in range(leaves.size())):
-        # A table that the stream is joined with is a relation too, but no stream.
+        # A table that the stream is joined with is also a relation, but no stream.
         if leaf.isStreaming() and leaf.getClass().getSimpleName() == "LogicalRelation":
             relation = leaf.relation()
-            # A stream that is joined with itself stands there twice; two streams of one folder are equal, and two.
-            found[identity(relation)] = relation
-    return list(found.values())
+            # A stream joined with itself appears twice as one object; two streams of one folder are two, though equal.
+            relations[identity(relation)] = relation
+    return list(relations.values())
 
 
 def _ignores_missing(relation: Any) -> bool:
@@ -142,74 +141,56 @@ def _ignores_missing(relation: Any) -> bool:
     return bool(relation.sparkSession().sessionState().conf().ignoreMissingFiles())
 
 
-def checkpoint_reader(spark: SparkSession, checkpoint: str) -> Read:
-    """Reads a checkpoint's files: local ones directly, others through the driver's Hadoop file systems.
+class Checkpoint:
+    """A checkpoint's files: local ones are read directly, others through the driver's Hadoop file systems.
 
-    `checkpoint` is a whole location, as Spark resolves it.
+    `location` is a whole location, as Spark resolves it. Methods raise NotWritable, StoreUnavailable.
     """
-    base = normal(checkpoint)
-    if checkpoint.startswith("file:"):
-        return lambda name: _read_local(Path(base, name))
-    return lambda name: _read_hadoop(spark, f"{base}/{name}")
 
+    def __init__(self, spark: SparkSession, location: str) -> None:
+        self._spark = spark
+        self._base = normal(location)
+        self._is_local = location.startswith("file:")
 
-def checkpoint_lister(spark: SparkSession, checkpoint: str) -> Names:
-    """Lists a checkpoint's folders, as `checkpoint_reader` reads its files."""
-    base = normal(checkpoint)
-    if checkpoint.startswith("file:"):
-        return lambda name: _list_local(Path(base, name))
-    return lambda name: _list_hadoop(spark, f"{base}/{name}")
+    def read(self, name: str) -> bytes | None:
+        """A file's content, by its path below the checkpoint; None if it doesn't exist."""
+        if self._is_local:
+            try:
+                return Path(self._base, name).read_bytes()
+            except FileNotFoundError:
+                return None
 
+        def content(fs: Any, path: Any) -> bytes | None:
+            if not fs.exists(path):
+                return None
+            stream = fs.open(path)
+            try:
+                return bytes(driver_jvm(self._spark).org.apache.commons.io.IOUtils.toByteArray(stream))
+            finally:
+                stream.close()
 
-def _list_local(folder: Path) -> list[str]:
-    try:
-        return [path.name for path in folder.iterdir()]
-    except FileNotFoundError:
-        return []
-    except PermissionError as error:
-        raise NotWritable(str(folder), str(error.strerror)) from error
+        return self._by_hadoop(name, content)
 
+    def names(self, folder: str) -> list[str]:
+        """What a folder of the checkpoint holds; nothing if it doesn't exist."""
+        if self._is_local:
+            try:
+                return [path.name for path in Path(self._base, folder).iterdir()]
+            except FileNotFoundError:
+                return []
+            except PermissionError as error:
+                raise NotWritable(str(Path(self._base, folder)), str(error.strerror)) from error
 
-def _read_local(path: Path) -> bytes | None:
-    try:
-        return path.read_bytes()
-    except FileNotFoundError:
-        return None
+        def listed(fs: Any, path: Any) -> list[str]:
+            return [str(entry.getPath().getName()) for entry in fs.listStatus(path)] if fs.exists(path) else []
 
+        return self._by_hadoop(folder, listed)
 
-def _read_hadoop(spark: SparkSession, location: str) -> bytes | None:
-    def read(system: Any, path: Any) -> bytes | None:
-        if not system.exists(path):
-            return None
-        stream = system.open(path)
+    def _by_hadoop(self, name: str, act: Callable[[Any, Any], T]) -> T:
+        location = f"{self._base}/{name}"
         try:
-            return bytes(_jvm(spark).org.apache.commons.io.IOUtils.toByteArray(stream))
-        finally:
-            stream.close()
-
-    return _by_hadoop(spark, location, read)
-
-
-def _list_hadoop(spark: SparkSession, location: str) -> list[str]:
-    def names(system: Any, path: Any) -> list[str]:
-        return [str(found.getPath().getName()) for found in system.listStatus(path)] if system.exists(path) else []
-
-    return _by_hadoop(spark, location, names)
-
-
-def _by_hadoop(spark: SparkSession, location: str, act: Callable[[Any, Any], T]) -> T:
-    from py4j.protocol import Py4JJavaError
-
-    path = _jvm(spark).org.apache.hadoop.fs.Path(location)
-    try:
-        return act(path.getFileSystem(hadoop_configuration(spark)), path)
-    except Py4JJavaError as error:
-        reason = str(error.java_exception).partition("\n")[0]
-        if "AccessControlException" in reason:
-            raise NotWritable(location, reason) from error
-        action = "read the checkpoint's"
-        raise StoreUnavailable(action, location, reason) from error
-
-
-def _jvm(spark: SparkSession) -> Any:
-    return spark.sparkContext._jvm  # noqa: SLF001  PySpark offers no other way
+            return on_file_system(self._spark, location, "read the checkpoint's", act)
+        except StoreUnavailable as error:
+            if "AccessControlException" in error.reason:
+                raise NotWritable(location, error.reason) from error
+            raise

@@ -39,7 +39,10 @@ class HiveQuery:
         return handle
 
     def awaitTermination(self, timeout: int | None = None) -> bool:  # noqa: N802  Spark's name
-        """Wait for the end (seconds). True: it has ended, and every row can be read. Raises the sink's own error."""
+        """Wait for the end, at most `timeout` seconds; True if it has ended, and every row can be read.
+
+        Raises the sink's own error.
+        """
         from pyspark.errors import StreamingQueryException
 
         try:
@@ -52,7 +55,7 @@ class HiveQuery:
         return ended
 
     def processAllAvailable(self) -> None:  # noqa: N802  Spark's name
-        """Wait until everything that is there now is committed. Raises the sink's own error."""
+        """Wait until all data that is available now is committed. Raises the sink's own error."""
         from pyspark.errors import StreamingQueryException
 
         try:
@@ -63,7 +66,7 @@ class HiveQuery:
     def stop(self) -> None:
         """Stop after the batch that is being committed, finish what is open, set exact statistics.
 
-        Raises where a publish or a registration is still open, or where the query had failed.
+        Raises if a publish or a registration stays open, or if the query had failed.
         """
         failed_before = self._query.exception()
         self._query.stop()
@@ -75,7 +78,7 @@ class HiveQuery:
         return getattr(self._query, name)
 
     def _fail(self, cause: StreamingQueryException) -> NoReturn:
-        """Raise the sink's own error, whose text is all that Spark's exception has of it; else Spark's."""
+        """Raise the sink's own error if there is one, else Spark's, which holds only the text of errors."""
         self._end_timer()
         own = self._late_failure or self._run.failure
         if own is None:
@@ -88,7 +91,7 @@ class HiveQuery:
             raise self._late_failure
         if isinstance(self._run.failure, HiveSinkError):
             raise self._run.failure
-        # Anything else is the batch that the stop cut off: nothing of it was decided, Spark runs it again.
+        # Any other failure is of the batch that the stop cut off: it is undecided, and Spark runs it again.
         self._finish()
 
     def _finish(self) -> None:
@@ -103,7 +106,7 @@ class HiveQuery:
             self._timer.join()
 
     def _keep_time(self) -> None:
-        """Retry, while no data comes, what waits for the metastore. `stop` is never called under the lock."""
+        """While no data comes, retry what waits for the metastore."""
         interval: timedelta = self._run.setup.config["sink.registration.retry-interval"]
         while not self._ended.wait(interval.total_seconds()):
             if not self._query.isActive:

@@ -1,4 +1,4 @@
-"""One run of a query, called with its batches: each is committed once, and none leaves the query's state behind."""
+"""One run of a query: it commits each batch once, and keeps the query's state in step."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from hivesink import errors
 from hivesink.config.values import OnMissingFile
 from hivesink.core.checkpoint import batch_ref, next_batch
 from hivesink.core.epoch import BatchId, Epoch, judge, read_before
+from hivesink.core.manifest import Rows
 from hivesink.errors import (
     CalledTwice,
     CheckpointUnreadable,
     HiveSinkError,
     ModuleMissing,
     SourceFilesMissing,
-    TaskFailed,
     Unsupported,
 )
 from hivesink.sink.task.attempt import run_task
-from hivesink.sink.task.messages import TaskPlan, TaskReport
+from hivesink.sink.task.messages import TaskFailure, TaskPlan, TaskReport
 from hivesink.spark import shipping
-from hivesink.spark.input import SourceFiles, checkpoint_lister, checkpoint_reader, input_shape, needed_input
+from hivesink.spark.input import Checkpoint, SourceFiles, input_shape, needed_input
+from hivesink.spark.site import allowed_tries
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -60,16 +60,16 @@ class Running:
         if not query:
             msg = "a call of the sink outside a streaming query"
             raise Unsupported(msg, "a batch must have a checkpoint", "use events.writeStream.foreachBatch(sink)")
-        found = spark.streams.get(query)
-        if found is None:
+        running = spark.streams.get(query)
+        if running is None:
             msg = "the checkpoint"
             raise CheckpointUnreadable(msg, f"no query {query!r} runs in the session that the sink was made with")
-        execution = found._jsq.streamingQuery()  # noqa: SLF001  PySpark offers no other way
+        execution = running._jsq.streamingQuery()  # noqa: SLF001  PySpark offers no other way
         # Not the job group, which holds the run's id too: a job may set its own.
-        return cls(query, str(found.runId), str(execution.resolvedCheckpointRoot()), execution)
+        return cls(query, str(running.runId), str(execution.resolvedCheckpointRoot()), execution)
 
     def keeps_state(self) -> bool:
-        """Whether the plan of the batch at hand has an operator with state."""
+        """Whether the plan of the current batch has an operator with state."""
         return _keeps_state(self.execution.lastExecution().executedPlan())
 
 
@@ -82,9 +82,9 @@ def _keeps_state(plan: Any) -> bool:
 
 @dataclass(slots=True)
 class _Call:
-    """What the calls of a writer's sinks came to in one batch of one run.
+    """The calls of a writer's sinks with one batch of one run.
 
-    `written` are the rows that the log may hold; `epoch` is set once a call has returned.
+    `written` is set to the rows that the log may hold, `epoch` once a call has returned.
     """
 
     run: str
@@ -94,26 +94,26 @@ class _Call:
     lock: threading.RLock = field(default_factory=threading.RLock)
 
     def require_same(self, batch: DataFrame, log: str, epoch: Epoch) -> None:
-        """Where the log holds rows of this very run, they must be these: after an error the same may come again."""
+        """If the log may hold rows of this run, they must be these: after an error the same batch may come again."""
         if self.written is not None and not batch.sameSemantics(self.written):
             raise CalledTwice(log, self.batch, epoch)
 
 
 _calls: dict[str, _Call] = {}
-"""The newest batch's, by log: two sinks of one writer know of each other."""
+"""The newest batch's call, by log: two sinks of one writer see each other's."""
 _calls_lock = threading.Lock()
 
 
 def _call(log: str, run: str, batch: int) -> _Call:
     with _calls_lock:
-        found = _calls.get(log)
-        if found is None or (found.run, found.batch) != (run, batch):
-            found = _calls[log] = _Call(run, batch)
-        return found
+        call = _calls.get(log)
+        if call is None or (call.run, call.batch) != (run, batch):
+            call = _calls[log] = _Call(run, batch)
+        return call
 
 
 class QueryRun:
-    """One run of a query. A new run is a new object: nothing that was in memory is known to hold any more."""
+    """One run of a query. A new run is a new object, since what was in memory may no longer hold."""
 
     def __init__(self, spark: SparkSession, setup: Setup, *, tolerant: bool, query: Running | None = None) -> None:
         self._spark = spark
@@ -126,11 +126,11 @@ class QueryRun:
     def begin(self, checkpoint: str) -> None:
         """Recover, and refuse a checkpoint that doesn't follow from the log.
 
-        Raises what recovery raises, and the errors of `judge` as far as log and checkpoint tell.
+        Raises what recovery raises, and the errors of `judge` that log and checkpoint reveal.
         """
         self.committer.recover()
-        reader, lister = checkpoint_reader(self._spark, checkpoint), checkpoint_lister(self._spark, checkpoint)
-        first = next_batch(checkpoint, reader, lister)
+        files = Checkpoint(self._spark, checkpoint)
+        first = next_batch(checkpoint, files.read, files.names)
         judge(self.setup.last_batch(), first, self.setup.history_policy, self.setup.context.log.location)
         self._has_begun = True
 
@@ -141,7 +141,7 @@ class QueryRun:
                 self.begin(self.query.checkpoint)
             self._commit(batch, batch_id, self.query)
         except BaseException as error:
-            # Spark's own exception carries this as text only; the handle raises the real one.
+            # Spark's own exception holds this as text only; the handle raises the real one.
             self.failure = error
             raise
 
@@ -151,7 +151,7 @@ class QueryRun:
         with call.lock:
             if call.epoch is not None:
                 raise CalledTwice(log, batch_id, call.epoch)
-            ref = batch_ref(query.id, BatchId(batch_id), checkpoint_reader(self._spark, query.checkpoint))
+            ref = batch_ref(query.id, BatchId(batch_id), Checkpoint(self._spark, query.checkpoint).read)
             shape = input_shape(batch.schema, self.setup.target.spec, ref)
             done = self.committer.commit(ref, shape, partial(self._write, batch, call, ref, query))
             if done.replayed:
@@ -160,7 +160,7 @@ class QueryRun:
             call.epoch, call.written = done.epoch, None
 
     def _run_for_state(self, batch: DataFrame, query: Running) -> None:
-        """Run a replayed batch without writing: its operators store the state that the next batch begins with."""
+        """Run a replayed batch without writing: its operators store the state that the next batch needs."""
         if query.keeps_state():
             batch.write.format("noop").mode("append").save()
 
@@ -174,22 +174,23 @@ class QueryRun:
         files = SourceFiles(self._spark, query.execution, ref)
         self._miss(files.missing(), files, ref)
         rows = batch.select(*needed_input(batch.schema, plan))
-        task = partial(_run_in_task, sealed=shipping.sealed((plan, self.setup.tools())))
+        order = shipping.sealed((plan, self.setup.tools(), allowed_tries(self._spark)))
         try:
-            reports = rows.mapInArrow(task, _REPORT).collect()
+            reports = rows.mapInArrow(partial(_run_in_task, sealed=order), _REPORT).collect()
         except (Py4JJavaError, PySparkException) as error:
-            told = _told_by_task(error)
-            if told is None:
+            # Such an executor can't even load the code that reports errors: Spark's text is all there is.
+            missing = re.search(r"ModuleNotFoundError: No module named '([\w.]+)'", str(error))
+            if missing is None:
                 raise
-            raise told from error
+            raise ModuleMissing(missing[1]) from error
         self._miss(files.missing_after(), files, ref)
         return [TaskReport.decode(row.report) for row in reports]
 
     def _miss(self, missing: Sequence[str], files: SourceFiles, ref: BatchRef) -> None:
-        """Raises SourceFilesMissing, or says it where that is allowed."""
+        """Raises SourceFilesMissing, or logs it where that is allowed."""
         if not missing:
             return
-        # Whoever is to append must move away what was read already: that is in the table.
+        # Appending requires that files already read are moved away: their rows are in the table.
         read = set(read_before(self.setup.last_batch(), ref))
         gone = tuple(path for path in missing if path not in read)
         if not gone:
@@ -202,27 +203,27 @@ class QueryRun:
 
 
 def _run_in_task(batches: Iterator[pa.RecordBatch], sealed: shipping.Sealed) -> Iterator[pa.RecordBatch]:
+    """In a task: write its rows and yield its report.
+
+    An error of the sink's is raised only where Spark may try the task again and that may help; otherwise it is
+    reported, so that the driver has it as it is, not inside Spark's stack trace.
+    """
     from pyspark import TaskContext
 
-    plan, tools = shipping.unsealed(sealed)
     context = TaskContext.get()
     if context is None:
         message = "not in a Spark task"
         raise RuntimeError(message)
-    opened = tools.open(plan)
-    if not gc.get_freeze_count():
-        # PySpark's worker collects garbage after each task, which takes 50 ms with the modules that are loaded by now.
-        gc.freeze()
-    report = run_task(batches, plan, opened, context.partitionId(), context.taskAttemptId())
+    task, attempt, tries = context.partitionId(), context.taskAttemptId(), 1
+    try:
+        plan, tools, tries = shipping.unsealed(sealed)
+        opened = tools.open(plan)
+        if not gc.get_freeze_count():
+            # PySpark's worker collects garbage after each task, which takes 50 ms with the modules loaded by now.
+            gc.freeze()
+        report = run_task(batches, plan, opened, task, attempt)
+    except HiveSinkError as error:
+        if error.retryable and context.attemptNumber() + 1 < tries:
+            raise
+        report = TaskReport(task, attempt, Rows(), failure=TaskFailure(str(error), error.retryable))
     yield pa.RecordBatch.from_pydict({"report": [report.encode()]})
-
-
-def _told_by_task(error: Exception) -> HiveSinkError | None:
-    """The one line that a task's own error had, out of Spark's stack traces."""
-    found = re.findall(r"hivesink\.errors\.(\w+): (.+)", str(error))
-    if not found:
-        missing = re.search(r"ModuleNotFoundError: No module named '([\w.]+)'", str(error))
-        return ModuleMissing(missing[1]) if missing else None
-    kind, message = found[-1]
-    known = getattr(errors, kind, HiveSinkError)
-    return TaskFailed(message.strip(), retryable=known.retryable)

@@ -15,8 +15,7 @@ from hivesink import wiring
 from hivesink.config.cache import state_folder
 from hivesink.config.site import Site
 from hivesink.errors import InvalidOption, MasterUnreachable
-from hivesink.jvm.jars import fetch
-from hivesink.jvm.jarsets import HIVE_CLIENT
+from hivesink.jvm.jars import HIVE_CLIENT, fetch
 from hivesink.jvm.session import SETTINGS, kafka_settings, loopback_settings, start
 
 if TYPE_CHECKING:
@@ -45,17 +44,17 @@ def session(
     Without `metastore` it is `$HIVESINK_METASTORE`, then what Spark's own settings say, then `hive-site.xml`
     (`$HIVE_CONF_DIR`), then the embedded metastore of this folder (`hivesink metastore start`). Without `master` it is
     what `spark-submit` says, then `$HIVESINK_MASTER` or `$SPARK_MASTER`, then `spark-defaults.conf`, then this
-    process on two threads. Settings in `extra` go first, then those of `spark-submit` and `spark-defaults.conf`, then
-    those made here.
+    process on two threads. Settings in `extra` win over those of `spark-submit` and `spark-defaults.conf`, which win
+    over those made here.
 
-    `kafka` adds Spark's Kafka connector; under `spark-submit`, whose JVM runs already, --packages or --jars does.
-    Where the metastore is newer than the client that Spark ships, Spark 4 is given the client of Hive 4. Spark 3.5
-    has none: the sink works there, but Spark can't read the tables; ask HiveServer2.
+    `kafka` adds Spark's Kafka connector; under `spark-submit`, whose JVM already runs, use --packages or --jars.
+    For a metastore newer than the client that Spark ships, Spark 4 is given the client of Hive 4. Spark 3.5 supports
+    none: the sink works there, but Spark can't read the tables; query them through HiveServer2.
 
-    Raises InvalidOption where no metastore is named and none runs, SiteInvalid, MetastoreUnreachable,
+    Raises InvalidOption if no metastore is named and none runs, SiteInvalid, MetastoreUnreachable,
     MasterUnreachable, JarsUnavailable, JavaNotFound.
     """
-    found = choose(
+    choice = choose(
         os.environ,
         given_settings(os.environ),
         metastore=metastore,
@@ -65,26 +64,26 @@ def session(
         hive=wiring.metastore_version,
         spark=int(importlib.metadata.version("pyspark").split(".")[0]),
     )
-    if found.master.startswith("local"):
-        # Whatever `python3` may be, pyarrow is installed for this one.
+    if choice.master.startswith("local"):
+        # pyarrow is installed for this Python, not necessarily for `python3`.
         os.environ["PYSPARK_PYTHON"] = sys.executable
-    elif _is_on_loopback(found.master):
+    elif _is_on_loopback(choice.master):
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     if "HADOOP_CONF_DIR" not in os.environ and os.environ.get("HADOOP_HOME"):
-        # The one that Spark puts on its JVM's class path.
+        # Spark puts this folder on its JVM's class path.
         os.environ["HADOOP_CONF_DIR"] = str(Path(os.environ["HADOOP_HOME"], "etc", "hadoop"))
     try:
-        return start(app, found.master, found.settings)
+        return start(app, choice.master, choice.settings)
     except Exception as error:
-        # What Spark raises names neither the master nor what is wrong with it.
-        if found.master.startswith("spark:") and "stopped SparkContext" in str(error):
-            raise MasterUnreachable(found.master) from error
+        # Spark's own error names neither the master nor the problem.
+        if choice.master.startswith("spark:") and "stopped SparkContext" in str(error):
+            raise MasterUnreachable(choice.master) from error
         raise
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What Spark is to be started with."""
+    """What to start Spark with."""
 
     master: str
     settings: Mapping[str, str]
@@ -101,13 +100,13 @@ def choose(
     hive: Callable[[str, Site], tuple[int, ...]],
     spark: int,
 ) -> Choice:
-    """The master and the settings of `session`. `given` are those of the user's own Spark configuration.
+    """The master and the settings of `session`. `given` is the user's own Spark configuration.
 
-    `hive` asks a metastore for its version, `spark` is the first number of Spark's. Raises what `session` does.
+    `hive` asks a metastore for its version; `spark` is Spark's major version. Raises what `session` does.
     """
     site = Site.load(environ)
     own = {**given, **extra}
-    uri = metastore or environ.get("HIVESINK_METASTORE") or _said(own, _URIS) or site.metastore_uris
+    uri = metastore or environ.get("HIVESINK_METASTORE") or _first_set(own, _URIS) or site.metastore_uris
     where = master or _master(environ, own)
     settings = dict(SETTINGS)
     if where.startswith("local") or _is_on_loopback(where):
@@ -130,7 +129,7 @@ def _master(environ: Mapping[str, str], given: Mapping[str, str]) -> str:
     return environ.get("HIVESINK_MASTER") or environ.get("SPARK_MASTER") or given.get("spark.master") or LOCAL
 
 
-def _said(settings: Mapping[str, str], names: tuple[str, ...]) -> str | None:
+def _first_set(settings: Mapping[str, str], names: tuple[str, ...]) -> str | None:
     return next((settings[name] for name in names if settings.get(name)), None)
 
 
@@ -139,7 +138,7 @@ def _embedded() -> tuple[str, str]:
     try:
         from hivesink.embedded.metastore import status
     except ModuleNotFoundError:
-        # The zip that goes to a cluster is without the servers.
+        # The zip for clusters lacks the servers.
         state = None
     else:
         state = status()
@@ -153,15 +152,15 @@ def _embedded() -> tuple[str, str]:
 
 
 def _warehouse(site: Site) -> str:
-    """Where Spark puts a database that it creates; what others created has its place in the metastore."""
-    folder = _said(site.hive, ("metastore.warehouse.dir", "hive.metastore.warehouse.dir"))
+    """Where Spark creates databases; the metastore knows the locations of existing ones."""
+    folder = _first_set(site.hive, ("metastore.warehouse.dir", "hive.metastore.warehouse.dir"))
     if folder is None:
         return (state_folder() / "warehouse").as_uri()
     return folder if urlsplit(folder).scheme else f"{(site.default_filesystem or 'file://').rstrip('/')}{folder}"
 
 
 def _hive_client() -> Mapping[str, str]:
-    """Spark's settings for a metastore that its own client, of Hive 2.3, can't read tables from."""
+    """Spark's settings for a metastore that its own client, of Hive 2.3, can't read."""
     return {
         "spark.sql.hive.metastore.version": "4.0.1",
         "spark.sql.hive.metastore.jars": "path",
@@ -170,12 +169,12 @@ def _hive_client() -> Mapping[str, str]:
 
 
 def _is_submitted(environ: Mapping[str, str]) -> bool:
-    """Whether `spark-submit` has started this process, and its JVM."""
+    """Whether `spark-submit` started this process and its JVM."""
     return "PYSPARK_GATEWAY_PORT" in environ
 
 
 def given_settings(environ: Mapping[str, str]) -> dict[str, str]:
-    """What the user's own Spark configuration says, `spark-submit`'s options first."""
+    """The user's own Spark configuration; `spark-submit`'s options win."""
     if _is_submitted(environ):
         from pyspark import SparkConf, SparkContext
 

@@ -1,6 +1,6 @@
-"""This package as one zip, without servers and commands, the way Spark takes Python code along; the driver sends it.
+"""Ships this package to executors: as one zip, without servers and commands, which the driver sends through Spark.
 
-`python -m hivesink.spark.shipping FILE` writes it, for `--py-files`; `make dist` does.
+`python -m hivesink.spark.shipping FILE`, which `make dist` runs, writes the zip for `--py-files`.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ if TYPE_CHECKING:
 
     Sealed: TypeAlias = tuple[str, bytes]
 
-_STAY_AT_HOME = ("__pycache__", "cli", "embedded")
+_LEFT_OUT = ("__pycache__", "cli", "embedded")
 _EPOCH = (1980, 1, 1, 0, 0, 0)
-"""The oldest time that a zip can name: the same code is the same zip, whenever it is made."""
+"""A zip's oldest possible time, so that the same code makes the same zip at any time."""
 
 
 def ship(spark: SparkSession) -> str | None:
-    """Send this package to the executors of a cluster; the zip's name, or None where there is no need.
+    """Send this package to a cluster's executors; return the zip's name, or None if nothing needs sending.
 
-    There is none in local mode, and where `--py-files` already brings hivesink: tasks check its version.
+    Local mode needs nothing, nor does `--py-files` with hivesink in it: tasks check its version.
     """
     context = spark.sparkContext
     if is_local(spark) or _submitted(spark):
@@ -52,25 +52,25 @@ def ship(spark: SparkSession) -> str | None:
         write_atomically(path, zipped)
     before = list(sys.path)
     context.addPyFile(str(path))
-    # It is put on the driver's path too, where the package that made the zip is the one to go on with.
+    # Spark puts it on the driver's path too; the driver keeps the package that made the zip.
     sys.path[:] = before
     return name
 
 
 def _submitted(spark: SparkSession) -> bool:
-    """Whether somebody else's zip of this package is on its way to the executors."""
+    """Whether the job was submitted with a zip of this package."""
     conf = spark.sparkContext.getConf()
     files = ",".join(conf.get(name, "") or "" for name in ("spark.submit.pyFiles", "spark.yarn.dist.pyFiles"))
     return any(file.rpartition("/")[2].startswith("hivesink") for file in files.split(","))
 
 
 def sealed(value: object) -> Sealed:
-    """A value for tasks, with the version that it is for: another version might not be able to read it."""
+    """A value for tasks, with its version: another version of the package may not be able to read it."""
     return hivesink.__version__, pickle.dumps(value)
 
 
 def unsealed(seal: Sealed) -> Any:
-    """In a task: the value. Raises VersionsDiffer."""
+    """In a task: the sealed value. Raises VersionsDiffer."""
     version, pickled = seal
     if version != hivesink.__version__:
         where = f"{socket.gethostname()}, {Path(hivesink.__file__).parent}"
@@ -95,7 +95,7 @@ def _files(folder: Traversable, name: str) -> Iterator[tuple[str, bytes]]:
     # Not by path: the package may itself be in a zip.
     for entry in folder.iterdir():
         if entry.is_dir():
-            if entry.name not in _STAY_AT_HOME:
+            if entry.name not in _LEFT_OUT:
                 yield from _files(entry, f"{name}/{entry.name}")
         else:
             yield f"{name}/{entry.name}", entry.read_bytes()

@@ -58,17 +58,17 @@ class HiveSink:
         options: Mapping[str, str] | None = None,
         on_commit: Callable[[Committed], None] | None = None,
     ) -> HiveSink:
-        """The sink for `table`, with the settings in its TBLPROPERTIES; `options` go before those.
+        """The sink for `table`, with the settings in its TBLPROPERTIES; `options` win over those.
 
-        `writer` names this ingest and its log; under `hivesink run` the job file's stem is its default.
+        `writer` names this ingest and its log; under `hivesink run` it defaults to the job file's stem.
         `metastore` is one Thrift URI or several, by default `$HIVESINK_METASTORE`, then the session's own
-        `hive.metastore.uris`, then `hive-site.xml`'s. `site` stands for the site's files (`$HADOOP_CONF_DIR`,
-        `$HIVE_CONF_DIR`) under the session's Hadoop configuration. `registrar` is `thrift`, or `hiveserver2` with
-        `metastore` as host:port. `resume` and `append` are the ways on that an error about a lost checkpoint names.
-        `on_commit` is called after every batch.
+        `hive.metastore.uris`, then `hive-site.xml`'s. `site` replaces what is read from the site's files
+        (`$HADOOP_CONF_DIR`, `$HIVE_CONF_DIR`) and the session's Hadoop configuration. `registrar` is `thrift`, or
+        `hiveserver2` with `metastore` as host:port. Errors about a lost checkpoint say when to set `resume` or
+        `append`. `on_commit` is called after every batch.
 
         Raises UnknownTable, Unsupported, InvalidOption, SiteInvalid, MetastoreUnreachable, NotWritable,
-        EncryptionDiffers; ForeignParts and TableRemade where the log and the table don't belong together.
+        EncryptionDiffers; ForeignParts and TableRemade if the log and the table don't belong together.
         """
         if type(spark).__module__.startswith("pyspark.sql.connect"):
             msg = "Spark Connect"
@@ -99,12 +99,12 @@ class HiveSink:
 
     @property
     def setup(self) -> wiring.Setup:
-        """What this sink is wired from: log, store, registrar, table."""
+        """The sink's parts: log, store, registrar, table."""
         return self._setup
 
     @property
     def committer(self) -> Committer:
-        """The committer of the query that was started last."""
+        """The committer of the latest query."""
         return self._run.committer
 
     def start(
@@ -117,30 +117,29 @@ class HiveSink:
     ) -> HiveQuery:
         """Recover, then start the query. `trigger` is as for `DataStreamWriter.trigger`.
 
-        Raises what recovery raises: another run at work (EpochTaken), a damaged log, lost parts; the errors of `judge`,
-        as far as log and checkpoint tell, before there is a query or a new checkpoint; Unsupported for
-        other triggers, for a checkpoint on this machine's disk and a cluster's master, and while a query of this sink
-        still runs.
+        Raises what recovery raises: another run at work (EpochTaken), a damaged log, lost parts; the errors of `judge`
+        that log and checkpoint reveal, before a query or a new checkpoint exists; Unsupported for other triggers,
+        for a checkpoint on this machine's disk with a cluster's master, and while a query of this sink still runs.
         """
         if self._query is not None and self._query.isActive:
             msg = f"starting the sink of {self._setup.target.name} twice"
-            raise Unsupported(msg, "its query still runs", "stop that one, or make a second sink with its own writer")
+            raise Unsupported(msg, "its query still runs", "stop it, or make a second sink with its own writer")
         chosen = dict(trigger or {"processingTime": "0 seconds"})
         if not set(chosen) <= _TRIGGERS:
             msg = f"trigger {chosen}"
             raise Unsupported(msg, "batches must have offsets", f"use one of {sorted(_TRIGGERS)}")
-        place = resolved_checkpoint(self._spark, checkpoint)
+        location = resolved_checkpoint(self._spark, checkpoint)
         run = QueryRun(events.sparkSession, self._setup, tolerant=True)
-        run.begin(place)
+        run.begin(location)
         self._run = run
-        writer = events.writeStream.foreachBatch(run).option("checkpointLocation", place).trigger(**chosen)
+        writer = events.writeStream.foreachBatch(run).option("checkpointLocation", location).trigger(**chosen)
         if name is not None:
             writer = writer.queryName(name)
         self._query = HiveQuery.begin(writer.start(), run)
         return self._query
 
     def __call__(self, batch: DataFrame, batch_id: int) -> None:
-        """Commit a batch of a query that `start` didn't make. Once a batch: raises CalledTwice."""
+        """Commit a batch of a query that `start` didn't make. A second call with a batch raises CalledTwice."""
         query = Running.here(self._spark)
         if self._run.query is None or self._run.query.run != query.run:
             self._run = QueryRun(self._spark, self._setup, tolerant=False, query=query)

@@ -1,22 +1,24 @@
-"""The site as a Spark session sees it, and what the driver's JVM alone can answer about it."""
+"""The site as a Spark session sees it, and what only the driver's JVM knows about it."""
 
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from hivesink.config.site import Site
 from hivesink.errors import EncryptionDiffers, StoreUnavailable, Unsupported
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from pyspark.sql import SparkSession
+
+T = TypeVar("T")
 
 
 def site_of(spark: SparkSession) -> Site:
     """The site's files under the session's own Hadoop configuration, which wins. Raises SiteInvalid."""
-    written = _jvm(spark).java.io.StringWriter()
+    written = driver_jvm(spark).java.io.StringWriter()
     hadoop_configuration(spark).writeXml(written)
     return Site.load(os.environ).overlaid(str(written.toString()))
 
@@ -32,63 +34,63 @@ def is_local(spark: SparkSession) -> bool:
     return master == "local" or master.startswith("local[")
 
 
+def allowed_tries(spark: SparkSession) -> int:
+    """How often Spark runs a task that fails, before the job fails."""
+    if is_local(spark):
+        # Spark ignores the setting here; `local[2,4]` allows four tries.
+        _, _, tries = str(spark.sparkContext.master).rstrip("] ").partition(",")
+        return int(tries or 1)
+    return int(spark.sparkContext.getConf().get("spark.task.maxFailures") or 4)
+
+
 def resolved_checkpoint(spark: SparkSession, checkpoint: str) -> str:
     """The checkpoint's whole location, as Spark resolves it: a path without a scheme is `fs.defaultFS`'s.
 
-    Raises Unsupported where that is this machine's disk and the session's master is another machine's: a driver that
-    is started elsewhere would find no checkpoint there. Who is sure that it isn't writes `file:/…`.
+    Raises StoreUnavailable, and Unsupported if that is this machine's disk and the session's master is another
+    machine's: a driver started elsewhere would find no checkpoint there. To allow it, write `file:/…`.
     """
-    path = _jvm(spark).org.apache.hadoop.fs.Path(checkpoint)
-    found = str(_file_system(spark, path, checkpoint).makeQualified(path).toString())
-    if found.startswith("file:") and not checkpoint.startswith("file:") and not is_local(spark):
+    action = "reach the file system of"
+    resolved = on_file_system(spark, checkpoint, action, lambda fs, path: str(fs.makeQualified(path).toString()))
+    if resolved.startswith("file:") and not checkpoint.startswith("file:") and not is_local(spark):
         what = f"the checkpoint {checkpoint!r} on this machine's disk, with the master {spark.sparkContext.master},"
         why = "a driver on another machine would begin anew"
-        raise Unsupported(what, why, f"write hdfs://…, or {found} if the driver always runs here")
-    return found
+        raise Unsupported(what, why, f"write hdfs://…, or {resolved} if the driver always runs here")
+    return resolved
 
 
 def check_encryption(spark: SparkSession, locations: Sequence[str], log: str) -> None:
-    """Refuse a log in the clear beside a table in an encryption zone: it holds offsets and partition values.
+    """Refuse an unencrypted log beside a table in an encryption zone: it holds offsets and partition values.
 
     Only HDFS has zones. Raises EncryptionDiffers, StoreUnavailable.
     """
     for location in locations:
-        if location.startswith("hdfs:") and _zone(spark, location) is not None and _zone(spark, log) is None:
+        if _is_encrypted(spark, location) and not _is_encrypted(spark, log):
             raise EncryptionDiffers(location, log)
 
 
-def _zone(spark: SparkSession, location: str) -> str | None:
-    """The encryption zone that a location is in, or would be once it is there."""
-    if not location.startswith("hdfs:"):
-        return None
-    from py4j.protocol import Py4JJavaError
+def _is_encrypted(spark: SparkSession, location: str) -> bool:
+    """Whether the location is in an encryption zone, or would be if it existed."""
 
-    path = _jvm(spark).org.apache.hadoop.fs.Path(location)
-    try:
-        system = _file_system(spark, path, location)
-        # The NameNode answers for what exists only.
-        while not system.exists(path):
+    def in_zone(fs: Any, path: Any) -> bool:
+        # The NameNode answers only for what exists.
+        while not fs.exists(path):
             path = path.getParent()
-        zone = system.getEZForPath(path)
-    except Py4JJavaError as error:
-        action = "ask for the encryption zone of"
-        raise StoreUnavailable(action, location, _reason(error)) from error
-    return None if zone is None else str(zone.getPath())
+        return fs.getEZForPath(path) is not None
+
+    return location.startswith("hdfs:") and on_file_system(spark, location, "ask for the encryption zone of", in_zone)
 
 
-def _file_system(spark: SparkSession, path: Any, location: str) -> Any:
+def on_file_system(spark: SparkSession, location: str, action: str, act: Callable[[Any, Any], T]) -> T:
+    """Call `act` with Hadoop's FileSystem and Path of a location. Raises StoreUnavailable, which names `action`."""
     from py4j.protocol import Py4JJavaError
 
+    path = driver_jvm(spark).org.apache.hadoop.fs.Path(location)
     try:
-        return path.getFileSystem(hadoop_configuration(spark))
+        return act(path.getFileSystem(hadoop_configuration(spark)), path)
     except Py4JJavaError as error:
-        action = "reach the file system of"
-        raise StoreUnavailable(action, location, _reason(error)) from error
+        raise StoreUnavailable(action, location, str(error.java_exception).partition("\n")[0]) from error
 
 
-def _jvm(spark: SparkSession) -> Any:
+def driver_jvm(spark: SparkSession) -> Any:
+    """The packages of the driver's JVM."""
     return spark.sparkContext._jvm  # noqa: SLF001  PySpark offers no other way
-
-
-def _reason(error: Any) -> str:
-    return str(error.java_exception).partition("\n")[0]

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from hivesink.core.offsets import KafkaOffset
 from hivesink.errors import ResumeImpossible, SourceUnreachable
+from hivesink.spark.site import driver_jvm
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -24,7 +25,7 @@ FETCH = {
 }
 
 ASK = {"kafka.default.api.timeout.ms": "15000", "kafka.request.timeout.ms": "10000"}
-"""For the one question about a topic's partitions."""
+"""Timeouts of the request for a topic's partitions."""
 
 
 def kafka(
@@ -38,9 +39,9 @@ def kafka(
     """A stream of Kafka records (`topics` is comma-separated), read from their beginning.
 
     With `resume`, a query with a new checkpoint begins where that sink's log ends; a partition that the log
-    doesn't know begins at its first record. A query that has a checkpoint goes on from there in any case.
-    `options` are Spark's own and go before these. Raises ResumeImpossible; SourceUnreachable where no broker
-    answers or one of the topics isn't there, which Spark itself would wait for without a word.
+    doesn't know begins at its first record. A query that has a checkpoint always goes on from there.
+    `options` are Spark's own and win over these. Raises ResumeImpossible; SourceUnreachable if no broker
+    answers or a topic doesn't exist, which Spark itself would silently wait for.
     """
     client = {"kafka.bootstrap.servers": servers, **FETCH, **(options or {})}
     partitions = _partitions(spark, client, topics)
@@ -52,7 +53,7 @@ def lines(spark: SparkSession, folder: str, *, options: Mapping[str, str] | None
     """A stream of the lines of text files that arrive in `folder`, one JSON object a line, as `value`.
 
     `_path` holds each line's file, for errors and dead letters. `options` are Spark's own, such as
-    `maxFilesPerTrigger`. Spark reads a file once, as it is when it first sees it: write elsewhere, then rename into
+    `maxFilesPerTrigger`. Spark reads a file once, as it first sees it: write it elsewhere, then rename it into
     `folder`. A `folder` without a scheme is on `fs.defaultFS`: HDFS, where HADOOP_CONF_DIR is set.
     """
     files = spark.readStream.format("text").options(**(options or {})).load(folder)
@@ -68,8 +69,8 @@ def _starting_offsets(partitions: Mapping[str, list[str]], resume: HiveSink | No
     known = last.ref.end[0].topics()
     # Spark wants every partition of the topics named: -2 is the first record.
     wanted = {
-        topic: {partition: known.get(topic, {}).get(partition, -2) for partition in found}
-        for topic, found in partitions.items()
+        topic: {partition: known.get(topic, {}).get(partition, -2) for partition in numbers}
+        for topic, numbers in partitions.items()
     }
     return json.dumps(wanted, sort_keys=True)
 
@@ -78,7 +79,7 @@ def _partitions(spark: SparkSession, client: Mapping[str, str], topics: str) -> 
     """The partitions that each topic has now, asked with the client, and the settings for it, that Spark will use."""
     from py4j.protocol import Py4JJavaError
 
-    jvm: Any = spark.sparkContext._jvm  # noqa: SLF001  PySpark offers no other way
+    jvm = driver_jvm(spark)
     properties = jvm.java.util.Properties()
     for name, value in {**ASK, **client}.items():
         if name.startswith("kafka."):
@@ -88,7 +89,7 @@ def _partitions(spark: SparkSession, client: Mapping[str, str], topics: str) -> 
     try:
         admin = jvm.org.apache.kafka.clients.admin.AdminClient.create(properties)
         described = admin.describeTopics(names).allTopicNames().get()
-        return {topic: [str(found.partition()) for found in described[topic].partitions()] for topic in names}
+        return {topic: [str(info.partition()) for info in described[topic].partitions()] for topic in names}
     except Py4JJavaError as error:
         reason = str(error.java_exception.getCause() or error.java_exception)
         msg = f"topics {', '.join(names)} of Kafka at {client['kafka.bootstrap.servers']}"

@@ -87,8 +87,7 @@ def open_session(settings: Mapping[str, str]) -> SparkSession:
 
     from pyspark.sql import SparkSession
 
-    from hivesink.jvm.jars import fetch
-    from hivesink.jvm.jarsets import kafka_connector
+    from hivesink.jvm.jars import fetch, kafka_connector
 
     builder = SparkSession.builder.appName("gated job")
     for name, value in settings.items():

@@ -12,8 +12,7 @@ from hivesink.embedded.cluster.hdfs import DataNode, NameNode, _client, _java
 from hivesink.embedded.process import HOST, Launch
 from hivesink.embedded.server import EmbeddedServer
 from hivesink.jvm.conf import log4j1, write_sites
-from hivesink.jvm.jars import fetch
-from hivesink.jvm.jarsets import JarSet
+from hivesink.jvm.jars import JarSet, fetch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

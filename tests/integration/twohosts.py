@@ -6,8 +6,8 @@ from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
 from hivesink.embedded.process import Launch, free_port, start_attached
-from hivesink.jvm.java import find_java
-from hivesink.jvm.sparkjars import OPENS, all_jars, spark_home
+from hivesink.jvm.jars import all_jars, spark_home
+from hivesink.jvm.java import OPENS, find_java
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -15,9 +15,7 @@ import pytest
 
 import hivesink
 from hivesink.embedded.cluster.spark import SparkWorker
-from hivesink.jvm.jars import fetch
-from hivesink.jvm.jarsets import kafka_connector
-from hivesink.jvm.sparkjars import spark_home
+from hivesink.jvm.jars import fetch, kafka_connector, spark_home
 from tests.cluster.feed import Feed
 from tests.cluster.target import Target, own
 

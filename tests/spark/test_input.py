@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hivesink.spark.input import checkpoint_lister, checkpoint_reader
+from hivesink.spark.input import Checkpoint
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -21,7 +21,7 @@ def test_files_and_folders_that_are_there_and_that_are_not(spark: SparkSession, 
     (tmp_path / "offsets").mkdir()
     (tmp_path / "offsets" / "0").write_bytes(b"v1")
     (tmp_path / "offsets" / "10").touch()
-    read, names = checkpoint_reader(spark, f"{scheme}{tmp_path}"), checkpoint_lister(spark, f"{scheme}{tmp_path}")
-    assert (read("offsets/0"), read("offsets/1"), read("metadata")) == (b"v1", None, None)
-    assert sorted(names("offsets")) == ["0", "10"]
-    assert names("commits") == []
+    files = Checkpoint(spark, f"{scheme}{tmp_path}")
+    assert (files.read("offsets/0"), files.read("offsets/1"), files.read("metadata")) == (b"v1", None, None)
+    assert sorted(files.names("offsets")) == ["0", "10"]
+    assert files.names("commits") == []

@@ -20,9 +20,10 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 IMPORTS = """
-import sys, hivesink
-from hivesink.jvm.jarsets import HIVE_CLIENT
-import hivesink.spark.sink, hivesink.spark.session
+import importlib, pkgutil, sys, hivesink
+for module in pkgutil.walk_packages(hivesink.__path__, "hivesink."):
+    importlib.import_module(module.name)
+from hivesink.jvm.jars import HIVE_CLIENT
 from hivesink.spark.shipping import write_zip
 from pathlib import Path
 write_zip(Path(sys.argv[1]))

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hivesink.embedded.cluster.cluster import PARTS, Cluster
-from hivesink.embedded.lock import locked
+from hivesink.embedded.server import locked
 from hivesink.errors import HiveSinkError
 
 if TYPE_CHECKING:

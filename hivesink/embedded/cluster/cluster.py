@@ -1,9 +1,9 @@
-"""The cluster for the length of a `with` block: which servers there are, and in which order they start."""
+"""The cluster for the length of a `with` block: its servers, and the order in which they start."""
 
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
     from hivesink.embedded.server import EmbeddedServer
 
-# What can be asked for, with what it needs.
 PARTS: Mapping[str, frozenset[str]] = {
     "hdfs": frozenset({"hdfs"}),
     "metastore": frozenset({"hdfs", "metastore"}),
@@ -32,6 +31,7 @@ PARTS: Mapping[str, frozenset[str]] = {
     "kafka": frozenset({"kafka"}),
     "spark": frozenset({"spark"}),
 }
+"""Each part that can be started, with what it needs."""
 
 
 Start: TypeAlias = "Callable[[EmbeddedServer], None]"
@@ -50,7 +50,7 @@ class Servers:
     workers: tuple[SparkWorker, ...]
 
     def by_name(self) -> dict[str, EmbeddedServer]:
-        """Return each server by the name that people see, in the order in which one leans on another."""
+        """Return each server by its name for people; servers come after those that they need."""
         return {
             "namenode": self.namenode,
             **{f"datanode-{n}": node for n, node in enumerate(self.datanodes, 1)},
@@ -62,13 +62,13 @@ class Servers:
         }
 
     def addressed(self) -> tuple[EmbeddedServer, ...]:
-        """Return the servers that clients are told the address of."""
+        """Return the servers whose addresses clients need."""
         return self.namenode, self.metastore, self.hiveserver2, self.broker, self.master
 
 
 @dataclass(frozen=True, slots=True)
 class Addresses:
-    """Where the servers of a whole cluster are; `conf` is fit for HADOOP_CONF_DIR and HIVE_CONF_DIR."""
+    """Addresses of a whole cluster's servers; `conf` is fit for HADOOP_CONF_DIR and HIVE_CONF_DIR."""
 
     filesystem: str
     warehouse: str
@@ -103,9 +103,9 @@ class Cluster:
 
     @classmethod
     def detached(cls, folder: Path, *, only: Collection[str] = tuple(PARTS)) -> Self:
-        """Return the cluster of this folder that runs, or did, without a process to end with.
+        """Return the cluster of this folder, running or not, whose servers outlive this process.
 
-        Its servers take their well-known ports at the first start, where those are free.
+        At the first start its servers take their well-known ports, if those are free.
         """
         cluster = cls(folder, durable=True, only=only)
         for name, server in cluster.servers.by_name().items():
@@ -121,15 +121,7 @@ class Cluster:
         servers = cluster.servers
         if not all(server.alive for server in servers.addressed()):
             return None
-        return Addresses(
-            filesystem=cluster.filesystem,
-            warehouse=cluster.warehouse,
-            metastore_uri=cluster.metastore_uri,
-            hiveserver2=cluster.hiveserver2,
-            kafka=cluster.kafka,
-            spark_master=cluster.spark_master,
-            conf=cluster.conf,
-        )
+        return Addresses(**{field.name: getattr(cluster, field.name) for field in fields(Addresses)})
 
     @property
     def filesystem(self) -> str:
@@ -171,10 +163,10 @@ class Cluster:
         return self.servers.namenode.dfsadmin(*arguments)
 
     def start(self, started: Callable[[str, EmbeddedServer], None] = lambda _, __: None) -> None:
-        """Start what was asked for and doesn't run; return when all of it is ready.
+        """Start the parts that don't run; return when all are ready.
 
-        `started` is called with the name of each server that is ready, by the thread that started it.
-        If a server fails the others are left as they are.
+        `started` is called with each server's name when it is ready, by the thread that started it.
+        If a server fails, the others are left as they are.
         """
         names = {id(server): name for name, server in self.servers.by_name().items()}
 
@@ -182,8 +174,12 @@ class Cluster:
             server.start()
             started(names[id(server)], server)
 
-        chains = {"hdfs": self._start_hadoop, "kafka": self._start_kafka, "spark": self._start_spark}
-        _together([partial(chain, start) for part, chain in chains.items() if part in self.parts])
+        chains = {
+            "hdfs": partial(self._start_hadoop, start),
+            "kafka": partial(start, self.servers.broker),
+            "spark": partial(self._start_spark, start),
+        }
+        _together([chain for part, chain in chains.items() if part in self.parts])
 
     def _start_hadoop(self, start: Start) -> None:
         servers = self.servers
@@ -201,9 +197,6 @@ class Cluster:
         if "hiveserver2" in self.parts:
             start(self.servers.hiveserver2)
 
-    def _start_kafka(self, start: Start) -> None:
-        start(self.servers.broker)
-
     def _start_spark(self, start: Start) -> None:
         start(self.servers.master)
         _together([partial(start, worker) for worker in self.servers.workers])
@@ -211,7 +204,7 @@ class Cluster:
     def stop(self) -> None:
         """Stop every server and return when all are gone; harmless if none runs."""
         s = self.servers
-        # Who uses a server goes before it: a client that can't reach its server any more takes long to end.
+        # Clients stop before their servers: a client that can't reach its server takes long to end.
         for wave in ((s.hiveserver2, s.broker, *s.workers), (s.metastore, s.master), (s.namenode, *s.datanodes)):
             _together([server.stop for server in wave])
 
@@ -256,7 +249,7 @@ def _servers(
 
 
 def _together(tasks: Sequence[Callable[[], None]]) -> None:
-    """Run these at the same time; return when all are done, with the first error if there was one."""
+    """Run these at the same time; return when all are done. Raises the first error."""
     with ThreadPoolExecutor(len(tasks)) as pool:
         for running in [pool.submit(task) for task in tasks]:
             running.result()

@@ -1,7 +1,7 @@
-"""The same cluster in containers: what `docker-compose.yml` has to say, and where its servers are for each other.
+"""The same cluster in containers: the content of `docker-compose.yml`, and the servers' addresses in its network.
 
-The file is written by hand, for people; `tests/test_compose.py` holds it to this module, and this module adds to
-`settings.py` only what depends on containers: names of hosts, folders in images, and the images themselves.
+The file is written by hand, for people, and `tests/test_compose.py` holds it to this module. It adds to `settings.py`
+only what depends on containers: host names, folders in images, and the images themselves.
 """
 
 from __future__ import annotations
@@ -12,15 +12,16 @@ from typing import TYPE_CHECKING
 
 from hivesink.embedded.cluster import settings
 from hivesink.embedded.cluster.cluster import Addresses
-from hivesink.embedded.kafka import CLUSTER_ID
+from hivesink.embedded.kafka import BROKER, CLUSTER_ID
+from hivesink.embedded.metastore import derby_site
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-# There is no image of the PySpark in requirements.lock: this is the nearest, and the Python beside it is the same.
+# The nearest image to the PySpark in requirements.lock, which has none; the Python beside it is the same version.
 SPARK_VERSION = "4.2.0"
 
-# A digest where several public projects pin the same one; the other images by their full version.
+# By digest where several public projects pin the same one, else by full version.
 IMAGES: Mapping[str, str] = MappingProxyType(
     {
         "hadoop": f"apache/hadoop:{settings.HADOOP_VERSION}",
@@ -32,22 +33,22 @@ IMAGES: Mapping[str, str] = MappingProxyType(
     }
 )
 
-# Who runs Hadoop's image, and so the superuser of HDFS. Everything else acts as this user too, as it does where
-# all servers are processes of one person.
+# The user of Hadoop's image, and so the superuser of HDFS. All other servers act as this user too, as they do when
+# all are processes of one person.
 SUPERUSER = "hadoop"
 
 FILESYSTEM = f"hdfs://namenode:{settings.PORTS['namenode']}"
 METASTORE = f"thrift://metastore:{settings.PORTS['metastore']}"
 
-# One for each DataNode, the same inside and outside: a client is told a name and a port, wherever it runs.
-# The first is the usual one; the next number is that of a DataNode's own RPC.
+# One for each DataNode, the same inside and outside, since all clients are given the same name and port.
+# The first is the usual one; the number after it is a DataNode's own RPC port.
 DATA_PORTS = tuple(9866 + 10 * number for number in range(settings.DATANODES))
-# Kafka tells each client an address by the port that it came in by: the host's clients have one of their own.
+# Kafka's answer depends on the port that a client uses: clients on the host need a port of their own.
 KAFKA_HOST_PORT = 29092
 CONTROLLER_PORT = 9093
 
 CONF = Path("/etc/hivesink")
-# Folders of the images that belong to the user of the image: a new volume there does so too.
+# Folders that belong to the image's user, as then a new volume there does.
 HADOOP_DATA = "/data"
 HIVE_DATA = "/opt/hive/data/warehouse"
 KAFKA_DATA = "/var/lib/kafka/data"
@@ -55,7 +56,7 @@ SPARK_DATA = "/opt/spark/work-dir"
 
 
 def addresses() -> Addresses:
-    """Return where the servers are for a client that is a container of the same network."""
+    """Return the servers' addresses for a container of the same network."""
     return Addresses(
         filesystem=FILESYSTEM,
         warehouse=FILESYSTEM + settings.WAREHOUSE,
@@ -73,7 +74,7 @@ def sites() -> dict[str, dict[str, str]]:
         "core-site": settings.core_site(FILESYSTEM, SUPERUSER),
         "hdfs-site": {
             **settings.hdfs_site(),
-            # By its name a DataNode is reached from the host too, and after a restart that changed its address.
+            # Names reach a DataNode from the host too, and after a restart with another address.
             "dfs.client.use.datanode.hostname": "true",
             "dfs.datanode.data.dir": f"file://{HADOOP_DATA}/blocks",
             "dfs.namenode.name.dir": f"file://{HADOOP_DATA}/names",
@@ -82,8 +83,7 @@ def sites() -> dict[str, dict[str, str]]:
         "hive-site": settings.hive_site(METASTORE, FILESYSTEM),
         "metastore-site": {
             **settings.metastore_site(FILESYSTEM),
-            "javax.jdo.option.ConnectionDriverName": "org.apache.derby.jdbc.EmbeddedDriver",
-            "javax.jdo.option.ConnectionURL": f"jdbc:derby:;databaseName={HIVE_DATA}/db;create=true",
+            **derby_site(Path(HIVE_DATA)),
             "metastore.thrift.port": str(settings.PORTS["metastore"]),
             "metastore.thrift.uris": METASTORE,
         },
@@ -98,13 +98,13 @@ def sites() -> dict[str, dict[str, str]]:
 def kafka_environment() -> dict[str, str]:
     """Return the broker's properties as the image takes them: `log.dirs` is KAFKA_LOG_DIRS."""
     inside, outside = settings.PORTS["kafka"], KAFKA_HOST_PORT
-    protocols = settings.KAFKA["listener.security.protocol.map"]
+    protocols = BROKER["listener.security.protocol.map"]
     properties = {
-        **settings.KAFKA,
+        **BROKER,
         "listeners": f"PLAINTEXT://:{inside},HOST://:{outside},CONTROLLER://localhost:{CONTROLLER_PORT}",
         "advertised.listeners": f"PLAINTEXT://kafka:{inside},HOST://127.0.0.1:{inside}",
         "listener.security.protocol.map": f"{protocols},HOST:PLAINTEXT",
-        "controller.quorum.voters": f"{settings.KAFKA['node.id']}@localhost:{CONTROLLER_PORT}",
+        "controller.quorum.voters": f"{BROKER['node.id']}@localhost:{CONTROLLER_PORT}",
         "log.dirs": KAFKA_DATA,
     }
     variables = {f"KAFKA_{name.upper().replace('.', '_')}": value for name, value in properties.items()}

@@ -11,13 +11,11 @@ from typing import TYPE_CHECKING
 
 from hivesink.config.cache import write_atomically
 from hivesink.embedded.cluster import settings
-from hivesink.embedded.process import HOST, Launch, wait_until
-from hivesink.embedded.server import EmbeddedServer
+from hivesink.embedded.process import HOST, Launch, run_once, wait_until
+from hivesink.embedded.server import EmbeddedServer, java_command
 from hivesink.errors import ServerFailed
 from hivesink.jvm.conf import log4j1, write_sites
-from hivesink.jvm.jars import fetch
-from hivesink.jvm.jarsets import HDFS
-from hivesink.jvm.java import find_java
+from hivesink.jvm.jars import HDFS, fetch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -25,13 +23,13 @@ if TYPE_CHECKING:
     from hdfs_native import Client
 
 REPORT_SECONDS = 120
-# What the daemons log when they are ready, and no more than that of theirs.
+# Only what the daemons log when they are ready.
 LOGGERS = {
     "BlockStateChange": "INFO",
     "org.apache.hadoop.hdfs.server.datanode.DataNode": "INFO",
     "org.apache.hadoop.hdfs.server.namenode.NameNode": "INFO",
     "org.apache.hadoop.hdfs.StateChange": "INFO",
-    # It complains of the missing native library, and of nothing else.
+    # It only complains of the missing native library.
     "org.apache.hadoop.util.NativeCodeLoader": "ERROR",
 }
 
@@ -96,20 +94,10 @@ class NameNode(EmbeddedServer):
         conf = _write_conf(self.folder, f"hdfs://{HOST}:{port}", own)
         command = (*_java(conf, "384m"), "org.apache.hadoop.hdfs.server.namenode.NameNode")
         if not (self.folder / "names" / "current" / "VERSION").exists():
-            self._format(command)
-        # The last line but for the active state's services, which a cluster of one NameNode has at once.
+            tool = (*command, "-format", "-force", "-nonInteractive")
+            run_once(f"the format of {self.name}", tool, self.folder / "format.log")
+        # Only the active state's services come after this line; a single NameNode has them at once.
         return Launch(self.name, command, self.folder / "namenode.log", "NameNode RPC up at: ")
-
-    def _format(self, command: tuple[str, ...]) -> None:
-        log = self.folder / "format.log"
-        with log.open("wb") as output:
-            answer = subprocess.run(
-                (*command, "-format", "-force", "-nonInteractive"), stdout=output, stderr=output, check=False
-            )
-        if answer.returncode:
-            tail = " | ".join(log.read_text(errors="replace").splitlines()[-8:])
-            step = f"the format of {self.name}"
-            raise ServerFailed(step, f"ended with {answer.returncode}", str(log), tail)
 
 
 class DataNode(EmbeddedServer):
@@ -141,18 +129,18 @@ def client_sites(filesystem: str) -> dict[str, dict[str, str]]:
 
 
 def make_folders(filesystem: str, folders: Mapping[str, int]) -> None:
-    """Make these folders with these permissions, where they are missing."""
+    """Make the missing ones of these folders, with their permissions."""
     client = _client(filesystem)
     for folder, permission in folders.items():
         parent, _, name = folder.rpartition("/")
         if name not in {Path(entry.path).name for entry in client.list_status(parent or "/")}:
             client.mkdirs(folder, permission, True)
-            # What mkdirs is given goes through a umask.
+            # mkdirs applies a umask.
             client.set_permission(folder, permission)
 
 
 def _answers(filesystem: str) -> bool:
-    """Say whether the NameNode does what it is asked: for a moment after it listens it does not."""
+    """Say whether the NameNode answers requests: it starts to listen a moment earlier."""
     try:
         _client(filesystem).get_file_info("/")
     except RuntimeError as e:
@@ -177,17 +165,15 @@ def _write_conf(folder: Path, filesystem: str, own: Mapping[str, str]) -> Path:
     write_sites(conf, sites)
     write_atomically(conf / "log4j.properties", log4j1("WARN", LOGGERS))
     for daemon in ("hdfs", "datanode"):
-        # Their web pages are in no jar, and they don't start without a place for them.
+        # The daemons need this folder to start, though no jar has their web pages.
         (conf / "webapps" / daemon / "WEB-INF").mkdir(parents=True, exist_ok=True)
     return conf
 
 
 def _java(conf: Path, heap: str) -> tuple[str, ...]:
-    opens = (f"--add-opens=java.base/java.{package}=ALL-UNNAMED" for package in ("lang", "io", "util"))
-    return (
-        find_java().program,
-        *opens,
-        *("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", f"-Xmx{heap}", "-Djava.net.preferIPv4Stack=true"),
+    return java_command(
+        os.pathsep.join([str(conf), *map(str, fetch(HDFS))]),
+        heap,
         f"-Dhadoop.log.dir={conf.parent}",
-        *("-cp", os.pathsep.join([str(conf), *map(str, fetch(HDFS))])),
+        opens=(f"--add-opens=java.base/java.{package}=ALL-UNNAMED" for package in ("lang", "io", "util")),
     )

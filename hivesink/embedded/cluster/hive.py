@@ -7,44 +7,53 @@ from typing import TYPE_CHECKING
 
 from hivesink.embedded.cluster import settings
 from hivesink.embedded.cluster.hdfs import client_sites
+from hivesink.embedded.metastore import derby_options, derby_site
 from hivesink.embedded.process import HOST, Launch
-from hivesink.embedded.server import EmbeddedServer
-from hivesink.jvm.conf import log4j2, write_log4j2, write_sites
-from hivesink.jvm.jars import fetch
-from hivesink.jvm.jarsets import HIVE
-from hivesink.jvm.java import find_java
-from hivesink.jvm.sparkjars import OPENS
+from hivesink.embedded.server import EmbeddedServer, java_command
+from hivesink.jvm.conf import log4j2, write_conf, write_sites
+from hivesink.jvm.jars import HIVE, fetch
+from hivesink.jvm.java import OPENS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
-# They wait for their clients to go, who may be here to stay; seconds.
 GRACE = 2
-# What Hive's own launcher opens beside what Spark's does: `bin/hive` of Hive 4.
+"""Seconds. At their end the servers wait for clients to leave, which those may never do."""
+# `bin/hive` of Hive 4 opens these as well as what Spark's launcher opens.
 MORE_OPENS = tuple(
     f"--add-opens={package}=ALL-UNNAMED"
     for package in ("java.base/java.text", "java.base/java.time", "java.base/java.util.regex", "java.sql/java.sql")
 )
 
 
-class HiveMetastore(EmbeddedServer):
-    """A Hive Metastore 4.0.1 whose warehouse is on HDFS; `extra` properties win over those made here."""
+class _HiveServer(EmbeddedServer):
+    """`extra` properties win over the server's own."""
 
-    name = "the Hive Metastore"
     keeps_port = True
 
-    def __init__(
-        self,
-        folder: Path,
-        filesystem: Callable[[], str],
-        *,
-        durable: bool,
-        extra: Mapping[str, str],
-    ) -> None:
+    def __init__(self, folder: Path, filesystem: Callable[[], str], extra: Mapping[str, str]) -> None:
         super().__init__(folder)
         self.extra = dict(extra)
         self._filesystem = filesystem
+
+    def _write_conf(self, site: Mapping[str, str], logger: str) -> Path:
+        """Write its settings; `logger` logs the line that says it is ready."""
+        conf = self.folder / "conf"
+        sites = client_sites(self._filesystem())
+        sites["core-site"]["hadoop.tmp.dir"] = str(self.folder / "tmp")
+        write_conf(conf, {**sites, "hive-site": {**site, **self.extra}}, log4j2("warn", {logger: "info"}))
+        (self.folder / "tmp").mkdir(exist_ok=True)
+        return conf
+
+
+class HiveMetastore(_HiveServer):
+    """A Hive Metastore 4.0.1 whose warehouse is on HDFS."""
+
+    name = "the Hive Metastore"
+
+    def __init__(self, folder: Path, filesystem: Callable[[], str], *, durable: bool, extra: Mapping[str, str]) -> None:
+        super().__init__(folder, filesystem, extra)
         self._durable = durable
 
     @property
@@ -53,26 +62,18 @@ class HiveMetastore(EmbeddedServer):
         return f"thrift://{self.address}"
 
     def _launch(self, port: int) -> Launch:
-        filesystem = self._filesystem()
         site = {
-            **settings.metastore_site(filesystem),
-            "javax.jdo.option.ConnectionDriverName": "org.apache.derby.jdbc.EmbeddedDriver",
-            "javax.jdo.option.ConnectionURL": f"jdbc:derby:;databaseName={self.folder / 'db'};create=true",
+            **settings.metastore_site(self._filesystem()),
+            **derby_site(self.folder),
             "metastore.thrift.bind.host": HOST,
             "metastore.thrift.port": str(port),
             "metastore.thrift.uris": f"thrift://{HOST}:{port}",
-            **self.extra,
         }
-        # HMSHandler says which port it took.
-        conf = _write_conf(self.folder, filesystem, site, {"org.apache.hadoop.hive.metastore.HMSHandler": "info"})
+        conf = self._write_conf(site, "org.apache.hadoop.hive.metastore.HMSHandler")
         return Launch(
             name=self.name,
             command=(
-                *_java(conf, "768m"),
-                # Derby parses a bulk add of partitions recursively.
-                "-Xss16m",
-                f"-Dderby.stream.error.file={self.folder / 'derby.log'}",
-                *(() if self._durable else ("-Dderby.system.durability=test",)),
+                *_java(conf, "768m", *derby_options(self.folder, durable=self._durable)),
                 *("org.apache.hadoop.hive.metastore.HiveMetaStore", "-p", str(port)),
             ),
             log=self.folder / "metastore.log",
@@ -81,11 +82,10 @@ class HiveMetastore(EmbeddedServer):
         )
 
 
-class HiveServer2(EmbeddedServer):
-    """A HiveServer2 4.0.1 over that metastore, auth NOSASL; `extra` properties win over those made here."""
+class HiveServer2(_HiveServer):
+    """A HiveServer2 4.0.1 over that metastore, auth NOSASL."""
 
     name = "HiveServer2"
-    keeps_port = True
 
     def __init__(
         self,
@@ -95,25 +95,20 @@ class HiveServer2(EmbeddedServer):
         *,
         extra: Mapping[str, str],
     ) -> None:
-        super().__init__(folder)
-        self.extra = dict(extra)
-        self._filesystem = filesystem
+        super().__init__(folder, filesystem, extra)
         self._metastore_uri = metastore_uri
 
     def _launch(self, port: int) -> Launch:
-        filesystem = self._filesystem()
         scratch = self.folder / "scratch"
         site = {
-            **settings.hiveserver2_site(self._metastore_uri(), filesystem),
+            **settings.hiveserver2_site(self._metastore_uri(), self._filesystem()),
             "hive.downloaded.resources.dir": str(scratch / "resources"),
             "hive.exec.local.scratchdir": str(scratch),
             "hive.querylog.location": str(self.folder / "queries"),
             "hive.server2.thrift.bind.host": HOST,
             "hive.server2.thrift.port": str(port),
-            **self.extra,
         }
-        # ThriftCLIService says which port it took.
-        conf = _write_conf(self.folder, filesystem, site, {"org.apache.hive.service.cli.thrift": "info"})
+        conf = self._write_conf(site, "org.apache.hive.service.cli.thrift")
         write_sites(conf, {"mapred-site": settings.mapred_site()})
         return Launch(
             name=self.name,
@@ -124,22 +119,12 @@ class HiveServer2(EmbeddedServer):
         )
 
 
-def _write_conf(folder: Path, filesystem: str, hive_site: Mapping[str, str], loggers: Mapping[str, str]) -> Path:
-    conf = folder / "conf"
-    sites = client_sites(filesystem)
-    sites["core-site"]["hadoop.tmp.dir"] = str(folder / "tmp")
-    write_sites(conf, {**sites, "hive-site": hive_site})
-    write_log4j2(conf, log4j2("warn", loggers))
-    (folder / "tmp").mkdir(exist_ok=True)
-    return conf
-
-
-def _java(conf: Path, heap: str) -> tuple[str, ...]:
-    return (
-        find_java().program,
-        *(*OPENS, *MORE_OPENS),
-        *("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", f"-Xmx{heap}", "-Djava.net.preferIPv4Stack=true"),
+def _java(conf: Path, heap: str, *options: str) -> tuple[str, ...]:
+    return java_command(
+        os.pathsep.join([str(conf), *map(str, fetch(HIVE))]),
+        heap,
         f"-Djava.io.tmpdir={conf.parent / 'tmp'}",
         f"-Dlog4j2.configurationFile={conf / 'log4j2.properties'}",
-        *("-cp", os.pathsep.join([str(conf), *map(str, fetch(HIVE))])),
+        *options,
+        opens=(*OPENS, *MORE_OPENS),
     )

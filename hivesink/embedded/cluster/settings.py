@@ -1,15 +1,13 @@
-"""What the cluster is made of and how its servers are set: the one source, for the processes and for containers.
+"""The cluster's servers and their settings, for processes and for containers.
 
-What is here holds wherever a server runs. What depends on its host, its ports and its folders is an argument, or
-is added by the module that starts the process (`hdfs.py`, `hive.py`, `spark.py`).
+These hold wherever a server runs. What depends on its host, ports and folders is an argument, or is added by the
+module that starts the process (`hdfs.py`, `hive.py`, `spark.py`).
 """
 
 from __future__ import annotations
 
 from types import MappingProxyType
 from typing import TYPE_CHECKING
-
-from hivesink.embedded.kafka import BROKER
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -36,21 +34,19 @@ WORKER_MEMORY = "4g"
 
 WAREHOUSE = "/user/hive/warehouse"
 EXTERNAL_WAREHOUSE = "/user/hive/warehouse-ext"
-# In HDFS, as these all.
+# In HDFS, like the folders above and below.
 TEMPORARY = "/tmp"  # noqa: S108
-# Folders made at the first start, with their permissions: everybody may write, nobody removes another's.
+# Folders made at the first start: everybody may write, nobody may remove another's files.
 FOLDERS: Mapping[str, int] = MappingProxyType(
     {TEMPORARY: 0o1777, "/user": 0o755, "/user/hive": 0o755, WAREHOUSE: 0o1777, EXTERNAL_WAREHOUSE: 0o1777}
 )
-
-KAFKA: Mapping[str, str] = BROKER
 
 
 def core_site(filesystem: str, superuser: str) -> dict[str, str]:
     """Return core-site.xml for servers and clients; `superuser` is who runs the servers, and may act for others."""
     return {
         "fs.defaultFS": filesystem,
-        # Minutes; what is deleted with the trash in mind stays for a day.
+        # Minutes: clients that use the trash keep what they delete for a day.
         "fs.trash.interval": "1440",
         f"hadoop.proxyuser.{superuser}.groups": "*",
         f"hadoop.proxyuser.{superuser}.hosts": "*",
@@ -61,21 +57,21 @@ def hdfs_site() -> dict[str, str]:
     """Return hdfs-site.xml for NameNode, DataNodes and clients alike."""
     return {
         "dfs.replication": str(DATANODES),
-        # Two DataNodes leave none to replace a dead one by: go on with the other.
+        # With two DataNodes, none can replace a dead one: go on with the other.
         "dfs.client.block.write.replace-datanode-on-failure.best-effort": "true",
         "dfs.client.block.write.replace-datanode-on-failure.policy": "NEVER",
         # A close needn't wait for the DataNodes' reports: it takes 26 ms instead of 490.
         "dfs.namenode.file.close.num-committed-allowed": "1",
         "dfs.namenode.acls.enabled": "true",
         "dfs.permissions.enabled": "true",
-        # Parts of tests and demos are small.
+        # Tests and demos write small files.
         "dfs.namenode.fs-limits.min-block-size": "0",
-        # Out of safe mode at once: no block is waited for. By command it is entered all the same.
+        # Leave safe mode at once, without waiting for blocks; `dfsadmin` can still enter it.
         "dfs.namenode.safemode.extension": "0",
         "dfs.namenode.safemode.threshold-pct": "0",
-        # DataNodes of one host are told apart by their ports.
+        # DataNodes of one host differ only in their ports.
         "dfs.namenode.datanode.registration.ip-hostname-check": "false",
-        # A DataNode that is gone is avoided after 6 s and given up after 20: 2 * recheck + 10 * heartbeat.
+        # A dead DataNode is avoided after 6 s and given up after 20: 2 * recheck + 10 * heartbeat.
         "dfs.heartbeat.interval": "1s",
         "dfs.namenode.heartbeat.recheck-interval": "5000",
         "dfs.namenode.stale.datanode.interval": "6000",
@@ -101,8 +97,7 @@ def metastore_site(filesystem: str) -> dict[str, str]:
     return {
         "metastore.warehouse.dir": filesystem + WAREHOUSE,
         "metastore.warehouse.external.dir": filesystem + EXTERNAL_WAREHOUSE,
-        # Without the full schema there are no tables for transactions and locks, and none of the threads that
-        # look after them.
+        # The automatic schema has no tables for transactions and locks, so their housekeeping threads are off.
         "datanucleus.schema.autoCreateAll": "true",
         "metastore.schema.verification": "false",
         "metastore.task.threads.always": "",
@@ -129,7 +124,7 @@ def hiveserver2_site(metastore_uri: str, filesystem: str) -> dict[str, str]:
         # Tables are not transactional: the metastore has no tables for transactions and locks.
         "hive.support.concurrency": "false",
         "hive.txn.manager": "org.apache.hadoop.hive.ql.lockmgr.DummyTxnManager",
-        # Nothing that runs by itself, or on a port of its own.
+        # No background work, and no other ports.
         "hive.notification.event.poll.interval": "0s",
         "hive.query.lifetime.hooks": "",
         "hive.scheduled.queries.executor.enabled": "false",
@@ -155,7 +150,7 @@ def mapred_site() -> dict[str, str]:
 def spark_master() -> dict[str, str]:
     """Return the Spark properties of the master, but for its address and recovery folder."""
     return {
-        # A master that comes back knows its workers and applications.
+        # A restarted master knows its workers and applications.
         "spark.deploy.recoveryMode": "FILESYSTEM",
         # Seconds after which a silent worker is given up; the default is a minute.
         "spark.worker.timeout": "20",

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 from hivesink.config.cache import write_atomically
 from hivesink.embedded.cluster import settings
 from hivesink.embedded.process import HOST, Launch
-from hivesink.embedded.server import EmbeddedServer
+from hivesink.embedded.server import EmbeddedServer, java_command
 from hivesink.jvm.conf import log4j2
+from hivesink.jvm.jars import all_jars, jar, spark_home
 from hivesink.jvm.java import find_java
-from hivesink.jvm.sparkjars import OPENS, all_jars, jar, spark_home
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -84,12 +84,10 @@ def _java(folder: Path, properties: Mapping[str, str]) -> tuple[str, ...]:
     logging = folder / "conf" / "log4j2.properties"
     write_atomically(logging, log4j2("warn", {"org.apache.spark.deploy": "info"}))
     (folder / "tmp").mkdir(exist_ok=True)
-    return (
-        find_java().program,
-        *OPENS,
-        *("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx256m", "-Djava.net.preferIPv4Stack=true"),
+    return java_command(
+        all_jars(),
+        "256m",
         f"-Djava.io.tmpdir={folder / 'tmp'}",
         f"-Dlog4j2.configurationFile={logging.as_uri()}",
         *(f"-D{name}={value}" for name, value in properties.items()),
-        *("-cp", all_jars()),
     )

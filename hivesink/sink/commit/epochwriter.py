@@ -18,6 +18,7 @@ from hivesink.errors import (
     RegistrationFailed,
     RegistrationUnknown,
     StoreUnavailable,
+    TaskFailed,
 )
 from hivesink.sink.task.messages import InputShape, TablePlan, TaskPlan, TaskReport
 
@@ -64,8 +65,8 @@ class EpochWriter:
     def write(self, epoch: Epoch, shape: InputShape, write: Write, watch: Stopwatch) -> Written:
         """Run the tasks until their parts are whole and in the folders of their partitions.
 
-        Raises BadRecord (after which nothing is left of the try), EpochTaken, StoreUnavailable, PartitionElsewhere,
-        and what `tolerate` raises.
+        Raises BadRecord (after which nothing is left of the try), TaskFailed, EpochTaken, StoreUnavailable,
+        PartitionElsewhere, and what `tolerate` raises.
         """
         for left in reversed(range(_TRIES)):
             plan = self._plan(epoch, shape)
@@ -137,13 +138,15 @@ class EpochWriter:
 
     def _reports(self, write: Write, plan: TaskPlan) -> tuple[TaskReport, ...]:
         try:
-            return tuple(write(plan))
+            reports = tuple(write(plan))
+            _require_no_failure(reports)
         except Exception as error:
             # A run that starts beside this one shuts out this try and sweeps its files. The errors that tasks then
             # fail with don't say so.
             if self.context.log.view().head >= plan.epoch:
                 raise EpochTaken(self.context.log.location, plan.epoch) from error
             raise
+        return reports
 
     def _require_reachable(self, elsewhere: Mapping[PartitionKey, str]) -> None:
         """Raise PartitionElsewhere, which names the partition, if one lives where this table's store can't write."""
@@ -192,3 +195,10 @@ class EpochWriter:
             if not report.rows.balanced:
                 message = f"task {report.task} reports {report.rows}, which don't add up"
                 raise AssertionError(message)
+
+
+def _require_no_failure(reports: Iterable[TaskReport]) -> None:
+    """Raises TaskFailed. The other tasks' parts are left to the next sweep: now the store may fail here too."""
+    failure = next((report.failure for report in reports if report.failure), None)
+    if failure is not None:
+        raise TaskFailed(failure.message, retryable=failure.retryable)

@@ -81,14 +81,23 @@ class BadReport:
 
 
 @dataclass(frozen=True, slots=True)
+class TaskFailure:
+    """An error that another try of the task can't help, or that its last try ended with."""
+
+    message: str
+    retryable: bool
+
+
+@dataclass(frozen=True, slots=True)
 class TaskReport:
-    """What one task attempt did. It has ended well: its parts are pending and its counts complete."""
+    """What one task attempt did: its parts are pending and its counts complete, unless `bad` or `failure` is set."""
 
     task: int
     task_attempt: int
     rows: Rows
     parts: tuple[PartEntry, ...] = ()
     bad: BadReport | None = None
+    failure: TaskFailure | None = None
 
     def encode(self) -> str:
         return json.dumps(asdict(self))
@@ -102,4 +111,5 @@ class TaskReport:
             rows=Rows(**fields["rows"]),
             parts=tuple(PartEntry(**part) for part in fields["parts"]),
             bad=BadReport(**fields["bad"]) if fields["bad"] else None,
+            failure=TaskFailure(**fields["failure"]) if fields["failure"] else None,
         )

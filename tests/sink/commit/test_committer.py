@@ -27,13 +27,14 @@ from hivesink.errors import (
     ReplayDiffers,
     ResumeImpossible,
     StoreUnavailable,
+    TaskFailed,
     UnknownTable,
 )
 from hivesink.metastore.common import FLAG
 from hivesink.sink.commit.committer import Committer
 from hivesink.sink.commit.recovery import recover
 from hivesink.sink.inspect.status import writer_status
-from hivesink.sink.task.messages import BadReport, InputShape, TaskPlan, TaskReport
+from hivesink.sink.task.messages import BadReport, InputShape, TaskFailure, TaskPlan, TaskReport
 from tests.crash.site import DEAD, LOG, PLAIN, Site, SiteJob
 from tests.sink.harness import LOCATION, SPEC, TABLE, Event, Source, events
 
@@ -206,6 +207,39 @@ def test_a_bad_record_discards_everything(site: Site) -> None:
     with pytest.raises(BadRecord, match="offset 3"):
         job.committer.commit(ref, InputShape(), write)
     assert (site.staged(), site.rows(), site.log.view().head) == (set(), [], 0)
+
+
+@pytest.mark.parametrize("retryable", [True, False])
+def test_a_task_that_reports_its_failure_decides_nothing(site: Site, retryable: bool) -> None:
+    job = site.job()
+
+    def write(plan: TaskPlan) -> list[TaskReport]:
+        job.tasks = 1
+        (good,) = job.write(plan, EVENTS[:4])
+        return [good, TaskReport(1, 1, Rows(), failure=TaskFailure("the disk is full", retryable))]
+
+    ref = site.source.next_batch(4)
+    assert ref is not None
+    with pytest.raises(TaskFailed, match="a task failed: the disk is full") as failed:
+        job.committer.commit(ref, InputShape(), write)
+    assert failed.value.retryable is retryable
+    assert (site.rows(), site.log.view().head) == ([], 0)
+    job.step()
+    assert (site.staged(), site.rows()) == (set(), IDS[:4])
+
+
+def test_a_failure_of_a_try_that_another_run_has_overtaken_says_that(site: Site) -> None:
+    job = site.job()
+    other = site.job(source=Source(list(EVENTS)))
+    ref = site.source.next_batch(4)
+    assert ref is not None
+
+    def write(_: TaskPlan) -> list[TaskReport]:
+        other.step()
+        return [TaskReport(0, 1, Rows(), failure=TaskFailure("a file is gone", retryable=False))]
+
+    with pytest.raises(EpochTaken):
+        job.committer.commit(ref, InputShape(), write)
 
 
 def test_a_write_that_raises_leaves_nothing_and_the_same_process_goes_on(site: Site) -> None:

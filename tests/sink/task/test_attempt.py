@@ -13,9 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hivesink.core.bucket import aside
+from hivesink.core.manifest import Rows
 from hivesink.core.table import Column, Primitive
 from hivesink.sink.task.attempt import run_task
-from hivesink.sink.task.messages import BadReport, InputShape, TaskReport
+from hivesink.sink.task.messages import BadReport, InputShape, TaskFailure, TaskReport
 from hivesink.storage.local import LocalFileSystem
 from hivesink.storage.rename_store import RenameFileStore
 from tests.inmemory.filesystem import MemoryFileSystem
@@ -339,3 +340,5 @@ def test_a_report_survives_the_way_to_the_driver() -> None:
     _, stopped = run([BAD])
     assert isinstance(stopped.bad, BadReport)
     assert TaskReport.decode(stopped.encode()) == stopped
+    failed = TaskReport(0, 1, Rows(), failure=TaskFailure("the disk is full", retryable=True))
+    assert TaskReport.decode(failed.encode()) == failed
