@@ -1,4 +1,4 @@
-"""Hive DDL files to `TableSpec`s: one CREATE TABLE a file, and every problem of every file at once."""
+"""Hive DDL files to `TableSpec`s: one CREATE TABLE per file. Reports all problems of all files at once."""
 
 from __future__ import annotations
 
@@ -12,16 +12,15 @@ from sqlglot.errors import ParseError, TokenError
 from hivesink.core.table import TableName, TableSpec
 from hivesink.core.typetext import refusal
 from hivesink.errors import DdlInvalid, DdlProblem
-from hivesink.hiveql.clauses import CheckProperties, read_clauses
-from hivesink.hiveql.columns import data_columns, partition_columns
+from hivesink.hiveql.clauses import CheckProperties, data_columns, partition_columns, read_clauses
 from hivesink.hiveql.source import Source, quiet
 
-_ONE = "one CREATE TABLE a file"
+_ONE = "one CREATE TABLE per file"
 # Words that make sqlglot keep a whole CREATE TABLE as an opaque command.
 _OPAQUE = {
-    "SKEWED": "SKEWED BY: the sink doesn't write skewed folders",
-    "TRANSACTIONAL": "an ACID table (TRANSACTIONAL) takes no files from outside Hive",
-    "MANAGED": "MANAGED: a table without EXTERNAL is managed; remove the word",
+    "SKEWED": "SKEWED BY: the sink doesn't write skewed folders; remove it",
+    "TRANSACTIONAL": "the sink can't write to an ACID table; remove TRANSACTIONAL",
+    "MANAGED": "a table without EXTERNAL is managed; remove MANAGED",
 }
 
 
@@ -30,10 +29,10 @@ def parse_path(path: str | Path, check_properties: CheckProperties) -> tuple[Tab
 
     Raises DdlInvalid with all problems of all files.
     """
-    place = Path(path)
-    files = sorted(place.glob("*.sql")) if place.is_dir() else [place]
+    path = Path(path)
+    files = sorted(path.glob("*.sql")) if path.is_dir() else [path]
     if not files:
-        raise DdlInvalid((DdlProblem(str(place), 1, "the folder holds no *.sql file"),))
+        raise DdlInvalid((DdlProblem(str(path), 1, "the folder holds no *.sql file"),))
     specs: dict[TableName, tuple[TableSpec, Path]] = {}
     problems: list[DdlProblem] = []
     for file in files:
@@ -41,18 +40,18 @@ def parse_path(path: str | Path, check_properties: CheckProperties) -> tuple[Tab
         if spec is not None:
             _, earlier = specs.setdefault(spec.name, (spec, file))
             if earlier != file:
-                problems.append(DdlProblem(str(file), 1, f"table {spec.name} is declared in {earlier} too"))
+                problems.append(DdlProblem(str(file), 1, f"table {spec.name} is also declared in {earlier}"))
     if problems:
         raise DdlInvalid(tuple(problems))
     return tuple(spec for spec, _ in specs.values())
 
 
 def parse_ddl(sql: str, file: str, check_properties: CheckProperties) -> TableSpec:
-    """The table that `sql` creates. Raises DdlInvalid with all problems found, in the order of their lines.
+    """The table that `sql` creates. Raises DdlInvalid with all problems, sorted by line.
 
-    `file` names the text in problems. Text that isn't SQL at all ends the search at its first problem.
+    `file` is the text's name in problems. Text that isn't SQL has only its first problem reported.
     """
-    # As Python reads text files; sqlglot counts a lone \r as a line too.
+    # As Python reads text files; sqlglot also counts a lone \r as a line.
     source = Source(file, sql.replace("\r\n", "\n").replace("\r", "\n"))
     create = _statement(source)
     spec = _table(source, create, check_properties) if create is not None else None
@@ -81,7 +80,7 @@ def _statement(source: Source) -> exp.Create | None:
     except TokenError as error:
         found = re.search(r"Missing (\S+) from (\d+):", str(error.__cause__))
         if found:
-            source.problem(int(found[2]), f"a {found[1]} is not closed")
+            source.problem(int(found[2]), f"unclosed {found[1]}")
         else:
             source.problem(1, f"not understood: {error}")
         return None
@@ -90,7 +89,7 @@ def _statement(source: Source) -> exp.Create | None:
         return None
     statements = [node for node in parsed if node is not None and not isinstance(node, exp.Semicolon)]
     if not statements:
-        source.problem(1, f"no statement; write {_ONE}")
+        source.problem(1, f"no statement found; write {_ONE}")
         return None
     if len(statements) > 1:
         source.problem(_second(source), f"a second statement; write {_ONE}")
@@ -106,12 +105,12 @@ def _not_understood(source: Source, error: ParseError) -> None:
 
 
 def _second(source: Source) -> int:
-    """The line of the first token behind the first semicolon that more than semicolons follow."""
-    behind = False
+    """The line of the first token of the second statement."""
+    after = False
     for token in source.tokens:
         if token.token_type == TokenType.SEMICOLON:
-            behind = True
-        elif behind:
+            after = True
+        elif after:
             return source.line(token)
     return source.first_line()
 
@@ -120,7 +119,7 @@ def _create(source: Source, statement: object) -> exp.Create | None:
     if isinstance(statement, exp.Create):
         kind = str(statement.args.get("kind") or "").upper()
         if kind != "TABLE":
-            source.problem(source.first_line(), f"CREATE {kind}; write {_ONE}")
+            source.problem(source.first_line(), f"CREATE {kind} is not supported; write {_ONE}")
             return None
         return statement
     words = [(token.text.upper(), token) for token in source.tokens]
@@ -128,7 +127,7 @@ def _create(source: Source, statement: object) -> exp.Create | None:
     if words[0][0] == "CREATE" and known:
         source.problem(*known[0])
     elif isinstance(statement, exp.Command) and words[0][0] == "CREATE":
-        source.problem(source.first_line(), "this CREATE holds something that isn't understood as Hive's CREATE TABLE")
+        source.problem(source.first_line(), "this CREATE has a part that isn't understood as Hive's CREATE TABLE")
     else:
         source.problem(source.first_line(), f"{words[0][0]} is not CREATE TABLE; write {_ONE}")
     return None
@@ -138,7 +137,7 @@ def _table(source: Source, create: exp.Create, check_properties: CheckProperties
     if create.args.get("replace"):
         source.problem(source.line_of_word("REPLACE"), "OR REPLACE would drop the table's data; remove it")
     if create.args.get("expression") is not None:
-        source.problem(source.line_of_word("SELECT"), "CREATE TABLE AS SELECT; declare the columns instead")
+        source.problem(source.line_of_word("SELECT"), "CREATE TABLE AS SELECT is not supported; list the columns")
         return None
     _no_with(source)
     clauses = read_clauses(source, create, check_properties)
@@ -146,7 +145,7 @@ def _table(source: Source, create: exp.Create, check_properties: CheckProperties
     table = schema.this if isinstance(schema, exp.Schema) else schema
     name = _name(source, table)
     if not isinstance(schema, exp.Schema):
-        source.problem(table, "the table has no columns; write them out")
+        source.problem(table, "the table has no columns; list them")
         return None
     columns = data_columns(source, schema)
     by = clauses.partitioned_by
@@ -173,7 +172,7 @@ def _name(source: Source, table: exp.Table) -> TableName:
 
 
 def _no_with(source: Source) -> None:
-    """Other databases' `WITH (…)` would pass as TBLPROPERTIES."""
+    """Refuse other databases' `WITH (…)`, which sqlglot takes for TBLPROPERTIES."""
     for token, following in zip(source.tokens, source.tokens[1:], strict=False):
         if token.token_type == TokenType.WITH and following.token_type == TokenType.L_PAREN:
-            source.problem(token, "WITH (…) is not Hive's; write TBLPROPERTIES (…)")
+            source.problem(token, "WITH (…) is not valid in Hive; write TBLPROPERTIES (…)")

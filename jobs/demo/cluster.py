@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hivesink import wiring
-from hivesink.cli.opened import opened
+from hivesink.cli.opened import open_table
 from hivesink.config.site import Site
 from hivesink.embedded.cluster import Cluster, containers
 from hivesink.embedded.cluster.__main__ import default_folder
@@ -100,10 +100,10 @@ def stream(flights: Flights, screen: Screen) -> None:
 
 def _state() -> tuple[int, int, list[Finished]]:
     """Rows and epochs of all writers, and what readers see."""
-    with opened(TABLE, None) as found:
-        counted = [committed(writer.context.log) for writer in found.writers]
+    with open_table(TABLE, None) as opened:
+        counted = [committed(writer.context.log) for writer in opened.writers]
         rows, epochs = (sum(numbers) for numbers in zip(*counted, strict=True)) if counted else (0, 0)
-        return rows, epochs, finished_files(found.live.location, found.site)
+        return rows, epochs, finished_files(opened.live.location, opened.site)
 
 
 def _settings(where: Addresses, home: Path) -> dict[str, str]:
