@@ -149,7 +149,7 @@ def _column_differences(wanted: Sequence[Column], live: Sequence[Column]) -> Ite
 
 def _type_change(old: HiveType, new: HiveType) -> str:
     if is_safe(old, new):
-        return f"Hive could read old files with it, but {_LATER}"
+        return f"old files stay readable, but {_LATER}"
     return "Hive can't read old files with it; make a new table and copy the rows"
 
 
