@@ -1,4 +1,4 @@
-"""`hivesink status` and `hivesink verify`: how a table's writers are, and whether their logs hold. Both only read."""
+"""`hivesink status` and `hivesink verify`: the state of a table's writers, and a check of their logs."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hivesink import wiring
 from hivesink.cli.codes import ExitCode
 from hivesink.cli.command import Debug, Json, Metastore, Table, Writer, reporting
-from hivesink.cli.opened import OpenedTable, OpenedWriter, open_table
+from hivesink.cli.opened import OpenedTable, open_table
 from hivesink.cli.output import Grid, Line, Report
 from hivesink.core import offsets
 from hivesink.formats.parquet import rows_in
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
 
     from hivesink.core.epoch import LastBatch
     from hivesink.logs import Accepted, TableLogs
-    from hivesink.sink.commit.statistics import CountRows
     from hivesink.sink.inspect.clean import Stranger
 
 Quick = Annotated[bool, typer.Option("--quick", help="Don't read the files' footers.")]
@@ -41,7 +39,7 @@ def status(table: Table, metastore: Metastore = None, json: Json = False, debug:
     Example: hivesink status demo.flights
     """
     with reporting(as_json=json, debug=debug) as out, open_table(table, metastore) as opened:
-        statuses = [writer_status(writer.context, writer.name, opened.name) for writer in opened.writers]
+        statuses = [writer_status(context, writer, opened.name) for writer, context in opened.writers.items()]
         data = {
             "table": opened.name,
             "location": opened.live.location,
@@ -100,7 +98,7 @@ def verify(
     json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """Check every epoch: offsets chain, rows add up, files exist, are readable and registered, none is doubled.
+    """Check every epoch: offsets are gapless, rows add up, files are there, readable, registered and not doubled.
 
     Begins at the floor, which holds the totals of older epochs. Read-only: safe to run while a job is writing.
     Exits with 1 if it finds an error; notes are for information.
@@ -109,19 +107,16 @@ def verify(
     """
     with reporting(as_json=json, debug=debug) as out, open_table(table, metastore) as opened:
         count_rows = None if quick else rows_in
-        verdicts = [_verdict(opened, one, count_rows) for one in opened.chosen(writer)]
+        verdicts = [
+            verify_writer(context, name, opened.name, count_rows, opened.admission(name))
+            for name, context in opened.chosen(writer).items()
+        ]
         accepted = opened.logs.accepted()
         unknown = [_Unknown(one, accepted.get(one.uid), opened.logs) for one in opened.strangers()]
         report = _report(opened, verdicts, unknown, epochs)
         out.show(report)
         if report.data["errors"]:
             raise typer.Exit(ExitCode.FAILED)
-
-
-def _verdict(opened: OpenedTable, writer: OpenedWriter, count_rows: CountRows | None) -> Verdict:
-    log, store = writer.context.log, writer.context.store
-    admission = wiring.admission(opened.live, log, store, writer.name, opened.site)
-    return verify_writer(writer.context, writer.name, opened.name, count_rows, admission)
 
 
 @dataclass(frozen=True, slots=True)

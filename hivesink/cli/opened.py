@@ -21,39 +21,38 @@ from hivesink.sink.commit.context import CommitContext
 from hivesink.sink.inspect.clean import Stranger, strangers
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from hivesink.ports import CommitLog, LiveTable, Registrar
-
-
-@dataclass(frozen=True, slots=True)
-class OpenedWriter:
-    """A writer of a table. Its log was found through the pointer beside the table."""
-
-    name: str
-    context: CommitContext
+    from hivesink.sink.inspect.admission import Admission
 
 
 @dataclass(frozen=True, slots=True)
 class OpenedTable:
-    """A table of the metastore, with every writer that has left a pointer, sorted by name."""
+    """A table of the metastore. `writers` are all that have a pointer beside the table, sorted by name."""
 
     name: str
     live: LiveTable
-    writers: tuple[OpenedWriter, ...]
+    writers: Mapping[str, CommitContext]
     site: Site
     metastore: wiring.Metastore
     logs: TableLogs
 
-    def chosen(self, writer: str | None) -> tuple[OpenedWriter, ...]:
+    def chosen(self, writer: str | None) -> Mapping[str, CommitContext]:
         """The writer of that name, or all writers for None. Raises InvalidOption if there is no such writer."""
-        chosen = tuple(one for one in self.writers if writer in {None, one.name})
-        if writer is not None and not chosen:
-            # Checked last: a log with an invalid name that an older version allowed can still be chosen.
+        if writer is None:
+            return self.writers
+        if writer not in self.writers:
+            # Checked only now: a log with an invalid name that an older version allowed can still be chosen.
             writername.require(writer)
-            known = ", ".join(one.name for one in self.writers) or "none"
+            known = ", ".join(self.writers) or "none"
             raise InvalidOption((f"no writer {writer!r} has written to {self.name}; known: {known}",))
-        return chosen
+        return {writer: self.writers[writer]}
+
+    def admission(self, writer: str) -> Admission:
+        """What decides whether `writer` may start."""
+        context = self.writers[writer]
+        return wiring.admission(self.live, context.log, context.store, writer, self.site)
 
     def strangers(self) -> tuple[Stranger, ...]:
         """The parts in the table whose uid has no log here, including those that were accepted."""
@@ -81,27 +80,23 @@ def metastore_address(given: str | None, site: Site) -> str:
 @contextmanager
 def open_table(table: str, metastore: str | None) -> Iterator[OpenedTable]:
     """Open `table`. Raises InvalidOption, SiteInvalid, UnknownTable, Unsupported, MetastoreUnreachable."""
-    name = _table_name(table)
+    try:
+        name = TableName.parse(table)
+    except ValueError as error:
+        raise InvalidOption((str(error),)) from error
     site = load_site()
     connected = wiring.Metastore.at("thrift", metastore_address(metastore, site), site)
     registrar = connected.registrar
     try:
         live = registrar.table(name)
         logs = TableLogs(name, live.location, site)
-        writers = tuple(
-            OpenedWriter(writer, _context(registrar, live, wiring.commit_log(folder, writer, site), site))
+        writers = {
+            writer: _context(registrar, live, wiring.commit_log(folder, writer, site), site)
             for writer, folder in sorted(logs.writers().items())
-        )
+        }
         yield OpenedTable(str(name), live, writers, site, connected, logs)
     finally:
         registrar.close()
-
-
-def _table_name(text: str) -> TableName:
-    try:
-        return TableName.parse(text)
-    except ValueError as error:
-        raise InvalidOption((str(error),)) from error
 
 
 def _context(registrar: Registrar, live: LiveTable, log: CommitLog, site: Site) -> CommitContext:

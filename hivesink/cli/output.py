@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import date, datetime, time
 from decimal import Decimal
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.table import Table
@@ -63,20 +63,8 @@ class Report:
     blocks: Sequence[Line | Grid]
 
 
-class Output(Protocol):
-    """Prints a command's result and its errors."""
-
-    def show(self, report: Report) -> None:
-        """Print `report` to standard output."""
-        ...
-
-    def fail(self, error: BaseException) -> None:
-        """Print `error` to standard error: one line (or one for each problem in DDL files), without secrets."""
-        ...
-
-
 class TextOutput:
-    """For people."""
+    """For people: a report on standard output; on standard error one line per error, or per problem in DDL files."""
 
     def show(self, report: Report) -> None:
         console = _console(sys.stdout)
@@ -92,7 +80,7 @@ class TextOutput:
 
 
 class JsonOutput:
-    """For programs: one document on standard output, and an error as one line of JSON on standard error."""
+    """For programs: one JSON document on standard output, and an error as one line of JSON on standard error."""
 
     def show(self, report: Report) -> None:
         print(json.dumps(report.data, default=jsonable, indent=2, ensure_ascii=False))
@@ -104,6 +92,9 @@ class JsonOutput:
             "retryable": isinstance(error, HiveSinkError) and error.retryable,
         }
         print(json.dumps({"error": fields}, ensure_ascii=False), file=sys.stderr)
+
+
+Output = TextOutput | JsonOutput
 
 
 def output(*, as_json: bool) -> Output:

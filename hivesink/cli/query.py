@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from json import dumps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -45,15 +44,6 @@ Service = Annotated[
 Limit = Annotated[int, typer.Option("--limit", min=1, help="How many rows to fetch at most.")]
 
 
-@dataclass(frozen=True, slots=True)
-class _Answer:
-    """The first rows of a result. `more`: there are others."""
-
-    columns: tuple[str, ...]
-    rows: tuple[tuple[Any, ...], ...]
-    more: bool
-
-
 def query(
     sql: Sql,
     *,
@@ -76,14 +66,16 @@ def query(
     """
     with reporting(as_json=json, debug=debug) as out:
         if hiveserver2 is None:
-            answer = _by_spark(sql, metastore, limit)
+            columns, rows = _ask_spark(sql, metastore, limit + 1)
         else:
-            login = _login(auth, user, password_file, kerberos_service)
-            answer = _by_hiveserver2(sql, hiveserver2, login, limit)
-        out.show(_report(answer, limit))
+            with connect(hiveserver2, _login(auth, user, password_file, kerberos_service)) as hive:
+                result = hive.query(sql, most=limit + 1)
+            columns, rows = [column.name for column in result.columns], result.rows
+        out.show(_report(columns, rows[:limit], more=len(rows) > limit))
 
 
-def _by_spark(sql: str, metastore: str | None, limit: int) -> _Answer:
+def _ask_spark(sql: str, metastore: str | None, most: int) -> tuple[list[str], Sequence[Sequence[Any]]]:
+    """The result's columns and its first rows."""
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
@@ -92,8 +84,7 @@ def _by_spark(sql: str, metastore: str | None, limit: int) -> _Answer:
     spark = session("hivesink query", metastore=metastore)
     try:
         frame = spark.sql(sql)
-        rows = [tuple(row) for row in frame.limit(limit + 1).collect()]
-        return _first(tuple(frame.columns), rows, limit)
+        return frame.columns, frame.limit(most).collect()
     except (PySparkException, Py4JError) as error:
         raise QueryFailed(OLD_CLIENT if is_old_client(error) else str(error).partition("\n")[0]) from error
     finally:
@@ -118,25 +109,12 @@ def _password(file: Path | None) -> str | None:
         raise InvalidOption((f"--password-file {file}: {error.strerror}",)) from error
 
 
-def _by_hiveserver2(sql: str, address: str, login: Login, limit: int) -> _Answer:
-    with connect(address, login) as hive:
-        result = hive.query(sql, most=limit + 1)
-        return _first(tuple(column.name for column in result.columns), result.rows, limit)
-
-
-def _first(columns: tuple[str, ...], rows: Sequence[Sequence[Any]], limit: int) -> _Answer:
-    return _Answer(columns, tuple(tuple(row) for row in rows[:limit]), len(rows) > limit)
-
-
-def _report(answer: _Answer, limit: int) -> Report:
-    rows = [[_plain(cell) for cell in row] for row in answer.rows]
-    data = {"columns": answer.columns, "rows": rows, "more": answer.more}
-    blocks: list[Line | Grid] = [Grid("", answer.columns, [[_shown(cell) for cell in row] for row in answer.rows])]
-    if answer.more:
-        blocks.append(Line(f"only the first {limit} rows; raise --limit to see more", "yellow"))
-    else:
-        blocks.append(Line(f"{len(answer.rows)} row{'' if len(answer.rows) == 1 else 's'}"))
-    return Report(data, blocks)
+def _report(columns: Sequence[str], rows: Sequence[Sequence[Any]], *, more: bool) -> Report:
+    data = {"columns": columns, "rows": [[_plain(cell) for cell in row] for row in rows], "more": more}
+    end = Line(f"{len(rows)} row{'' if len(rows) == 1 else 's'}")
+    if more:
+        end = Line(f"only the first {len(rows)} rows; raise --limit to see more", "yellow")
+    return Report(data, [Grid("", columns, [[_shown(cell) for cell in row] for row in rows]), end])
 
 
 def _shown(cell: Any) -> Any:

@@ -9,7 +9,7 @@ import typer
 
 from hivesink import wiring
 from hivesink.cli.command import Debug, DryRun, Json, Metastore, Table, Writer, Yes, reporting
-from hivesink.cli.opened import OpenedTable, OpenedWriter, open_table
+from hivesink.cli.opened import OpenedTable, open_table
 from hivesink.cli.output import Grid, Line, Report
 from hivesink.config.options import SinkConfig
 from hivesink.core.lifecycle import Identity
@@ -24,6 +24,8 @@ from hivesink.sink.inspect.clean import find_leftovers, find_strays, throw_away
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
+
+    from hivesink.sink.commit.context import CommitContext
 
 AcceptLost = Annotated[
     bool, typer.Option("--accept-lost", help="Record that decided parts are lost for good, so that the log can go on.")
@@ -56,8 +58,8 @@ def recover(
 ) -> None:
     """Finish decided epochs and remove what was not decided, as the next start of the job would.
 
-    Stop the job first: if it is writing an epoch, it loses that epoch and stops. After a question, --accept-lost
-    gives up the rows of parts that are lost, and --give-up those of a partition that the metastore refuses.
+    Stop the job first: if it is writing an epoch, it loses that epoch and stops. --accept-lost gives up the rows of
+    lost parts, --give-up those of a partition that the metastore refuses. Both ask first.
 
     Example: hivesink recover demo.flights --dry-run
     """
@@ -65,26 +67,26 @@ def recover(
         policy = policy_of(SinkConfig.parse(opened.live.spec.options))
         chosen = opened.chosen(writer)
         partitions = frozenset(give_up or ())
-        losses = [_given_up(one, partitions, accept_lost=accept_lost) for one in chosen]
+        losses = [_given_up(context, partitions, accept_lost=accept_lost) for context in chosen.values()]
         lost = [loss for own in losses for loss in own]
         _require_known(partitions, lost)
         if lost and not dry_run and not yes:
             _ask(lost, as_json=json)
         done = []
-        for one, own in zip(chosen, losses, strict=True):
+        for (name, context), own in zip(chosen.items(), losses, strict=True):
             given_up = GivenUp(frozenset(loss.part.target for loss in own), partitions)
             if dry_run:
-                result = preview(one.context, policy, given_up=given_up)
+                result = preview(context, policy, given_up=given_up)
             else:
                 # Its dead letters may wait for a table that somebody has dropped.
-                context = replace(one.context, remake=wiring.remaker(opened.metastore, opened.live))
-                result = recover_writer(context, _identity(opened, one), policy, given_up=given_up)
-            done.append((one.name, result))
+                remaking = replace(context, remake=wiring.remaker(opened.metastore, opened.live))
+                result = recover_writer(remaking, _identity(opened, name, context), policy, given_up=given_up)
+            done.append((name, result))
         out.show(_report(opened, done, dry_run=dry_run))
 
 
-def _given_up(one: OpenedWriter, partitions: frozenset[str], *, accept_lost: bool) -> tuple[Loss, ...]:
-    losses = find_losses(one.context, GivenUp(partitions=partitions))
+def _given_up(context: CommitContext, partitions: frozenset[str], *, accept_lost: bool) -> tuple[Loss, ...]:
+    losses = find_losses(context, GivenUp(partitions=partitions))
     return tuple(loss for loss in losses if accept_lost or loss.part.partition in partitions)
 
 
@@ -95,16 +97,16 @@ def _require_known(partitions: Collection[str], lost: Sequence[Loss]) -> None:
         raise InvalidOption((problem,))
 
 
-def _identity(opened: OpenedTable, one: OpenedWriter) -> Identity | None:
+def _identity(opened: OpenedTable, writer: str, context: CommitContext) -> Identity | None:
     """The identity of a writer that has decided nothing yet; None if its newest manifest has it."""
-    if load(one.context).head is not None:
+    if load(context).head is not None:
         return None
-    log = one.context.log
+    log = context.log
     uid = log.uid(None)
     if uid is None:
         raise InvalidOption((f"{log.location} is no log: it has no uid; restore it, or remove the writer's pointer",))
     zone = SinkConfig.parse(opened.live.spec.options)["sink.bucket.time-zone"].key
-    return Identity(one.name, uid, (opened.name,), ((opened.name, zone),), log.location)
+    return Identity(writer, uid, (opened.name,), ((opened.name, zone),), log.location)
 
 
 def _ask(lost: Sequence[Loss], *, as_json: bool) -> None:
@@ -162,14 +164,15 @@ def clean(  # noqa: PLR0917  each is an option of the command line
     Example: hivesink clean demo.flights --dry-run
     """
     with reporting(as_json=json, debug=debug) as out, open_table(table, metastore) as opened:
-        cleanings = [find_leftovers(writer.context, writer.name, opened.name) for writer in opened.writers]
+        contexts = opened.writers.values()
+        cleanings = [find_leftovers(context, writer, opened.name) for writer, context in opened.writers.items()]
         unknown = sorted(path for stranger in opened.strangers() for path in stranger.staged)
-        doubled = [(writer.context, find_strays(writer.context, opened.name)) for writer in opened.writers if strays]
+        doubled = [(context, find_strays(context, opened.name)) for context in contexts if strays]
         folders: tuple[str, ...] = ()
         trashed = tuple((stray.path, "the trash") for _, some in doubled for stray in some)
         if not dry_run:
-            for writer, cleaning in zip(opened.writers, cleanings, strict=True):
-                folders += clean_writer(writer.context, cleaning, opened.name)
+            for context, cleaning in zip(contexts, cleanings, strict=True):
+                folders += clean_writer(context, cleaning, opened.name)
             trashed = tuple(moved for context, some in doubled for moved in throw_away(context, opened.name, some))
         files = [path for cleaning in cleanings for path in cleaning.staged]
         data = {

@@ -100,7 +100,7 @@ def stream(flights: Flights, screen: Screen) -> None:
 def _state() -> tuple[int, int, list[Finished]]:
     """Rows and epochs of all writers, and the files that readers see."""
     with open_table(TABLE, None) as opened:
-        counted = [committed(writer.context.log) for writer in opened.writers]
+        counted = [committed(context.log) for context in opened.writers.values()]
         rows, epochs = (sum(numbers) for numbers in zip(*counted, strict=True)) if counted else (0, 0)
         return rows, epochs, finished_files(opened.live.location, opened.site)
 

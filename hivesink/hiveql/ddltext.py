@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from logging import Filter, LogRecord, getLogger
+from logging import LogRecord, getLogger
 from typing import TYPE_CHECKING
 
 from sqlglot import Token, TokenType, exp, tokenize
@@ -24,15 +24,14 @@ _AFTER_TYPE = re.compile(
 )
 
 
-class _Mute(Filter):
-    def filter(self, record: LogRecord) -> bool:  # noqa: ARG002  the base class's
-        return False
-
-
 @contextmanager
 def quiet() -> Iterator[None]:
     """Mute sqlglot: it logs unsupported syntax, which becomes a problem with a line here."""
-    logger, mute = getLogger("sqlglot"), _Mute()
+    logger = getLogger("sqlglot")
+
+    def mute(_: LogRecord) -> bool:
+        return False
+
     logger.addFilter(mute)
     try:
         yield
@@ -41,7 +40,7 @@ def quiet() -> Iterator[None]:
 
 
 @dataclass(slots=True)
-class Source:
+class DdlText:
     """One file's text. Lines count from 1."""
 
     file: str
@@ -104,9 +103,4 @@ def _ends_type(token: Token) -> bool:
 
 
 def _is_comment(tokens: list[Token], index: int) -> bool:
-    following = tokens[index + 1 : index + 2]
-    return (
-        tokens[index].token_type == TokenType.COMMENT
-        and bool(following)
-        and following[0].token_type == TokenType.STRING
-    )
+    return [token.token_type for token in tokens[index : index + 2]] == [TokenType.COMMENT, TokenType.STRING]
