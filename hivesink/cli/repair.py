@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from hivesink.sink.commit.context import CommitContext
 
 AcceptLost = Annotated[
-    bool, typer.Option("--accept-lost", help="Record that decided parts are lost for good, so that the log can continue.")
+    bool, typer.Option("--accept-lost", help="Record decided parts as lost for good, so that the log can continue.")
 ]
 GiveUp = Annotated[
     list[str] | None,
