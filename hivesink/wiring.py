@@ -20,8 +20,7 @@ from hivesink.decode.arrowtypes import arrow_schema
 from hivesink.decode.reader import DecodeOptions, RowsReader
 from hivesink.errors import LogTwice, TableExists, Unsupported
 from hivesink.formats.parquet import ParquetFormat, rows_in
-from hivesink.hiveql.render import render
-from hivesink.hiveql.stored import declared, stored
+from hivesink.hiveql.render import declared, render, stored
 from hivesink.logs import NO_SITE, TableLogs, commit_log, file_system, log_folder
 from hivesink.sink.commit.committer import Committer
 from hivesink.sink.commit.context import CommitContext

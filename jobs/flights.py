@@ -1,10 +1,10 @@
-"""New York's flights, one JSON object a line, into demo.flights, a partition for each day of departure.
+"""Writes New York's flights, one JSON object per line, to demo.flights, with a partition for each day of departure.
 
     hivesink ddl apply ddl/flights.sql
     FOLDER=events hivesink run jobs/flights.py
 
-From the environment: FOLDER (files that arrive there), or KAFKA_SERVERS and KAFKA_TOPIC; CHECKPOINT; TRIGGER
-("5 seconds", or "availableNow" to commit what is there and end).
+Environment variables: FOLDER (where the files arrive), or KAFKA_SERVERS and KAFKA_TOPIC; CHECKPOINT; TRIGGER
+("5 seconds", or "availableNow" to commit what has arrived and end).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ TRIGGER = environ.get("TRIGGER", "5 seconds")
 
 
 def main() -> None:
-    """Stream the flights until stopped, or until nothing is left."""
+    """Stream the flights until stopped, or with availableNow until all are written."""
     spark = session("flights", kafka=SERVERS is not None)
     events = sources.kafka(spark, SERVERS, TOPIC) if SERVERS else sources.lines(spark, FOLDER)
     sink = HiveSink.for_table(spark, "demo.flights", writer="flights")

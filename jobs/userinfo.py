@@ -1,10 +1,10 @@
-"""A Kafka topic of {"userId": 1, "userName": "a"} into demo.userinfo, a partition for each hour of the records.
+"""Writes a Kafka topic of {"userId": 1, "userName": "a"} to demo.userinfo, with a partition for each hour.
 
     hivesink ddl apply ddl/userinfo.sql
     KAFKA_SERVERS=broker:9092 hivesink run jobs/userinfo.py
 
-From the environment: KAFKA_SERVERS, KAFKA_TOPIC, CHECKPOINT, and TRIGGER ("5 seconds", or "availableNow" to
-commit what is there and end).
+Environment variables: KAFKA_SERVERS, KAFKA_TOPIC, CHECKPOINT, and TRIGGER ("5 seconds", or "availableNow" to
+commit what has arrived and end).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ TRIGGER = environ.get("TRIGGER", "5 seconds")
 
 
 def main() -> None:
-    """Stream the users until stopped, or until nothing is left."""
+    """Stream the users until stopped, or with availableNow until all are written."""
     spark = session("userinfo", kafka=True)
     events = sources.kafka(spark, SERVERS, TOPIC)
     sink = HiveSink.for_table(spark, "demo.userinfo", writer="userinfo")

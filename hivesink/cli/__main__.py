@@ -1,4 +1,4 @@
-"""`python -m hivesink.cli`, where the console script isn't on the path."""
+"""`python -m hivesink.cli`, for when the console script is not on the path."""
 
 from hivesink.cli import main
 

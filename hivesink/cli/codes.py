@@ -1,14 +1,23 @@
-"""Exit codes: what is worth another try, and what needs a person. `docs/cli.md` lists them for operators."""
+"""Exit codes, and which error means which. `docs/cli.md` lists them for operators.
+
+hivesink's own errors know whether a retry may help. Errors of Spark and its JVM are judged by their text: a server
+that is unreachable may come back; a missing permission, wrong SQL and a bug in the job don't go away.
+"""
 
 from __future__ import annotations
 
+import re
+import signal
+import traceback
 from enum import IntEnum
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from hivesink import errors
 from hivesink.errors import HiveSinkError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
 
 class ExitCode(IntEnum):
@@ -22,6 +31,9 @@ class ExitCode(IntEnum):
     RETRY = 75
 
 
+BY_SIGNAL = 128
+"""The shell's rule: 128 + n is a death by signal n."""
+
 MEANING: Mapping[int, str] = {
     ExitCode.DONE: "done; every row can be read",
     ExitCode.FAILED: "the job itself failed; it needs a person",
@@ -31,15 +43,180 @@ MEANING: Mapping[int, str] = {
 }
 
 
+def meaning(code: int) -> str:
+    """A few words about a child's exit code."""
+    if code in MEANING:
+        return MEANING[code]
+    return f"ended by signal {code - BY_SIGNAL}" if code > BY_SIGNAL else "the job's own code"
+
+
 def code_of(error: BaseException) -> ExitCode:
-    """The exit code that `error` means, outside of a job."""
+    """The exit code for `error`, outside of a job."""
     if isinstance(error, HiveSinkError):
         return ExitCode.RETRY if error.retryable else ExitCode.NEEDS_PERSON
     return ExitCode.FAILED
 
 
-def meaning(code: int) -> str:
-    """A few words about a child's exit code; 128 + n is a death by signal n."""
-    if code in MEANING:
-        return MEANING[code]
-    return f"ended by signal {code - 128}" if code > 128 else "the job's own code"  # noqa: PLR2004  the shell's rule
+class JobFailed(HiveSinkError):
+    """A job ended with an error that is not hivesink's: its own bug, or a failure of a system that it uses."""
+
+    def __init__(self, job: Path, reason: str, *, retryable: bool = False) -> None:
+        self.retryable = retryable
+        super().__init__(f"{job}: {reason}")
+
+
+_CUT_OFF = "stopped in the middle of a batch; the next start finishes what was decided, and writes the rest again"
+
+OLD_CLIENT = (
+    "this Spark has no client for a metastore of Hive 4, so its SQL can't read the tables (the sink can write them); "
+    "query through HiveServer2 with `hivesink query --hiveserver2 HOST:PORT`, or use Spark 4"
+)
+
+
+def translate(error: BaseException, job: Path, *, stopped: bool = False) -> tuple[HiveSinkError, int]:
+    """What to report for a job that raised `error`, and the exit code. `stopped`: somebody had asked it to end."""
+    if isinstance(error, KeyboardInterrupt):
+        return JobFailed(job, _CUT_OFF), BY_SIGNAL + signal.SIGINT
+    own = next((cause for cause in _causes(error) if isinstance(cause, HiveSinkError)), None)
+    own = own or _carried_by_spark(error, job)
+    if own is not None:
+        return own, code_of(own)
+    if stopped:
+        return JobFailed(job, _CUT_OFF), BY_SIGNAL + signal.SIGTERM
+    return _judge(error, job)
+
+
+_RAISED = re.compile(r"^hivesink\.errors\.(\w+): (.+)$", re.MULTILINE)
+
+
+def _carried_by_spark(error: BaseException, job: Path) -> JobFailed | None:
+    """An error of the sink in the text of Spark's: plain `foreachBatch` raises no other."""
+    raised = _RAISED.findall(_whole(error))
+    if not raised:
+        return None
+    name, text = raised[-1]
+    kind = getattr(errors, name, None)
+    retryable = isinstance(kind, type) and issubclass(kind, HiveSinkError) and kind.retryable
+    return JobFailed(job, text, retryable=retryable)
+
+
+def _judge(error: BaseException, job: Path) -> tuple[JobFailed, ExitCode]:
+    """An error that isn't the sink's."""
+    if is_old_client(error):
+        return JobFailed(job, OLD_CLIENT), ExitCode.NEEDS_PERSON
+    what, line = f"{type(error).__name__}: {_reason(error)}", _line_of(error, job)
+    if _is_fault(error):
+        return JobFailed(job, f"{what}{line}"), ExitCode.NEEDS_PERSON
+    if _may_pass(error):
+        return JobFailed(job, what, retryable=True), ExitCode.RETRY
+    return JobFailed(job, f"{what}{line}; --debug shows the stack trace"), ExitCode.FAILED
+
+
+def _line_of(error: BaseException, job: Path) -> str:
+    """The line of the job file that failed; empty if that file never ran."""
+    if isinstance(error, SyntaxError):
+        return ""  # Its text has the line.
+    frames = traceback.extract_tb(error.__traceback__)
+    lines = [frame.lineno for frame in frames if Path(frame.filename) == job]
+    return f" (line {lines[-1]})" if lines else ""
+
+
+_UNREACHABLE = re.compile(
+    r"""
+      java\.net\.(?:Connect|SocketTimeout|NoRouteToHost|Socket|PortUnreachable)Exception
+    | java\.nio\.channels\.ClosedChannelException
+    | org\.apache\.hadoop\.net\.ConnectTimeoutException
+    | org\.apache\.hadoop\.ipc\.(?:Standby|Retriable|ObserverRetryOnActive)Exception
+    | org\.apache\.hadoop\.hdfs\.server\.namenode\.SafeModeException
+    | org\.apache\.hadoop\.hdfs\.(?:BlockMissing|CannotObtainBlockLength)Exception
+    | could\ only\ be\ written\ to\ \d+\ of\ the\ \d+\ minReplication\ nodes
+    | org\.apache\.thrift\.transport\.TTransportException
+    | org\.apache\.kafka\.common\.errors\.(?:Timeout|Disconnect|Network|BrokerNotAvailable|CoordinatorNotAvailable
+        |LeaderNotAvailable|NotLeaderOrFollower|ReplicaNotAvailable|Retriable)Exception
+    | ExecutorLostFailure
+    | SparkContext\ (?:was|has\ been)\ (?:shut\ down|stopped)
+    | stopped\ SparkContext
+    | Spark\ cluster\ looks\ dead
+    | All\ masters\ are\ unresponsive
+    | java\.util\.concurrent\.TimeoutException
+    """,
+    re.VERBOSE,
+)
+"""How the JVM's clients report an unreachable server, at any depth of an error."""
+
+_FAULT = re.compile(
+    r"org\.apache\.hadoop\.security\.AccessControlException|java\.lang\.IllegalArgumentException: "
+    r"java\.net\.UnknownHostException"
+)
+"""No permission on HDFS, or an unknown nameservice: a retry gets the same answer."""
+
+_OLD_CLIENT = re.compile(r"Invalid method name: '(get_table\w*)'")
+_PYTHON_TRACE = "Traceback (most recent call last)"
+_JAVA_LINE = re.compile(
+    r"^\s*(?:: |Caused by: )?((?:[a-z]\w*\.)+[A-Z]\w*(?:Exception|Error|Failure): .+)$", re.MULTILINE
+)
+
+
+def is_old_client(error: BaseException) -> bool:
+    """Whether a client of Hive 2.3 or 3 has asked a metastore of Hive 4 for a table."""
+    return bool(_OLD_CLIENT.search(_whole(error)))
+
+
+def _is_fault(error: BaseException) -> bool:
+    """Whether HDFS denies this user access, or the site's files don't define the file system."""
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    return isinstance(error, (PySparkException, Py4JError)) and bool(_FAULT.search(_whole(error)))
+
+
+def _may_pass(error: BaseException) -> bool:
+    """Whether Spark, Kafka, HDFS, the metastore or the network failed, and not the job's own code or SQL.
+
+    Ask `_is_fault` first: a missing permission may also mention an unreachable server.
+    """
+    from py4j.protocol import Py4JError
+    from pyspark.errors import AnalysisException, IllegalArgumentException, ParseException, PySparkException
+
+    if isinstance(error, (ConnectionError, TimeoutError)):
+        return True
+    if not isinstance(error, (PySparkException, Py4JError)):
+        return False
+    text = _whole(error)
+    if _UNREACHABLE.search(text):
+        return True
+    if isinstance(error, (AnalysisException, ParseException, IllegalArgumentException)):
+        return False
+    # Python code that failed in a task or a callback fails again.
+    return _PYTHON_TRACE not in text
+
+
+def _reason(error: BaseException) -> str:
+    """One line: the fault or the unreachable server if the error mentions one, else its first line."""
+    text = _whole(error)
+    java = [found[1] for found in _JAVA_LINE.finditer(text)]
+    for pattern in (_FAULT, _UNREACHABLE):
+        for line in java:
+            if pattern.search(line):
+                return line
+    first = next((line.strip() for line in text.splitlines() if line.strip()), "(no message)")
+    return java[0] if java and first.startswith("An error occurred while calling") else first
+
+
+def _whole(error: BaseException) -> str:
+    """The texts of the error and its causes, with Java's stack traces as far as the JVM can still be asked."""
+    return "\n".join(text for one in _causes(error) for text in (_text(one), str(getattr(one, "_stackTrace", ""))))
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    cause: BaseException | None = error
+    while cause is not None:
+        yield cause
+        cause = cause.__cause__
+
+
+def _text(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception:  # noqa: BLE001  py4j asks the JVM for a Java error's text, and the JVM may have died
+        return f"{type(error).__name__}: the JVM that could say more is gone"

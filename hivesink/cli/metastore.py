@@ -1,52 +1,121 @@
-"""`hivesink metastore`: the embedded Hive Metastore of this folder."""
+"""`hivesink ddl`: tables as DDL files declare them; `hivesink metastore`: the embedded server that holds them."""
 
 from __future__ import annotations
 
 from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hivesink.cli.options import Debug, Json
+from hivesink import wiring
+from hivesink.cli.command import Debug, Json, Metastore, reporting
+from hivesink.cli.opened import load_site, metastore_address
 from hivesink.cli.output import Line, Report
-from hivesink.cli.reporting import reporting
-from hivesink.embedded import metastore
+from hivesink.config import options
+from hivesink.embedded import metastore as server
+from hivesink.hiveql.apply import Alter, Create, Differs, Nothing, Plan, plan_all, refuse_differences
+from hivesink.hiveql.apply import apply as apply_all
+from hivesink.hiveql.parse import parse_path
 
-app = typer.Typer(help="The embedded Hive Metastore, in .hivesink-local or $HIVESINK_HOME.")
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from hivesink.hiveql.apply import Catalog
+
+ddl = typer.Typer(help="Declare tables: each DDL file has one Hive CREATE TABLE.")
+embedded = typer.Typer(help="The embedded Hive Metastore, in .hivesink-local or $HIVESINK_HOME.")
+
+DdlPath = Annotated[Path, typer.Argument(help="A .sql file, or a folder of them.", metavar="PATH")]
+
+_ACTIONS = {Create: "create", Alter: "alter", Nothing: "nothing", Differs: "differs"}
+_STYLES = {Create: "green", Alter: "yellow"}
 
 
-@app.command()
+@ddl.command()
+def plan(path: DdlPath, metastore: Metastore = None, json: Json = False, debug: Debug = False) -> None:
+    """Show what `ddl apply` would do, and why a difference can't be applied. Changes nothing.
+
+    Exits with 65 if a live table differs in a way that can't be applied.
+
+    Example: hivesink ddl plan ddl/
+    """
+    with reporting(as_json=json, debug=debug) as out:
+        specs = parse_path(path, options.check)
+        plans = plan_all(specs, _catalog(metastore))
+        out.show(_plan_report(plans, done=False))
+        refuse_differences(plans)
+
+
+@ddl.command()
+def apply(path: DdlPath, metastore: Metastore = None, json: Json = False, debug: Debug = False) -> None:
+    """Create missing tables and set changed properties. Safe to repeat.
+
+    Checks all files before it changes anything.
+
+    Example: hivesink ddl apply ddl/flights.sql
+    """
+    with reporting(as_json=json, debug=debug) as out:
+        specs = parse_path(path, options.check)
+        plans = apply_all(specs, _catalog(metastore))
+        out.show(_plan_report(plans, done=True))
+
+
+def _catalog(address: str | None) -> Catalog:
+    site = load_site()
+    return wiring.catalog(metastore_address(address, site), site)
+
+
+def _plan_report(plans: Sequence[Plan], *, done: bool) -> Report:
+    tables = [
+        {"table": str(step.name), "action": _ACTIONS[type(step)], "detail": str(step).splitlines()} for step in plans
+    ]
+    shown = [step for step in plans if not isinstance(step, Differs)]
+    lines = [Line(_sentence(step) if done else str(step), _STYLES.get(type(step), "")) for step in shown]
+    return Report({"done": done, "tables": tables}, lines)
+
+
+def _sentence(step: Plan) -> str:
+    match step:
+        case Create():
+            return f"{step.name}: created"
+        case Alter():
+            return f"{step} (done)"
+    return str(step)
+
+
+@embedded.command()
 def start(json: Json = False, debug: Debug = False) -> None:
-    """Start it, to go on when this command ends; where it runs already, leave it so.
+    """Start it in the background, unless it is running already.
 
     Example: hivesink metastore start
     """
     with reporting(as_json=json, debug=debug) as out:
-        out.show(_report(metastore.start()))
+        out.show(_server_report(server.start()))
 
 
-@app.command()
+@embedded.command()
 def stop(json: Json = False, debug: Debug = False) -> None:
-    """Stop it, and return when it is gone. What it holds stays for the next start.
+    """Stop it, and wait until it is gone. Its tables are kept for the next start.
 
     Example: hivesink metastore stop
     """
     with reporting(as_json=json, debug=debug) as out:
-        out.show(_report(metastore.stop()))
+        out.show(_server_report(server.stop()))
 
 
-@app.command()
+@embedded.command()
 def status(json: Json = False, debug: Debug = False) -> None:
-    """Say whether it runs, and where.
+    """Show whether it is running, and where.
 
     Example: hivesink metastore status
     """
     with reporting(as_json=json, debug=debug) as out:
-        out.show(_report(metastore.status()))
+        out.show(_server_report(server.status()))
 
 
-def _report(found: metastore.MetastoreStatus) -> Report:
+def _server_report(found: server.MetastoreStatus) -> Report:
+    text = "is not running"
     if found.running:
-        text = f"runs at {found.uri} (process {found.pid}), warehouse {found.warehouse}"
-    else:
-        text = "does not run"
+        text = f"is running at {found.uri} (process {found.pid}), warehouse {found.warehouse}"
     return Report(asdict(found), [Line(f"the metastore of {found.home} {text}")])

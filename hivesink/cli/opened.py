@@ -1,4 +1,4 @@
-"""A table and its writers, opened without leaving a trace: no log is begun by looking at it."""
+"""A table and its writers, opened read-only: opening a table never creates a log."""
 
 from __future__ import annotations
 
@@ -21,93 +21,85 @@ from hivesink.sink.commit.context import CommitContext
 from hivesink.sink.inspect.clean import Stranger, strangers
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
-    from hivesink.ports import CommitLog, FileStore, LiveTable, Registrar
-
-
-@dataclass(frozen=True, slots=True)
-class OpenedWriter:
-    """One writer of a table, its log reached through the pointer beside the table."""
-
-    name: str
-    context: CommitContext
+    from hivesink.ports import CommitLog, LiveTable, Registrar
+    from hivesink.sink.inspect.admission import Admission
 
 
 @dataclass(frozen=True, slots=True)
 class OpenedTable:
-    """A table of the metastore, with every writer that has left a pointer; sorted by name."""
+    """A table of the metastore. `writers` are all that have a pointer beside the table, sorted by name."""
 
     name: str
     live: LiveTable
-    writers: tuple[OpenedWriter, ...]
+    writers: Mapping[str, CommitContext]
     site: Site
     metastore: wiring.Metastore
     logs: TableLogs
 
-    @property
-    def store(self) -> FileStore:
-        return wiring.file_store(self.live.location, self.site)
-
-    def chosen(self, writer: str | None) -> tuple[OpenedWriter, ...]:
-        """The one named `writer`, or all. Raises InvalidOption where there is none of that name."""
-        found = tuple(opened for opened in self.writers if writer in {None, opened.name})
-        if writer is not None and not found:
-            # A log that is found under an odd name can still be looked after: it is older than the rule.
+    def chosen(self, writer: str | None) -> Mapping[str, CommitContext]:
+        """The writer of that name, or all writers for None. Raises InvalidOption if there is no such writer."""
+        if writer is None:
+            return self.writers
+        if writer not in self.writers:
+            # Checked only now: a log with an invalid name that an older version allowed can still be chosen.
             require_writer_name(writer)
-            known = ", ".join(opened.name for opened in self.writers) or "none"
+            known = ", ".join(self.writers) or "none"
             raise InvalidOption((f"no writer {writer!r} has written to {self.name}; known: {known}",))
-        return found
+        return {writer: self.writers[writer]}
+
+    def admission(self, writer: str) -> Admission:
+        """What decides whether `writer` may start."""
+        context = self.writers[writer]
+        return wiring.admission(self.live, context.log, context.store, writer, self.site)
 
     def strangers(self) -> tuple[Stranger, ...]:
-        """The parts in the table whose uid has no log here; those that were accepted are among them."""
-        return strangers(self.store, self.live.location, self.logs.uids)
+        """The parts in the table whose uid has no log here, including those that were accepted."""
+        store = wiring.file_store(self.live.location, self.site)
+        return strangers(store, self.live.location, self.logs.uids)
 
 
-def site_here() -> Site:
-    """What the files say that HADOOP_CONF_DIR and HIVE_CONF_DIR name. Raises SiteInvalid."""
+def load_site() -> Site:
+    """The site configuration in HADOOP_CONF_DIR and HIVE_CONF_DIR. Raises SiteInvalid."""
     return Site.load(os.environ)
 
 
 def metastore_address(given: str | None, site: Site) -> str:
-    """The address to use: the one given, else the site's, else the embedded metastore's. Raises InvalidOption."""
+    """The given address, else the site's, else the embedded metastore's. Raises InvalidOption if there is none."""
     uri = given or site.metastore_uris or embedded.status().uri
     if uri is None:
         problem = (
-            "no metastore: give --metastore thrift://HOST:PORT, set HIVESINK_METASTORE, or HIVE_CONF_DIR to the folder "
-            "of hive-site.xml, or start the embedded one with `hivesink metastore start`"
+            "no metastore: give --metastore thrift://HOST:PORT, set HIVESINK_METASTORE, set HIVE_CONF_DIR to the "
+            "folder of hive-site.xml, or start the embedded one with `hivesink metastore start`"
         )
         raise InvalidOption((problem,))
     return uri
 
 
 @contextmanager
-def opened(table: str, metastore: str | None) -> Iterator[OpenedTable]:
+def open_table(table: str, metastore: str | None) -> Iterator[OpenedTable]:
     """Open `table`. Raises InvalidOption, SiteInvalid, UnknownTable, Unsupported, MetastoreUnreachable."""
-    name = _table_name(table)
-    site = site_here()
-    found = wiring.Metastore.at("thrift", metastore_address(metastore, site), site)
-    registrar = found.registrar
+    try:
+        name = TableName.parse(table)
+    except ValueError as error:
+        raise InvalidOption((str(error),)) from error
+    site = load_site()
+    connected = wiring.Metastore.at("thrift", metastore_address(metastore, site), site)
+    registrar = connected.registrar
     try:
         live = registrar.table(name)
         logs = TableLogs(name, live.location, site)
-        writers = tuple(
-            OpenedWriter(writer, _world(registrar, live, wiring.commit_log(folder, writer, site), site))
+        writers = {
+            writer: _context(registrar, live, wiring.commit_log(folder, writer, site), site)
             for writer, folder in sorted(logs.writers().items())
-        )
-        yield OpenedTable(str(name), live, writers, site, found, logs)
+        }
+        yield OpenedTable(str(name), live, writers, site, connected, logs)
     finally:
         registrar.close()
 
 
-def _table_name(text: str) -> TableName:
-    try:
-        return TableName.parse(text)
-    except ValueError as error:
-        raise InvalidOption((str(error),)) from error
-
-
-def _world(registrar: Registrar, live: LiveTable, log: CommitLog, site: Site) -> CommitContext:
+def _context(registrar: Registrar, live: LiveTable, log: CommitLog, site: Site) -> CommitContext:
     return CommitContext(
         log=log,
         store=wiring.file_store(live.location, site),

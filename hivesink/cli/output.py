@@ -1,4 +1,4 @@
-"""What a command says: one report, as text by rich or as one JSON document."""
+"""What a command prints: one report, as text or as one JSON document, and errors in one line."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import date, datetime, time
 from decimal import Decimal
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.table import Table
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from typing import TextIO
 
 _PIPED_WIDTH = 250
-"""Columns where the output is no terminal: a path must not be broken up."""
+"""Columns if the output is not a terminal: paths must not wrap."""
 
 _SECRETS = (
     (re.compile(r"//[^/@\s]+@"), "//***@"),
@@ -39,7 +39,7 @@ _SECRETS = (
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A line of text; `style` is rich's."""
+    """A line of text, in one of rich's styles."""
 
     text: str
     style: str = ""
@@ -47,7 +47,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """A table; columns in `right` are aligned to the right."""
+    """A table; the columns in `right` are right-aligned."""
 
     title: str
     columns: Sequence[str]
@@ -57,26 +57,14 @@ class Grid:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """One command's answer: `data` is the JSON document, `blocks` the text."""
+    """A command's result: `data` is the JSON document, `blocks` are the text."""
 
     data: Mapping[str, Any]
     blocks: Sequence[Line | Grid]
 
 
-class Output(Protocol):
-    """Where a command's answer and its errors go."""
-
-    def show(self, report: Report) -> None:
-        """Print `report` on standard output."""
-        ...
-
-    def fail(self, error: BaseException) -> None:
-        """Print `error` on standard error: one line (one for each problem of DDL files), no secrets."""
-        ...
-
-
 class TextOutput:
-    """For people."""
+    """For people: a report on standard output; on standard error one line per error, or per problem in DDL files."""
 
     def show(self, report: Report) -> None:
         console = _console(sys.stdout)
@@ -92,22 +80,30 @@ class TextOutput:
 
 
 class JsonOutput:
-    """For programs: one document on standard output; errors are one line of JSON on standard error."""
+    """For programs: one JSON document on standard output, and an error as one line of JSON on standard error."""
 
     def show(self, report: Report) -> None:
         print(json.dumps(report.data, default=jsonable, indent=2, ensure_ascii=False))
 
     def fail(self, error: BaseException) -> None:
-        found = {
+        fields = {
             "type": type(error).__name__,
             "message": "\n".join(error_lines(error)),
             "retryable": isinstance(error, HiveSinkError) and error.retryable,
         }
-        print(json.dumps({"error": found}, ensure_ascii=False), file=sys.stderr)
+        print(json.dumps({"error": fields}, ensure_ascii=False), file=sys.stderr)
+
+
+Output = TextOutput | JsonOutput
+
+
+def output(*, as_json: bool) -> Output:
+    """The output that `--json` chooses."""
+    return JsonOutput() if as_json else TextOutput()
 
 
 def error_lines(error: BaseException) -> list[str]:
-    """What an error says, without secrets: one line, but one for each problem of DDL files."""
+    """An error's message without secrets: one line, or one for each problem in DDL files."""
     text = redact(str(error)) or type(error).__name__
     if isinstance(error, (DdlInvalid, DdlDiffers)):
         return text.splitlines()
@@ -118,14 +114,14 @@ def error_lines(error: BaseException) -> list[str]:
 
 
 def redact(text: str) -> str:
-    """`text` without what looks like a password: in an address, or as the value of a setting."""
+    """Replace what looks like a password, in an address or as the value of a setting."""
     for pattern, instead in _SECRETS:
         text = pattern.sub(instead, text)
     return text
 
 
 def jsonable(value: object) -> Any:
-    """What JSON has no word for: times as ISO 8601, decimals as text, bytes as base64."""
+    """Values that JSON lacks: times as ISO 8601, decimals as text, bytes as base64."""
     match value:
         case datetime() | date() | time():
             return value.isoformat()
@@ -141,20 +137,14 @@ def jsonable(value: object) -> Any:
 
 
 def _console(stream: TextIO) -> Console:
-    return Console(
-        file=stream,
-        highlight=False,
-        markup=False,
-        emoji=False,
-        width=None if stream.isatty() else _PIPED_WIDTH,
-    )
+    width = None if stream.isatty() else _PIPED_WIDTH
+    return Console(file=stream, highlight=False, markup=False, emoji=False, width=width)
 
 
 def _grid(block: Grid) -> Table:
     table = Table(title=block.title or None, title_justify="left", title_style="bold")
     for column in block.columns:
-        right = column in block.right
-        table.add_column(column, justify="right" if right else "left", overflow="fold")
+        table.add_column(column, justify="right" if column in block.right else "left", overflow="fold")
     for row in block.rows:
         table.add_row(*(Text("" if cell is None else str(cell)) for cell in row))
     return table

@@ -1,19 +1,17 @@
-"""`hivesink query`: SQL over the tables, by a local Spark or through HiveServer2."""
+"""`hivesink query`: SQL over the tables, in a local Spark session or through HiveServer2."""
 
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from json import dumps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Optional
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hivesink.cli.options import Debug, Json, Metastore
+from hivesink.cli.codes import OLD_CLIENT, is_old_client
+from hivesink.cli.command import Debug, Json, Metastore, reporting
 from hivesink.cli.output import Grid, Line, Report, jsonable
-from hivesink.cli.reporting import reporting
-from hivesink.cli.trouble import OLD_CLIENT, is_old_client
 from hivesink.config.site import Site
 from hivesink.errors import InvalidOption, QueryFailed
 from hivesink.hive import Auth, Login, connect
@@ -21,40 +19,29 @@ from hivesink.hive import Auth, Login, connect
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-
 PASSWORD = "HIVESINK_HIVESERVER2_PASSWORD"  # noqa: S105  the variable's name
 
 Sql = Annotated[str, typer.Argument(help="One SQL statement.", metavar="SQL")]
 HiveServer2 = Annotated[
-    Optional[str],  # noqa: UP045  typer reads this at run time, on Python 3.10 too
-    typer.Option("--hiveserver2", metavar="HOST:PORT", help="Ask this HiveServer2, not a Spark session of its own."),
+    str | None,
+    typer.Option("--hiveserver2", metavar="HOST:PORT", help="Ask this HiveServer2, not a local Spark session."),
 ]
 AuthOption = Annotated[
-    Optional[Auth],  # noqa: UP045
-    typer.Option("--auth", help="HiveServer2's authentication; hive-site.xml's, or NONE, without it.", metavar="AUTH"),
+    Auth | None,
+    typer.Option("--auth", help="HiveServer2's authentication. Default: hive-site.xml's, or NONE.", metavar="AUTH"),
 ]
 User = Annotated[
-    Optional[str],  # noqa: UP045
-    typer.Option("--user", help="Whom HiveServer2 sees; this user without it.", metavar="NAME"),
+    str | None, typer.Option("--user", help="The user name for HiveServer2. Default: this user.", metavar="NAME")
 ]
 PasswordFile = Annotated[
-    Optional[Path],  # noqa: UP045
-    typer.Option("--password-file", help=f"Holds the LDAP password; or set {PASSWORD}.", metavar="FILE"),
+    Path | None,
+    typer.Option("--password-file", help=f"A file with the LDAP password. Or set {PASSWORD}.", metavar="FILE"),
 ]
 Service = Annotated[
-    Optional[str],  # noqa: UP045
-    typer.Option("--kerberos-service", help="HiveServer2's Kerberos service; `hive` without it.", metavar="NAME"),
+    str | None,
+    typer.Option("--kerberos-service", help="HiveServer2's Kerberos service. Default: `hive`.", metavar="NAME"),
 ]
-Limit = Annotated[int, typer.Option("--limit", min=1, help="The most rows to fetch.")]
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """The first rows of a result; `more`: there were others."""
-
-    columns: tuple[str, ...]
-    rows: tuple[tuple[Any, ...], ...]
-    more: bool
+Limit = Annotated[int, typer.Option("--limit", min=1, help="How many rows to fetch at most.")]
 
 
 def query(
@@ -72,21 +59,23 @@ def query(
 ) -> None:
     """Run one SQL statement and print its rows.
 
-    Without --hiveserver2 a Spark is started for it, which takes some seconds. In JSON, times are ISO 8601, decimals
-    text, bytes base64.
+    Without --hiveserver2 it starts a local Spark session, which takes some seconds. In JSON, times are ISO 8601,
+    decimals are text, bytes are base64.
 
     Example: hivesink query "SELECT count(*) FROM demo.flights"
     """
     with reporting(as_json=json, debug=debug) as out:
         if hiveserver2 is None:
-            answer = _by_spark(sql, metastore, limit)
+            columns, rows = _ask_spark(sql, metastore, limit + 1)
         else:
-            login = _login(auth, user, password_file, kerberos_service)
-            answer = _by_hiveserver2(sql, hiveserver2, login, limit)
-        out.show(_report(answer, limit))
+            with connect(hiveserver2, _login(auth, user, password_file, kerberos_service)) as hive:
+                result = hive.query(sql, most=limit + 1)
+            columns, rows = [column.name for column in result.columns], result.rows
+        out.show(_report(columns, rows[:limit], more=len(rows) > limit))
 
 
-def _by_spark(sql: str, metastore: str | None, limit: int) -> Answer:
+def _ask_spark(sql: str, metastore: str | None, most: int) -> tuple[list[str], Sequence[Sequence[Any]]]:
+    """The result's columns and its first rows."""
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
@@ -95,8 +84,7 @@ def _by_spark(sql: str, metastore: str | None, limit: int) -> Answer:
     spark = session("hivesink query", metastore=metastore)
     try:
         frame = spark.sql(sql)
-        rows = [tuple(row) for row in frame.limit(limit + 1).collect()]
-        return _first(tuple(frame.columns), rows, limit)
+        return frame.columns, frame.limit(most).collect()
     except (PySparkException, Py4JError) as error:
         raise QueryFailed(OLD_CLIENT if is_old_client(error) else str(error).partition("\n")[0]) from error
     finally:
@@ -104,7 +92,7 @@ def _by_spark(sql: str, metastore: str | None, limit: int) -> Answer:
 
 
 def _login(auth: Auth | None, user: str | None, password_file: Path | None, service: str | None) -> Login:
-    """What the options say, and otherwise the site. A password comes from a file or the environment only."""
+    """The login from the options, else from the site. A password comes only from a file or the environment."""
     site = Login.of(Site.load(os.environ).hive)
     kind = auth.value if auth else site.auth
     kerberos = (service or site.kerberos_service_name or "hive") if kind == Auth.KERBEROS.value else service
@@ -121,25 +109,12 @@ def _password(file: Path | None) -> str | None:
         raise InvalidOption((f"--password-file {file}: {error.strerror}",)) from error
 
 
-def _by_hiveserver2(sql: str, address: str, login: Login, limit: int) -> Answer:
-    with connect(address, login) as hive:
-        found = hive.query(sql, most=limit + 1)
-        return _first(tuple(column.name for column in found.columns), found.rows, limit)
-
-
-def _first(columns: tuple[str, ...], rows: Sequence[Sequence[Any]], limit: int) -> Answer:
-    return Answer(columns, tuple(tuple(row) for row in rows[:limit]), len(rows) > limit)
-
-
-def _report(answer: Answer, limit: int) -> Report:
-    rows = [[_plain(cell) for cell in row] for row in answer.rows]
-    data = {"columns": answer.columns, "rows": rows, "more": answer.more}
-    blocks: list[Line | Grid] = [Grid("", answer.columns, [[_shown(cell) for cell in row] for row in answer.rows])]
-    if answer.more:
-        blocks.append(Line(f"only the first {limit} rows: --limit", "yellow"))
-    else:
-        blocks.append(Line(f"{len(answer.rows)} row{'' if len(answer.rows) == 1 else 's'}"))
-    return Report(data, blocks)
+def _report(columns: Sequence[str], rows: Sequence[Sequence[Any]], *, more: bool) -> Report:
+    data = {"columns": columns, "rows": [[_plain(cell) for cell in row] for row in rows], "more": more}
+    end = Line(f"{len(rows)} row{'' if len(rows) == 1 else 's'}")
+    if more:
+        end = Line(f"only the first {len(rows)} rows; raise --limit to see more", "yellow")
+    return Report(data, [Grid("", columns, [[_shown(cell) for cell in row] for row in rows]), end])
 
 
 def _shown(cell: Any) -> Any:
@@ -151,7 +126,7 @@ def _shown(cell: Any) -> Any:
 
 
 def _plain(cell: Any) -> Any:
-    """JSON's objects have text as keys, Hive's maps any primitive."""
+    """As JSON: its objects have only text keys, Hive's maps have any primitive."""
     match cell:
         case dict():
             return {key if isinstance(key, str) else str(jsonable(key)): _plain(part) for key, part in cell.items()}

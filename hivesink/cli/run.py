@@ -1,4 +1,4 @@
-"""`hivesink run`: a job file in a process of its own, restarted where that may help."""
+"""`hivesink run`: a job file in its own process, restarted if that may help."""
 
 from __future__ import annotations
 
@@ -12,16 +12,14 @@ import time
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Optional
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hivesink.cli import lifeline
-from hivesink.cli.codes import meaning
-from hivesink.cli.options import Debug, Json, Metastore
+from hivesink.cli.codes import BY_SIGNAL, meaning
+from hivesink.cli.command import Debug, Json, Metastore, reporting
 from hivesink.cli.output import Report
-from hivesink.cli.reporting import reporting
-from hivesink.cli.supervise import Backoff, Ended, Restart, supervise
+from hivesink.cli.supervise import Backoff, Restart, lifeline, supervise
 from hivesink.core.log import require_writer_name
 
 if TYPE_CHECKING:
@@ -32,19 +30,17 @@ Job = Annotated[
     Path, typer.Argument(metavar="JOB.py", help="The job file.", exists=True, dir_okay=False, readable=True)
 ]
 Arguments = Annotated[
-    Optional[list[str]],  # noqa: UP045  typer reads this at run time, on Python 3.10 too
-    typer.Argument(metavar="[ARGS]...", help="The job's own arguments; after -- whatever they are called."),
+    list[str] | None,
+    typer.Argument(metavar="[ARGS]...", help="The job's own arguments. Everything after -- goes to the job."),
 ]
 RestartOption = Annotated[
-    bool, typer.Option("--restart", help="Start it again, after a growing delay, where that may help.")
+    bool, typer.Option("--restart", help="Restart the job, after a growing delay, if that may help.")
 ]
 MostRestarts = Annotated[
-    Optional[int],  # noqa: UP045  typer reads this at run time, on Python 3.10 too
-    typer.Option("--max-restarts", min=0, help="With --restart: give up after so many. No limit without it."),
+    int | None, typer.Option("--max-restarts", min=0, help="With --restart: how many at most. Default: no limit.")
 ]
 Named = Annotated[
-    Optional[str],  # noqa: UP045  typer reads this at run time, on Python 3.10 too
-    typer.Option("--writer", help="The writer's name. Without it, the job file's stem."),
+    str | None, typer.Option("--writer", help="The writer's name. Default: the job file's name without .py.")
 ]
 
 
@@ -59,17 +55,17 @@ def run(
     json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """Run a job file as its own program, in a process of its own. Its stem is the default writer.
+    """Run a job file as a program, in its own process. The file's name without .py is the default writer.
 
     Exit codes: 0 done; 75 worth another try (metastore, Kafka, Spark, disk); 65 needs a person; 1 the job itself
-    failed; 2 wrong usage. --restart starts again after 75 and after a death by signal. SIGTERM and SIGINT end the
-    restarts and the job: its queries stop after the batch that they are in; a second one cuts that off.
+    failed; 2 wrong usage. --restart restarts the job after 75 and after a death by signal. SIGTERM and SIGINT end the
+    job without a restart: its queries stop after their current batch. A second signal stops them at once.
 
     Example: hivesink run jobs/flights.py --restart
     """
     with reporting(as_json=json, debug=debug) as out:
         if writer is not None:
-            # A stem is judged by the job's own sink, which may be given another name.
+            # The stem is not checked here: the job may give its sink another name.
             require_writer_name(writer)
         environment = {**os.environ, "HIVESINK_WRITER": writer or job.stem}
         if metastore:
@@ -82,12 +78,13 @@ def run(
                 wait=child.pause,
                 tick=time.monotonic,
                 chance=random.random,
-                told=_tell,
+                on_restart=_announce,
                 backoff=Backoff(),
-                most_restarts=max_restarts if restart else 0,
+                max_restarts=max_restarts if restart else 0,
             )
         if json:
-            out.show(_report(job, ended))
+            data = {"job": str(job), "exit_code": ended.code, "meaning": meaning(ended.code)}
+            out.show(Report({**data, "restarts": ended.restarts}, []))
         raise typer.Exit(ended.code)
 
 
@@ -98,7 +95,7 @@ def _command(job: Path, arguments: Sequence[str], *, as_json: bool, debug: bool)
 
 @dataclass(slots=True)
 class _Child:
-    """The job's process, one at a time. Signals of this process are passed on to it, and it ends with this one."""
+    """The job's process, one at a time. It gets this process's signals, and ends with it."""
 
     command: Sequence[str]
     environment: Mapping[str, str]
@@ -107,30 +104,30 @@ class _Child:
     _process: subprocess.Popen[bytes] | None = None
 
     def run(self) -> int:
-        """Run it once; 128 + n where signal n killed it."""
+        """Run it once. Returns its exit code, or 128 + n if signal n killed it."""
         environment = dict(self.environment)
-        with lifeline.held(environment) as held:
-            # A session of its own: Ctrl-C reaches it once, through us, and not from the terminal as well.
+        with lifeline(environment) as descriptor:
+            # In a new session Ctrl-C reaches it once, through us, and not from the terminal as well.
             self._process = subprocess.Popen(  # noqa: S603  the command is our own, the job file the user's
                 self.command,
                 env=environment,
                 stdout=sys.stderr if self.quiet else None,
                 start_new_session=True,
-                pass_fds=(held,),
+                pass_fds=(descriptor,),
             )
             if self.stop_asked.is_set():
                 self._process.terminate()
             code = self._process.wait()
         self._process = None
-        return 128 - code if code < 0 else code
+        return BY_SIGNAL - code if code < 0 else code
 
     def pause(self, seconds: float) -> None:
-        """Wait, unless the end is asked for."""
+        """Wait, but no longer than until the end is asked for."""
         self.stop_asked.wait(seconds)
 
     @contextmanager
     def signals(self) -> Iterator[None]:
-        """Pass SIGTERM and SIGINT on while the block runs."""
+        """Pass SIGTERM and SIGINT on to the job while the block runs."""
         before = {number: signal.signal(number, self._pass_on) for number in (signal.SIGTERM, signal.SIGINT)}
         try:
             yield
@@ -142,20 +139,10 @@ class _Child:
         self.stop_asked.set()
         process = self._process
         if process is not None and process.poll() is None:
-            # Both mean: end. PySpark answers SIGINT itself, by cutting off what runs.
+            # SIGTERM for both: PySpark handles SIGINT itself, by cancelling what runs.
             process.terminate()
 
 
-def _tell(restart: Restart) -> None:
+def _announce(restart: Restart) -> None:
     text = f"hivesink: the job ended with {restart.code} ({meaning(restart.code)})"
     print(f"{text}; restart {restart.number} in {restart.after:.1f} s", file=sys.stderr)
-
-
-def _report(job: Path, ended: Ended) -> Report:
-    data: dict[str, Any] = {
-        "job": str(job),
-        "exit_code": ended.code,
-        "meaning": meaning(ended.code),
-        "restarts": ended.restarts,
-    }
-    return Report(data, [])

@@ -1,40 +1,44 @@
-"""Restarting a job: when, after how long, and when not. Time, sleep and randomness come in as arguments."""
+"""Supervising a job's process: when to restart it, and how it ends together with `hivesink run`."""
 
 from __future__ import annotations
 
+import os
+import signal
+import threading
+import time
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from hivesink.cli.codes import ExitCode
+from hivesink.cli.codes import BY_SIGNAL, ExitCode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator, MutableMapping, Sequence
 
-_BY_SIGNAL = 128
-_FAR = 32
-"""Doublings after which any delay is the longest one."""
+_DOUBLINGS = 32
+"""More doublings would make any delay the longest one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Backoff:
-    """Delays in seconds: doubled from `first` at each failure in a row, never above `most`.
+    """Delays in seconds: `first`, then doubled after each further failure, up to `longest`.
 
-    A run of `lasted` seconds or more begins a new row.
+    After a run of at least `reset_after` seconds the delay is `first` again.
     """
 
     first: float = 1.0
-    most: float = 60.0
-    lasted: float = 300.0
+    longest: float = 60.0
+    reset_after: float = 300.0
 
     def delay(self, failures: int, chance: float) -> float:
-        """The wait after the `failures`-th failure in a row; `chance` (0 to 1) takes away up to half of it."""
-        whole = min(self.most, self.first * 2 ** min(failures - 1, _FAR))
+        """The delay after the `failures`-th failure in a row; `chance` (0 to 1) takes off up to half of it."""
+        whole = min(self.longest, self.first * 2 ** min(failures - 1, _DOUBLINGS))
         return float(whole * (1 - chance / 2))
 
 
 @dataclass(frozen=True, slots=True)
 class Restart:
-    """A restart that is about to happen, for whoever reports it."""
+    """Restart `number` will follow in `after` seconds; the last run ended with `code`."""
 
     code: int
     after: float
@@ -49,11 +53,6 @@ class Ended:
     restarts: int
 
 
-def is_worth_a_retry(code: int) -> bool:
-    """Whether a run that ended so may end better next time: it said so, or something killed it."""
-    return code == ExitCode.RETRY or code > _BY_SIGNAL
-
-
 def supervise(
     run: Callable[[], int],
     *,
@@ -61,24 +60,65 @@ def supervise(
     wait: Callable[[float], None],
     tick: Callable[[], float],
     chance: Callable[[], float],
-    told: Callable[[Restart], None],
+    on_restart: Callable[[Restart], None],
     backoff: Backoff,
-    most_restarts: int | None = None,
+    max_restarts: int | None = None,
 ) -> Ended:
-    """Run until the job is done, needs a person, or `stopped` says that somebody asked for the end.
+    """Run until the job is done or needs a person, or until `stopped` returns True.
 
-    `wait` returns early where it is asked to stop. `most_restarts` None means no limit.
+    Restarts after exit code 75 and after a death by signal. `wait` returns early if it is asked to stop.
+    `max_restarts` None means no limit.
     """
     failures = restarts = 0
     while True:
         began = tick()
         code = run()
-        if stopped() or not is_worth_a_retry(code) or restarts == most_restarts:
+        may_pass = code == ExitCode.RETRY or code > BY_SIGNAL
+        if stopped() or not may_pass or restarts == max_restarts:
             return Ended(code, restarts)
-        failures = 1 if tick() - began >= backoff.lasted else failures + 1
+        failures = 1 if tick() - began >= backoff.reset_after else failures + 1
         restarts += 1
         delay = backoff.delay(failures, chance())
-        told(Restart(code, delay, restarts))
+        on_restart(Restart(code, delay, restarts))
         wait(delay)
         if stopped():
             return Ended(code, restarts - 1)
+
+
+_VARIABLE = "HIVESINK_LIFELINE"
+_STEPS = ((signal.SIGTERM, 120.0), (signal.SIGTERM, 10.0), (signal.SIGKILL, 0.0))
+"""Signals, each with the seconds to wait before the next: end after the batch, end in the middle of it, die."""
+
+
+@contextmanager
+def lifeline(environment: MutableMapping[str, str]) -> Iterator[int]:
+    """A file descriptor for a child with this environment to inherit: the child then ends with this process.
+
+    It is the read end of a pipe. The operating system closes the write end when this process dies, even by SIGKILL.
+    """
+    theirs, ours = os.pipe()
+    environment[_VARIABLE] = str(theirs)
+    try:
+        yield theirs
+    finally:
+        os.close(theirs)
+        os.close(ours)
+
+
+def end_with_parent(
+    environment: MutableMapping[str, str], steps: Sequence[tuple[signal.Signals, float]] = _STEPS
+) -> None:
+    """Signal this process when the parent that holds its lifeline dies; without a lifeline do nothing."""
+    # Removed, so that this process's own children don't inherit it.
+    descriptor = environment.pop(_VARIABLE, None)
+    if descriptor is None:
+        return
+    os.set_inheritable(int(descriptor), False)
+    threading.Thread(target=_watch, args=(int(descriptor), steps), name="hivesink-lifeline", daemon=True).start()
+
+
+def _watch(descriptor: int, steps: Sequence[tuple[signal.Signals, float]]) -> None:
+    os.read(descriptor, 1)
+    for number, grace in steps:
+        os.kill(os.getpid(), number)
+        time.sleep(grace)

@@ -1,1 +1,1 @@
-"""Hive DDL: text to `TableSpec` and back, what a live table lacks of it, and the way there."""
+"""Hive DDL: text to `TableSpec` and back, and bringing live tables to what it says."""

@@ -1,50 +1,221 @@
-"""Bring live tables to what their DDL says: idempotent, and harmless when two people do it at once."""
+"""Bring live tables to what their DDL says. `plan` only compares, so `ddl plan` prints what `ddl apply` does.
+
+Applying is idempotent, and safe if two people do it at once. Which type changes old files survive was seen with Hive
+2.3's Parquet reader (docs/ddl.md has the table).
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from hivesink.core.bucket import same_location
+from hivesink.core.table import Column, Decimal, HiveType, Primitive, TableName, TableSpec
 from hivesink.errors import DdlDiffers, TableExists
-from hivesink.hiveql.plan import Alter, Create, Differs, Nothing, Plan, plan
+from hivesink.hiveql.clauses import METASTORE_OWN
+from hivesink.hiveql.render import NOT_NULL, stored
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from hivesink.core.table import TableName, TableSpec
+
+_SAFE = {
+    (Primitive.INT, Primitive.BIGINT),
+    (Primitive.INT, Primitive.DOUBLE),
+    (Primitive.FLOAT, Primitive.DOUBLE),
+}
+_LATER = "changing columns is not supported yet"
+
+
+@dataclass(frozen=True, slots=True)
+class Create:
+    """The table doesn't exist."""
+
+    spec: TableSpec
+
+    @property
+    def name(self) -> TableName:
+        return self.spec.name
+
+    def __str__(self) -> str:
+        return f"{self.name}: create"
+
+
+@dataclass(frozen=True, slots=True)
+class Nothing:
+    """The live table is what the DDL says."""
+
+    name: TableName
+
+    def __str__(self) -> str:
+        return f"{self.name}: nothing to do"
+
+
+@dataclass(frozen=True, slots=True)
+class Alter:
+    """Only properties differ: set `properties` and unset `removed`."""
+
+    name: TableName
+    properties: tuple[tuple[str, str], ...]
+    removed: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        changes = [f"set {key}={value}" for key, value in self.properties] + [f"unset {key}" for key in self.removed]
+        return f"{self.name}: {', '.join(changes)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Differs:
+    """The live table can't be changed to what the DDL says; each difference has a reason."""
+
+    name: TableName
+    differences: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return "\n".join(f"{self.name}: {difference}" for difference in self.differences)
+
+
+Plan = Create | Nothing | Alter | Differs
+
+
+def plan(wanted: TableSpec, live: TableSpec | None) -> Plan:
+    """Compare a table from a DDL file with the metastore's; both as their sources return them."""
+    wanted = stored(wanted)
+    if live is None:
+        return Create(wanted)
+    differences = (
+        *_table_differences(wanted, live),
+        *_column_differences(wanted.columns, live.columns),
+        *_partition_differences(wanted.partition_columns, live.partition_columns),
+    )
+    if differences:
+        return Differs(wanted.name, differences)
+    return _properties(wanted, live)
+
+
+def _table_differences(wanted: TableSpec, live: TableSpec) -> Iterator[str]:
+    if live.options.get("transactional", "").lower() == "true":
+        yield "the live table is ACID: the sink can't write to it; make a new table"
+    if wanted.format != live.format:
+        yield f"format {live.format}, the DDL says {wanted.format}: existing files can't be converted; make a new table"
+    # Hive 4's metastore turns every plain managed table into an external one, and notes it here.
+    translated = live.options.get("TRANSLATED_TO_EXTERNAL", "").lower() == "true"
+    if wanted.external != live.external and not (translated and not wanted.external):
+        kinds = {True: "external", False: "managed"}
+        yield (
+            f"{kinds[live.external]}, the DDL says {kinds[wanted.external]}: "
+            "this decides whether DROP TABLE deletes data, so change it by hand"
+        )
+    if wanted.location is not None and not _same_place(wanted.location, live.location):
+        yield f"location {live.location}, the DDL says {wanted.location}: the files would stay behind; move them first"
+
+
+def _same_place(wanted: str, live: str | None) -> bool:
+    """A location without scheme or host is on the metastore's default file system, which isn't known here."""
+    if live is None:
+        return False
+    if same_location(wanted, live):
+        return True
+    scheme, separator, rest = live.partition("://")
+    path = f"/{rest.partition('/')[2]}"
+    return bool(separator) and (
+        same_location(wanted, path)
+        or (wanted.startswith((f"{scheme}:/", f"{scheme}:///")) and same_location(wanted, f"{scheme}://{path}"))
+    )
+
+
+def _column_differences(wanted: Sequence[Column], live: Sequence[Column]) -> Iterator[str]:
+    before = {column.name.lower(): column for column in live}
+    after = {column.name: column for column in wanted}
+    for column in wanted:
+        old = before.get(column.name)
+        if old is None:
+            yield f"column {column.name} is not in the live table: {_LATER}"
+        elif old.type != column.type:
+            why = _type_change(old.type, column.type)
+            yield f"column {column.name} is {old.type}, the DDL says {column.type}: {why}"
+        elif column.comment is not None and column.comment != (old.comment or ""):
+            yield f"column {column.name} has the comment {old.comment!r}, the DDL says {column.comment!r}: {_LATER}"
+    for name, old in before.items():
+        if name not in after:
+            yield f"column {name} {old.type} is not in the DDL: dropping it would hide its data; add it to the DDL"
+    common = [column.name for column in wanted if column.name in before]
+    if common != [name for name in before if name in after]:
+        yield (
+            f"the columns' order is {', '.join(before)}, the DDL says {', '.join(after)}: files are read by position "
+            "where parquet.column.index.access is set; use the live order in the DDL"
+        )
+
+
+def _type_change(old: HiveType, new: HiveType) -> str:
+    if is_safe(old, new):
+        return f"old files stay readable, but {_LATER}"
+    return "Hive can't read old files with it; make a new table and copy the rows"
+
+
+def is_safe(old: HiveType, new: HiveType) -> bool:
+    """Whether Hive's Parquet reader reads files written as `old` for a column of type `new`."""
+    if isinstance(old, Decimal) and isinstance(new, Decimal):
+        return new.scale >= old.scale and new.precision - new.scale >= old.precision - old.scale
+    return old == new or (old, new) in _SAFE
+
+
+def _partition_differences(wanted: Sequence[Column], live: Sequence[Column]) -> Iterator[str]:
+    texts = [", ".join(f"{column.name} {column.type}" for column in columns) for columns in (live, wanted)]
+    if texts[0] != texts[1]:
+        yield (
+            f"partitioned by ({texts[0]}), the DDL says ({texts[1]}): folders and metastore entries use the old "
+            "columns; make a new table and copy the rows"
+        )
+
+
+def _properties(wanted: TableSpec, live: TableSpec) -> Alter | Nothing:
+    """The DDL owns what it declares and all settings of the sink; other properties belong to others."""
+    before = live.options
+    after = wanted.options
+    # The metastore's TransactionalValidationListener drops it if it is false.
+    after.pop("transactional", None)
+    if wanted.comment is not None and wanted.comment != (live.comment or ""):
+        after["comment"] = wanted.comment
+    changed = {key: value for key, value in after.items() if before.get(key) != value and key not in METASTORE_OWN}
+    removed = [key for key in before if (key.startswith("sink.") or key == NOT_NULL) and key not in after]
+    if not changed and not removed:
+        return Nothing(wanted.name)
+    return Alter(wanted.name, tuple(sorted(changed.items())), tuple(sorted(removed)))
 
 
 class Catalog(Protocol):
-    """Tables of a metastore. Each method raises HiveSinkError where the metastore can't answer."""
+    """Tables of a metastore. Each method raises HiveSinkError if the metastore can't answer."""
 
     def table(self, name: TableName) -> TableSpec | None:
-        """The table as the metastore holds it, or None. `location` is always given."""
+        """The table as the metastore has it, always with `location`; None if there is no such table."""
         ...
 
     def create_database_if_absent(self, database: str) -> None:
-        """Leave a database that is there as it is, also if somebody creates it meanwhile."""
+        """Create the database. An existing one stays as it is, also if somebody creates it at the same time."""
         ...
 
     def create(self, spec: TableSpec) -> None:
-        """Create the table, whole or not at all. Raises TableExists."""
+        """Create the table completely or not at all. Raises TableExists."""
         ...
 
     def set_properties(self, name: TableName, properties: Mapping[str, str], removed: Sequence[str] = ()) -> None:
-        """Set and unset TBLPROPERTIES; others stay. The key `comment` is the table's comment."""
+        """Set and unset TBLPROPERTIES; the others stay. The key `comment` is the table's comment."""
         ...
 
 
 def plan_all(wanted: Iterable[TableSpec], catalog: Catalog) -> tuple[Plan, ...]:
-    """What `apply` would do, table by table."""
+    """What `apply` would do, one plan per table."""
     return tuple(plan(spec, catalog.table(spec.name)) for spec in wanted)
 
 
 def apply(wanted: Sequence[TableSpec], catalog: Catalog) -> tuple[Plan, ...]:
-    """Apply all of `wanted`, and say what was done; doing it again does nothing.
+    """Apply all of `wanted` and return what was done. A second call does nothing.
 
-    Raises DdlDiffers with the differences of all tables, before anything is changed.
+    Raises DdlDiffers with the differences of all tables before it changes anything.
     """
     plans = plan_all(wanted, catalog)
-    _refuse(plans)
+    refuse_differences(plans)
     return tuple(_apply(spec, step, catalog) for spec, step in zip(wanted, plans, strict=True))
 
 
@@ -61,14 +232,14 @@ def _apply(wanted: TableSpec, step: Plan, catalog: Catalog) -> Plan:
         case Nothing():
             pass
         case Differs():
-            _refuse((step,))
+            refuse_differences((step,))
     return step
 
 
 def _apply_to_existing(wanted: TableSpec, catalog: Catalog) -> Plan:
-    """Somebody else created the table first: what they made is compared like any live table.
+    """Somebody else created the table first: compare theirs like any live table.
 
-    A table that is gone again by now raises TableExists, which a caller may retry.
+    Raises TableExists if it has disappeared again; the caller may retry.
     """
     step = plan(wanted, catalog.table(wanted.name))
     if isinstance(step, Create):
@@ -76,7 +247,8 @@ def _apply_to_existing(wanted: TableSpec, catalog: Catalog) -> Plan:
     return _apply(wanted, step, catalog)
 
 
-def _refuse(plans: Iterable[Plan]) -> None:
+def refuse_differences(plans: Iterable[Plan]) -> None:
+    """Raise DdlDiffers with all differences in `plans`, if there are any."""
     differences = [line for step in plans if isinstance(step, Differs) for line in str(step).splitlines()]
     if differences:
         raise DdlDiffers(tuple(differences))

@@ -1,4 +1,4 @@
-"""The clauses after a CREATE TABLE's columns; what the sink can't honour goes to the source's problems."""
+"""The parts of a parsed CREATE TABLE: columns, and the clauses after them. `DdlText` collects their problems."""
 
 from __future__ import annotations
 
@@ -9,30 +9,34 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
+from hivesink.core.table import Array, Column, Map, Primitive, Struct
+from hivesink.core.typetext import parse_type
+from hivesink.errors import TypeTextInvalid
+
 if TYPE_CHECKING:
-    from hivesink.hiveql.source import Source
+    from hivesink.hiveql.ddltext import DdlText
 
 CheckProperties = Callable[[Mapping[str, str]], Sequence[str]]
-"""Problems of TBLPROPERTIES, one line each, beginning with the property's name: `hivesink.config.options.check`."""
+"""Returns problems in TBLPROPERTIES, one line each, which begins with the property: `hivesink.config.options.check`."""
 
 PARQUET_SERDE = "org.apache.hadoop.hive.ql.io.parquet.serde.ParquetHiveSerDe"
 PARQUET_INPUT = "org.apache.hadoop.hive.ql.io.parquet.MapredParquetInputFormat"
 PARQUET_OUTPUT = "org.apache.hadoop.hive.ql.io.parquet.MapredParquetOutputFormat"
 
-_USE_PARQUET = "add STORED AS PARQUET, the one format supported so far"
+_USE_PARQUET = "use STORED AS PARQUET, the only supported format so far"
+
+# Hive keeps a table's column names in one comma-separated property; Parquet readers refuse other characters.
+_NAME = re.compile(r"[\w$-]+")
 
 _REFUSED: Mapping[type[exp.Expression], tuple[str, str]] = {
-    exp.ClusteredByProperty: ("CLUSTERED", "CLUSTERED BY: the sink doesn't write Hive's buckets"),
+    exp.ClusteredByProperty: ("CLUSTERED", "CLUSTERED BY: the sink doesn't write Hive's buckets; remove it"),
     exp.RowFormatDelimitedProperty: ("ROW", "ROW FORMAT DELIMITED is for text files; remove it"),
     exp.StorageHandlerProperty: (
         "STORED",
-        f"STORED BY: tables of a storage handler can't be written; {_USE_PARQUET}",
+        f"STORED BY: storage handlers are not supported; {_USE_PARQUET}",
     ),
-    exp.TemporaryProperty: ("TEMPORARY", "a TEMPORARY table lives in one Hive session; remove TEMPORARY"),
-    exp.LikeProperty: (
-        "LIKE",
-        "CREATE TABLE LIKE: write the columns out, so that the file says what the table is",
-    ),
+    exp.TemporaryProperty: ("TEMPORARY", "a TEMPORARY table exists in one Hive session only; remove TEMPORARY"),
+    exp.LikeProperty: ("LIKE", "CREATE TABLE LIKE is not supported; list the columns"),
 }
 METASTORE_OWN = frozenset(
     {
@@ -50,17 +54,17 @@ METASTORE_OWN = frozenset(
         "TRANSLATED_TO_EXTERNAL",
     }
 )
-"""Properties that a metastore writes by itself, whatever the DDL says."""
+"""Properties that a metastore sets by itself, whatever the DDL says."""
 _RESERVED = {
     "EXTERNAL": "write CREATE EXTERNAL TABLE instead",
-    "comment": "write COMMENT '…' behind the columns instead",
+    "comment": "write COMMENT '…' after the columns instead",
     "hivesink.not-null": "write NOT NULL at the column instead",
 }
 
 
 @dataclass(slots=True)
 class Clauses:
-    """What the clauses say; `format` is empty until one names it."""
+    """The clauses after the columns; `format` is empty if none names it."""
 
     external: bool = False
     comment: str | None = None
@@ -70,102 +74,92 @@ class Clauses:
     properties: dict[str, str] = field(default_factory=dict)
 
 
-def read_clauses(source: Source, create: exp.Create, check_properties: CheckProperties) -> Clauses:
-    """Everything behind the columns; the last of two equal clauses counts, and is a problem."""
-    found = Clauses()
+def read_clauses(ddl: DdlText, create: exp.Create, check_properties: CheckProperties) -> Clauses:
+    """Read everything after the columns. A repeated clause is a problem; its last value counts."""
+    clauses = Clauses()
     nodes: list[exp.Expression] = create.args["properties"].expressions if create.args.get("properties") else []
     lines: dict[str, int] = {}
-    _once(source, nodes)
+    _once(ddl, nodes)
     for node in nodes:
         match node:
             case exp.ExternalProperty():
-                found.external = True
+                clauses.external = True
             case exp.SchemaCommentProperty():
-                found.comment = _text(source, node)
+                clauses.comment = _text(ddl, node)
             case exp.LocationProperty():
-                found.location = _location(source, node)
+                clauses.location = _location(ddl, node)
             case exp.PartitionedByProperty():
-                found.partitioned_by = node
+                clauses.partitioned_by = node
             case exp.FileFormatProperty() | exp.RowFormatSerdeProperty():
-                _format(source, node, found)
+                _format(ddl, node, clauses)
             # Most clauses' classes derive from this one.
             case exp.Property() if type(node) is exp.Property:
-                _property(source, node, found.properties, lines)
+                _property(ddl, node, clauses.properties, lines)
             case _:
-                unknown = f"{node.sql(dialect='hive', comments=False)} is not supported"
-                word, reason = _REFUSED.get(type(node), ("", unknown))
-                source.problem(source.line_of_word(word) if word else source.line(node), reason)
-    if not found.format:
-        source.problem(create.this, f"without STORED AS, Hive makes a text table; {_USE_PARQUET}")
-    _check(source, create, found.properties, lines, check_properties)
-    return found
+                word, reason = _REFUSED.get(type(node), ("", f"{_sql(node)} is not supported"))
+                ddl.problem(ddl.line_of_word(word) if word else ddl.line(node), reason)
+    if not clauses.format:
+        ddl.problem(create.this, f"without STORED AS, Hive creates a text table; {_USE_PARQUET}")
+    _check(ddl, create, clauses.properties, lines, check_properties)
+    return clauses
 
 
-def _once(source: Source, nodes: Sequence[exp.Expression]) -> None:
-    for kind in (
-        exp.SchemaCommentProperty,
-        exp.LocationProperty,
-        exp.PartitionedByProperty,
-        exp.FileFormatProperty,
-    ):
-        same = [node for node in nodes if isinstance(node, kind)]
-        for extra in same[1:]:
-            source.problem(extra, "this clause is there already")
+def _once(ddl: DdlText, nodes: Sequence[exp.Expression]) -> None:
+    for kind in (exp.SchemaCommentProperty, exp.LocationProperty, exp.PartitionedByProperty, exp.FileFormatProperty):
+        for extra in [node for node in nodes if isinstance(node, kind)][1:]:
+            ddl.problem(extra, "this clause is repeated; remove it")
 
 
-def _text(source: Source, node: exp.Expression) -> str:
-    """A clause's string; sqlglot passes one that is missing."""
+def _text(ddl: DdlText, node: exp.Expression) -> str:
+    """A clause's string. sqlglot accepts a clause without one."""
     if isinstance(node.this, exp.Literal) and node.this.is_string:
         return node.this.name
-    source.problem(node, f"{node.sql(dialect='hive', comments=False) or 'a clause'} needs a text in quotes")
+    ddl.problem(node, f"{_sql(node) or 'a clause'} needs a text in quotes")
     return ""
 
 
-def _location(source: Source, node: exp.LocationProperty) -> str:
-    location = _text(source, node)
+def _location(ddl: DdlText, node: exp.LocationProperty) -> str:
+    location = _text(ddl, node)
     if not re.match(r"/|[A-Za-z][\w+.-]*:/", location):
-        source.problem(node, f"LOCATION {location!r} is not absolute; begin with / or a scheme such as hdfs://")
+        ddl.problem(node, f"LOCATION {location!r} is not absolute; start it with / or a scheme such as hdfs://")
     return location
 
 
-def _format(source: Source, node: exp.FileFormatProperty | exp.RowFormatSerdeProperty, found: Clauses) -> None:
+def _format(ddl: DdlText, node: exp.FileFormatProperty | exp.RowFormatSerdeProperty, clauses: Clauses) -> None:
     if isinstance(node, exp.RowFormatSerdeProperty):
-        serde = _text(source, node)
+        serde = _text(ddl, node)
         if serde != PARQUET_SERDE:
-            source.problem(node, f"ROW FORMAT SERDE {serde!r} can't be written; {_USE_PARQUET}")
+            ddl.problem(node, f"ROW FORMAT SERDE: the sink can't write {serde!r}; {_USE_PARQUET}")
         if node.args.get("serde_properties"):
-            source.problem(node, "SERDEPROPERTIES are not supported; what the sink knows goes into TBLPROPERTIES")
+            ddl.problem(node, "SERDEPROPERTIES are not supported; put the sink's settings into TBLPROPERTIES")
         return
-    found.format = "parquet"
+    clauses.format = "parquet"
     classes = node.this
     if isinstance(classes, exp.InputOutputFormat):
         names = tuple(classes.args[side].name for side in ("input_format", "output_format") if classes.args.get(side))
-        if (
-            names != (PARQUET_INPUT, PARQUET_OUTPUT)
-            or not node.parent
-            or not node.parent.find(exp.RowFormatSerdeProperty)
-        ):
-            source.problem(node, f"STORED AS INPUTFORMAT: only Parquet's SerDe and formats are known; {_USE_PARQUET}")
+        has_serde = node.parent is not None and node.parent.find(exp.RowFormatSerdeProperty)
+        if names != (PARQUET_INPUT, PARQUET_OUTPUT) or not has_serde:
+            ddl.problem(node, f"STORED AS INPUTFORMAT: only Parquet's SerDe and formats work; {_USE_PARQUET}")
     elif not node.args.get("hive_format"):
-        source.problem(source.line_of_word("USING"), f"USING makes a table of Spark, not of Hive; {_USE_PARQUET}")
+        ddl.problem(ddl.line_of_word("USING"), f"USING creates a Spark table, not a Hive table; {_USE_PARQUET}")
     elif (name := classes.name.upper() if classes is not None else "") != "PARQUET":
-        line = source.line_of_word("STORED")
-        source.problem(line, f"STORED AS {name} is not supported yet; use STORED AS PARQUET")
+        line = ddl.line_of_word("STORED")
+        ddl.problem(line, f"STORED AS {name} is not supported yet; use STORED AS PARQUET")
 
 
-def _property(source: Source, node: exp.Property, properties: dict[str, str], lines: dict[str, int]) -> None:
+def _property(ddl: DdlText, node: exp.Property, properties: dict[str, str], lines: dict[str, int]) -> None:
     key, value = node.this, node.args["value"]
     if not all(isinstance(side, exp.Literal) and side.is_string for side in (key, value)):
-        source.problem(node, f"TBLPROPERTIES: write {key.name!r}='{value.name}', both in quotes")
+        ddl.problem(node, f"TBLPROPERTIES: write {key.name!r}='{value.name}', both in quotes")
         return
     if key.name in properties:
-        source.problem(key, f"property {key.name} is there already, on line {lines[key.name]}")
+        ddl.problem(key, f"property {key.name} is already set on line {lines[key.name]}")
     properties[key.name] = value.name
-    lines.setdefault(key.name, source.line(key))
+    lines.setdefault(key.name, ddl.line(key))
 
 
 def _check(
-    source: Source,
+    ddl: DdlText,
     create: exp.Create,
     properties: Mapping[str, str],
     lines: Mapping[str, int],
@@ -173,15 +167,91 @@ def _check(
 ) -> None:
     for key, value in properties.items():
         if key in _RESERVED:
-            source.problem(lines[key], f"property {key}: {_RESERVED[key]}")
+            ddl.problem(lines[key], f"property {key}: {_RESERVED[key]}")
         if key in METASTORE_OWN:
-            source.problem(lines[key], f"property {key} is the metastore's own; remove it")
+            ddl.problem(lines[key], f"property {key} belongs to the metastore; remove it")
         if key.lower() == "transactional" and value.lower() != "false":
-            source.problem(lines[key], "an ACID table ('transactional'='true') takes no files from outside Hive")
+            ddl.problem(lines[key], f"property {key}: the sink can't write to an ACID table; remove it")
         if key == "discover.partitions" and value.lower() != "false":
-            source.problem(
-                lines[key], "'discover.partitions' must be 'false': else the metastore adds folders by itself"
-            )
+            ddl.problem(lines[key], "'discover.partitions' must be 'false', or the metastore adds folders by itself")
     for reason in check_properties(properties):
         named = re.split(r"[\s:=]", reason, maxsplit=1)[0]
-        source.problem(lines.get(named) or source.line(create.this), reason)
+        ddl.problem(lines.get(named) or ddl.line(create.this), reason)
+
+
+def data_columns(ddl: DdlText, schema: exp.Schema) -> tuple[Column, ...]:
+    """Columns in the order of the DDL, without those that have a problem."""
+    if not schema.expressions:
+        ddl.problem(schema, "the table has no data columns; a Parquet file needs at least one")
+    return _columns(ddl, schema.expressions)
+
+
+def partition_columns(ddl: DdlText, clause: exp.PartitionedByProperty, data: Sequence[Column]) -> tuple[Column, ...]:
+    """Partition columns with types: Hive allows no expressions here, and no name of a data column."""
+    schema = clause.this
+    if not isinstance(schema, exp.Schema) or not all(isinstance(item, exp.ColumnDef) for item in schema.expressions):
+        ddl.problem(clause, "PARTITIONED BY needs names with types, as in PARTITIONED BY (dt STRING)")
+        return ()
+    columns = _columns(ddl, schema.expressions)
+    names = {column.name for column in data}
+    by_name = {column.name: column for column in columns}
+    for item in schema.expressions:
+        column = by_name.get(item.name.lower())
+        if column is None:
+            continue
+        what = f"partition column {column.name}"
+        if column.name in names:
+            ddl.problem(item, f"{what} is also a data column; remove it there")
+        if isinstance(column.type, (Array, Map, Struct)) or column.type is Primitive.BINARY:
+            ddl.problem(item, f"{what}: {column.type} has no partition value; use STRING or a number")
+        if not column.nullable:
+            ddl.problem(item, f"{what}: Hive has no NOT NULL here; set sink.bucket.on-null")
+    return columns
+
+
+def _columns(ddl: DdlText, items: Sequence[exp.Expression]) -> tuple[Column, ...]:
+    found: list[Column] = []
+    lines: dict[str, int] = {}
+    for item in items:
+        if not isinstance(item, exp.ColumnDef):
+            ddl.problem(item, f"{_sql(item)} is not supported: neither Hive nor the sink enforces it")
+            continue
+        if "end" not in item.this.meta:
+            ddl.problem(item, f"column {_sql(item.this)}: this is a keyword; put it in back-quotes")
+            continue
+        name = item.name.lower()
+        if name in lines:
+            ddl.problem(item, f"column {name} is already declared on line {lines[name]} (Hive ignores case)")
+        lines.setdefault(name, ddl.line(item))
+        if not _NAME.fullmatch(name):
+            ddl.problem(item, f"column {name!r}: use letters, digits and _ only; some readers fail with others")
+        column = _column(ddl, item)
+        if column is not None:
+            found.append(column)
+    return tuple(found)
+
+
+def _column(ddl: DdlText, item: exp.ColumnDef) -> Column | None:
+    comment: str | None = None
+    nullable = True
+    for constraint in item.args.get("constraints") or ():
+        kind = constraint.args.get("kind")
+        if isinstance(kind, exp.CommentColumnConstraint):
+            comment = kind.this.name
+        elif isinstance(kind, exp.NotNullColumnConstraint) and not kind.args.get("allow_null"):
+            nullable = False
+        else:
+            ddl.problem(item, f"column {item.name}: {_sql(constraint)} is not supported; only NOT NULL is")
+    text = ddl.type_text(item.this)
+    if not text:
+        ddl.problem(item, f"column {item.name} has no type")
+        return None
+    try:
+        return Column(item.name.lower(), parse_type(text), comment, nullable)
+    except TypeTextInvalid as error:
+        ddl.problem(item, f"column {item.name}: {error.reason}")
+        return None
+
+
+def _sql(node: exp.Expression) -> str:
+    return node.sql(dialect="hive", comments=False)

@@ -1,4 +1,4 @@
-"""Hive DDL files to `TableSpec`s: one CREATE TABLE a file, and every problem of every file at once."""
+"""Hive DDL files to `TableSpec`s: one CREATE TABLE per file. Reports all problems of all files at once."""
 
 from __future__ import annotations
 
@@ -12,16 +12,15 @@ from sqlglot.errors import ParseError, TokenError
 from hivesink.core.table import TableName, TableSpec
 from hivesink.core.typetext import refusal
 from hivesink.errors import DdlInvalid, DdlProblem
-from hivesink.hiveql.clauses import CheckProperties, read_clauses
-from hivesink.hiveql.columns import data_columns, partition_columns
-from hivesink.hiveql.source import Source, quiet
+from hivesink.hiveql.clauses import CheckProperties, data_columns, partition_columns, read_clauses
+from hivesink.hiveql.ddltext import DdlText, quiet
 
-_ONE = "one CREATE TABLE a file"
+_ONE = "one CREATE TABLE per file"
 # Words that make sqlglot keep a whole CREATE TABLE as an opaque command.
 _OPAQUE = {
-    "SKEWED": "SKEWED BY: the sink doesn't write skewed folders",
-    "TRANSACTIONAL": "an ACID table (TRANSACTIONAL) takes no files from outside Hive",
-    "MANAGED": "MANAGED: a table without EXTERNAL is managed; remove the word",
+    "SKEWED": "SKEWED BY: the sink doesn't write skewed folders; remove it",
+    "TRANSACTIONAL": "the sink can't write to an ACID table; remove TRANSACTIONAL",
+    "MANAGED": "a table without EXTERNAL is managed; remove MANAGED",
 }
 
 
@@ -30,10 +29,10 @@ def parse_path(path: str | Path, check_properties: CheckProperties) -> tuple[Tab
 
     Raises DdlInvalid with all problems of all files.
     """
-    place = Path(path)
-    files = sorted(place.glob("*.sql")) if place.is_dir() else [place]
+    path = Path(path)
+    files = sorted(path.glob("*.sql")) if path.is_dir() else [path]
     if not files:
-        raise DdlInvalid((DdlProblem(str(place), 1, "the folder holds no *.sql file"),))
+        raise DdlInvalid((DdlProblem(str(path), 1, "the folder holds no *.sql file"),))
     specs: dict[TableName, tuple[TableSpec, Path]] = {}
     problems: list[DdlProblem] = []
     for file in files:
@@ -41,23 +40,23 @@ def parse_path(path: str | Path, check_properties: CheckProperties) -> tuple[Tab
         if spec is not None:
             _, earlier = specs.setdefault(spec.name, (spec, file))
             if earlier != file:
-                problems.append(DdlProblem(str(file), 1, f"table {spec.name} is declared in {earlier} too"))
+                problems.append(DdlProblem(str(file), 1, f"table {spec.name} is also declared in {earlier}"))
     if problems:
         raise DdlInvalid(tuple(problems))
     return tuple(spec for spec, _ in specs.values())
 
 
 def parse_ddl(sql: str, file: str, check_properties: CheckProperties) -> TableSpec:
-    """The table that `sql` creates. Raises DdlInvalid with all problems found, in the order of their lines.
+    """The table that `sql` creates. Raises DdlInvalid with all problems, sorted by line.
 
-    `file` names the text in problems. Text that isn't SQL at all ends the search at its first problem.
+    `file` is the text's name in problems. Text that isn't SQL has only its first problem reported.
     """
-    # As Python reads text files; sqlglot counts a lone \r as a line too.
-    source = Source(file, sql.replace("\r\n", "\n").replace("\r", "\n"))
-    create = _statement(source)
-    spec = _table(source, create, check_properties) if create is not None else None
-    if source.problems or spec is None:
-        raise DdlInvalid(tuple(sorted(source.problems, key=lambda problem: problem.line)))
+    # As Python reads text files; sqlglot also counts a lone \r as a line.
+    ddl = DdlText(file, sql.replace("\r\n", "\n").replace("\r", "\n"))
+    create = _statement(ddl)
+    spec = _table(ddl, create, check_properties) if create is not None else None
+    if ddl.problems or spec is None:
+        raise DdlInvalid(tuple(sorted(ddl.problems, key=lambda problem: problem.line)))
     return spec
 
 
@@ -71,89 +70,89 @@ def _read(file: Path, check_properties: CheckProperties, problems: list[DdlProbl
     return None
 
 
-def _statement(source: Source) -> exp.Create | None:
+def _statement(ddl: DdlText) -> exp.Create | None:
     try:
         with quiet():
-            parsed = sqlglot.parse(source.text, read="hive")
+            parsed = sqlglot.parse(ddl.text, read="hive")
     except ParseError as error:
-        _not_understood(source, error)
+        _not_understood(ddl, error)
         return None
     except TokenError as error:
         found = re.search(r"Missing (\S+) from (\d+):", str(error.__cause__))
         if found:
-            source.problem(int(found[2]), f"a {found[1]} is not closed")
+            ddl.problem(int(found[2]), f"unclosed {found[1]}")
         else:
-            source.problem(1, f"not understood: {error}")
+            ddl.problem(1, f"not understood: {error}")
         return None
     except RecursionError:
-        source.problem(1, "nested too deeply")
+        ddl.problem(1, "nested too deeply")
         return None
     statements = [node for node in parsed if node is not None and not isinstance(node, exp.Semicolon)]
     if not statements:
-        source.problem(1, f"no statement; write {_ONE}")
+        ddl.problem(1, f"no statement found; write {_ONE}")
         return None
     if len(statements) > 1:
-        source.problem(_second(source), f"a second statement; write {_ONE}")
-    return _create(source, statements[0])
+        ddl.problem(_second(ddl), f"a second statement; write {_ONE}")
+    return _create(ddl, statements[0])
 
 
-def _not_understood(source: Source, error: ParseError) -> None:
+def _not_understood(ddl: DdlText, error: ParseError) -> None:
     for found in error.errors:
         word = found["highlight"] or ""
         reason = f"not understood at {word!r}: {found['description']}"
         hint = refusal(word)
-        source.problem(int(found["line"] or 1), f"{reason}; {hint}" if hint else reason)
+        ddl.problem(int(found["line"] or 1), f"{reason}; {hint}" if hint else reason)
 
 
-def _second(source: Source) -> int:
-    """The line of the first token behind the first semicolon that more than semicolons follow."""
-    behind = False
-    for token in source.tokens:
+def _second(ddl: DdlText) -> int:
+    """The line of the first token of the second statement."""
+    after = False
+    for token in ddl.tokens:
         if token.token_type == TokenType.SEMICOLON:
-            behind = True
-        elif behind:
-            return source.line(token)
-    return source.first_line()
+            after = True
+        elif after:
+            return ddl.line(token)
+    return ddl.first_line()
 
 
-def _create(source: Source, statement: object) -> exp.Create | None:
+def _create(ddl: DdlText, statement: object) -> exp.Create | None:
     if isinstance(statement, exp.Create):
         kind = str(statement.args.get("kind") or "").upper()
         if kind != "TABLE":
-            source.problem(source.first_line(), f"CREATE {kind}; write {_ONE}")
+            ddl.problem(ddl.first_line(), f"CREATE {kind} is not supported; write {_ONE}")
             return None
         return statement
-    words = [(token.text.upper(), token) for token in source.tokens]
+    words = [(token.text.upper(), token) for token in ddl.tokens]
     known = [(token, _OPAQUE[word]) for word, token in words if word in _OPAQUE]
     if words[0][0] == "CREATE" and known:
-        source.problem(*known[0])
+        ddl.problem(*known[0])
     elif isinstance(statement, exp.Command) and words[0][0] == "CREATE":
-        source.problem(source.first_line(), "this CREATE holds something that isn't understood as Hive's CREATE TABLE")
+        ddl.problem(ddl.first_line(), "this CREATE has a part that isn't understood as Hive's CREATE TABLE")
     else:
-        source.problem(source.first_line(), f"{words[0][0]} is not CREATE TABLE; write {_ONE}")
+        ddl.problem(ddl.first_line(), f"{words[0][0]} is not CREATE TABLE; write {_ONE}")
     return None
 
 
-def _table(source: Source, create: exp.Create, check_properties: CheckProperties) -> TableSpec | None:
+def _table(ddl: DdlText, create: exp.Create, check_properties: CheckProperties) -> TableSpec | None:
     if create.args.get("replace"):
-        source.problem(source.line_of_word("REPLACE"), "OR REPLACE would drop the table's data; remove it")
+        ddl.problem(ddl.line_of_word("REPLACE"), "OR REPLACE would drop the table's data; remove it")
     if create.args.get("expression") is not None:
-        source.problem(source.line_of_word("SELECT"), "CREATE TABLE AS SELECT; declare the columns instead")
+        ddl.problem(ddl.line_of_word("SELECT"), "CREATE TABLE AS SELECT is not supported; list the columns")
         return None
-    _no_with(source)
-    clauses = read_clauses(source, create, check_properties)
+    _no_with(ddl)
+    clauses = read_clauses(ddl, create, check_properties)
     schema = create.this
     table = schema.this if isinstance(schema, exp.Schema) else schema
-    name = _name(source, table)
+    name = _name(ddl, table)
     if not isinstance(schema, exp.Schema):
-        source.problem(table, "the table has no columns; write them out")
+        ddl.problem(table, "the table has no columns; list them")
         return None
-    columns = data_columns(source, schema)
+    columns = data_columns(ddl, schema)
     by = clauses.partitioned_by
     return TableSpec(
         name,
         columns,
-        partition_columns(source, by, columns) if by is not None else (),
+        partition_columns(ddl, by, columns) if by is not None else (),
         clauses.location,
         clauses.comment,
         clauses.external,
@@ -162,18 +161,16 @@ def _table(source: Source, create: exp.Create, check_properties: CheckProperties
     )
 
 
-def _name(source: Source, table: exp.Table) -> TableName:
+def _name(ddl: DdlText, table: exp.Table) -> TableName:
     parts = [part.name for part in table.parts]
     names = ("default", *parts)[-2:]
     if len(parts) > 2 or not all(re.fullmatch(r"\w+", part, re.ASCII) for part in parts):  # noqa: PLR2004
-        source.problem(
-            table, f"{'.'.join(parts)!r} is not a table name; write database.table with letters, digits and _"
-        )
+        ddl.problem(table, f"{'.'.join(parts)!r} is not a table name; write database.table with letters, digits and _")
     return TableName(names[0].lower(), names[1].lower())
 
 
-def _no_with(source: Source) -> None:
-    """Other databases' `WITH (…)` would pass as TBLPROPERTIES."""
-    for token, following in zip(source.tokens, source.tokens[1:], strict=False):
+def _no_with(ddl: DdlText) -> None:
+    """Refuse other databases' `WITH (…)`, which sqlglot takes for TBLPROPERTIES."""
+    for token, following in zip(ddl.tokens, ddl.tokens[1:], strict=False):
         if token.token_type == TokenType.WITH and following.token_type == TokenType.L_PAREN:
-            source.problem(token, "WITH (…) is not Hive's; write TBLPROPERTIES (…)")
+            ddl.problem(token, "WITH (…) is not valid in Hive; write TBLPROPERTIES (…)")

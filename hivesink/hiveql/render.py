@@ -1,19 +1,26 @@
-"""`TableSpec` to the CREATE TABLE text that Hive and Spark SQL take."""
+"""`TableSpec` as CREATE TABLE text for Hive and Spark SQL, and in the form that a metastore stores.
+
+Metastores before Hive 3 have no NOT NULL, and later ones keep it apart from the table. So it travels in TBLPROPERTIES:
+`hivesink.not-null` has the columns' names.
+"""
 
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 from hivesink.core.table import Array, Column, HiveType, Map, Struct, TableSpec
 
 _ESCAPES = {"\\": "\\\\", "'": "\\'", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
 _SPECIAL = re.compile(r"[\\'\x00-\x1f\x7f]")
 
+NOT_NULL = "hivesink.not-null"
+
 
 def render(spec: TableSpec) -> str:
     """A statement without a final semicolon; `parse_ddl` reads it back as an equal spec.
 
-    Hive before 3.0 has no NOT NULL in its grammar: `render(stored(spec))` is the same table without it.
+    Hive's grammar before 3.0 has no NOT NULL: for such a Hive, use `render(stored(spec))`.
     """
     name = f"{_quoted(spec.name.database)}.{_quoted(spec.name.table)}"
     lines = [
@@ -40,7 +47,7 @@ def literal(text: str) -> str:
 
 
 def type_text(kind: HiveType) -> str:
-    """`str(kind)` with the names of struct fields quoted: some are words that the grammar keeps."""
+    """`str(kind)` with the names of struct fields quoted: some are reserved words."""
     match kind:
         case Array(element):
             return f"array<{type_text(element)}>"
@@ -60,3 +67,21 @@ def _column(column: Column) -> str:
 
 def _quoted(name: str) -> str:
     return f"`{name.replace('`', '``')}`"
+
+
+def stored(declared: TableSpec) -> TableSpec:
+    """`declared` as `ddl apply` writes it: NOT NULL as a property, and no partition discovery by the metastore."""
+    properties = declared.options
+    properties.setdefault("discover.partitions", "false")
+    names = [column.name for column in declared.columns if not column.nullable]
+    if names:
+        properties[NOT_NULL] = ",".join(names)
+    columns = tuple(replace(column, nullable=True) for column in declared.columns)
+    return replace(declared, columns=columns, properties=tuple(sorted(properties.items())))
+
+
+def declared(stored: TableSpec) -> TableSpec:
+    """Restore the columns' NOT NULL of a table from the metastore: undoes `stored`, except for the properties."""
+    names = frozenset(stored.options.get(NOT_NULL, "").split(","))
+    columns = tuple(replace(column, nullable=column.nullable and column.name not in names) for column in stored.columns)
+    return replace(stored, columns=columns)

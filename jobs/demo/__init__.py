@@ -1,1 +1,1 @@
-"""The demonstration that `make demo` runs: real flights through the sink, and what Hive then answers."""
+"""The demonstration that `make demo` runs: real flights through the sink, and queries through Hive."""

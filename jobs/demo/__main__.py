@@ -1,7 +1,7 @@
-"""`make demo`: a metastore, a table, a stream of real flights, and what Hive then answers.
+"""`make demo`: a metastore, a table, a stream of real flights, and queries through Hive.
 
-Everything that it keeps is in `demo-data/files`, or `demo-data/kafka` with KAFKA=1: each a world of its own. With
-CLUSTER=1 or CLUSTER=compose it is a client of a real cluster (`cluster.py`), which keeps everything.
+Its state is in `demo-data/files`, or in `demo-data/kafka` with KAFKA=1; the two are independent. With CLUSTER=1 or
+CLUSTER=compose it is a client of a real cluster (`cluster.py`), which has the state.
 """
 
 from __future__ import annotations
@@ -19,11 +19,9 @@ from hivesink.embedded.kafka import EmbeddedKafka
 from hivesink.errors import HiveSinkError
 from jobs.demo.answers import finished_files, show_answers, show_files, show_partitions
 from jobs.demo.cluster import addresses, on_cluster
-from jobs.demo.feed import Folder, Topic
-from jobs.demo.flights import Flights
+from jobs.demo.flights import Flights, JsonFolder, KafkaTopic
 from jobs.demo.screen import Screen
-from jobs.demo.services import alone, running_metastore, session
-from jobs.demo.table import TABLE, committed, declare_tables
+from jobs.demo.services import TABLE, alone, committed, declare_tables, running_metastore, session
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,7 +33,7 @@ if TYPE_CHECKING:
 
 
 def main() -> int:
-    """Run it; the exit code is 0 where every check passed."""
+    """Run it. Returns the exit code: 0 if every check passed."""
     screen = Screen(monotonic)
     kafka, cluster = (environ.get(name, "0") or "0" for name in ("KAFKA", "CLUSTER"))
     context = f"cluster-{cluster}" if cluster != "0" else "kafka" if kafka != "0" else "files"
@@ -52,17 +50,17 @@ def main() -> int:
         print(f"demo: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        print("\ndemo: stopped; the next run goes on from here", file=sys.stderr)
+        print("\ndemo: stopped; the next run continues from here", file=sys.stderr)
         return 130
     if screen.wrong:
-        print(f"demo: {screen.wrong} checks failed; what is there is in {state}", file=sys.stderr)
+        print(f"demo: {screen.wrong} checks failed; the state is in {state}", file=sys.stderr)
         return 1
     screen.step(f"All checks passed; the state is in {state}")
     return 0
 
 
 def demonstrate(home: Path, screen: Screen, services: ExitStack, *, kafka: bool) -> None:
-    """Everything, step by step; what is started is stopped when `services` closes."""
+    """Run all steps. `services` stops what was started when it closes."""
     screen.step("Starting a Hive Metastore" + (", a Kafka broker" if kafka else "") + " and Spark")
     uri = services.enter_context(running_metastore(home))
     servers = services.enter_context(EmbeddedKafka(home / "broker")).bootstrap if kafka else None
@@ -71,7 +69,7 @@ def demonstrate(home: Path, screen: Screen, services: ExitStack, *, kafka: bool)
     declare_tables(wiring.catalog(uri), screen)
 
     flights = Flights.load()
-    feed = Topic(spark, servers) if servers else Folder(spark, home / "events")
+    feed = KafkaTopic(spark, servers) if servers else JsonFolder(spark, home / "events")
     stream(spark, feed, flights, home, screen)
     show_partitions(partial(ask, spark), flights, screen)
     show_files(finished(home), screen)
@@ -81,12 +79,12 @@ def demonstrate(home: Path, screen: Screen, services: ExitStack, *, kafka: bool)
 
 
 def ask(spark: SparkSession, sql: str) -> list[Row]:
-    """The rows of a statement, by Spark."""
+    """The rows of a statement, from Spark."""
     return spark.sql(sql).collect()
 
 
-def stream(spark: SparkSession, feed: Folder | Topic, flights: Flights, home: Path, screen: Screen) -> None:
-    """Stream all flights into the table, as they arrive; what earlier runs committed is skipped."""
+def stream(spark: SparkSession, feed: JsonFolder | KafkaTopic, flights: Flights, home: Path, screen: Screen) -> None:
+    """Stream all flights into the table as they arrive, except those that earlier runs committed."""
     before = finished(home)
     watcher = Watcher()
     sink = HiveSink.for_table(spark, TABLE, writer="flights", on_commit=watcher)
@@ -97,8 +95,8 @@ def stream(spark: SparkSession, feed: Folder | Topic, flights: Flights, home: Pa
         query.processAllAvailable()
         query.stop()
     if watcher.epochs == 0:
-        screen.fact("everything was committed already: no epoch, nothing to write")
-        screen.check("nothing added, nothing doubled", right=finished(home) == before)
+        screen.fact("all flights were committed by earlier runs: no new epoch")
+        screen.check("nothing added, nothing duplicated", right=finished(home) == before)
 
 
 class Watcher:
@@ -114,12 +112,12 @@ class Watcher:
 
 
 def finished(home: Path) -> list[Finished]:
-    """What a reader sees, where Hive puts a managed table."""
+    """The files that a reader sees, where Hive puts a managed table."""
     return finished_files(str(home / "warehouse" / "demo.db" / "flights"), wiring.NO_SITE)
 
 
 def partitions(home: Path) -> int:
-    """Partitions that hold something to read."""
+    """The number of partitions with files to read."""
     return len({file.path.rpartition("/")[0] for file in finished(home)})
 
 

@@ -1,4 +1,4 @@
-"""What is in the table, asked as any reader would: the metastore, the folders, and SQL through Hive's reader."""
+"""What readers find in the table: through the metastore, in the folders, and by SQL with Hive's reader."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ DELAYS = "SELECT month, avg(dep_delay) FROM demo.flights GROUP BY month"
 
 
 def finished_files(location: str, site: Site) -> list[Finished]:
-    """What a reader sees below a table's folder: files that no part of the sink's work hides."""
+    """The files in a table's folder that readers see: the sink hides its unfinished files."""
     store = wiring.file_store(location, site)
     folders = sorted(folder for folder in store.walk(normal(location)) if PARTITION in folder)
     return [file for folder in folders for file in store.visible(folder)]
 
 
 def show_partitions(ask: Ask, flights: Flights, screen: Screen) -> None:
-    """How many partitions the metastore lists, and which are the first and the last."""
+    """Show how many partitions the metastore lists, and the first and last of them."""
     found = [row[0] for row in ask("SHOW PARTITIONS demo.flights")]
     screen.step("Partitions in the metastore")
     screen.fact(f"{', '.join(found[:2])} … {', '.join(found[-2:])}")
@@ -43,7 +43,7 @@ def show_partitions(ask: Ask, flights: Flights, screen: Screen) -> None:
 
 
 def show_files(found: Sequence[Finished], screen: Screen) -> None:
-    """How many files readers see, and what their names look like."""
+    """Show how many files readers see, and examples of their names."""
     size = sum(file.length for file in found)
     screen.step("Finished files")
     screen.fact(f"{len(found)} files, {size / 1e6:.1f} MB in flights/")
@@ -54,7 +54,7 @@ def show_files(found: Sequence[Finished], screen: Screen) -> None:
 
 
 def show_answers(ask: Ask, flights: Flights, screen: Screen) -> None:
-    """Three queries, each against the same figure from the CSV."""
+    """Run three queries, and compare each answer with the CSV."""
     total = ask(COUNT)[0][0]
     screen.answer(COUNT, [f"{total:,}"], right=total == flights.total)
 

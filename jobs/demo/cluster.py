@@ -1,7 +1,7 @@
-"""The demonstration on a real cluster: jobs/flights.py as anybody runs it there, and HiveServer2's answers.
+"""The demonstration on a real cluster: it runs jobs/flights.py as a user would, and queries HiveServer2.
 
-CLUSTER=1 is the one of `make cluster-up`, CLUSTER=compose the one of docker-compose.yml. What there is to know of it
-is in its site files; tables, log, checkpoint and topic stay on it.
+CLUSTER=1 is the cluster of `make cluster-up`, CLUSTER=compose the one of docker-compose.yml. Its site files describe
+it. Tables, log, checkpoint and topic stay on it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hivesink import wiring
-from hivesink.cli.opened import opened
+from hivesink.cli.opened import open_table
 from hivesink.config.site import Site
 from hivesink.embedded.cluster import Cluster, containers
 from hivesink.embedded.cluster.__main__ import default_folder
@@ -21,9 +21,8 @@ from hivesink.errors import HiveSinkError
 from hivesink.hive import connect
 from hivesink.hive.login import Login
 from jobs.demo.answers import finished_files, show_answers, show_files, show_partitions
-from jobs.demo.feed import TOPIC, Topic
-from jobs.demo.flights import Flights
-from jobs.demo.table import TABLE, committed, declare_tables
+from jobs.demo.flights import TOPIC, Flights, KafkaTopic
+from jobs.demo.services import TABLE, committed, declare_tables
 
 if TYPE_CHECKING:
     from hivesink.core.partfile import Finished
@@ -31,22 +30,22 @@ if TYPE_CHECKING:
     from jobs.demo.screen import Screen
 
 JOB = Path(__file__).parents[1] / "flights.py"
-# Beside it another application finds room on the workers.
+# Leaves room for another application on the workers.
 SPARK_DEFAULTS = "spark.cores.max 2\nspark.executor.memory 1g\n"
 
 
 class ClusterDown(HiveSinkError):
-    """There is no cluster to run on."""
+    """No cluster is running."""
 
     retryable = True
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        super().__init__(f"no cluster runs in {folder}; start it with `make cluster-up`")
+        super().__init__(f"no cluster is running in {folder}; start it with `make cluster-up`")
 
 
 class JobEnded(HiveSinkError):
-    """The job has told why by itself."""
+    """The job failed, and has reported why."""
 
     def __init__(self, code: int) -> None:
         self.code = code
@@ -54,7 +53,7 @@ class JobEnded(HiveSinkError):
 
 
 def addresses(kind: str) -> Addresses:
-    """Where the servers are: `compose`, or those of `make cluster-up`. Raises ClusterDown."""
+    """The servers' addresses: of `compose`, or of `make cluster-up`. Raises ClusterDown."""
     if kind == "compose":
         return containers.addresses()
     found = Cluster.running(default_folder())
@@ -64,8 +63,8 @@ def addresses(kind: str) -> Addresses:
 
 
 def on_cluster(where: Addresses, home: Path, screen: Screen) -> None:
-    """Everything, step by step. Raises JobEnded, and what the servers' clients raise."""
-    screen.step("A client of a running cluster")
+    """Run all steps. Raises JobEnded, and what the servers' clients raise."""
+    screen.step("Connecting to a running cluster")
     for name, address in (("HDFS", where.filesystem), ("Kafka", where.kafka), ("Spark", where.spark_master)):
         screen.fact(f"{name:9} {address}")
     screen.fact(f"Hive      {where.metastore_uri}, HiveServer2 {where.hiveserver2}")
@@ -75,18 +74,18 @@ def on_cluster(where: Addresses, home: Path, screen: Screen) -> None:
 
     flights = Flights.load()
     screen.step(f"Sending {flights.total:,} flights to the Kafka topic {TOPIC}")
-    screen.fact(f"{Topic(None, where.kafka).send(flights):,} of them were not there yet")
-    screen.step("Running jobs/flights.py on the Spark cluster until nothing is left")
+    screen.fact(f"{KafkaTopic(None, where.kafka).send(flights):,} of them were new")
+    screen.step("Running jobs/flights.py on the Spark cluster until all are written")
     stream(flights, screen)
     show_files(_state()[2], screen)
     with connect(where.hiveserver2, Login("NOSASL")) as hive:
         show_partitions(lambda sql: hive.query(sql).rows, flights, screen)
-        screen.step("Answers of HiveServer2, by PyHive")
+        screen.step("HiveServer2's answers, through PyHive")
         show_answers(lambda sql: hive.query(sql).rows, flights, screen)
 
 
 def stream(flights: Flights, screen: Screen) -> None:
-    """Run the job, and tell what it has added. Raises JobEnded."""
+    """Run the job and show what it added. Raises JobEnded."""
     _, before, files = _state()
     command = [sys.executable, "-m", "hivesink.cli", "run", str(JOB)]
     code = subprocess.run(command, check=False).returncode  # noqa: S603  our own command
@@ -95,19 +94,19 @@ def stream(flights: Flights, screen: Screen) -> None:
     rows, after, now = _state()
     screen.fact(f"epochs {after} ({after - before} new), rows {rows:,} of {flights.total:,}")
     if after == before:
-        screen.check("nothing added, nothing doubled", right=now == files)
+        screen.check("nothing added, nothing duplicated", right=now == files)
 
 
 def _state() -> tuple[int, int, list[Finished]]:
-    """Rows and epochs of all writers, and what readers see."""
-    with opened(TABLE, None) as found:
-        counted = [committed(writer.context.log) for writer in found.writers]
+    """Rows and epochs of all writers, and the files that readers see."""
+    with open_table(TABLE, None) as opened:
+        counted = [committed(context.log) for context in opened.writers.values()]
         rows, epochs = (sum(numbers) for numbers in zip(*counted, strict=True)) if counted else (0, 0)
-        return rows, epochs, finished_files(found.live.location, found.site)
+        return rows, epochs, finished_files(opened.live.location, opened.site)
 
 
 def _settings(where: Addresses, home: Path) -> dict[str, str]:
-    """What a user of the cluster has in the environment."""
+    """The environment of a user of the cluster."""
     (home / "spark-defaults.conf").write_text(SPARK_DEFAULTS, encoding="utf-8")
     return {
         "HADOOP_CONF_DIR": str(where.conf),

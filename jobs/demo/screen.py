@@ -1,4 +1,4 @@
-"""What the demonstration prints: within 80 columns, and without control characters where no terminal is."""
+"""What the demonstration prints: within 80 columns, and without control characters if it is not a terminal."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ WIDTH = 80
 
 
 class Screen:
-    """Headings with the seconds so far, facts, and answers with a mark for each that is right.
+    """Prints headings with the elapsed seconds, facts, and answers with a mark for right or wrong.
 
-    `clock` counts seconds. `wrong` is the number of checks that failed.
+    `clock` counts seconds. `wrong` is the number of failed checks.
     """
 
     def __init__(self, clock: Callable[[], float]) -> None:
@@ -35,18 +35,18 @@ class Screen:
 
     @property
     def seconds(self) -> float:
-        """How long the demonstration has run."""
+        """The elapsed time."""
         return self._clock() - self._begun
 
     def fact(self, text: str) -> None:
         self._console.print(f"        {escape(text)}")
 
     def answer(self, query: str, lines: Sequence[str], *, right: bool) -> None:
-        """A query, what came back, and whether it is what the CSV says."""
+        """A query, its result, and whether the CSV has the same."""
         self._console.print(f"        [cyan]{escape(query)}[/cyan]")
         for line in lines:
             self._console.print(f"          {escape(line)}")
-        self.check("the same figures straight from the CSV", right=right)
+        self.check("the same figures as in the CSV", right=right)
 
     def check(self, text: str, *, right: bool) -> None:
         mark = "[green]✓[/green]" if right else "[bold red]✗ not[/bold red]"
@@ -57,7 +57,7 @@ class Screen:
     def progress(
         self, total: int, rows: int, epochs: int, partitions: Callable[[], int]
     ) -> Iterator[Callable[[Committed], None]]:
-        """A bar, or in a pipe a line for each epoch; begins at what earlier runs have committed."""
+        """A bar, or in a pipe one line per epoch; starts at what earlier runs committed."""
         bar = Progress(
             TextColumn("        rows"),
             BarColumn(bar_width=12),

@@ -1,34 +1,44 @@
-"""What the demonstration starts, and stops again however it ends."""
+"""What the demonstration starts and always stops again, and the table that it streams into."""
 
 from __future__ import annotations
 
 from contextlib import contextmanager
 from fcntl import LOCK_EX, LOCK_NB, flock
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from hivesink.config.options import check
 from hivesink.embedded import metastore
 from hivesink.embedded.metastore import EmbeddedMetastore
 from hivesink.errors import HiveSinkError
+from hivesink.hiveql.apply import apply
+from hivesink.hiveql.parse import parse_path
 from hivesink.jvm.session import local_session
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from pyspark.sql import SparkSession
 
+    from hivesink.hiveql.apply import Catalog
+    from hivesink.ports import CommitLog
+    from jobs.demo.screen import Screen
+
+DDL = Path(__file__).parents[2] / "ddl"
+TABLE = "demo.flights"
+
 
 class AlreadyRunning(HiveSinkError):
-    """Two demonstrations would stream into one table."""
+    """Another demonstration streams into the same table."""
 
     def __init__(self, home: Path) -> None:
         self.home = home
-        super().__init__(f"another demonstration runs in {home}; wait for its end")
+        super().__init__(f"another demonstration is running in {home}; wait until it ends")
 
 
 @contextmanager
 def alone(home: Path) -> Iterator[None]:
-    """Refuse a second demonstration on the same state. Raises AlreadyRunning."""
+    """Lock the state folder. Raises AlreadyRunning if another demonstration uses it."""
     home.mkdir(parents=True, exist_ok=True)
     with (home / "demo.lock").open("a") as lock:
         try:
@@ -40,7 +50,7 @@ def alone(home: Path) -> Iterator[None]:
 
 @contextmanager
 def running_metastore(home: Path) -> Iterator[str]:
-    """The metastore of the state folder: the one that `hivesink metastore start` has started, else one's own."""
+    """The metastore of the state folder: a running one (`hivesink metastore start`), else a new one."""
     found = metastore.status(home)
     if found.uri is not None:
         yield found.uri
@@ -51,10 +61,24 @@ def running_metastore(home: Path) -> Iterator[str]:
 
 @contextmanager
 def session(uri: str, home: Path, *, kafka: bool) -> Iterator[SparkSession]:
-    """A Spark session that reads Hive tables as Hive does, not by Spark's own Parquet reader."""
+    """A Spark session that reads Hive tables with Hive's reader, not Spark's own for Parquet."""
     settings = {"spark.local.dir": str(home / "scratch"), "spark.sql.hive.convertMetastoreParquet": "false"}
     spark = local_session("hivesink demo", uri, home / "warehouse", kafka=kafka, extra=settings)
     try:
         yield spark
     finally:
         spark.stop()
+
+
+def declare_tables(catalog: Catalog, screen: Screen) -> None:
+    """Apply ddl/, as `hivesink ddl apply ddl` does."""
+    screen.step("Declaring the tables in ddl/")
+    for done in apply(parse_path(DDL, check), catalog):
+        screen.fact(str(done))
+
+
+def committed(log: CommitLog) -> tuple[int, int]:
+    """The numbers of rows and epochs in the sink's log, from earlier runs."""
+    view, floor = log.view(), log.floor()
+    rows = sum(log.manifest(epoch).rows.written for epoch in view.manifests)
+    return rows + (floor.totals.written if floor else 0), view.head

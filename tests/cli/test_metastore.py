@@ -3,7 +3,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hivesink.embedded import metastore
-from tests.cli.site import hivesink
+from tests.cli.site import DDL, hivesink
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -14,15 +14,68 @@ if TYPE_CHECKING:
 def test_start_status_stop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setenv("HIVESINK_HOME", str(tmp_path))
     monkeypatch.delenv("HIVESINK_METASTORE", raising=False)
-    assert "does not run" in hivesink(capsys, "metastore", "status").out
+    assert "is not running" in hivesink(capsys, "metastore", "status").out
     try:
         started = hivesink(capsys, "metastore", "start", "--json")
         assert started.code == 0, started.err
         assert started.data["running"] is True
-        assert f"runs at {started.data['uri']}" in hivesink(capsys, "metastore", "start").out
+        assert f"is running at {started.data['uri']}" in hivesink(capsys, "metastore", "start").out
         # Commands find it by themselves.
         assert f"is not in the metastore at {started.data['uri']}" in hivesink(capsys, "status", "a.b").error
     finally:
         metastore.stop(tmp_path)
     assert hivesink(capsys, "metastore", "status", "--json").data["running"] is False
-    assert "does not run" in hivesink(capsys, "metastore", "stop").out
+    assert "is not running" in hivesink(capsys, "metastore", "stop").out
+
+
+def test_plan_then_apply_then_nothing(uri: str, ddl: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    planned = hivesink(capsys, "ddl", "plan", ddl, "--metastore", uri)
+    assert planned.code == 0
+    assert planned.out.strip().endswith(".events: create")
+    assert hivesink(capsys, "ddl", "apply", ddl).out.strip().endswith(".events: created")
+    assert hivesink(capsys, "ddl", "plan", ddl, "--json").data["tables"][0]["action"] == "nothing"
+    assert hivesink(capsys, "ddl", "apply", ddl).out.strip().endswith(".events: nothing to do")
+
+
+def test_a_changed_setting_is_set(table: str, ddl: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    ddl.write_text(ddl.read_text().replace("'drop'", "'fail'"))
+    assert hivesink(capsys, "ddl", "plan", ddl).out.strip() == f"{table}: set sink.on-bad-record=fail"
+    assert hivesink(capsys, "ddl", "apply", ddl).code == 0
+    assert "nothing to do" in hivesink(capsys, "ddl", "plan", ddl).out
+
+
+def test_a_difference_that_cannot_be_applied_needs_a_person(
+    table: str, ddl: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ddl.write_text(ddl.read_text().replace("id BIGINT", "id INT"))
+    for command in ("plan", "apply"):
+        said = hivesink(capsys, "ddl", command, ddl)
+        assert said.code == 65
+        assert said.error.startswith(f"hivesink: {table}: column id is bigint, the DDL says int")
+
+
+def test_all_problems_of_a_folder_are_shown_with_file_and_line(
+    uri: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert uri
+    folder = tmp_path / "ddl"
+    folder.mkdir()
+    good = DDL.format(name="x.y", location="/data/x")
+    (folder / "a.sql").write_text(good.replace("sink.on-bad-record", "sink.on-bad-records"))
+    (folder / "b.sql").write_text(good.replace("id BIGINT", "id BIGINT, ID STRING"))
+    (folder / "c.sql").write_text("DROP TABLE x.y\n")
+    said = hivesink(capsys, "ddl", "apply", folder)
+    assert said.code == 65
+    lines = said.err.splitlines()
+    assert len(lines) == 3
+    assert f"{folder}/a.sql:5: " in lines[0]
+    assert "did you mean sink.on-bad-record?" in lines[0]
+    assert f"{folder}/b.sql:1: " in lines[1]
+    assert f"{folder}/c.sql:1: " in lines[2]
+
+
+def test_a_path_that_is_not_there(uri: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert uri
+    said = hivesink(capsys, "ddl", "plan", tmp_path / "none.sql")
+    assert said.code == 65
+    assert "none.sql" in said.error

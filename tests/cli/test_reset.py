@@ -63,12 +63,12 @@ def test_a_reset_is_shown_and_asked_for(
 ) -> None:
     dry = reset(capsys, table, "--dry-run")
     assert dry.code == 0
-    assert f"its log {ingest.log}, at epoch 3 with 12 rows written, is put aside as {ingest.log}.reset-2" in dry.out
-    assert "its 6 finished files stay: what is read again will be there twice" in dry.out
-    assert "nothing was done" in dry.out
+    assert f"its log {ingest.log}, at epoch 3 with 12 rows written, is set aside as {ingest.log}.reset-2" in dry.out
+    assert "its 6 finished files stay: rows that are read again will be in the table twice" in dry.out
+    assert "nothing was changed" in dry.out
     asked = reset(capsys, table, "--json")
     assert asked.code == 65
-    assert "--json needs --yes" in asked.error
+    assert "with --json, confirm with --yes" in asked.error
     monkeypatch.setattr("sys.stdin", Answer("n"))
     assert reset(capsys, table).code == 1
     assert aside(ingest) == []
@@ -114,7 +114,7 @@ def test_rows_that_are_decided_and_not_published_are_named(
 ) -> None:
     ingest.lose_metastore()
     ingest.commit()
-    assert "4 rows that it has decided are not published yet" in reset(capsys, table, "--dry-run").out
+    assert "4 decided rows are not published yet" in reset(capsys, table, "--dry-run").out
     assert hivesink(capsys, "recover", table).code == 0
     assert "not published" not in reset(capsys, table, "--dry-run").out
 
@@ -202,7 +202,7 @@ def test_a_renamed_table_and_its_ways_on(ingest: Ingest, table: str, capsys: pyt
     assert f"its log is {ingest.log}" in checked.out
     assert "nothing to verify" not in checked.out
     # `reset` alone knows no writer here.
-    assert "there is nothing to reset" in reset(capsys, new.table, "--yes").out
+    assert "nothing to reset" in reset(capsys, new.table, "--yes").out
     wrong = reset(capsys, new.table, "--uid", "00ab")
     assert wrong.code == 65
     assert f"such uids are: {uid}" in wrong.error
@@ -210,10 +210,10 @@ def test_a_renamed_table_and_its_ways_on(ingest: Ingest, table: str, capsys: pyt
     assert "6 finished files and 0 staged ones" in dry.out
     assert hivesink(capsys, "verify", new.table).code == 1
     assert reset(capsys, new.table, "--uid", uid, "--yes").code == 0
-    assert "there is nothing to reset" in reset(capsys, new.table, "--uid", uid, "--yes").out
+    assert "nothing to reset" in reset(capsys, new.table, "--uid", uid, "--yes").out
     checked = hivesink(capsys, "verify", new.table)
     assert checked.code == 0
-    assert "a writer without a log here, were accepted as they are" in checked.out
+    assert "a writer that has no log here, were accepted as they are" in checked.out
     new.__post_init__()
     assert new.commit().epoch == 1
     new.close()

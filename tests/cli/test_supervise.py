@@ -1,6 +1,10 @@
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,7 +16,7 @@ from hivesink.cli.supervise import Backoff, Ended, Restart, supervise
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-BACKOFF = Backoff(first=1, most=60, lasted=300)
+BACKOFF = Backoff(first=1, longest=60, reset_after=300)
 
 
 @dataclass
@@ -24,7 +28,7 @@ class Scene:
     stop_while_waiting: bool = False
     now: float = 0
     done: int = 0
-    told: list[Restart] = field(default_factory=list)
+    restarted: list[Restart] = field(default_factory=list)
     _stopped: bool = False
 
     def run(self) -> int:
@@ -45,9 +49,9 @@ class Scene:
             wait=self.wait,
             tick=lambda: self.now,
             chance=lambda: 0.0,
-            told=self.told.append,
+            on_restart=self.restarted.append,
             backoff=BACKOFF,
-            most_restarts=most,
+            max_restarts=most,
         )
 
 
@@ -62,19 +66,19 @@ def test_what_needs_a_person_is_not_tried_again(code: int) -> None:
 def test_what_may_pass_is_tried_again(code: int) -> None:
     scene = Scene([(code, 1), (code, 1), (0, 1)])
     assert scene.play() == Ended(0, 2)
-    assert scene.told == [Restart(code, 1, 1), Restart(code, 2, 2)]
+    assert scene.restarted == [Restart(code, 1, 1), Restart(code, 2, 2)]
 
 
 def test_delays_double_up_to_the_longest() -> None:
     scene = Scene([(75, 1)] * 9 + [(0, 1)])
     scene.play()
-    assert [restart.after for restart in scene.told] == [1, 2, 4, 8, 16, 32, 60, 60, 60]
+    assert [restart.after for restart in scene.restarted] == [1, 2, 4, 8, 16, 32, 60, 60, 60]
 
 
 def test_a_run_that_lasted_begins_a_new_row() -> None:
     scene = Scene([(75, 1), (75, 1), (75, 301), (75, 1), (0, 1)])
     scene.play()
-    assert [restart.after for restart in scene.told] == [1, 2, 1, 2]
+    assert [restart.after for restart in scene.restarted] == [1, 2, 1, 2]
 
 
 def test_the_end_that_was_asked_for_is_not_restarted() -> None:
@@ -96,3 +100,33 @@ def test_restarts_may_be_limited() -> None:
 @given(st.integers(1, 10_000), st.floats(0, 1))
 def test_any_delay_is_between_half_and_the_longest(failures: int, chance: float) -> None:
     assert 0.5 <= BACKOFF.delay(failures, chance) <= 60
+
+
+REPOSITORY = Path(__file__).parents[2]
+CHILD = """
+import os, signal, time
+from hivesink.cli.supervise import end_with_parent
+signal.signal(signal.SIGTERM, lambda *_: print("asked", flush=True))
+end_with_parent(os.environ, [(signal.SIGTERM, 0.1), (signal.SIGTERM, 0.1), (signal.SIGKILL, 0)])
+print("HIVESINK_LIFELINE" in os.environ, flush=True)
+time.sleep(60)
+print("alone", flush=True)
+"""
+PARENT = """
+import os, subprocess, sys
+from hivesink.cli.supervise import lifeline
+environment = dict(os.environ)
+with lifeline(environment) as descriptor:
+    subprocess.run([sys.executable, "-c", sys.argv[1]], env=environment, pass_fds=(descriptor,))
+"""
+
+
+def test_who_goes_on_after_being_asked_twice_is_killed() -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", PARENT, CHILD], cwd=REPOSITORY, stdout=subprocess.PIPE, text=True
+    ) as parent:
+        assert parent.stdout is not None
+        assert parent.stdout.readline() == "False\n"
+        parent.kill()
+        assert parent.stdout.read() == "asked\nasked\n"
+    assert parent.returncode == -signal.SIGKILL

@@ -175,7 +175,7 @@ def test_a_lost_part_needs_a_person_and_its_loss_a_yes(
     assert part.target not in {action["subject"] for action in planned["actions"]}
     asked = hivesink(capsys, "recover", table, "--accept-lost", "--json")
     assert asked.code == 65
-    assert "needs --yes" in asked.error
+    assert "with --json, confirm with --yes" in asked.error
     monkeypatch.setattr("sys.stdin", Answer("n"))
     assert hivesink(capsys, "recover", table, "--accept-lost").code == 1
     assert hivesink(capsys, "status", table, "--json").data["writers"][0]["epoch"] == head
@@ -201,7 +201,7 @@ def test_clean_removes_leftovers_and_only_those(ingest: Ingest, table: str, caps
     assert "removed 1 files, 1 folders" in done.out
     assert not leftover.parent.exists()
     assert foreign.exists()
-    assert f"left {foreign}: its writer has no log here" in done.out.replace("file:", "")
+    assert f"kept {foreign}: its writer has no log here" in done.out.replace("file:", "")
     assert part.exists()
 
 

@@ -9,8 +9,7 @@ import pytest
 
 from hivesink.core.table import Column, Primitive, TableName, TableSpec
 from hivesink.errors import DdlDiffers, HiveSinkError, TableExists
-from hivesink.hiveql.apply import apply, plan_all
-from hivesink.hiveql.plan import Alter, Create, Nothing
+from hivesink.hiveql.apply import Alter, Create, Nothing, apply, plan_all
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -17,10 +17,9 @@ from hivesink.core.partition import escape, partition_path, unescape
 from hivesink.core.partition_value import canonical
 from hivesink.core.table import Column, Decimal, Primitive, TableName, TableSpec
 from hivesink.core.typetext import parse_type
+from hivesink.hiveql.apply import Nothing, plan
 from hivesink.hiveql.parse import parse_ddl, parse_path
-from hivesink.hiveql.plan import Nothing, plan
-from hivesink.hiveql.render import literal, render
-from hivesink.hiveql.stored import stored
+from hivesink.hiveql.render import literal, render, stored
 from hivesink.metastore import catalog
 from tests.metastore.live import NOSASL, hiveserver2_of, metastore_of
 

@@ -84,7 +84,7 @@ def test_the_spec_of_a_table() -> None:
 @pytest.mark.parametrize(
     ("sql", "line", "reason"),
     [
-        ("CREATE TABLE t (\n a INT) COMMENT 'x", 2, "a ' is not closed"),
+        ("CREATE TABLE t (\n a INT) COMMENT 'x", 2, "unclosed '"),
         ("", 1, "no statement"),
         (";;", 1, "no statement"),
         ("create table t (a " + "array<" * 3000 + "int" + ">" * 3000 + ") stored as parquet", 1, "nested"),

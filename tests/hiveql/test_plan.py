@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from hivesink.core.table import Char, Column, Decimal, HiveType, Primitive, TableName, TableSpec, Varchar
-from hivesink.hiveql.plan import Alter, Create, Differs, Nothing, is_safe, plan
-from hivesink.hiveql.stored import declared, stored
+from hivesink.hiveql.apply import Alter, Create, Differs, Nothing, is_safe, plan
+from hivesink.hiveql.render import declared, stored
 
 P = Primitive
 WANTED = TableSpec(
@@ -143,7 +143,7 @@ def test_live_names_in_capitals_are_the_same_columns() -> None:
 def test_a_type_change_that_old_files_survive_is_said_to_be_one() -> None:
     wanted = replace(WANTED, columns=(Column("a", P.BIGINT), *WANTED.columns[1:]))
     assert differences(wanted, LIVE) == (
-        "column a is int, the DDL says bigint: old files could be read so, but changing columns is not supported yet",
+        "column a is int, the DDL says bigint: old files stay readable, but changing columns is not supported yet",
     )
 
 

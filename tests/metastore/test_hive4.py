@@ -15,9 +15,8 @@ from hivesink import hive
 from hivesink.core.partition import NewPartition
 from hivesink.core.table import Column, Primitive, TableName, TableSpec
 from hivesink.errors import HiveSinkError, UnknownTable, Unsupported
-from hivesink.hiveql.apply import apply
-from hivesink.hiveql.plan import Alter, Create, Nothing
-from hivesink.hiveql.stored import stored
+from hivesink.hiveql.apply import Alter, Create, Nothing, apply
+from hivesink.hiveql.render import stored
 from hivesink.metastore.thrift import ThriftRegistrar
 from hivesink.metastore.thrift_catalog import ThriftCatalog
 from hivesink.metastore.thrift_connection import Connection

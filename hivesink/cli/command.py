@@ -1,0 +1,62 @@
+"""What the commands share: options, and the frame that turns errors into one line and an exit code."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from hivesink.cli.codes import code_of
+from hivesink.cli.output import Output, output, redact
+from hivesink.errors import HiveSinkError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON document; errors are JSON too.")]
+Debug = Annotated[bool, typer.Option("--debug", help="Show the stack trace of an error.")]
+Metastore = Annotated[
+    str | None,
+    typer.Option(
+        "--metastore",
+        envvar="HIVESINK_METASTORE",
+        metavar="thrift://HOST:PORT[,...]",
+        help="The Hive Metastore. Default: the one in hive-site.xml (HIVE_CONF_DIR), or else the embedded one.",
+    ),
+]
+Table = Annotated[str, typer.Argument(help="The table, as database.table.", metavar="TABLE")]
+Writer = Annotated[str | None, typer.Option("--writer", help="Only this writer. Default: all writers of the table.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Only show what would be done.")]
+Yes = Annotated[bool, typer.Option("--yes", help="Don't ask for confirmation.")]
+
+
+@contextmanager
+def reporting(*, as_json: bool, debug: bool) -> Iterator[Output]:
+    """Run a command's body. Report an error in one line and exit with its code; `debug` adds the stack trace."""
+    out = output(as_json=as_json)
+    try:
+        yield out
+    except BrokenPipeError:
+        # The reader closed its end (`| head`). Without this the interpreter complains when it exits.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise typer.Exit(0) from None
+    except typer.Exit:
+        raise
+    except Exception as error:  # noqa: BLE001  whatever ends a command is reported in one line
+        if debug:
+            print(redact(traceback.format_exc()), file=sys.stderr, end="")
+        elif not isinstance(error, HiveSinkError):
+            error = _Unexpected(error)
+        out.fail(error)
+        raise typer.Exit(code_of(error)) from None
+
+
+class _Unexpected(Exception):
+    """An error that hivesink didn't raise on purpose."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(f"unexpected {type(error).__name__}: {error}; run the command with --debug for a stack trace")

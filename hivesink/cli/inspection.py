@@ -1,0 +1,194 @@
+"""`hivesink status` and `hivesink verify`: the state of a table's writers, and a check of their logs."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from hivesink.cli.codes import ExitCode
+from hivesink.cli.command import Debug, Json, Metastore, Table, Writer, reporting
+from hivesink.cli.opened import OpenedTable, open_table
+from hivesink.cli.output import Grid, Line, Report
+from hivesink.core import offsets
+from hivesink.formats.parquet import rows_in
+from hivesink.sink.inspect.checks import Level
+from hivesink.sink.inspect.status import WriterStatus, writer_status
+from hivesink.sink.inspect.verify import Verdict
+from hivesink.sink.inspect.verify import verify as verify_writer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from hivesink.core.epoch import LastBatch
+    from hivesink.logs import Accepted, TableLogs
+    from hivesink.sink.inspect.clean import Stranger
+
+Quick = Annotated[bool, typer.Option("--quick", help="Don't read the files' footers.")]
+Last = Annotated[int, typer.Option("--epochs", min=0, help="How many epochs to print; all are checked.")]
+
+_COUNTS = ("read", "written", "rejected", "dropped", "late", "skipped")
+
+
+def status(table: Table, metastore: Metastore = None, json: Json = False, debug: Debug = False) -> None:
+    """Show a table's writers: last epoch, rows, files by state, partitions that are not registered yet.
+
+    Read-only: safe to run while a job is writing.
+
+    Example: hivesink status demo.flights
+    """
+    with reporting(as_json=json, debug=debug) as out, open_table(table, metastore) as opened:
+        statuses = [writer_status(context, writer, opened.name) for writer, context in opened.writers.items()]
+        data = {
+            "table": opened.name,
+            "location": opened.live.location,
+            "writers": [{**asdict(one), "last_batch": _batch_data(one.last_batch)} for one in statuses],
+        }
+        blocks: list[Line | Grid] = [Line(f"{opened.name} at {opened.live.location}", "bold")]
+        if not statuses:
+            blocks.append(Line("no writer has written to it yet"))
+        for one in statuses:
+            blocks.append(Grid(f"writer {one.writer}", ("what", "value"), list(_status_rows(one))))
+            gaps = [(gap.table, gap.partition, gap.since, gap.location) for gap in one.unregistered]
+            blocks.append(Grid("unregistered partitions", ("table", "partition", "since epoch", "folder"), gaps))
+        out.show(Report(data, blocks))
+
+
+def _status_rows(status: WriterStatus) -> Iterator[tuple[str, object]]:
+    rows, files, last = status.rows, status.files, status.last_batch
+    when = f" ({status.kind}, {status.at:%Y-%m-%d %H:%M:%S} UTC)" if status.at else ""
+    yield "last epoch", f"{status.epoch}{when}"
+    yield "rows read", rows.read
+    yield "rows written", f"{rows.written}, of which {status.lost_rows} lost" if status.lost_rows else rows.written
+    yield "rows rejected, dropped, late, skipped", f"{rows.rejected}, {rows.dropped}, {rows.late}, {rows.skipped}"
+    yield "files finished", f"{files.finished} ({files.finished_bytes} bytes)"
+    yield "files pending, in progress", f"{files.pending}, {files.in_progress}"
+    yield "unregistered partitions", len(status.unregistered)
+    yield "unsettled epochs", ", ".join(map(str, status.unsettled)) or "none"
+    if last is None:
+        yield "last batch", "none"
+    else:
+        yield "last batch", f"{last.ref.batch} of query {last.ref.query}, committed as epoch {last.epoch}"
+        yield "ended at", ", ".join(str(offset) for offset in last.ref.end)
+    yield "tables", ", ".join(status.tables)
+    yield "log", f"{status.log} (uid {status.uid}, floor {status.floor})"
+
+
+def _batch_data(last: LastBatch | None) -> dict[str, Any] | None:
+    """A batch as JSON, with its offsets as in the manifest."""
+    if last is None:
+        return None
+    return {
+        "epoch": last.epoch,
+        "query": last.ref.query,
+        "batch": last.ref.batch,
+        "start": [offsets.to_json(offset) for offset in last.ref.start],
+        "end": [offsets.to_json(offset) for offset in last.ref.end],
+    }
+
+
+def verify(
+    table: Table,
+    *,
+    writer: Writer = None,
+    quick: Quick = False,
+    epochs: Last = 20,
+    metastore: Metastore = None,
+    json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Check every epoch: offsets are gapless, rows add up, files are there, readable, registered and not doubled.
+
+    Begins at the floor, which holds the totals of older epochs. Read-only: safe to run while a job is writing.
+    Exits with 1 if it finds an error; notes are for information.
+
+    Example: hivesink verify demo.flights
+    """
+    with reporting(as_json=json, debug=debug) as out, open_table(table, metastore) as opened:
+        count_rows = None if quick else rows_in
+        verdicts = [
+            verify_writer(context, name, opened.name, count_rows, opened.admission(name))
+            for name, context in opened.chosen(writer).items()
+        ]
+        accepted = opened.logs.accepted()
+        unknown = [_Unknown(one, accepted.get(one.uid), opened.logs) for one in opened.strangers()]
+        report = _report(opened, verdicts, unknown, epochs)
+        out.show(report)
+        if report.data["errors"]:
+            raise typer.Exit(ExitCode.FAILED)
+
+
+@dataclass(frozen=True, slots=True)
+class _Unknown:
+    """Parts of an unknown writer: an error if readers see them, unless a person has accepted them."""
+
+    parts: Stranger
+    accepted: Accepted | None
+    logs: TableLogs
+
+    @property
+    def is_error(self) -> bool:
+        return self.accepted is None and bool(self.parts.finished)
+
+    @property
+    def line(self) -> Line:
+        uid, finished, staged = self.parts.uid, self.parts.finished, self.parts.staged
+        files = f"{len(finished)} finished files and {len(staged)} staged ones of uid {uid}"
+        if self.accepted is not None:
+            whose = f"writer {self.accepted.writer}" if self.accepted.writer else "a writer that has no log here"
+            kept = f"; its log is kept in {self.accepted.log}" if self.accepted.log else ""
+            return Line(f"note: {files}, {whose}, were accepted as they are at {self.accepted.at}{kept}", "yellow")
+        files += f", a writer that has no log here, such as {self.parts.paths[0]}"
+        if not finished:
+            return Line(f"note: {files}: was the log deleted?", "yellow")
+        log = self.logs.with_uid(uid)
+        cure = f"its log is {log}: set sink.log-location" if log else "restore its log, or set sink.log-location"
+        accept = f"accept them with `hivesink reset {self.logs.table} --uid {uid}`"
+        return Line(f"error: {files}: {cure}, or {accept}", "red")
+
+    @property
+    def data(self) -> dict[str, Any]:
+        return {**asdict(self.parts), "accepted": asdict(self.accepted) if self.accepted else None}
+
+
+def _report(opened: OpenedTable, verdicts: Sequence[Verdict], unknown: Sequence[_Unknown], last: int) -> Report:
+    errors = sum(verdict.errors for verdict in verdicts) + sum(one.is_error for one in unknown)
+    data = {
+        "table": opened.name,
+        "errors": errors,
+        "writers": [{**asdict(verdict), "errors": verdict.errors} for verdict in verdicts],
+        "files_of_no_known_writer": [path for one in unknown if not one.accepted for path in one.parts.paths],
+        "unknown_writers": [one.data for one in unknown],
+    }
+    blocks = [block for verdict in verdicts for block in _blocks(verdict, last)]
+    blocks += [one.line for one in unknown]
+    if errors:
+        blocks.append(Line(f"{opened.name}: {errors} error{'s' if errors > 1 else ''}", "bold red"))
+    elif verdicts:
+        blocks.append(Line(f"{opened.name}: no errors", "bold green"))
+    else:
+        blocks.append(Line(f"no writer has written to {opened.name} yet: nothing to verify"))
+    return Report(data, blocks)
+
+
+def _blocks(verdict: Verdict, last: int) -> Iterator[Line | Grid]:
+    rows = [
+        (
+            epoch.epoch,
+            epoch.kind,
+            f"{epoch.at:%Y-%m-%d %H:%M:%S}",
+            *(getattr(epoch.rows, name) for name in _COUNTS),
+            f"{epoch.present}/{epoch.files}",
+            "yes" if epoch.published else "not yet",
+            epoch.errors or "",
+        )
+        for epoch in verdict.epochs[max(0, len(verdict.epochs) - last) :]
+    ]
+    columns = ("epoch", "kind", "time (UTC)", *_COUNTS, "files", "published", "errors")
+    title = f"writer {verdict.writer}: epochs {verdict.floor + 1} to {verdict.head}"
+    yield Grid(title, columns, rows, right=frozenset({"epoch", *_COUNTS, "files", "errors"}))
+    yield Line("all epochs: " + ", ".join(f"{name} {getattr(verdict.totals, name)}" for name in _COUNTS))
+    for found in verdict.findings:
+        epoch = f"epoch {found.epoch}: " if found.epoch else ""
+        yield Line(f"{found.level.value}: {epoch}{found.text}", "red" if found.level is Level.ERROR else "yellow")

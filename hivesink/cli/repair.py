@@ -1,0 +1,191 @@
+"""`hivesink recover` and `hivesink clean`: finish what was decided, remove what was not, and accept what is lost."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from hivesink import wiring
+from hivesink.cli.command import Debug, DryRun, Json, Metastore, Table, Writer, Yes, reporting
+from hivesink.cli.opened import OpenedTable, open_table
+from hivesink.cli.output import Grid, Line, Report
+from hivesink.config.options import SinkConfig
+from hivesink.core.lifecycle import Identity
+from hivesink.core.plan import GivenUp
+from hivesink.errors import InvalidOption
+from hivesink.sink.commit.observe import load
+from hivesink.sink.commit.recovery import Loss, Recovered, find_losses, preview
+from hivesink.sink.commit.recovery import recover as recover_writer
+from hivesink.sink.commit.writer import policy_of
+from hivesink.sink.inspect.clean import clean as clean_writer
+from hivesink.sink.inspect.clean import find_leftovers, find_strays, throw_away
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from hivesink.sink.commit.context import CommitContext
+
+AcceptLost = Annotated[
+    bool, typer.Option("--accept-lost", help="Record decided parts as lost for good, so that the log can continue.")
+]
+GiveUp = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--give-up",
+        metavar="PARTITION",
+        help="Give up the waiting rows of a partition, such as dt=2024-01-02, that the metastore refuses to list; "
+        "their files are set aside. May be repeated.",
+    ),
+]
+Strays = Annotated[
+    bool, typer.Option("--strays", help="Also move finished files that are in no manifest to the trash.")
+]
+
+
+def recover(
+    table: Table,
+    *,
+    writer: Writer = None,
+    dry_run: DryRun = False,
+    accept_lost: AcceptLost = False,
+    give_up: GiveUp = None,
+    yes: Yes = False,
+    metastore: Metastore = None,
+    json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Finish decided epochs and remove what was not decided, as the next start of the job would.
+
+    Stop the job first: if it is writing an epoch, it loses that epoch and stops. --accept-lost gives up the rows of
+    lost parts, --give-up those of a partition that the metastore refuses. Both ask first.
+
+    Example: hivesink recover demo.flights --dry-run
+    """
+    with reporting(as_json=json, debug=debug) as out, open_table(table, metastore) as opened:
+        policy = policy_of(SinkConfig.parse(opened.live.spec.options))
+        chosen = opened.chosen(writer)
+        partitions = frozenset(give_up or ())
+        losses = [_given_up(context, partitions, accept_lost=accept_lost) for context in chosen.values()]
+        lost = [loss for own in losses for loss in own]
+        _require_known(partitions, lost)
+        if lost and not dry_run and not yes:
+            _ask(lost, as_json=json)
+        done = []
+        for (name, context), own in zip(chosen.items(), losses, strict=True):
+            given_up = GivenUp(frozenset(loss.part.target for loss in own), partitions)
+            if dry_run:
+                result = preview(context, policy, given_up=given_up)
+            else:
+                # Its dead letters may wait for a table that somebody has dropped.
+                remaking = replace(context, remake=wiring.remaker(opened.metastore, opened.live))
+                result = recover_writer(remaking, _identity(opened, name, context), policy, given_up=given_up)
+            done.append((name, result))
+        out.show(_report(opened, done, dry_run=dry_run))
+
+
+def _given_up(context: CommitContext, partitions: frozenset[str], *, accept_lost: bool) -> tuple[Loss, ...]:
+    losses = find_losses(context, GivenUp(partitions=partitions))
+    return tuple(loss for loss in losses if accept_lost or loss.part.partition in partitions)
+
+
+def _require_known(partitions: Collection[str], lost: Sequence[Loss]) -> None:
+    unknown = sorted(set(partitions) - {loss.part.partition for loss in lost})
+    if unknown:
+        problem = f"--give-up: no rows wait for {', '.join(unknown)}; `hivesink status` lists what waits"
+        raise InvalidOption((problem,))
+
+
+def _identity(opened: OpenedTable, writer: str, context: CommitContext) -> Identity | None:
+    """The identity of a writer that has decided nothing yet; None if its newest manifest has it."""
+    if load(context).head is not None:
+        return None
+    log = context.log
+    uid = log.uid(None)
+    if uid is None:
+        raise InvalidOption((f"{log.location} is no log: it has no uid; restore it, or remove the writer's pointer",))
+    zone = SinkConfig.parse(opened.live.spec.options)["sink.bucket.time-zone"].key
+    return Identity(writer, uid, (opened.name,), ((opened.name, zone),), log.location)
+
+
+def _ask(lost: Sequence[Loss], *, as_json: bool) -> None:
+    rows = sum(loss.part.rows for loss in lost)
+    if as_json:
+        raise InvalidOption((f"this would give up {rows} rows in {len(lost)} files; with --json, confirm with --yes",))
+    for loss in lost:
+        typer.echo(f"lost: {loss.part.target} ({loss.part.rows} rows): {loss.reason}", err=True)
+    typer.confirm(f"Give up {rows} rows in {len(lost)} files for good?", abort=True, err=True)
+
+
+def _report(opened: OpenedTable, done: Sequence[tuple[str, Recovered]], *, dry_run: bool) -> Report:
+    data = [_data(writer, result) for writer, result in done]
+    blocks = [block for writer, result in done for block in _blocks(writer, result, dry_run=dry_run)]
+    nobody = [Line(f"no writer has written to {opened.name} yet")]
+    return Report({"table": opened.name, "dry_run": dry_run, "writers": data}, blocks or nobody)
+
+
+def _data(writer: str, result: Recovered) -> dict[str, Any]:
+    return {
+        "writer": writer,
+        "epoch": result.epoch,
+        "actions": [{"what": what, "subject": subject} for what, subject in result.told()],
+        "lost": [{"target": loss.part.target, "rows": loss.part.rows, "why": loss.reason} for loss in result.lost],
+    }
+
+
+def _blocks(writer: str, result: Recovered, *, dry_run: bool) -> list[Line | Grid]:
+    actions = result.told()
+    if not actions:
+        state = f"it is at epoch {result.epoch}" if result.epoch else "it has committed nothing yet"
+        return [Line(f"writer {writer}: nothing to recover, {state}")]
+    head = "recovery would" if dry_run else f"recovered, at epoch {result.epoch}, with {len(actions)} actions"
+    blocks: list[Line | Grid] = [Grid(f"writer {writer}: {head}", ("action", "subject"), actions)]
+    if result.lost:
+        accepted = "would be accepted as lost" if dry_run else "accepted as lost"
+        blocks.append(Line(f"writer {writer}: {len(result.lost)} files {accepted}"))
+    return blocks
+
+
+def clean(  # noqa: PLR0917  each is an option of the command line
+    table: Table,
+    strays: Strays = False,
+    dry_run: DryRun = False,
+    metastore: Metastore = None,
+    json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Remove hidden files that nothing can commit any more, and the folders that become empty.
+
+    Searches everything below the table's location. Never touches finished files, files that an open epoch needs, or
+    files of a writer that has no log. Safe to run while a job is writing. With --strays, finished files that are in
+    no manifest (`verify` lists them) are moved to the trash of HDFS.
+
+    Example: hivesink clean demo.flights --dry-run
+    """
+    with reporting(as_json=json, debug=debug) as out, open_table(table, metastore) as opened:
+        contexts = opened.writers.values()
+        leftovers = [find_leftovers(context, opened.name) for context in contexts]
+        unknown = sorted(path for stranger in opened.strangers() for path in stranger.staged)
+        doubled = [(context, find_strays(context, opened.name)) for context in contexts if strays]
+        folders: tuple[str, ...] = ()
+        trashed = tuple((stray.path, "the trash") for _, some in doubled for stray in some)
+        if not dry_run:
+            for context, staged in zip(contexts, leftovers, strict=True):
+                folders += clean_writer(context, staged, opened.name)
+            trashed = tuple(moved for context, some in doubled for moved in throw_away(context, opened.name, some))
+        files = [path for staged in leftovers for path in staged]
+        data = {
+            "table": opened.name,
+            "removed": not dry_run,
+            "files": files,
+            "folders": list(folders),
+            "files_of_no_known_writer": unknown,
+            "trashed": dict(trashed),
+        }
+        removed, moved = ("would remove", "would move") if dry_run else ("removed", "moved")
+        blocks = [Line(f"{removed} {path}") for path in (*files, *folders)]
+        blocks += [Line(f"{moved} {path} to {home}") for path, home in trashed]
+        blocks += [Line(f"kept {path}: its writer has no log here", "yellow") for path in unknown]
+        blocks.append(Line(f"{opened.name}: {removed} {len(files)} files, {len(folders)} folders"))
+        out.show(Report(data, blocks))

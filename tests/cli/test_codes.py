@@ -1,0 +1,133 @@
+"""Which error of a job means which exit code, and what is reported of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from hivesink.cli.codes import translate
+from hivesink.errors import BadRecord, EpochTaken, FencedOut, MetastoreUnreachable, StoreUnavailable
+
+JOB = Path("jobs/clicks.py")
+
+
+def test_another_run_needs_a_person_and_a_full_disk_may_pass() -> None:
+    assert translate(EpochTaken("/log", 7), JOB)[1] == 65
+    assert translate(FencedOut("/log", 7, 8), JOB)[1] == 65
+    assert translate(BadRecord("a.b", "t-0@5", "id", "no number"), JOB)[1] == 65
+    assert translate(StoreUnavailable("write", "/data/x", "no space left on device"), JOB)[1] == 75
+
+
+def test_the_sinks_error_is_found_behind_the_jobs_own() -> None:
+    error = RuntimeError("wrapped")
+    error.__cause__ = MetastoreUnreachable("thrift://h:1", "refused")
+    told, code = translate(error, JOB)
+    assert (type(told), code) == (MetastoreUnreachable, 75)
+
+
+def test_the_sinks_error_is_read_from_sparks_text() -> None:
+    from pyspark.errors import StreamingQueryException
+
+    text = (
+        "[STREAM_FAILED] Query terminated with exception:\n"
+        "Traceback (most recent call last):\n"
+        '  File "spark.py", line 7, in __call__\n'
+        "hivesink.errors.{}\n"
+    )
+    told, code = translate(StreamingQueryException(text.format("EpochTaken: epoch 7 is taken")), JOB)
+    assert (str(told), code) == ("jobs/clicks.py: epoch 7 is taken", 65)
+    told, code = translate(StreamingQueryException(text.format("MetastoreUnreachable: it is down")), JOB)
+    assert (str(told), code) == ("jobs/clicks.py: it is down", 75)
+
+
+def test_spark_trouble_may_pass_and_bad_sql_and_python_do_not() -> None:
+    from py4j.protocol import Py4JNetworkError
+    from pyspark.errors import AnalysisException, StreamingQueryException
+
+    assert translate(StreamingQueryException("TimeoutException: Kafka does not answer"), JOB)[1] == 75
+    assert translate(Py4JNetworkError("the JVM is gone"), JOB)[1] == 75
+    assert translate(AnalysisException("no such column"), JOB)[1] == 1
+    trace = "PythonException: Traceback (most recent call last):\nValueError: x"
+    assert translate(StreamingQueryException(trace), JOB)[1] == 1
+
+
+# As Spark 4.2 and its clients said it, with the middle of the stacks left out.
+CALL = "java.net.ConnectException: Call From vm/127.0.0.1 to nn:8020 failed on connection exception"
+IN_A_CALLBACK = f"""[STREAM_FAILED] Query terminated with exception: An exception was raised by the Python Proxy
+Traceback (most recent call last):
+  File "job.py", line 12, in <lambda>
+py4j.protocol.Py4JJavaError: An error occurred while calling o73.parquet.
+: {CALL}
+\tat java.base/java.net.Socket.connect(Socket.java:666)
+Caused by: java.net.ConnectException: Connection refused
+"""
+LOST = """Job aborted due to stage failure: Task 0 in stage 7.0 failed 4 times, most recent failure:
+Lost task 0.3 in stage 7.0 (TID 31) (127.0.0.1 executor 5):
+ExecutorLostFailure (executor 5 exited caused by one of the running tasks)"""
+UNPLANNED = f"""[FAILED_TO_CREATE_PLAN_FOR_DIRECT_QUERY] Failed to create plan for direct query on files: parquet
+
+JVM stacktrace:
+Caused by: {CALL}
+"""
+
+
+def test_a_server_that_is_away_may_come_back_however_deep_it_stands() -> None:
+    from pyspark.errors import AnalysisException, IllegalArgumentException, PySparkException, StreamingQueryException
+
+    for error in (StreamingQueryException(IN_A_CALLBACK), AnalysisException(UNPLANNED)):
+        told, code = translate(error, JOB)
+        assert (str(told), code) == (f"jobs/clicks.py: {type(error).__name__}: {CALL}", 75)
+    assert translate(PySparkException(LOST), JOB)[1] == 75
+    # What the MetricsSystem says after all masters were tried in vain.
+    stopped = IllegalArgumentException(
+        "requirement failed: Can only call getServletHandlers on a running MetricsSystem"
+    )
+    stopped.__cause__ = PySparkException("All masters are unresponsive! Giving up.")
+    assert translate(stopped, JOB)[1] == 75
+    assert translate(IllegalArgumentException("requirement failed: no such option"), JOB)[1] == 1
+
+
+def test_an_old_client_before_a_metastore_of_hive_4_is_sent_to_hiveserver2() -> None:
+    from pyspark.errors import AnalysisException
+
+    told, code = translate(AnalysisException("Unable to fetch table t. Invalid method name: 'get_table'"), JOB)
+    assert code == 65
+    assert "HiveServer2" in str(told)
+
+
+def test_a_java_error_is_told_even_when_its_jvm_is_gone() -> None:
+    from py4j.protocol import Py4JJavaError
+
+    class Gone(Py4JJavaError):  # type: ignore[misc]  # py4j has no types
+        def __init__(self) -> None:
+            Exception.__init__(self)
+
+        def __str__(self) -> str:
+            raise ConnectionRefusedError
+
+    told, code = translate(Gone(), JOB)
+    assert code == 75
+    assert "the JVM that could say more is gone" in str(told)
+
+
+def test_after_the_end_was_asked_for_a_cut_off_batch_is_no_bug() -> None:
+    assert translate(ValueError("the job was cancelled"), JOB, stopped=True)[1] == 143
+    assert translate(EpochTaken("/log", 7), JOB, stopped=True)[1] == 65
+
+
+@pytest.mark.parametrize(
+    "java",
+    [
+        "org.apache.hadoop.security.AccessControlException: Permission denied: user=ann, access=WRITE, inode=/c",
+        "java.lang.IllegalArgumentException: java.net.UnknownHostException: prodns",
+    ],
+)
+def test_what_hdfs_refuses_whoever_tries_again_needs_a_person(java: str) -> None:
+    from pyspark.errors import PySparkException
+
+    trace = f"{java}\n\tat a.B.c(B.java:1)\nCaused by: java.net.ConnectException: refused"
+    text = f"An error occurred while calling o81.start.\n: {trace}"
+    told, code = translate(PySparkException(text), JOB)
+    assert code == 65
+    assert java in str(told)
