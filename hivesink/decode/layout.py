@@ -1,7 +1,7 @@
-"""Which fields a stream's records have, learnt from the records, as a msgspec Struct that knows just these.
+"""The field names in a stream's records, learnt from the records, as a msgspec Struct with exactly these fields.
 
-A Struct matches names exactly and is told to refuse all others, so every spelling that occurs gets a field of
-its own: a column may have several, an ignored field has one as well, and nothing passes unnoticed.
+The Struct matches names exactly and refuses all others, so each spelling that occurs gets its own field: a column
+may have several, an ignored field has one too, and nothing passes unnoticed.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ EXTRA_NAMES = 100
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """One Struct field: the column that it belongs to, None for an ignored field."""
+    """One Struct field, and the index of its column; None for an ignored field."""
 
     name: str
     column: int | None
@@ -35,47 +35,47 @@ class Slot:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """What decodes a record, and where its fields then are."""
+    """The decoder for a record, and the fields of what it returns."""
 
     record: type[msgspec.Struct]
     decoder: msgspec.json.Decoder[Any]
     slots: tuple[Slot, ...]
 
 
-class Spellings:
-    """The field names seen so far, and the columns whose values didn't fit the plain type too often."""
+class FieldNames:
+    """The field names seen so far, and the columns read as raw JSON text as their type was wrong too often."""
 
     def __init__(self, readers: Sequence[ColumnReader], *, ignore_unknown: bool) -> None:
         self._readers = readers
-        self._columns = {reader.column.name.lower(): place for place, reader in enumerate(readers)}
+        self._columns = {reader.column.name.lower(): index for index, reader in enumerate(readers)}
         self._ignore_unknown = ignore_unknown
         self._seen: dict[str, int | None] = {}
-        self.loose = {place for place, reader in enumerate(readers) if reader.typed is None}
+        self.raw = {index for index, reader in enumerate(readers) if reader.type is None}
         self.layout = self._build()
 
     def learn(self, records: Iterable[bytes]) -> bool:
-        """Take up the field names of `records`; whether any was new."""
+        """Add the field names of `records`; return whether any is new."""
         before = len(self._seen)
         for record in records:
             for name in _names(record):
-                self._take(name)
+                self._add(name)
         if len(self._seen) == before:
             return False
         self.layout = self._build()
         return True
 
-    def loosen(self, columns: set[int]) -> bool:
-        """Keep the JSON text of `columns` from now on; whether that is new."""
-        if columns <= self.loose:
+    def read_raw(self, columns: set[int]) -> bool:
+        """Keep the JSON text of `columns` from now on; return whether that changes anything."""
+        if columns <= self.raw:
             return False
-        self.loose |= columns
+        self.raw |= columns
         self.layout = self._build()
         return True
 
     def column(self, name: str) -> int | None:
         return self._seen.get(name)
 
-    def _take(self, name: str) -> None:
+    def _add(self, name: str) -> None:
         column = self._columns.get(name.lower())
         full = len(self._seen) >= len(self._columns) + EXTRA_NAMES
         if name in self._seen or full or not (self._ignore_unknown or column is not None):
@@ -86,21 +86,21 @@ class Spellings:
 
     def _build(self) -> Layout:
         slots = tuple(
-            Slot(name, column, attrgetter(f"f{place}")) for place, (name, column) in enumerate(self._seen.items())
+            Slot(name, column, attrgetter(f"f{index}")) for index, (name, column) in enumerate(self._seen.items())
         )
         record = msgspec.defstruct(
             "Record",
-            [(f"f{place}", self._type(slot.column), UNSET) for place, slot in enumerate(slots)],
-            rename={f"f{place}": slot.name for place, slot in enumerate(slots)},
+            [(f"f{index}", self._type(slot.column), UNSET) for index, slot in enumerate(slots)],
+            rename={f"f{index}": slot.name for index, slot in enumerate(slots)},
             forbid_unknown_fields=True,
             gc=False,
         )
         return Layout(record, msgspec.json.Decoder(record), slots)
 
     def _type(self, column: int | None) -> Any:
-        if column is None or column in self.loose:
+        if column is None or column in self.raw:
             return Raw | UnsetType
-        return self._readers[column].typed | None | UnsetType  # type: ignore[operator]
+        return self._readers[column].type | None | UnsetType  # type: ignore[operator]
 
 
 def _names(record: bytes) -> list[str]:

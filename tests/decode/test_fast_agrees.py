@@ -16,8 +16,7 @@ from hivesink.core.table import Array, Char, Column, Decimal, HiveType, Map, Pri
 from hivesink.decode.arrowtypes import arrow_schema
 from hivesink.decode.exact import ExactDecoder
 from hivesink.decode.json import JsonDecoder, exact_batch
-from hivesink.decode.result import BadRecord, DecodeOptions
-from hivesink.decode.unfit import Unfit
+from hivesink.decode.result import DecodeOptions, InvalidValue, RejectedRow
 
 P = Primitive
 KINDS: tuple[HiveType, ...] = (
@@ -177,8 +176,8 @@ def reference(
         try:
             rows.append(exact.row(record))
             good.append(index)
-        except Unfit as error:  # noqa: PERF203 -- the reference is meant to be plain
-            bad.append(BadRecord(index, ".".join(error.path) or None, error.reason))
+        except InvalidValue as error:  # noqa: PERF203 -- the reference is meant to be plain
+            bad.append(RejectedRow.of(index, error))
     schema = arrow_schema(columns)
     return exact_batch(rows, schema) if rows else schema.empty_table(), good, tuple(bad)
 
