@@ -84,12 +84,14 @@ class ValueParser:
                 return decimal_of(_number(raw, kind), kind)
             case Varchar() | Char():
                 return bounded(text_of(raw), kind)
-            case Array():
+            case Array() if raw[0] == "[":
                 return self._array(raw, kind)
-            case Map():
+            case Map() if raw[0] == "{":
                 return self._map(raw, kind)
-            case Struct():
+            case Struct() if raw[0] == "{":
                 return self._struct(raw, kind)
+            case _:
+                raise _mismatch(raw, kind)
 
     def _primitive(self, raw: str, kind: Primitive) -> Any:  # noqa: PLR0911 -- one for each type
         if kind in INTEGER_BITS:
@@ -131,8 +133,6 @@ class ValueParser:
         return clock.date() if kind is Primitive.DATE else clock
 
     def _array(self, raw: str, kind: Array) -> list[Any]:
-        if raw[0] != "[":
-            raise _mismatch(raw, kind)
         values = []
         for index, element in enumerate(elements(raw)):
             try:
@@ -142,8 +142,6 @@ class ValueParser:
         return values
 
     def _map(self, raw: str, kind: Map) -> list[tuple[Any, Any]]:
-        if raw[0] != "{":
-            raise _mismatch(raw, kind)
         entries: dict[Any, Any] = {}
         for quoted, value in members(raw):
             try:
@@ -162,8 +160,6 @@ class ValueParser:
         return key
 
     def _struct(self, raw: str, kind: Struct) -> dict[str, Any]:
-        if raw[0] != "{":
-            raise _mismatch(raw, kind)
         texts = fields(raw, [name for name, _ in kind.fields], ignore_unknown=self.ignore_unknown)
         row: dict[str, Any] = {}
         for name, field in kind.fields:

@@ -23,8 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec import UNSET
 
-from hivesink.decode.columns import ColumnReader, Converted, quotes_in
-from hivesink.decode.layout import FieldNames, Slot
+from hivesink.decode.columns import ColumnReader, Converted, FieldNames, Slot, quotes_in
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

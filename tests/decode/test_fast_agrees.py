@@ -52,28 +52,7 @@ numbers = st.one_of(
     st.floats(allow_nan=False, allow_infinity=False).map(repr),
     st.builds("{}{}.{}".format, st.sampled_from(["", "-"]), digits.map(lambda d: d.lstrip("0") or "0"), digits),
     st.builds("{}e{}".format, st.integers(-99, 99), st.integers(-330, 330)),
-    st.sampled_from(
-        [
-            "-0",
-            "-0.0",
-            "-0e0",
-            "1e400",
-            "-1e400",
-            "1e-400",
-            "01",
-            "1.",
-            ".5",
-            "-",
-            "+1",
-            "NaN",
-            "Infinity",
-            "-Infinity",
-            "0x10",
-            "1_0",
-            "1E+2",
-            "3.4028236e38",
-        ]
-    ),
+    st.sampled_from(HOSTILE_NUMBERS.split()),
     st.sampled_from([1795132800000, -62135596800000, 253402300799999, 253402300800000, 1711846800000]).map(str),
 )
 times = st.one_of(
