@@ -1,15 +1,22 @@
-"""Hive types as Arrow types: what rows are in between the decoder and the part files."""
+"""Hive types and Arrow types: what each column decodes to, and which types of a stream can become which columns."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+from pyarrow import types
 
 from hivesink.core.table import Array, Char, Column, Decimal, HiveType, Map, Primitive, Struct, Varchar
+from hivesink.decode.result import DecodeOptions
+from hivesink.errors import ColumnsDontFit
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+INTEGER_BITS = {Primitive.TINYINT: 8, Primitive.SMALLINT: 16, Primitive.INT: 32, Primitive.BIGINT: 64}
+# The widest integers that a float and a double hold exactly, in bits.
+_EXACT_IN = {Primitive.FLOAT: 16, Primitive.DOUBLE: 32}
 
 _PRIMITIVES: dict[Primitive, pa.DataType] = {
     Primitive.BOOLEAN: pa.bool_(),
@@ -24,6 +31,11 @@ _PRIMITIVES: dict[Primitive, pa.DataType] = {
     Primitive.DATE: pa.date32(),
     # Hive's TIMESTAMP is a wall clock without a zone.
     Primitive.TIMESTAMP: pa.timestamp("us"),
+}
+_SPARK_NAMES = {
+    **{arrow: kind.value for kind, arrow in _PRIMITIVES.items()},
+    pa.large_string(): "string",
+    pa.large_binary(): "binary",
 }
 
 
@@ -47,3 +59,107 @@ def arrow_type(kind: HiveType) -> pa.DataType:
 def arrow_schema(columns: Sequence[Column]) -> pa.Schema:
     """The columns in DDL order under their lower-case names, all nullable, as Hive's own files have them."""
     return pa.schema([pa.field(column.name.lower(), arrow_type(column.type)) for column in columns])
+
+
+def check_types(stream: pa.Schema, columns: Sequence[Column], options: DecodeOptions | None = None) -> None:
+    """Raises ColumnsDontFit, naming every column of `columns` that `stream` lacks or has with a type that can't fit.
+
+    A type fits if the conversion loses nothing. Where that depends on the value (BIGINT into INT, DECIMAL into a
+    narrower one) the type is accepted and each row is checked; where it usually loses something (STRING into INT,
+    DOUBLE into FLOAT) the type is refused. `stream` is as Spark's `to_arrow_schema` gives it; names match without
+    regard to case.
+    """
+    options = options or DecodeOptions()
+    problems: list[str] = []
+    for column in columns:
+        fields = [field for field in stream if field.name.lower() == column.name.lower()]
+        if len(fields) == 1:
+            epoch = options.is_epoch(column.name.lower())
+            problems += _mismatches(column.name, fields[0].type, column.type, epoch=epoch)
+        else:
+            many = ", ".join(field.name for field in fields)
+            problems.append(f"{column.name}: {f'{many} differ only in case' if fields else 'missing'}")
+    if problems:
+        raise ColumnsDontFit(tuple(problems))
+
+
+def _mismatches(path: str, given: pa.DataType, kind: HiveType, *, epoch: bool) -> list[str]:
+    """Why values of type `given` can't be a Hive `kind`, each with its path; empty where they can."""
+    match kind:
+        case _ if types.is_null(given):
+            return []
+        case Array() if is_list(given):
+            return _mismatches(f"{path}.element", given.value_type, kind.element, epoch=epoch)
+        case Map() if types.is_map(given):
+            keys = _mismatches(f"{path}.key", given.key_type, kind.key, epoch=epoch)
+            return keys + _mismatches(f"{path}.value", given.item_type, kind.value, epoch=epoch)
+        case Struct() if types.is_struct(given):
+            return _struct_mismatches(path, given, kind, epoch=epoch)
+        case Array() | Map() | Struct():
+            fits = False
+        case _:
+            fits = _fits(given, kind, epoch=epoch)
+    return [] if fits else [f"{path}: {_spark_name(given)} can't be {kind}; cast it in the query"]
+
+
+def _struct_mismatches(path: str, given: pa.StructType, kind: Struct, *, epoch: bool) -> list[str]:
+    problems = []
+    for name, field in kind.fields:
+        indexes = field_indexes(given, name)
+        if len(indexes) == 1:
+            problems += _mismatches(f"{path}.{name}", given.field(indexes[0]).type, field, epoch=epoch)
+        else:
+            problems.append(f"{path}.{name}: {'two fields differ only in case' if indexes else 'missing'}")
+    return problems
+
+
+def field_indexes(struct: pa.StructType, name: str) -> list[int]:
+    """The fields of this name, without regard to case."""
+    return [index for index in range(struct.num_fields) if struct.field(index).name.lower() == name.lower()]
+
+
+def _fits(given: pa.DataType, kind: Primitive | Decimal | Varchar | Char, *, epoch: bool) -> bool:
+    match kind:
+        case Decimal() | Primitive.TINYINT | Primitive.SMALLINT | Primitive.INT | Primitive.BIGINT:
+            fits = types.is_integer(given) or types.is_decimal(given)
+        case Primitive.FLOAT | Primitive.DOUBLE:
+            fits = _fits_float(given, kind)
+        case Primitive.STRING | Varchar() | Char():
+            fits = types.is_string(given) or types.is_large_string(given)
+        case Primitive.BINARY:
+            fits = types.is_binary(given) or types.is_large_binary(given)
+        case Primitive.BOOLEAN:
+            fits = types.is_boolean(given)
+        case Primitive.DATE:
+            fits = types.is_date32(given) or (epoch and given.equals(pa.int64()))
+        case Primitive.TIMESTAMP:
+            fits = types.is_timestamp(given) or (epoch and given.equals(pa.int64()))
+    return bool(fits)
+
+
+def _fits_float(given: pa.DataType, kind: Primitive) -> bool:
+    if types.is_float64(given):
+        return kind is Primitive.DOUBLE
+    if types.is_signed_integer(given):
+        return bool(given.bit_width <= _EXACT_IN[kind])
+    return bool(types.is_float32(given))
+
+
+def is_list(given: pa.DataType) -> bool:
+    """A list of any number of elements, whatever the width of its offsets."""
+    return bool(types.is_list(given) or types.is_large_list(given))
+
+
+def _spark_name(given: pa.DataType) -> str:
+    if types.is_timestamp(given):
+        return "timestamp" if given.tz else "timestamp_ntz"
+    if types.is_decimal(given):
+        return f"decimal({given.precision},{given.scale})"
+    if is_list(given):
+        return f"array<{_spark_name(given.value_type)}>"
+    if types.is_map(given):
+        return f"map<{_spark_name(given.key_type)},{_spark_name(given.item_type)}>"
+    if types.is_struct(given):
+        fields = (given.field(index) for index in range(given.num_fields))
+        return f"struct<{','.join(f'{field.name}:{_spark_name(field.type)}' for field in fields)}>"
+    return _SPARK_NAMES.get(given, str(given))

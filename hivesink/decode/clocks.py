@@ -1,6 +1,6 @@
-"""Whole columns of text and instants to Arrow's dates and timestamps; what `times.py` does to one value.
+"""Whole columns of text and instants to Arrow's dates and timestamps; what `values.py` does to one value.
 
-Each function returns a column and the rows that it has a doubt about, whose values mean nothing.
+Each function returns a column and the rows in doubt, whose values mean nothing.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from hivesink.decode.times import date_of, instant_of, timestamp_of, wall_clock
-from hivesink.decode.unfit import Unfit
+from hivesink.decode.result import InvalidValue
+from hivesink.decode.values import date_of, instant_of, timestamp_of, wall_clock
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,7 +28,7 @@ FIRST_DAY = FIRST_MICROS // 86_400_000_000
 DAY = 86_400_000_000
 # No zone changes its offset twice within a quarter of an hour.
 BLOCK = 900_000_000
-_COLON = 13  # where the colon of `yyyy-MM-ddTHH:mm` stands
+_COLON = 13  # the index of the colon in `yyyy-MM-ddTHH:mm`
 
 
 def nulls(column: pa.Array) -> Mask:
@@ -37,24 +37,24 @@ def nulls(column: pa.Array) -> Mask:
 
 
 def wall_micros(instants: Micros, zone: ZoneInfo) -> tuple[Micros, Mask]:
-    """What a clock in `zone` shows, as microseconds. The offset is asked for once in each block of 15 minutes."""
+    """What a clock in `zone` shows, as microseconds. The offset is looked up once for each block of 15 minutes."""
     doubt = (instants < FIRST_MICROS) | (instants > LAST_MICROS)
     if zone.key == "UTC":
         return instants, doubt
-    blocks, place = np.unique(np.where(doubt, 0, instants) // BLOCK, return_inverse=True)
+    blocks, block_of = np.unique(np.where(doubt, 0, instants) // BLOCK, return_inverse=True)
     offsets = [_offset(int(block) * BLOCK, zone) for block in blocks]
     known = np.array([offset is not None for offset in offsets], dtype=np.bool_)
     shift = np.array([offset or 0 for offset in offsets], dtype=np.int64)
     # Beyond the first and last year the sum would be a wrong clock rather than an overflow.
-    walls = np.where(doubt, 0, instants) + shift[place]
-    return walls, doubt | ~known[place] | (walls < FIRST_MICROS) | (walls > LAST_MICROS)
+    walls = np.where(doubt, 0, instants) + shift[block_of]
+    return walls, doubt | ~known[block_of] | (walls < FIRST_MICROS) | (walls > LAST_MICROS)
 
 
 def _offset(block: int, zone: ZoneInfo) -> int | None:
-    """The zone's one offset in the block, or None where it changes or can't be told."""
+    """The zone's one offset in the block, or None where it changes or is unknown."""
     try:
         first, last = (_shift(micros, zone) for micros in (block, block + BLOCK - 1))
-    except Unfit:
+    except InvalidValue:
         return None
     return first if first == last else None
 
@@ -66,9 +66,9 @@ def _shift(micros: int, zone: ZoneInfo) -> int:
 
 
 def timestamps(texts: pa.Array, zone: ZoneInfo) -> tuple[pa.Array, Mask]:
-    """ISO 8601 or SQL text, all with an offset or all without; anything else is done value by value."""
+    """ISO 8601 or SQL text, all with an offset or all without; anything else goes value by value."""
     if not _has_minutes(texts):
-        return _each(texts, lambda text: timestamp_of(text, zone), pa.timestamp("us"))
+        return parse_each(texts.to_pylist(), lambda text: timestamp_of(text, zone), pa.timestamp("us"))
     absent = nulls(texts)
     try:
         clocks = texts.cast(pa.timestamp("us")).cast(pa.int64())
@@ -79,7 +79,7 @@ def timestamps(texts: pa.Array, zone: ZoneInfo) -> tuple[pa.Array, Mask]:
     try:
         instants = texts.cast(pa.timestamp("us", "UTC")).cast(pa.int64())
     except pa.ArrowInvalid:
-        return _each(texts, lambda text: timestamp_of(text, zone), pa.timestamp("us"))
+        return parse_each(texts.to_pylist(), lambda text: timestamp_of(text, zone), pa.timestamp("us"))
     micros = instants.fill_null(0).to_numpy(zero_copy_only=False)
     walls, doubt = wall_micros(micros, zone)
     # Arrow reads the year 0, which an offset may carry into the year 1.
@@ -87,7 +87,7 @@ def timestamps(texts: pa.Array, zone: ZoneInfo) -> tuple[pa.Array, Mask]:
 
 
 def _has_minutes(texts: pa.Array) -> bool:
-    """Arrow also reads dates and bare hours; a colon where the minutes begin tells them from timestamps."""
+    """Arrow also reads dates and bare hours; only timestamps have a colon before the minutes."""
     buffers = texts.buffers()
     size = len(texts)
     if size == 0 or buffers[2] is None:
@@ -104,16 +104,17 @@ def _clocks(micros: Micros, absent: Mask) -> pa.Array:
     return pa.array(micros, pa.int64(), mask=absent).cast(pa.timestamp("us"))
 
 
-def _each(texts: pa.Array, parse: Callable[[str], Any], kind: pa.DataType) -> tuple[pa.Array, Mask]:
-    doubt = np.zeros(len(texts), dtype=np.bool_)
-    found: list[Any] = []
-    for place, text in enumerate(texts.to_pylist()):
+def parse_each(inputs: list[Any], parse: Callable[[Any], Any], kind: pa.DataType) -> tuple[pa.Array, Mask]:
+    """Value by value, with None as null; a value that `parse` raises InvalidValue for is in doubt."""
+    doubt = np.zeros(len(inputs), dtype=np.bool_)
+    values: list[Any] = []
+    for row, value in enumerate(inputs):
         try:
-            found.append(None if text is None else parse(text))
-        except Unfit:  # noqa: PERF203 -- one value that doesn't fit must not keep the others back
-            found.append(None)
-            doubt[place] = True
-    return pa.array(found, kind), doubt
+            values.append(None if value is None else parse(value))
+        except InvalidValue:  # noqa: PERF203 -- one value that doesn't fit must not keep the others back
+            values.append(None)
+            doubt[row] = True
+    return pa.array(values, kind), doubt
 
 
 def dates(texts: pa.Array) -> tuple[pa.Array, Mask]:
@@ -121,7 +122,7 @@ def dates(texts: pa.Array) -> tuple[pa.Array, Mask]:
     try:
         days = texts.cast(pa.date32()).cast(pa.int32()).fill_null(0).to_numpy(zero_copy_only=False)
     except pa.ArrowInvalid:
-        return _each(texts, date_of, pa.date32())
+        return parse_each(texts.to_pylist(), date_of, pa.date32())
     return pa.array(days, pa.int32(), mask=nulls(texts)).cast(pa.date32()), days < FIRST_DAY
 
 

@@ -1,36 +1,39 @@
-"""One column of decoded Python values to Arrow, with the rows that need the exact decoder."""
+"""What the fast decoder knows of a stream: the field names in its records, and how each column becomes Arrow.
+
+It learns the names from the records, and builds a msgspec Struct with exactly these fields. The Struct matches names
+exactly and refuses all others, so each spelling that occurs gets its own field: a column may have several, an ignored
+field has one too, and nothing passes unnoticed.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from msgspec import UNSET
+from msgspec import UNSET, Raw, UnsetType
 
 from hivesink.core.table import Char, Column, HiveType, Primitive, Varchar
-from hivesink.decode.arrowtypes import arrow_type
-from hivesink.decode.clocks import Mask, dates, from_millis, nulls, timestamps
-from hivesink.decode.exact import Values, binary_of
-from hivesink.decode.unfit import Unfit
+from hivesink.decode.arrowtypes import INTEGER_BITS, arrow_type
+from hivesink.decode.clocks import Mask, dates, from_millis, nulls, parse_each, timestamps
+from hivesink.decode.scan import NotJson, document, members, unquote
+from hivesink.decode.values import binary_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Sequence
 
-_INTEGERS = {
-    Primitive.TINYINT: (-(1 << 7), (1 << 7) - 1),
-    Primitive.SMALLINT: (-(1 << 15), (1 << 15) - 1),
-    Primitive.INT: (-(1 << 31), (1 << 31) - 1),
-    Primitive.BIGINT: (-(1 << 63), (1 << 63) - 1),
-}
-_TEXTS = {Primitive.STRING, Primitive.BINARY, Primitive.DATE, Primitive.TIMESTAMP}
+    from hivesink.decode.exact import ValueParser
+
+# Beyond this a stream's field names are data rather than a schema, and its records go to the exact decoder.
+EXTRA_NAMES = 100
 
 
-def typed_as(kind: HiveType, *, epoch: bool) -> type | None:
-    """The Python type that msgspec decodes a column of `kind` to without loss; None where there is none."""
+def msgspec_type(kind: HiveType, *, epoch: bool) -> type | None:
+    """The Python type that msgspec decodes a column of `kind` to without loss; None if none does."""
     match kind:
         case Primitive.BOOLEAN:
             return bool
@@ -39,7 +42,7 @@ def typed_as(kind: HiveType, *, epoch: bool) -> type | None:
         case Primitive.DATE | Primitive.TIMESTAMP if epoch:
             return int
         case Primitive():
-            return int if kind in _INTEGERS else str
+            return int if kind in INTEGER_BITS else str
         case Varchar() | Char():
             return str
         case _:
@@ -48,7 +51,7 @@ def typed_as(kind: HiveType, *, epoch: bool) -> type | None:
 
 @dataclass(slots=True)
 class Converted:
-    """`array` means nothing where `doubt` is set; `quotes` is how many quotes the values took in the input."""
+    """`array` means nothing where `doubt` is set; `quotes` is how many quotes the values have in the input."""
 
     array: pa.Array
     doubt: Mask
@@ -57,60 +60,59 @@ class Converted:
 
 
 class ColumnReader:
-    """Values of one column, decoded by its msgspec type (typed) or kept as their JSON text (loose)."""
+    """Values of one column, decoded by their msgspec type, or kept as JSON text (raw)."""
 
-    def __init__(self, column: Column, values: Values) -> None:
+    def __init__(self, column: Column, parser: ValueParser) -> None:
         self.column = column
         self.kind = column.type
         self.arrow = arrow_type(column.type)
-        self.values = values
-        self.typed = typed_as(column.type, epoch=values.epoch)
+        self.parser = parser
+        self.type = msgspec_type(column.type, epoch=parser.epoch)
 
-    def convert(self, found: list[Any], *, loose: bool, escapes: bool) -> Converted:
-        """`found` holds a value, None, or UNSET for each row; `escapes`: whether the input holds a backslash."""
-        if loose:
-            done = self._loose(found)
-        elif self.typed is str:
-            done = self._texts(found, escapes=escapes)
+    def convert(self, values: list[Any], *, raw: bool, escapes: bool) -> Converted:
+        """`values` has a value, None, or UNSET for each row; `escapes`: whether the input holds a backslash."""
+        if raw:
+            converted = self._raw(values)
+        elif self.type is str:
+            converted = self._texts(values, escapes=escapes)
         else:
-            done = self._numbers(found)
-        if not self.column.nullable and done.array.null_count:
-            done.doubt |= nulls(done.array)
-        return done
+            converted = self._numbers(values)
+        if not self.column.nullable and converted.array.null_count:
+            converted.doubt |= nulls(converted.array)
+        return converted
 
-    def _numbers(self, found: list[Any]) -> Converted:
-        kind = pa.int64() if self.typed is int and self.kind not in _INTEGERS else self.arrow
-        doubt = np.zeros(len(found), dtype=np.bool_)
+    def _numbers(self, values: list[Any]) -> Converted:
+        kind = pa.int64() if self.type is int and self.kind not in INTEGER_BITS else self.arrow
+        doubt = np.zeros(len(values), dtype=np.bool_)
         absent = 0
         try:
-            array = pa.array(found, kind)
+            array = pa.array(values, kind)
         except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
-            found, absent = _present(found)
+            values, absent = _present(values)
             try:
-                array = pa.array(found, kind)
+                array = pa.array(values, kind)
             except (pa.ArrowInvalid, OverflowError):
-                array = self._in_range(found, kind, doubt)
+                array = self._in_range(values, kind, doubt)
         if self.kind is Primitive.FLOAT:
             doubt |= np.isinf(array.fill_null(0).to_numpy(zero_copy_only=False))
         if kind is not self.arrow and kind != self.arrow:
-            array, beyond = from_millis(array, self.values.zone, self.arrow)
+            array, beyond = from_millis(array, self.parser.zone, self.arrow)
             doubt |= beyond
         return Converted(array, doubt, 0, absent)
 
-    def _in_range(self, found: list[Any], kind: pa.DataType, doubt: Mask) -> pa.Array:
-        limits = self.kind if isinstance(self.kind, Primitive) else Primitive.BIGINT
-        low, high = _INTEGERS.get(limits, _INTEGERS[Primitive.BIGINT])
-        for place, value in enumerate(found):
-            doubt[place] = value is not None and not low <= value <= high
-        return pa.array(found, kind, mask=doubt)
+    def _in_range(self, values: list[Any], kind: pa.DataType, doubt: Mask) -> pa.Array:
+        limit = 1 << (kind.bit_width - 1)
+        for row, value in enumerate(values):
+            doubt[row] = value is not None and not -limit <= value < limit
+        return pa.array(values, kind, mask=doubt)
 
-    def _texts(self, found: list[Any], *, escapes: bool) -> Converted:
+    def _texts(self, values: list[Any], *, escapes: bool) -> Converted:
         absent = 0
         try:
-            texts = pa.array(found, pa.string())
+            texts = pa.array(values, pa.string())
         except (pa.ArrowInvalid, pa.ArrowTypeError):
-            found, absent = _present(found)
-            texts = pa.array(found, pa.string())
+            values, absent = _present(values)
+            texts = pa.array(values, pa.string())
         quotes = 2 * (len(texts) - texts.null_count)
         if escapes:
             quotes += pc.sum(pc.count_substring(texts, '"')).as_py() or 0
@@ -120,11 +122,11 @@ class ColumnReader:
     def _from_texts(self, texts: pa.Array) -> tuple[pa.Array, Mask]:
         match self.kind:
             case Primitive.TIMESTAMP:
-                return timestamps(texts, self.values.zone)
+                return timestamps(texts, self.parser.zone)
             case Primitive.DATE:
                 return dates(texts)
             case Primitive.BINARY:
-                return self._binaries(texts)
+                return parse_each(texts.to_pylist(), binary_of, self.arrow)
             case Char():
                 return _bounded(pc.utf8_rtrim(texts, characters=" "), self.kind.length)
             case Varchar():
@@ -132,33 +134,18 @@ class ColumnReader:
             case _:
                 return texts, np.zeros(len(texts), dtype=np.bool_)
 
-    def _binaries(self, texts: pa.Array) -> tuple[pa.Array, Mask]:
-        return self._each(texts.to_pylist(), binary_of)
-
-    def _each(self, found: list[Any], parse: Callable[[Any], Any]) -> tuple[pa.Array, Mask]:
-        doubt = np.zeros(len(found), dtype=np.bool_)
-        values: list[Any] = []
-        for place, value in enumerate(found):
-            try:
-                values.append(None if value is None else parse(value))
-            except Unfit:  # noqa: PERF203 -- one value that doesn't fit must not keep the others back
-                values.append(None)
-                doubt[place] = True
-        return pa.array(values, self.arrow), doubt
-
-    def _loose(self, found: list[Any]) -> Converted:
-        found, absent = _present(found)
-        raws = [None if value is None else bytes(value) for value in found]
+    def _raw(self, values: list[Any]) -> Converted:
+        values, absent = _present(values)
+        raws = [None if value is None else bytes(value) for value in values]
         quotes = b"".join(raw for raw in raws if raw is not None).count(b'"')
-        of, kind = self.values.of, self.kind
-        array, doubt = self._each(raws, lambda raw: of(raw.decode(), kind))
+        parse, kind = self.parser.parse, self.kind
+        array, doubt = parse_each(raws, lambda raw: parse(raw.decode(), kind), self.arrow)
         return Converted(array, doubt, quotes, absent)
 
 
-def _present(found: list[Any]) -> tuple[list[Any], int]:
+def _present(values: list[Any]) -> tuple[list[Any], int]:
     """UNSET as None, and how many there were."""
-    values = [None if value is UNSET else value for value in found]
-    return values, sum(value is UNSET for value in found)
+    return [None if value is UNSET else value for value in values], sum(value is UNSET for value in values)
 
 
 def _bounded(texts: pa.Array, length: int) -> tuple[pa.Array, Mask]:
@@ -167,7 +154,94 @@ def _bounded(texts: pa.Array, length: int) -> tuple[pa.Array, Mask]:
 
 
 def quotes_in(value: Any) -> int:
-    r"""How many quotes `value` took in the input, where no quote was written as `\u0022`."""
+    r"""How many quotes `value` has in the input, provided that none is written as `\u0022`."""
     if isinstance(value, str):
         return 2 + value.count('"')
     return bytes(value).count(b'"') if isinstance(value, msgspec.Raw) else 0
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """One Struct field, and the index of its column; None for an ignored field."""
+
+    name: str
+    column: int | None
+    get: Callable[[Any], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The decoder for a record, and the fields of what it returns."""
+
+    record: type[msgspec.Struct]
+    decoder: msgspec.json.Decoder[Any]
+    slots: tuple[Slot, ...]
+
+
+class FieldNames:
+    """The field names seen so far, and the columns read as raw JSON text as their type was wrong too often."""
+
+    def __init__(self, readers: Sequence[ColumnReader], *, ignore_unknown: bool) -> None:
+        self._readers = readers
+        self._columns = {reader.column.name.lower(): index for index, reader in enumerate(readers)}
+        self._ignore_unknown = ignore_unknown
+        self._seen: dict[str, int | None] = {}
+        self.raw = {index for index, reader in enumerate(readers) if reader.type is None}
+        self.layout = self._build()
+
+    def learn(self, records: Iterable[bytes]) -> bool:
+        """Add the field names of `records`; return whether any is new."""
+        before = len(self._seen)
+        for record in records:
+            for name in _names(record):
+                self._add(name)
+        if len(self._seen) == before:
+            return False
+        self.layout = self._build()
+        return True
+
+    def read_raw(self, columns: set[int]) -> bool:
+        """Keep the JSON text of `columns` from now on; return whether that changes anything."""
+        if columns <= self.raw:
+            return False
+        self.raw |= columns
+        self.layout = self._build()
+        return True
+
+    def column(self, name: str) -> int | None:
+        return self._seen.get(name)
+
+    def _add(self, name: str) -> None:
+        column = self._columns.get(name.lower())
+        full = len(self._seen) >= len(self._columns) + EXTRA_NAMES
+        if name in self._seen or full or not (self._ignore_unknown or column is not None):
+            return
+        # The proof against duplicate fields counts quotes, and a Struct's names are UTF-8.
+        if '"' not in name and name.isprintable():
+            self._seen[name] = column
+
+    def _build(self) -> Layout:
+        slots = tuple(
+            Slot(name, column, attrgetter(f"f{index}")) for index, (name, column) in enumerate(self._seen.items())
+        )
+        record = msgspec.defstruct(
+            "Record",
+            [(f"f{index}", self._type(slot.column), UNSET) for index, slot in enumerate(slots)],
+            rename={f"f{index}": slot.name for index, slot in enumerate(slots)},
+            forbid_unknown_fields=True,
+            gc=False,
+        )
+        return Layout(record, msgspec.json.Decoder(record), slots)
+
+    def _type(self, column: int | None) -> Any:
+        if column is None or column in self.raw:
+            return Raw | UnsetType
+        return self._readers[column].type | None | UnsetType  # type: ignore[operator]
+
+
+def _names(record: bytes) -> list[str]:
+    try:
+        raw = document(record.decode())
+    except (UnicodeDecodeError, NotJson):
+        return []
+    return [unquote(quoted) for quoted, _ in members(raw)] if raw[0] == "{" else []

@@ -1,19 +1,20 @@
-"""The fast decoder: a chunk of records at once, and for each record the certainty that it was read right.
+"""The fast decoder: a chunk of records at once, and which of them may be wrong.
 
-It is one-sided: a record that it has no doubt about has the values that the exact decoder gives it, and every
-other one is left to that. Two things have to be proved, since msgspec tells neither.
+A record without doubt has the values that the exact decoder gives it; a record in doubt goes to the exact decoder.
+Two things need proof, since msgspec reports neither.
 
 *Each record is one value.* The records are joined by line feeds and decoded as one text. Each begins with `{` and ends
-with `}`. No string goes over a line feed, so at a boundary a closing brace is followed by an opening one, which JSON
-allows between values only: each record is one or more whole values. There were as many values as records.
+with `}`. No string spans a line feed, so at each boundary an opening brace follows a closing one, which JSON allows
+only between values: each record is one or more whole values. As there are as many values as records, each is one.
 
-*No field occurs twice.* msgspec keeps the last one in silence. Quotes are counted: two for each field that was
-found, two for each string, and those within strings and ignored values. A field that was overwritten left two more.
+*No field occurs twice.* msgspec silently keeps the last one. So quotes are counted: two for each field,
+two for each string, and those within strings and ignored values. An overwritten field leaves two more.
 """
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -22,8 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec import UNSET
 
-from hivesink.decode.columns import ColumnReader, Converted, quotes_in
-from hivesink.decode.layout import Slot, Spellings
+from hivesink.decode.columns import ColumnReader, Converted, FieldNames, Slot, quotes_in
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,18 +33,18 @@ if TYPE_CHECKING:
 
 _REFUSED = (msgspec.MsgspecError, ValueError, OverflowError, RecursionError)
 _PATH = re.compile(r"`\$\.(.+?)`$")
-_SAMPLE = 16  # records to learn from, of those that were refused
-_OFTEN = 64  # a column is loosened where more than one record in so many is refused
+_SAMPLE = 16  # refused records to learn from
+_OFTEN = 64  # a column is read raw where more than one record in so many is refused
 
 
 class FastDecoder:
-    """Learns a stream's field names and habits; what it has learnt changes its speed only, never its results."""
+    """Learns a stream's field names and habits; what it learns changes its speed, never its results."""
 
     def __init__(self, exact: ExactDecoder) -> None:
         self._readers = [
-            ColumnReader(column, values) for column, values in zip(exact.columns, exact.values, strict=True)
+            ColumnReader(column, parser) for column, parser in zip(exact.columns, exact.parsers, strict=True)
         ]
-        self._spellings = Spellings(self._readers, ignore_unknown=exact.ignore_unknown)
+        self._names = FieldNames(self._readers, ignore_unknown=exact.ignore_unknown)
         self._primed = False
 
     def decode(self, records: pa.StringArray) -> tuple[list[pa.Array], Mask]:
@@ -66,7 +66,7 @@ class FastDecoder:
         for column in columns:
             doubt |= column.doubt
         quotes = sum(column.quotes for column in columns) - 2 * missing
-        quotes += 2 * len(rows) * len(self._spellings.layout.slots) + self._ignored(rows)
+        quotes += 2 * len(rows) * len(self._names.layout.slots) + self._ignored(rows)
         if refused is not None:
             doubt |= refused
         if hidden or refused is not None or quotes != np.count_nonzero(octets == ord('"')):
@@ -77,10 +77,10 @@ class FastDecoder:
         """A Struct for each record, and which were refused; None: the chunk was decoded in one go."""
         if not self._primed:
             self._primed = True
-            self._spellings.learn(_bytes(records.slice(0, _SAMPLE)))
+            self._names.learn(_bytes(records.slice(0, _SAMPLE)))
         while True:
             try:
-                rows = self._spellings.layout.decoder.decode_lines(joined)
+                rows = self._names.layout.decoder.decode_lines(joined)
             except _REFUSED:
                 rows = []
             if len(rows) == len(records):
@@ -90,98 +90,95 @@ class FastDecoder:
                 return each, refused
 
     def _one_by_one(self, records: pa.StringArray) -> tuple[list[Any], Mask, list[str]]:
-        layout = self._spellings.layout
+        layout = self._names.layout
         decode, blank = layout.decoder.decode, layout.record()
         refused = np.zeros(len(records), dtype=np.bool_)
         rows: list[Any] = []
         paths: list[str] = []
-        for place, record in enumerate(_bytes(records)):
+        for index, record in enumerate(_bytes(records)):
             try:
                 rows.append(decode(record))
             except _REFUSED as error:  # noqa: PERF203 -- one record that doesn't fit must not keep the others back
                 rows.append(blank)
-                refused[place] = True
-                found = _PATH.search(str(error)) if isinstance(error, msgspec.ValidationError) else None
-                paths += [found[1]] if found else []
+                refused[index] = True
+                match = _PATH.search(str(error)) if isinstance(error, msgspec.ValidationError) else None
+                paths += [match[1]] if match else []
         return rows, refused, paths
 
     def _adapt(self, records: pa.StringArray, refused: Mask, paths: list[str]) -> bool:
-        """Learn from what was refused, if it may have been refused for want of knowledge; whether that helped."""
+        """Learn from the refused records; return whether that changes how they are decoded."""
         sample = np.flatnonzero(refused)[:_SAMPLE]
-        if self._spellings.learn(_bytes(records.take(pa.array(sample)))):
+        if self._names.learn(_bytes(records.take(pa.array(sample)))):
             return True
-        columns = {self._spellings.column(name) for name in paths} - {None}
-        often = {
-            column
-            for column in columns
-            if sum(self._spellings.column(name) == column for name in paths) * _OFTEN > len(records)
-        }
-        return self._spellings.loosen({column for column in often if column is not None})
+        counts = Counter(self._names.column(name) for name in paths)
+        return self._names.read_raw(
+            {column for column, count in counts.items() if column is not None and count * _OFTEN > len(records)}
+        )
 
     def _columns(self, rows: list[Any], *, escapes: bool) -> tuple[list[Converted], int]:
-        """Every column, and how many of the fields that have a slot were missing in the records."""
+        """Every column, and how many fields with a slot are missing from the records."""
         spelled: dict[int, list[Slot]] = {}
         missing = 0
-        for slot in self._spellings.layout.slots:
+        for slot in self._names.layout.slots:
             if slot.column is not None:
                 spelled.setdefault(slot.column, []).append(slot)
         columns = []
-        for place, reader in enumerate(self._readers):
-            slots = spelled.get(place, [])
+        for index, reader in enumerate(self._readers):
+            slots = spelled.get(index, [])
             values, twice = _merged(slots, rows)
-            found = reader.convert(values, loose=place in self._spellings.loose, escapes=escapes)
+            converted = reader.convert(values, raw=index in self._names.raw, escapes=escapes)
             if twice is not None:
-                found.doubt |= twice
-            # Of a column's other spellings all but one are missing, or the record is in doubt.
-            missing += found.absent + len(rows) * (len(slots) - 1)
-            columns.append(found)
+                converted.doubt |= twice
+            # All but one of a column's spellings are missing, or the record is in doubt.
+            missing += converted.absent + len(rows) * (len(slots) - 1)
+            columns.append(converted)
         return columns, missing
 
     def _ignored(self, rows: list[Any]) -> int:
-        """The quotes in ignored fields, less two for each one that is missing."""
+        """The quotes in ignored fields, less two for each missing one."""
         quotes = 0
-        for slot in self._spellings.layout.slots:
+        for slot in self._names.layout.slots:
             if slot.column is None:
                 values = [value for value in map(slot.get, rows) if value is not UNSET]
                 quotes += b"".join(values).count(b'"') - 2 * (len(rows) - len(values))
         return quotes
 
     def _miscounted(self, rows: list[Any], records: pa.StringArray) -> Mask:
-        """The records whose quotes aren't those of what was found in them."""
-        getters = [slot.get for slot in self._spellings.layout.slots]
+        """The records whose quotes don't match the fields decoded from them."""
+        getters = [slot.get for slot in self._names.layout.slots]
         counted = pc.count_substring(records, '"').to_numpy(zero_copy_only=False)
         expected = np.zeros(len(rows), dtype=np.int64)
-        for place, row in enumerate(rows):
-            found = [value for value in (get(row) for get in getters) if value is not UNSET]
-            expected[place] = 2 * len(found) + sum(map(quotes_in, found))
+        for index, row in enumerate(rows):
+            values = [value for value in (get(row) for get in getters) if value is not UNSET]
+            expected[index] = 2 * len(values) + sum(map(quotes_in, values))
         return np.asarray(counted != expected, dtype=np.bool_)
 
 
 def _merged(slots: Sequence[Slot], rows: list[Any]) -> tuple[list[Any], Mask | None]:
-    """A column's values from all of its spellings, and the records that have more than one of them."""
+    """A column's values from all its spellings, and the records that have more than one."""
     if len(slots) == 1:
         return list(map(slots[0].get, rows)), None
     twice = np.zeros(len(rows), dtype=np.bool_)
     values: list[Any] = [UNSET] * len(rows)
     for slot in slots:
-        for place, value in enumerate(map(slot.get, rows)):
+        for index, value in enumerate(map(slot.get, rows)):
             if value is not UNSET:
-                twice[place] |= values[place] is not UNSET
-                values[place] = value
+                twice[index] |= values[index] is not UNSET
+                values[index] = value
     return values, twice
 
 
 def _whole(records: pa.StringArray) -> tuple[pa.StringArray, Mask]:
-    """The records without white space around them, and those that aren't UTF-8 from one brace to another."""
+    """The records without surrounding white space, and which aren't UTF-8 between two braces."""
     doubt = np.zeros(len(records), dtype=np.bool_)
     try:
         records.validate(full=True)
     except pa.ArrowInvalid:
-        for place, record in enumerate(_bytes(records)):
+        for index, record in enumerate(_bytes(records)):
             try:
                 record.decode()
             except UnicodeDecodeError:  # noqa: PERF203 -- one record that doesn't fit must not keep the others back
-                doubt[place] = True
+                doubt[index] = True
         records = pc.if_else(pa.array(doubt), "{}", records)
     if not (braced := _braced(records)).all():
         records = pc.utf8_trim(records, characters=" \t\r\n")
@@ -197,7 +194,7 @@ def _braced(records: pa.StringArray) -> Mask:
     edges = np.frombuffer(buffers[1], np.int32)[records.offset : records.offset + len(records) + 1]
     octets = np.frombuffer(buffers[2], np.uint8)
     begins, ends = edges[:-1], edges[1:]
-    # An empty record looks at a neighbour's bytes, and is told apart by its length.
+    # For an empty record these are a neighbour's bytes; its length gives it away.
     first = octets[np.minimum(begins, len(octets) - 1)] == ord("{")
     last = octets[np.maximum(ends - 1, 0)] == ord("}")
     return np.asarray(first & last & (ends > begins), dtype=np.bool_)

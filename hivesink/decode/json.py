@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -11,25 +11,26 @@ from hivesink.config.values import OnTombstone
 from hivesink.decode.arrowtypes import arrow_schema
 from hivesink.decode.exact import ExactDecoder
 from hivesink.decode.fast import FastDecoder
-from hivesink.decode.result import BadRecord, Decoded
-from hivesink.decode.unfit import Unfit
+from hivesink.decode.result import Decoded, InvalidValue, RejectedRow
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from numpy.typing import NDArray
+
     from hivesink.core.table import Column
-    from hivesink.decode.clocks import Mask
     from hivesink.decode.result import DecodeOptions
 
 # Small enough for the CPU's caches, large enough for the fixed cost of a chunk.
 CHUNK_ROWS = 8192
 CHUNK_BYTES = 8 << 20
+Rows: TypeAlias = "NDArray[np.int64]"
 
 
 class JsonDecoder:
-    """Decodes a JSON object a record into `columns`, names matched without regard to case.
+    """Decodes records, each one JSON object, into `columns`, names matched without regard to case.
 
-    It learns a stream's habits, so keep one for a whole task. Pickled, it begins anew.
+    It learns from the stream, so keep one for a whole task. Unpickled, it starts anew.
     """
 
     def __init__(self, columns: Sequence[Column], options: DecodeOptions) -> None:
@@ -49,8 +50,8 @@ class JsonDecoder:
     def decode(self, values: pa.Array | pa.ChunkedArray) -> Decoded:
         """`values` are binary, string or their large forms; null is a tombstone. Raises TypeError for other types."""
         batches: list[pa.RecordBatch] = []
-        places: list[Any] = []
-        bad: list[BadRecord] = []
+        good: list[Rows] = [np.empty(0, np.int64)]
+        bad: list[RejectedRow] = []
         skipped = 0
         for start, chunk in _chunks(values):
             present, records = _without_nulls(chunk)
@@ -58,51 +59,43 @@ class JsonDecoder:
             if absent and self._options.tombstone is OnTombstone.SKIP:
                 skipped += absent
             elif absent:
-                gone = np.setdiff1d(np.arange(len(chunk)), present)
-                bad += [BadRecord(start + int(row), None, "no value (tombstone)") for row in gone]
+                tombstones = np.setdiff1d(np.arange(len(chunk)), present)
+                bad += [RejectedRow(start + int(row), None, "no value (tombstone)") for row in tombstones]
             if len(records):
-                batch, good, unfit = self._chunk(records)
+                batch, rows = self._chunk(records, start + present, bad)
                 batches.append(batch)
-                places.append(start + present[good])
-                bad += [BadRecord(start + int(present[row]), field, reason) for row, field, reason in unfit]
+                good.append(rows)
         table = pa.Table.from_batches(batches, self.schema)
         everything = table.num_rows == len(values)
-        good_rows = None if everything else pa.array(np.concatenate([np.empty(0, np.int64), *places]), pa.int32())
-        return Decoded(table, good_rows, tuple(sorted(bad, key=lambda record: record.index)), skipped)
+        good_rows = None if everything else pa.array(np.concatenate(good), pa.int32())
+        return Decoded(table, good_rows, tuple(sorted(bad, key=lambda row: row.index)), skipped)
 
-    def _chunk(self, records: pa.StringArray) -> tuple[pa.RecordBatch, Any, list[tuple[int, str | None, str]]]:
-        """The good rows, their places in `records`, and the bad ones."""
+    def _chunk(self, records: pa.StringArray, rows: Rows, bad: list[RejectedRow]) -> tuple[pa.RecordBatch, Rows]:
+        """The good rows of `records`, whose input rows are `rows`, and their input rows; the others go to `bad`."""
         arrays, doubt = self._fast.decode(records)
         batch = pa.RecordBatch.from_arrays(arrays, schema=self.schema)
         if not doubt.any():
-            return batch, np.arange(len(records)), []
-        return self._resolve(batch, doubt, records)
-
-    def _resolve(
-        self, batch: pa.RecordBatch, doubt: Mask, records: pa.StringArray
-    ) -> tuple[pa.RecordBatch, Any, list[tuple[int, str | None, str]]]:
-        """Decode the records in doubt exactly, and put the good ones in their places."""
-        rows: list[list[Any]] = []
-        places: list[int] = []
-        bad: list[tuple[int, str | None, str]] = []
+            return batch, rows
+        exact: list[list[Any]] = []
+        indexes: list[int] = []
         doubtful = np.flatnonzero(doubt)
-        for place, record in zip(
+        for index, record in zip(
             doubtful.tolist(), records.view(pa.binary()).take(pa.array(doubtful)).to_pylist(), strict=True
         ):
             try:
-                rows.append(self._exact.row(record))
-                places.append(place)
-            except Unfit as error:  # noqa: PERF203 -- one record that doesn't fit must not keep the others back
-                bad.append((place, ".".join(error.path) or None, error.reason))
+                exact.append(self._exact.row(record))
+                indexes.append(index)
+            except InvalidValue as error:  # noqa: PERF203 -- one record that doesn't fit must not keep the others back
+                bad.append(RejectedRow.of(int(rows[index]), error))
         sure = np.flatnonzero(~doubt)
-        found = batch.take(pa.array(sure))
-        if rows:
-            exact = exact_batch(rows, self.schema)
-            merged = pa.Table.from_batches([found, exact]).take(
-                pa.array(np.argsort(np.concatenate([sure, places]), kind="stable"))
-            )
-            found = merged.combine_chunks().to_batches()[0]
-        return found, np.sort(np.concatenate([sure, np.array(places, dtype=sure.dtype)])), bad
+        batch = batch.take(pa.array(sure))
+        if not exact:
+            return batch, rows[sure]
+        order = np.concatenate([sure, indexes])
+        merged = pa.Table.from_batches([batch, exact_batch(exact, self.schema)]).take(
+            pa.array(np.argsort(order, kind="stable"))
+        )
+        return merged.combine_chunks().to_batches()[0], rows[np.sort(order)]
 
 
 def exact_batch(rows: Sequence[Sequence[Any]], schema: pa.Schema) -> pa.RecordBatch:
@@ -112,7 +105,7 @@ def exact_batch(rows: Sequence[Sequence[Any]], schema: pa.Schema) -> pa.RecordBa
 
 
 def _chunks(values: pa.Array | pa.ChunkedArray) -> Iterator[tuple[int, pa.Array]]:
-    """Slices that are small in rows and bytes, each with its first row's place."""
+    """Slices that are small in rows and bytes, each with the index of its first row."""
     start = 0
     for whole in values.chunks if isinstance(values, pa.ChunkedArray) else [values]:
         if whole.type not in {pa.binary(), pa.string(), pa.large_binary(), pa.large_string()}:
@@ -125,7 +118,7 @@ def _chunks(values: pa.Array | pa.ChunkedArray) -> Iterator[tuple[int, pa.Array]
 
 
 def _without_nulls(chunk: pa.Array) -> tuple[Any, pa.StringArray]:
-    """The places of the records that have a value, and these as text that may still hold any bytes."""
+    """The indexes of the records that have a value, and these as text that may still hold any bytes."""
     present = np.arange(len(chunk))
     if chunk.null_count:
         present = np.flatnonzero(chunk.is_valid().to_numpy(zero_copy_only=False))

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hivesink.decode.fit import check_types
+import numpy as np
+import pyarrow as pa
+
+from hivesink.decode.arrowtypes import arrow_schema, check_types
+from hivesink.decode.clocks import nulls
+from hivesink.decode.convert import Conversion
 from hivesink.decode.json import JsonDecoder
-from hivesink.decode.result import DecodeOptions
-from hivesink.decode.rows import ColumnsReader
+from hivesink.decode.result import Decoded, DecodeOptions, RejectedRow
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    import pyarrow as pa
-
     from hivesink.core.table import Column
-    from hivesink.decode.result import Decoded
 
-__all__ = ["DecodeOptions", "RowsReader", "check_types"]
+__all__ = ["ColumnsReader", "DecodeOptions", "RowsReader"]
 
 
 class RowsReader:
@@ -33,3 +34,47 @@ class RowsReader:
         if self._json is None:
             return self._columns.read(batch)
         return self._json.decode(batch.column(batch.schema.get_field_index(self._value)))
+
+
+class ColumnsReader:
+    """Rows that come decoded: columns matched by name without regard to case, in DDL order, in the table's types.
+
+    Nothing is rounded, cut or shifted: a value that doesn't fit makes a bad row. Timestamps with a zone are
+    instants and become wall clocks in `options.timestamp_zone`; TIMESTAMP_NTZ is a wall clock already.
+    """
+
+    def __init__(self, columns: Sequence[Column], options: DecodeOptions) -> None:
+        self._columns = tuple(columns)
+        self._options = options
+        self._schema = arrow_schema(columns)
+        self._checked: pa.Schema | None = None
+
+    def read(self, batch: pa.RecordBatch) -> Decoded:
+        """Raises ColumnsDontFit where the batch lacks a column or has it in a type that can't fit."""
+        if batch.schema is not self._checked:
+            check_types(batch.schema, self._columns, self._options)
+            self._checked = batch.schema
+        indexes = {name.lower(): index for index, name in enumerate(batch.schema.names)}
+        bad: dict[int, RejectedRow] = {}
+        arrays = []
+        for column in self._columns:
+            name = column.name.lower()
+            array, rejected = Conversion(name, column.type, self._options.timestamp_zone).apply(
+                batch.column(indexes[name])
+            )
+            arrays.append(array)
+            for row in rejected:
+                bad.setdefault(row.index, row)
+            if not column.nullable and array.null_count:
+                for index in np.flatnonzero(nulls(array)).tolist():
+                    bad.setdefault(index, RejectedRow(index, name, "null"))
+        return _decoded(pa.Table.from_arrays(arrays, schema=self._schema), bad)
+
+
+def _decoded(table: pa.Table, bad: dict[int, RejectedRow]) -> Decoded:
+    if not bad:
+        return Decoded(table, None, (), 0)
+    fits = np.ones(table.num_rows, dtype=np.bool_)
+    fits[list(bad)] = False
+    good = pa.array(np.flatnonzero(fits), pa.int32())
+    return Decoded(table.take(good), good, tuple(bad[row] for row in sorted(bad)), 0)

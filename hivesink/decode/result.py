@@ -1,4 +1,4 @@
-"""What decoding is told, and what it gives back."""
+"""What the decoder takes and gives back."""
 
 from __future__ import annotations
 
@@ -33,8 +33,22 @@ class DecodeOptions:
         return self.timestamp_format.get(column, self.timestamp_format.get("", "text")) == EPOCH_MILLIS
 
 
+class InvalidValue(ValueError):
+    """A value that doesn't fit: why, and its path below the column. This package turns it into a `RejectedRow`."""
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+        self.path: list[str] = []
+        super().__init__(reason)
+
+    def within(self, step: str) -> InvalidValue:
+        """The same error, seen from one level further out."""
+        self.path.insert(0, step)
+        return self
+
+
 @dataclass(frozen=True, slots=True)
-class BadRecord:
+class RejectedRow:
     """A record that doesn't fit: its row in the input, the column (dotted where nested; None: all of it), why.
 
     The reason is short and never holds the record's own text.
@@ -43,6 +57,10 @@ class BadRecord:
     index: int
     field: str | None
     reason: str
+
+    @classmethod
+    def of(cls, index: int, error: InvalidValue) -> RejectedRow:
+        return cls(index, ".".join(error.path) or None, error.reason)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,5 +72,5 @@ class Decoded:
 
     table: pa.Table
     good: pa.Array | None
-    bad: tuple[BadRecord, ...]
+    bad: tuple[RejectedRow, ...]
     skipped: int

@@ -1,6 +1,6 @@
 """A strict JSON scanner (RFC 8259) that keeps each value's text as it stands in the input.
 
-It decides what is JSON: nothing of it recurses, so any depth and any length can be scanned.
+It decides what is JSON. It never recurses, so it scans values of any depth and length.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ class NotJson(ValueError):
 
 
 def _space(text: str, at: int) -> int:
-    found = _SPACE.match(text, at)
-    return found.end() if found else at
+    match = _SPACE.match(text, at)
+    return match.end() if match else at
 
 
 def _match(pattern: re.Pattern[str], text: str, at: int) -> int:
-    found = pattern.match(text, at)
-    if found is None:
+    match = pattern.match(text, at)
+    if match is None:
         raise NotJson
-    return found.end()
+    return match.end()
 
 
 def _key(text: str, at: int) -> int:
@@ -81,29 +81,29 @@ def document(text: str) -> str:
 
 def members(text: str) -> list[tuple[str, str]]:
     """The keys (still quoted) and values of an object's text, in input order, duplicates too."""
-    found: list[tuple[str, str]] = []
+    pairs: list[tuple[str, str]] = []
     at = _space(text, 1)
     while text[at] != "}":
         begin = _key(text, at)
         end = end_of_value(text, begin)
-        found.append((text[at : _match(_STRING, text, at)], text[begin:end]))
+        pairs.append((text[at : _match(_STRING, text, at)], text[begin:end]))
         at = _space(text, end)
         at = _space(text, at + 1) if text[at] == "," else at
-    return found
+    return pairs
 
 
 def elements(text: str) -> list[str]:
     """The values of an array's text."""
-    found: list[str] = []
+    values: list[str] = []
     at = _space(text, 1)
     while text[at] != "]":
         end = end_of_value(text, at)
-        found.append(text[at:end])
+        values.append(text[at:end])
         at = _space(text, end)
         at = _space(text, at + 1) if text[at] == "," else at
-    return found
+    return values
 
 
 def unquote(quoted: str) -> str:
-    """What a JSON string says. An escaped lone surrogate stays one: such text can't be encoded as UTF-8."""
+    """A JSON string's content. An escaped lone surrogate stays one; such text has no UTF-8 encoding."""
     return str(json.loads(quoted)) if "\\" in quoted else quoted[1:-1]

@@ -14,7 +14,7 @@ import pytest
 
 from hivesink.core.table import Column
 from hivesink.core.typetext import parse_type
-from hivesink.decode.reader import check_types
+from hivesink.decode.arrowtypes import check_types
 from hivesink.errors import ColumnsDontFit, HiveSinkError
 from hivesink.spark.sink import HiveSink
 

@@ -15,8 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hivesink.core.table import Array, Char, Column, Decimal, HiveType, Map, Primitive, Struct, Varchar
-from hivesink.decode.reader import DecodeOptions, RowsReader, check_types
-from hivesink.decode.rows import ColumnsReader
+from hivesink.decode.arrowtypes import check_types
+from hivesink.decode.reader import ColumnsReader, DecodeOptions, RowsReader
 from hivesink.errors import ColumnsDontFit
 
 P = Primitive

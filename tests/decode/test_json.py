@@ -15,7 +15,7 @@ import pytest
 from hivesink.config.values import OnTombstone, OnUnknownField
 from hivesink.core.table import Array, Char, Column, Decimal, HiveType, Map, Primitive, Struct, Varchar
 from hivesink.decode.json import JsonDecoder
-from hivesink.decode.result import BadRecord, Decoded, DecodeOptions
+from hivesink.decode.result import Decoded, DecodeOptions, RejectedRow
 
 P = Primitive
 BERLIN = DecodeOptions(timestamp_zone=ZoneInfo("Europe/Berlin"))
@@ -172,7 +172,7 @@ def test_a_value_that_fits(kind: HiveType, value: str, expected: Any, options: D
 @pytest.mark.parametrize(("kind", "value", "reason", "options"), BAD)
 def test_a_value_that_does_not_fit(kind: HiveType, value: str, reason: str, options: DecodeOptions) -> None:
     decoded = decoder(kind, options).decode(pa.array([b"{}", f'{{"C": {value}}}'.encode()]))
-    assert decoded.bad == (BadRecord(1, "c", reason),)
+    assert decoded.bad == (RejectedRow(1, "c", reason),)
     assert good(decoded) == [0]
 
 
@@ -206,7 +206,7 @@ def test_a_value_that_does_not_fit(kind: HiveType, value: str, reason: str, opti
 )
 def test_a_record_that_is_bad_as_a_whole(record: bytes, field: str | None, reason: str) -> None:
     decoded = JsonDecoder(USERS, PLAIN).decode(pa.array([record]))
-    assert decoded.bad == (BadRecord(0, field, reason),)
+    assert decoded.bad == (RejectedRow(0, field, reason),)
     assert decoded.table.num_rows == 0
 
 
@@ -220,7 +220,7 @@ def test_a_missing_field_is_null_unless_the_column_forbids_it() -> None:
     columns = [Column("a", P.INT, nullable=False), Column("b", P.INT)]
     decoded = JsonDecoder(columns, PLAIN).decode(pa.array(['{"a": 1}', '{"b": 1}', '{"a": null}']))
     assert decoded.table.to_pylist() == [{"a": 1, "b": None}]
-    assert decoded.bad == (BadRecord(1, "a", "missing"), BadRecord(2, "a", "null"))
+    assert decoded.bad == (RejectedRow(1, "a", "missing"), RejectedRow(2, "a", "null"))
 
 
 def test_tombstones_are_skipped_or_bad() -> None:
@@ -236,16 +236,16 @@ def test_unknown_fields_are_ignored_or_bad() -> None:
     records = pa.array(['{"x": {"y": [1]}, "userId": 1}', '{"userId": 2, "X": 1, "x": 2, "X": 3}'])
     assert JsonDecoder(USERS, PLAIN).decode(records).table.column("userid").to_pylist() == [1, 2]
     strict = JsonDecoder(USERS, DecodeOptions(unknown_field=OnUnknownField.BAD_RECORD)).decode(records)
-    assert strict.bad == (BadRecord(0, "x", "unknown field"), BadRecord(1, "x", "unknown field"))
+    assert strict.bad == (RejectedRow(0, "x", "unknown field"), RejectedRow(1, "x", "unknown field"))
 
 
 def test_nested_fields_are_named_by_their_path() -> None:
     kind = Array(Struct((("n", Map(P.STRING, P.TINYINT)),)))
     records = ['{"c": [null, {"N": {"k": 999}}]}', '{"c": [{"n": 1, "N": 2}]}', '{"c": [{"n": {"k": 1, "k": 2}}]}']
     assert decoder(kind).decode(pa.array(records)).bad == (
-        BadRecord(0, "c.1.n.k", "out of range for tinyint"),
-        BadRecord(1, "c.0.n", "duplicate field"),
-        BadRecord(2, "c.0.n.k", "duplicate key"),
+        RejectedRow(0, "c.1.n.k", "out of range for tinyint"),
+        RejectedRow(1, "c.0.n", "duplicate field"),
+        RejectedRow(2, "c.0.n.k", "duplicate key"),
     )
 
 
@@ -266,7 +266,7 @@ def test_every_kind_of_input(kind: pa.DataType) -> None:
     decoded = JsonDecoder(USERS, PLAIN).decode(chunked)
     assert decoded.table.column("userid").to_pylist() == [1, 2, 3]
     assert (good(decoded), decoded.skipped) == ([0, 2, 4], 1)
-    assert decoded.bad == (BadRecord(3, None, "not JSON"),)
+    assert decoded.bad == (RejectedRow(3, None, "not JSON"),)
 
 
 def test_no_records_make_no_rows() -> None:
