@@ -140,7 +140,7 @@ class ForeignHistory(HiveSinkError):
         who = f"query {query}" if query else "this query"
         resume = (
             f"start with resume=True (reads on where the log ends: startingOffsets = {ends}, new partitions as -2; "
-            "hivesink.spark.sources.kafka fills it in), or "
+            "hivesink.sources.kafka fills it in), or "
         )
         super().__init__(
             f"the log {log} holds history up to epoch {epoch}, ending at {ends}, but {who} has a new checkpoint; "
@@ -157,7 +157,7 @@ class CheckpointLeftOver(HiveSinkError):
             f"the checkpoint {checkpoint} has its first batch planned from elsewhere than the end of {log} (epoch "
             f"{epoch}): {gap}; Spark keeps to that plan, but has committed no batch, so nothing of this checkpoint is "
             f"in the table: delete {checkpoint}, then start again with resume=True and "
-            "hivesink.spark.sources.kafka(…, resume=sink), which reads from the log's end"
+            "hivesink.sources.kafka(…, resume=sink), which reads from the log's end"
         )
 
 
@@ -222,7 +222,7 @@ class OffsetsDontChain(HiveSinkError):
     def __init__(self, log: str, epoch: int, gap: str) -> None:
         super().__init__(
             f"the batch doesn't follow from epoch {epoch} in {log}: {gap}; rows would be lost or doubled; to go on: "
-            "start with a new checkpoint where the log ends (resume=True and hivesink.spark.sources.kafka(…, "
+            "start with a new checkpoint where the log ends (resume=True and hivesink.sources.kafka(…, "
             f"resume=sink)), or with append={epoch} (your decision)"
         )
 
