@@ -289,7 +289,7 @@ def test_a_metastore_of_an_unknown_version(tmp_path: Path) -> None:
     threading.Thread(target=server.serve, daemon=True).start()
     live = LiveTable(declared(tmp_path, DT), "file:/nowhere", accurate=False)
     registrar = connect("thrift", f"thrift://127.0.0.1:{port}")
-    with pytest.raises(MetastoreNotUnderstood, match=rf":{port} .*get_table.*2\.3 up to 4\.0"):
+    with pytest.raises(MetastoreNotUnderstood, match=rf":{port} .*get_table.*2\.3 to 4\.0"):
         registrar.table(live.spec.name)
     tables = catalog(f"thrift://127.0.0.1:{port}")
     registrar.close()

@@ -58,7 +58,7 @@ def test_tasks_import_the_drivers_package_and_each_row_is_written_once(cluster: 
         "HIVE_CONF_DIR": str(cluster.conf),
         "HIVESINK_MASTER": cluster.spark_master,
         # The driver alone finds the package by this.
-        "PYTHONPATH": str(JOB.parents[1]),
+        "PYTHONPATH": str(JOB.parents[2]),
     }
     (tmp_path / "job").mkdir()
     with (
@@ -104,7 +104,7 @@ def test_tasks_import_the_drivers_package_and_each_row_is_written_once(cluster: 
 @pytest.mark.long
 @pytest.mark.timeout(1200)
 def test_what_make_dist_makes_is_all_that_executors_need(cluster: Cluster, tmp_path: Path) -> None:
-    root = JOB.parents[1]
+    root = JOB.parents[2]
     subprocess.run([root / ".ci" / "dist", sys.executable], check=True, stdout=subprocess.DEVNULL)
     target, feed = Target.create(cluster, own("dist")), Feed(cluster.kafka, own("dist"))
     feed.put(ROWS)
