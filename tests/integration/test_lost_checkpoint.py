@@ -140,7 +140,7 @@ def test_over_kafka_a_checkpoint_that_a_refused_query_left_is_named_and_then_res
     with pytest.raises(errors.CheckpointLeftOver) as left:
         stage.drain(sink, topic.stream(stage.spark, resume=sink))
     assert f"delete file:{stage.checkpoint}" in one_line(left.value)
-    assert "nothing of it is in the table" in str(left.value)
+    assert "nothing of this checkpoint is in the table" in str(left.value)
     again = plain(stage, sink, topic.stream(stage.spark, resume=sink))
     assert isinstance(again, errors.CheckpointLeftOver)
     assert stage.ids() == list(range(20))
