@@ -160,7 +160,7 @@ class Setup:
         `check` is called with the table's location and the log's folder before anything is written there.
 
         Raises UnknownTable, Unsupported, InvalidOption, MetastoreUnreachable, NotWritable; and ForeignParts,
-        TableRemade, LogTwice, LogDamaged if the log and the table don't belong together.
+        TableRemade, LogTwice, PointerCopied, LogDamaged if the log and the table don't belong together.
         """
         require_writer_name(writer)
         registrar = metastore.registrar
@@ -170,12 +170,15 @@ class Setup:
         folder = log_folder(live, config, writer)
         check(live.location, folder)
         log, store = commit_log(folder, writer, site), file_store(live.location, site, config)
+        logs = TableLogs(table, live.location, site)
+        # A pointer that was copied is refused first: the log may then be another table's.
+        logs.writers()
         admission(live, log, store, writer, site).require()
         uid = log.uid(secrets.token_hex(6))
         if uid is None:
             message = f"the log {folder} has no uid after one was stored"
             raise AssertionError(message)
-        _require_sole(uid, log, TableLogs(table, live.location, site))
+        _require_sole(uid, log, logs)
         context = CommitContext(
             log=log,
             store=store,

@@ -52,6 +52,7 @@ __all__ = [
     "PartLost",
     "PartitionElsewhere",
     "PartitionPathInvalid",
+    "PointerCopied",
     "PointerTaken",
     "QueryFailed",
     "RegistrationFailed",

@@ -123,6 +123,24 @@ class PointerTaken(HiveSinkError):
         )
 
 
+class PointerCopied(HiveSinkError):
+    """A pointer leads away from where it stands, as in a copy of a warehouse. `own`: the log that stands beside it."""
+
+    def __init__(self, pointer: str, log: str, own: str | None) -> None:
+        if own is None:
+            what = "was written in another folder"
+            copy = "delete the pointer and take a folder of its own for sink.log-location"
+            other = "If the table was moved here with its pointer, delete the pointer, not the log"
+        else:
+            what = f"stands beside the log {own}"
+            copy = f"or the log was moved here, change `log` in it to {own}"
+            other = f"If {log} is the right log, move {own} away"
+        super().__init__(
+            f"{pointer} leads to {log}, which may serve another table, since the pointer {what}. If the table here is "
+            f"a copy, {copy}. {other}"
+        )
+
+
 class ForeignHistory(HiveSinkError):
     """A new query over a writer that has history: a deleted or a foreign checkpoint."""
 

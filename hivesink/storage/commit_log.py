@@ -160,10 +160,11 @@ class RenameCommitLog:
                 delete(self._fs, self._manifest_path(name))
 
     def point(self, table: TableName, location: str) -> None:
-        """Raises PointerTaken where this writer's log of the table is elsewhere."""
+        """Raises PointerTaken where this writer's log of the table is elsewhere; PointerCopied."""
         path = pointer_path(location, table, self._writer)
-        wanted = encode_pointer(self._folder)
-        found = decode_pointer(self._fs.read(path) or put_once(self._fs, path, wanted, _token(wanted)), path)
+        wanted = encode_pointer(self._folder, location)
+        data = self._fs.read(path) or put_once(self._fs, path, wanted, _token(wanted))
+        found = decode_pointer(self._fs, data, path)
         if self._fs.canonical(found) != self._fs.canonical(self._folder):
             raise PointerTaken(path, self._writer, str(table), found, self._folder)
 

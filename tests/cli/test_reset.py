@@ -194,7 +194,7 @@ def test_a_renamed_table_and_its_ways_on(ingest: Ingest, table: str, capsys: pyt
     with pytest.raises(ForeignParts) as refused:
         new.__post_init__()
     said = str(refused.value)
-    assert f"go on with its log {ingest.log}, as writer ingest with sink.log-location = {ingest.log.parent}" in said
+    assert f"use its log {ingest.log}, as writer ingest with sink.log-location = {ingest.log.parent}" in said
     assert "(and 2 more in its folder)" in said
     checked = hivesink(capsys, "verify", new.table)
     assert checked.code == 1
