@@ -38,6 +38,7 @@ __all__ = [
     "LogCopied",
     "LogDamaged",
     "LogMissing",
+    "LogShared",
     "LogTwice",
     "MasterUnreachable",
     "MetastoreFailing",

@@ -113,6 +113,20 @@ class LogTwice(HiveSinkError):
         )
 
 
+class LogShared(HiveSinkError):
+    """A log that serves another living table is asked to serve this one, or to be reset for it."""
+
+    def __init__(self, log: str, writer: str, table: str, others: tuple[str, ...]) -> None:
+        owner = table.removesuffix("__rejected")
+        way = f"give the job of {table} another writer name, or another sink.log-location"
+        if owner in others:
+            way = f"{table} holds its dead letters, and `hivesink reset {owner}` resets both"
+        super().__init__(
+            f"the log {log} of writer {writer} serves {', '.join(others)}, so {table} can neither use it nor reset it; "
+            f"{way}"
+        )
+
+
 class PointerTaken(HiveSinkError):
     """A writer's log of a table is known to be elsewhere."""
 

@@ -36,7 +36,7 @@ from hivesink.storage.once import DOUBTS, delete, drop, put_once, retry_unknown,
 from hivesink.storage.pointers import decode_pointer, default_log_location, encode_pointer, logs_of, pointer_path
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from hivesink.core.epoch import Epoch
     from hivesink.core.log import LogView, Mark, Touched
@@ -190,8 +190,8 @@ class RenameCommitLog:
             uid = found.uid
         return uid
 
-    def admitted(self, table: TableName) -> Collection[int]:
-        return parse_admitted((entry.name for entry in self._fs.list(self._tables)), table)
+    def admitted(self) -> Mapping[str, Collection[int]]:
+        return parse_admitted(entry.name for entry in self._fs.list(self._tables))
 
     def admit(self, table: TableName, created: int) -> None:
         stage(self._fs, join(self._tables, admitted_name(table, created)), b"")

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hivesink.core.table import TableName
-from hivesink.errors import ForeignParts, InvalidOption, LogMissing, LogTwice, StoreUnavailable, TableRemade
+from hivesink.errors import ForeignParts, InvalidOption, LogMissing, LogShared, LogTwice, StoreUnavailable, TableRemade
 from hivesink.logs import TableLogs
 from hivesink.metastore.thrift_connection import Connection
-from tests.cli.site import Ingest, Said, hivesink
+from tests.cli.site import DDL, Ingest, Said, hivesink
 from tests.cli.test_table import Answer
 
 if TYPE_CHECKING:
@@ -218,6 +218,67 @@ def test_a_renamed_table_and_its_ways_on(ingest: Ingest, table: str, capsys: pyt
     assert new.commit().epoch == 1
     new.close()
     assert table != new.table
+
+
+def declare(capsys: pytest.CaptureFixture[str], folder: Path, name: str, **properties: str) -> None:
+    text = DDL.format(name=name, location=(folder / name).as_uri()).rstrip(")\n")
+    text += "".join(f", '{key}'='{value}'" for key, value in properties.items()) + ")\n"
+    path = folder / f"{name}.sql"
+    path.write_text(text)
+    applied = hivesink(capsys, "ddl", "apply", path)
+    assert applied.code == 0, applied.err
+
+
+def test_two_tables_with_one_log_location_share_no_log(
+    uri: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    logs = {"sink.log-location": (tmp_path / "logs").as_uri()}
+    for name in ("two.a", "two.b"):
+        declare(capsys, tmp_path, name, **logs)
+    first = Ingest("two.a", uri)
+    for _ in range(2):
+        with pytest.raises(LogShared, match=r"serves two.a, so two.b can neither .* another writer name"):
+            Ingest("two.b", uri)
+        first.commit()
+    Ingest("two.b", uri, "other").close()
+    first.close()
+    Ingest("two.a", uri).close()
+    assert hivesink(capsys, "verify", "two.a").code == 0
+
+
+def test_a_new_table_of_a_renamed_ones_name_takes_no_log_from_it(
+    ingest: Ingest, table: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    renamed = rename(ingest, "archived")
+    options = {"sink.log-location": str(ingest.log.parent)}
+    old = Ingest(renamed, ingest.metastore, batches=3, options=options)
+    declare(capsys, tmp_path / "data", table)
+    with pytest.raises(LogShared, match=f"serves {renamed}"):
+        start(ingest)
+    said = reset(capsys, table, "--yes")
+    assert (said.code, aside(ingest)) == (65, [])
+    assert f"serves {renamed}" in said.error
+    checked = hivesink(capsys, "verify", table)
+    assert checked.code == 1
+    assert f"serves {renamed}" in checked.out
+    assert old.commit().epoch == 4
+    start(ingest, "other").close()
+    old.close()
+    Ingest(renamed, ingest.metastore, options=options).close()
+
+
+def test_the_log_is_not_reset_by_its_dead_letters(
+    ingest: Ingest, table: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = {"sink.on-bad-record": "dead-letter"}
+    writer = Ingest(table, ingest.metastore, batches=3, options=options)
+    writer.commit()
+    writer.close()
+    assert hivesink(capsys, "verify", f"{table}__rejected").code == 0
+    said = reset(capsys, f"{table}__rejected", "--yes")
+    assert (said.code, aside(ingest)) == (65, [])
+    assert f"`hivesink reset {table}` resets both" in said.error
+    assert reset(capsys, table, "--yes").code == 0
 
 
 def test_the_log_is_missed_with_and_without_its_pointer(

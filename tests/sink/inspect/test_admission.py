@@ -43,7 +43,7 @@ class Site:
         self, known: Callable[[], Collection[str]] = lambda: {UID}, log: RenameCommitLog | None = None
     ) -> Admission:
         live = self.metastore.table(TABLE)
-        return Admission("w", log or self.log, RenameFileStore(self.fs), live, known, lambda _: None)
+        return Admission("w", log or self.log, RenameFileStore(self.fs), live, self.metastore, known, lambda _: None)
 
     def make_anew(self, location: str = LOCATION) -> None:
         self.metastore.drop_table(TABLE)
