@@ -193,6 +193,7 @@ class Setup:
         plans = [plan for plan in (TablePlan(live.spec, live.location), rejected) if plan]
         for plan in plans:
             log.point(plan.spec.name, normal(plan.location))
+            TableLogs(plan.spec.name, plan.location, site).retract(uid)
         log.admit(table, live.created)
         names = tuple(plan.name for plan in plans)
         zone = config["sink.bucket.time-zone"].key

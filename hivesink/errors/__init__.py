@@ -9,6 +9,7 @@ from __future__ import annotations
 from hivesink.errors.base import *
 from hivesink.errors.files import *
 from hivesink.errors.history import *
+from hivesink.errors.logs import *
 from hivesink.errors.machines import *
 from hivesink.errors.metastore import *
 
@@ -37,6 +38,7 @@ __all__ = [
     "LengthMismatch",
     "LogCopied",
     "LogDamaged",
+    "LogGone",
     "LogMissing",
     "LogShared",
     "LogTwice",

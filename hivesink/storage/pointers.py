@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from hivesink.core.log import POINTER
 from hivesink.errors import FileSystemUnknown, LogDamaged, NewerFormat, PointerCopied, Unsupported
 from hivesink.storage.fs import join, split
-from hivesink.storage.once import stage
+from hivesink.storage.once import put_once
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -103,7 +103,12 @@ def siblings(fs: FileSystem, table_location: str) -> Iterator[str]:
 
 def accept(fs: FileSystem, table: TableName, table_location: str, accepted: Accepted) -> None:
     """Remember `accepted`, durably. Raises StoreUnavailable, NotWritable."""
-    stage(fs, join(join(_beside(table_location, table), _ACCEPTED), accepted.uid), _encode(asdict(accepted)))
+    put_once(fs, accepted_path(table_location, table, accepted.uid), _encode(asdict(accepted)))
+
+
+def accepted_path(table_location: str, table: TableName, uid: str) -> str:
+    """The file that says that parts of `uid` were accepted."""
+    return join(join(_beside(table_location, table), _ACCEPTED), uid)
 
 
 def accepted_in(fs: FileSystem, table: TableName, table_location: str) -> Mapping[str, Accepted]:

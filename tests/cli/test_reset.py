@@ -10,7 +10,16 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hivesink.core.table import TableName
-from hivesink.errors import ForeignParts, InvalidOption, LogMissing, LogShared, LogTwice, StoreUnavailable, TableRemade
+from hivesink.errors import (
+    ForeignParts,
+    InvalidOption,
+    LogGone,
+    LogMissing,
+    LogShared,
+    LogTwice,
+    StoreUnavailable,
+    TableRemade,
+)
 from hivesink.logs import TableLogs
 from hivesink.metastore.thrift_connection import Connection
 from tests.cli.site import DDL, Ingest, Said, hivesink
@@ -149,6 +158,37 @@ def test_a_reset_that_is_cut_short_is_done_again(
     assert again.commit().epoch == 1
     again.close()
     assert hivesink(capsys, "verify", table).code == 0
+
+
+def test_a_reset_beside_a_job_stops_it_and_is_no_dead_end(
+    ingest: Ingest, table: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert reset(capsys, table, "--yes").code == 0
+    with pytest.raises(LogGone):
+        ingest.commit()
+    assert reset(capsys, table, "--yes").code == 0
+    again = start(ingest)
+    assert again.commit().epoch == 1
+    again.close()
+    assert reset(capsys, table, "--yes").code == 0
+    assert len(aside(ingest)) == 2
+
+
+def test_a_reset_that_is_given_up_accepts_nothing(
+    ingest: Ingest, table: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: object) -> None:
+        raise StoreUnavailable(action="reset", path="it", reason="the disk is gone")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(TableLogs, "put_aside", fails)
+        assert reset(capsys, table, "--yes").code == 75
+    again = start(ingest)
+    again.close()
+    assert TableLogs(TableName.parse(table), str(ingest.location)).accepted() == {}
+    shutil.rmtree(ingest.log)
+    with pytest.raises(ForeignParts):
+        start(ingest)
 
 
 def test_a_log_without_its_uid_and_with_a_damaged_manifest_can_be_put_aside(
