@@ -68,6 +68,7 @@ __all__ = [
     "SourceUnreachable",
     "StoreUnavailable",
     "TableExists",
+    "TableFolderGone",
     "TableRemade",
     "TableReplaced",
     "TargetTaken",

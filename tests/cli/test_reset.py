@@ -18,6 +18,7 @@ from hivesink.errors import (
     LogShared,
     LogTwice,
     StoreUnavailable,
+    TableFolderGone,
     TableRemade,
 )
 from hivesink.logs import TableLogs
@@ -284,6 +285,27 @@ def test_two_tables_with_one_log_location_share_no_log(
     first.close()
     Ingest("two.a", uri).close()
     assert hivesink(capsys, "verify", "two.a").code == 0
+
+
+def test_a_job_does_not_write_where_a_disk_is_not_mounted(
+    uri: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    declare(capsys, disk, "un.t", **{"sink.log-location": (tmp_path / "logs").as_uri()})
+    writer = Ingest("un.t", uri)
+    writer.commit()
+    writer.committer.finish()
+    writer.close()
+    # Its pointer is on the disk, too.
+    disk.rename(tmp_path / "away")
+    disk.mkdir()
+    with pytest.raises(TableFolderGone, match="mount the disk"):
+        Ingest("un.t", uri, batches=1)
+    assert list(disk.iterdir()) == []
+    disk.rmdir()
+    (tmp_path / "away").rename(disk)
+    Ingest("un.t", uri, batches=1).close()
 
 
 def test_a_new_table_of_a_renamed_ones_name_takes_no_log_from_it(

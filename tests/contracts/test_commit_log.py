@@ -278,7 +278,7 @@ def test_a_log_that_was_put_aside_is_not_begun_anew_by_a_run_that_had_it(
     log.uid("00ab")
     filled(log, 2)
     fs.rename_folder(folder, f"{folder}.reset-x")
-    changes = (
+    changes: tuple[Callable[[], None], ...] = (
         lambda: log.create(small(3)),
         lambda: log.mark(Epoch(2), Mark.PUBLISHED),
         lambda: log.touch(Touched(Epoch(3), "aaaabbbb", 0, 0, 0, ("/w/t",))),

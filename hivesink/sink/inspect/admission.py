@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from hivesink.core.manifest import standing
 from hivesink.core.table import TableName
-from hivesink.errors import ForeignParts, LogShared, TableRemade, UnknownTable, Unsupported
+from hivesink.errors import ForeignParts, LogShared, TableFolderGone, TableRemade, UnknownTable, Unsupported
 from hivesink.sink.inspect.facts import FoundPart, is_hidden, read_log
 
 if TYPE_CHECKING:
@@ -60,14 +60,14 @@ class Admission:
     search: Callable[[str], str | None]
 
     def require(self) -> None:
-        """Raises LogShared, ForeignParts, TableRemade, LogDamaged, NewerFormat, StoreUnavailable."""
+        """Raises LogShared, ForeignParts, TableRemade, TableFolderGone, LogDamaged, NewerFormat, StoreUnavailable."""
         self.require_same_table()
         if not self.log.view().head:
             # All parts of a table are looked at only until the writer's first epoch. Then it has a history here.
             self._require_no_foreign_parts()
 
     def require_same_table(self) -> None:
-        """Raises TableRemade if the table was created again without the log's newest rows; LogShared."""
+        """Raises LogShared, TableFolderGone; TableRemade if the table was created again without the newest rows."""
         name = str(self.live.spec.name)
         # A log that serves a table serves its dead letters too.
         others = [other for other in others_of(self.log, self.registrar, name) if f"{other}__rejected" != name]
@@ -75,6 +75,15 @@ class Admission:
             raise LogShared(self.log.location, self.writer, name, tuple(others))
         if self.log.view().head and self.is_other_table() and not self._holds_newest_rows():
             raise TableRemade(name, self.writer, self.log.location, self.log.view().head)
+        if next(iter(self.store.walk(self.live.location)), None) is None and self._has_files():
+            # A disk that isn't mounted: the job would write into the mount point.
+            raise TableFolderGone(name, self.live.location, self.log.location)
+
+    def _has_files(self) -> bool:
+        """Whether any epoch has written files to the table itself."""
+        facts = read_log(self.log)
+        found = any(part.table == str(self.live.spec.name) for _, part in facts.effective())
+        return found or bool(facts.floor and facts.floor.files)
 
     def is_other_table(self) -> bool:
         """Whether the table was created after the log came to know one of that name."""
