@@ -13,7 +13,7 @@ from hivesink.storage.commit_log import RenameCommitLog, default_log_location, l
 from hivesink.storage.fs import Ownership
 from hivesink.storage.hdfs_address import beside, is_hdfs
 from hivesink.storage.local import LocalFileSystem
-from hivesink.storage.pointers import Accepted, accept, accepted_in, pointer_path, siblings
+from hivesink.storage.pointers import Accepted, accept, accepted_in, accepted_path, pointer_path, siblings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -102,16 +102,23 @@ class TableLogs:
         """Record that parts of that uid are the users' own from now on."""
         accept(self._fs(), self.table, normal(self.location), accepted)
 
+    def retract(self, uid: str) -> None:
+        """Take back that parts of `uid` were accepted: its log lives on, so a reset was never finished."""
+        self._fs().delete(accepted_path(normal(self.location), self.table, uid))
+
     def unpoint(self, writer: str) -> None:
         """Delete the pointer of `writer`."""
         self._fs().delete(pointer_path(normal(self.location), self.table, writer))
 
+    def has_folder(self, folder: str) -> bool:
+        """Whether there is a folder of that name, for a log."""
+        return file_system(folder, self.site).is_folder(folder)
+
     def put_aside(self, folder: str, aside: str) -> None:
         """Rename a log's folder, if it still exists. Raises StoreUnavailable, OutcomeUnknown."""
-        fs = file_system(folder, self.site)
-        if fs.is_folder(folder):
+        if self.has_folder(folder):
             try:
-                fs.rename_folder(folder, aside)
+                file_system(folder, self.site).rename_folder(folder, aside)
             except FileExistsError as error:
                 reason = f"{aside} exists already; move it away"
                 raise StoreUnavailable(action="rename", path=folder, reason=reason) from error

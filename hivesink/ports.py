@@ -157,8 +157,8 @@ class CommitLog(Protocol):
     def point(self, table: TableName, location: str) -> None:
         """Leave a pointer to this log beside `table`, which it writes, at `location`."""
 
-    def admitted(self, table: TableName) -> Collection[int]:
-        """The creation times of the tables of that name that were admitted."""
+    def admitted(self) -> Mapping[str, Collection[int]]:
+        """By name, the creation times of the tables that were admitted."""
 
     def admit(self, table: TableName, created: int) -> None:
         """Remember that this writer writes the `table` that was created then. Idempotent and durable."""

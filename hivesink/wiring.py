@@ -160,7 +160,7 @@ class Setup:
         `check` is called with the table's location and the log's folder before anything is written there.
 
         Raises UnknownTable, Unsupported, InvalidOption, MetastoreUnreachable, NotWritable; and ForeignParts,
-        TableRemade, LogTwice, LogDamaged if the log and the table don't belong together.
+        TableRemade, LogShared, LogTwice, PointerCopied, LogDamaged if the log and the table don't belong together.
         """
         require_writer_name(writer)
         registrar = metastore.registrar
@@ -170,12 +170,15 @@ class Setup:
         folder = log_folder(live, config, writer)
         check(live.location, folder)
         log, store = commit_log(folder, writer, site), file_store(live.location, site, config)
-        admission(live, log, store, writer, site).require()
+        logs = TableLogs(table, live.location, site)
+        # A pointer that was copied is refused first: the log may then be another table's.
+        logs.writers()
+        admission(live, log, store, writer, registrar, site=site).require()
         uid = log.uid(secrets.token_hex(6))
         if uid is None:
             message = f"the log {folder} has no uid after one was stored"
             raise AssertionError(message)
-        _require_sole(uid, log, TableLogs(table, live.location, site))
+        _require_sole(uid, log, logs)
         context = CommitContext(
             log=log,
             store=store,
@@ -190,6 +193,7 @@ class Setup:
         plans = [plan for plan in (TablePlan(live.spec, live.location), rejected) if plan]
         for plan in plans:
             log.point(plan.spec.name, normal(plan.location))
+            TableLogs(plan.spec.name, plan.location, site).retract(uid)
         log.admit(table, live.created)
         names = tuple(plan.name for plan in plans)
         zone = config["sink.bucket.time-zone"].key
@@ -223,10 +227,12 @@ class Setup:
         return head.last_batch if head else None
 
 
-def admission(live: LiveTable, log: CommitLog, store: FileStore, writer: str, site: Site) -> Admission:
+def admission(
+    live: LiveTable, log: CommitLog, store: FileStore, writer: str, registrar: Registrar, *, site: Site
+) -> Admission:
     """Whether `writer` may write the table as it is now."""
     logs = TableLogs(live.spec.name, live.location, site)
-    return Admission(writer, log, store, live, lambda: logs.uids() | logs.accepted().keys(), logs.with_uid)
+    return Admission(writer, log, store, live, registrar, lambda: logs.uids() | logs.accepted().keys(), logs.with_uid)
 
 
 def _require_sole(uid: str, log: CommitLog, logs: TableLogs) -> None:

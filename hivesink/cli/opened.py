@@ -52,7 +52,7 @@ class OpenedTable:
     def admission(self, writer: str) -> Admission:
         """What decides whether `writer` may start."""
         context = self.writers[writer]
-        return wiring.admission(self.live, context.log, context.store, writer, self.site)
+        return wiring.admission(self.live, context.log, context.store, writer, context.registrar, site=self.site)
 
     def strangers(self) -> tuple[Stranger, ...]:
         """The parts in the table whose uid has no log here, including those that were accepted."""

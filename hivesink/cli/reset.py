@@ -83,9 +83,11 @@ def reset(
 
 
 def _resumed(opened: OpenedTable, planned: Reset) -> Reset:
-    """If an earlier reset was interrupted, use the name that it chose for the log."""
+    """If an earlier reset was interrupted before it put the log aside, use the name that it chose."""
     before = opened.logs.accepted().get(planned.uid or "")
-    return replace(planned, aside=before.log) if before and before.log else planned
+    if before is None or before.log is None or opened.logs.has_folder(before.log):
+        return planned
+    return replace(planned, aside=before.log)
 
 
 def _with_uids(opened: OpenedTable, uids: Sequence[str]) -> list[Stranger]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from hivesink.errors.base import *
 from hivesink.errors.files import *
 from hivesink.errors.history import *
+from hivesink.errors.logs import *
 from hivesink.errors.machines import *
 from hivesink.errors.metastore import *
 
@@ -37,7 +38,9 @@ __all__ = [
     "LengthMismatch",
     "LogCopied",
     "LogDamaged",
+    "LogGone",
     "LogMissing",
+    "LogShared",
     "LogTwice",
     "MasterUnreachable",
     "MetastoreFailing",
@@ -52,6 +55,7 @@ __all__ = [
     "PartLost",
     "PartitionElsewhere",
     "PartitionPathInvalid",
+    "PointerCopied",
     "PointerTaken",
     "QueryFailed",
     "RegistrationFailed",
@@ -64,6 +68,7 @@ __all__ = [
     "SourceUnreachable",
     "StoreUnavailable",
     "TableExists",
+    "TableFolderGone",
     "TableRemade",
     "TableReplaced",
     "TargetTaken",

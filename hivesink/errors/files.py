@@ -95,3 +95,13 @@ class EncryptionDiffers(HiveSinkError):
             "and bad records' positions; set sink.log-location to a folder in a zone, or make the folder that holds "
             "both a zone (`hdfs crypto -createZone`)"
         )
+
+
+class TableFolderGone(HiveSinkError):
+    """The table's folder isn't there, though its writer has written files to it."""
+
+    def __init__(self, table: str, location: str, log: str) -> None:
+        super().__init__(
+            f"the folder {location} of {table} doesn't exist, but by its log {log} there are files in it; mount the "
+            "disk or restore the folder, or, if its files were deleted on purpose, create it empty"
+        )

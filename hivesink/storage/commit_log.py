@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from hivesink.core import manifest_json
 from hivesink.core.log import require_own, require_whole
@@ -14,6 +13,7 @@ from hivesink.errors import (
     FencedOut,
     HiveSinkError,
     LogDamaged,
+    LogGone,
     NotWritable,
     OutcomeUnknown,
     PointerTaken,
@@ -36,7 +36,7 @@ from hivesink.storage.once import DOUBTS, delete, drop, put_once, retry_unknown,
 from hivesink.storage.pointers import decode_pointer, default_log_location, encode_pointer, logs_of, pointer_path
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from hivesink.core.epoch import Epoch
     from hivesink.core.log import LogView, Mark, Touched
@@ -71,7 +71,7 @@ class RenameCommitLog:
             uid = self._uid_of_manifests() or fresh
             if uid is None or fresh is None:
                 return uid
-            found = put_once(self._fs, path, f"{uid}\n".encode(), uid)
+            found = put_once(self._fs, path, f"{uid}\n".encode())
         uid = found.decode("ascii", "replace").strip()
         if not uid.isalnum() or not uid.isascii():
             raise LogDamaged(path, "it holds no uid")
@@ -121,11 +121,17 @@ class RenameCommitLog:
             self._require_newest(manifest.epoch, path)
 
     def mark(self, epoch: Epoch, mark: Mark) -> None:
-        stage(self._fs, self._manifest_path(mark_name(epoch, mark)), b"")
+        path = self._manifest_path(mark_name(epoch, mark))
+        stage(self._fs, path, b"")
+        manifest = self._manifest_path(manifest_name(epoch))
+        if self._fs.length(manifest) is None and self.view().floor < epoch:
+            self._refuse_anew(path)
 
     def touch(self, touched: Touched) -> None:
         path = join(self._touched, touched_name(touched))
         stage(self._fs, path, (json.dumps(sorted(touched.folders), indent=0) + "\n").encode())
+        if not self._fs.is_folder(self._manifests) and self._fs.length(join(self._folder, "uid")) is None:
+            self._refuse_anew(path)
 
     def touched(self) -> Sequence[Touched]:
         found = (parse_touched(entry.name) for entry in self._fs.list(self._touched))
@@ -153,17 +159,17 @@ class RenameCommitLog:
             raise ValueError(message)
         lowest = max(floor.epoch, view.floor)
         if floor.epoch > view.floor:
-            data = manifest_json.encode_floor(floor)
-            put_once(self._fs, self._manifest_path(floor_name(floor.epoch)), data, _token(data))
+            put_once(self._fs, self._manifest_path(floor_name(floor.epoch)), manifest_json.encode_floor(floor))
         for name in names:
             if is_dead(name, lowest, view.head):
                 delete(self._fs, self._manifest_path(name))
 
     def point(self, table: TableName, location: str) -> None:
-        """Raises PointerTaken where this writer's log of the table is elsewhere."""
+        """Raises PointerTaken where this writer's log of the table is elsewhere; PointerCopied."""
         path = pointer_path(location, table, self._writer)
-        wanted = encode_pointer(self._folder)
-        found = decode_pointer(self._fs.read(path) or put_once(self._fs, path, wanted, _token(wanted)), path)
+        wanted = encode_pointer(self._folder, location)
+        data = self._fs.read(path) or put_once(self._fs, path, wanted)
+        found = decode_pointer(self._fs, data, path)
         if self._fs.canonical(found) != self._fs.canonical(self._folder):
             raise PointerTaken(path, self._writer, str(table), found, self._folder)
 
@@ -189,8 +195,8 @@ class RenameCommitLog:
             uid = found.uid
         return uid
 
-    def admitted(self, table: TableName) -> Collection[int]:
-        return parse_admitted((entry.name for entry in self._fs.list(self._tables)), table)
+    def admitted(self) -> Mapping[str, Collection[int]]:
+        return parse_admitted(entry.name for entry in self._fs.list(self._tables))
 
     def admit(self, table: TableName, created: int) -> None:
         stage(self._fs, join(self._tables, admitted_name(table, created)), b"")
@@ -237,6 +243,18 @@ class RenameCommitLog:
             raise EpochTaken(self._folder, epoch)
         if view.head > epoch:
             raise FencedOut(self._folder, epoch, view.head)
+        # A floor is there before what it covers is deleted, so only a second listing shows that none covers the gap.
+        if _lacks(view, epoch - 1) and _lacks(self.view(), epoch - 1):
+            self._refuse_anew(path)
+
+    def _refuse_anew(self, path: str) -> NoReturn:
+        """Take back a file that has made the log's folder anew, after a reset beside this run. Raises LogGone."""
+        drop(self._fs, path)
+        raise LogGone(self._folder)
+
+
+def _lacks(view: LogView, epoch: int) -> bool:
+    return epoch > view.floor and epoch not in view.manifests
 
 
 @contextlib.contextmanager
@@ -246,7 +264,3 @@ def _unknown_from_here(path: str) -> Iterator[None]:
         yield
     except (StoreUnavailable, NotWritable) as error:
         raise OutcomeUnknown(action="create", path=path, reason=str(error)) from error
-
-
-def _token(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()[:16]

@@ -67,10 +67,13 @@ def admitted_name(table: TableName, created: int) -> str:
     return f"{table}@{created}"
 
 
-def parse_admitted(names: Iterable[str], table: TableName) -> frozenset[int]:
-    """The creation times of `table` in a listing of `tables`."""
-    found = (name.rpartition("@") for name in names)
-    return frozenset(int(created) for known, _, created in found if known == str(table) and created.isdecimal())
+def parse_admitted(names: Iterable[str]) -> dict[str, set[int]]:
+    """The creation times in a listing of `tables`, by the table's name."""
+    admitted: dict[str, set[int]] = {}
+    for table, _, created in (name.rpartition("@") for name in names):
+        if created.isdecimal():
+            admitted.setdefault(table, set()).add(int(created))
+    return admitted
 
 
 def parse_view(names: Iterable[str]) -> LogView:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
@@ -44,13 +45,13 @@ def stage(fs: FileSystem, path: str, data: bytes) -> None:
     retry_unknown("write", path, partial(_write, fs, path, data))
 
 
-def put_once(fs: FileSystem, path: str, data: bytes, token: str) -> bytes:
-    """Return what `path` holds, durably, storing `data` there if it is absent.
+def put_once(fs: FileSystem, path: str, data: bytes) -> bytes:
+    """Return what `path` holds, durably, storing `data` there if it is absent: whole, or not at all.
 
-    `token` differs wherever `data` does. Raises StoreUnavailable, NotWritable, Unsupported.
+    Raises StoreUnavailable, NotWritable, Unsupported.
     """
     folder, name = split(path)
-    temporary = join(folder, temporary_name(name, token))
+    temporary = join(folder, temporary_name(name, hashlib.sha256(data).hexdigest()[:16]))
 
     def put() -> bytes:
         found = fs.read(path)

@@ -12,9 +12,9 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from hivesink.core.log import POINTER
-from hivesink.errors import LogDamaged, NewerFormat
+from hivesink.errors import FileSystemUnknown, LogDamaged, NewerFormat, PointerCopied, Unsupported
 from hivesink.storage.fs import join, split
-from hivesink.storage.once import stage
+from hivesink.storage.once import put_once
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -49,26 +49,47 @@ def pointer_path(table_location: str, table: TableName, writer: str) -> str:
     return join(_beside(table_location, table), f"{writer}{POINTER}")
 
 
-def encode_pointer(log: str) -> bytes:
+def encode_pointer(log: str, table_location: str) -> bytes:
     """Versioned, sorted JSON."""
-    return _encode({"log": log})
+    return _encode({"log": log, "beside": _logs(table_location)})
 
 
-def decode_pointer(data: bytes, file: str) -> str:
-    """The log's folder. Raises NewerFormat or LogDamaged, both naming `file`."""
+def decode_pointer(fs: FileSystem, data: bytes, file: str) -> str:
+    """The log's folder. A log below the `.hivesink` that the pointer is in stays below it when both are copied.
+
+    Raises PointerCopied, NewerFormat, LogDamaged, all naming `file`; StoreUnavailable.
+    """
+    here = split(split(file)[0])[0]
     match _decode(data, file):
+        case {"log": str(log), "beside": str(beside)}:
+            if _same(fs, beside, here):
+                return log
+            if not log.startswith(f"{beside}/"):
+                raise PointerCopied(file, log, None)
+            return f"{here}{log.removeprefix(beside)}"
         case {"log": str(log)}:
+            # Older ones don't say where they stood.
+            own = join(here, log.partition("/.hivesink/")[2])
+            if not _same(fs, own, log) and fs.list(join(own, "manifests")):
+                raise PointerCopied(file, log, own)
             return log
     raise LogDamaged(file, "it does not say where the log is")
+
+
+def _same(fs: FileSystem, one: str, other: str) -> bool:
+    try:
+        return fs.canonical(one) == fs.canonical(other)
+    except (FileSystemUnknown, Unsupported):
+        return False
 
 
 def logs_of(fs: FileSystem, table: TableName, table_location: str) -> Mapping[str, str]:
     """The log folder of every writer that has a pointer at the table, by writer, sorted.
 
-    Raises LogDamaged, NewerFormat, StoreUnavailable.
+    Raises PointerCopied, LogDamaged, NewerFormat, StoreUnavailable.
     """
     files = _files(fs, _beside(table_location, table), POINTER)
-    return {name.removesuffix(POINTER): decode_pointer(data, path) for name, path, data in files}
+    return {name.removesuffix(POINTER): decode_pointer(fs, data, path) for name, path, data in files}
 
 
 def siblings(fs: FileSystem, table_location: str) -> Iterator[str]:
@@ -82,7 +103,12 @@ def siblings(fs: FileSystem, table_location: str) -> Iterator[str]:
 
 def accept(fs: FileSystem, table: TableName, table_location: str, accepted: Accepted) -> None:
     """Remember `accepted`, durably. Raises StoreUnavailable, NotWritable."""
-    stage(fs, join(join(_beside(table_location, table), _ACCEPTED), accepted.uid), _encode(asdict(accepted)))
+    put_once(fs, accepted_path(table_location, table, accepted.uid), _encode(asdict(accepted)))
+
+
+def accepted_path(table_location: str, table: TableName, uid: str) -> str:
+    """The file that says that parts of `uid` were accepted."""
+    return join(join(_beside(table_location, table), _ACCEPTED), uid)
 
 
 def accepted_in(fs: FileSystem, table: TableName, table_location: str) -> Mapping[str, Accepted]:

@@ -10,10 +10,20 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hivesink.core.table import TableName
-from hivesink.errors import ForeignParts, InvalidOption, LogMissing, LogTwice, StoreUnavailable, TableRemade
+from hivesink.errors import (
+    ForeignParts,
+    InvalidOption,
+    LogGone,
+    LogMissing,
+    LogShared,
+    LogTwice,
+    StoreUnavailable,
+    TableFolderGone,
+    TableRemade,
+)
 from hivesink.logs import TableLogs
 from hivesink.metastore.thrift_connection import Connection
-from tests.cli.site import Ingest, Said, hivesink
+from tests.cli.site import DDL, Ingest, Said, hivesink
 from tests.cli.test_table import Answer
 
 if TYPE_CHECKING:
@@ -151,6 +161,37 @@ def test_a_reset_that_is_cut_short_is_done_again(
     assert hivesink(capsys, "verify", table).code == 0
 
 
+def test_a_reset_beside_a_job_stops_it_and_is_no_dead_end(
+    ingest: Ingest, table: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert reset(capsys, table, "--yes").code == 0
+    with pytest.raises(LogGone):
+        ingest.commit()
+    assert reset(capsys, table, "--yes").code == 0
+    again = start(ingest)
+    assert again.commit().epoch == 1
+    again.close()
+    assert reset(capsys, table, "--yes").code == 0
+    assert len(aside(ingest)) == 2
+
+
+def test_a_reset_that_is_given_up_accepts_nothing(
+    ingest: Ingest, table: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: object) -> None:
+        raise StoreUnavailable(action="reset", path="it", reason="the disk is gone")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(TableLogs, "put_aside", fails)
+        assert reset(capsys, table, "--yes").code == 75
+    again = start(ingest)
+    again.close()
+    assert TableLogs(TableName.parse(table), str(ingest.location)).accepted() == {}
+    shutil.rmtree(ingest.log)
+    with pytest.raises(ForeignParts):
+        start(ingest)
+
+
 def test_a_log_without_its_uid_and_with_a_damaged_manifest_can_be_put_aside(
     ingest: Ingest, table: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -194,7 +235,7 @@ def test_a_renamed_table_and_its_ways_on(ingest: Ingest, table: str, capsys: pyt
     with pytest.raises(ForeignParts) as refused:
         new.__post_init__()
     said = str(refused.value)
-    assert f"go on with its log {ingest.log}, as writer ingest with sink.log-location = {ingest.log.parent}" in said
+    assert f"use its log {ingest.log}, as writer ingest with sink.log-location = {ingest.log.parent}" in said
     assert "(and 2 more in its folder)" in said
     checked = hivesink(capsys, "verify", new.table)
     assert checked.code == 1
@@ -218,6 +259,88 @@ def test_a_renamed_table_and_its_ways_on(ingest: Ingest, table: str, capsys: pyt
     assert new.commit().epoch == 1
     new.close()
     assert table != new.table
+
+
+def declare(capsys: pytest.CaptureFixture[str], folder: Path, name: str, **properties: str) -> None:
+    text = DDL.format(name=name, location=(folder / name).as_uri()).rstrip(")\n")
+    text += "".join(f", '{key}'='{value}'" for key, value in properties.items()) + ")\n"
+    path = folder / f"{name}.sql"
+    path.write_text(text)
+    applied = hivesink(capsys, "ddl", "apply", path)
+    assert applied.code == 0, applied.err
+
+
+def test_two_tables_with_one_log_location_share_no_log(
+    uri: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    logs = {"sink.log-location": (tmp_path / "logs").as_uri()}
+    for name in ("two.a", "two.b"):
+        declare(capsys, tmp_path, name, **logs)
+    first = Ingest("two.a", uri)
+    for _ in range(2):
+        with pytest.raises(LogShared, match=r"serves two.a, so two.b can neither .* another writer name"):
+            Ingest("two.b", uri)
+        first.commit()
+    Ingest("two.b", uri, "other").close()
+    first.close()
+    Ingest("two.a", uri).close()
+    assert hivesink(capsys, "verify", "two.a").code == 0
+
+
+def test_a_job_does_not_write_where_a_disk_is_not_mounted(
+    uri: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    declare(capsys, disk, "un.t", **{"sink.log-location": (tmp_path / "logs").as_uri()})
+    writer = Ingest("un.t", uri)
+    writer.commit()
+    writer.committer.finish()
+    writer.close()
+    # Its pointer is on the disk, too.
+    disk.rename(tmp_path / "away")
+    disk.mkdir()
+    with pytest.raises(TableFolderGone, match="mount the disk"):
+        Ingest("un.t", uri, batches=1)
+    assert list(disk.iterdir()) == []
+    disk.rmdir()
+    (tmp_path / "away").rename(disk)
+    Ingest("un.t", uri, batches=1).close()
+
+
+def test_a_new_table_of_a_renamed_ones_name_takes_no_log_from_it(
+    ingest: Ingest, table: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    renamed = rename(ingest, "archived")
+    options = {"sink.log-location": str(ingest.log.parent)}
+    old = Ingest(renamed, ingest.metastore, batches=3, options=options)
+    declare(capsys, tmp_path / "data", table)
+    with pytest.raises(LogShared, match=f"serves {renamed}"):
+        start(ingest)
+    said = reset(capsys, table, "--yes")
+    assert (said.code, aside(ingest)) == (65, [])
+    assert f"serves {renamed}" in said.error
+    checked = hivesink(capsys, "verify", table)
+    assert checked.code == 1
+    assert f"serves {renamed}" in checked.out
+    assert old.commit().epoch == 4
+    start(ingest, "other").close()
+    old.close()
+    Ingest(renamed, ingest.metastore, options=options).close()
+
+
+def test_the_log_is_not_reset_by_its_dead_letters(
+    ingest: Ingest, table: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = {"sink.on-bad-record": "dead-letter"}
+    writer = Ingest(table, ingest.metastore, batches=3, options=options)
+    writer.commit()
+    writer.close()
+    assert hivesink(capsys, "verify", f"{table}__rejected").code == 0
+    said = reset(capsys, f"{table}__rejected", "--yes")
+    assert (said.code, aside(ingest)) == (65, [])
+    assert f"`hivesink reset {table}` resets both" in said.error
+    assert reset(capsys, table, "--yes").code == 0
 
 
 def test_the_log_is_missed_with_and_without_its_pointer(

@@ -19,6 +19,7 @@ from hivesink.errors import (
     EpochTaken,
     FencedOut,
     LogDamaged,
+    LogGone,
     NewerFormat,
     OutcomeUnknown,
     PointerTaken,
@@ -156,7 +157,8 @@ def test_a_manifest_of_another_log_is_refused(fs: FileSystem, log: RenameCommitL
         log.manifest(Epoch(2))
 
 
-def test_a_manifest_is_read_back_as_it_was_written(log: RenameCommitLog) -> None:
+def test_a_manifest_is_read_back_as_it_was_written(fs: FileSystem, log: RenameCommitLog) -> None:
+    fs.write_new(slot(log, full().epoch - 1), b"")
     log.create(full())
     assert log.manifest(Epoch(12)) == full()
     assert log.view().head == 12
@@ -259,6 +261,7 @@ def test_marks_are_idempotent_and_by_epoch(log: RenameCommitLog) -> None:
 def test_touched_lists(log: RenameCommitLog, name: str) -> None:
     listed = Touched(Epoch(2), "aaaabbbb", 1, 0, 0, (f"/w/t/{name}",))
     later = Touched(Epoch(10), "aaaabbbb", 0, 3, 1, ("/w/t/b", "/w/t/a"))
+    log.uid("00ab")
     for one in (later, listed, listed):
         log.touch(one)
     bare = Touched(Epoch(2), "aaaabbbb", 1, 0, 0)
@@ -269,8 +272,26 @@ def test_touched_lists(log: RenameCommitLog, name: str) -> None:
     assert len(log.touched()) == 1
 
 
+def test_a_log_that_was_put_aside_is_not_begun_anew_by_a_run_that_had_it(
+    fs: FileSystem, log: RenameCommitLog, folder: str
+) -> None:
+    log.uid("00ab")
+    filled(log, 2)
+    fs.rename_folder(folder, f"{folder}.reset-x")
+    changes: tuple[Callable[[], None], ...] = (
+        lambda: log.create(small(3)),
+        lambda: log.mark(Epoch(2), Mark.PUBLISHED),
+        lambda: log.touch(Touched(Epoch(3), "aaaabbbb", 0, 0, 0, ("/w/t",))),
+    )
+    for change in reversed(changes):
+        with pytest.raises(LogGone, match="reset"):
+            change()
+    assert (log.view().head, dict(log.view().marks), log.touched()) == (0, {}, [])
+
+
 def test_a_torn_touched_list_names_no_folder(fs: FileSystem, log: RenameCommitLog) -> None:
     torn = Touched(Epoch(1), "aaaabbbb", 0, 0, 0, ("/w/t/dt=1",))
+    log.uid("00ab")
     fs.write_new(f"{log.location}/touched/1-aaaabbbbt0-0-0", b'["/w/t/d')
     assert log.folders(torn) == ()
     log.touch(torn)
@@ -299,11 +320,11 @@ def test_a_pointer_to_another_log_is_not_replaced(fs: FileSystem, log: RenameCom
 
 
 def test_the_tables_that_a_writer_was_let_into_are_remembered(log: RenameCommitLog) -> None:
-    assert not log.admitted(FLIGHTS)
+    assert not log.admitted()
     for created in (1704207845, 1704207845, 1704207900):
         log.admit(FLIGHTS, created)
     log.admit(TableName("demo", "flights2"), 7)
-    assert set(log.admitted(FLIGHTS)) == {1704207845, 1704207900}
+    assert log.admitted() == {"demo.flights": {1704207845, 1704207900}, "demo.flights2": {7}}
 
 
 def test_what_was_accepted_is_read_back_and_is_no_pointer(fs: FileSystem, folder: str) -> None:
@@ -347,7 +368,7 @@ def test_a_folder_is_renamed_with_all_that_is_in_it_and_never_over_anything(
     fs.rename_folder(folder, f"{folder}.reset-x")
     assert log.view().head == 0
     aside = RenameCommitLog(fs, f"{folder}.reset-x", "w")
-    assert (aside.view().head, aside.manifest(Epoch(2)), set(aside.admitted(FLIGHTS))) == (2, small(2), {1})
+    assert (aside.view().head, aside.manifest(Epoch(2)), aside.admitted()) == (2, small(2), {str(FLIGHTS): {1}})
     with pytest.raises(FileNotFoundError):
         fs.rename_folder(folder, f"{folder}.reset-y")
     log.uid("0a1b2c3d")
@@ -501,6 +522,7 @@ def test_a_fault_at_every_step_and_then_a_second_run(tmp_path: Path, mode: Mode)
 
 def test_a_manifest_is_json_that_names_its_format_first_of_all(fs: FileSystem, log: RenameCommitLog) -> None:
     manifest: Manifest = full()
+    fs.write_new(slot(log, manifest.epoch - 1), b"")
     log.create(manifest)
     data = fs.read(slot(log, 12))
     assert data is not None

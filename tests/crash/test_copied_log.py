@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
-from hivesink.errors import LogCopied
+from hivesink.errors import LogCopied, PointerCopied
 from hivesink.sink.commit.observe import load
-from hivesink.storage.commit_log import RenameCommitLog, default_log_location
+from hivesink.storage.commit_log import RenameCommitLog, default_log_location, logs_of
 from tests.crash.test_metastore_faults import IDS, Scenario, decided
 from tests.inmemory.metastore import MemoryMetastore
 from tests.sink.harness import LOCATION, SPEC, TABLE, Job
@@ -24,8 +25,7 @@ def copied(site: Site) -> Job:
     """The writer of the copy, by a metastore of its own."""
     for path in [path for path in site.fs._files if path.startswith("/warehouse/")]:
         site.fs.write_new(path.replace("/warehouse", "/copy"), site.fs.read(path) or b"")
-    log = RenameCommitLog(site.fs, default_log_location(COPY, TABLE, "w"), "w")
-    site.fs.delete(f"{default_log_location(COPY, TABLE, 'w')}.pointer")
+    log = RenameCommitLog(site.fs, logs_of(site.fs, TABLE, COPY)["w"], "w")
     return Job(log, site.store, MemoryMetastore(replace(SPEC, location=COPY)), site.source)
 
 
@@ -36,8 +36,29 @@ def test_the_copy_takes_nothing_of_the_original_and_names_the_ways_on() -> None:
         copied(site).run()
     assert told.value.own == site.log.location
     assert site.waiting() == staged <= site.staged()
+    assert site.log.view().head == 1
     site.job().run()
     site.check_rows(IDS)
+
+
+def test_a_copied_pointer_leads_to_the_log_beside_it_and_never_to_the_originals() -> None:
+    site = decided(Scenario("copied"), epoch=1)
+    assert copied(site).log.location == default_log_location(COPY, TABLE, "w")
+    assert logs_of(site.fs, TABLE, LOCATION) == {"w": site.log.location}
+    # An older hivesink's pointer doesn't say where it stood.
+    pointer = f"{default_log_location(COPY, TABLE, 'w')}.pointer"
+    site.fs.delete(pointer)
+    site.fs.write_new(pointer, json.dumps({"format": 1, "log": site.log.location}).encode())
+    with pytest.raises(PointerCopied, match=f"change `log` in it to {default_log_location(COPY, TABLE, 'w')}"):
+        logs_of(site.fs, TABLE, COPY)
+
+
+def test_a_copied_pointer_to_a_log_elsewhere_is_refused() -> None:
+    site = Scenario("copied").site()
+    RenameCommitLog(site.fs, "/logs/v", "v").point(TABLE, LOCATION)
+    with pytest.raises(PointerCopied, match="leads to /logs/v"):
+        copied(site)
+    assert logs_of(site.fs, TABLE, LOCATION) == {"v": "/logs/v"}
 
 
 def test_a_copy_of_a_finished_log_goes_on_by_itself() -> None:

@@ -42,8 +42,8 @@ def test_a_leftover_is_durable_too(tmp_path: Path, synced: list[int], leftover: 
 
 
 def test_what_is_made_of_a_leftover_is_durable(tmp_path: Path, synced: list[int]) -> None:
-    (tmp_path / ".uid.0a.tmp").write_bytes(b"0a")
-    put_once(LocalFileSystem(), str(tmp_path / "uid"), b"0a", "0a")
+    (tmp_path / ".uid.6856c5a3a26b5a3f.tmp").write_bytes(b"0a")
+    put_once(LocalFileSystem(), str(tmp_path / "uid"), b"0a")
     assert (tmp_path / "uid").stat().st_ino in synced
     assert os.listdir(tmp_path) == ["uid"]  # noqa: PTH208
 

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain, islice
 from typing import TYPE_CHECKING
 
 from hivesink.core.manifest import standing
-from hivesink.errors import ForeignParts, TableRemade
+from hivesink.core.table import TableName
+from hivesink.errors import ForeignParts, LogShared, TableFolderGone, TableRemade, UnknownTable, Unsupported
 from hivesink.sink.inspect.facts import FoundPart, is_hidden, read_log
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator
 
     from hivesink.core.manifest import PartEntry
-    from hivesink.ports import CommitLog, FileStore, LiveTable
+    from hivesink.ports import CommitLog, FileStore, LiveTable, Registrar
 
 _AT_ONCE = 256
 """Folders that are listed before the parts in them are handed out."""
@@ -32,6 +34,16 @@ def parts_below(store: FileStore, location: str, *, staged: bool = True) -> Iter
         yield tuple(FoundPart.among(chain(chain.from_iterable(hidden), paths)))
 
 
+def others_of(log: CommitLog, registrar: Registrar, table: str) -> tuple[str, ...]:
+    """The living tables that `log` serves, but for `table`. One that was renamed or made anew is another by then."""
+    found = []
+    for name, created in log.admitted().items():
+        with suppress(UnknownTable, Unsupported, ValueError):
+            if name != table and registrar.table(TableName.parse(name)).created in created:
+                found.append(name)
+    return tuple(sorted(found))
+
+
 @dataclass(frozen=True, slots=True)
 class Admission:
     """Whether `writer` may begin. Changes nothing.
@@ -43,25 +55,39 @@ class Admission:
     log: CommitLog
     store: FileStore
     live: LiveTable
+    registrar: Registrar
     known: Callable[[], Collection[str]]
     search: Callable[[str], str | None]
 
     def require(self) -> None:
-        """Raises ForeignParts, TableRemade, LogDamaged, NewerFormat, StoreUnavailable."""
-        if self.log.view().head:
-            self.require_same_table()
-        else:
+        """Raises LogShared, ForeignParts, TableRemade, TableFolderGone, LogDamaged, NewerFormat, StoreUnavailable."""
+        self.require_same_table()
+        if not self.log.view().head:
             # All parts of a table are looked at only until the writer's first epoch. Then it has a history here.
             self._require_no_foreign_parts()
 
     def require_same_table(self) -> None:
-        """Raises TableRemade if the table was created again without the log's newest rows."""
-        if self.is_other_table() and not self._holds_newest_rows():
-            raise TableRemade(str(self.live.spec.name), self.writer, self.log.location, self.log.view().head)
+        """Raises LogShared, TableFolderGone; TableRemade if the table was created again without the newest rows."""
+        name = str(self.live.spec.name)
+        # A log that serves a table serves its dead letters too.
+        others = [other for other in others_of(self.log, self.registrar, name) if f"{other}__rejected" != name]
+        if others:
+            raise LogShared(self.log.location, self.writer, name, tuple(others))
+        if self.log.view().head and self.is_other_table() and not self._holds_newest_rows():
+            raise TableRemade(name, self.writer, self.log.location, self.log.view().head)
+        if next(iter(self.store.walk(self.live.location)), None) is None and self._has_files():
+            # A disk that isn't mounted: the job would write into the mount point.
+            raise TableFolderGone(name, self.live.location, self.log.location)
+
+    def _has_files(self) -> bool:
+        """Whether any epoch has written files to the table itself."""
+        facts = read_log(self.log)
+        found = any(part.table == str(self.live.spec.name) for _, part in facts.effective())
+        return found or bool(facts.floor and facts.floor.files)
 
     def is_other_table(self) -> bool:
         """Whether the table was created after the log came to know one of that name."""
-        admitted = self.log.admitted(self.live.spec.name)
+        admitted = self.log.admitted().get(str(self.live.spec.name))
         if admitted:
             return self.live.created not in admitted
         # The log is older than this rule, or the table had another name then.

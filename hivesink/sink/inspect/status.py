@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 from hivesink.core.log import reset_name
 from hivesink.core.partfile import Stage
-from hivesink.errors import UnknownTable
+from hivesink.errors import LogShared, UnknownTable
+from hivesink.sink.inspect.admission import others_of
 from hivesink.sink.inspect.facts import list_files, read_log
 
 if TYPE_CHECKING:
@@ -131,8 +132,11 @@ class Reset:
 def plan_reset(context: CommitContext, writer: str, table: str, at: datetime) -> Reset:
     """The reset of `writer` of `table`. Skips damaged manifests: a reset is a way out of them too.
 
-    Raises StoreUnavailable, MetastoreUnreachable; LogDamaged, NewerFormat for the uid and the floor.
+    Raises StoreUnavailable, MetastoreUnreachable; LogDamaged, NewerFormat for the uid and the floor; LogShared.
     """
+    others = others_of(context.log, context.registrar, table)
+    if others:
+        raise LogShared(context.log.location, writer, table, others)
     facts = read_log(context.log)
     uid = facts.uid or next((manifest.uid for manifest in reversed(facts.manifests)), None)
     tables = locations_of(context, tuple({table: None, **dict.fromkeys(facts.tables)}))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from hivesink.errors import TableRemade
+from hivesink.errors import LogShared, TableFolderGone, TableRemade
 from hivesink.sink.inspect.checks import CHECKS, Evidence, Finding, Level
 from hivesink.sink.inspect.facts import list_files, read_log
 from hivesink.sink.inspect.status import locations_of
@@ -66,7 +66,7 @@ def verify(
     if admission and not log.unreadable:
         try:
             admission.require_same_table()
-        except TableRemade as error:
+        except (LogShared, TableFolderGone, TableRemade) as error:
             findings.append(Finding(Level.ERROR, None, str(error)))
     return Verdict(
         writer=writer,

@@ -10,7 +10,7 @@ import pytest
 from hivesink.core.epoch import Epoch
 from hivesink.core.log import Touched
 from hivesink.core.manifest import Floor
-from hivesink.errors import ForeignParts, TableRemade, TableReplaced
+from hivesink.errors import ForeignParts, TableFolderGone, TableRemade, TableReplaced
 from hivesink.sink.inspect.admission import Admission, parts_below
 from hivesink.sink.inspect.checks import Level
 from hivesink.sink.inspect.verify import verify
@@ -43,7 +43,7 @@ class Site:
         self, known: Callable[[], Collection[str]] = lambda: {UID}, log: RenameCommitLog | None = None
     ) -> Admission:
         live = self.metastore.table(TABLE)
-        return Admission("w", log or self.log, RenameFileStore(self.fs), live, known, lambda _: None)
+        return Admission("w", log or self.log, RenameFileStore(self.fs), live, self.metastore, known, lambda _: None)
 
     def make_anew(self, location: str = LOCATION) -> None:
         self.metastore.drop_table(TABLE)
@@ -78,7 +78,7 @@ def another(site: Site) -> RenameCommitLog:
 def test_a_writer_with_a_history_is_let_in_without_a_look_at_its_parts(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(RenameFileStore, "walk", None)
+    monkeypatch.setattr(RenameFileStore, "visible", None)
     site.ask().require()
 
 
@@ -219,6 +219,24 @@ def test_parts_that_only_the_floor_remembers_prove_nothing(site: Site) -> None:
     site.make_anew()
     with pytest.raises(TableRemade):
         site.ask().require()
+
+
+def test_a_table_whose_folder_is_away_is_refused_until_it_is_back(site: Site) -> None:
+    site.fs.rename_folder(LOCATION, "/away")
+    with pytest.raises(TableFolderGone, match="mount the disk"):
+        site.ask().require()
+    site.fs.rename_folder("/away", LOCATION)
+    site.lose(site.files())
+    site.ask().require()
+
+
+def test_a_table_that_was_never_written_needs_no_folder() -> None:
+    fs, metastore = MemoryFileSystem(), MemoryMetastore(SPEC)
+    job = Job(RenameCommitLog(fs, LOG, "w"), RenameFileStore(fs), metastore, Source())
+    job.log.touch(_begun())
+    job.committer.recover()
+    assert job.log.view().head == 1
+    Site(fs, metastore, job).ask().require()
 
 
 def _begun(epoch: int = 1) -> Touched:

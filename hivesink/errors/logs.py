@@ -1,0 +1,115 @@
+"""A writer's log, its pointers, and whose it is."""
+
+from __future__ import annotations
+
+from hivesink.errors.base import HiveSinkError
+
+
+class LogDamaged(HiveSinkError):
+    """A file of the log can't be read."""
+
+    def __init__(self, file: str, reason: str) -> None:
+        self.file = file
+        self.reason = reason
+        super().__init__(
+            f"{file} is damaged ({reason}); hivesink leaves it alone: restore it from a snapshot or backup"
+        )
+
+
+class NewerFormat(HiveSinkError):
+    """A file of the log was written in a format that this version doesn't know."""
+
+    def __init__(self, file: str, found: int, known: int) -> None:
+        super().__init__(
+            f"{file} has format version {found}, this hivesink knows {known}; hivesink leaves it alone: "
+            "use the version that wrote it, or a newer one"
+        )
+
+
+class LogCopied(HiveSinkError):
+    """An epoch that isn't finished belongs to a log in another folder: this one is a copy of it, or was moved."""
+
+    def __init__(self, log: str, epoch: int, own: str) -> None:
+        self.own = own
+        super().__init__(
+            f"epoch {epoch} in {log} is not finished, and belongs to the log {own}: its files are in that log's table. "
+            f"If the log was moved here, move it back to {own}, run `hivesink recover TABLE`, then move it again. If "
+            "this is a copy, finish the original the same way and copy again, or begin anew here with "
+            "`hivesink reset TABLE`"
+        )
+
+
+class LogMissing(HiveSinkError):
+    """A checkpoint that has committed batches meets a log that holds none."""
+
+    def __init__(self, log: str, batch: int, head: int) -> None:
+        super().__init__(
+            f"the checkpoint is at batch {batch}, but the log {log} holds no batch: it was deleted, or the checkpoint "
+            "belongs to another table or writer; to go on: restore the log, or, if the batches before "
+            f"{batch} are in the table or not wanted, start with append={head}"
+        )
+
+
+class LogGone(HiveSinkError):
+    """The log was put aside or deleted under a run, which would have begun it anew without its history."""
+
+    def __init__(self, log: str) -> None:
+        super().__init__(
+            f"the history in {log} is gone: the log was deleted, or `hivesink reset` put it aside while this run used "
+            "it. This run stops, and has written nothing to the log; restore the log, or start over as the reset said"
+        )
+
+
+class LogTwice(HiveSinkError):
+    """Two writers of one table have logs of one uid: one log is a copy of the other."""
+
+    def __init__(self, log: str, other: str, uid: str) -> None:
+        self.log = log
+        self.other = other
+        super().__init__(
+            f"the logs {log} and {other} both have the uid {uid}: one is a copy of the other, and each would take the "
+            "other's files for its own. Move the copy away, with its .pointer file if it has one, then start again: "
+            "a writer without a log begins anew"
+        )
+
+
+class LogShared(HiveSinkError):
+    """A log that serves another living table is asked to serve this one, or to be reset for it."""
+
+    def __init__(self, log: str, writer: str, table: str, others: tuple[str, ...]) -> None:
+        owner = table.removesuffix("__rejected")
+        way = f"give the job of {table} another writer name, or another sink.log-location"
+        if owner in others:
+            way = f"{table} holds its dead letters, and `hivesink reset {owner}` resets both"
+        super().__init__(
+            f"the log {log} of writer {writer} serves {', '.join(others)}, so {table} can neither use it nor reset it; "
+            f"{way}"
+        )
+
+
+class PointerTaken(HiveSinkError):
+    """A writer's log of a table is known to be elsewhere."""
+
+    def __init__(self, pointer: str, writer: str, table: str, found: str, own: str) -> None:
+        super().__init__(
+            f"{pointer} says that the log of writer {writer} of {table} is in {found}, not in {own}: set "
+            "sink.log-location back, take another writer name, or, if that log was moved, delete the pointer"
+        )
+
+
+class PointerCopied(HiveSinkError):
+    """A pointer leads away from where it stands, as in a copy of a warehouse. `own`: the log that stands beside it."""
+
+    def __init__(self, pointer: str, log: str, own: str | None) -> None:
+        if own is None:
+            what = "was written in another folder"
+            copy = "delete the pointer and take a folder of its own for sink.log-location"
+            other = "If the table was moved here with its pointer, delete the pointer, not the log"
+        else:
+            what = f"stands beside the log {own}"
+            copy = f"or the log was moved here, change `log` in it to {own}"
+            other = f"If {log} is the right log, move {own} away"
+        super().__init__(
+            f"{pointer} leads to {log}, which may serve another table, since the pointer {what}. If the table here is "
+            f"a copy, {copy}. {other}"
+        )
