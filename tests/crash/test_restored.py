@@ -68,7 +68,7 @@ def stuck(home: str, to: str = ELSEWHERE) -> Site:
     folders = {part.staged.rpartition("/")[0] for part in waiting(site)}
     assert all(map(is_aside, folders)) if home == AT_HOME else folders == {home}
     site.metastore.register(TABLE, DAY, to)
-    with pytest.raises(PartitionElsewhere, match=f"registered at {to}.*copy them there by hand, or"):
+    with pytest.raises(PartitionElsewhere, match=f" at {to}.*copy them there by hand, or"):
         site.job().run()
     return site
 
