@@ -53,7 +53,7 @@ class _OfPart:
 
     @property
     def key(self) -> PartitionKey:
-        return self.part.table, self.part.partition
+        return self.part.key
 
 
 @dataclass(frozen=True, slots=True)

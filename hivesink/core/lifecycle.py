@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import TYPE_CHECKING
 
+from hivesink.core.bucket import given_up
 from hivesink.core.epoch import Epoch
 from hivesink.core.manifest import Manifest, standing
 
@@ -181,11 +182,11 @@ class History:
         return {(part.table, part.partition): part.folder for _, part in self.standing()}
 
     def earlier_paths(self) -> dict[str, tuple[str, ...]]:
-        """The targets of parts before open epochs moved them, by the parts' names, which never change."""
+        """Where parts may be from before open epochs moved them, by the parts' names, which never change."""
         paths: dict[str, tuple[str, ...]] = {}
         for was in (move.was for epoch in self.open for move in epoch.manifest.moves):
             name = was.rpartition("/")[2]
-            paths[name] = (*paths.get(name, ()), was)
+            paths[name] = (*paths.get(name, ()), was, *given_up(was))
         return paths
 
     def following(self, kind: str, stamp: Stamp) -> Manifest:

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from datetime import datetime
 
+    from hivesink.core.partition import PartitionKey
+
 FORMAT = 2
 
 
@@ -59,6 +61,10 @@ class PartEntry:
         return Pending(self.staged, self.target, self.length)
 
     @property
+    def key(self) -> PartitionKey:
+        return self.table, self.partition
+
+    @property
     def folder(self) -> str:
         return self.target.rpartition("/")[0]
 
@@ -68,8 +74,9 @@ class PartEntry:
 
     @property
     def put_away(self) -> str:
-        """The path of its file once its partition is given up."""
-        return f"{given_up(self.folder)}/{self.name}"
+        """The path of its file once its partition is given up: never `staged`, so only a decision brings it back."""
+        first, second = given_up(self.target)
+        return second if first == self.staged else first
 
     @property
     def restored(self) -> str:

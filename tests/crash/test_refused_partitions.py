@@ -30,15 +30,17 @@ if TYPE_CHECKING:
 REFUSED = "dt=b"
 THEIRS = [2, 3, 4, 5]
 OTHERS = [0, 1, 6, 7]
-B = GivenUp(partitions=frozenset({REFUSED}))
+B = (str(TABLE), REFUSED)
 
 
 class Choosy(MemoryMetastore):
     """Registers every partition of a call but one, as an adapter does whose server refuses just that."""
 
+    refused = REFUSED
+
     def add(self, table: LiveTable, partitions: Sequence[NewPartition]) -> None:
-        super().add(table, [new for new in partitions if new.partition != REFUSED])
-        if any(new.partition == REFUSED for new in partitions):
+        super().add(table, [new for new in partitions if new.partition != self.refused])
+        if any(new.partition == self.refused for new in partitions):
             raise RegistrationFailed(str(TABLE), "register", "it is too long", self.address, (REFUSED,))
 
 
@@ -67,9 +69,14 @@ def test_once_it_is_registered_by_hand_its_rows_come() -> None:
     site.check(range(8))
 
 
+def confirmed(job: SiteJob) -> GivenUp:
+    """What a person gives up who confirms all that waits for the partition now."""
+    return GivenUp(waiting=frozenset(loss.part.target for loss in find_losses(job.context, [B])))
+
+
 def give_up(job: SiteJob) -> None:
     spec = job.committer.spec
-    recover(job.context, spec.identity, spec.policy, given_up=B)
+    recover(job.context, spec.identity, spec.policy, given_up=confirmed(job))
 
 
 def kept(site: Site) -> list[int]:
@@ -81,10 +88,11 @@ def kept(site: Site) -> list[int]:
 def test_given_up_it_is_out_of_the_way_and_its_files_are_kept() -> None:
     site = stuck()
     context = site.job().context
-    ahead = preview(context, site.job().committer.spec.policy, given_up=B)
-    assert {loss.reason for loss in find_losses(context, B)} == {"its partition is given up"}
+    given_up = confirmed(site.job())
+    ahead = preview(context, site.job().committer.spec.policy, given_up=given_up)
+    assert {loss.reason for loss in find_losses(context, [B])} == {"its partition is given up"}
     spec = site.job().committer.spec
-    done = recover(context, spec.identity, spec.policy, given_up=B)
+    done = recover(context, spec.identity, spec.policy, given_up=given_up)
     assert done.told() == ahead.told()
     assert done.lost == ahead.lost
     assert {what for what, _ in done.told()} >= {"put away", "accept-lost"}

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
-from hivesink.core.bucket import is_aside
+from hivesink.core.bucket import given_up, is_aside, is_given_up
 from hivesink.core.epoch import Epoch
 from hivesink.core.log import Mark, missing
 from hivesink.core.manifest import Manifest, Rows, lost_parts, standing
@@ -91,8 +91,8 @@ class LogFacts:
         for manifest, part in standing(self.open):
             folder, _, name = part.staged.rpartition("/")
             # Format 1 staged these in their partition's folder, like all others.
-            is_set_aside = is_aside(folder) or manifest.log is None
-            if part.partition and is_set_aside and name in staged:
+            is_set_aside = (is_aside(folder) or manifest.log is None) and name in staged
+            if part.partition and (is_set_aside or part.name in files.put_away):
                 place = (part.table, part.partition)
                 gaps.setdefault(place, Unregistered(*place, part.folder, manifest.epoch))
         return tuple(gaps[place] for place in sorted(gaps))
@@ -189,6 +189,8 @@ class FileFacts:
     staged: tuple[FoundPart, ...]
     visible: Mapping[str, int]
     canonical: Callable[[str], str]
+    put_away: frozenset[str] = frozenset()
+    """The names of parts that `recover --give-up` has put away; if it was cut short, they wait there."""
     by_name: Mapping[str, Sequence[str]] = field(init=False)
     """The paths of visible files by their names."""
 
@@ -219,14 +221,17 @@ def list_files(store: FileStore, locations: Collection[str], folders: Iterable[s
             if is_aside(canonical) or not is_hidden(canonical[len(base) :]):
                 by_canonical.setdefault(canonical, folder)
     for folder in folders:
-        by_canonical.setdefault(store.canonical(folder), folder)
+        away = (path.rpartition("/")[0] for path in given_up(f"{folder.rstrip('/')}/"))
+        by_canonical |= {store.canonical(one): one for one in (folder, *away)}
     # Staged files first, those that are set aside last: a part that is moved meanwhile is then seen twice, not missed.
     ordered = sorted(by_canonical.values(), key=lambda folder: (is_aside(folder), folder))
     hidden = store.run_parallel(partial(store.staged, folder) for folder in ordered)
     staged = tuple(FoundPart.among(store.canonical(path) for paths in hidden for path in paths))
     listed = store.run_parallel(partial(store.visible, folder) for folder in ordered)
-    visible = {store.canonical(file.path): file.length for files in listed for file in files}
-    return FileFacts(staged, visible, store.canonical)
+    lengths = {store.canonical(file.path): file.length for files in listed for file in files}
+    visible = {path: length for path, length in lengths.items() if not is_given_up(path)}
+    put_away = frozenset(path.rpartition("/")[2] for path in lengths.keys() - visible.keys())
+    return FileFacts(staged, visible, store.canonical, put_away)
 
 
 def is_hidden(below: str) -> bool:
