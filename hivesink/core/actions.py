@@ -134,7 +134,7 @@ class SuccessFiles:
 
 @dataclass(frozen=True, slots=True)
 class MarkSettled:
-    """Record that the metastore was looked at after all open epochs were published; `epoch` is the newest."""
+    """Record that the metastore was looked at after the epochs up to `epoch` were published."""
 
     epoch: Epoch
 

@@ -162,6 +162,11 @@ class History:
         return Epoch(self.open[0].manifest.epoch - 1) if self.open else self.epoch
 
     @property
+    def confirmable(self) -> Epoch:
+        """Epochs up to this one are published: one look at the metastore settles them."""
+        return Epoch(self.unpublished[0].manifest.epoch - 1) if self.unpublished else self.epoch
+
+    @property
     def unpublished(self) -> tuple[OpenEpoch, ...]:
         return tuple(epoch for epoch in self.open if not epoch.is_published)
 
@@ -224,7 +229,8 @@ class History:
         return replace(self, open=tuple(one for one in epochs if not (one.is_published and one.is_bare)))
 
     def confirmed(self) -> History:
-        """The history once the metastore was looked at, after all open epochs were published."""
+        """The history once the metastore was looked at, after the epochs up to `confirmable` were published."""
         for epoch in self.open:
-            step(epoch.state, Step.CONFIRM)
-        return replace(self, open=())
+            if epoch.manifest.epoch <= self.confirmable:
+                step(epoch.state, Step.CONFIRM)
+        return replace(self, open=tuple(one for one in self.open if one.manifest.epoch > self.confirmable))

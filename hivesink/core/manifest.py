@@ -217,8 +217,8 @@ def floor_over(before: Floor | None, manifests: Iterable[Manifest], epoch: Epoch
     """The floor at `epoch`, which replaces `before` and the manifests up to it.
 
     `manifests` continue from `before` past `epoch`, up to one that says that `epoch` is settled, or to the head. A loss
-    is accepted while its part is unsettled, so no later manifest can concern a part that goes now: each lost part is
-    counted once, by the floor that replaces its manifest.
+    is accepted while the epoch that answers for its part is unsettled: each lost part is counted once, by the floor
+    that replaces that epoch's manifest.
     """
     start = before or Floor(Epoch(0), NO_ROWS)
     known = tuple(manifests)

@@ -139,7 +139,7 @@ def _finish(
 ) -> Iterator[Action]:
     if not history.open:
         return
-    moves = tuple(_moves(history, seen.files, live))
+    moves = tuple(_moves(history, seen.files, live)) or tuple(_carried(history, seen, live))
     if moves:
         manifest = replace(history.following("move", stamp), moves=moves)
         yield Decide(manifest)  # The point of no return, for the moves.
@@ -147,7 +147,9 @@ def _finish(
         return
     yield from _clear(live)
     yield from (Refuse(part, ()) for part in unproven(history, live) if part.target not in seen.files)
-    if history.unpublished:
+    located, held = _located(history, seen), seen.refused - live.keys()
+    owned = (located.get(epoch.manifest.epoch) for epoch in history.unpublished)
+    if not all(own and all(action.key in held for action in own) for own in owned):
         yield from _publish(history, seen, live, stamp, policy)
     else:
         yield from _confirm(history, live, policy)
@@ -216,8 +218,10 @@ def _homes(folders: Mapping[PartitionKey, str], live: Mapping[PartitionKey, Live
 
 
 def _confirm(history: History, live: Mapping[PartitionKey, LivePartition], policy: Policy) -> Iterator[Action]:
-    """All is published. A partition dropped since the last look is registered again: rows have been put into it."""
-    folders = history.folders()
+    """All is published that isn't refused. What was dropped since the last look is registered again: it has rows."""
+    if history.confirmable < history.open[0].manifest.epoch:
+        return
+    folders = {part.key: part.folder for epoch, part in history.standing() if epoch.is_published}
     dropped = {key: folder for key, folder in folders.items() if key not in live}
     if dropped:
         yield from _register(dropped)
@@ -225,7 +229,7 @@ def _confirm(history: History, live: Mapping[PartitionKey, LivePartition], polic
     if policy.success_file is not None:
         homes = sorted(_homes(folders, live).items())
         yield SuccessFiles(tuple(f"{home.rstrip('/')}/{policy.success_file}" for _, home in homes))
-    yield MarkSettled(history.epoch)
+    yield MarkSettled(history.confirmable)
 
 
 def _register(folders: Mapping[PartitionKey, str]) -> Iterator[Register]:
@@ -257,6 +261,21 @@ def _moves(history: History, files: Mapping[str, int], live: Mapping[PartitionKe
         if same_location(staged, target):
             staged = target  # It moves back, and has never left.
         yield Move(epoch.manifest.epoch, part.target, replace(part, staged=staged, target=target))
+
+
+def _carried(history: History, seen: Seen, live: Mapping[PartitionKey, LivePartition]) -> Iterator[Move]:
+    """The parts of refused partitions go on in an epoch of their own, behind all others, so that these are settled.
+
+    Until then a user may not touch the others' files. Only once a look shows the others where readers find them: what
+    is refused is known by then, so no retry decides again.
+    """
+    held = seen.refused - live.keys()
+    waiting = [(epoch, action) for epoch, own in _located(history, seen).items() for action in own]
+    refused = [(epoch, action.part) for epoch, action in waiting if action.key in held]
+    others = (action for _, action in waiting if action.key not in held)
+    last = max((epoch.manifest.epoch for epoch, part in history.standing() if part.key not in held), default=Epoch(0))
+    if all(isinstance(action, Keep) and action.key in live for action in others):
+        yield from (Move(epoch, part.target, part) for epoch, part in refused if refused[0][0] <= last)
 
 
 def _trim(history: History, policy: Policy) -> Iterator[Trim]:

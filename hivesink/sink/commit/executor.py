@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from hivesink.core import actions
 from hivesink.core.bucket import given_up, is_given_up
+from hivesink.core.epoch import Epoch
 from hivesink.core.log import Mark
 from hivesink.core.manifest import floor_over
 from hivesink.core.partfile import Pending, parse_staged
@@ -33,7 +34,6 @@ from hivesink.sink.commit.observe import load, load_begun, look, look_at_tracks
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
 
-    from hivesink.core.epoch import Epoch
     from hivesink.core.leftovers import Winner
     from hivesink.core.lifecycle import History, Identity
     from hivesink.core.manifest import Manifest, PartEntry
@@ -101,17 +101,18 @@ class Executor:
         while self.history.open:
             seen, first = first or look(self.context, self.history), None
             try:
-                self._carry_out(self._plan(replace(seen, refused=refused)))
+                planned = tuple(self._plan(replace(seen, refused=refused)))
+                self._carry_out(planned)
             except StaleError:
                 self.history = load(self.context, self.history.identity)
             except RegistrationFailed as failed:
-                # Everything that the metastore doesn't refuse goes first.
+                # Everything that the metastore doesn't refuse is settled first.
                 error, named = failed, frozenset((failed.table, name) for name in failed.partitions)
                 if named <= refused:
                     raise
                 refused |= named
             else:
-                if error is not None:
+                if error is not None and all(isinstance(action, actions.ClearAccurate) for action in planned):
                     raise error
 
     def _carry_out(self, planned: Iterable[actions.Action]) -> None:
@@ -190,9 +191,9 @@ class Executor:
         if view.head != epoch:
             raise FencedOut(self.context.log.location, epoch, view.head)
         published = {epoch for epoch, marks in view.marks.items() if Mark.PUBLISHED in marks}
-        is_settled = Mark.REGISTERED in view.marks.get(epoch, frozenset())
+        is_settled = any(view.settled(Epoch(0)) >= open_epoch.manifest.epoch for open_epoch in self.history.open)
         unpublished = {open_epoch.manifest.epoch for open_epoch in self.history.unpublished}
-        if self.history.open and (is_settled or published & unpublished):
+        if is_settled or published & unpublished:
             raise self._stale()
 
     def _stale(self) -> StaleError:

@@ -67,10 +67,14 @@ class LogFacts:
         for epoch in sorted(self.unreadable):
             raise self.unreadable[epoch]
 
+    @property
+    def settled(self) -> Epoch:
+        """Epochs up to this one are settled."""
+        return self.view.settled(self.head.settled if self.head else Epoch(0))
+
     def is_published(self, epoch: Epoch) -> bool:
         """Whether all parts of `epoch` were made visible. From then on they are the users' own."""
-        settled = self.head.settled if self.head else Epoch(0)
-        return epoch <= settled or Mark.PUBLISHED in self.view.marks.get(epoch, frozenset())
+        return epoch <= self.settled or Mark.PUBLISHED in self.view.marks.get(epoch, frozenset())
 
     @property
     def unpublished(self) -> tuple[Manifest, ...]:
@@ -79,10 +83,7 @@ class LogFacts:
     @property
     def open(self) -> tuple[Manifest, ...]:
         """The epochs that are not settled."""
-        head = self.head
-        if head is None or Mark.REGISTERED in self.view.marks.get(head.epoch, frozenset()):
-            return ()
-        return tuple(manifest for manifest in self.manifests if manifest.epoch > head.settled)
+        return tuple(manifest for manifest in self.manifests if self.head and manifest.epoch > self.settled)
 
     def unregistered(self, files: FileFacts) -> tuple[Unregistered, ...]:
         """Partitions whose parts wait among the hidden `files` until they are registered."""
@@ -94,7 +95,10 @@ class LogFacts:
             is_set_aside = (is_aside(folder) or manifest.log is None) and name in staged
             if part.partition and (is_set_aside or part.name in files.put_away):
                 place = (part.table, part.partition)
-                gaps.setdefault(place, Unregistered(*place, part.folder, manifest.epoch))
+                # A part's name says who wrote it; a move may have taken it on.
+                wrote = PartName.parse(part.name)
+                since = Epoch(wrote.epoch) if wrote else manifest.epoch
+                gaps.setdefault(place, Unregistered(*place, part.folder, since))
         return tuple(gaps[place] for place in sorted(gaps))
 
     @property
