@@ -25,6 +25,7 @@ from hivesink.sink.inspect.clean import find_leftovers, find_strays, throw_away
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
+    from hivesink.core.partition import PartitionKey
     from hivesink.sink.commit.context import CommitContext
 
 AcceptLost = Annotated[
@@ -66,7 +67,7 @@ def recover(
     with reporting(as_json=json, debug=debug) as out, open_table(table, metastore) as opened:
         policy = policy_of(SinkConfig.parse(opened.live.spec.options))
         chosen = opened.chosen(writer)
-        partitions = frozenset(give_up or ())
+        partitions = frozenset((opened.name, partition) for partition in give_up or ())
         losses = [_given_up(context, partitions, accept_lost=accept_lost) for context in chosen.values()]
         lost = [loss for own in losses for loss in own]
         _require_known(partitions, lost)
@@ -74,7 +75,8 @@ def recover(
             _ask(lost, as_json=json)
         done = []
         for (name, context), own in zip(chosen.items(), losses, strict=True):
-            given_up = GivenUp(frozenset(loss.part.target for loss in own), partitions)
+            waiting = frozenset(loss.part.target for loss in own if loss.part.key in partitions)
+            given_up = GivenUp(frozenset(loss.part.target for loss in own), waiting)
             if dry_run:
                 result = preview(context, policy, given_up=given_up)
             else:
@@ -85,15 +87,16 @@ def recover(
         out.show(_report(opened, done, dry_run=dry_run))
 
 
-def _given_up(context: CommitContext, partitions: frozenset[str], *, accept_lost: bool) -> tuple[Loss, ...]:
-    losses = find_losses(context, GivenUp(partitions=partitions))
-    return tuple(loss for loss in losses if accept_lost or loss.part.partition in partitions)
+def _given_up(context: CommitContext, partitions: Collection[PartitionKey], *, accept_lost: bool) -> tuple[Loss, ...]:
+    losses = find_losses(context, partitions)
+    return tuple(loss for loss in losses if accept_lost or loss.part.key in partitions)
 
 
-def _require_known(partitions: Collection[str], lost: Sequence[Loss]) -> None:
-    unknown = sorted(set(partitions) - {loss.part.partition for loss in lost})
+def _require_known(partitions: Collection[PartitionKey], lost: Sequence[Loss]) -> None:
+    unknown = sorted(set(partitions) - {loss.part.key for loss in lost})
     if unknown:
-        problem = f"--give-up: no rows wait for {', '.join(unknown)}; `hivesink status` lists what waits"
+        names = ", ".join(f"{partition} of {table}" for table, partition in unknown)
+        problem = f"--give-up: no rows wait for {names}; `hivesink status` lists what waits, and for which table"
         raise InvalidOption((problem,))
 
 

@@ -53,7 +53,7 @@ class _OfPart:
 
     @property
     def key(self) -> PartitionKey:
-        return self.part.table, self.part.partition
+        return self.part.key
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +134,7 @@ class SuccessFiles:
 
 @dataclass(frozen=True, slots=True)
 class MarkSettled:
-    """Record that the metastore was looked at after all open epochs were published; `epoch` is the newest."""
+    """Record that the metastore was looked at after the epochs up to `epoch` were published."""
 
     epoch: Epoch
 

@@ -89,9 +89,22 @@ def is_aside(folder: str) -> bool:
     return folder.rstrip("/").rpartition("/")[2].startswith(_ASIDE)
 
 
-def given_up(folder: str) -> str:
-    """The hidden folder for files of a given-up partition that would live in `folder`, beside it."""
-    return f"{folder.rstrip('/').rpartition('/')[0]}/.hivesink-given-up"
+_GIVEN_UP = ".hivesink-given-up"
+
+
+def given_up(target: str) -> tuple[str, str]:
+    """Where the file of a part goes that is given up and would be at `target`: hidden, beside its partition's folder.
+
+    The second path is for a part that came back from the first.
+    """
+    folder, _, name = target.rpartition("/")
+    beside = f"{folder.rpartition('/')[0]}/{_GIVEN_UP}"
+    return f"{beside}/{name}", f"{beside}/again/{name}"
+
+
+def is_given_up(path: str) -> bool:
+    """Whether `path` is one of `given_up`, or a folder of one."""
+    return f"/{_GIVEN_UP}/" in f"{path}/"
 
 
 def same_location(left: str, right: str) -> bool:

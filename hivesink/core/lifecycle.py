@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import TYPE_CHECKING
 
+from hivesink.core.bucket import given_up
 from hivesink.core.epoch import Epoch
 from hivesink.core.manifest import Manifest, standing
 
@@ -161,6 +162,11 @@ class History:
         return Epoch(self.open[0].manifest.epoch - 1) if self.open else self.epoch
 
     @property
+    def confirmable(self) -> Epoch:
+        """Epochs up to this one are published: one look at the metastore settles them."""
+        return Epoch(self.unpublished[0].manifest.epoch - 1) if self.unpublished else self.epoch
+
+    @property
     def unpublished(self) -> tuple[OpenEpoch, ...]:
         return tuple(epoch for epoch in self.open if not epoch.is_published)
 
@@ -181,11 +187,11 @@ class History:
         return {(part.table, part.partition): part.folder for _, part in self.standing()}
 
     def earlier_paths(self) -> dict[str, tuple[str, ...]]:
-        """The targets of parts before open epochs moved them, by the parts' names, which never change."""
+        """Where parts may be from before open epochs moved them, by the parts' names, which never change."""
         paths: dict[str, tuple[str, ...]] = {}
         for was in (move.was for epoch in self.open for move in epoch.manifest.moves):
             name = was.rpartition("/")[2]
-            paths[name] = (*paths.get(name, ()), was)
+            paths[name] = (*paths.get(name, ()), was, *given_up(was))
         return paths
 
     def following(self, kind: str, stamp: Stamp) -> Manifest:
@@ -223,7 +229,8 @@ class History:
         return replace(self, open=tuple(one for one in epochs if not (one.is_published and one.is_bare)))
 
     def confirmed(self) -> History:
-        """The history once the metastore was looked at, after all open epochs were published."""
+        """The history once the metastore was looked at, after the epochs up to `confirmable` were published."""
         for epoch in self.open:
-            step(epoch.state, Step.CONFIRM)
-        return replace(self, open=())
+            if epoch.manifest.epoch <= self.confirmable:
+                step(epoch.state, Step.CONFIRM)
+        return replace(self, open=tuple(one for one in self.open if one.manifest.epoch > self.confirmable))

@@ -55,6 +55,10 @@ class LogView:
     def head(self) -> Epoch:
         return self.manifests[-1] if self.manifests else self.floor
 
+    def settled(self, newest: Epoch) -> Epoch:
+        """Epochs up to this one are settled: by a mark, or by `newest`, which is `settled` in the newest manifest."""
+        return max((newest, *(epoch for epoch, marks in self.marks.items() if Mark.REGISTERED in marks)))
+
 
 def missing(view: LogView) -> tuple[Epoch, ...]:
     """Epochs above the floor that have no manifest, though a later one or a mark shows that they were decided.

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from datetime import datetime
 
+    from hivesink.core.partition import PartitionKey
+
 FORMAT = 2
 
 
@@ -59,6 +61,10 @@ class PartEntry:
         return Pending(self.staged, self.target, self.length)
 
     @property
+    def key(self) -> PartitionKey:
+        return self.table, self.partition
+
+    @property
     def folder(self) -> str:
         return self.target.rpartition("/")[0]
 
@@ -68,8 +74,9 @@ class PartEntry:
 
     @property
     def put_away(self) -> str:
-        """The path of its file once its partition is given up."""
-        return f"{given_up(self.folder)}/{self.name}"
+        """The path of its file once its partition is given up: never `staged`, so only a decision brings it back."""
+        first, second = given_up(self.target)
+        return second if first == self.staged else first
 
     @property
     def restored(self) -> str:
@@ -210,8 +217,8 @@ def floor_over(before: Floor | None, manifests: Iterable[Manifest], epoch: Epoch
     """The floor at `epoch`, which replaces `before` and the manifests up to it.
 
     `manifests` continue from `before` past `epoch`, up to one that says that `epoch` is settled, or to the head. A loss
-    is accepted while its part is unsettled, so no later manifest can concern a part that goes now: each lost part is
-    counted once, by the floor that replaces its manifest.
+    is accepted while the epoch that answers for its part is unsettled: each lost part is counted once, by the floor
+    that replaces that epoch's manifest.
     """
     start = before or Floor(Epoch(0), NO_ROWS)
     known = tuple(manifests)

@@ -34,7 +34,7 @@ from hivesink.core.actions import (
     SuccessFiles,
     Trim,
 )
-from hivesink.core.bucket import is_aside, same_location
+from hivesink.core.bucket import is_aside, is_given_up, same_location
 from hivesink.core.epoch import Epoch
 from hivesink.core.leftovers import newest, sweep
 from hivesink.core.manifest import Manifest, Move, PartEntry
@@ -49,10 +49,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class GivenUp:
-    """What a person gives up: decided parts, by their targets, if they are lost; and whole partitions."""
+    """What a person has confirmed to give up: decided parts, by their targets. `targets` go only if they are lost.
+
+    `waiting` go with their files: what the job has decided since isn't among them.
+    """
 
     targets: frozenset[str] = frozenset()
-    partitions: frozenset[str] = frozenset()
+    waiting: frozenset[str] = frozenset()
 
 
 NOTHING = GivenUp()
@@ -84,7 +87,7 @@ def plan(
     fence = _fence(history, seen, stamp) if starting else None
     manifest = batch or fence or _accepted(history, seen, stamp, given_up)
     if manifest is not None:
-        put_away = _put_away(history, seen.files, given_up) if manifest.lost else ()
+        put_away = _put_away(history, seen, given_up) if manifest.lost else ()
         after = plan(history.decided(manifest), seen, stamp, policy, starting=starting, given_up=given_up)
         return (*put_away, Decide(manifest), *after)  # `Decide` is the point of no return.
     finish = () if seen.partitions is None else _finish(history, seen, seen.partitions, stamp, policy)
@@ -100,32 +103,34 @@ def _fence(history: History, seen: Seen, stamp: Stamp) -> Manifest | None:
 
 
 def _accepted(history: History, seen: Seen, stamp: Stamp, given_up: GivenUp) -> Manifest | None:
-    """An epoch that no longer answers for lost parts and for the parts of partitions that are given up."""
+    """An epoch that no longer answers for what is given up."""
     lost = [loss.part for loss in losses(history, seen.files, seen.partitions) if loss.part.target in given_up.targets]
-    parts = [*lost, *(part for part in abandoned(history, seen.files, given_up) if part not in lost)]
+    parts = [*lost, *(part for part in abandoned(history, seen, given_up) if part not in lost)]
     if not parts:
         return None
     return replace(history.following("accept-lost", stamp), lost=tuple(part.target for part in parts))
 
 
-def abandoned(history: History, files: Mapping[str, int], given_up: GivenUp) -> list[PartEntry]:
-    """The parts of partitions that are given up, except those that readers see: their partition is registered."""
+def abandoned(history: History, seen: Seen, given_up: GivenUp) -> list[PartEntry]:
+    """The parts that are given up though they are not lost, except those that readers see."""
+    live = seen.partitions
     return [
         part
         for epoch, part in history.standing()
-        if part.partition in given_up.partitions
-        # Format 1 published before it registered.
-        and (epoch.manifest.log is None or (not epoch.is_published and part.target not in files))
+        if part.target in given_up.waiting
+        # Readers see it if it is at its target and its partition is listed. Format 1 published before it registered.
+        and (part.target not in seen.files or (live is not None and part.key not in live))
+        and (not epoch.is_published or (epoch.manifest.log is None and live is not None and part.key not in live))
     ]
 
 
-def _put_away(history: History, files: Mapping[str, int], given_up: GivenUp) -> Iterator[PutAway]:
+def _put_away(history: History, seen: Seen, given_up: GivenUp) -> Iterator[PutAway]:
     """Before the decision, after which the files would be leftovers. A crash in between: give up again."""
     earlier = history.earlier_paths()
-    for part in abandoned(history, files, given_up):
-        found = locate(part, earlier.get(part.name, ()), files)
+    for part in abandoned(history, seen, given_up):
+        found = locate(part, earlier.get(part.name, ()), seen.files)
         source = found.source if isinstance(found, Publish) else part.target
-        if source in files and not isinstance(found, Refuse) and source != part.put_away:
+        if source in seen.files and not isinstance(found, Refuse) and source != part.put_away:
             yield PutAway(part, source)
 
 
@@ -134,7 +139,7 @@ def _finish(
 ) -> Iterator[Action]:
     if not history.open:
         return
-    moves = tuple(_moves(history, seen.files, live))
+    moves = tuple(_moves(history, seen.files, live)) or tuple(_carried(history, seen, live))
     if moves:
         manifest = replace(history.following("move", stamp), moves=moves)
         yield Decide(manifest)  # The point of no return, for the moves.
@@ -142,7 +147,9 @@ def _finish(
         return
     yield from _clear(live)
     yield from (Refuse(part, ()) for part in unproven(history, live) if part.target not in seen.files)
-    if history.unpublished:
+    located, held = _located(history, seen), seen.refused - live.keys()
+    owned = (located.get(epoch.manifest.epoch) for epoch in history.unpublished)
+    if not all(own and all(action.key in held for action in own) for own in owned):
         yield from _publish(history, seen, live, stamp, policy)
     else:
         yield from _confirm(history, live, policy)
@@ -211,8 +218,10 @@ def _homes(folders: Mapping[PartitionKey, str], live: Mapping[PartitionKey, Live
 
 
 def _confirm(history: History, live: Mapping[PartitionKey, LivePartition], policy: Policy) -> Iterator[Action]:
-    """All is published. A partition dropped since the last look is registered again: rows have been put into it."""
-    folders = history.folders()
+    """All is published that isn't refused. What was dropped since the last look is registered again: it has rows."""
+    if history.confirmable < history.open[0].manifest.epoch:
+        return
+    folders = {part.key: part.folder for epoch, part in history.standing() if epoch.is_published}
     dropped = {key: folder for key, folder in folders.items() if key not in live}
     if dropped:
         yield from _register(dropped)
@@ -220,7 +229,7 @@ def _confirm(history: History, live: Mapping[PartitionKey, LivePartition], polic
     if policy.success_file is not None:
         homes = sorted(_homes(folders, live).items())
         yield SuccessFiles(tuple(f"{home.rstrip('/')}/{policy.success_file}" for _, home in homes))
-    yield MarkSettled(history.epoch)
+    yield MarkSettled(history.confirmable)
 
 
 def _register(folders: Mapping[PartitionKey, str]) -> Iterator[Register]:
@@ -233,19 +242,40 @@ def _moves(history: History, files: Mapping[str, int], live: Mapping[PartitionKe
 
     Before the decision, the try is repeated with the right folders. If somebody registers the partition elsewhere
     later, an epoch of its own moves the parts, so that a crash in its middle is recovered like any other.
+
+    What a `recover --give-up` has put away comes back by such an epoch too: of the two, only one can decide next.
     """
+    earlier = history.earlier_paths()
     for epoch, part in history.standing():
-        home = live.get((part.table, part.partition))
-        if home is None or same_location(part.folder, home.location):
+        home, found = live.get((part.table, part.partition)), locate(part, earlier.get(part.name, ()), files)
+        source = found.source if isinstance(found, Publish) else part.staged
+        is_away = source != part.staged and is_given_up(source)
+        is_home = home is None or same_location(part.folder, home.location)
+        if is_home and not is_away:
             continue
         at_target = part.target in files
         if epoch.is_published and not at_target:
             continue  # Whoever deleted it after it was published had their reasons.
-        target = f"{home.location.rstrip('/')}/{part.name}"
-        staged = part.target if at_target else part.staged
+        target = part.target if home is None or is_home else f"{home.location.rstrip('/')}/{part.name}"
+        staged = part.target if at_target else source
         if same_location(staged, target):
             staged = target  # It moves back, and has never left.
         yield Move(epoch.manifest.epoch, part.target, replace(part, staged=staged, target=target))
+
+
+def _carried(history: History, seen: Seen, live: Mapping[PartitionKey, LivePartition]) -> Iterator[Move]:
+    """The parts of refused partitions go on in an epoch of their own, behind all others, so that these are settled.
+
+    Until then a user may not touch the others' files. Only once a look shows the others where readers find them: what
+    is refused is known by then, so no retry decides again.
+    """
+    held = seen.refused - live.keys()
+    waiting = [(epoch, action) for epoch, own in _located(history, seen).items() for action in own]
+    refused = [(epoch, action.part) for epoch, action in waiting if action.key in held]
+    others = (action for _, action in waiting if action.key not in held)
+    last = max((epoch.manifest.epoch for epoch, part in history.standing() if part.key not in held), default=Epoch(0))
+    if all(isinstance(action, Keep) and action.key in live for action in others):
+        yield from (Move(epoch, part.target, part) for epoch, part in refused if refused[0][0] <= last)
 
 
 def _trim(history: History, policy: Policy) -> Iterator[Trim]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from hivesink.core.actions import Keep, Publish, Refuse
-from hivesink.core.bucket import is_aside, same_location
+from hivesink.core.bucket import given_up, is_aside, is_given_up, same_location
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -56,7 +56,8 @@ def unproven(history: History, live: Mapping[PartitionKey, LivePartition]) -> li
         if epoch.manifest.log is None:
             parts += [part] if home is None else []
         elif home is not None and same_location(home.location, part.folder):
-            parts += [part] if is_aside(part.staged.rpartition("/")[0]) else []
+            waited = part.staged.rpartition("/")[0]
+            parts += [part] if is_aside(waited) or is_given_up(waited) else []
     return parts
 
 
@@ -67,7 +68,7 @@ def locate(part: PartEntry, earlier: Iterable[str], files: Mapping[str, int]) ->
     hidden name; where a `recover --give-up` that was cut short has put them; or at an earlier target, where a stalled
     run has published them in the meantime.
     """
-    paths = dict.fromkeys((part.staged, part.target, part.restored, part.put_away, *earlier))
+    paths = dict.fromkeys((part.staged, part.target, part.restored, *given_up(part.target), *earlier))
     lengths = {path: files[path] for path in paths if path in files}
     right = [path for path, length in lengths.items() if length == part.length]
     if part.staged != part.target and part.staged in right:
@@ -87,7 +88,7 @@ def paths_to_look(history: History, live: Mapping[PartitionKey, LivePartition], 
         if not epoch.is_published:
             paths |= {part.staged, part.target}
             if far:
-                paths |= {part.restored, part.put_away, *earlier.get(part.name, ())}
+                paths |= {part.restored, *given_up(part.target), *earlier.get(part.name, ())}
         elif home is not None and not same_location(part.folder, home.location):
             paths.add(part.target)
     return paths

@@ -1,7 +1,7 @@
 """Ten thousand random histories against `plan` alone: no I/O, no adapters. Each ends with every row there once.
 
-The world is a few dictionaries. Tasks write and die, the driver dies between any two actions, the metastore comes and
-goes, users insert into partitions (listed or not), move them, and look away.
+The world is a few dictionaries. Tasks write and die, the driver dies between any two actions, the metastore comes, goes
+and refuses, users insert into partitions (listed or not), move them, and look away.
 """
 
 from __future__ import annotations
@@ -56,6 +56,10 @@ class Death(BaseException):
     """The driver's process ends."""
 
 
+class Refused(BaseException):
+    """The metastore registers no partition of a day."""
+
+
 @dataclass
 class Simulation:
     """Files by path with their rows (a part's length is its row's number), the log, and the metastore."""
@@ -70,6 +74,7 @@ class Simulation:
     partitions: dict[str, str] = field(default_factory=dict)
     accurate: set[str] = field(default_factory=set)
     down: bool = False
+    refused: frozenset[str] = frozenset()
     rows: int = 0
     moves: int = 0
     attempts: int = 0
@@ -133,6 +138,8 @@ class Simulation:
                 self.accurate |= set(self.partitions)
             case 4:
                 self.down = self.chance.random() < 0.3
+            case 5:
+                self.refused = frozenset({day} if self.chance.random() < 0.3 else ())
 
     def insert(self, day: str) -> None:
         """Hive's INSERT INTO: into an unlisted partition it deletes what is in its folder (HIVE-29744)."""
@@ -169,8 +176,18 @@ class Simulation:
         return True
 
     def finish(self, history: History) -> History:
+        refused: frozenset[str] = frozenset()
         while history.open and not self.down:
-            history = self.carry_out(history, self.look(history))
+            seen = replace(self.look(history), refused=frozenset((TABLE, day) for day in refused))
+            actions = list(until_look(plan(history, seen, self.stamp(), self.policy)))
+            if refused and not actions:
+                # All others are settled: their files are the users' own.
+                assert {part.partition for _, part in history.standing()} <= refused
+                break
+            try:
+                history = self.carry_out(history, seen)
+            except Refused:
+                history, refused = self.history(), refused | self.refused
         return history
 
     def batch(self, history: History) -> History:
@@ -255,7 +272,10 @@ class Simulation:
                 self.accurate -= set(partitions)
             case Register(_, partitions):
                 for partition, location in partitions:
-                    self.partitions.setdefault(partition, location)
+                    if partition not in self.refused:
+                        self.partitions.setdefault(partition, location)
+                if not self.refused.isdisjoint(dict(partitions)):
+                    raise Refused
             case Publish(part, source):
                 if source not in self.files:
                     raise Death  # a user has moved it since the look: an error, then a start that looks again
@@ -291,7 +311,7 @@ class Simulation:
 
 def settle(site: Simulation) -> None:
     site.chance = random.Random(1)  # noqa: S311  a seed
-    site.down = False
+    site.down, site.refused = False, frozenset()
     site.meddle = site.interrupt = lambda: None  # type: ignore[method-assign]  # everybody has gone home
     history = site.carry_out(site.history(), Seen(tracks=Tracks(tuple(site.lists))), deciding=True)
     history = site.finish(history)

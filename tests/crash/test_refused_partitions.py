@@ -13,12 +13,13 @@ from hivesink.core.plan import GivenUp
 from hivesink.errors import HiveSinkError, RegistrationFailed
 from hivesink.sink.commit.observe import load
 from hivesink.sink.commit.recovery import find_losses, preview, recover
+from hivesink.sink.inspect.clean import find_strays
 from hivesink.sink.inspect.status import writer_status
 from tests.crash.faults import FaultyFileSystem, Kill, Mode, Plan
 from tests.crash.site import Site
 from tests.crash.test_metastore_faults import EVENTS
 from tests.inmemory.metastore import MemoryMetastore
-from tests.sink.harness import LOCATION, TABLE, Source
+from tests.sink.harness import LOCATION, TABLE, Event, Source
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,15 +31,17 @@ if TYPE_CHECKING:
 REFUSED = "dt=b"
 THEIRS = [2, 3, 4, 5]
 OTHERS = [0, 1, 6, 7]
-B = GivenUp(partitions=frozenset({REFUSED}))
+B = (str(TABLE), REFUSED)
 
 
 class Choosy(MemoryMetastore):
     """Registers every partition of a call but one, as an adapter does whose server refuses just that."""
 
+    refused = REFUSED
+
     def add(self, table: LiveTable, partitions: Sequence[NewPartition]) -> None:
-        super().add(table, [new for new in partitions if new.partition != REFUSED])
-        if any(new.partition == REFUSED for new in partitions):
+        super().add(table, [new for new in partitions if new.partition != self.refused])
+        if any(new.partition == self.refused for new in partitions):
             raise RegistrationFailed(str(TABLE), "register", "it is too long", self.address, (REFUSED,))
 
 
@@ -67,9 +70,14 @@ def test_once_it_is_registered_by_hand_its_rows_come() -> None:
     site.check(range(8))
 
 
+def confirmed(job: SiteJob) -> GivenUp:
+    """What a person gives up who confirms all that waits for the partition now."""
+    return GivenUp(waiting=frozenset(loss.part.target for loss in find_losses(job.context, [B])))
+
+
 def give_up(job: SiteJob) -> None:
     spec = job.committer.spec
-    recover(job.context, spec.identity, spec.policy, given_up=B)
+    recover(job.context, spec.identity, spec.policy, given_up=confirmed(job))
 
 
 def kept(site: Site) -> list[int]:
@@ -81,10 +89,11 @@ def kept(site: Site) -> list[int]:
 def test_given_up_it_is_out_of_the_way_and_its_files_are_kept() -> None:
     site = stuck()
     context = site.job().context
-    ahead = preview(context, site.job().committer.spec.policy, given_up=B)
-    assert {loss.reason for loss in find_losses(context, B)} == {"its partition is given up"}
+    given_up = confirmed(site.job())
+    ahead = preview(context, site.job().committer.spec.policy, given_up=given_up)
+    assert {loss.reason for loss in find_losses(context, [B])} == {"its partition is given up"}
     spec = site.job().committer.spec
-    done = recover(context, spec.identity, spec.policy, given_up=B)
+    done = recover(context, spec.identity, spec.policy, given_up=given_up)
     assert done.told() == ahead.told()
     assert done.lost == ahead.lost
     assert {what for what, _ in done.told()} >= {"put away", "accept-lost"}
@@ -142,3 +151,101 @@ def test_what_readers_see_is_not_given_up() -> None:
     again.check(range(8))
     assert kept(again) == []
     assert writer_status(again.job().context, "w", str(TABLE)).lost_rows == 0
+
+
+SUCCESS = {"sink.partition-commit.policy.kind": "metastore,success-file"}
+
+
+def make_it_theirs(site: Site, day: str, how: str) -> list[int]:
+    """A user's DDL on a partition that they can read; the ids that are readable after it."""
+    home = site.places(TABLE)[day]
+    ids = site.ids(home)
+    mine = [file.path for file in site.store.visible(home)]
+    if how == "overwrite":
+        for path in mine:
+            site.fs.delete(path)
+        site.fs.write_new(f"{home}/000000_0", "".join(f"{number}\n" for number in ids).encode())
+        return ids
+    site.metastore.drop_partition(TABLE, day)
+    for path in mine:
+        if how == "drop":
+            site.fs.delete(path)
+        else:
+            site.fs.rename(path, path.replace(f"/{day}/", f"/{day}x/"))
+    if how == "drop":
+        return []
+    site.metastore.register(TABLE, f"{day}x", f"{home}x")
+    return ids
+
+
+@pytest.mark.parametrize("how", ["overwrite", "drop", "rename"])
+@pytest.mark.parametrize("day", ["dt=a", "dt=c"])
+@pytest.mark.parametrize("size", [4, 8], ids=["several epochs", "one epoch"])
+def test_what_is_visible_is_the_users_own_while_another_is_refused(size: int, day: str, how: str) -> None:
+    site = Site(Source(list(EVENTS)), options=dict(SUCCESS), metastore=Choosy())
+    job = site.job()
+    job.committer.recover()
+    while job.step(size):
+        pass
+    assert {gap.partition for gap in writer_status(job.context, "w", str(TABLE)).unregistered} == {REFUSED}
+    assert all(site.fs.length(f"{home}/_SUCCESS") is not None for home in site.places(TABLE).values())
+    head = site.log.view().head
+    theirs = {*site.ids(site.places(TABLE)[day])}
+    left = make_it_theirs(site, day, how)
+    expected = sorted({*OTHERS} - theirs) + left
+    for _ in range(3):
+        job.committer.retry()
+        with pytest.raises(RegistrationFailed):
+            site.job().run()
+    assert site.log.view().head == head, "no retry decides again"
+    site.check_rows(expected)
+    assert find_strays(job.context, str(TABLE)) == ()
+    site.metastore.register(TABLE, REFUSED, f"{LOCATION}/{REFUSED}")
+    site.job().run()
+    site.check([*expected, *THEIRS])
+    assert find_losses(job.context) == ()
+
+
+def test_each_epoch_goes_its_way_while_another_partition_is_refused() -> None:
+    site = Site(Source([Event(number, "ab"[number % 2]) for number in range(12)]), metastore=Choosy())
+    job = site.job()
+    job.committer.recover()
+    for batch in range(1, 4):
+        job.step(4)
+        # All but what is refused, which has an epoch of its own.
+        history = load(job.context)
+        assert {part.partition for _, part in history.standing()} == {REFUSED}
+        assert history.epoch == 2 * batch
+    site.metastore.refused = ""  # type: ignore[attr-defined]
+    site.job().run()
+    site.check(range(12))
+
+
+@pytest.mark.parametrize("mode", [Mode.BEFORE, Mode.AFTER, Mode.LOST, Mode.LATE, Mode.TORN])
+def test_a_job_beside_a_refused_partition_may_die_at_any_call(mode: Mode) -> None:
+    def begin() -> Site:
+        return Site(Source(list(EVENTS)), options=dict(SUCCESS), metastore=Choosy())
+
+    probe = begin()
+    counting = FaultyFileSystem(probe.fs)
+    with pytest.raises(RegistrationFailed):
+        probe.job(counting).run()
+    for call in counting.calls:
+        if mode in {Mode.LOST, Mode.LATE, Mode.TORN} and not call.changes:
+            continue
+        site = begin()
+        faulty = FaultyFileSystem(site.fs, Plan(call.number, mode))
+        with contextlib.suppress(Kill, HiveSinkError):
+            site.job(faulty).run()
+        with pytest.raises(RegistrationFailed):
+            site.job().run()
+        faulty.apply_late()
+        site.check_rows(OTHERS, call)
+        assert {part.partition for _, part in load(site.job().context).standing()} == {REFUSED}, call
+        site.metastore.refused = ""  # type: ignore[attr-defined]
+        context, spec = site.job().context, site.job().committer.spec
+        ahead = preview(context, spec.policy)
+        assert recover(context, spec.identity, spec.policy).told() == ahead.told(), call
+        site.job().run()
+        site.check(range(8), call)
+        assert all(site.fs.length(f"{home}/_SUCCESS") is not None for home in site.places(TABLE).values()), call

@@ -11,6 +11,8 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from hivesink.core import actions
+from hivesink.core.bucket import given_up, is_given_up
+from hivesink.core.epoch import Epoch
 from hivesink.core.log import Mark
 from hivesink.core.manifest import floor_over
 from hivesink.core.partfile import Pending, parse_staged
@@ -32,7 +34,6 @@ from hivesink.sink.commit.observe import load, load_begun, look, look_at_tracks
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
 
-    from hivesink.core.epoch import Epoch
     from hivesink.core.leftovers import Winner
     from hivesink.core.lifecycle import History, Identity
     from hivesink.core.manifest import Manifest, PartEntry
@@ -45,8 +46,8 @@ _MOST_ADDS = 2
 """A partition that is missing after so many adds is kept out of the metastore by something else."""
 
 
-class _StaleError(Exception):
-    """Another recovery has advanced the same epochs meanwhile: memory is behind the log."""
+class StaleError(FencedOut):
+    """Another recovery has advanced the same epochs meanwhile: look again."""
 
 
 class Executor:
@@ -100,17 +101,18 @@ class Executor:
         while self.history.open:
             seen, first = first or look(self.context, self.history), None
             try:
-                self._carry_out(self._plan(replace(seen, refused=refused)))
-            except _StaleError:
+                planned = tuple(self._plan(replace(seen, refused=refused)))
+                self._carry_out(planned)
+            except StaleError:
                 self.history = load(self.context, self.history.identity)
             except RegistrationFailed as failed:
-                # Everything that the metastore doesn't refuse goes first.
+                # Everything that the metastore doesn't refuse is settled first.
                 error, named = failed, frozenset((failed.table, name) for name in failed.partitions)
                 if named <= refused:
                     raise
                 refused |= named
             else:
-                if error is not None:
+                if error is not None and all(isinstance(action, actions.ClearAccurate) for action in planned):
                     raise error
 
     def _carry_out(self, planned: Iterable[actions.Action]) -> None:
@@ -156,7 +158,10 @@ class Executor:
                 raise _loss(action)
             case actions.PutAway(part, source):
                 self._require_current()
-                self.context.store.publish(Pending(source, part.put_away, part.length))
+                try:
+                    self.context.store.publish(Pending(source, part.put_away, part.length))
+                except PartLost as error:
+                    raise self._stale() from error
             case actions.MarkPublished(epoch, waited):
                 self.context.log.mark(epoch, Mark.PUBLISHED)
                 self.history = self.history.published(epoch)
@@ -181,15 +186,18 @@ class Executor:
         self._told(action)
 
     def _require_current(self) -> None:
-        """Raises FencedOut, or _StaleError if the log has marks that this run doesn't know of."""
+        """Raises FencedOut; StaleError if the log has marks that this run doesn't know of."""
         view, epoch = self.context.log.view(), self.history.epoch
         if view.head != epoch:
             raise FencedOut(self.context.log.location, epoch, view.head)
         published = {epoch for epoch, marks in view.marks.items() if Mark.PUBLISHED in marks}
-        is_settled = Mark.REGISTERED in view.marks.get(epoch, frozenset())
+        is_settled = any(view.settled(Epoch(0)) >= open_epoch.manifest.epoch for open_epoch in self.history.open)
         unpublished = {open_epoch.manifest.epoch for open_epoch in self.history.unpublished}
-        if self.history.open and (is_settled or published & unpublished):
-            raise _StaleError
+        if is_settled or published & unpublished:
+            raise self._stale()
+
+    def _stale(self) -> StaleError:
+        return StaleError(self.context.log.location, self.history.epoch, self.history.epoch)
 
     def _register(self, action: actions.Register) -> None:
         # An overtaken run would bring back what a user has dropped since.
@@ -233,14 +241,22 @@ class Executor:
                 ) from error
 
     def _publish_from_elsewhere(self, part: PartEntry, source: str) -> bool:
-        """Publish a part that can't be renamed from `source` from wherever else it is. False if it is nowhere."""
+        """Publish a part that can't be renamed from `source` from wherever else it is. False if it is nowhere.
+
+        Raises StaleError if somebody has put it away, to give it up: only a decision brings it back.
+        """
         earlier = self.history.earlier_paths().get(part.name, ())
-        paths = {path for path in (part.target, part.restored, part.put_away, *earlier) if path != source}
+        paths = {path for path in (part.target, part.restored, *given_up(part.target), *earlier) if path != source}
         lengths = {path: file.length for path in paths if (file := self.context.find(path)) is not None}
         located = locate(replace(part, staged=source), earlier, lengths)
         if isinstance(located, actions.Refuse):
             return False
+        is_gone = self.context.find(source) is None
         source = located.source if isinstance(located, actions.Publish) else part.restored
+        if is_given_up(source):
+            if is_gone:
+                raise self._stale()
+            return False
         self.context.store.publish(Pending(source, part.target, part.length))
         if parse_staged(part.staged.rpartition("/")[2]):
             # No touched-list leads to it any more.

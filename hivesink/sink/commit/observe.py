@@ -41,17 +41,17 @@ def load(context: CommitContext, identity: Identity | None = None) -> History:
 
 def _load(context: CommitContext, view: LogView, identity: Identity | None) -> History:
     head = context.log.manifest(view.head) if view.manifests else None
-    require_whole(context.log.location, view, head.settled if head else Epoch(0))
+    settled = view.settled(head.settled if head else Epoch(0))
+    require_whole(context.log.location, view, settled)
     if head is None:
         return History(identity or Identity("", context.log.uid(None) or "", (), (), context.log.location))
     identity = identity or Identity(head.writer, head.uid, head.tables, head.zones, context.log.location)
-    is_settled = Mark.REGISTERED in view.marks.get(head.epoch, frozenset())
-    return History(identity, head, () if is_settled else tuple(_open(context, view, head)), view.floor)
+    return History(identity, head, tuple(_open(context, view, head, settled)), view.floor)
 
 
-def _open(context: CommitContext, view: LogView, head: Manifest) -> Iterable[OpenEpoch]:
+def _open(context: CommitContext, view: LogView, head: Manifest, settled: Epoch) -> Iterable[OpenEpoch]:
     own = context.log.location
-    unsettled = [epoch for epoch in view.manifests if epoch > head.settled]
+    unsettled = [epoch for epoch in view.manifests if epoch > settled]
     for manifest in [head if epoch == head.epoch else context.log.manifest(epoch) for epoch in unsettled]:
         published = Mark.PUBLISHED in view.marks.get(manifest.epoch, frozenset())
         epoch = OpenEpoch(manifest, EpochState.PUBLISHED if published else EpochState.DECIDED)

@@ -8,19 +8,21 @@ from typing import TYPE_CHECKING
 
 from hivesink.core.actions import Decide
 from hivesink.core.partition import by_table
-from hivesink.core.plan import NOTHING, abandoned, plan, until_look
+from hivesink.core.plan import NOTHING, GivenUp, abandoned, plan, until_look
 from hivesink.core.seen import Seen, losses
 from hivesink.errors import EpochTaken, UnknownTable
-from hivesink.sink.commit.executor import Executor
+from hivesink.sink.commit.executor import Executor, StaleError
 from hivesink.sink.commit.observe import load, load_begun, look_at_files, look_at_tracks
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from hivesink.core.actions import Action
     from hivesink.core.epoch import Epoch
     from hivesink.core.lifecycle import History, Identity
     from hivesink.core.manifest import PartEntry
     from hivesink.core.partition import LivePartition, PartitionKey
-    from hivesink.core.plan import GivenUp, Policy
+    from hivesink.core.plan import Policy
     from hivesink.sink.commit.context import CommitContext
 
 
@@ -50,7 +52,7 @@ def preview(context: CommitContext, policy: Policy, *, given_up: GivenUp = NOTHI
     history, tracks = load_begun(context)
     stamp = context.stamp()
     actions: list[Action] = []
-    seen = _look_for_losses(context, history)
+    seen = _look_for_losses(context, history, given_up)
     lost = _losses(history, seen, given_up)
     # First it shuts out an older try, then it gives up parts: neither changes what this one look shows.
     for look, gone in ((Seen(tracks=tracks), NOTHING), (seen, given_up)):
@@ -73,19 +75,20 @@ def recover(
     """
     try:
         return _recover(context, identity, policy, given_up)
-    except EpochTaken:
-        # A manifest that the previous run got no answer for has arrived between the look and the decision.
+    except (EpochTaken, StaleError):
+        # A manifest that the previous run got no answer for has arrived between the look and the decision; or another
+        # recovery has published what was to be put away.
         return _recover(context, identity, policy, given_up)
 
 
 def _recover(context: CommitContext, identity: Identity | None, policy: Policy, given_up: GivenUp) -> Recovered:
     done: list[Action] = []
     executor = Executor.begin(context, identity, policy, done.append)
-    seen = _look_for_losses(context, executor.history)
+    seen = _look_for_losses(context, executor.history, given_up)
     lost = tuple(
         loss
         for loss in _losses(executor.history, seen, given_up)
-        if loss.part.target in given_up.targets or loss.part.partition in given_up.partitions
+        if loss.part.target in given_up.targets | given_up.waiting
     )
     if lost:
         executor.decide(seen, given_up=given_up)
@@ -94,25 +97,27 @@ def _recover(context: CommitContext, identity: Identity | None, policy: Policy, 
     return Recovered(executor.history.epoch, tuple(done), lost)
 
 
-def find_losses(context: CommitContext, given_up: GivenUp = NOTHING) -> tuple[Loss, ...]:
-    """The parts that no publish can bring back, and those of partitions that are given up.
+def find_losses(context: CommitContext, partitions: Collection[PartitionKey] = ()) -> tuple[Loss, ...]:
+    """The parts that no publish can bring back, and those that wait for `partitions`.
 
     Raises LogDamaged, NewerFormat, LogCopied.
     """
     history = load(context)
-    return _losses(history, _look_for_losses(context, history), given_up)
+    given_up = GivenUp(waiting=frozenset(part.target for _, part in history.standing() if part.key in partitions))
+    return _losses(history, _look_for_losses(context, history, given_up), given_up)
 
 
 def _losses(history: History, seen: Seen, given_up: GivenUp) -> tuple[Loss, ...]:
     reasons = {refused.part: refused.reason for refused in losses(history, seen.files, seen.partitions)}
-    for part in abandoned(history, seen.files, given_up):
+    for part in abandoned(history, seen, given_up):
         reasons.setdefault(part, "its partition is given up")
     return tuple(Loss(part, reason) for part, reason in reasons.items())
 
 
-def _look_for_losses(context: CommitContext, history: History) -> Seen:
-    # The table may have been created again with other columns, so the metastore is asked only if a part is published.
-    is_asked = any(epoch.is_published for epoch in history.open)
+def _look_for_losses(context: CommitContext, history: History, given_up: GivenUp) -> Seen:
+    # The table may have been created again with other columns, so the metastore is asked only if a part is published,
+    # or may be.
+    is_asked = bool(given_up.waiting) or any(epoch.is_published for epoch in history.open)
     return look_at_files(context, history, _listed(context, history) if is_asked else None)
 
 

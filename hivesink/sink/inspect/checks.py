@@ -183,7 +183,8 @@ def _absent(evidence: Evidence, manifest: Manifest, part: PartEntry, paths: Coll
     epoch, rows = manifest.epoch, f"{part.target} ({part.rows} rows)"
     ways = "restore it, or accept the loss with `hivesink recover TABLE --accept-lost`"
     if not evidence.log.is_published(epoch):
-        if evidence.canonical(part.staged) in paths or evidence.canonical(part.restored) in paths:
+        is_staged = evidence.canonical(part.staged) in paths or evidence.canonical(part.restored) in paths
+        if is_staged or part.name in evidence.files.put_away:
             return _note(epoch, f"{rows} waits to be published; `hivesink recover` does it")
         return _error(epoch, f"{rows} is neither staged nor published; {ways}")
     if _is_unproven(evidence, manifest, part):
@@ -257,17 +258,17 @@ def strays(evidence: Evidence) -> Iterator[tuple[Epoch, str]]:
     """The writer's visible files that belong to no epoch, with the epochs in their names."""
     log = evidence.log
     known = {evidence.canonical(target) for target in log.lost}
-    waiting = set()
+    # A lost part may have been moved by a user while readers had it.
+    waiting = {target.rpartition("/")[2] for target in log.lost}
     for manifest, part in log.effective():
-        name = part.target.rpartition("/")[2]
         # Whoever moved its partition may have left copies behind: the one that readers find now is known too.
-        known |= {evidence.canonical(part.target), f"{evidence.home(part) or part.folder}/{name}"}
+        known |= {evidence.canonical(part.target), f"{evidence.home(part) or part.folder}/{part.name}"}
         if log.is_published(manifest.epoch):
             # A part that a user moved, with its folder or the whole table, is the same part: its name is unique.
             known.add(_moved_to(evidence, part) or part.target)
         else:
             # A move epoch finds its parts wherever an earlier epoch put them.
-            waiting.add(name)
+            waiting.add(part.name)
     epochs = {manifest.epoch for manifest in log.manifests}
     for file, _ in evidence.files.parts(log.uid):
         if file.path in known or file.path.rpartition("/")[2] in waiting:

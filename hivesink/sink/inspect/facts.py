@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
-from hivesink.core.bucket import is_aside
+from hivesink.core.bucket import given_up, is_aside, is_given_up
 from hivesink.core.epoch import Epoch
 from hivesink.core.log import Mark, missing
 from hivesink.core.manifest import Manifest, Rows, lost_parts, standing
@@ -67,10 +67,14 @@ class LogFacts:
         for epoch in sorted(self.unreadable):
             raise self.unreadable[epoch]
 
+    @property
+    def settled(self) -> Epoch:
+        """Epochs up to this one are settled."""
+        return self.view.settled(self.head.settled if self.head else Epoch(0))
+
     def is_published(self, epoch: Epoch) -> bool:
         """Whether all parts of `epoch` were made visible. From then on they are the users' own."""
-        settled = self.head.settled if self.head else Epoch(0)
-        return epoch <= settled or Mark.PUBLISHED in self.view.marks.get(epoch, frozenset())
+        return epoch <= self.settled or Mark.PUBLISHED in self.view.marks.get(epoch, frozenset())
 
     @property
     def unpublished(self) -> tuple[Manifest, ...]:
@@ -79,10 +83,7 @@ class LogFacts:
     @property
     def open(self) -> tuple[Manifest, ...]:
         """The epochs that are not settled."""
-        head = self.head
-        if head is None or Mark.REGISTERED in self.view.marks.get(head.epoch, frozenset()):
-            return ()
-        return tuple(manifest for manifest in self.manifests if manifest.epoch > head.settled)
+        return tuple(manifest for manifest in self.manifests if self.head and manifest.epoch > self.settled)
 
     def unregistered(self, files: FileFacts) -> tuple[Unregistered, ...]:
         """Partitions whose parts wait among the hidden `files` until they are registered."""
@@ -91,10 +92,13 @@ class LogFacts:
         for manifest, part in standing(self.open):
             folder, _, name = part.staged.rpartition("/")
             # Format 1 staged these in their partition's folder, like all others.
-            is_set_aside = is_aside(folder) or manifest.log is None
-            if part.partition and is_set_aside and name in staged:
+            is_set_aside = (is_aside(folder) or manifest.log is None) and name in staged
+            if part.partition and (is_set_aside or part.name in files.put_away):
                 place = (part.table, part.partition)
-                gaps.setdefault(place, Unregistered(*place, part.folder, manifest.epoch))
+                # A part's name says who wrote it; a move may have taken it on.
+                wrote = PartName.parse(part.name)
+                since = Epoch(wrote.epoch) if wrote else manifest.epoch
+                gaps.setdefault(place, Unregistered(*place, part.folder, since))
         return tuple(gaps[place] for place in sorted(gaps))
 
     @property
@@ -189,6 +193,8 @@ class FileFacts:
     staged: tuple[FoundPart, ...]
     visible: Mapping[str, int]
     canonical: Callable[[str], str]
+    put_away: frozenset[str] = frozenset()
+    """The names of parts that `recover --give-up` has put away; if it was cut short, they wait there."""
     by_name: Mapping[str, Sequence[str]] = field(init=False)
     """The paths of visible files by their names."""
 
@@ -219,14 +225,17 @@ def list_files(store: FileStore, locations: Collection[str], folders: Iterable[s
             if is_aside(canonical) or not is_hidden(canonical[len(base) :]):
                 by_canonical.setdefault(canonical, folder)
     for folder in folders:
-        by_canonical.setdefault(store.canonical(folder), folder)
+        away = (path.rpartition("/")[0] for path in given_up(f"{folder.rstrip('/')}/"))
+        by_canonical |= {store.canonical(one): one for one in (folder, *away)}
     # Staged files first, those that are set aside last: a part that is moved meanwhile is then seen twice, not missed.
     ordered = sorted(by_canonical.values(), key=lambda folder: (is_aside(folder), folder))
     hidden = store.run_parallel(partial(store.staged, folder) for folder in ordered)
     staged = tuple(FoundPart.among(store.canonical(path) for paths in hidden for path in paths))
     listed = store.run_parallel(partial(store.visible, folder) for folder in ordered)
-    visible = {store.canonical(file.path): file.length for files in listed for file in files}
-    return FileFacts(staged, visible, store.canonical)
+    lengths = {store.canonical(file.path): file.length for files in listed for file in files}
+    visible = {path: length for path, length in lengths.items() if not is_given_up(path)}
+    put_away = frozenset(path.rpartition("/")[2] for path in lengths.keys() - visible.keys())
+    return FileFacts(staged, visible, store.canonical, put_away)
 
 
 def is_hidden(below: str) -> bool:
