@@ -18,7 +18,6 @@ from hivesink.errors import InvalidOption
 from hivesink.sink.commit.observe import load
 from hivesink.sink.commit.recovery import Loss, Recovered, find_losses, preview
 from hivesink.sink.commit.recovery import recover as recover_writer
-from hivesink.sink.commit.writer import policy_of
 from hivesink.sink.inspect.clean import clean as clean_writer
 from hivesink.sink.inspect.clean import find_leftovers, find_strays, throw_away
 
@@ -64,7 +63,6 @@ def recover(
     Example: hivesink recover demo.flights --dry-run
     """
     with reporting(as_json=json, debug=debug) as out, open_table(table, metastore) as opened:
-        policy = policy_of(SinkConfig.parse(opened.live.spec.options))
         chosen = opened.chosen(writer)
         partitions = frozenset(give_up or ())
         losses = [_given_up(context, partitions, accept_lost=accept_lost) for context in chosen.values()]
@@ -73,7 +71,8 @@ def recover(
         if lost and not dry_run and not yes:
             _ask(lost, as_json=json)
         done = []
-        for (name, context), own in zip(chosen.items(), losses, strict=True):
+        for name, own in zip(chosen, losses, strict=True):
+            context, policy = opened.for_recovery(name)
             given_up = GivenUp(frozenset(loss.part.target for loss in own), partitions)
             if dry_run:
                 result = preview(context, policy, given_up=given_up)

@@ -51,8 +51,8 @@ class EmbeddedMetastore(EmbeddedServer):
             "hive.metastore.schema.verification": "false",
             # Two hundred by default, each with a stack of 16 MB to reserve.
             "hive.metastore.server.min.threads": "8",
-            # Two seconds by default: reporting a database that can't be opened would take twenty.
-            "hive.hmshandler.retry.interval": "200ms",
+            # Two seconds by default, ten times: so long would a refused call take, or a database that can't be opened.
+            "hive.hmshandler.retry.interval": "10ms",
             # The asynchronous logger needs a library that PySpark does not ship.
             "hive.async.log.enabled": "false",
         }
