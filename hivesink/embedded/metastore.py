@@ -51,8 +51,9 @@ class EmbeddedMetastore(EmbeddedServer):
             "hive.metastore.schema.verification": "false",
             # Two hundred by default, each with a stack of 16 MB to reserve.
             "hive.metastore.server.min.threads": "8",
-            # Two seconds by default, ten times: so long would a refused call take, or a database that can't be opened.
-            "hive.hmshandler.retry.interval": "10ms",
+            # Ten attempts, two seconds apart, by default: so long would a call take that the database refuses.
+            "hive.hmshandler.retry.attempts": "2",
+            "hive.hmshandler.retry.interval": "50ms",
             # The asynchronous logger needs a library that PySpark does not ship.
             "hive.async.log.enabled": "false",
         }
