@@ -128,13 +128,13 @@ def _data(writer: str, result: Recovered) -> dict[str, Any]:
     return {
         "writer": writer,
         "epoch": result.epoch,
-        "actions": [{"what": what, "subject": subject} for what, subject in result.told()],
+        "actions": [{"what": what, "subject": subject} for what, subject in result.described()],
         "lost": [{"target": loss.part.target, "rows": loss.part.rows, "why": loss.reason} for loss in result.lost],
     }
 
 
 def _blocks(writer: str, result: Recovered, *, dry_run: bool) -> list[Line | Grid]:
-    actions = result.told()
+    actions = result.described()
     if not actions:
         state = f"it is at epoch {result.epoch}" if result.epoch else "it has committed nothing yet"
         return [Line(f"writer {writer}: nothing to recover, {state}")]

@@ -85,9 +85,9 @@ def test_given_up_it_is_out_of_the_way_and_its_files_are_kept() -> None:
     assert {loss.reason for loss in find_losses(context, B)} == {"its partition is given up"}
     spec = site.job().committer.spec
     done = recover(context, spec.identity, spec.policy, given_up=B)
-    assert done.told() == ahead.told()
+    assert done.described() == ahead.described()
     assert done.lost == ahead.lost
-    assert {what for what, _ in done.told()} >= {"put away", "accept-lost"}
+    assert {what for what, _ in done.described()} >= {"put away", "accept-lost"}
     site.job().run()
     site.check(OTHERS)
     assert kept(site) == THEIRS
