@@ -127,7 +127,7 @@ class EmbeddedServer(ABC):
         levels: Mapping[str, str] | None = None,
         opens: Iterable[str] = OPENS,
     ) -> tuple[str, ...]:
-        """Write `conf` in its folder: these sites, and log levels by logger. Return what `java_command` does for it."""
+        """Write its `conf` folder, with log levels by logger; return its command line, up to the main class."""
         conf, tmp = self.folder / "conf", self.folder / "tmp"
         tmp.mkdir(parents=True, exist_ok=True)
         write_conf(conf, sites or {}, log4j2("warn", levels))

@@ -127,8 +127,8 @@ def test_all_others_are_changed_and_one_error_names_those_at_fault() -> None:
     assert picky.calls == 3 + 20
     assert told.value.partitions == ("dt=3", "dt=14", "dt=15", "dt=19")
     assert str(told.value) == (
-        "the metastore at here refused to register partitions 'dt=3', 'dt=14', 'dt=15' and 1 more of db.t: "
-        "not 1; not 0; fix this, then run the same again"
+        "the metastore at here couldn't register partitions 'dt=3', 'dt=14', 'dt=15' and 1 more of db.t: "
+        "not 1; not 0; fix this and retry"
     )
 
 
