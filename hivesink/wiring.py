@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import secrets
-import time
 from dataclasses import dataclass, replace
-from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 from hivesink import metastore as metastores
-from hivesink.config.options import SinkConfig
+from hivesink.config.options import OPTIONS, SinkConfig
 from hivesink.config.site import Site
 from hivesink.config.values import OnBadRecord
 from hivesink.core.bucket import normal
@@ -135,6 +133,7 @@ class Setup:
     target: TablePlan
     rejected: TablePlan | None
     config: SinkConfig
+    options: tuple[tuple[str, str], ...]
     history_policy: HistoryPolicy
     context: CommitContext
     identity: Identity
@@ -183,9 +182,6 @@ class Setup:
             log=log,
             store=store,
             registrar=registrar,
-            now=lambda: datetime.now(timezone.utc),
-            tick=time.monotonic,
-            token=lambda: secrets.token_hex(5),
             remake=remaker(metastore, live),
             _tables={str(table): live},
         )
@@ -198,8 +194,9 @@ class Setup:
         names = tuple(plan.name for plan in plans)
         zone = config["sink.bucket.time-zone"].key
         identity = Identity(writer, uid, names, tuple((name, zone) for name in names), log.location)
+        own = tuple(sorted((name, text) for name, text in options.items() if name in OPTIONS))
         progress = on_commit or (lambda _: None)
-        return cls(writer, plans[0], rejected, config, history_policy, context, identity, folder, site, progress)
+        return cls(writer, plans[0], rejected, config, own, history_policy, context, identity, folder, site, progress)
 
     def spec(self, *, tolerant: bool) -> WriterSpec:
         return WriterSpec(
@@ -211,6 +208,7 @@ class Setup:
             history_policy=self.history_policy,
             tolerant=tolerant,
             on_commit=self.on_commit,
+            options=self.options,
             sole_writer=lambda: len(TableLogs(self.target.spec.name, self.target.location, self.site).writers()) <= 1,
         )
 

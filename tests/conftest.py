@@ -10,8 +10,8 @@ import pytest
 from hivesink.embedded.cluster import Cluster
 from hivesink.embedded.kafka import EmbeddedKafka
 from hivesink.embedded.metastore import EmbeddedMetastore
-from hivesink.embedded.thriftserver import EmbeddedThriftServer
 from hivesink.jvm.session import local_session
+from tests.embedded.thriftserver import EmbeddedThriftServer
 
 # Many short-lived JVMs share few cores: half the time of a start goes into optimising what runs once.
 # The zone: Hive's reader turns TIMESTAMPs by the JVM's own, which is not to be this machine's.

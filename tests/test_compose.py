@@ -18,8 +18,9 @@ import pytest
 import yaml
 from jsonschema import Draft202012Validator
 
-from hivesink.embedded.cluster import containers, settings
+from hivesink.embedded.cluster import settings
 from hivesink.embedded.cluster.cluster import Cluster
+from jobs.demo import containers
 
 ROOT = Path(__file__).parents[1]
 # What ends by itself, and what is started by hand: neither has a health.

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import os
-import secrets
-import time
 from contextlib import contextmanager
-from dataclasses import dataclass
-from datetime import datetime, timezone
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from hivesink import wiring
+from hivesink.config.options import SinkConfig
 from hivesink.config.site import Site
 from hivesink.core.log import require_writer_name
 from hivesink.core.table import TableName
@@ -18,12 +16,15 @@ from hivesink.embedded import metastore as embedded
 from hivesink.errors import InvalidOption
 from hivesink.logs import TableLogs
 from hivesink.sink.commit.context import CommitContext
+from hivesink.sink.commit.observe import load
+from hivesink.sink.commit.writer import policy_of
 from hivesink.sink.inspect.clean import Stranger, strangers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from hivesink.ports import CommitLog, LiveTable, Registrar
+    from hivesink.core.plan import Policy
+    from hivesink.ports import LiveTable
     from hivesink.sink.inspect.admission import Admission
 
 
@@ -53,6 +54,16 @@ class OpenedTable:
         """What decides whether `writer` may start."""
         context = self.writers[writer]
         return wiring.admission(self.live, context.log, context.store, writer, context.registrar, site=self.site)
+
+    def for_recovery(self, writer: str) -> tuple[CommitContext, Policy]:
+        """What recovers `writer`'s epochs as its job would: with the settings that the job gave itself.
+
+        Raises InvalidOption, LogDamaged, NewerFormat, LogCopied.
+        """
+        context = self.writers[writer]
+        head = load(context).head
+        config = SinkConfig.parse({**self.live.spec.options, **dict(head.options if head else ())})
+        return replace(context, store=wiring.file_store(self.live.location, self.site, config)), policy_of(config)
 
     def strangers(self) -> tuple[Stranger, ...]:
         """The parts in the table whose uid has no log here, including those that were accepted."""
@@ -89,22 +100,11 @@ def open_table(table: str, metastore: str | None) -> Iterator[OpenedTable]:
     registrar = connected.registrar
     try:
         live = registrar.table(name)
-        logs = TableLogs(name, live.location, site)
+        logs, store = TableLogs(name, live.location, site), wiring.file_store(live.location, site)
         writers = {
-            writer: _context(registrar, live, wiring.commit_log(folder, writer, site), site)
+            writer: CommitContext(wiring.commit_log(folder, writer, site), store, registrar)
             for writer, folder in sorted(logs.writers().items())
         }
         yield OpenedTable(str(name), live, writers, site, connected, logs)
     finally:
         registrar.close()
-
-
-def _context(registrar: Registrar, live: LiveTable, log: CommitLog, site: Site) -> CommitContext:
-    return CommitContext(
-        log=log,
-        store=wiring.file_store(live.location, site),
-        registrar=registrar,
-        now=lambda: datetime.now(timezone.utc),
-        tick=time.monotonic,
-        token=lambda: secrets.token_hex(5),
-    )

@@ -18,7 +18,6 @@ from hivesink.errors import InvalidOption
 from hivesink.sink.commit.observe import load
 from hivesink.sink.commit.recovery import Loss, Recovered, find_losses, preview
 from hivesink.sink.commit.recovery import recover as recover_writer
-from hivesink.sink.commit.writer import policy_of
 from hivesink.sink.inspect.clean import clean as clean_writer
 from hivesink.sink.inspect.clean import find_leftovers, find_strays, throw_away
 
@@ -65,7 +64,6 @@ def recover(
     Example: hivesink recover demo.flights --dry-run
     """
     with reporting(as_json=json, debug=debug) as out, open_table(table, metastore) as opened:
-        policy = policy_of(SinkConfig.parse(opened.live.spec.options))
         chosen = opened.chosen(writer)
         partitions = frozenset((opened.name, partition) for partition in give_up or ())
         losses = [_given_up(context, partitions, accept_lost=accept_lost) for context in chosen.values()]
@@ -74,7 +72,8 @@ def recover(
         if lost and not dry_run and not yes:
             _ask(lost, as_json=json)
         done = []
-        for (name, context), own in zip(chosen.items(), losses, strict=True):
+        for name, own in zip(chosen, losses, strict=True):
+            context, policy = opened.for_recovery(name)
             waiting = frozenset(loss.part.target for loss in own if loss.part.key in partitions)
             given_up = GivenUp(frozenset(loss.part.target for loss in own), waiting)
             if dry_run:
@@ -132,13 +131,13 @@ def _data(writer: str, result: Recovered) -> dict[str, Any]:
     return {
         "writer": writer,
         "epoch": result.epoch,
-        "actions": [{"what": what, "subject": subject} for what, subject in result.told()],
+        "actions": [{"what": what, "subject": subject} for what, subject in result.described()],
         "lost": [{"target": loss.part.target, "rows": loss.part.rows, "why": loss.reason} for loss in result.lost],
     }
 
 
 def _blocks(writer: str, result: Recovered, *, dry_run: bool) -> list[Line | Grid]:
-    actions = result.told()
+    actions = result.described()
     if not actions:
         state = f"it is at epoch {result.epoch}" if result.epoch else "it has committed nothing yet"
         return [Line(f"writer {writer}: nothing to recover, {state}")]

@@ -99,6 +99,15 @@ def duration(text: str) -> timedelta:
     return int(quantity[1]) * _TIMES[quantity[2]]
 
 
+def interval(text: str) -> timedelta:
+    """A duration above 0; ValueError otherwise."""
+    found = duration(text)
+    if not found:
+        message = "write a duration above 0, such as 30s"
+        raise ValueError(message)
+    return found
+
+
 def zone(text: str) -> ZoneInfo:
     """A zone of the IANA database; ValueError otherwise."""
     try:
@@ -148,7 +157,9 @@ assigner = matching(
     r"partition-columns|date-time|[\w.]+:\w+",
     "write partition-columns, date-time, or your own class as module:Class",
 )
-file_name = matching(r"[._][\w.-]*", "write a file name that begins with _ or . so that readers pass over it")
+file_name = matching(
+    r"(?!\.\.?$)[._][\w.-]*", "write a file name that begins with _ or . so that readers pass over it, but not . or .."
+)
 _whole_number = matching(r"\d*[1-9]\d*", "write a whole number above 0")
 _mode = matching(r"0?[4-7][0-7]{2}", "write an octal mode by which the owner can read, such as 640")
 _name = matching(r"[^\s:/]+", "write one name, without spaces, : and /")

@@ -132,7 +132,8 @@ class Manifest:
 
     `kind` says why the epoch exists: `batch` (rows of a micro-batch), `fence` (recovery shut out an older try at this
     epoch), `move` (parts go where their partition lives), `accept-lost` (a person accepted that the parts in `lost`
-    are gone). `log` is the folder of its log, None in format 1.
+    are gone). `log` is the folder of its log, None in format 1. `options` are the settings that the last batch's job
+    gave itself, which outrank the table's: whoever finishes its epochs uses them too.
     """
 
     writer: str
@@ -151,6 +152,7 @@ class Manifest:
     tables: tuple[str, ...] = ()
     zones: tuple[tuple[str, str], ...] = ()
     log: str | None = None
+    options: tuple[tuple[str, str], ...] = ()
 
     def publishes(self) -> tuple[PartEntry, ...]:
         """Every part that this epoch must publish, its own and the moved ones."""

@@ -33,6 +33,7 @@ def encode(manifest: Manifest) -> bytes:
             "format": FORMAT,
             "last_batch": _last_batch(manifest.last_batch),
             "zones": dict(manifest.zones),
+            "options": dict(manifest.options),
         }
     )
 
@@ -40,6 +41,8 @@ def encode(manifest: Manifest) -> bytes:
 def decode(data: bytes, file: str) -> Manifest:
     """The inverse of `encode`. Raises NewerFormat or LogDamaged, both naming `file`."""
     found = _parse(data, file, {"log": None})
+    # Format 2 was without them at first.
+    options = found.get("options", {})
     try:
         return Manifest(
             writer=str(found["writer"]),
@@ -62,6 +65,7 @@ def decode(data: bytes, file: str) -> Manifest:
             tables=tuple(str(table) for table in found["tables"]),
             zones=tuple(sorted((str(table), str(zone)) for table, zone in found["zones"].items())),
             log=None if found["log"] is None else str(found["log"]),
+            options=tuple(sorted((str(name), str(text)) for name, text in options.items())),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise LogDamaged(file, f"{type(error).__name__}: {error}") from error

@@ -12,8 +12,8 @@ from typing import Any
 
 from hivesink.config.cache import cache_folder, state_folder
 from hivesink.embedded.process import HOST, Detached, Launch
-from hivesink.embedded.server import EmbeddedServer, java_command, locked
-from hivesink.jvm.conf import LOCAL_FILES, log4j2, write_conf
+from hivesink.embedded.server import EmbeddedServer, locked
+from hivesink.jvm.conf import LOCAL_FILES
 from hivesink.jvm.jars import all_jars, jar
 from hivesink.jvm.java import find_java
 
@@ -42,7 +42,6 @@ class EmbeddedMetastore(EmbeddedServer):
 
     def _launch(self, port: int) -> Launch:
         self.warehouse.mkdir(parents=True, exist_ok=True)
-        conf = self.folder / "conf"
         site = {
             **derby_site(self.folder),
             "hive.metastore.warehouse.dir": self.warehouse.as_uri(),
@@ -51,17 +50,17 @@ class EmbeddedMetastore(EmbeddedServer):
             "hive.metastore.schema.verification": "false",
             # Two hundred by default, each with a stack of 16 MB to reserve.
             "hive.metastore.server.min.threads": "8",
-            # Two seconds by default: reporting a database that can't be opened would take twenty.
-            "hive.hmshandler.retry.interval": "200ms",
+            # Ten attempts, two seconds apart, by default: so long would a call take that the database refuses.
+            "hive.hmshandler.retry.attempts": "2",
+            "hive.hmshandler.retry.interval": "50ms",
             # The asynchronous logger needs a library that PySpark does not ship.
             "hive.async.log.enabled": "false",
         }
-        write_conf(conf, {"hive-site": site, **LOCAL_FILES}, log4j2("warn"))
-        java = java_command(
-            f"{conf}:{_loopback_classes()}:{all_jars()}",
+        java = self._java(
+            f"{_loopback_classes()}:{all_jars()}",
             "512m",
             *derby_options(self.folder, durable=self._durable),
-            f"-Dlog4j2.configurationFile={conf / 'log4j2.properties'}",
+            sites={"hive-site": site, **LOCAL_FILES},
         )
         return Launch(
             name=self.name,

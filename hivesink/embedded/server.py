@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 from abc import ABC, abstractmethod
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -18,10 +19,11 @@ from hivesink.embedded.process import (
     start_attached,
     start_detached,
 )
+from hivesink.jvm.conf import log4j2, write_conf
 from hivesink.jvm.java import OPENS, find_java
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
     from types import TracebackType
 
@@ -115,6 +117,22 @@ class EmbeddedServer(ABC):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.stop()
+
+    def _java(
+        self,
+        jars: str,
+        heap: str,
+        *options: str,
+        sites: Mapping[str, Mapping[str, str]] | None = None,
+        levels: Mapping[str, str] | None = None,
+        opens: Iterable[str] = OPENS,
+    ) -> tuple[str, ...]:
+        """Write its `conf` folder, with log levels by logger; return its command line, up to the main class."""
+        conf, tmp = self.folder / "conf", self.folder / "tmp"
+        tmp.mkdir(parents=True, exist_ok=True)
+        write_conf(conf, sites or {}, log4j2("warn", levels))
+        own = (f"-Djava.io.tmpdir={tmp}", f"-Dlog4j2.configurationFile={(conf / 'log4j2.properties').as_uri()}")
+        return java_command(os.pathsep.join([str(conf), jars]), heap, *own, *options, opens=opens)
 
     @abstractmethod
     def _launch(self, port: int) -> Launch:

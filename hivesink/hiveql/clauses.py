@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from hivesink.core.table import Array, Column, Map, Primitive, Struct
+from hivesink.core.table import (
+    PARQUET_INPUT,
+    PARQUET_OUTPUT,
+    PARQUET_SERDE,
+    Array,
+    Column,
+    Map,
+    Primitive,
+    Struct,
+)
 from hivesink.core.typetext import parse_type
 from hivesink.errors import TypeTextInvalid
 
@@ -18,10 +27,6 @@ if TYPE_CHECKING:
 
 CheckProperties = Callable[[Mapping[str, str]], Sequence[str]]
 """Returns problems in TBLPROPERTIES, one line each, which begins with the property: `hivesink.config.options.check`."""
-
-PARQUET_SERDE = "org.apache.hadoop.hive.ql.io.parquet.serde.ParquetHiveSerDe"
-PARQUET_INPUT = "org.apache.hadoop.hive.ql.io.parquet.MapredParquetInputFormat"
-PARQUET_OUTPUT = "org.apache.hadoop.hive.ql.io.parquet.MapredParquetOutputFormat"
 
 _USE_PARQUET = "use STORED AS PARQUET, the only supported format so far"
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 from hivesink.core.partition import DEFAULT_PARTITION, parse_path, partition_path
-from hivesink.core.table import Column, TableName
+from hivesink.core.table import PARQUET_INPUT, PARQUET_SERDE, Column, TableName
 from hivesink.core.typetext import parse_type
 from hivesink.errors import PartitionPathInvalid, RegistrationFailed, TypeTextInvalid, Unsupported
 
@@ -23,9 +23,6 @@ BASIC_ONLY = '{"BASIC_STATS":"true"}'
 """The numbers of files, bytes and rows are right; no column's statistics are."""
 Values = tuple[str, ...]
 """Unescaped values as the metastore keeps them: null is DEFAULT_PARTITION."""
-PARQUET_INPUT = "org.apache.hadoop.hive.ql.io.parquet.MapredParquetInputFormat"
-PARQUET_OUTPUT = "org.apache.hadoop.hive.ql.io.parquet.MapredParquetOutputFormat"
-PARQUET_SERDE = "org.apache.hadoop.hive.ql.io.parquet.serde.ParquetHiveSerDe"
 _SPARK_BUCKETS = "spark.sql.sources.schema.numBuckets"
 _MOST_REASONS = 3
 

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from hivesink.core.partition import DEFAULT_PARTITION, LivePartition, NewPartition, Statistics
-from hivesink.core.table import TableName, TableSpec
+from hivesink.core.table import PARQUET_INPUT, TableName, TableSpec
 from hivesink.errors import (
     MetastoreUnreachable,
     RegistrationFailed,
@@ -21,7 +21,7 @@ from hivesink.errors import (
 )
 from hivesink.hive.login import Login
 from hivesink.hive.session import BROKEN, REFUSED, Session, reason
-from hivesink.metastore.common import FLAG, PARQUET_INPUT, Facts, change_all, column, is_accurate, name_of, values_of
+from hivesink.metastore.common import FLAG, Facts, change_all, column, is_accurate, name_of, values_of
 from hivesink.metastore.hive_text import (
     Described,
     DescribedColumn,

@@ -8,17 +8,8 @@ from typing import Any
 from hive_metastore import ttypes
 
 from hivesink.core.partition import LivePartition, NewPartition
-from hivesink.core.table import Column, TableName, TableSpec
-from hivesink.metastore.common import (
-    FLAG,
-    PARQUET_INPUT,
-    PARQUET_OUTPUT,
-    PARQUET_SERDE,
-    Facts,
-    column,
-    is_accurate,
-    values_of,
-)
+from hivesink.core.table import PARQUET_INPUT, PARQUET_OUTPUT, PARQUET_SERDE, Column, TableName, TableSpec
+from hivesink.metastore.common import FLAG, Facts, column, is_accurate, values_of
 from hivesink.ports import LiveTable
 
 _FIELDS = {"comment", "EXTERNAL"}

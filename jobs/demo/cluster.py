@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING
 from hivesink import wiring
 from hivesink.cli.opened import open_table
 from hivesink.config.site import Site
-from hivesink.embedded.cluster import Cluster, containers
+from hivesink.embedded.cluster import Cluster
 from hivesink.embedded.cluster.__main__ import default_folder
 from hivesink.errors import HiveSinkError
 from hivesink.hive import connect
 from hivesink.hive.login import Login
+from jobs.demo import containers
 from jobs.demo.answers import finished_files, show_answers, show_files, show_partitions
 from jobs.demo.flights import TOPIC, Flights, KafkaTopic
 from jobs.demo.services import TABLE, committed, declare_tables

@@ -112,6 +112,43 @@ def test_recover_finishes_what_was_decided(ingest: Ingest, table: str, capsys: p
     assert "nothing to recover" in hivesink(capsys, "recover", table, "--dry-run").out
 
 
+def test_recover_ends_an_epoch_with_the_settings_of_its_job(
+    uri: str, table: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    own = {
+        "sink.file.permission": "640",
+        "sink.partition-commit.policy.kind": "metastore,success-file",
+        "sink.partition-commit.success-file.name": "_DONE",
+        "sink.log.retained-epochs": "100000",
+    }
+    ingest = Ingest(table, uri, options=own)
+    _open_epoch(ingest)
+    said = hivesink(capsys, "recover", table)
+    assert said.code == 0, said.err
+    marks = sorted(ingest.location.glob("*/_*"))
+    assert [(path.parent.name, path.name) for path in marks] == [("dt=2026-01-01", "_DONE"), ("dt=2026-01-02", "_DONE")]
+    assert {path.stat().st_mode & 0o777 for path in marks} == {0o640}
+    ingest.close()
+
+
+def test_recover_takes_the_settings_of_the_table(uri: str, table: str, capsys: pytest.CaptureFixture[str]) -> None:
+    metastore = Connection(uri)
+    name = TableName.parse(table)
+    live = metastore.read(lambda client: client.get_table(name.database, name.table))
+    live.parameters |= {
+        "sink.file.permission": "640",
+        "sink.partition-commit.policy.kind": "metastore,success-file",
+    }
+    metastore.read(lambda client: client.alter_table(name.database, name.table, live))
+    ingest = Ingest(table, uri)
+    _open_epoch(ingest)
+    said = hivesink(capsys, "recover", table)
+    assert said.code == 0, said.err
+    assert [path.stat().st_mode & 0o777 for path in ingest.location.glob("*/_SUCCESS")] == [0o640, 0o640]
+    metastore.close()
+    ingest.close()
+
+
 @pytest.mark.parametrize("way", ["recover", "start with dead-letter", "start with drop"])
 def test_dead_letters_that_wait_get_their_table_back(
     way: str, uri: str, table: str, capsys: pytest.CaptureFixture[str]

@@ -18,8 +18,8 @@ from pyhive import hive
 
 from hivesink.embedded.cluster import Cluster
 from hivesink.embedded.cluster.__main__ import main
+from hivesink.embedded.kafka import create_topic
 from hivesink.embedded.process import identity_of, wait_until
-from hivesink.embedded.topics import create_topic
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -52,6 +52,7 @@ def full() -> Manifest:
         tables=("demo.flights", "demo.flights__rejected"),
         zones=(("demo.flights", "Europe/Berlin"), ("demo.flights__rejected", "UTC")),
         log="/w/.hivesink/demo.flights/flights",
+        options=(("sink.file.permission", "640"), ("sink.log.retained-epochs", "7")),
     )
 
 

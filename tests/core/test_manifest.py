@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -42,6 +43,7 @@ def manifests(draw: st.DrawFn) -> Manifest:
         open=draw(st.sampled_from([base.open, replace(base.open, snapshot=True, added=())])),
         zones=tuple(sorted(draw(st.dictionaries(text, text)).items())),
         log=draw(st.none() | text),
+        options=tuple(sorted(draw(st.dictionaries(text, text)).items())),
     )
 
 
@@ -64,9 +66,15 @@ def test_the_bytes_of_format_2_are_pinned() -> None:
     assert decode_floor(floor, "f") == FLOOR
 
 
+def test_the_first_manifests_of_format_2_had_no_options() -> None:
+    older = json.loads(encode(full()))
+    del older["options"]
+    assert decode(json.dumps(older).encode(), "m") == replace(full(), options=())
+
+
 def test_format_1_is_read() -> None:
     manifest, floor = (GOLDEN / "manifest-1.json").read_bytes(), (GOLDEN / "floor-1.json").read_bytes()
-    assert decode(manifest, "m") == replace(full(), log=None)
+    assert decode(manifest, "m") == replace(full(), log=None, options=())
     assert decode_floor(floor, "f") == replace(FLOOR, lost=0)
 
 

@@ -146,7 +146,7 @@ def test_cut_short_its_rows_come_wherever_the_partition_appears(home: str) -> No
     assert found.errors == 0, found.findings
     site.metastore.register(TABLE, REFUSED, home)
     ahead = preview(context, spec.policy)
-    assert recover(context, spec.identity, spec.policy).told() == ahead.told()
+    assert recover(context, spec.identity, spec.policy).described() == ahead.described()
     site.job().run()
     site.check(range(8))
 

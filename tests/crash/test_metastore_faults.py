@@ -268,8 +268,9 @@ def decided(scenario: Scenario, epoch: int) -> Site:
 
 
 @pytest.mark.parametrize("second", [Mode.BEFORE, Mode.AFTER])
-def test_accepted_losses_under_every_fault_of_the_storage(second: Mode) -> None:
-    """A decided part is lost; a person accepts it; that epoch dies at every call, and is repeated."""
+@pytest.mark.parametrize("stride", [5, pytest.param(1, marks=pytest.mark.long)])
+def test_accepted_losses_under_every_fault_of_the_storage(second: Mode, stride: int) -> None:
+    """A decided part is lost; a person accepts it; that epoch dies at every `stride`th call, and is repeated."""
 
     def accept(job: SiteJob) -> None:
         lost = {loss.part.target for loss in find_losses(job.context)}
@@ -291,7 +292,7 @@ def test_accepted_losses_under_every_fault_of_the_storage(second: Mode) -> None:
         assert 1 <= lost <= 4, step
         assert len(set(site.rows())) == len(site.rows())
         assert site.staged() == set()
-        step += 1
+        step += stride
     assert step > 10
 
 

@@ -25,9 +25,9 @@ def test_the_list_is_what_is_done(mode: Mode) -> None:
         ahead = preview(context, spec.policy)
         assert site.fs._files == before, "it only looks"
         done = recover(context, spec.identity, spec.policy)
-        assert done.told() == ahead.told(), call
+        assert done.described() == ahead.described(), call
         assert done.lost == ahead.lost == ()
-        listed |= {what for what, _ in done.told()}
+        listed |= {what for what, _ in done.described()}
         site.job().run()
         make_durable(site, call)
     site.check(IDS)

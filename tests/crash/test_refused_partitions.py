@@ -94,9 +94,9 @@ def test_given_up_it_is_out_of_the_way_and_its_files_are_kept() -> None:
     assert {loss.reason for loss in find_losses(context, [B])} == {"its partition is given up"}
     spec = site.job().committer.spec
     done = recover(context, spec.identity, spec.policy, given_up=given_up)
-    assert done.told() == ahead.told()
+    assert done.described() == ahead.described()
     assert done.lost == ahead.lost
-    assert {what for what, _ in done.told()} >= {"put away", "accept-lost"}
+    assert {what for what, _ in done.described()} >= {"put away", "accept-lost"}
     site.job().run()
     site.check(OTHERS)
     assert kept(site) == THEIRS
@@ -245,7 +245,7 @@ def test_a_job_beside_a_refused_partition_may_die_at_any_call(mode: Mode) -> Non
         site.metastore.refused = ""  # type: ignore[attr-defined]
         context, spec = site.job().context, site.job().committer.spec
         ahead = preview(context, spec.policy)
-        assert recover(context, spec.identity, spec.policy).told() == ahead.told(), call
+        assert recover(context, spec.identity, spec.policy).described() == ahead.described(), call
         site.job().run()
         site.check(range(8), call)
         assert all(site.fs.length(f"{home}/_SUCCESS") is not None for home in site.places(TABLE).values()), call

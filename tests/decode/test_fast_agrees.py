@@ -177,17 +177,30 @@ def assert_same(columns: list[Column], options: DecodeOptions, batches: list[lis
         assert bits(decoded.table) == bits(table)
 
 
-@settings(max_examples=600, deadline=None)
-@given(
+Kinds = list[tuple[HiveType, bool]]
+hostile = given(
     st.lists(st.tuples(st.sampled_from(KINDS), st.sampled_from([True, True, True, False])), min_size=1, max_size=3),
     OPTIONS,
     st.lists(st.lists(records, min_size=1, max_size=8), min_size=1, max_size=3),
 )
-def test_agrees_on_hostile_records(
-    kinds: list[tuple[HiveType, bool]], options: DecodeOptions, batches: list[list[bytes]]
-) -> None:
+
+
+def assert_same_of(kinds: Kinds, options: DecodeOptions, batches: list[list[bytes]]) -> None:
     columns = [Column(name, kind, nullable=free) for name, (kind, free) in zip("abc", kinds, strict=False)]
     assert_same(columns, options, batches)
+
+
+@settings(max_examples=80, deadline=None)
+@hostile
+def test_agrees_on_hostile_records(kinds: Kinds, options: DecodeOptions, batches: list[list[bytes]]) -> None:
+    assert_same_of(kinds, options, batches)
+
+
+@pytest.mark.long
+@settings(max_examples=600, deadline=None)
+@hostile
+def test_agrees_on_many_hostile_records(kinds: Kinds, options: DecodeOptions, batches: list[list[bytes]]) -> None:
+    assert_same_of(kinds, options, batches)
 
 
 @settings(max_examples=600, deadline=None)

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hivesink.embedded.process import port_is_free
-from hivesink.embedded.thriftserver import EmbeddedThriftServer
+from tests.embedded.thriftserver import EmbeddedThriftServer
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,9 +9,8 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, OffsetSpec
 from confluent_kafka.cimpl import TopicPartition
 
-from hivesink.embedded.kafka import EmbeddedKafka
+from hivesink.embedded.kafka import EmbeddedKafka, create_topic, end_offsets
 from hivesink.embedded.process import HOST, free_port
-from hivesink.embedded.topics import create_topic, end_offsets
 from hivesink.errors import SourceUnreachable
 
 if TYPE_CHECKING:

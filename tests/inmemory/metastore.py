@@ -8,18 +8,9 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from hivesink.core.partition import LivePartition, NewPartition, Statistics, partition_path
+from hivesink.core.table import PARQUET_INPUT, PARQUET_SERDE
 from hivesink.errors import MetastoreUnreachable, RegistrationFailed, TableExists, TableReplaced, UnknownTable
-from hivesink.metastore.common import (
-    BASIC_ONLY,
-    FLAG,
-    PARQUET_INPUT,
-    PARQUET_SERDE,
-    Facts,
-    Values,
-    is_accurate,
-    name_of,
-    values_of,
-)
+from hivesink.metastore.common import BASIC_ONLY, FLAG, Facts, Values, is_accurate, name_of, values_of
 from hivesink.ports import LiveTable
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from hivesink import HiveSink, sources, wiring
 from hivesink.config.options import check
 from hivesink.core.table import TableName
 from hivesink.embedded import process
-from hivesink.embedded.topics import create_topic, end_offsets
+from hivesink.embedded.kafka import create_topic, end_offsets
 from hivesink.hiveql.apply import apply
 from hivesink.hiveql.parse import parse_ddl
 

@@ -23,7 +23,7 @@ from hivesink import wiring
 from hivesink.config.options import check
 from hivesink.core.log import Mark
 from hivesink.core.table import TableName
-from hivesink.embedded.topics import create_topic
+from hivesink.embedded.kafka import create_topic
 from hivesink.hiveql.apply import apply
 from hivesink.hiveql.parse import parse_ddl
 from hivesink.storage.commit_log import default_log_location

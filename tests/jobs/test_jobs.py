@@ -11,7 +11,7 @@ import pytest
 
 from hivesink import wiring
 from hivesink.config.options import check
-from hivesink.embedded.topics import create_topic
+from hivesink.embedded.kafka import create_topic
 from hivesink.hiveql.apply import apply
 from hivesink.hiveql.parse import parse_path
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hivesink.core.table import TableName
+from hivesink.core.table import PARQUET_INPUT, PARQUET_SERDE, TableName
 from hivesink.errors import MetastoreUnreachable, RegistrationFailed, Unsupported
-from hivesink.metastore.common import BASIC_ONLY, PARQUET_INPUT, PARQUET_SERDE, Facts, change_all, column, is_accurate
+from hivesink.metastore.common import BASIC_ONLY, Facts, change_all, column, is_accurate
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

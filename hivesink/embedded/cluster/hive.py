@@ -9,8 +9,8 @@ from hivesink.embedded.cluster import settings
 from hivesink.embedded.cluster.hdfs import client_sites
 from hivesink.embedded.metastore import derby_options, derby_site
 from hivesink.embedded.process import HOST, Launch
-from hivesink.embedded.server import EmbeddedServer, java_command
-from hivesink.jvm.conf import log4j2, write_conf, write_sites
+from hivesink.embedded.server import EmbeddedServer
+from hivesink.jvm.conf import write_sites
 from hivesink.jvm.jars import HIVE, fetch
 from hivesink.jvm.java import OPENS
 
@@ -37,14 +37,18 @@ class _HiveServer(EmbeddedServer):
         self.extra = dict(extra)
         self._filesystem = filesystem
 
-    def _write_conf(self, site: Mapping[str, str], logger: str) -> Path:
-        """Write its settings; `logger` logs the line that says it is ready."""
-        conf = self.folder / "conf"
+    def _hive(self, heap: str, site: Mapping[str, str], logger: str, *options: str) -> tuple[str, ...]:
+        """Its command line, up to the main class; `logger` logs the line that says it is ready."""
         sites = client_sites(self._filesystem())
         sites["core-site"]["hadoop.tmp.dir"] = str(self.folder / "tmp")
-        write_conf(conf, {**sites, "hive-site": {**site, **self.extra}}, log4j2("warn", {logger: "info"}))
-        (self.folder / "tmp").mkdir(exist_ok=True)
-        return conf
+        return self._java(
+            os.pathsep.join(map(str, fetch(HIVE))),
+            heap,
+            *options,
+            sites={**sites, "hive-site": {**site, **self.extra}},
+            levels={logger: "info"},
+            opens=(*OPENS, *MORE_OPENS),
+        )
 
 
 class HiveMetastore(_HiveServer):
@@ -69,13 +73,11 @@ class HiveMetastore(_HiveServer):
             "metastore.thrift.port": str(port),
             "metastore.thrift.uris": f"thrift://{HOST}:{port}",
         }
-        conf = self._write_conf(site, "org.apache.hadoop.hive.metastore.HMSHandler")
+        derby = derby_options(self.folder, durable=self._durable)
+        java = self._hive("768m", site, "org.apache.hadoop.hive.metastore.HMSHandler", *derby)
         return Launch(
             name=self.name,
-            command=(
-                *_java(conf, "768m", *derby_options(self.folder, durable=self._durable)),
-                *("org.apache.hadoop.hive.metastore.HiveMetaStore", "-p", str(port)),
-            ),
+            command=(*java, "org.apache.hadoop.hive.metastore.HiveMetaStore", "-p", str(port)),
             log=self.folder / "metastore.log",
             ready=f"Started the new metaserver on port [{port}]",
             grace=GRACE,
@@ -108,23 +110,12 @@ class HiveServer2(_HiveServer):
             "hive.server2.thrift.bind.host": HOST,
             "hive.server2.thrift.port": str(port),
         }
-        conf = self._write_conf(site, "org.apache.hive.service.cli.thrift")
-        write_sites(conf, {"mapred-site": settings.mapred_site()})
+        java = self._hive("1g", site, "org.apache.hive.service.cli.thrift")
+        write_sites(self.folder / "conf", {"mapred-site": settings.mapred_site()})
         return Launch(
             name=self.name,
-            command=(*_java(conf, "1g"), "org.apache.hive.service.server.HiveServer2"),
+            command=(*java, "org.apache.hive.service.server.HiveServer2"),
             log=self.folder / "hiveserver2.log",
             ready=f"Starting ThriftBinaryCLIService on port {port} ",
             grace=GRACE,
         )
-
-
-def _java(conf: Path, heap: str, *options: str) -> tuple[str, ...]:
-    return java_command(
-        os.pathsep.join([str(conf), *map(str, fetch(HIVE))]),
-        heap,
-        f"-Djava.io.tmpdir={conf.parent / 'tmp'}",
-        f"-Dlog4j2.configurationFile={conf / 'log4j2.properties'}",
-        *options,
-        opens=(*OPENS, *MORE_OPENS),
-    )

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hivesink.config.cache import write_atomically
 from hivesink.embedded.cluster import settings
 from hivesink.embedded.process import HOST, Launch
-from hivesink.embedded.server import EmbeddedServer, java_command
-from hivesink.jvm.conf import log4j2
+from hivesink.embedded.server import EmbeddedServer
 from hivesink.jvm.jars import all_jars, jar, spark_home
 from hivesink.jvm.java import find_java
 
@@ -17,11 +15,18 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-class SparkMaster(EmbeddedServer):
+class _SparkServer(EmbeddedServer):
+    keeps_port = True
+
+    def _spark(self, properties: Mapping[str, str]) -> tuple[str, ...]:
+        own = (f"-D{name}={value}" for name, value in properties.items())
+        return self._java(all_jars(), "256m", *own, levels={"org.apache.spark.deploy": "info"})
+
+
+class SparkMaster(_SparkServer):
     """The master of `spark://127.0.0.1:<port>`; restarted, it knows its workers and applications again."""
 
     name = "the Spark master"
-    keeps_port = True
 
     @property
     def uri(self) -> str:
@@ -33,7 +38,7 @@ class SparkMaster(EmbeddedServer):
         arguments = ("--host", HOST, "--port", str(port), "--webui-port", "0")
         return Launch(
             name=self.name,
-            command=(*_java(self.folder, own), "org.apache.spark.deploy.master.Master", *arguments),
+            command=(*self._spark(own), "org.apache.spark.deploy.master.Master", *arguments),
             log=self.folder / "master.log",
             # Its next words are ALIVE, or RECOVERING where it finds workers of its last run.
             ready="I have been elected leader!",
@@ -41,10 +46,8 @@ class SparkMaster(EmbeddedServer):
         )
 
 
-class SparkWorker(EmbeddedServer):
+class SparkWorker(_SparkServer):
     """A worker of that master; what its executors write goes to its folder. Ready when it is registered."""
-
-    keeps_port = True
 
     def __init__(self, folder: Path, number: int, master_uri: Callable[[], str]) -> None:
         super().__init__(folder)
@@ -60,7 +63,7 @@ class SparkWorker(EmbeddedServer):
         own = {"spark.local.dir": str(self.folder / "tmp")}
         return Launch(
             name=self.name,
-            command=(*_java(self.folder, own), "org.apache.spark.deploy.worker.Worker", *arguments),
+            command=(*self._spark(own), "org.apache.spark.deploy.worker.Worker", *arguments),
             log=self.folder / "worker.log",
             ready="Successfully registered with master",
             env=_environment(),
@@ -78,16 +81,3 @@ def _environment() -> dict[str, str]:
         # The worker looks for build folders to learn it, and PySpark has none.
         "SPARK_SCALA_VERSION": scala.rpartition(".")[0],
     }
-
-
-def _java(folder: Path, properties: Mapping[str, str]) -> tuple[str, ...]:
-    logging = folder / "conf" / "log4j2.properties"
-    write_atomically(logging, log4j2("warn", {"org.apache.spark.deploy": "info"}))
-    (folder / "tmp").mkdir(exist_ok=True)
-    return java_command(
-        all_jars(),
-        "256m",
-        f"-Djava.io.tmpdir={folder / 'tmp'}",
-        f"-Dlog4j2.configurationFile={logging.as_uri()}",
-        *(f"-D{name}={value}" for name, value in properties.items()),
-    )

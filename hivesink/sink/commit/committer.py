@@ -166,6 +166,7 @@ class Committer:
             parts=written.parts,
             tables=identity.tables,
             zones=identity.zones,
+            options=self.spec.options,
         )
 
     def _finish(self, executor: Executor, first: Seen | None = None) -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import secrets
+import time
 from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import datetime, timezone
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -15,7 +18,6 @@ from hivesink.errors import FencedOut, FileSystemUnknown, MetastoreUnreachable, 
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
-    from datetime import datetime
 
     from hivesink.core.epoch import Epoch
     from hivesink.core.partfile import Finished
@@ -30,9 +32,9 @@ class CommitContext:
     log: CommitLog
     store: FileStore
     registrar: Registrar
-    now: Callable[[], datetime]
-    tick: Callable[[], float]
-    token: Callable[[], str]
+    now: Callable[[], datetime] = lambda: datetime.now(timezone.utc)
+    tick: Callable[[], float] = time.monotonic
+    token: Callable[[], str] = lambda: secrets.token_hex(5)
     remake: Callable[[TableName], bool] = lambda _: False
     """Create the sink's own table (dead letters) again after somebody dropped it; False for any other table."""
     _tables: dict[str, LiveTable] = field(default_factory=dict)

@@ -42,7 +42,7 @@ class Recovered:
     actions: tuple[Action, ...]
     lost: tuple[Loss, ...]
 
-    def told(self) -> list[tuple[str, str]]:
+    def described(self) -> list[tuple[str, str]]:
         """Each action in words: what it does, and to what."""
         return [line for action in self.actions for line in action.describe()]
 

@@ -53,6 +53,7 @@ class Stopwatch:
 class WriterSpec:
     """What a writer writes: its identity, tables and settings.
 
+    `options` are those of `config` that the job gave itself; the others are the table's.
     `tolerant`: wait for a metastore that is down, up to `sink.registration.max-delay`; otherwise raise at once.
     """
 
@@ -66,6 +67,7 @@ class WriterSpec:
     on_commit: Callable[[Committed], None] = lambda _: None
     sole_writer: Callable[[], bool] = lambda: True
     """Whether no other writer has a log for the target: only then can statistics be exact."""
+    options: tuple[tuple[str, str], ...] = ()
 
     @property
     def tables(self) -> dict[str, TablePlan]:

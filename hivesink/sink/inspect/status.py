@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from hivesink.core.epoch import Epoch, LastBatch
-    from hivesink.core.manifest import Rows
+    from hivesink.core.manifest import Manifest, Rows
     from hivesink.sink.commit.context import CommitContext
     from hivesink.sink.inspect.facts import FileFacts, LogFacts, Unregistered
 
@@ -40,8 +40,8 @@ class FileCounts:
 class WriterStatus:
     """One writer. `rows` are totals since its first epoch; `lost_rows` those of parts accepted as lost.
 
-    `at` is the last epoch's time (UTC). Epoch 0: nothing was committed yet. `unsettled` are epochs that are decided
-    and not published yet.
+    `at` is the last epoch's time (UTC). Epoch 0: nothing was committed yet. `unsettled` are decided epochs that wait to
+    be published, or for the look at the metastore after that.
     """
 
     writer: str
@@ -83,10 +83,15 @@ def writer_status(context: CommitContext, writer: str, table: str) -> WriterStat
         rows=log.totals,
         lost_rows=log.lost_rows,
         files=_count(log, files),
-        unsettled=tuple(manifest.epoch for manifest in log.unpublished),
+        unsettled=tuple(manifest.epoch for manifest in log.open if not _is_done(log, manifest)),
         unregistered=log.unregistered(files),
         last_batch=head.last_batch if head else None,
     )
+
+
+def _is_done(log: LogFacts, manifest: Manifest) -> bool:
+    """A published epoch without parts has nothing to confirm."""
+    return log.is_published(manifest.epoch) and not manifest.publishes() and not manifest.lost
 
 
 def locations_of(context: CommitContext, tables: tuple[str, ...]) -> dict[str, str]:

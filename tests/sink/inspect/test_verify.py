@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hivesink.core.epoch import Epoch, HistoryPolicy
+from hivesink.core.log import Mark, Touched
 from hivesink.core.manifest import Floor, Rows
 from hivesink.core.partition import Statistics
 from hivesink.core.plan import GivenUp
@@ -21,6 +22,7 @@ from hivesink.sink.inspect.status import writer_status
 from hivesink.sink.inspect.verify import verify
 from hivesink.storage.commit_log import RenameCommitLog
 from hivesink.storage.rename_store import RenameFileStore
+from tests.crash.faults import Kill
 from tests.inmemory.filesystem import MemoryFileSystem
 from tests.inmemory.metastore import MemoryMetastore
 from tests.sink.harness import LOCATION, SPEC, TABLE, UID, Job, Source, count_lines, events
@@ -334,6 +336,34 @@ def test_a_metastore_that_is_down_leaves_an_epoch_open(site: Site) -> None:
     assert status.last_batch.epoch == 4
     assert site.errors() == []
     assert all("waits" in note for note in site.notes())
+
+
+def test_an_epoch_that_died_before_its_last_look_is_unsettled(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    site.job.source.events += events(4)
+
+    def die(epoch: Epoch, mark: Mark) -> None:
+        if mark is Mark.REGISTERED:
+            raise Kill
+        create(epoch, mark)
+
+    create = site.context.log.mark
+    monkeypatch.setattr(RenameCommitLog, "mark", lambda _, epoch, mark: die(epoch, mark))
+    with pytest.raises(Kill):
+        site.job.step()
+    monkeypatch.undo()
+    status = writer_status(site.context, "w", NAME)
+    assert (status.epoch, status.unsettled, status.unregistered) == (4, (4,), ())
+    spec = site.job.committer.spec
+    recover(site.context, spec.identity, spec.policy)
+    assert writer_status(site.context, "w", NAME).unsettled == ()
+
+
+def test_a_fence_has_nothing_to_settle(site: Site) -> None:
+    site.context.log.touch(Touched(Epoch(4), "00112233aa", 0, 0, 0, (f"{LOCATION}/dt=1",)))
+    spec = site.job.committer.spec
+    recover(site.context, spec.identity, spec.policy)
+    status = writer_status(site.context, "w", NAME)
+    assert (status.epoch, status.kind, status.unsettled) == (4, "fence", ())
 
 
 def accept(site: Site, *targets: str) -> None:

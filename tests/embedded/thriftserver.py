@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hivesink.embedded.process import HOST, Launch
-from hivesink.embedded.server import EmbeddedServer, java_command
-from hivesink.jvm.conf import LOCAL_FILES, log4j2, write_conf
+from hivesink.embedded.server import EmbeddedServer
+from hivesink.jvm.conf import LOCAL_FILES
 from hivesink.jvm.jars import all_jars, spark_home
 
 if TYPE_CHECKING:
@@ -28,11 +28,6 @@ class EmbeddedThriftServer(EmbeddedServer):
         self._warehouse = warehouse.absolute()
 
     def _launch(self, port: int) -> Launch:
-        conf = self.folder / "conf"
-        (self.folder / "tmp").mkdir(parents=True, exist_ok=True)
-        # ThriftCLIService logs the port when it is ready.
-        logging = log4j2("warn", {"org.apache.hive.service.cli.thrift": "info"})
-        write_conf(conf, {"hive-site": self._hive_site(port), **LOCAL_FILES}, logging)
         spark = {
             "spark.app.name": "hivesink thrift server",
             "spark.driver.bindAddress": HOST,
@@ -43,14 +38,15 @@ class EmbeddedThriftServer(EmbeddedServer):
             "spark.sql.warehouse.dir": self._warehouse.as_uri(),
             "spark.ui.enabled": "false",
         }
-        java = java_command(
-            f"{conf}:{all_jars()}",
+        java = self._java(
+            all_jars(),
             "1g",
             "-Djdk.reflect.useDirectMethodHandle=false",
             "-Dio.netty.tryReflectionSetAccessible=true",
-            f"-Djava.io.tmpdir={self.folder / 'tmp'}",
-            f"-Dlog4j2.configurationFile={conf / 'log4j2.properties'}",
             *(f"-D{name}={value}" for name, value in spark.items()),
+            sites={"hive-site": self._hive_site(port), **LOCAL_FILES},
+            # ThriftCLIService logs the port when it is ready.
+            levels={"org.apache.hive.service.cli.thrift": "info"},
         )
         server = ("--class", "org.apache.spark.sql.hive.thriftserver.HiveThriftServer2", "spark-internal")
         return Launch(
