@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hivesink.cli.codes import code_of
+from hivesink.cli.codes import ExitCode, code_of
 from hivesink.cli.output import Output, output, redact
-from hivesink.errors import HiveSinkError
+from hivesink.errors import HiveSinkError, InvalidOption
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -46,6 +46,9 @@ def reporting(*, as_json: bool, debug: bool) -> Iterator[Output]:
         raise typer.Exit(0) from None
     except typer.Exit:
         raise
+    except typer.Abort:
+        out.fail(InvalidOption(("not confirmed, so nothing was changed; answer y, or use --yes",)))
+        raise typer.Exit(ExitCode.FAILED) from None
     except Exception as error:  # noqa: BLE001  whatever ends a command is reported in one line
         if debug:
             print(redact(traceback.format_exc()), file=sys.stderr, end="")

@@ -86,7 +86,7 @@ def _ask_spark(sql: str, metastore: str | None, most: int) -> tuple[list[str], S
         frame = spark.sql(sql)
         return frame.columns, frame.limit(most).collect()
     except (PySparkException, Py4JError) as error:
-        raise QueryFailed(OLD_CLIENT if is_old_client(error) else str(error).partition("\n")[0]) from error
+        raise QueryFailed(OLD_CLIENT if is_old_client(error) else str(error).strip().partition("\n")[0]) from error
     finally:
         spark.stop()
 

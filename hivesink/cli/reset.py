@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, replace
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -11,6 +11,7 @@ import typer
 from hivesink.cli.command import Debug, DryRun, Json, Metastore, Table, Writer, Yes, reporting
 from hivesink.cli.opened import OpenedTable, open_table
 from hivesink.cli.output import Line, Report
+from hivesink.core.log import reset_name
 from hivesink.core.table import TableName
 from hivesink.errors import InvalidOption
 from hivesink.logs import Accepted, TableLogs
@@ -53,7 +54,7 @@ def reset(
     with reporting(as_json=json, debug=debug) as out, open_table(table, metastore) as opened:
         now = datetime.now(timezone.utc)
         chosen = {} if uid else opened.chosen(writer)
-        resets = [_resumed(opened, plan_reset(one, name, opened.name, now)) for name, one in chosen.items()]
+        resets = [_named(opened, plan_reset(one, name, opened.name, now), now) for name, one in chosen.items()]
         strangers = _with_uids(opened, uid or [])
         lines = [*map(_about_writer, resets), *map(_about_files, strangers)]
         if lines and not dry_run:
@@ -82,12 +83,16 @@ def reset(
         out.show(Report(data, [*map(Line, lines), end]))
 
 
-def _resumed(opened: OpenedTable, planned: Reset) -> Reset:
-    """If an earlier reset was interrupted before it put the log aside, use the name that it chose."""
+def _named(opened: OpenedTable, planned: Reset, at: datetime) -> Reset:
+    """With a free name for the old log: the one that an earlier, interrupted reset chose, else by the time."""
     before = opened.logs.accepted().get(planned.uid or "")
-    if before is None or before.log is None or opened.logs.has_folder(before.log):
-        return planned
-    return replace(planned, aside=before.log)
+    if before is not None and before.log is not None and not opened.logs.has_folder(before.log):
+        return replace(planned, aside=before.log)
+    folder = planned.aside.rpartition("/")[0]
+    while opened.logs.has_folder(planned.aside):
+        at += timedelta(seconds=1)
+        planned = replace(planned, aside=f"{folder}/{reset_name(planned.writer, at)}")
+    return planned
 
 
 def _with_uids(opened: OpenedTable, uids: Sequence[str]) -> list[Stranger]:

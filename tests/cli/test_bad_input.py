@@ -64,7 +64,7 @@ def test_a_damaged_manifest_stays_as_it_is(
     said = hivesink(capsys, *command, table)
     assert said.code == (1 if command == ["verify"] else 65)
     assert f"{path} is damaged" in said.out + said.err
-    assert "restore it from a snapshot or a backup" in said.out + said.err
+    assert "restore it from a snapshot or backup" in said.out + said.err
     assert path.read_bytes() == b'{"format": 2, "wri'
 
 

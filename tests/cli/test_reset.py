@@ -80,7 +80,9 @@ def test_a_reset_is_shown_and_asked_for(
     assert asked.code == 65
     assert "with --json, confirm with --yes" in asked.error
     monkeypatch.setattr("sys.stdin", Answer("n"))
-    assert reset(capsys, table).code == 1
+    refused = reset(capsys, table)
+    assert refused.code == 1
+    assert "not confirmed, so nothing was changed" in refused.error
     assert aside(ingest) == []
     assert hivesink(capsys, "status", table, "--json").data["writers"][0]["epoch"] == 3
 

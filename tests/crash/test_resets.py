@@ -55,7 +55,7 @@ class Resets:
             token,
         )
         opened = cast("Any", SimpleNamespace(logs=found, site=SiteFiles(), name=str(TABLE)))
-        command._set_aside(opened, command._resumed(opened, plan_reset(context, "w", str(TABLE), now)), now)
+        command._set_aside(opened, command._named(opened, plan_reset(context, "w", str(TABLE), now), now), now)
         return True
 
     def has_log(self) -> bool:
