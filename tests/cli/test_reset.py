@@ -82,7 +82,7 @@ def test_a_reset_is_shown_and_asked_for(
     monkeypatch.setattr("sys.stdin", Answer("n"))
     refused = reset(capsys, table)
     assert refused.code == 1
-    assert "not confirmed, so nothing was changed" in refused.error
+    assert "not confirmed, so nothing was changed" in refused.err
     assert aside(ingest) == []
     assert hivesink(capsys, "status", table, "--json").data["writers"][0]["epoch"] == 3
 
