@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from hivesink import metastore as metastores
-from hivesink.config.options import OPTIONS, SinkConfig
+from hivesink.config.options import SinkConfig, as_texts
 from hivesink.config.site import Site
 from hivesink.config.values import OnBadRecord
 from hivesink.core.bucket import normal
@@ -149,7 +149,7 @@ class Setup:
         writer: str,
         metastore: Metastore,
         history_policy: HistoryPolicy,
-        options: Mapping[str, str],
+        options: Mapping[str, object],
         site: Site = NO_SITE,
         check: Callable[[str, str], None] = lambda *_: None,
         on_commit: Callable[[Committed], None] | None = None,
@@ -164,7 +164,8 @@ class Setup:
         require_writer_name(writer)
         registrar = metastore.registrar
         live = _declared(registrar.table(table))
-        config = SinkConfig.parse({**live.spec.options, **options})
+        own = as_texts(options)
+        config = SinkConfig.parse(live.spec.options, own)
         assigner_for(live.spec, config)
         folder = log_folder(live, config, writer)
         check(live.location, folder)
@@ -194,9 +195,10 @@ class Setup:
         names = tuple(plan.name for plan in plans)
         zone = config["sink.bucket.time-zone"].key
         identity = Identity(writer, uid, names, tuple((name, zone) for name in names), log.location)
-        own = tuple(sorted((name, text) for name, text in options.items() if name in OPTIONS))
-        progress = on_commit or (lambda _: None)
-        return cls(writer, plans[0], rejected, config, own, history_policy, context, identity, folder, site, progress)
+        settings, progress = tuple(sorted(own.items())), on_commit or (lambda _: None)
+        return cls(
+            writer, plans[0], rejected, config, settings, history_policy, context, identity, folder, site, progress
+        )
 
     def spec(self, *, tolerant: bool) -> WriterSpec:
         return WriterSpec(

@@ -81,7 +81,7 @@ OPTIONS: Mapping[str, Option] = {
 
 def check(properties: Mapping[str, str]) -> tuple[str, ...]:
     """Every problem of a table's settings, one line each; properties of others are ignored."""
-    return _parse(properties)[1]
+    return _parse(properties, {})[1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,9 +91,12 @@ class SinkConfig:
     values: Mapping[str, Any]
 
     @classmethod
-    def parse(cls, properties: Mapping[str, str]) -> SinkConfig:
-        """Raises InvalidOption with every bad setting at once."""
-        values, problems = _parse(properties)
+    def parse(cls, properties: Mapping[str, str], own: Mapping[str, str] | None = None) -> SinkConfig:
+        """`own`, of the job, override the table's `properties`, and must all be settings of the sink.
+
+        Raises InvalidOption with every bad setting at once.
+        """
+        values, problems = _parse(properties, own or {})
         if problems:
             raise InvalidOption(problems)
         return cls(values)
@@ -102,11 +105,18 @@ class SinkConfig:
         return self.values[name]
 
 
-def _parse(properties: Mapping[str, str]) -> tuple[dict[str, Any], tuple[str, ...]]:
-    problems = [_unknown(name) for name in sorted(properties) if name.startswith("sink.") and name not in OPTIONS]
+def as_texts(options: Mapping[str, object]) -> dict[str, str]:
+    """The values as TBLPROPERTIES have them: 10 is `10`, True is `true`."""
+    return {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in options.items()}
+
+
+def _parse(properties: Mapping[str, str], own: Mapping[str, str]) -> tuple[dict[str, Any], tuple[str, ...]]:
+    given = {**properties, **own}
+    wrong = (name for name in sorted(given) if name not in OPTIONS and (name in own or name.startswith("sink.")))
+    problems = [_unknown(name) for name in wrong]
     values: dict[str, Any] = {}
     for name, option in OPTIONS.items():
-        text = properties.get(name, option.default)
+        text = given.get(name, option.default)
         if text is None:
             values[name] = None
             continue

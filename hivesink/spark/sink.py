@@ -55,7 +55,7 @@ class HiveSink:
         registrar: str = "thrift",
         resume: bool = False,
         append: int | None = None,
-        options: Mapping[str, str] | None = None,
+        options: Mapping[str, object] | None = None,
         on_commit: Callable[[Committed], None] | None = None,
     ) -> HiveSink:
         """The sink for `table`, with the settings in its TBLPROPERTIES; `options` win over those.

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from hivesink.config.options import SinkConfig
+from hivesink.config.options import SinkConfig, as_texts
 from hivesink.errors import InvalidOption
 
 INTERVAL, DELAY = "sink.registration.retry-interval", "sink.registration.max-delay"
@@ -23,6 +23,15 @@ def test_a_value_that_can_not_work_is_refused(name: str, text: str) -> None:
 @pytest.mark.parametrize("text", ["_SUCCESS", ".done", "..done", "_"])
 def test_a_success_file_is_hidden_from_readers(text: str) -> None:
     assert SinkConfig.parse({SUCCESS_FILE: text})[SUCCESS_FILE] == text
+
+
+def test_a_jobs_own_options_must_all_be_settings_and_may_be_numbers() -> None:
+    properties = {"sink.task-memory": "64MB", "comment": "of another tool"}
+    config = SinkConfig.parse(properties, as_texts({"sink.log.retained-epochs": 10}))
+    assert (config["sink.log.retained-epochs"], config["sink.task-memory"]) == (10, 64 * 1024 * 1024)
+    with pytest.raises(InvalidOption, match=r"did you mean sink\.on-bad-record") as told:
+        SinkConfig.parse(properties, as_texts({"on-bad-record": "drop", "sink.task-memory": -5}))
+    assert "sink.task-memory = '-5'" in str(told.value)
 
 
 def test_a_job_may_refuse_to_wait() -> None:
