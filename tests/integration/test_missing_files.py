@@ -51,7 +51,7 @@ def test_a_planned_file_that_vanishes_stops_the_query_until_it_is_back_or_given_
         with pytest.raises(errors.SourceFilesMissing) as told:
             stage.drain()
         assert told.value.missing == (path.as_uri(),)
-        assert "1 of the files that are planned for batch 1" in str(told.value)
+        assert "1 of the 1 files planned for batch 1" in str(told.value)
         assert "sink.on-missing-file=ignore" in str(told.value)
         assert stage.ids() == list(range(10))
     away.rename(path)
