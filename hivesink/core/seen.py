@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from hivesink.core.leftovers import Tracks
     from hivesink.core.lifecycle import History
-    from hivesink.core.manifest import PartEntry
+    from hivesink.core.manifest import Manifest, PartEntry
     from hivesink.core.partition import LivePartition, PartitionKey
 
 
@@ -46,19 +46,26 @@ def unproven(history: History, live: Mapping[PartitionKey, LivePartition]) -> li
     """Published parts of new partitions, which must be at their targets until their epoch is settled.
 
     An INSERT that looked for the partition before it was registered deletes the files in its folder, however late.
-    Format 1 published before it registered: an INSERT may have deleted parts of a partition that is still not listed.
     """
     parts = []
     for epoch, part in history.standing():
-        home = live.get((part.table, part.partition))
-        if not epoch.is_published or not part.partition:
-            continue
-        if epoch.manifest.log is None:
-            parts += [part] if home is None else []
-        elif home is not None and same_location(home.location, part.folder):
-            waited = part.staged.rpartition("/")[0]
-            parts += [part] if is_aside(waited) or is_given_up(waited) else []
+        if epoch.is_published and part.partition:
+            home = live.get(part.key)
+            is_home = None if home is None else same_location(home.location, part.folder)
+            parts += [part] if is_unproven(epoch.manifest, part, is_home=is_home) else []
     return parts
+
+
+def is_unproven(manifest: Manifest, part: PartEntry, *, is_home: bool | None) -> bool:
+    """Whether nobody had a right to take a published part of an unsettled epoch: it was published into a new partition.
+
+    `is_home`: whether its partition is listed in the part's folder; None if it isn't listed. Format 1 published before
+    it registered: an INSERT may have deleted parts of a partition that is still not listed.
+    """
+    if manifest.log is None:
+        return is_home is None
+    waited = part.staged.rpartition("/")[0]
+    return bool(is_home) and (is_aside(waited) or is_given_up(waited))
 
 
 def locate(part: PartEntry, earlier: Iterable[str], files: Mapping[str, int]) -> Publish | Keep | Refuse:
@@ -84,7 +91,7 @@ def paths_to_look(history: History, live: Mapping[PartitionKey, LivePartition], 
     """The paths whose lengths `plan` needs. `far`: all where a part could be, for parts not found at the usual two."""
     paths, earlier = {part.target for part in unproven(history, live)}, history.earlier_paths()
     for epoch, part in history.standing():
-        home = live.get((part.table, part.partition))
+        home = live.get(part.key)
         if not epoch.is_published:
             paths |= {part.staged, part.target}
             if far:

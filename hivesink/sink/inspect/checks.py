@@ -10,9 +10,9 @@ from dataclasses import asdict, dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from hivesink.core.bucket import is_aside
 from hivesink.core.epoch import Epoch
 from hivesink.core.offsets import chain, span
+from hivesink.core.seen import is_unproven
 from hivesink.core.table import TableName
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ class Evidence:
 
     def home(self, part: PartEntry) -> str | None:
         """Where the metastore says that the part's partition is, spelled as in `files`; None if it isn't registered."""
-        live = self.live.get((part.table, part.partition))
+        live = self.live.get(part.key)
         return None if live is None else self.canonical(live.location)
 
 
@@ -187,21 +187,14 @@ def _absent(evidence: Evidence, manifest: Manifest, part: PartEntry, paths: Coll
         if is_staged or part.name in evidence.files.put_away:
             return _note(epoch, f"{rows} waits to be published; `hivesink recover` does it")
         return _error(epoch, f"{rows} is neither staged nor published; {ways}")
-    if _is_unproven(evidence, manifest, part):
+    home = evidence.home(part)
+    is_home = None if home is None else home == evidence.canonical(part.folder)
+    is_open = manifest.epoch in {unsettled.epoch for unsettled in evidence.log.open}
+    if is_open and is_unproven(manifest, part, is_home=is_home):
         return _error(epoch, f"{rows} disappeared before its epoch was settled; {ways}")
     now = _moved_to(evidence, part)
     gone = f"has been moved to {now}" if now else "is gone"
     return _note(epoch, f"{rows} {gone} since it was published: somebody other than hivesink did that")
-
-
-def _is_unproven(evidence: Evidence, manifest: Manifest, part: PartEntry) -> bool:
-    """Whether nobody had a right to take a published part yet: the rule of `core.seen.unproven`."""
-    if manifest.epoch not in {unsettled.epoch for unsettled in evidence.log.open}:
-        return False
-    home = evidence.home(part)
-    if manifest.log is None:
-        return home is None
-    return home == evidence.canonical(part.folder) and is_aside(part.staged.rpartition("/")[0])
 
 
 def _moved_to(evidence: Evidence, part: PartEntry) -> str | None:

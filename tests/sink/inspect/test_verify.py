@@ -391,6 +391,28 @@ def test_a_lost_part_of_an_open_epoch_is_an_error_until_its_loss_is_accepted(sit
     assert read_log(site.context.log).lost == {part.target}
 
 
+@pytest.mark.parametrize("folder", [".hivesink-waiting-abc", ".hivesink-given-up"])
+def test_a_part_that_disappears_from_a_new_partition_before_its_epoch_is_settled_is_an_error(
+    site: Site, folder: str
+) -> None:
+    """It came from where parts wait for their partition, or from where `recover --give-up` had put it."""
+    site.job.source.events += [replace(event, dt="2031-05-05") for event in events(4)]
+    with down(site.metastore):
+        site.job.step()
+    part = site.part(4)
+    path = f"{LOG}/manifests/0000000004.json"
+    data = site.fs.read(path)
+    assert data is not None
+    came_from = part.staged.rpartition("/")[0]
+    site.put(path, data.replace(came_from.encode(), f"{LOCATION}/{folder}".encode()))
+    site.metastore.register(TABLE, part.partition, part.folder)
+    site.context.log.mark(Epoch(4), Mark.PUBLISHED)
+    assert {"disappeared before its epoch was settled" in error for error in site.errors()} == {True}
+    site.context.log.mark(Epoch(4), Mark.REGISTERED)
+    assert site.errors() == []
+    assert any("is gone since it was published" in note for note in site.notes())
+
+
 def test_a_part_of_another_length_is_a_loss_too(site: Site) -> None:
     _open_epoch(site)
     part = site.part(4)
