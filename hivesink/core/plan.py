@@ -60,6 +60,8 @@ class GivenUp:
 
 NOTHING = GivenUp()
 
+Located = dict[Epoch, list[Publish | Keep | Refuse]]
+
 
 @dataclass(frozen=True, slots=True)
 class Policy:
@@ -139,7 +141,8 @@ def _finish(
 ) -> Iterator[Action]:
     if not history.open:
         return
-    moves = tuple(_moves(history, seen.files, live)) or tuple(_carried(history, seen, live))
+    located = _located(history, seen)
+    moves = tuple(_moves(history, seen.files, live, located)) or tuple(_carried(history, seen, live, located))
     if moves:
         manifest = replace(history.following("move", stamp), moves=moves)
         yield Decide(manifest)  # The point of no return, for the moves.
@@ -147,10 +150,10 @@ def _finish(
         return
     yield from _clear(live)
     yield from (Refuse(part, ()) for part in unproven(history, live) if part.target not in seen.files)
-    located, held = _located(history, seen), seen.refused - live.keys()
+    held = seen.refused - live.keys()
     owned = (located.get(epoch.manifest.epoch) for epoch in history.unpublished)
     if not all(own and all(action.key in held for action in own) for own in owned):
-        yield from _publish(history, seen, live, stamp, policy)
+        yield from _publish(history, seen, live, stamp, policy, located=located)
     else:
         yield from _confirm(history, live, policy)
 
@@ -161,9 +164,15 @@ def _clear(live: Mapping[PartitionKey, LivePartition]) -> Iterator[ClearAccurate
 
 
 def _publish(
-    history: History, seen: Seen, live: Mapping[PartitionKey, LivePartition], stamp: Stamp, policy: Policy
+    history: History,
+    seen: Seen,
+    live: Mapping[PartitionKey, LivePartition],
+    stamp: Stamp,
+    policy: Policy,
+    *,
+    located: Located,
 ) -> Iterator[Action]:
-    folders, located = history.folders(), _located(history, seen)
+    folders = history.folders()
     actions = [action for own in located.values() for action in own]
     waiting = {action.key for action in actions}
     behind = {key for key in waiting if key in live and live[key].columns_behind}
@@ -198,9 +207,9 @@ def _publish(
     yield from _finish(after, replace(seen, files=files), then, stamp, policy)
 
 
-def _located(history: History, seen: Seen) -> dict[Epoch, list[Publish | Keep | Refuse]]:
+def _located(history: History, seen: Seen) -> Located:
     """What to do about each part that waits, by the epoch that answers for it."""
-    located: dict[Epoch, list[Publish | Keep | Refuse]] = {}
+    located: Located = {}
     earlier = history.earlier_paths()
     for epoch, part in history.standing():
         if not epoch.is_published:
@@ -237,7 +246,9 @@ def _register(folders: Mapping[PartitionKey, str]) -> Iterator[Register]:
         yield Register(table, tuple((partition, folders[table, partition]) for partition in partitions))
 
 
-def _moves(history: History, files: Mapping[str, int], live: Mapping[PartitionKey, LivePartition]) -> Iterator[Move]:
+def _moves(
+    history: History, files: Mapping[str, int], live: Mapping[PartitionKey, LivePartition], located: Located
+) -> Iterator[Move]:
     """The moves of parts that aren't in the folder that `live` has for their partition.
 
     Before the decision, the try is repeated with the right folders. If somebody registers the partition elsewhere
@@ -245,10 +256,9 @@ def _moves(history: History, files: Mapping[str, int], live: Mapping[PartitionKe
 
     What a `recover --give-up` has put away comes back by such an epoch too: of the two, only one can decide next.
     """
-    earlier = history.earlier_paths()
+    sources = {action.part: action.source for own in located.values() for action in own if isinstance(action, Publish)}
     for epoch, part in history.standing():
-        home, found = live.get((part.table, part.partition)), locate(part, earlier.get(part.name, ()), files)
-        source = found.source if isinstance(found, Publish) else part.staged
+        home, source = live.get(part.key), sources.get(part, part.staged)
         is_away = source != part.staged and is_given_up(source)
         is_home = home is None or same_location(part.folder, home.location)
         if is_home and not is_away:
@@ -263,14 +273,16 @@ def _moves(history: History, files: Mapping[str, int], live: Mapping[PartitionKe
         yield Move(epoch.manifest.epoch, part.target, replace(part, staged=staged, target=target))
 
 
-def _carried(history: History, seen: Seen, live: Mapping[PartitionKey, LivePartition]) -> Iterator[Move]:
+def _carried(
+    history: History, seen: Seen, live: Mapping[PartitionKey, LivePartition], located: Located
+) -> Iterator[Move]:
     """The parts of refused partitions go on in an epoch of their own, behind all others, so that these are settled.
 
     Until then a user may not touch the others' files. Only once a look shows the others where readers find them: what
     is refused is known by then, so no retry decides again.
     """
     held = seen.refused - live.keys()
-    waiting = [(epoch, action) for epoch, own in _located(history, seen).items() for action in own]
+    waiting = [(epoch, action) for epoch, own in located.items() for action in own]
     refused = [(epoch, action.part) for epoch, action in waiting if action.key in held]
     others = (action for _, action in waiting if action.key not in held)
     last = max((epoch.manifest.epoch for epoch, part in history.standing() if part.key not in held), default=Epoch(0))
