@@ -122,6 +122,8 @@ class QueryRun:
         self.failure: BaseException | None = None
         self.query = query
         self._has_begun = False
+        # Asked once: reading the session's settings takes a call to the JVM for each of them.
+        self._tries = allowed_tries(spark)
 
     def begin(self, checkpoint: str) -> None:
         """Recover, and refuse a checkpoint that doesn't follow from the log.
@@ -174,7 +176,7 @@ class QueryRun:
         files = SourceFiles(self._spark, query.execution, ref)
         self._miss(files.missing(), files, ref)
         rows = batch.select(*needed_input(batch.schema, plan))
-        order = shipping.sealed((plan, self.setup.tools(), allowed_tries(self._spark)))
+        order = shipping.sealed((plan, self.setup.tools(), self._tries))
         try:
             reports = rows.mapInArrow(partial(_run_in_task, sealed=order), _REPORT).collect()
         except (Py4JJavaError, PySparkException) as error:
