@@ -17,13 +17,12 @@ from hivesink.errors import InvalidOption
 from hivesink.logs import TableLogs
 from hivesink.sink.commit.context import CommitContext
 from hivesink.sink.commit.observe import load
-from hivesink.sink.commit.writer import policy_of
 from hivesink.sink.inspect.clean import Stranger, strangers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from hivesink.core.plan import Policy
+    from hivesink.core.manifest import Manifest
     from hivesink.ports import LiveTable
     from hivesink.sink.inspect.admission import Admission
 
@@ -55,15 +54,15 @@ class OpenedTable:
         context = self.writers[writer]
         return wiring.admission(self.live, context.log, context.store, writer, context.registrar, site=self.site)
 
-    def for_recovery(self, writer: str) -> tuple[CommitContext, Policy]:
-        """What recovers `writer`'s epochs as its job would: with the settings that the job gave itself.
+    def for_recovery(self, writer: str) -> tuple[CommitContext, SinkConfig, Manifest | None]:
+        """What recovers `writer`'s epochs as its job would, with the settings that the job gave itself; and its head.
 
         Raises InvalidOption, LogDamaged, NewerFormat, LogCopied.
         """
         context = self.writers[writer]
         head = load(context).head
-        config = SinkConfig.parse({**self.live.spec.options, **dict(head.options if head else ())})
-        return replace(context, store=wiring.file_store(self.live.location, self.site, config)), policy_of(config)
+        config = SinkConfig.parse(self.live.spec.options, dict(head.options if head else ()))
+        return replace(context, store=wiring.file_store(self.live.location, self.site, config)), config, head
 
     def strangers(self) -> tuple[Stranger, ...]:
         """The parts in the table whose uid has no log here, including those that were accepted."""

@@ -15,9 +15,9 @@ from hivesink.config.options import SinkConfig
 from hivesink.core.lifecycle import Identity
 from hivesink.core.plan import GivenUp
 from hivesink.errors import InvalidOption
-from hivesink.sink.commit.observe import load
 from hivesink.sink.commit.recovery import Loss, Recovered, find_losses, preview
 from hivesink.sink.commit.recovery import recover as recover_writer
+from hivesink.sink.commit.writer import policy_of
 from hivesink.sink.inspect.clean import clean as clean_writer
 from hivesink.sink.inspect.clean import find_leftovers, find_strays, throw_away
 
@@ -73,7 +73,8 @@ def recover(
             _ask(lost, as_json=json)
         done = []
         for name, own in zip(chosen, losses, strict=True):
-            context, policy = opened.for_recovery(name)
+            context, config, head = opened.for_recovery(name)
+            policy = policy_of(config)
             waiting = frozenset(loss.part.target for loss in own if loss.part.key in partitions)
             given_up = GivenUp(frozenset(loss.part.target for loss in own), waiting)
             if dry_run:
@@ -81,7 +82,8 @@ def recover(
             else:
                 # Its dead letters may wait for a table that somebody has dropped.
                 remaking = replace(context, remake=wiring.remaker(opened.metastore, opened.live))
-                result = recover_writer(remaking, _identity(opened, name, context), policy, given_up=given_up)
+                identity = None if head else _identity(opened, name, context, config)
+                result = recover_writer(remaking, identity, policy, given_up=given_up)
             done.append((name, result))
         out.show(_report(opened, done, dry_run=dry_run))
 
@@ -99,15 +101,13 @@ def _require_known(partitions: Collection[PartitionKey], lost: Sequence[Loss]) -
         raise InvalidOption((problem,))
 
 
-def _identity(opened: OpenedTable, writer: str, context: CommitContext) -> Identity | None:
-    """The identity of a writer that has decided nothing yet; None if its newest manifest has it."""
-    if load(context).head is not None:
-        return None
+def _identity(opened: OpenedTable, writer: str, context: CommitContext, config: SinkConfig) -> Identity:
+    """The identity of a writer that has decided nothing yet: of another, its newest manifest has it."""
     log = context.log
     uid = log.uid(None)
     if uid is None:
         raise InvalidOption((f"{log.location} is no log: it has no uid; restore it, or remove the writer's pointer",))
-    zone = SinkConfig.parse(opened.live.spec.options)["sink.bucket.time-zone"].key
+    zone = config["sink.bucket.time-zone"].key
     return Identity(writer, uid, (opened.name,), ((opened.name, zone),), log.location)
 
 
