@@ -184,7 +184,7 @@ class History:
 
     def folders(self) -> dict[PartitionKey, str]:
         """The partition of each standing part, with the folder that was chosen for it last."""
-        return {(part.table, part.partition): part.folder for _, part in self.standing()}
+        return {part.key: part.folder for _, part in self.standing()}
 
     def earlier_paths(self) -> dict[str, tuple[str, ...]]:
         """Where parts may be from before open epochs moved them, by the parts' names, which never change."""

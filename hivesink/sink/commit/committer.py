@@ -150,7 +150,7 @@ class Committer:
             replayed=False,
             rows=manifest.rows,
             files=len(manifest.parts),
-            partitions=len({(part.table, part.partition) for part in written.parts}),
+            partitions=len({part.key for part in written.parts}),
             milliseconds=watch.laps,
             waiting=self.waiting,
         )

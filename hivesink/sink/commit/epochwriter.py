@@ -96,7 +96,7 @@ class EpochWriter:
 
     def _look(self, parts: Iterable[PartEntry]) -> Mapping[PartitionKey, LivePartition] | None:
         try:
-            return self.context.lookup((part.table, part.partition) for part in parts)
+            return self.context.lookup(part.key for part in parts)
         except METASTORE_TROUBLE as error:
             self._tolerate(error)
             return None
@@ -112,7 +112,7 @@ class EpochWriter:
         tables = self.spec.tables
 
         def is_exposed(part: PartEntry) -> bool:
-            listed = live is not None and (part.table, part.partition) in live
+            listed = live is not None and part.key in live
             table = tables[part.table]
             # One that lives elsewhere was listed at the last look.
             return bool(part.partition) and not listed and part.folder == folder(table.location, part.partition)
