@@ -160,3 +160,8 @@ class TableSpec:
     @property
     def is_partitioned(self) -> bool:
         return bool(self.partition_columns)
+
+
+def quoted(name: str) -> str:
+    """A name as Hive and Spark SQL take any; `hive.support.quoted.identifiers` is `column` by default."""
+    return f"`{name.replace('`', '``')}`"

@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from hivesink.core.table import Primitive
+from hivesink.core.table import Primitive, quoted
 from hivesink.core.typetext import parse_type
 from hivesink.errors import QueryFailed, SourceUnreachable, TypeTextInvalid
 from hivesink.hive.login import Auth, Login
@@ -121,8 +121,8 @@ class Hive:
                 rows = self._session.run(f"DESCRIBE QUERY {text}").rows
                 return _parsed({index: str(rows[index][1]) for index in wanted})
             # Hive shows the types of any query only in its plan, where the names of this struct's fields mark them.
-            names = [result.columns[index][0].rpartition(".")[2].replace("`", "``") for index in wanted]
-            fields = ", ".join(f"'{_MARK}{index}', q.`{name}`" for index, name in zip(wanted, names, strict=True))
+            names = [result.columns[index][0].rpartition(".")[2] for index in wanted]
+            fields = ", ".join(f"'{_MARK}{index}', q.{quoted(name)}" for index, name in zip(wanted, names, strict=True))
             rows = self._session.run(f"EXPLAIN SELECT named_struct({fields}) FROM ({text}) q").rows  # noqa: S608  the user's own
             return _parsed(_from_plan("\n".join(str(row[0]) for row in rows)))
         except REFUSED:

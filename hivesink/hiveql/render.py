@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from hivesink.core.table import Array, Column, HiveType, Map, Struct, TableSpec
+from hivesink.core.table import Array, Column, HiveType, Map, Struct, TableSpec, quoted
 
 _ESCAPES = {"\\": "\\\\", "'": "\\'", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
 _SPECIAL = re.compile(r"[\\'\x00-\x1f\x7f]")
@@ -22,7 +22,7 @@ def render(spec: TableSpec) -> str:
 
     Hive's grammar before 3.0 has no NOT NULL: for such a Hive, use `render(stored(spec))`.
     """
-    name = f"{_quoted(spec.name.database)}.{_quoted(spec.name.table)}"
+    name = f"{quoted(spec.name.database)}.{quoted(spec.name.table)}"
     lines = [
         f"CREATE {'EXTERNAL ' if spec.external else ''}TABLE {name} (",
         ",\n".join(f"  {_column(column)}" for column in spec.columns),
@@ -54,7 +54,7 @@ def type_text(kind: HiveType) -> str:
         case Map(key, value):
             return f"map<{type_text(key)},{type_text(value)}>"
         case Struct(fields):
-            return f"struct<{','.join(f'{_quoted(name)}:{type_text(part)}' for name, part in fields)}>"
+            return f"struct<{','.join(f'{quoted(name)}:{type_text(part)}' for name, part in fields)}>"
         case _:
             return str(kind)
 
@@ -62,11 +62,7 @@ def type_text(kind: HiveType) -> str:
 def _column(column: Column) -> str:
     not_null = "" if column.nullable else " NOT NULL"
     comment = "" if column.comment is None else f" COMMENT {literal(column.comment)}"
-    return f"{_quoted(column.name)} {type_text(column.type)}{not_null}{comment}"
-
-
-def _quoted(name: str) -> str:
-    return f"`{name.replace('`', '``')}`"
+    return f"{quoted(column.name)} {type_text(column.type)}{not_null}{comment}"
 
 
 def stored(declared: TableSpec) -> TableSpec:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from hivesink.core.partition import DEFAULT_PARTITION
+from hivesink.core.table import quoted
 from hivesink.metastore.common import values_of
 
 if TYPE_CHECKING:
@@ -33,21 +34,16 @@ def literal(text: str) -> str:
     return f"'{text.translate(_LITERAL)}'"
 
 
-def identifier(name: str) -> str:
-    """A quoted name; `hive.support.quoted.identifiers` is `column` by default."""
-    return "`" + name.replace("`", "``") + "`"
-
-
 def table_name(name: TableName) -> str:
     """The quoted `database`.`table`."""
-    return f"{identifier(name.database)}.{identifier(name.table)}"
+    return f"{quoted(name.database)}.{quoted(name.table)}"
 
 
 def partition_clause(spec: TableSpec, partition: str, *, spark: bool) -> str:
     """`PARTITION (dt='…', hour='3')`; null is NULL to Spark, and its folder's name to Hive."""
     pairs = zip(spec.partition_columns, values_of(spec, partition), strict=True)
     values = ", ".join(
-        f"{identifier(column.name)}=" + ("NULL" if spark and value == DEFAULT_PARTITION else literal(value))
+        f"{quoted(column.name)}=" + ("NULL" if spark and value == DEFAULT_PARTITION else literal(value))
         for column, value in pairs
     )
     return f"PARTITION ({values})"

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from hivesink.core.partition import DEFAULT_PARTITION, LivePartition, NewPartition, Statistics
-from hivesink.core.table import PARQUET_INPUT, TableName, TableSpec
+from hivesink.core.table import PARQUET_INPUT, TableName, TableSpec, quoted
 from hivesink.errors import (
     MetastoreUnreachable,
     RegistrationFailed,
@@ -26,7 +26,6 @@ from hivesink.metastore.hive_text import (
     Described,
     DescribedColumn,
     described,
-    identifier,
     literal,
     partition_clause,
     table_name,
@@ -140,7 +139,7 @@ class HiveServer2Registrar:
         if not partitions:
             return
         columns = self._describe(spec.name).columns
-        fields = ", ".join(f"{identifier(name)} {kind}{_comment(comment)}" for name, kind, comment in columns)
+        fields = ", ".join(f"{quoted(name)} {kind}{_comment(comment)}" for name, kind, comment in columns)
         for partition in partitions:
             if self._partition(spec, partition, columns).columns_behind:
                 clause = partition_clause(spec, partition, spark=self._spark)
@@ -184,7 +183,7 @@ class HiveServer2Registrar:
     def _describe(self, name: TableName) -> Described:
         # The error for an unknown table differs between the servers; the list of tables doesn't.
         databases = self._read(f"SHOW DATABASES LIKE {literal(name.database)}")
-        show = f"SHOW TABLES IN {identifier(name.database)} {literal(name.table)}"
+        show = f"SHOW TABLES IN {quoted(name.database)} {literal(name.table)}"
         if not any(name.database in row for row in databases) or not any(name.table in row for row in self._read(show)):
             raise UnknownTable(str(name), self.address)
         return described(self._read(f"DESCRIBE FORMATTED {table_name(name)}"))

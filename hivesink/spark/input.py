@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from hivesink.config.values import OnBadRecord
 from hivesink.core.bucket import normal
 from hivesink.core.offsets import FilesOffset, KafkaOffset
+from hivesink.core.table import quoted
 from hivesink.errors import MissingColumns, NotWritable, StoreUnavailable
 from hivesink.sink.task.assign import needed_columns
 from hivesink.sink.task.messages import InputShape, TaskPlan
@@ -64,9 +65,9 @@ def needed_input(schema: StructType, plan: TaskPlan) -> list[str]:
         keeps_position = plan.config["sink.on-bad-record"] is not OnBadRecord.DROP
         position = (shape.topic, shape.partition, shape.offset, shape.path) if keeps_position else ()
         names = (shape.value, shape.timestamp if _needs_time(plan) else None, *position)
-        return [_quoted(name) for name in names if name is not None]
+        return [quoted(name) for name in names if name is not None]
     keeps_path = shape.path is not None and plan.config["sink.on-bad-record"] is not OnBadRecord.DROP
-    return [_quoted(name) for name in [*_decoded(schema, plan), *([PATH] if keeps_path else [])]]
+    return [quoted(name) for name in [*_decoded(schema, plan), *([PATH] if keeps_path else [])]]
 
 
 def _needs_time(plan: TaskPlan) -> bool:
@@ -86,10 +87,6 @@ def _decoded(schema: StructType, plan: TaskPlan) -> list[str]:
     time = plan.config["sink.bucket.time-column"]
     extra = by_name.get(time, [])[:1] if time and time not in wanted else []
     return [by_name[name][0] for name in wanted] + extra
-
-
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"
 
 
 class SourceFiles:

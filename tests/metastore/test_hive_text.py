@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hivesink.core.table import Column, Primitive, TableName, TableSpec
+from hivesink.core.table import Column, Primitive, TableName, TableSpec, quoted
 from hivesink.errors import PartitionPathInvalid
-from hivesink.metastore.hive_text import described, identifier, literal, partition_clause
+from hivesink.metastore.hive_text import described, literal, partition_clause
 
 SPEC = TableSpec(
     TableName("d", "t"),
@@ -86,7 +86,7 @@ def test_a_literal_reads_back_and_never_ends_early(text: str) -> None:
 
 
 def test_a_quoted_name_never_ends_early() -> None:
-    assert identifier("a`b") == "`a``b`"
+    assert quoted("a`b") == "`a``b`"
 
 
 def test_null_is_written_as_each_server_wants_it() -> None:
