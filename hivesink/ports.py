@@ -191,8 +191,10 @@ class Registrar(Protocol):
     def table(self, name: TableName) -> LiveTable:
         """Raises UnknownTable; Unsupported if the sink can't write such a table."""
 
-    def lookup(self, table: LiveTable, partitions: Sequence[str]) -> Mapping[str, LivePartition]:
+    def lookup(self, table: LiveTable, partitions: Sequence[str] | None) -> Mapping[str, LivePartition]:
         """The registered ones of `partitions`, by exactly that name: databases may take two names for one.
+
+        None: all of them. That takes long where there are many, so it is for what rarely happens.
 
         For an unpartitioned table `""` is the table itself. Raises TableReplaced if `table` was replaced by another
         one of that name.

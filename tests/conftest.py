@@ -6,6 +6,7 @@ import os
 from typing import TYPE_CHECKING
 
 import pytest
+from xdist.scheduler import LoadFileScheduling
 
 from hivesink.embedded.cluster import Cluster
 from hivesink.embedded.kafka import EmbeddedKafka
@@ -22,6 +23,20 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pyspark.sql import SparkSession
+    from xdist.remote import Producer
+
+ON_THE_CLUSTER = ("tests/cluster/", "tests/crash/test_every_step_on_hdfs.py", "tests/spark/test_executors.py")
+
+
+class FilesAndOneCluster(LoadFileScheduling):  # type: ignore[misc]  # xdist ships no types.
+    """Each file runs in one worker, and all that needs the cluster in the same one: its start takes half a minute."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return "cluster" if nodeid.startswith(ON_THE_CLUSTER) else super()._split_scope(nodeid)
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> FilesAndOneCluster:
+    return FilesAndOneCluster(config, log)
 
 
 @pytest.fixture(scope="session")

@@ -72,20 +72,20 @@ class HiveServer2Registrar:
         )
         return LiveTable(spec, found.fields.get("location", ""), is_accurate(_flag(properties)), found.created)
 
-    def lookup(self, table: LiveTable, partitions: Sequence[str]) -> Mapping[str, LivePartition]:
-        if not partitions:
+    def lookup(self, table: LiveTable, partitions: Sequence[str] | None) -> Mapping[str, LivePartition]:
+        if partitions is not None and not partitions:
             return {}
         spec = table.spec
         if not spec.is_partitioned:
             live = self.table(spec.name)
             self._require_same(table, live.created)
             return {"": LivePartition("", live.location, live.accurate, columns_behind=False)}
-        names = {partition: _name(spec, partition) for partition in partitions}
         # Describe it first: only this reports a missing table in the same way on both servers.
         fresh = self._describe(spec.name)
         self._require_same(table, fresh.created)
         registered = self._registered(spec, partitions)
-        found = [partition for partition in partitions if names[partition] in registered]
+        wanted = registered if partitions is None else partitions
+        found = [partition for partition in wanted if _name(spec, partition) in registered]
         return {partition: self._partition(spec, partition, fresh.columns) for partition in found}
 
     def _require_same(self, table: LiveTable, created: int) -> None:
@@ -173,9 +173,9 @@ class HiveServer2Registrar:
         behind = [column[:2] for column in found.columns] != [column[:2] for column in columns]
         return LivePartition(partition, found.fields["location"], is_accurate(_flag(found.parameters)), behind)
 
-    def _registered(self, spec: TableSpec, partitions: Sequence[str]) -> set[str]:
+    def _registered(self, spec: TableSpec, partitions: Sequence[str] | None) -> set[str]:
         show = f"SHOW PARTITIONS {table_name(spec.name)}"
-        if len(partitions) > ASK_ONE_BY_ONE:
+        if partitions is None or len(partitions) > ASK_ONE_BY_ONE:
             return {str(row[0]) for row in self._read(show)}
         clauses = (partition_clause(spec, partition, spark=self._spark) for partition in partitions)
         return {str(row[0]) for clause in clauses for row in self._read(f"{show} {clause}")}

@@ -43,8 +43,8 @@ class ThriftRegistrar:
     def table(self, name: TableName) -> LiveTable:
         return live_table(self._tables.get(name))
 
-    def lookup(self, table: LiveTable, partitions: Sequence[str]) -> Mapping[str, LivePartition]:
-        if not partitions:
+    def lookup(self, table: LiveTable, partitions: Sequence[str] | None) -> Mapping[str, LivePartition]:
+        if partitions is not None and not partitions:
             return {}
         fresh = self._tables.get(table.spec.name)
         if (fresh.createTime or 0) != table.created:
@@ -52,7 +52,8 @@ class ThriftRegistrar:
         if not table.spec.is_partitioned:
             accurate = is_accurate((fresh.parameters or {}).get(FLAG))
             return {"": LivePartition("", fresh.sd.location, accurate, columns_behind=False)}
-        wanted = {values_of(table.spec, partition): partition for partition in partitions}
+        names = self._names(table) if partitions is None else partitions
+        wanted = {values_of(table.spec, partition): partition for partition in names}
         found = self._read(table, tuple(wanted), self._tables.calls.states)
         return {wanted[values]: live_partition(wanted[values], found[values], fresh) for values in found}
 
@@ -91,6 +92,10 @@ class ThriftRegistrar:
 
     def close(self) -> None:
         self._connection.close()
+
+    def _names(self, table: LiveTable) -> list[str]:
+        name = table.spec.name
+        return list(self._connection.read(lambda client: client.get_partition_names(name.database, name.table, -1)))
 
     def _read(self, table: LiveTable, wanted: Sequence[Values], call: PartitionsCall) -> dict[Values, Any]:
         """The registered ones of `wanted`. Raises UnknownTable, MetastoreUnreachable."""

@@ -133,6 +133,23 @@ def test_a_partition_that_was_moved(place: Place, hive: Hive, job: Ingest, again
     sound(job, stranded=1)
 
 
+def test_a_partition_of_an_external_table_that_was_renamed(addresses: Addresses, place: Place, hive: Hive) -> None:
+    """Hive leaves it where it was, in the folder of its old name, which is not registered a second time."""
+    hive.ask(place.ddl("id BIGINT", "dt STRING"))
+    job = addresses.ingest(place.table)
+    job.put(rows(0))
+    hive.ask(f"ALTER TABLE {place.table} PARTITION ({FIRST}) RENAME TO PARTITION (dt = 'renamed')")
+    with pytest.raises(errors.RegistrationFailed, match=f"dt={DAYS[0]} is also the folder of dt=renamed"):
+        job.put(rows(9))
+    others = [number for number in range(18) if number % 3]
+    assert ids(hive, place) == sorted([0, 3, 6, *others])
+    hive.ask(f"ALTER TABLE {place.table} PARTITION (dt = 'renamed') RENAME TO PARTITION ({FIRST})")
+    job = job.again()
+    job.finish()
+    assert ids(hive, place) == list(range(18))
+    sound(job)
+
+
 STEPS = {
     "before the manifest": ("log", "create", once),
     "before the publish": ("log", "create", once_after),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hivesink.core.partition import partition_path
+from hivesink.core.partition import NewPartition, partition_path
 from hivesink.core.table import Column, Primitive, TableName
 from hivesink.errors import HiveSinkError, RegistrationFailed, TableReplaced, UnknownTable, Unsupported
 from tests.metastore.live import KINDS, LiveMetastore, declared, dt, new, world_of
@@ -92,6 +92,17 @@ def test_nothing_to_do_is_nothing(server: LiveMetastore, live: LiveTable) -> Non
     registrar.add(live, [])
     registrar.clear_accurate(live, [])
     assert registrar.lookup(live, []) == {}
+    assert registrar.lookup(live, None) == {}
+
+
+def test_all_of_them(server: LiveMetastore, live: LiveTable) -> None:
+    registrar = server.connect()
+    wanted = {partition_path(["dt"], [value]): f"{live.location}/odd-{n}" for n, value in enumerate([None, *ODD[:7]])}
+    registrar.add(live, [NewPartition(name, location, 1, 10) for name, location in wanted.items()])
+    elsewhere = f"{live.location}-elsewhere/x"
+    server.register(live, dt(1), elsewhere)
+    found = registrar.lookup(live, None)
+    assert {name: place.location for name, place in found.items()} == {**wanted, dt(1): elsewhere}
 
 
 def test_one_that_lives_elsewhere_stays_there(server: LiveMetastore, live: LiveTable) -> None:
@@ -279,4 +290,5 @@ def test_a_table_without_partitions(server: LiveMetastore, tmp_path: Path) -> No
     registrar = server.connect()
     registrar.add(live, [])
     assert registrar.lookup(live, [""])[""].location == live.location
+    assert registrar.lookup(live, None) == registrar.lookup(live, [""])
     assert not registrar.lookup(live, [""])[""].accurate

@@ -49,8 +49,8 @@ class FaultyRegistrar:
         found: LiveTable = self._look("table", str(name), partial(self.inner.table, name))
         return found
 
-    def lookup(self, table: LiveTable, partitions: Sequence[str]) -> Mapping[str, LivePartition]:
-        subject = f"{table.spec.name} {','.join(partitions)}"
+    def lookup(self, table: LiveTable, partitions: Sequence[str] | None) -> Mapping[str, LivePartition]:
+        subject = f"{table.spec.name} {'all' if partitions is None else ','.join(partitions)}"
         found: Mapping[str, LivePartition] = self._look(
             "lookup", subject, partial(self.inner.lookup, table, partitions)
         )

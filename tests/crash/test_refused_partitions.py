@@ -70,6 +70,21 @@ def test_once_it_is_registered_by_hand_its_rows_come() -> None:
     site.check(range(8))
 
 
+def test_a_folder_that_a_renamed_partition_took_along_is_not_read_twice() -> None:
+    site = Site(Source(list(EVENTS[:4])))
+    site.job().run()
+    home = f"{LOCATION}/{REFUSED}"
+    site.metastore.drop_partition(TABLE, REFUSED)
+    site.metastore.register(TABLE, "dt=renamed", home)  # as ALTER TABLE … RENAME of an external table does
+    site.source.events += EVENTS[4:]
+    with pytest.raises(RegistrationFailed, match=f"{home} is also the folder of dt=renamed"):
+        site.job().run()
+    site.check_rows([0, 1, 2, 3, 6, 7])
+    site.move("dt=renamed", f"{LOCATION}/dt=renamed")
+    site.job().run()
+    site.check(range(8))
+
+
 def confirmed(job: SiteJob) -> GivenUp:
     """What a person gives up who confirms all that waits for the partition now."""
     return GivenUp(waiting=frozenset(loss.part.target for loss in find_losses(job.context, [B])))

@@ -64,14 +64,16 @@ class MemoryMetastore:
             Facts(name, kind, source, PARQUET_SERDE, bucketed=False, skewed=False, properties=properties).refuse()
             return LiveTable(entry.spec, entry.location, is_accurate(entry.parameters.get(FLAG)), entry.created)
 
-    def lookup(self, table: LiveTable, partitions: Sequence[str]) -> Mapping[str, LivePartition]:
+    def lookup(self, table: LiveTable, partitions: Sequence[str] | None) -> Mapping[str, LivePartition]:
         with self._entry(table.spec.name) as entry:
             if entry.created != table.created:
                 raise TableReplaced(str(table.spec.name), self.address)
             if not table.spec.is_partitioned:
                 accurate = is_accurate(entry.parameters.get(FLAG))
                 live = LivePartition("", entry.location, accurate, columns_behind=False)
-                return {"": live} if partitions else {}
+                return {} if partitions == [] else {"": live}
+            if partitions is None:
+                partitions = list(self.partitions(table.spec.name))
             wanted = {partition: entry.partitions.get(values_of(table.spec, partition)) for partition in partitions}
             return {
                 partition: LivePartition(

@@ -84,7 +84,7 @@ def test_without_a_cluster_one_line_says_what_to_do(tmp_path: Path) -> None:
         [sys.executable, "-m", "jobs.demo"], cwd=ROOT, env=environment, capture_output=True, text=True, check=False
     )
     assert done.returncode == 1
-    assert done.stderr == f"demo: no cluster runs in {tmp_path / 'none'}; start it with `make cluster-up`\n"
+    assert done.stderr == f"demo: no cluster is running in {tmp_path / 'none'}; start it with `make cluster-up`\n"
 
 
 def test_events_are_the_csv() -> None:

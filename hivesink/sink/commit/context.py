@@ -14,7 +14,15 @@ from hivesink.core.bucket import is_aside, normal
 from hivesink.core.lifecycle import Stamp
 from hivesink.core.partition import by_table, is_partition
 from hivesink.core.table import TableName
-from hivesink.errors import FencedOut, FileSystemUnknown, MetastoreUnreachable, NotWritable, UnknownTable, Unsupported
+from hivesink.errors import (
+    FencedOut,
+    FileSystemUnknown,
+    MetastoreUnreachable,
+    NotWritable,
+    RegistrationFailed,
+    UnknownTable,
+    Unsupported,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
@@ -88,6 +96,25 @@ class CommitContext:
                 live = self.registrar.lookup(self.table(table), partitions)
             registered.update({(table, partition): home for partition, home in live.items()})
         return registered
+
+    def require_own_folders(self, table: str, used: Mapping[str, str]) -> None:
+        """Raise RegistrationFailed if a partition of `used` (locations that hold files) has another one's folder.
+
+        RENAME leaves an external table's partition where it was: the old name's folder would be read twice.
+        """
+        if not used:
+            return
+        owners: dict[str, set[str]] = {}
+        for live in self.registrar.lookup(self.table(table), None).values():
+            owners.setdefault(self.store.canonical(live.location), set()).add(live.partition)
+        taken = {
+            partition: f"{location} is also the folder of {', '.join(sorted(others))}: its rows would be read twice"
+            for partition, location in used.items()
+            if (others := owners.get(self.store.canonical(location), set()) - {partition})
+        }
+        if taken:
+            reason = "; ".join(taken.values())
+            raise RegistrationFailed(table, "register", reason, self.registrar.address, tuple(taken))
 
     def require_head(self, epoch: Epoch) -> None:
         """Raise FencedOut unless `epoch` is still the log's newest. Call it before anything that isn't idempotent."""

@@ -32,11 +32,12 @@ from hivesink.errors import (
 from hivesink.sink.commit.observe import load, load_begun, look, look_at_tracks
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable
+    from collections.abc import Callable, Iterable
 
     from hivesink.core.leftovers import Winner
     from hivesink.core.lifecycle import History, Identity
     from hivesink.core.manifest import Manifest, PartEntry
+    from hivesink.core.partfile import Finished
     from hivesink.core.partition import PartitionKey
     from hivesink.sink.commit.context import CommitContext
 
@@ -212,16 +213,15 @@ class Executor:
         waiting: dict[str, list[PartEntry]] = {}
         for part in self.history.waiting():
             waiting.setdefault(part.target.rpartition("/")[0], []).append(part)
-        new = (
-            partial(self._new_partition, partition, location, waiting.get(location, ()))
-            for partition, location in action.partitions
-        )
-        self.context.registrar.add(self.context.table(action.table), self.context.store.run_parallel(new))
-
-    def _new_partition(self, partition: str, location: str, waiting: Collection[PartEntry]) -> NewPartition:
-        lengths = {file.path: file.length for file in self.context.store.visible(location)}
-        lengths |= {part.target: part.length for part in waiting}
-        return NewPartition(partition, location, len(lengths), sum(lengths.values()))
+        store = self.context.store
+        files = store.run_parallel(partial(store.visible, location) for _, location in action.partitions)
+        used = {partition: home for (partition, home), found in zip(action.partitions, files, strict=True) if found}
+        self.context.require_own_folders(action.table, used)
+        new = [
+            _new_partition(partition, location, found, waiting.get(location, ()))
+            for (partition, location), found in zip(action.partitions, files, strict=True)
+        ]
+        self.context.registrar.add(self.context.table(action.table), new)
 
     def _publish(self, part: PartEntry, source: str) -> None:
         try:
@@ -275,6 +275,13 @@ class Executor:
         self.context.require_head(self.history.epoch)
         log.trim(floor_over(before, manifests, upto))
         self.history = replace(self.history, floor=upto)
+
+
+def _new_partition(
+    partition: str, location: str, visible: Iterable[Finished], waiting: Iterable[PartEntry]
+) -> NewPartition:
+    lengths = {file.path: file.length for file in visible} | {part.target: part.length for part in waiting}
+    return NewPartition(partition, location, len(lengths), sum(lengths.values()))
 
 
 def _loss(refused: actions.Refuse) -> HiveSinkError:

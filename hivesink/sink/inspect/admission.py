@@ -10,13 +10,22 @@ from typing import TYPE_CHECKING
 
 from hivesink.core.manifest import standing
 from hivesink.core.table import TableName
-from hivesink.errors import ForeignParts, LogShared, TableFolderGone, TableRemade, UnknownTable, Unsupported
+from hivesink.errors import (
+    FileSystemUnknown,
+    ForeignParts,
+    LogShared,
+    TableFolderGone,
+    TableRemade,
+    UnknownTable,
+    Unsupported,
+)
 from hivesink.sink.inspect.facts import FoundPart, is_hidden, read_log
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
     from hivesink.core.manifest import PartEntry
+    from hivesink.core.partfile import Finished
     from hivesink.ports import CommitLog, FileStore, LiveTable, Registrar
 
 _AT_ONCE = 256
@@ -29,9 +38,25 @@ def parts_below(store: FileStore, location: str, *, staged: bool = True) -> Iter
     while chunk := list(islice(folders, _AT_ONCE)):
         hidden = store.run_parallel(partial(store.staged, folder) for folder in chunk if staged)
         shown = [folder for folder in chunk if not is_hidden(folder[len(base) :])]
-        visible = store.run_parallel(partial(store.visible, folder) for folder in shown)
-        paths = (file.path for files in visible for file in files)
-        yield tuple(FoundPart.among(chain(chain.from_iterable(hidden), paths)))
+        yield (*FoundPart.among(chain.from_iterable(hidden)), *_visible(store, shown))
+
+
+def parts_elsewhere(store: FileStore, registrar: Registrar, live: LiveTable) -> Iterator[tuple[FoundPart, ...]]:
+    """The visible parts of partitions that are outside of the table's folder, where this store can look at all."""
+    base = f"{store.canonical(live.location)}/"
+    homes = {one.location for one in registrar.lookup(live, None).values()}
+    yield tuple(_visible(store, (home for home in homes if not f"{store.canonical(home)}/".startswith(base))))
+
+
+def _visible(store: FileStore, folders: Iterable[str]) -> Iterator[FoundPart]:
+    def listed(folder: str) -> Sequence[Finished]:
+        # It has written nothing on a file system that it can't reach.
+        with suppress(Unsupported, FileSystemUnknown):
+            return store.visible(folder)
+        return ()
+
+    files = store.run_parallel(partial(listed, folder) for folder in folders)
+    return FoundPart.among(file.path for found in files for file in found)
 
 
 def others_of(log: CommitLog, registrar: Registrar, table: str) -> tuple[str, ...]:
@@ -117,7 +142,8 @@ class Admission:
 
     def _require_no_foreign_parts(self) -> None:
         known = self.known()
-        for parts in parts_below(self.store, self.live.location, staged=False):
+        below = parts_below(self.store, self.live.location, staged=False)
+        for parts in chain(below, parts_elsewhere(self.store, self.registrar, self.live)):
             foreign = self._foreign(parts, known)
             if foreign:
                 # A second writer that has begun meanwhile left its pointer before its first part.

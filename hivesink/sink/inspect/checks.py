@@ -44,7 +44,8 @@ class Finding:
 class Evidence:
     """What was found for one writer. `read` are row counts by path, or why the file can't be read.
 
-    `head_after` is the log's head after the files were listed: a job may be running meanwhile.
+    `live` are all partitions of the writer's tables. `head_after` is the log's head after the files were listed: a job
+    may be running meanwhile.
     """
 
     log: LogFacts
@@ -240,6 +241,18 @@ def registered(evidence: Evidence) -> Iterator[Finding]:
             yield _note(None, f"table {table} is no longer in the metastore; its files were not checked")
 
 
+def shared(evidence: Evidence) -> Iterator[Finding]:
+    """No two partitions of a table are at one folder."""
+    at: dict[tuple[str, str], list[str]] = {}
+    for (table, partition), live in sorted(evidence.live.items()):
+        at.setdefault((table, evidence.canonical(live.location)), []).append(partition)
+    for (table, folder), partitions in at.items():
+        if len(partitions) > 1:
+            text = f"{' and '.join(partitions)} of {table} are registered at one folder, {folder}"
+            ways = "drop the one that has no files of its own, or move its files and alter its location"
+            yield _error(None, f"{text}: readers find its rows under each name; {ways}")
+
+
 def doubled(evidence: Evidence) -> Iterator[Finding]:
     """Every visible file of this writer belongs to an epoch: the rows of any other would be read twice."""
     for epoch, path in strays(evidence):
@@ -289,4 +302,4 @@ def leftovers(evidence: Evidence) -> Iterator[Finding]:
 
 
 CHECKS: tuple[Callable[[Evidence], Iterator[Finding]], ...]
-CHECKS = (whole, offsets, gaps, rows, present, footers, registered, doubled, leftovers)
+CHECKS = (whole, offsets, gaps, rows, present, footers, registered, shared, doubled, leftovers)

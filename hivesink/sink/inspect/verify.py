@@ -88,7 +88,11 @@ def gather(context: CommitContext, table: str, count_rows: CountRows | None) -> 
     head_after = context.log.view().head
     present = [part.target for part in parts if files.has(part)]
     read = {} if count_rows is None else {files.canonical(path): _read(context, path, count_rows) for path in present}
-    live = context.lookup(part.key for part in parts if part.table in tables)
+    live = {
+        (name, partition): found
+        for name in tables
+        for partition, found in context.registrar.lookup(context.table(name), None).items()
+    }
     return Evidence(log, head_after, tables, files, read, live)
 
 

@@ -10,7 +10,7 @@ import pytest
 from hivesink.core.epoch import Epoch
 from hivesink.core.log import Touched
 from hivesink.core.manifest import Floor
-from hivesink.errors import ForeignParts, TableFolderGone, TableRemade, TableReplaced
+from hivesink.errors import ForeignParts, TableFolderGone, TableRemade, TableReplaced, Unsupported
 from hivesink.sink.inspect.admission import Admission, parts_below
 from hivesink.sink.inspect.checks import Level
 from hivesink.sink.inspect.verify import verify
@@ -21,7 +21,9 @@ from tests.inmemory.metastore import MemoryMetastore
 from tests.sink.harness import LOCATION, SPEC, TABLE, UID, Job, Source, count_lines, events
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable, Collection, Sequence
+
+    from hivesink.core.partfile import Finished
 
 LOG = "/warehouse/demo.db/.hivesink/demo.events/w"
 FOREIGN = "part-00deadbeef00-1-0011223344t0-0-0.snappy.parquet"
@@ -102,6 +104,26 @@ def test_files_of_others_and_hidden_ones_are_no_foreign_parts(site: Site) -> Non
     site.ask(log=another(site)).require()
     site.fs.write_new(f"{folder}/{FOREIGN}", b"1\n")
     with pytest.raises(ForeignParts, match="00deadbeef00"):
+        site.ask(log=another(site)).require()
+
+
+@pytest.mark.parametrize("home", ["/elsewhere", f"{LOCATION}-too", "s3://out/of/reach"])
+def test_parts_in_partitions_elsewhere_are_seen_too(site: Site, home: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    visible = RenameFileStore.visible
+
+    def reaching(store: RenameFileStore, folder: str) -> Sequence[Finished]:
+        if folder.startswith("s3:"):
+            raise Unsupported(folder, "it is another file system", "look at it there")
+        return visible(store, folder)
+
+    monkeypatch.setattr(RenameFileStore, "visible", reaching)
+    site.metastore.register(TABLE, "dt=far", home)
+    site.ask(log=another(site)).require()
+    site.fs.write_new(f"{home}/{FOREIGN}", b"1\n")
+    if home.startswith("s3:"):
+        site.ask(log=another(site)).require()
+        return
+    with pytest.raises(ForeignParts, match=f"{home}/{FOREIGN}"):
         site.ask(log=another(site)).require()
 
 

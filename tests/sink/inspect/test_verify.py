@@ -256,6 +256,13 @@ def test_a_partition_that_was_pointed_elsewhere_is_an_error(site: Site) -> None:
     assert "is registered at /elsewhere" in error
 
 
+def test_two_partitions_at_one_folder_are_an_error(site: Site) -> None:
+    home = site.part().folder
+    site.metastore.register(TABLE, "dt=other", f"{home}/")
+    (error,) = site.errors()
+    assert error.startswith(f"{site.part().partition} and dt=other of {NAME} are registered at one folder, {home}: ")
+
+
 def test_a_leftover_is_a_note_until_clean_removes_it(site: Site) -> None:
     part = site.part()
     staged = part.target.rpartition("/")[2]
