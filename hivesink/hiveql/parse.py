@@ -139,7 +139,7 @@ def _table(ddl: DdlText, create: exp.Create, check_properties: CheckProperties) 
     if create.args.get("expression") is not None:
         ddl.problem(ddl.line_of_word("SELECT"), "CREATE TABLE AS SELECT is not supported; list the columns")
         return None
-    _no_with(ddl)
+    _only_hive(ddl)
     clauses = read_clauses(ddl, create, check_properties)
     schema = create.this
     table = schema.this if isinstance(schema, exp.Schema) else schema
@@ -169,8 +169,14 @@ def _name(ddl: DdlText, table: exp.Table) -> TableName:
     return TableName(names[0].lower(), names[1].lower())
 
 
-def _no_with(ddl: DdlText) -> None:
-    """Refuse other databases' `WITH (…)`, which sqlglot takes for TBLPROPERTIES."""
+_NOT_IN_HIVE = {
+    (TokenType.WITH, TokenType.L_PAREN): "WITH (…) is not valid in Hive; write TBLPROPERTIES (…)",
+    (TokenType.COMMA, TokenType.R_PAREN): "a comma before ) is not valid in Hive; remove it",
+}
+
+
+def _only_hive(ddl: DdlText) -> None:
+    """Refuse what sqlglot takes from other databases' SQL."""
     for token, following in zip(ddl.tokens, ddl.tokens[1:], strict=False):
-        if token.token_type == TokenType.WITH and following.token_type == TokenType.L_PAREN:
-            ddl.problem(token, "WITH (…) is not valid in Hive; write TBLPROPERTIES (…)")
+        if problem := _NOT_IN_HIVE.get((token.token_type, following.token_type)):
+            ddl.problem(token, problem)

@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from hivesink.config.values import OnBadRecord
 from hivesink.core.bucket import normal
 from hivesink.core.offsets import FilesOffset, KafkaOffset
-from hivesink.core.table import quoted
 from hivesink.errors import MissingColumns, NotWritable, StoreUnavailable
 from hivesink.sink.task.assign import needed_columns
 from hivesink.sink.task.messages import InputShape, TaskPlan
 from hivesink.spark.site import driver_jvm, on_file_system
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from pyspark.sql import SparkSession
     from pyspark.sql.types import StructType
 
     from hivesink.core.epoch import BatchRef
+    from hivesink.core.offsets import SourceOffset
     from hivesink.core.table import TableSpec
 
 T = TypeVar("T")
@@ -30,11 +30,11 @@ PATH = "_path"
 """A column of this name holds the file that a row came from, for dead letters and errors."""
 
 
-def input_shape(schema: StructType, spec: TableSpec, ref: BatchRef) -> InputShape:
+def input_shape(schema: StructType, spec: TableSpec, ends: Sequence[SourceOffset]) -> InputShape:
     """Which of the stream's columns mean what.
 
     A `value` of bytes or text that no column of the table is named after is raw, and Kafka's other columns are the
-    record's position and time.
+    record's position and time. `ends` are the batch's offsets, one for each source.
     """
     kinds = {field.name: field.dataType.simpleString() for field in schema.fields}
     names = {column.name for column in (*spec.columns, *spec.partition_columns)}
@@ -45,8 +45,8 @@ def input_shape(schema: StructType, spec: TableSpec, ref: BatchRef) -> InputShap
     def column(name: str, kind: str) -> str | None:
         return name if kinds.get(name) == kind else None
 
-    topics = {topic for offset in ref.end if isinstance(offset, KafkaOffset) for (topic, _), _ in offset.next}
-    one = len(ref.end) == 1 and len(topics) == 1
+    topics = {topic for offset in ends if isinstance(offset, KafkaOffset) for (topic, _), _ in offset.next}
+    one = len(ends) == 1 and len(topics) == 1
     return InputShape(
         value="value",
         timestamp=column("timestamp", "timestamp"),
@@ -59,15 +59,15 @@ def input_shape(schema: StructType, spec: TableSpec, ref: BatchRef) -> InputShap
 
 
 def needed_input(schema: StructType, plan: TaskPlan) -> list[str]:
-    """The stream's columns that tasks need, quoted for Spark. Raises MissingColumns for decoded rows."""
+    """The stream's columns that tasks need. Raises MissingColumns for decoded rows."""
     shape = plan.shape
     if shape.value is not None:
         keeps_position = plan.config["sink.on-bad-record"] is not OnBadRecord.DROP
         position = (shape.topic, shape.partition, shape.offset, shape.path) if keeps_position else ()
         names = (shape.value, shape.timestamp if _needs_time(plan) else None, *position)
-        return [quoted(name) for name in names if name is not None]
+        return [name for name in names if name is not None]
     keeps_path = shape.path is not None and plan.config["sink.on-bad-record"] is not OnBadRecord.DROP
-    return [quoted(name) for name in [*_decoded(schema, plan), *([PATH] if keeps_path else [])]]
+    return [*_decoded(schema, plan), *([PATH] if keeps_path else [])]
 
 
 def _needs_time(plan: TaskPlan) -> bool:

@@ -16,6 +16,7 @@ from hivesink.config.values import OnMissingFile
 from hivesink.core.checkpoint import batch_ref, next_batch
 from hivesink.core.epoch import BatchId, Epoch, judge, read_before
 from hivesink.core.manifest import Rows
+from hivesink.core.table import quoted
 from hivesink.errors import (
     CalledTwice,
     CheckpointUnreadable,
@@ -24,7 +25,7 @@ from hivesink.errors import (
     SourceFilesMissing,
     Unsupported,
 )
-from hivesink.sink.task.attempt import run_task
+from hivesink.sink.task.attempt import check_input, run_task
 from hivesink.sink.task.messages import TaskFailure, TaskPlan, TaskReport
 from hivesink.spark import shipping
 from hivesink.spark.input import Checkpoint, SourceFiles, input_shape, needed_input
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
     from hivesink.core.epoch import BatchRef
     from hivesink.sink.commit.committer import Committer
@@ -125,22 +127,42 @@ class QueryRun:
         # Asked once: reading the session's settings takes a call to the JVM for each of them.
         self._tries = allowed_tries(spark)
 
-    def begin(self, checkpoint: str) -> None:
+    def begin(self, checkpoint: str, schema: StructType) -> None:
         """Recover, and refuse a checkpoint that doesn't follow from the log.
 
-        Raises what recovery raises, and the errors of `judge` that log and checkpoint reveal.
+        Raises what recovery raises, and the errors of `judge` that log and checkpoint reveal; MissingColumns,
+        ColumnsDontFit and InvalidOption if the stream's columns can't fill the table.
         """
+        self._require_fit(schema)
         self.committer.recover()
         files = Checkpoint(self._spark, checkpoint)
         first = next_batch(checkpoint, files.read, files.names)
         judge(self.setup.last_batch(), first, self.setup.history_policy, self.setup.context.log.location)
         self._has_begun = True
 
+    def _require_fit(self, schema: StructType) -> None:
+        from pyspark.sql.pandas.types import to_arrow_schema
+        from pyspark.sql.types import StructType
+
+        setup, context = self.setup, self.setup.context
+        plan = TaskPlan(
+            target=setup.target,
+            rejected=setup.rejected,
+            config=setup.config,
+            shape=input_shape(schema, setup.target.spec, ()),
+            uid=setup.identity.uid,
+            epoch=Epoch(0),
+            attempt=context.token(),
+            arrival=context.now(),
+        )
+        chosen = StructType([schema[name] for name in needed_input(schema, plan)])
+        check_input(to_arrow_schema(chosen), plan, setup.tools().open(plan))
+
     def __call__(self, batch: DataFrame, batch_id: int) -> None:
         try:
             self.query = self.query or Running.here(self._spark)
             if not self._has_begun:
-                self.begin(self.query.checkpoint)
+                self.begin(self.query.checkpoint, batch.schema)
             self._commit(batch, batch_id, self.query)
         except BaseException as error:
             # Spark's own exception holds this as text only; the handle raises the real one.
@@ -154,7 +176,7 @@ class QueryRun:
             if call.epoch is not None:
                 raise CalledTwice(log, batch_id, call.epoch)
             ref = batch_ref(query.id, BatchId(batch_id), Checkpoint(self._spark, query.checkpoint).read)
-            shape = input_shape(batch.schema, self.setup.target.spec, ref)
+            shape = input_shape(batch.schema, self.setup.target.spec, ref.end)
             done = self.committer.commit(ref, shape, partial(self._write, batch, call, ref, query))
             if done.replayed:
                 call.require_same(batch, log, done.epoch)
@@ -175,7 +197,7 @@ class QueryRun:
         call.written = batch
         files = SourceFiles(self._spark, query.execution, ref)
         self._miss(files.missing(), files, ref)
-        rows = batch.select(*needed_input(batch.schema, plan))
+        rows = batch.select(*map(quoted, needed_input(batch.schema, plan)))
         order = shipping.sealed((plan, self.setup.tools(), self._tries))
         try:
             reports = rows.mapInArrow(partial(_run_in_task, sealed=order), _REPORT).collect()

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
 
     from hivesink.config.site import Site
     from hivesink.sink.commit.committer import Committer
@@ -112,27 +113,28 @@ class HiveSink:
         events: DataFrame,
         *,
         checkpoint: str,
-        trigger: Mapping[str, Any] | None = None,
+        trigger: Mapping[str, Any] | str | None = None,
         name: str | None = None,
     ) -> HiveQuery:
-        """Recover, then start the query. `trigger` is as for `DataStreamWriter.trigger`.
+        """Recover, then start the query. `trigger` is as for `DataStreamWriter.trigger`; a text is its processingTime.
 
         Raises what recovery raises: another run at work (EpochTaken), a damaged log, lost parts; the errors of `judge`
-        that log and checkpoint reveal, before a query or a new checkpoint exists; Unsupported for other triggers,
-        for a checkpoint on this machine's disk with a cluster's master, and while a query of this sink still runs.
+        that log and checkpoint reveal, and MissingColumns or ColumnsDontFit if the stream can't fill the table, before
+        a query or a new checkpoint exists; InvalidOption; Unsupported for other triggers, for a checkpoint on this
+        machine's disk with a cluster's master, and while a query of this sink still runs.
         """
         if self._query is not None and self._query.isActive:
             msg = f"starting the sink of {self._setup.target.name} twice"
             raise Unsupported(msg, "its query still runs", "stop it, or make a second sink with its own writer")
-        chosen = dict(trigger or {"processingTime": "0 seconds"})
+        chosen = {"processingTime": trigger} if isinstance(trigger, str) else trigger or {"processingTime": "0 seconds"}
         if not set(chosen) <= _TRIGGERS:
             msg = f"trigger {chosen}"
             raise Unsupported(msg, "batches must have offsets", f"use one of {sorted(_TRIGGERS)}")
         location = resolved_checkpoint(self._spark, checkpoint)
         run = QueryRun(events.sparkSession, self._setup, tolerant=True)
-        run.begin(location)
+        writer = _triggered(events.writeStream.foreachBatch(run).option("checkpointLocation", location), chosen)
+        run.begin(location, events.schema)
         self._run = run
-        writer = events.writeStream.foreachBatch(run).option("checkpointLocation", location).trigger(**chosen)
         if name is not None:
             writer = writer.queryName(name)
         self._query = HiveQuery.begin(writer.start(), run)
@@ -144,6 +146,15 @@ class HiveSink:
         if self._run.query is None or self._run.query.run != query.run:
             self._run = QueryRun(self._spark, self._setup, tolerant=False, query=query)
         self._run(batch, batch_id)
+
+
+def _triggered(writer: DataStreamWriter, trigger: Mapping[str, Any]) -> DataStreamWriter:
+    from pyspark.errors import PySparkException
+
+    try:
+        return writer.trigger(**trigger)
+    except (PySparkException, TypeError) as error:
+        raise InvalidOption((f"trigger = {trigger}: {str(error).partition(chr(10))[0]}",)) from error
 
 
 def _table_name(text: str) -> TableName:

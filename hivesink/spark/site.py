@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from hivesink.config.site import Site
-from hivesink.errors import EncryptionDiffers, StoreUnavailable, Unsupported
+from hivesink.errors import EncryptionDiffers, InvalidOption, StoreUnavailable, Unsupported
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -46,9 +46,13 @@ def allowed_tries(spark: SparkSession) -> int:
 def resolved_checkpoint(spark: SparkSession, checkpoint: str) -> str:
     """The checkpoint's whole location, as Spark resolves it: a path without a scheme is `fs.defaultFS`'s.
 
-    Raises StoreUnavailable, and Unsupported if that is this machine's disk and the session's master is another
-    machine's: a driver started elsewhere would find no checkpoint there. To allow it, write `file:/…`.
+    Raises InvalidOption if it is empty, StoreUnavailable, and Unsupported if that is this machine's disk and the
+    session's master is another machine's: a driver started elsewhere would find no checkpoint there. To allow it, write
+    `file:/…`.
     """
+    if not checkpoint.strip():
+        problem = "checkpoint is empty: name a folder of this query's own, which outlives its runs"
+        raise InvalidOption((problem,))
     action = "reach the file system of"
     resolved = on_file_system(spark, checkpoint, action, lambda fs, path: str(fs.makeQualified(path).toString()))
     if resolved.startswith("file:") and not checkpoint.startswith("file:") and not is_local(spark):

@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING
 
 from hivesink.core.offsets import KafkaOffset
-from hivesink.errors import ResumeImpossible, SourceUnreachable
+from hivesink.errors import ResumeImpossible, SourceUnreachable, Unsupported
 from hivesink.spark.site import driver_jvm
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def kafka(
     With `resume`, a query with a new checkpoint begins where that sink's log ends; a partition that the log
     doesn't know begins at its first record. A query that has a checkpoint always goes on from there.
     `options` are Spark's own and win over these. Raises ResumeImpossible; SourceUnreachable if no broker
-    answers or a topic doesn't exist, which Spark itself would silently wait for.
+    answers or a topic doesn't exist, which Spark itself would silently wait for; Unsupported without the connector.
     """
     client = {"kafka.bootstrap.servers": servers, **FETCH, **(options or {})}
     partitions = _partitions(spark, client, topics)
@@ -55,8 +55,15 @@ def lines(spark: SparkSession, folder: str, *, options: Mapping[str, str] | None
     `_path` holds each line's file, for errors and dead letters. `options` are Spark's own, such as
     `maxFilesPerTrigger`. Spark reads a file once, as it first sees it: write it elsewhere, then rename it into
     `folder`. A `folder` without a scheme is on `fs.defaultFS`: HDFS, where HADOOP_CONF_DIR is set.
+    Raises SourceUnreachable if it doesn't exist.
     """
-    files = spark.readStream.format("text").options(**(options or {})).load(folder)
+    from pyspark.errors import AnalysisException
+
+    try:
+        files = spark.readStream.format("text").options(**(options or {})).load(folder)
+    except AnalysisException as error:
+        msg = f"the folder {folder}"
+        raise SourceUnreachable(msg, str(error).partition("\n")[0]) from error
     return files.selectExpr("value", "_metadata.file_path AS _path")
 
 
@@ -77,17 +84,21 @@ def _starting_offsets(partitions: Mapping[str, list[str]], resume: HiveSink | No
 
 def _partitions(spark: SparkSession, client: Mapping[str, str], topics: str) -> dict[str, list[str]]:
     """The partitions that each topic has now, asked with the client, and the settings for it, that Spark will use."""
+    from py4j.java_gateway import JavaClass
     from py4j.protocol import Py4JJavaError
 
     jvm = driver_jvm(spark)
-    properties = jvm.java.util.Properties()
+    properties, client_class = jvm.java.util.Properties(), jvm.org.apache.kafka.clients.admin.AdminClient
+    if not isinstance(client_class, JavaClass):
+        msg = "reading Kafka in this session"
+        raise Unsupported(msg, "Spark's Kafka connector isn't loaded", "use session(…, kafka=True), or --packages")
     for name, value in {**ASK, **client}.items():
         if name.startswith("kafka."):
             properties.put(name.removeprefix("kafka."), value)
     names = [topic.strip() for topic in topics.split(",")]
     admin = None
     try:
-        admin = jvm.org.apache.kafka.clients.admin.AdminClient.create(properties)
+        admin = client_class.create(properties)
         described = admin.describeTopics(names).allTopicNames().get()
         return {topic: [str(info.partition()) for info in described[topic].partitions()] for topic in names}
     except Py4JJavaError as error:

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hivesink import HiveSink, errors
+from hivesink import HiveSink, errors, sources
 from hivesink.embedded.process import HOST, free_port
+from tests.integration.stage import AVAILABLE_NOW
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -74,12 +75,60 @@ def test_a_missing_column_of_decoded_rows(stage: Stage) -> None:
 def test_a_wrong_type_of_decoded_rows(stage: Stage) -> None:
     stage.create()
     stage.put(range(10))
-    with pytest.raises(errors.HiveSinkError) as told:
+    with pytest.raises(errors.ColumnsDontFit) as told:
         stage.drain(events=decoded(stage, "ID ARRAY<INT>, Name STRING, dt STRING"))
     said(told.value, "id", "bigint")
+    assert not stage.checkpoint.exists()
     stage.drain(events=decoded(stage, "ID BIGINT, Name STRING, dt STRING"))
     assert stage.ids() == list(range(10))
     assert stage.staged() == []
+
+
+def test_a_time_column_that_nobody_has_or_that_is_no_time(stage: Stage) -> None:
+    stage.create()
+    stage.put(range(3))
+    by_time = {"sink.bucket.assigner": "date-time", "sink.bucket.time-pattern": "dt=yyyy-MM-dd"}
+    for column, schema, parts in [
+        ("seen_at", None, ["seen_at", "neither of the table nor of the stream"]),
+        ("seen_at", "ID BIGINT, Name STRING, dt STRING", ["seen_at", "neither of the table nor of the stream"]),
+        ("dt", "ID BIGINT, Name STRING, dt STRING", ["'dt' is of type string"]),
+    ]:
+        sink = stage.sink(options={**by_time, "sink.bucket.time-column": column})
+        events = decoded(stage, schema) if schema else stage.lines()
+        with pytest.raises(errors.InvalidOption) as told:
+            sink.start(events, checkpoint=str(stage.checkpoint), trigger=AVAILABLE_NOW)
+        said(told.value, *parts)
+    assert not stage.checkpoint.exists()
+
+
+@pytest.mark.parametrize("trigger", ["5 bananas", {"processingTime": ""}, {"availableNow": False}, {"once": 1, "x": 2}])
+def test_a_trigger_that_is_none(stage: Stage, trigger: str | dict[str, object]) -> None:
+    stage.create()
+    with pytest.raises((errors.InvalidOption, errors.Unsupported)) as told:
+        stage.sink().start(stage.lines(), checkpoint=str(stage.checkpoint), trigger=trigger)
+    said(told.value, "trigger")
+
+
+def test_a_text_is_a_trigger_by_time(stage: Stage) -> None:
+    stage.create()
+    stage.put(range(3))
+    query = stage.sink().start(stage.lines(), checkpoint=str(stage.checkpoint), trigger="1 second")
+    query.processAllAvailable()
+    query.stop()
+    assert stage.ids() == [0, 1, 2]
+
+
+def test_an_empty_checkpoint(stage: Stage) -> None:
+    stage.create()
+    with pytest.raises(errors.InvalidOption) as told:
+        stage.sink().start(stage.lines(), checkpoint=" ")
+    said(told.value, "checkpoint is empty")
+
+
+def test_a_folder_to_read_that_is_not_there(stage: Stage) -> None:
+    with pytest.raises(errors.SourceUnreachable) as told:
+        sources.lines(stage.spark, f"{stage.folder}/nowhere")
+    said(told.value, f"the folder {stage.folder}/nowhere", "PATH_NOT_FOUND")
 
 
 def test_a_file_where_a_partitions_folder_should_be(stage: Stage) -> None:

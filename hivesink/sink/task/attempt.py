@@ -150,6 +150,12 @@ def run_task(
     return TaskReport(task, task_attempt, Rows(**work.counts), parts)
 
 
+def check_input(schema: pa.Schema, plan: TaskPlan, tools: TaskTools) -> None:
+    """Take a batch without rows, as every task may have to. Raises ColumnsDontFit, InvalidOption."""
+    batch = pa.RecordBatch.from_pylist([], schema=schema)
+    _open_task(plan, tools, 0, 0, lambda _: None).take(batch)
+
+
 def _open_task(
     plan: TaskPlan, tools: TaskTools, task: int, task_attempt: int, touch: Callable[[tuple[str, ...]], None]
 ) -> _Task:
