@@ -36,13 +36,13 @@ demo: venv ## Stream 336,776 real flights into a partitioned Hive table and quer
 endif
 
 cluster-up: venv ## Start HDFS, Hive Metastore 4, HiveServer2, Kafka and Spark standalone on the loopback; they stay up
-	@$(PY) -m hivesink.embedded.cluster up
+	@$(PY) -m jobs.cluster up
 
 cluster-status: venv ## A line for each of those servers: name, address, process, up or down
-	@$(PY) -m hivesink.embedded.cluster status
+	@$(PY) -m jobs.cluster status
 
 cluster-down: venv ## Stop them; what they hold stays in .hivesink-cluster (or HIVESINK_CLUSTER)
-	@$(PY) -m hivesink.embedded.cluster down
+	@$(PY) -m jobs.cluster down
 
 ifeq ($(SPARK),)
 test: venv lint ## The static checks and the whole suite without `long`; SPARK=<version>: the main path on that Spark
@@ -69,5 +69,5 @@ dist: venv ## Build dist/: the package as a zip for --py-files, and the executor
 
 clean: ## Remove virtual environments, caches and the local data of demo and cluster (stops their servers first)
 	@if [ -x .venv/bin/hivesink ] && [ -d .hivesink-local ]; then .venv/bin/hivesink metastore stop; fi
-	@if [ -x .venv/bin/python ] && [ -d .hivesink-cluster ]; then .venv/bin/python -m hivesink.embedded.cluster down --folder .hivesink-cluster; fi
+	@if [ -x .venv/bin/python ] && [ -d .hivesink-cluster ]; then .venv/bin/python -m jobs.cluster down --folder .hivesink-cluster; fi
 	rm -rf .venv .venv-* build dist .hivesink-cluster .hivesink-local .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache *.egg-info

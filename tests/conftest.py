@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import pytest
 from xdist.scheduler import LoadFileScheduling
 
-from hivesink.embedded.cluster import Cluster
-from hivesink.embedded.kafka import EmbeddedKafka
 from hivesink.embedded.metastore import EmbeddedMetastore
 from hivesink.jvm.session import local_session
+from jobs.cluster import Cluster
+from jobs.cluster.kafka import EmbeddedKafka
 from tests.embedded.thriftserver import EmbeddedThriftServer
 
 # Many short-lived JVMs share few cores: half the time of a start goes into optimising what runs once.

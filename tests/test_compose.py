@@ -18,8 +18,8 @@ import pytest
 import yaml
 from jsonschema import Draft202012Validator
 
-from hivesink.embedded.cluster import settings
-from hivesink.embedded.cluster.cluster import Cluster
+from jobs.cluster import settings
+from jobs.cluster.cluster import Cluster
 from jobs.demo import containers
 
 ROOT = Path(__file__).parents[1]

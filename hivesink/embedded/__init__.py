@@ -1,1 +1,1 @@
-"""Real JVM servers as child processes on the loopback, for use without a site, the demo and the tests."""
+"""Real JVM servers as child processes on the loopback, for use without a site."""

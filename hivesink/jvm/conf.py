@@ -32,19 +32,6 @@ def log4j2(level: str, levels: Mapping[str, str] | None = None) -> str:
     return "\n".join(lines) + "\n"
 
 
-def log4j1(level: str, levels: Mapping[str, str] | None = None) -> str:
-    """Return the same for log4j 1, which Hadoop still uses."""
-    lines = [
-        f"log4j.rootLogger={level},stderr",
-        "log4j.appender.stderr=org.apache.log4j.ConsoleAppender",
-        "log4j.appender.stderr.target=System.err",
-        "log4j.appender.stderr.layout=org.apache.log4j.PatternLayout",
-        "log4j.appender.stderr.layout.ConversionPattern=%d{ISO8601} %p %c{2}: %m%n",
-        *(f"log4j.logger.{name}={its_level}" for name, its_level in (levels or {}).items()),
-    ]
-    return "\n".join(lines) + "\n"
-
-
 def write_conf(folder: Path, sites: Mapping[str, Mapping[str, str]], logging: str) -> None:
     """Write a Hive server's `<name>.xml` files and its log4j 2 configuration into `folder`."""
     write_sites(folder, sites)

@@ -1,7 +1,6 @@
-"""The jars of the servers and Spark's connectors: which they are, pinned, and how they are fetched.
+"""The jars of Spark's connectors: which they are, pinned, and how they and those of servers are fetched.
 
-Apache Ivy, which PySpark ships, fetches them from Maven Central: no Maven is needed. Hive's metastore, Spark's Thrift
-server and Janino come with PySpark itself.
+Apache Ivy, which PySpark ships, fetches them from Maven Central: no Maven is needed.
 """
 
 from __future__ import annotations
@@ -18,15 +17,18 @@ from dataclasses import dataclass
 from hashlib import sha1, sha256
 from importlib.resources import files
 from pathlib import Path
+from typing import TYPE_CHECKING
 from xml.sax.saxutils import quoteattr
 
 from hivesink.config.cache import cache_folder
 from hivesink.errors import JarsUnavailable
 from hivesink.jvm.java import find_java
 
+if TYPE_CHECKING:
+    from importlib.abc import Traversable
+
 MAVEN_CENTRAL = "https://repo1.maven.org/maven2/"
 FETCH_SECONDS = 900
-LISTS = files("hivesink.jvm") / "jarlists"
 PASSWORD = "changeit"  # noqa: S105 - Java's own default; nothing in the file is secret
 
 
@@ -40,20 +42,15 @@ class JarSet:
     name: str
     coordinates: tuple[str, ...]
 
+    @classmethod
+    def listed(cls, file: Traversable) -> JarSet:
+        """The set in a text file: a coordinate on each line, `#` for comments."""
+        lines = file.read_text(encoding="utf-8").splitlines()
+        return cls(file.name.removesuffix(".txt"), tuple(line for line in lines if line and not line.startswith("#")))
 
-def listed(name: str) -> JarSet:
-    """Return the set of `jarlists/<name>.txt`: a coordinate on each line, `#` for comments."""
-    lines = (LISTS / f"{name}.txt").read_text(encoding="utf-8").splitlines()
-    return JarSet(name, tuple(line for line in lines if line and not line.startswith("#")))
 
-
-KAFKA_BROKER = listed("kafka-broker-4.3.1")
-# NameNode, DataNode and `dfsadmin`.
-HDFS = listed("hdfs-3.5.0")
-# The metastore and HiveServer2.
-HIVE = listed("hive-4.0.1")
 # Spark's client of a metastore of Hive 4.
-HIVE_CLIENT = listed("hive-client-4.0.1")
+HIVE_CLIENT = JarSet.listed(files("hivesink.jvm") / "hive-client-4.0.1.txt")
 
 
 def kafka_connector(spark: str) -> JarSet:

@@ -15,8 +15,8 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 from hivesink import HiveSink, wiring
-from hivesink.embedded.kafka import EmbeddedKafka
 from hivesink.errors import HiveSinkError
+from jobs.cluster.kafka import EmbeddedKafka
 from jobs.demo.answers import finished_files, show_answers, show_files, show_partitions
 from jobs.demo.cluster import addresses, on_cluster
 from jobs.demo.flights import Flights, JsonFolder, KafkaTopic

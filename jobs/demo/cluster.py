@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING
 from hivesink import wiring
 from hivesink.cli.opened import open_table
 from hivesink.config.site import Site
-from hivesink.embedded.cluster import Cluster
-from hivesink.embedded.cluster.__main__ import default_folder
 from hivesink.errors import HiveSinkError
 from hivesink.hive import connect
 from hivesink.hive.login import Login
+from jobs.cluster import Cluster
+from jobs.cluster.__main__ import default_folder
 from jobs.demo import containers
 from jobs.demo.answers import finished_files, show_answers, show_files, show_partitions
 from jobs.demo.flights import TOPIC, Flights, KafkaTopic
@@ -27,7 +27,7 @@ from jobs.demo.services import TABLE, committed, declare_tables
 
 if TYPE_CHECKING:
     from hivesink.core.partfile import Finished
-    from hivesink.embedded.cluster import Addresses
+    from jobs.cluster import Addresses
     from jobs.demo.screen import Screen
 
 JOB = Path(__file__).parents[1] / "flights.py"

@@ -10,10 +10,10 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from hivesink.embedded.cluster import settings
-from hivesink.embedded.cluster.cluster import Addresses
-from hivesink.embedded.kafka import BROKER, CLUSTER_ID
 from hivesink.embedded.metastore import derby_site
+from jobs.cluster import settings
+from jobs.cluster.cluster import Addresses
+from jobs.cluster.kafka import BROKER, CLUSTER_ID
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from hivesink import sources
-from hivesink.embedded.kafka import create_topic, end_offsets
+from jobs.cluster.kafka import create_topic, end_offsets
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

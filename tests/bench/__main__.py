@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from uuid import uuid4
 
-from hivesink.embedded.cluster import Cluster
-from hivesink.embedded.kafka import EmbeddedKafka
 from hivesink.embedded.metastore import EmbeddedMetastore
+from jobs.cluster import Cluster
+from jobs.cluster.kafka import EmbeddedKafka
 from tests.bench import report
 from tests.bench.contenders import CONTENDERS, Drain
 from tests.bench.ground import Ground

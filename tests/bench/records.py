@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hivesink.embedded.kafka import create_topic
+from jobs.cluster.kafka import create_topic
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

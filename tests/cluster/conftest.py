@@ -15,7 +15,7 @@ from tests.integration.conftest import own_name
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from hivesink.embedded.cluster import Cluster
+    from jobs.cluster import Cluster
 
 DATABASE = "proofs"
 

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from hivesink.embedded.kafka import create_topic
+from jobs.cluster.kafka import create_topic
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

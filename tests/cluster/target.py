@@ -21,7 +21,7 @@ from tests.cluster.feed import day
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from hivesink.embedded.cluster import Cluster
+    from jobs.cluster import Cluster
 
 DATABASE = "underfire"
 WRITER = "gated"

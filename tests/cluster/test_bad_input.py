@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from thrift.protocol.TProtocol import TProtocolBase
 
-    from hivesink.embedded.cluster import Cluster
+    from jobs.cluster import Cluster
     from tests.cluster.ingest import Addresses
 
 SCHEMA = pa.schema([("id", pa.int64()), ("pad", pa.string()), ("dt", pa.string())])

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from hivesink.embedded.cluster import Cluster
     from hivesink.embedded.server import EmbeddedServer
+    from jobs.cluster import Cluster
 
 pytestmark = [pytest.mark.spark, pytest.mark.long]
 

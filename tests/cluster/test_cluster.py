@@ -16,10 +16,10 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from hdfs_native import Client, WriteOptions
 from pyhive import hive
 
-from hivesink.embedded.cluster import Cluster
-from hivesink.embedded.cluster.__main__ import main
-from hivesink.embedded.kafka import create_topic
 from hivesink.embedded.process import identity_of, wait_until
+from jobs.cluster import Cluster
+from jobs.cluster.__main__ import main
+from jobs.cluster.kafka import create_topic
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -187,7 +187,7 @@ def test_nothing_is_left_of_a_cluster_whose_starter_was_killed(tmp_path: Path) -
     starter = textwrap.dedent(
         """
         import json, sys, time, pathlib
-        from hivesink.embedded.cluster import Cluster
+        from jobs.cluster import Cluster
         with Cluster(pathlib.Path(sys.argv[1]), only={"spark"}) as cluster:
             print(json.dumps([s.pid for s in cluster.servers.by_name().values() if s.pid]), flush=True)
             time.sleep(600)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
-    from hivesink.embedded.cluster import Cluster
+    from jobs.cluster import Cluster
     from tests.cluster.ingest import Addresses
 
 pytestmark = pytest.mark.spark

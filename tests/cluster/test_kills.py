@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from hivesink.embedded.cluster import Cluster
+    from jobs.cluster import Cluster
 
 BATCH = 400
 SETTLED = 3

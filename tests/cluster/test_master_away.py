@@ -14,7 +14,7 @@ from hivesink.jvm.java import find_java
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from hivesink.embedded.cluster import Cluster
+    from jobs.cluster import Cluster
 
 JOB = """
 from hivesink.spark.session import session

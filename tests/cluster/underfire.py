@@ -21,7 +21,7 @@ from tests.cluster.target import DATABASE, WRITER
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from hivesink.embedded.cluster import Cluster
+    from jobs.cluster import Cluster
     from tests.cluster.feed import Feed
     from tests.cluster.target import Target
 

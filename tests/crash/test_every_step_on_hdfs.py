@@ -22,8 +22,8 @@ from tests.inmemory.filesystem import MemoryFileSystem
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from hivesink.embedded.cluster import Cluster
     from hivesink.storage.hdfs_address import Address
+    from jobs.cluster import Cluster
     from tests.crash.faults import Call
 
 SHORT = 2 * BATCH

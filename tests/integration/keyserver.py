@@ -8,11 +8,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from hivesink.embedded.cluster.hdfs import DataNode, NameNode, _client, _java
 from hivesink.embedded.process import HOST, Launch
 from hivesink.embedded.server import EmbeddedServer
-from hivesink.jvm.conf import log4j1, write_sites
+from hivesink.jvm.conf import write_sites
 from hivesink.jvm.jars import JarSet, fetch
+from jobs.cluster.hdfs import DataNode, NameNode, _client, _java, log4j1
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

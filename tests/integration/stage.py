@@ -13,9 +13,9 @@ from hivesink import HiveSink, sources, wiring
 from hivesink.config.options import check
 from hivesink.core.table import TableName
 from hivesink.embedded import process
-from hivesink.embedded.kafka import create_topic, end_offsets
 from hivesink.hiveql.apply import apply
 from hivesink.hiveql.parse import parse_ddl
+from jobs.cluster.kafka import create_topic, end_offsets
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping

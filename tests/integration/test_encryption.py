@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hivesink.embedded.cluster.hdfs import _client
 from hivesink.errors import EncryptionDiffers, StoreUnavailable, Unsupported
 from hivesink.spark.site import check_encryption
 from hivesink.storage.hdfs_calls import WINDOW
+from jobs.cluster.hdfs import _client
 from tests.integration.keyserver import PROVIDER, ZonedHdfs, zoned_hdfs
 from tests.integration.stage import Stage, table_ddl
 

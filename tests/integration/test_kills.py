@@ -23,10 +23,10 @@ from hivesink import wiring
 from hivesink.config.options import check
 from hivesink.core.log import Mark
 from hivesink.core.table import TableName
-from hivesink.embedded.kafka import create_topic
 from hivesink.hiveql.apply import apply
 from hivesink.hiveql.parse import parse_ddl
 from hivesink.storage.commit_log import default_log_location
+from jobs.cluster.kafka import create_topic
 from tests.integration.statestores import STORES
 
 if TYPE_CHECKING:

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hivesink.embedded.cluster import Addresses
+from jobs.cluster import Addresses
 from jobs.demo.cluster import on_cluster
 from jobs.demo.flights import MONTHS, Flights
 from jobs.demo.screen import Screen
 
 if TYPE_CHECKING:
-    from hivesink.embedded.cluster import Cluster
+    from jobs.cluster import Cluster
 
 ROOT = Path(__file__).parents[2]
 

@@ -11,9 +11,9 @@ import pytest
 
 from hivesink import wiring
 from hivesink.config.options import check
-from hivesink.embedded.kafka import create_topic
 from hivesink.hiveql.apply import apply
 from hivesink.hiveql.parse import parse_path
+from jobs.cluster.kafka import create_topic
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -13,9 +13,6 @@ import pytest
 
 from hivesink.errors import JarsUnavailable
 from hivesink.jvm.jars import (
-    HDFS,
-    HIVE,
-    KAFKA_BROKER,
     PASSWORD,
     JarSet,
     fetch,
@@ -24,6 +21,7 @@ from hivesink.jvm.jars import (
     write_trust_store,
 )
 from hivesink.jvm.java import find_java
+from jobs.cluster.settings import HDFS_JARS, HIVE_JARS, KAFKA_JARS
 
 SMALL = JarSet("small", ("org.jspecify:jspecify:1.0.0", "org.slf4j:slf4j-simple:1.7.36"))
 
@@ -84,7 +82,7 @@ def test_one_module_may_come_with_several_classifiers(
     assert paths[0].is_relative_to(cache)
 
 
-@pytest.mark.parametrize("jars", [HDFS, HIVE, KAFKA_BROKER], ids=lambda jars: jars.name)
+@pytest.mark.parametrize("jars", [HDFS_JARS, HIVE_JARS, KAFKA_JARS], ids=lambda jars: jars.name)
 def test_a_list_pins_each_jar_once_at_one_version(jars: JarSet) -> None:
     assert all(re.fullmatch(r"[\w.-]+:[\w.-]+:[\w.-]*\d[\w.-]*(:[\w.-]+)?", line) for line in jars.coordinates)
     assert sorted(set(jars.coordinates)) == sorted(jars.coordinates)

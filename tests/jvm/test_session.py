@@ -8,7 +8,7 @@ import pytest
 from confluent_kafka import Producer
 from pyhive import hive
 
-from hivesink.embedded.kafka import create_topic
+from jobs.cluster.kafka import create_topic
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -14,16 +14,16 @@ from typing import TYPE_CHECKING
 import pytest
 
 import hivesink
-from hivesink.embedded.cluster.spark import SparkWorker
 from hivesink.jvm.jars import fetch, kafka_connector, spark_home
+from jobs.cluster.spark import SparkWorker
 from tests.cluster.feed import Feed
 from tests.cluster.target import Target, own
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from hivesink.embedded.cluster import Cluster
     from hivesink.embedded.process import Launch
+    from jobs.cluster import Cluster
 
 JOB = Path(__file__).with_name("executors_job.py")
 ROWS = 300

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import pytest
 
-    from hivesink.embedded.cluster import Cluster
+    from jobs.cluster import Cluster
 
 
 def hdfs_folder(request: pytest.FixtureRequest) -> str:

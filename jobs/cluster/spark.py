@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hivesink.embedded.cluster import settings
 from hivesink.embedded.process import HOST, Launch
 from hivesink.embedded.server import EmbeddedServer
 from hivesink.jvm.jars import all_jars, jar, spark_home
 from hivesink.jvm.java import find_java
+from jobs.cluster import settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -1,4 +1,4 @@
-"""The cluster for people: `python -m hivesink.embedded.cluster up|status|down`; it outlives the command."""
+"""The cluster for people: `python -m jobs.cluster up|status|down`; it outlives the command."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hivesink.embedded.cluster.cluster import PARTS, Cluster
 from hivesink.embedded.server import locked
 from hivesink.errors import HiveSinkError
+from jobs.cluster.cluster import PARTS, Cluster
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -66,7 +66,7 @@ def _line(name: str, server: EmbeddedServer) -> str:
 
 def main() -> int:
     """Do what the command line says; a failure is one line."""
-    parser = argparse.ArgumentParser(prog="python -m hivesink.embedded.cluster", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m jobs.cluster", description=__doc__)
     parser.add_argument("command", choices=["up", "status", "down"])
     parser.add_argument("--folder", type=Path, default=default_folder(), help="data, settings and logs")
     parser.add_argument("--only", nargs="+", choices=list(PARTS), default=list(PARTS), help="what `up` starts")

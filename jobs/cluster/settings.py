@@ -6,8 +6,11 @@ module that starts the process (`hdfs.py`, `hive.py`, `spark.py`).
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
+
+from hivesink.jvm.jars import JarSet
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -15,6 +18,11 @@ if TYPE_CHECKING:
 HADOOP_VERSION = "3.5.0"
 HIVE_VERSION = "4.0.1"
 KAFKA_VERSION = "4.3.1"
+
+_LISTS = Path(__file__).with_name("jarlists")
+HDFS_JARS = JarSet.listed(_LISTS / f"hdfs-{HADOOP_VERSION}.txt")
+HIVE_JARS = JarSet.listed(_LISTS / f"hive-{HIVE_VERSION}.txt")
+KAFKA_JARS = JarSet.listed(_LISTS / f"kafka-broker-{KAFKA_VERSION}.txt")
 
 # Each server's well-known port, by the name that `cluster-status` prints.
 PORTS: Mapping[str, int] = MappingProxyType(

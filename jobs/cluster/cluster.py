@@ -7,12 +7,12 @@ from dataclasses import dataclass, fields
 from functools import partial
 from typing import TYPE_CHECKING
 
-from hivesink.embedded.cluster import settings
-from hivesink.embedded.cluster.hdfs import DataNode, NameNode, client_sites, make_folders
-from hivesink.embedded.cluster.hive import HiveMetastore, HiveServer2
-from hivesink.embedded.cluster.spark import SparkMaster, SparkWorker
-from hivesink.embedded.kafka import EmbeddedKafka
 from hivesink.jvm.conf import write_sites
+from jobs.cluster import settings
+from jobs.cluster.hdfs import DataNode, NameNode, client_sites, make_folders
+from jobs.cluster.hive import HiveMetastore, HiveServer2
+from jobs.cluster.kafka import EmbeddedKafka
+from jobs.cluster.spark import SparkMaster, SparkWorker
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence

@@ -1,5 +1,5 @@
 """The real cluster on one machine: HDFS, Hive Metastore 4, HiveServer2, Kafka, Spark standalone."""
 
-from hivesink.embedded.cluster.cluster import Addresses, Cluster, Servers
+from jobs.cluster.cluster import Addresses, Cluster, Servers
 
 __all__ = ["Addresses", "Cluster", "Servers"]

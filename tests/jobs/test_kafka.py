@@ -6,7 +6,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from hivesink.embedded.kafka import EmbeddedKafka, create_topic
+from jobs.cluster.kafka import EmbeddedKafka, create_topic
 
 if TYPE_CHECKING:
     from pathlib import Path

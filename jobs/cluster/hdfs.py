@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hivesink.config.cache import write_atomically
-from hivesink.embedded.cluster import settings
 from hivesink.embedded.process import HOST, Launch, run_once, wait_until
 from hivesink.embedded.server import EmbeddedServer, java_command
 from hivesink.errors import ServerFailed
-from hivesink.jvm.conf import log4j1, write_sites
-from hivesink.jvm.jars import HDFS, fetch
+from hivesink.jvm.conf import write_sites
+from hivesink.jvm.jars import fetch
+from jobs.cluster import settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -172,8 +172,21 @@ def _write_conf(folder: Path, filesystem: str, own: Mapping[str, str]) -> Path:
 
 def _java(conf: Path, heap: str) -> tuple[str, ...]:
     return java_command(
-        os.pathsep.join([str(conf), *map(str, fetch(HDFS))]),
+        os.pathsep.join([str(conf), *map(str, fetch(settings.HDFS_JARS))]),
         heap,
         f"-Dhadoop.log.dir={conf.parent}",
         opens=(f"--add-opens=java.base/java.{package}=ALL-UNNAMED" for package in ("lang", "io", "util")),
     )
+
+
+def log4j1(level: str, levels: Mapping[str, str] | None = None) -> str:
+    """Return a configuration of log4j 1, which Hadoop still uses; `levels` are by logger name."""
+    lines = [
+        f"log4j.rootLogger={level},stderr",
+        "log4j.appender.stderr=org.apache.log4j.ConsoleAppender",
+        "log4j.appender.stderr.target=System.err",
+        "log4j.appender.stderr.layout=org.apache.log4j.PatternLayout",
+        "log4j.appender.stderr.layout.ConversionPattern=%d{ISO8601} %p %c{2}: %m%n",
+        *(f"log4j.logger.{name}={its_level}" for name, its_level in (levels or {}).items()),
+    ]
+    return "\n".join(lines) + "\n"

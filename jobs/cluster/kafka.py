@@ -10,8 +10,9 @@ from hivesink.config.cache import write_atomically
 from hivesink.embedded.process import HOST, POLL_SECONDS, Launch, free_port, run_once
 from hivesink.embedded.server import EmbeddedServer
 from hivesink.errors import SourceUnreachable
-from hivesink.jvm.jars import KAFKA_BROKER, fetch
+from hivesink.jvm.jars import fetch
 from hivesink.jvm.java import find_java
+from jobs.cluster.settings import KAFKA_JARS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -59,7 +60,7 @@ class EmbeddedKafka(EmbeddedServer):
 
     def _launch(self, port: int) -> Launch:
         self.folder.mkdir(parents=True, exist_ok=True)
-        java = (find_java().program, "-cp", os.pathsep.join(map(str, fetch(KAFKA_BROKER))))
+        java = (find_java().program, "-cp", os.pathsep.join(map(str, fetch(KAFKA_JARS))))
         settings = self.folder / "server.properties"
         write_atomically(settings, _properties(self.folder / "topics", port, free_port()))
         if not (self.folder / "topics" / "meta.properties").exists():

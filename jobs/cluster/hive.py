@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from hivesink.embedded.cluster import settings
-from hivesink.embedded.cluster.hdfs import client_sites
 from hivesink.embedded.metastore import derby_options, derby_site
 from hivesink.embedded.process import HOST, Launch
 from hivesink.embedded.server import EmbeddedServer
 from hivesink.jvm.conf import write_sites
-from hivesink.jvm.jars import HIVE, fetch
+from hivesink.jvm.jars import fetch
 from hivesink.jvm.java import OPENS
+from jobs.cluster import settings
+from jobs.cluster.hdfs import client_sites
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -42,7 +42,7 @@ class _HiveServer(EmbeddedServer):
         sites = client_sites(self._filesystem())
         sites["core-site"]["hadoop.tmp.dir"] = str(self.folder / "tmp")
         return self._java(
-            os.pathsep.join(map(str, fetch(HIVE))),
+            os.pathsep.join(map(str, fetch(settings.HIVE_JARS))),
             heap,
             *options,
             sites={**sites, "hive-site": {**site, **self.extra}},

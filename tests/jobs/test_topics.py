@@ -9,9 +9,9 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, OffsetSpec
 from confluent_kafka.cimpl import TopicPartition
 
-from hivesink.embedded.kafka import EmbeddedKafka, create_topic, end_offsets
 from hivesink.embedded.process import HOST, free_port
 from hivesink.errors import SourceUnreachable
+from jobs.cluster.kafka import EmbeddedKafka, create_topic, end_offsets
 
 if TYPE_CHECKING:
     from pathlib import Path
