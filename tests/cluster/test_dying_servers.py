@@ -148,7 +148,6 @@ ROUNDS = (
 
 
 SHORT = (
-    a_datanode_dies_while_parts_are_written,
     the_namenode_dies_between_manifest_and_publish_and_comes_back_in_safe_mode,
     the_metastore_dies_while_partitions_are_registered,
 )

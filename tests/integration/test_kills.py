@@ -225,17 +225,11 @@ def run_on_kafka(
 
 @pytest.mark.spark
 @pytest.mark.timeout(900)
-def test_a_kill_at_each_step_on_a_file_source(
+def test_a_kill_at_each_step_of_publishing_on_a_file_source(
     tmp_path: Path, metastore: EmbeddedMetastore, spark: SparkSession
 ) -> None:
-    run_on_files(tmp_path, metastore, spark, table="files_8", kills=len(STEPS), between=3)
-
-
-@pytest.mark.spark
-@pytest.mark.kafka
-@pytest.mark.timeout(900)
-def test_three_kills_over_kafka(tmp_path: Path, metastore: EmbeddedMetastore, spark: SparkSession, kafka: str) -> None:
-    run_on_kafka(tmp_path, metastore, spark, kafka, table="kafka_3", kills=3)
+    """`tests/cluster/test_kills.py` has the same from Kafka to HDFS."""
+    run_on_files(tmp_path, metastore, spark, table="files_5", kills=5, between=3)
 
 
 @pytest.mark.spark
