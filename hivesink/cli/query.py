@@ -84,11 +84,25 @@ def _ask_spark(sql: str, metastore: str | None, most: int) -> tuple[list[str], S
     spark = session("hivesink query", metastore=metastore)
     try:
         frame = spark.sql(sql)
-        return frame.columns, frame.limit(most).collect()
+        return frame.columns, [list(map(_with_names, row)) for row in frame.limit(most).collect()]
     except (PySparkException, Py4JError) as error:
         raise QueryFailed(OLD_CLIENT if is_old_client(error) else str(error).strip().partition("\n")[0]) from error
     finally:
         spark.stop()
+
+
+def _with_names(value: Any) -> Any:
+    """A value whose structs are dicts, at any depth: Spark's rows are tuples to JSON."""
+    from pyspark.sql import Row
+
+    match value:
+        case Row():
+            return value.asDict(recursive=True)
+        case list():
+            return [_with_names(item) for item in value]
+        case dict():
+            return {key: _with_names(item) for key, item in value.items()}
+    return value
 
 
 def _login(auth: Auth | None, user: str | None, password_file: Path | None, service: str | None) -> Login:

@@ -115,11 +115,15 @@ def test_query_by_spark(table: str, java_home: str) -> None:
         "-m",
         "hivesink.cli",
         "query",
-        f"SELECT count(*) AS n, DATE'2026-01-02' AS d FROM {table}",
+        f"SELECT count(*) AS n, DATE'2026-01-02' AS d, array(struct(1 AS a, map('k', struct(2 AS b)) AS m)) AS s FROM {table}",
     ]
     done = subprocess.run([*command, "--json"], env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout) == {"columns": ["n", "d"], "rows": [[0, "2026-01-02"]], "more": False}
+    assert json.loads(done.stdout) == {
+        "columns": ["n", "d", "s"],
+        "rows": [[0, "2026-01-02", [{"a": 1, "m": {"k": {"b": 2}}}]]],
+        "more": False,
+    }
     command[-1] = "SELECT nothing FROM nowhere.at_all"
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 65
