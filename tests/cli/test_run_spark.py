@@ -115,7 +115,8 @@ def test_query_by_spark(table: str, java_home: str) -> None:
         "-m",
         "hivesink.cli",
         "query",
-        f"SELECT count(*) AS n, DATE'2026-01-02' AS d, array(struct(1 AS a, map('k', struct(2 AS b)) AS m)) AS s FROM {table}",
+        "SELECT count(*) AS n, DATE'2026-01-02' AS d, array(struct(1 AS a, map('k', struct(2 AS b)) AS m)) AS s "
+        f"FROM {table}",
     ]
     done = subprocess.run([*command, "--json"], env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
