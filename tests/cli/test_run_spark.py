@@ -110,14 +110,9 @@ def test_the_job_and_its_jvm_end_when_their_supervisor_is_killed_and_the_next_ru
 
 def test_query_by_spark(table: str, java_home: str) -> None:
     environment = {**os.environ, "PYTHONPATH": str(REPOSITORY), "JAVA_HOME": java_home}
-    command = [
-        sys.executable,
-        "-m",
-        "hivesink.cli",
-        "query",
-        "SELECT count(*) AS n, DATE'2026-01-02' AS d, array(struct(1 AS a, map('k', struct(2 AS b)) AS m)) AS s "
-        f"FROM {table}",
-    ]
+    nested = "array(struct(1 AS a, map('k', struct(2 AS b)) AS m))"
+    sql = f"SELECT count(*) AS n, DATE'2026-01-02' AS d, {nested} AS s FROM {table}"
+    command = [sys.executable, "-m", "hivesink.cli", "query", sql]
     done = subprocess.run([*command, "--json"], env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout) == {
