@@ -35,6 +35,7 @@ class FilesAndOneCluster(LoadFileScheduling):  # type: ignore[misc]  # xdist shi
         return "cluster" if nodeid.startswith(ON_THE_CLUSTER) else super()._split_scope(nodeid)
 
 
+@pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> FilesAndOneCluster:
     return FilesAndOneCluster(config, log)
 

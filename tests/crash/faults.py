@@ -9,16 +9,26 @@ from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING, Any, BinaryIO
 
+import pytest
+
 from hivesink.errors import HiveSinkError, OutcomeUnknown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+
+    from _pytest.mark import ParameterSet
 
     from hivesink.storage.fs import Entry, FileSystem
 
 
 class Kill(BaseException):
     """The process dies: no handler of the sink's own errors may eat it."""
+
+
+def moments(last: int, every: int, skip: int = 1) -> list[ParameterSet]:
+    """From 1 to `last` by `skip`, as parameters: each `every`th for every run of the suite, the others for long ones."""
+    numbers = range(1, last + 1, skip)
+    return [pytest.param(n, marks=pytest.mark.long if at % every else ()) for at, n in enumerate(numbers)]
 
 
 class Mode(Enum):

@@ -14,7 +14,7 @@ import pytest
 from hivesink.core.plan import GivenUp
 from hivesink.errors import HiveSinkError, PartLost
 from hivesink.sink.commit.recovery import find_losses, recover
-from tests.crash.faults import FaultyFileSystem, Kill, Mode, Plan
+from tests.crash.faults import FaultyFileSystem, Kill, Mode, Plan, moments
 from tests.crash.site import PLAIN, Site, Watched, dies, modes
 from tests.sink.harness import LOCATION, SPEC, TABLE, Event, Source
 
@@ -183,7 +183,7 @@ def test_a_user_moves_partitions_at_any_time_and_then_the_metastore_fails(at: in
                 assert {day: f"{ELSEWHERE}/{day}" for day in DAYS} == site.places(TABLE)
 
 
-@pytest.mark.parametrize("at", range(1, CALLS))
+@pytest.mark.parametrize("at", moments(CALLS - 1, every=3))
 def test_a_user_moves_partitions_at_any_time_and_then_the_storage_fails(at: int) -> None:
     scenario = Scenario("moved")
     site = scenario.site()
@@ -202,7 +202,7 @@ def test_a_user_moves_partitions_at_any_time_and_then_the_storage_fails(at: int)
             make_durable(site, (at, call, mode))
 
 
-@pytest.mark.parametrize("at", range(1, CALLS))
+@pytest.mark.parametrize("at", moments(CALLS - 1, every=3))
 def test_partitions_move_there_and_back_while_the_metastore_comes_and_goes(at: int) -> None:
     """The parts come back to a place that an earlier move took them from."""
     home = {day: f"{LOCATION}/{day}" for day in DAYS}

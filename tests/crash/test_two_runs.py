@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hivesink.errors import BatchBehindLog, EpochTaken, FencedOut, HiveSinkError
-from tests.crash.faults import FaultyFileSystem, Kill, Mode, Plan
+from tests.crash.faults import FaultyFileSystem, Kill, Mode, Plan, moments
 from tests.crash.site import Site, SiteJob, Watched, dies
 from tests.sink.harness import Event, Source
 
@@ -133,7 +133,7 @@ def test_one_run_stalls_while_partitions_move_and_the_other_goes_on(at: int) -> 
     assert {day: f"/elsewhere/{day}" for day in DAYS}.items() <= site.places(site.tables[0]).items()
 
 
-@pytest.mark.parametrize("at", range(1, CALLS + 1, 2))
+@pytest.mark.parametrize("at", moments(CALLS, every=3, skip=2))
 def test_the_other_run_dies_at_every_call_and_the_stalled_one_goes_on(at: int) -> None:
     """Whoever is left finishes: the stalled run if it still can, else a third one."""
     step = 1
@@ -242,7 +242,7 @@ def take_turns(at: int, then: int) -> None:
     site.check(ALL, (at, then))
 
 
-@pytest.mark.parametrize("at", range(1, CALLS + 1, 5))
+@pytest.mark.parametrize("at", moments(CALLS, every=3, skip=5))
 def test_two_runs_stall_in_turn(at: int) -> None:
     for then in range(1 + at % 11, 2 * CALLS, 11):
         take_turns(at, then)
