@@ -26,7 +26,7 @@ class Kill(BaseException):
 
 
 def moments(last: int, every: int, skip: int = 1) -> list[ParameterSet]:
-    """From 1 to `last` by `skip`, as parameters: each `every`th for every run of the suite, the others for long ones."""
+    """From 1 to `last` by `skip`, as parameters: every `every`th for each run of the suite, the rest for long ones."""
     numbers = range(1, last + 1, skip)
     return [pytest.param(n, marks=pytest.mark.long if at % every else ()) for at, n in enumerate(numbers)]
 
