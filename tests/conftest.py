@@ -9,7 +9,7 @@ import pytest
 from xdist.scheduler import LoadFileScheduling
 
 from hivesink.embedded.metastore import EmbeddedMetastore
-from hivesink.jvm.session import local_session
+from hivesink.spark.session import LOCAL, session
 from jobs.cluster import Cluster
 from jobs.cluster.kafka import EmbeddedKafka
 from tests.embedded.thriftserver import EmbeddedThriftServer
@@ -52,15 +52,19 @@ def metastore(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedMeta
 def spark(metastore: EmbeddedMetastore, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """The one Spark session of this process, on that metastore, with the Kafka connector."""
     scratch = tmp_path_factory.mktemp("spark")
-    session = local_session(
+    started = session(
         "hivesink tests",
-        metastore.uri,
-        metastore.warehouse,
+        metastore=metastore.uri,
+        master=LOCAL,
         kafka=True,
-        extra={"spark.local.dir": str(scratch), "spark.sql.session.timeZone": "UTC"},
+        extra={
+            "spark.local.dir": str(scratch),
+            "spark.sql.session.timeZone": "UTC",
+            "spark.sql.warehouse.dir": metastore.warehouse.as_uri(),
+        },
     )
-    yield session
-    session.stop()
+    yield started
+    started.stop()
 
 
 @pytest.fixture(scope="session")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.metadata
 import logging
 import os
-import sys
 from typing import TYPE_CHECKING
 
 from hivesink.config.cache import cache_folder, write_atomically
@@ -15,7 +14,6 @@ from hivesink.jvm.java import find_java
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
 
     from pyspark.sql import SparkSession
 
@@ -35,27 +33,6 @@ SETTINGS: Mapping[str, str] = {
 }
 
 
-def local_session(
-    app: str,
-    metastore_uri: str,
-    warehouse: Path,
-    *,
-    kafka: bool = False,
-    cores: int = 2,
-    extra: Mapping[str, str] | None = None,
-) -> SparkSession:
-    """Return a Spark session of this process on `cores` threads, with its catalog in the metastore.
-
-    `kafka` adds Spark's Kafka connector, fetched on first use; `extra` settings win over those made here.
-    The session's time zone stays as it is. Spark keeps one session per process: one that runs is returned.
-    Raises JavaNotFound, JarsUnavailable.
-    """
-    # Without it tasks run in `python3`, which may lack pyarrow.
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    settings = session_settings(metastore_uri, warehouse, kafka=kafka)
-    return start(app, f"local[{cores}]", {**settings, **(extra or {})})
-
-
 def start(app: str, master: str, settings: Mapping[str, str]) -> SparkSession:
     """Return the Spark session of this process, made with these settings if none runs.
 
@@ -73,18 +50,6 @@ def start(app: str, master: str, settings: Mapping[str, str]) -> SparkSession:
     for name, value in {**logging_settings(), **settings}.items():
         builder = builder.config(name, value)
     return builder.getOrCreate()
-
-
-def session_settings(metastore_uri: str, warehouse: Path, *, kafka: bool = False) -> dict[str, str]:
-    """Return the Spark settings of `local_session`, to start Spark in another way."""
-    return {
-        **SETTINGS,
-        **logging_settings(),
-        **loopback_settings(),
-        **(kafka_settings() if kafka else {}),
-        "spark.hadoop.hive.metastore.uris": metastore_uri,
-        "spark.sql.warehouse.dir": warehouse.absolute().as_uri(),
-    }
 
 
 def loopback_settings() -> dict[str, str]:

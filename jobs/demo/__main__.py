@@ -21,7 +21,7 @@ from jobs.demo.answers import finished_files, show_answers, show_files, show_par
 from jobs.demo.cluster import addresses, on_cluster
 from jobs.demo.flights import Flights, JsonFolder, KafkaTopic
 from jobs.demo.screen import Screen
-from jobs.demo.services import TABLE, alone, committed, declare_tables, running_metastore, session
+from jobs.demo.services import TABLE, alone, committed, declare_tables, running_metastore, spark_session
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -64,7 +64,7 @@ def demonstrate(home: Path, screen: Screen, services: ExitStack, *, kafka: bool)
     screen.step("Starting a Hive Metastore" + (", a Kafka broker" if kafka else "") + " and Spark")
     uri = services.enter_context(running_metastore(home))
     servers = services.enter_context(EmbeddedKafka(home / "broker")).bootstrap if kafka else None
-    spark = services.enter_context(session(uri, home, kafka=kafka))
+    spark = services.enter_context(spark_session(uri, home, kafka=kafka))
     screen.fact(f"metastore {uri}" + (f", Kafka {servers}" if servers else ""))
     declare_tables(wiring.catalog(uri), screen)
 

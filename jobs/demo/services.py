@@ -13,7 +13,7 @@ from hivesink.embedded.metastore import EmbeddedMetastore
 from hivesink.errors import HiveSinkError
 from hivesink.hiveql.apply import apply
 from hivesink.hiveql.parse import parse_path
-from hivesink.jvm.session import local_session
+from hivesink.spark.session import LOCAL, session
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -60,10 +60,14 @@ def running_metastore(home: Path) -> Iterator[str]:
 
 
 @contextmanager
-def session(uri: str, home: Path, *, kafka: bool) -> Iterator[SparkSession]:
+def spark_session(uri: str, home: Path, *, kafka: bool) -> Iterator[SparkSession]:
     """A Spark session that reads Hive tables with Hive's reader, not Spark's own for Parquet."""
-    settings = {"spark.local.dir": str(home / "scratch"), "spark.sql.hive.convertMetastoreParquet": "false"}
-    spark = local_session("hivesink demo", uri, home / "warehouse", kafka=kafka, extra=settings)
+    settings = {
+        "spark.local.dir": str(home / "scratch"),
+        "spark.sql.hive.convertMetastoreParquet": "false",
+        "spark.sql.warehouse.dir": (home / "warehouse").absolute().as_uri(),
+    }
+    spark = session("hivesink demo", metastore=uri, master=LOCAL, kafka=kafka, extra=settings)
     try:
         yield spark
     finally:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hivesink.jvm.session import local_session
-from hivesink.spark.session import session
+from hivesink.spark.session import LOCAL, session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -37,11 +35,9 @@ class Ground:
     def session(self, scratch: str) -> SparkSession:
         """On a cluster, HADOOP_CONF_DIR and HIVE_CONF_DIR say where everything is."""
         settings = {**SETTINGS, "spark.local.dir": scratch}
-        if self.master is None:
-            warehouse = Path(self.tables.removeprefix("file://"))
-            return local_session("hivesink bench", self.metastore, warehouse, kafka=True, extra=settings)
-        settings |= ON_A_CLUSTER
-        return session("hivesink bench", metastore=self.metastore, master=self.master, kafka=True, extra=settings)
+        settings |= {"spark.sql.warehouse.dir": self.tables} if self.master is None else ON_A_CLUSTER
+        master = self.master or LOCAL
+        return session("hivesink bench", metastore=self.metastore, master=master, kafka=True, extra=settings)
 
 
 def visible_files(spark: SparkSession, folder: str) -> tuple[int, int]:

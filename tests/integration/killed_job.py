@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from hivesink import HiveSink, sources
-from hivesink.jvm.session import local_session
+from hivesink.spark.session import session
 
 
 class Halting:
@@ -58,9 +58,8 @@ STEPS = {
 def main() -> None:
     order = json.loads(sys.argv[1])
     reached = Path(order["reached"])
-    spark = local_session(
-        "killed job", order["metastore"], Path(order["warehouse"]), kafka="servers" in order, extra=order["spark"]
-    )
+    settings = {"spark.sql.warehouse.dir": Path(order["warehouse"]).as_uri(), **order["spark"]}
+    spark = session("killed job", metastore=order["metastore"], kafka="servers" in order, extra=settings)
     committed = Path(order["committed"])
 
     def on_commit(_: Any) -> None:

@@ -36,16 +36,18 @@ def in_zone(zone: str, metastore: str, warehouse: Path, steps: list[dict[str, An
 
 
 def _main() -> None:
-    from hivesink.jvm.session import local_session, session_settings
+    from hivesink.jvm.session import logging_settings
+    from hivesink.spark.session import session
 
     request = json.load(sys.stdin)
     metastore, warehouse, zone = request["metastore"], Path(request["warehouse"]), request["zone"]
-    options = session_settings(metastore, warehouse)["spark.driver.extraJavaOptions"]
+    options = logging_settings()["spark.driver.extraJavaOptions"]
     extra = {
         "spark.driver.extraJavaOptions": f"{options} -Duser.timezone={zone}",
         "spark.sql.session.timeZone": zone,
+        "spark.sql.warehouse.dir": warehouse.as_uri(),
     }
-    spark = local_session("read back", metastore, warehouse, cores=1, extra=extra)
+    spark = session("read back", metastore=metastore, master="local[1]", extra=extra)
     try:
         print(json.dumps([_answer(spark, step) for step in request["steps"]]))
     finally:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hivesink import HiveSink, sources
-from hivesink.jvm.session import local_session
+from hivesink.spark.session import session
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -60,12 +60,8 @@ def trouble(kind: str, folder: str) -> Any:
 
 def main() -> None:
     order = json.loads(sys.argv[1])
-    spark = local_session(
-        "retried job",
-        order["metastore"],
-        Path(order["warehouse"]),
-        extra={**order["spark"], "spark.ui.enabled": "false"},
-    )
+    settings = {"spark.sql.warehouse.dir": Path(order["warehouse"]).as_uri(), **order["spark"]}
+    spark = session("retried job", metastore=order["metastore"], extra={**settings, "spark.ui.enabled": "false"})
     events = sources.lines(spark, order["source"])
     if order["shuffle"]:
         events = events.repartition(6, "value")
