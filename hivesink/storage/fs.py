@@ -148,17 +148,6 @@ def join(folder: str, name: str) -> str:
     return f"{folder.rstrip('/')}/{name}"
 
 
-def above(path: str) -> str:
-    """The folder that `path` is in; the root's is the root."""
-    return path.rpartition("/")[0] or "/"
-
-
-def split(path: str) -> tuple[str, str]:
-    """Folder and name."""
-    folder, _, name = path.rpartition("/")
-    return folder, name
-
-
 def cannot_give(path: str, wanted: Ownership, reason: str) -> Unsupported:
     """The error for a file system that doesn't let this user give `path` what is wanted."""
     mode = None if wanted.permission is None else f"{wanted.permission:o}"
