@@ -9,6 +9,7 @@ import re
 from calendar import timegm
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from email.utils import parsedate
 from typing import TYPE_CHECKING
 
 from hivesink.core.partition import DEFAULT_PARTITION
@@ -17,9 +18,6 @@ from hivesink.metastore.common import values_of
 
 if TYPE_CHECKING:
     from hivesink.core.table import TableName, TableSpec
-
-_MONTHS = "JanFebMarAprMayJunJulAugSepOctNovDec"
-_CREATED = re.compile(r"\w{3} (\w{3}) (\d{1,2}) (\d{2}):(\d{2}):(\d{2}) \S+ (\d{4})")
 
 Row = Sequence[str | None]
 DescribedColumn = tuple[str, str, str | None]
@@ -70,12 +68,8 @@ class Described:
         Both servers print it in their own zone, as `Tue Jan 02 15:04:05 CET 2024`. The abbreviation may be ambiguous,
         so it is read as UTC, which is enough to distinguish two tables.
         """
-        found = _CREATED.fullmatch(self.fields.get("createtime") or self.fields.get("created time") or "")
-        if found is None:
-            return 0
-        month, day, hour, minute, second, year = found.groups()
-        numbers = (int(year), _MONTHS.index(month) // 3 + 1, *map(int, (day, hour, minute, second)))
-        return timegm((*numbers, 0, 0, 0))
+        shown = parsedate(self.fields.get("createtime") or self.fields.get("created time"))
+        return timegm((*shown[:6], 0, 0, 0)) if shown else 0
 
 
 def described(rows: Iterable[Row]) -> Described:
