@@ -79,7 +79,8 @@ def described(rows: Iterable[Row]) -> Described:
     for row in rows:
         name, value, more = ((cell or "").strip() for cell in (*row, "", "")[:3])
         if name.startswith("# "):
-            section = _section(name, section)
+            if not name.startswith("# col_name"):
+                section = "partition" if name.startswith("# Partition Information") else "detail"
         elif section in {"columns", "partition"} and name:
             target = found.columns if section == "columns" else found.partition_columns
             target.append((name, value, more or None))
@@ -94,12 +95,6 @@ def described(rows: Iterable[Row]) -> Described:
     found.columns = [column for column in found.columns if column[0] not in keys]
     found.parameters |= _spark_parameters(found.fields.get("partition parameters", ""))
     return found
-
-
-def _section(name: str, before: str) -> str:
-    if name.startswith("# col_name"):
-        return before
-    return "partition" if name.startswith("# Partition Information") else "detail"
 
 
 def _spark_parameters(text: str) -> dict[str, str]:
