@@ -53,11 +53,6 @@ class Ownership:
             return None
         return self.permission | 0o300 | (self.permission & _READ) >> 2
 
-    @property
-    def has_names(self) -> bool:
-        """Whether owner or group is set."""
-        return self.owner is not None or self.group is not None
-
 
 class FileSystem(Protocol):
     """One file system. Every method may raise StoreUnavailable or NotWritable, changing ones OutcomeUnknown."""

@@ -186,7 +186,7 @@ class HdfsCalls:
             return self._clients[rounds]
 
     def _new(self, rounds: int) -> Client:
-        order = answering_first(self.address.namenodes, self._is_worth_asking)
+        order = answering_first(self.address.namenodes, lambda one: one != self._hung and accepts(one))
         self._first = order[0]
         _act_as_spark_does()
         return Client(
@@ -198,9 +198,6 @@ class HdfsCalls:
             # No folder of site files: by an executor's environment hdfs-native would read another site's.
             config_dir=os.devnull,
         )
-
-    def _is_worth_asking(self, namenode: str) -> bool:
-        return namenode != self._hung and accepts(namenode)
 
     def _abandon(self, client: Client) -> None:
         """Drop a client whose NameNode doesn't answer: later calls on its one connection would wait too."""

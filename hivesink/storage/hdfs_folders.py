@@ -70,7 +70,7 @@ class Folders:
         """
         own = self._ownership
         try:
-            if own.has_names:
+            if own.owner is not None or own.group is not None:
                 self._calls.ask(lambda client: client.set_owner(path, own.owner, own.group), repeatable=True)
             if mode is not None and (folder.inherits or not mode & _OWNER_WRITES):
                 self._calls.ask(lambda client: client.set_permission(path, mode), repeatable=True)
