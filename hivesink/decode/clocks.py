@@ -5,6 +5,7 @@ Each function returns a column and the rows in doubt, whose values mean nothing.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -97,23 +98,22 @@ def _shift(micros: int, zone: ZoneInfo) -> int:
 
 def timestamps(texts: pa.Array, zone: ZoneInfo) -> tuple[pa.Array, Mask]:
     """ISO 8601 or SQL text, all with an offset or all without; anything else goes value by value."""
-    if not _has_minutes(texts):
-        return parse_each(texts.to_pylist(), lambda text: timestamp_of(text, zone), pa.timestamp("us"))
     absent = nulls(texts)
-    try:
-        clocks = texts.cast(pa.timestamp("us")).cast(pa.int64())
-        micros = clocks.fill_null(0).to_numpy(zero_copy_only=False)
-        return _clocks(micros, absent), (micros < FIRST_MICROS) | (micros > LAST_MICROS)
-    except pa.ArrowInvalid:
-        pass
-    try:
-        instants = texts.cast(pa.timestamp("us", "UTC")).cast(pa.int64())
-    except pa.ArrowInvalid:
-        return parse_each(texts.to_pylist(), lambda text: timestamp_of(text, zone), pa.timestamp("us"))
-    micros = instants.fill_null(0).to_numpy(zero_copy_only=False)
-    walls, doubt = wall_micros(micros, zone)
-    # Arrow reads the year 0, which an offset may carry into the year 1.
-    return _clocks(walls, absent), (doubt | (micros < FIRST_MICROS + DAY)) & ~absent
+    if _has_minutes(texts):
+        with suppress(pa.ArrowInvalid):
+            micros = _micros(texts.cast(pa.timestamp("us")))
+            return _clocks(micros, absent), (micros < FIRST_MICROS) | (micros > LAST_MICROS)
+        with suppress(pa.ArrowInvalid):
+            instants = _micros(texts.cast(pa.timestamp("us", "UTC")))
+            walls, doubt = wall_micros(instants, zone)
+            # Arrow reads the year 0, which an offset may carry into the year 1.
+            return _clocks(walls, absent), (doubt | (instants < FIRST_MICROS + DAY)) & ~absent
+    return parse_each(texts.to_pylist(), lambda text: timestamp_of(text, zone), pa.timestamp("us"))
+
+
+def _micros(times: pa.Array) -> Micros:
+    numbers: Micros = times.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
+    return numbers
 
 
 def _has_minutes(texts: pa.Array) -> bool:

@@ -66,13 +66,8 @@ class ColumnsReader:
             if not column.nullable and array.null_count:
                 for index in np.flatnonzero(nulls(array)).tolist():
                     bad.setdefault(index, RejectedRow(index, name, "null"))
-        return _decoded(pa.Table.from_arrays(arrays, schema=self._schema), bad)
-
-
-def _decoded(table: pa.Table, bad: dict[int, RejectedRow]) -> Decoded:
-    if not bad:
-        return Decoded(table, None, (), 0)
-    fits = np.ones(table.num_rows, dtype=np.bool_)
-    fits[list(bad)] = False
-    good = pa.array(np.flatnonzero(fits), pa.int32())
-    return Decoded(table.take(good), good, tuple(bad[row] for row in sorted(bad)), 0)
+        table = pa.Table.from_arrays(arrays, schema=self._schema)
+        if not bad:
+            return Decoded(table, None, (), 0)
+        good = pa.array(np.delete(np.arange(table.num_rows), list(bad)), pa.int32())
+        return Decoded(table.take(good), good, tuple(bad[row] for row in sorted(bad)), 0)
