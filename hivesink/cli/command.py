@@ -15,7 +15,7 @@ from hivesink.cli.output import Output, output, redact
 from hivesink.errors import HiveSinkError, InvalidOption
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document; errors are JSON too.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the stack trace of an error.")]
@@ -56,6 +56,15 @@ def reporting(*, as_json: bool, debug: bool) -> Iterator[Output]:
             error = _Unexpected(error)
         out.fail(error)
         raise typer.Exit(code_of(error)) from None
+
+
+def confirm(lines: Sequence[str], question: str, would: str, *, as_json: bool) -> None:
+    """Ask on standard error, after `lines`. As JSON nobody can answer: InvalidOption says what it `would` do."""
+    if as_json:
+        raise InvalidOption((f"{would}; with --json, confirm with --yes",))
+    for line in lines:
+        typer.echo(line, err=True)
+    typer.confirm(question, abort=True, err=True)
 
 
 class _Unexpected(Exception):

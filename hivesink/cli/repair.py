@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hivesink import wiring
-from hivesink.cli.command import Debug, DryRun, Json, Metastore, Table, Writer, Yes, reporting
+from hivesink.cli.command import Debug, DryRun, Json, Metastore, Table, Writer, Yes, confirm, reporting
 from hivesink.cli.opened import OpenedTable, open_table
 from hivesink.cli.output import Grid, Line, Report
 from hivesink.config.options import SinkConfig
@@ -113,11 +113,9 @@ def _identity(opened: OpenedTable, writer: str, context: CommitContext, config: 
 
 def _ask(lost: Sequence[Loss], *, as_json: bool) -> None:
     rows = sum(loss.part.rows for loss in lost)
-    if as_json:
-        raise InvalidOption((f"this would give up {rows} rows in {len(lost)} files; with --json, confirm with --yes",))
-    for loss in lost:
-        typer.echo(f"lost: {loss.part.target} ({loss.part.rows} rows): {loss.reason}", err=True)
-    typer.confirm(f"Give up {rows} rows in {len(lost)} files for good?", abort=True, err=True)
+    what = f"{rows} rows in {len(lost)} files"
+    lines = [f"lost: {loss.part.target} ({loss.part.rows} rows): {loss.reason}" for loss in lost]
+    confirm(lines, f"Give up {what} for good?", f"this would give up {what}", as_json=as_json)
 
 
 def _report(opened: OpenedTable, done: Sequence[tuple[str, Recovered]], *, dry_run: bool) -> Report:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hivesink.cli.command import Debug, DryRun, Json, Metastore, Table, Writer, Yes, reporting
+from hivesink.cli.command import Debug, DryRun, Json, Metastore, Table, Writer, Yes, confirm, reporting
 from hivesink.cli.opened import OpenedTable, open_table
 from hivesink.cli.output import Line, Report
 from hivesink.core.log import reset_name
@@ -59,7 +59,7 @@ def reset(
         lines = [*map(_about_writer, resets), *map(_about_files, strangers)]
         if lines and not dry_run:
             if not yes:
-                _ask(lines, as_json=json)
+                confirm(lines, "Is the job stopped, and do you want this?", "; ".join(lines), as_json=json)
             for one in resets:
                 _set_aside(opened, one, now)
             for stranger in strangers:
@@ -122,14 +122,6 @@ def _set_aside(opened: OpenedTable, planned: Reset, now: datetime) -> None:
 
 def _text(now: datetime) -> str:
     return now.isoformat(timespec="seconds")
-
-
-def _ask(lines: Sequence[str], *, as_json: bool) -> None:
-    if as_json:
-        raise InvalidOption(("; ".join(lines) + "; with --json, confirm with --yes",))
-    for line in lines:
-        typer.echo(line, err=True)
-    typer.confirm("Is the job stopped, and do you want this?", abort=True, err=True)
 
 
 def _about_writer(planned: Reset) -> str:

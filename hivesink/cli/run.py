@@ -75,7 +75,7 @@ def run(
             ended = supervise(
                 child.run,
                 stopped=child.stop_asked.is_set,
-                wait=child.pause,
+                wait=child.stop_asked.wait,
                 tick=time.monotonic,
                 chance=random.random,
                 on_restart=_announce,
@@ -120,10 +120,6 @@ class _Child:
             code = self._process.wait()
         self._process = None
         return BY_SIGNAL - code if code < 0 else code
-
-    def pause(self, seconds: float) -> None:
-        """Wait, but no longer than until the end is asked for."""
-        self.stop_asked.wait(seconds)
 
     @contextmanager
     def signals(self) -> Iterator[None]:

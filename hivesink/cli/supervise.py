@@ -57,7 +57,7 @@ def supervise(
     run: Callable[[], int],
     *,
     stopped: Callable[[], bool],
-    wait: Callable[[float], None],
+    wait: Callable[[float], object],
     tick: Callable[[], float],
     chance: Callable[[], float],
     on_restart: Callable[[Restart], None],

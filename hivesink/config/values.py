@@ -124,11 +124,11 @@ def one_of(kind: type[_E]) -> Callable[[str], _E]:
     """A parser of `kind`'s values."""
 
     def parse(text: str) -> _E:
-        for member in kind:
-            if member.value == text.strip().lower():
-                return member
-        message = "write one of " + ", ".join(member.value for member in kind)
-        raise ValueError(message)
+        try:
+            return kind(text.strip().lower())
+        except ValueError:
+            message = "write one of " + ", ".join(member.value for member in kind)
+            raise ValueError(message) from None
 
     return parse
 

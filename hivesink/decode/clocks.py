@@ -5,12 +5,15 @@ Each function returns a column and the rows in doubt, whose values mean nothing.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from hivesink.core.table import Char, Varchar
 from hivesink.decode.result import InvalidValue
 from hivesink.decode.values import date_of, instant_of, timestamp_of, wall_clock
 
@@ -36,22 +39,50 @@ def nulls(column: pa.Array) -> Mask:
     return np.asarray(column.is_null().to_numpy(zero_copy_only=False), dtype=np.bool_)
 
 
+def not_utf8(texts: pa.Array) -> Mask:
+    """Which of `texts`, strings that may hold any bytes, aren't UTF-8."""
+    doubt = np.zeros(len(texts), dtype=np.bool_)
+    try:
+        texts.validate(full=True)
+    except pa.ArrowInvalid:
+        for row, text in enumerate(texts.view(pa.binary()).to_pylist()):
+            try:
+                (text or b"").decode()
+            except UnicodeDecodeError:  # noqa: PERF203 -- one text that doesn't fit must not keep the others back
+                doubt[row] = True
+    return doubt
+
+
+def bounded(texts: pa.Array, kind: Varchar | Char) -> tuple[pa.Array, Mask]:
+    """Texts, a CHAR's without trailing spaces; those that are too long are in doubt."""
+    if isinstance(kind, Char):
+        texts = pc.utf8_rtrim(texts, characters=" ")
+    return texts, pc.utf8_length(texts).fill_null(0).to_numpy(zero_copy_only=False) > kind.length
+
+
 def wall_micros(instants: Micros, zone: ZoneInfo) -> tuple[Micros, Mask]:
-    """What a clock in `zone` shows, as microseconds. The offset is looked up once for each block of 15 minutes."""
-    doubt = (instants < FIRST_MICROS) | (instants > LAST_MICROS)
+    """What a clock in `zone` shows, as microseconds, and which rows are beyond the years 1 to 9999.
+
+    The offset is looked up once for each block of 15 minutes.
+    """
+    outside = (instants < FIRST_MICROS) | (instants > LAST_MICROS)
     if zone.key == "UTC":
-        return instants, doubt
-    blocks, block_of = np.unique(np.where(doubt, 0, instants) // BLOCK, return_inverse=True)
+        return instants, outside
+    instants = np.where(outside, 0, instants)
+    blocks, block_of = np.unique(instants // BLOCK, return_inverse=True)
     offsets = [_offset(int(block) * BLOCK, zone) for block in blocks]
-    known = np.array([offset is not None for offset in offsets], dtype=np.bool_)
-    shift = np.array([offset or 0 for offset in offsets], dtype=np.int64)
-    # Beyond the first and last year the sum would be a wrong clock rather than an overflow.
-    walls = np.where(doubt, 0, instants) + shift[block_of]
-    return walls, doubt | ~known[block_of] | (walls < FIRST_MICROS) | (walls > LAST_MICROS)
+    shift = np.array([offset or 0 for offset in offsets], dtype=np.int64)[block_of]
+    for row in np.flatnonzero(np.array([offset is None for offset in offsets])[block_of]):
+        try:
+            shift[row] = _shift(int(instants[row]), zone)
+        except InvalidValue:  # noqa: PERF203 -- the others have a clock
+            outside[row] = True
+    walls = instants + shift
+    return walls, outside | (walls < FIRST_MICROS) | (walls > LAST_MICROS)
 
 
 def _offset(block: int, zone: ZoneInfo) -> int | None:
-    """The zone's one offset in the block, or None where it changes or is unknown."""
+    """The zone's one offset in the block, or None where it changes or leads beyond the calendar."""
     try:
         first, last = (_shift(micros, zone) for micros in (block, block + BLOCK - 1))
     except InvalidValue:
@@ -67,37 +98,28 @@ def _shift(micros: int, zone: ZoneInfo) -> int:
 
 def timestamps(texts: pa.Array, zone: ZoneInfo) -> tuple[pa.Array, Mask]:
     """ISO 8601 or SQL text, all with an offset or all without; anything else goes value by value."""
-    if not _has_minutes(texts):
-        return parse_each(texts.to_pylist(), lambda text: timestamp_of(text, zone), pa.timestamp("us"))
     absent = nulls(texts)
-    try:
-        clocks = texts.cast(pa.timestamp("us")).cast(pa.int64())
-        micros = clocks.fill_null(0).to_numpy(zero_copy_only=False)
-        return _clocks(micros, absent), (micros < FIRST_MICROS) | (micros > LAST_MICROS)
-    except pa.ArrowInvalid:
-        pass
-    try:
-        instants = texts.cast(pa.timestamp("us", "UTC")).cast(pa.int64())
-    except pa.ArrowInvalid:
-        return parse_each(texts.to_pylist(), lambda text: timestamp_of(text, zone), pa.timestamp("us"))
-    micros = instants.fill_null(0).to_numpy(zero_copy_only=False)
-    walls, doubt = wall_micros(micros, zone)
-    # Arrow reads the year 0, which an offset may carry into the year 1.
-    return _clocks(walls, absent), (doubt | (micros < FIRST_MICROS + DAY)) & ~absent
+    if _has_minutes(texts):
+        with suppress(pa.ArrowInvalid):
+            micros = _micros(texts.cast(pa.timestamp("us")))
+            return _clocks(micros, absent), (micros < FIRST_MICROS) | (micros > LAST_MICROS)
+        with suppress(pa.ArrowInvalid):
+            instants = _micros(texts.cast(pa.timestamp("us", "UTC")))
+            walls, doubt = wall_micros(instants, zone)
+            # Arrow reads the year 0, which an offset may carry into the year 1.
+            return _clocks(walls, absent), (doubt | (instants < FIRST_MICROS + DAY)) & ~absent
+    return parse_each(texts.to_pylist(), lambda text: timestamp_of(text, zone), pa.timestamp("us"))
+
+
+def _micros(times: pa.Array) -> Micros:
+    numbers: Micros = times.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
+    return numbers
 
 
 def _has_minutes(texts: pa.Array) -> bool:
     """Arrow also reads dates and bare hours; only timestamps have a colon before the minutes."""
-    buffers = texts.buffers()
-    size = len(texts)
-    if size == 0 or buffers[2] is None:
-        return False
-    edges = np.frombuffer(buffers[1], np.int32)[texts.offset : texts.offset + size + 1]
-    present = ~nulls(texts)
-    begins, ends = edges[:-1][present], edges[1:][present]
-    if not len(begins) or (ends - begins).min() <= _COLON:
-        return False
-    return bool((np.frombuffer(buffers[2], np.uint8)[begins + _COLON] == ord(":")).all())
+    marks = pc.binary_slice(texts.view(pa.binary()), _COLON, _COLON + 1)
+    return bool(pc.all(pc.equal(marks, b":")).as_py())
 
 
 def _clocks(micros: Micros, absent: Mask) -> pa.Array:

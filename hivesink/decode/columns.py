@@ -19,7 +19,7 @@ from msgspec import UNSET, Raw, UnsetType
 
 from hivesink.core.table import Char, Column, HiveType, Primitive, Varchar
 from hivesink.decode.arrowtypes import INTEGER_BITS, arrow_type
-from hivesink.decode.clocks import Mask, dates, from_millis, nulls, parse_each, timestamps
+from hivesink.decode.clocks import Mask, bounded, dates, from_millis, nulls, parse_each, timestamps
 from hivesink.decode.scan import NotJson, document, members, unquote
 from hivesink.decode.values import binary_of
 
@@ -127,10 +127,8 @@ class ColumnReader:
                 return dates(texts)
             case Primitive.BINARY:
                 return parse_each(texts.to_pylist(), binary_of, self.arrow)
-            case Char():
-                return _bounded(pc.utf8_rtrim(texts, characters=" "), self.kind.length)
-            case Varchar():
-                return _bounded(texts, self.kind.length)
+            case Varchar() | Char():
+                return bounded(texts, self.kind)
             case _:
                 return texts, np.zeros(len(texts), dtype=np.bool_)
 
@@ -146,11 +144,6 @@ class ColumnReader:
 def _present(values: list[Any]) -> tuple[list[Any], int]:
     """UNSET as None, and how many there were."""
     return [None if value is UNSET else value for value in values], sum(value is UNSET for value in values)
-
-
-def _bounded(texts: pa.Array, length: int) -> tuple[pa.Array, Mask]:
-    lengths = pc.utf8_length(texts).fill_null(0).to_numpy(zero_copy_only=False)
-    return texts, lengths > length
 
 
 def quotes_in(value: Any) -> int:

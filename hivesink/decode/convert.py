@@ -1,13 +1,8 @@
-"""One decoded column to its Hive type: whole arrays at a time, and value by value where one doesn't fit.
-
-`convert_array` is quick and says only that something doesn't fit; `convert_value` says what, for one value. Both
-give the same values; a test compares them.
-"""
+"""One decoded column to its Hive type, whole arrays at a time, and which rows don't fit."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -16,63 +11,36 @@ from pyarrow import types
 
 from hivesink.core.table import Array, Char, Decimal, HiveType, Map, Primitive, Struct, Varchar
 from hivesink.decode.arrowtypes import INTEGER_BITS, arrow_type, field_indexes
-from hivesink.decode.clocks import DAY, FIRST_MICROS, LAST_MICROS, Micros, nulls, wall_micros
-from hivesink.decode.result import InvalidValue, RejectedRow
-from hivesink.decode.values import bounded, decimal_of, instant_of, integer, wall_clock
+from hivesink.decode.clocks import (
+    DAY,
+    FIRST_DAY,
+    FIRST_MICROS,
+    LAST_MICROS,
+    Mask,
+    Micros,
+    bounded,
+    not_utf8,
+    nulls,
+    wall_micros,
+)
+from hivesink.decode.result import InvalidValue
 
 if TYPE_CHECKING:
-    from datetime import date, datetime
+    from collections.abc import Callable
     from zoneinfo import ZoneInfo
 
 _MICROS_PER = {"s": 1_000_000, "ms": 1000, "us": 1}
 _NANOS = 1000
-# Below this many rows, looking at each costs less than another split.
-_FEW = 64
+
+Converted: TypeAlias = tuple[pa.Array, dict[int, InvalidValue]]
+"""Values, and why those of some rows don't fit; what stands in their place means nothing."""
 
 
-@dataclass(frozen=True, slots=True)
-class Conversion:
-    """Of the column `name` to the Hive type `kind`; instants become wall clocks in `zone`."""
-
-    name: str
-    kind: HiveType
-    zone: ZoneInfo
-
-    def apply(self, array: pa.Array) -> tuple[pa.Array, list[RejectedRow]]:
-        """`array` in the column's type, null where a row doesn't fit, and those rows."""
-        rejected: list[RejectedRow] = []
-        pieces = self._pieces(array, 0, rejected)
-        return pieces[0] if len(pieces) == 1 else pa.concat_arrays(pieces), rejected
-
-    def _pieces(self, array: pa.Array, start: int, rejected: list[RejectedRow]) -> list[pa.Array]:
-        try:
-            return [convert_array(array, self.kind, self.zone)]
-        except (pa.ArrowInvalid, InvalidValue):
-            size = len(array)
-        if size <= _FEW:
-            return [self._value_by_value(array, start, rejected)]
-        half = size // 2
-        return [
-            *self._pieces(array.slice(0, half), start, rejected),
-            *self._pieces(array.slice(half), start + half, rejected),
-        ]
-
-    def _value_by_value(self, array: pa.Array, start: int, rejected: list[RejectedRow]) -> pa.Array:
-        values = []
-        for row, scalar in enumerate(array, start):
-            try:
-                values.append(convert_value(scalar, self.kind, self.zone))
-            except InvalidValue as error:  # noqa: PERF203 -- one value that doesn't fit must not keep the others back
-                values.append(None)
-                rejected.append(RejectedRow.of(row, error.within(self.name)))
-        return pa.array(values, arrow_type(self.kind))
-
-
-def convert_array(array: pa.Array, kind: HiveType, zone: ZoneInfo) -> pa.Array:  # noqa: PLR0911 -- one a type
-    """Raises pa.ArrowInvalid or InvalidValue where any value doesn't fit."""
+def convert(array: pa.Array, kind: HiveType, zone: ZoneInfo) -> Converted:  # noqa: PLR0911 -- one a type
+    """`array` in the Hive type `kind`; instants become wall clocks in `zone`."""
     wanted = arrow_type(kind)
     if types.is_null(array.type):
-        return pa.nulls(len(array), wanted)
+        return pa.nulls(len(array), wanted), {}
     match kind:
         case Array():
             return _lists(array, kind, zone)
@@ -83,186 +51,154 @@ def convert_array(array: pa.Array, kind: HiveType, zone: ZoneInfo) -> pa.Array: 
         case Primitive.STRING:
             return _utf8(array.cast(wanted))
         case Varchar() | Char():
-            return _bounded_texts(_utf8(array.cast(wanted)), kind)
+            return _bounded(array.cast(wanted), kind)
         case Decimal():
-            return _decimals(array, kind, wanted)
-        case Primitive.TIMESTAMP:
-            return _clocks(array, zone, wanted)
-        case Primitive.DATE:
-            return _dates(array, zone, wanted)
+            return _decimals(array, kind)
+        case Primitive.TIMESTAMP | Primitive.DATE:
+            return _clocks(array, zone, kind)
+        case _ if kind in INTEGER_BITS:
+            return _integers(array, kind)
         case _:
-            return array if array.type.equals(wanted) else array.cast(wanted)
+            return array.cast(wanted), {}
 
 
-def _decimals(array: pa.Array, kind: Decimal, wanted: pa.DataType) -> pa.Array:
+def _integers(array: pa.Array, kind: HiveType) -> Converted:
+    bad: dict[int, InvalidValue] = {}
+    if types.is_decimal(array.type):
+        array, bad = _exactly(array, pa.decimal128(38, 0), "not a whole number")
+    numbers, beyond = _exactly(array, arrow_type(kind), f"out of range for {kind}")
+    return numbers, beyond | bad
+
+
+def _without(array: pa.Array, doubt: Mask, reason: str) -> Converted:
+    """`array` with 0 or an empty text where `doubt` is set: null could not be a map's key."""
+    bad = {row: InvalidValue(reason) for row in np.flatnonzero(doubt).tolist()}
+    blank = pa.scalar("" if types.is_string(array.type) else 0, array.type)
+    return (pc.if_else(pa.array(doubt), blank, array) if bad else array), bad
+
+
+def _exactly(array: pa.Array, wanted: pa.DataType, reason: str) -> Converted:
+    """Numbers in the type `wanted`, if that changes none of them."""
+    try:
+        return array.cast(wanted), {}
+    except pa.ArrowInvalid:
+        back = array.cast(wanted, safe=False).cast(array.type, safe=False)
+        doubt = pc.not_equal(back, array).fill_null(False).to_numpy(zero_copy_only=False)
+    fitting, bad = _without(array, doubt, reason)
+    return fitting.cast(wanted), bad
+
+
+def _decimals(array: pa.Array, kind: Decimal) -> Converted:
+    bad: dict[int, InvalidValue] = {}
     numbers = array.cast(pa.decimal128(20, 0)) if types.is_integer(array.type) else array
-    if numbers.type.equals(wanted):
-        return numbers
+    if numbers.type.scale > kind.scale:
+        reason = f"more decimal places than {kind}" if kind.scale else "not a whole number"
+        numbers, bad = _exactly(numbers, pa.decimal128(38, kind.scale), reason)
     # Arrow's cast checks after multiplying: a product beyond 128 bits wraps to one that seems to fit.
-    extremes = pc.min_max(numbers).as_py()
-    if any(
-        value is not None and value.copy_abs() >= 10 ** (kind.precision - kind.scale) for value in extremes.values()
-    ):
-        raise InvalidValue(reason=f"out of range for {kind}")
-    return numbers.cast(wanted)
+    limit = 10 ** (kind.precision - kind.scale)
+    if any(value is not None and value.copy_abs() >= limit for value in pc.min_max(numbers).as_py().values()):
+        doubt = np.array([value is not None and value.copy_abs() >= limit for value in numbers.to_pylist()])
+        numbers, beyond = _without(numbers, doubt, f"out of range for {kind}")
+        bad = beyond | bad
+    return numbers.cast(arrow_type(kind)), bad
 
 
-def _utf8(texts: pa.Array) -> pa.Array:
+def _utf8(texts: pa.Array) -> Converted:
     # Spark takes any bytes for text, as from a file in another encoding, and Arrow validates only on request.
-    texts.validate(full=True)
-    return texts
+    return _without(texts, not_utf8(texts), "not UTF-8")
 
 
-def _bounded_texts(texts: pa.Array, kind: Varchar | Char) -> pa.Array:
-    if isinstance(kind, Char):
-        texts = pc.utf8_rtrim(texts, characters=" ")
-    if (pc.max(pc.utf8_length(texts)).as_py() or 0) > kind.length:
-        raise InvalidValue(reason=f"longer than {kind}")
-    return texts
+def _bounded(texts: pa.Array, kind: Varchar | Char) -> Converted:
+    texts, bad = _utf8(texts)
+    texts, long = bounded(texts, kind)
+    texts, beyond = _without(texts, long, f"longer than {kind}")
+    return texts, bad | beyond
 
 
-def _clocks(array: pa.Array, zone: ZoneInfo, wanted: pa.DataType) -> pa.Array:
-    """Instants (with a zone, or epoch milliseconds) and wall clocks as wall clocks."""
-    unit = "ms" if types.is_integer(array.type) else array.type.unit
-    numbers = pc.cast(array, pa.int64())
-    micros = _in_micros(numbers.fill_null(0).to_numpy(zero_copy_only=False), unit)
+def _clocks(array: pa.Array, zone: ZoneInfo, kind: HiveType) -> Converted:
+    """Instants (with a zone, or epoch milliseconds) and wall clocks as wall clocks, or as their dates."""
+    if types.is_date(array.type):
+        days = array.cast(pa.int32()).fill_null(0).to_numpy(zero_copy_only=False)
+        return _without(array, (days < FIRST_DAY) | (days > LAST_MICROS // DAY), f"out of range for {kind}")
+    is_integer = types.is_integer(array.type)
+    numbers = pc.cast(array, pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
+    micros, fine = _in_micros(numbers, "ms" if is_integer else array.type.unit)
     outside = (micros < FIRST_MICROS) | (micros > LAST_MICROS)
-    if types.is_integer(array.type) or array.type.tz is not None:
+    if is_integer or array.type.tz is not None:
         micros, outside = wall_micros(micros, zone)
     absent = nulls(array)
-    if (outside & ~absent).any():
-        raise InvalidValue(reason="out of range for timestamp")
-    return pa.array(micros, pa.int64(), mask=absent).cast(wanted)
+    outside &= ~absent
+    walls = pa.array(np.where(outside, 0, micros), pa.int64(), mask=absent)
+    walls, beyond = _without(walls, outside, f"out of range for {kind}")
+    walls, finer = _without(walls, fine, "finer than microseconds")
+    clocks = walls.cast(pa.timestamp("us"))
+    return clocks if kind is Primitive.TIMESTAMP else pc.floor_temporal(clocks, unit="day").cast(
+        pa.date32()
+    ), beyond | finer
 
 
-def _in_micros(numbers: Micros, unit: str) -> Micros:
+def _in_micros(numbers: Micros, unit: str) -> tuple[Micros, Mask]:
+    """Microseconds, cut, and which of `numbers` are finer."""
     if unit == "ns":
         micros, rest = np.divmod(numbers, _NANOS)
-        if rest.any():
-            raise InvalidValue(reason="finer than microseconds")
-        return micros
+        return micros, rest != 0
     factor = _MICROS_PER[unit]
     # Clipped to what is out of range anyway, the product can't overflow.
     product: Micros = np.clip(numbers, FIRST_MICROS // factor - 1, LAST_MICROS // factor + 1) * factor
-    return product
+    return product, np.zeros(len(numbers), dtype=np.bool_)
 
 
-def _dates(array: pa.Array, zone: ZoneInfo, wanted: pa.DataType) -> pa.Array:
-    if types.is_integer(array.type):
-        clocks = _clocks(array, zone, pa.timestamp("us"))
-        return pc.floor_temporal(clocks, unit="day").cast(wanted)
-    days = array.cast(pa.int32()).fill_null(0).to_numpy(zero_copy_only=False)
-    if ((days < FIRST_MICROS // DAY) | (days > LAST_MICROS // DAY)).any():
-        raise InvalidValue(reason="out of range for date")
-    return array
+class _Entries:
+    """The items of the lists or maps in `array`: `offsets` begin at 0, and are null for a null list."""
+
+    def __init__(self, array: pa.Array) -> None:
+        edges = array.offsets.cast(pa.int64()).to_numpy()
+        self._start, self._size = int(edges[0]), int(edges[-1] - edges[0])
+        self._edges = edges - edges[0]
+        self.offsets = pa.array(self._edges, pa.int32(), mask=np.append(nulls(array), False))
+
+    def of(self, child: pa.Array) -> pa.Array:
+        return child.slice(self._start, self._size)
+
+    def rows(self, bad: dict[int, InvalidValue], step: Callable[[int, int], str]) -> dict[int, InvalidValue]:
+        """The first of the `bad` items of each row; `step` names an item by its number, here and in its row."""
+        found: dict[int, InvalidValue] = {}
+        for item, error in sorted(bad.items()):
+            row = int(np.searchsorted(self._edges, item, side="right")) - 1
+            found.setdefault(row, error.within(step(item, item - int(self._edges[row]))))
+        return found
 
 
-def _entries(array: pa.Array) -> tuple[pa.Array, int, int]:
-    """Offsets that begin at 0, null for a null list, and the range of child values that they cover."""
-    edges = array.offsets.cast(pa.int64()).to_numpy()
-    mask = np.append(nulls(array), False)
-    return pa.array(edges - edges[0], pa.int32(), mask=mask), int(edges[0]), int(edges[-1] - edges[0])
+def _lists(array: pa.Array, kind: Array, zone: ZoneInfo) -> Converted:
+    entries = _Entries(array)
+    items, bad = convert(entries.of(array.values), kind.element, zone)
+    lists = pa.ListArray.from_arrays(entries.offsets, items).cast(arrow_type(kind))
+    return lists, entries.rows(bad, lambda _, index: str(index))
 
 
-def _lists(array: pa.Array, kind: Array, zone: ZoneInfo) -> pa.Array:
-    offsets, start, size = _entries(array)
-    return pa.ListArray.from_arrays(offsets, convert_array(array.values.slice(start, size), kind.element, zone)).cast(
-        arrow_type(kind)
-    )
+def _maps(array: pa.Array, kind: Map, zone: ZoneInfo) -> Converted:
+    entries = _Entries(array)
+    given = entries.of(array.keys)
+
+    def name(item: int, _: int) -> str:
+        try:
+            return str(given[item])
+        except (OverflowError, ValueError):
+            # Not UTF-8, or a time beyond the years 1 to 9999.
+            return "key"
+
+    keys, bad_keys = convert(given, kind.key, zone)
+    values, bad = convert(entries.of(array.items), kind.value, zone)
+    maps = pa.MapArray.from_arrays(entries.offsets, keys, values).cast(arrow_type(kind))
+    return maps, entries.rows(bad | bad_keys, name)
 
 
-def _maps(array: pa.Array, kind: Map, zone: ZoneInfo) -> pa.Array:
-    offsets, start, size = _entries(array)
-    keys = convert_array(array.keys.slice(start, size), kind.key, zone)
-    values = convert_array(array.items.slice(start, size), kind.value, zone)
-    return pa.MapArray.from_arrays(offsets, keys, values).cast(arrow_type(kind))
-
-
-def _structs(array: pa.Array, kind: Struct, zone: ZoneInfo) -> pa.Array:
+def _structs(array: pa.Array, kind: Struct, zone: ZoneInfo) -> Converted:
     # Flattened, a child of a null struct is null, whatever its buffer holds.
     children = array.flatten()
-    fields = [convert_array(children[field_indexes(array.type, name)[0]], field, zone) for name, field in kind.fields]
-    return pa.StructArray.from_arrays(fields, fields=list(arrow_type(kind)), mask=pa.array(nulls(array)))
-
-
-def convert_value(scalar: pa.Scalar, kind: HiveType, zone: ZoneInfo) -> Any:  # noqa: PLR0911 -- one a type
-    """One value, as `pa.array` takes it. Raises InvalidValue with the path below the column."""
-    if not scalar.is_valid:
-        return None
-    match kind:
-        case Array():
-            return [_at(str(index), item, kind.element, zone) for index, item in enumerate(scalar.values)]
-        case Map():
-            return [_entry(item, kind, zone) for item in scalar.values]
-        case Struct():
-            return _members(scalar, kind, zone)
-        case Varchar() | Char():
-            return bounded(_value(scalar), kind)
-        case Decimal():
-            return decimal_of(_digits(scalar), kind)
-        case Primitive.TIMESTAMP:
-            return _clock(scalar, zone, kind)
-        case Primitive.DATE:
-            return _clock(scalar, zone, kind).date() if types.is_integer(scalar.type) else _date(scalar.value)
-        case _ if kind in INTEGER_BITS:
-            return integer(_digits(scalar), INTEGER_BITS[kind], str(kind))
-        case _:
-            return _value(scalar)
-
-
-def _value(scalar: pa.Scalar) -> Any:
-    try:
-        return scalar.as_py()
-    except UnicodeDecodeError:
-        raise InvalidValue(reason="not UTF-8") from None
-
-
-def _digits(scalar: pa.Scalar) -> str:
-    return format(scalar.as_py(), "f" if types.is_decimal(scalar.type) else "d")
-
-
-def _at(step: str, scalar: pa.Scalar, kind: HiveType, zone: ZoneInfo) -> Any:
-    try:
-        return convert_value(scalar, kind, zone)
-    except InvalidValue as error:
-        raise error.within(step) from None
-
-
-def _entry(item: pa.Scalar, kind: Map, zone: ZoneInfo) -> tuple[Any, Any]:
-    step = _shown(item["key"])
-    return _at(step, item["key"], kind.key, zone), _at(step, item["value"], kind.value, zone)
-
-
-def _shown(key: pa.Scalar) -> str:
-    try:
-        return str(key)
-    except (OverflowError, ValueError):
-        # Not UTF-8, or a time beyond the years 1 to 9999.
-        return "key"
-
-
-def _members(scalar: pa.Scalar, kind: Struct, zone: ZoneInfo) -> dict[str, Any]:
-    return {
-        name.lower(): _at(name.lower(), scalar[field_indexes(scalar.type, name)[0]], field, zone)
-        for name, field in kind.fields
-    }
-
-
-def _clock(scalar: pa.Scalar, zone: ZoneInfo, kind: Primitive) -> datetime:
-    number, unit = (scalar.as_py(), "ms") if types.is_integer(scalar.type) else (scalar.value, scalar.type.unit)
-    if unit == "ns" and number % _NANOS:
-        raise InvalidValue(reason="finer than microseconds")
-    micros = number // _NANOS if unit == "ns" else number * _MICROS_PER[unit]
-    try:
-        instant = instant_of(micros)
-        is_wall_clock = types.is_timestamp(scalar.type) and scalar.type.tz is None
-        return instant.replace(tzinfo=None) if is_wall_clock else wall_clock(instant, zone)
-    except InvalidValue:
-        raise InvalidValue(reason=f"out of range for {kind}") from None
-
-
-def _date(days: int) -> date:
-    try:
-        return instant_of(days * DAY).date()
-    except InvalidValue:
-        raise InvalidValue(reason="out of range for date") from None
+    fields, bad = [], dict[int, InvalidValue]()
+    for name, field in kind.fields:
+        found, wrong = convert(children[field_indexes(array.type, name)[0]], field, zone)
+        fields.append(found)
+        bad = {row: error.within(name.lower()) for row, error in wrong.items()} | bad
+    return pa.StructArray.from_arrays(fields, fields=list(arrow_type(kind)), mask=pa.array(nulls(array))), bad

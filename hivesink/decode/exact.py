@@ -132,14 +132,15 @@ class ValueParser:
             raise InvalidValue(reason=f"out of range for {kind}") from None
         return clock.date() if kind is Primitive.DATE else clock
 
+    def at(self, step: str, raw: str, kind: HiveType) -> Any:
+        """As `parse`; an error's path begins with `step`."""
+        try:
+            return self.parse(raw, kind)
+        except InvalidValue as error:
+            raise error.within(step) from None
+
     def _array(self, raw: str, kind: Array) -> list[Any]:
-        values = []
-        for index, element in enumerate(elements(raw)):
-            try:
-                values.append(self.parse(element, kind.element))
-            except InvalidValue as error:  # noqa: PERF203 -- says which element it was
-                raise error.within(str(index)) from None
-        return values
+        return [self.at(str(index), element, kind.element) for index, element in enumerate(elements(raw))]
 
     def _map(self, raw: str, kind: Map) -> list[tuple[Any, Any]]:
         entries: dict[Any, Any] = {}
@@ -161,13 +162,9 @@ class ValueParser:
 
     def _struct(self, raw: str, kind: Struct) -> dict[str, Any]:
         texts = fields(raw, [name for name, _ in kind.fields], ignore_unknown=self.ignore_unknown)
-        row: dict[str, Any] = {}
-        for name, field in kind.fields:
-            try:
-                row[name.lower()] = self.parse(texts[name.lower()], field) if name.lower() in texts else None
-            except InvalidValue as error:  # noqa: PERF203 -- says which element it was
-                raise error.within(name.lower()) from None
-        return row
+        return {
+            name.lower(): self.at(name.lower(), texts.get(name.lower(), "null"), field) for name, field in kind.fields
+        }
 
 
 def fields(raw: str, names: Sequence[str], *, ignore_unknown: bool) -> dict[str, str]:
@@ -213,7 +210,4 @@ class ExactDecoder:
         column = self.columns[index]
         if not column.nullable and raw in {None, "null"}:
             raise InvalidValue("missing" if raw is None else "null").within(self.names[index])
-        try:
-            return None if raw is None else self.parsers[index].parse(raw, column.type)
-        except InvalidValue as error:
-            raise error.within(self.names[index]) from None
+        return self.parsers[index].at(self.names[index], raw or "null", column.type)

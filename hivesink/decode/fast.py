@@ -23,6 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec import UNSET
 
+from hivesink.decode.clocks import not_utf8
 from hivesink.decode.columns import ColumnReader, Converted, FieldNames, Slot, quotes_in
 
 if TYPE_CHECKING:
@@ -170,15 +171,8 @@ def _merged(slots: Sequence[Slot], rows: list[Any]) -> tuple[list[Any], Mask | N
 
 def _whole(records: pa.StringArray) -> tuple[pa.StringArray, Mask]:
     """The records without surrounding white space, and which aren't UTF-8 between two braces."""
-    doubt = np.zeros(len(records), dtype=np.bool_)
-    try:
-        records.validate(full=True)
-    except pa.ArrowInvalid:
-        for index, record in enumerate(_bytes(records)):
-            try:
-                record.decode()
-            except UnicodeDecodeError:  # noqa: PERF203 -- one record that doesn't fit must not keep the others back
-                doubt[index] = True
+    doubt = not_utf8(records)
+    if doubt.any():
         records = pc.if_else(pa.array(doubt), "{}", records)
     if not (braced := _braced(records)).all():
         records = pc.utf8_trim(records, characters=" \t\r\n")
@@ -188,16 +182,8 @@ def _whole(records: pa.StringArray) -> tuple[pa.StringArray, Mask]:
 
 def _braced(records: pa.StringArray) -> Mask:
     """Which records begin with an opening brace and end with a closing one."""
-    buffers = records.buffers()
-    if buffers[2] is None or buffers[2].size == 0:
-        return np.zeros(len(records), dtype=np.bool_)
-    edges = np.frombuffer(buffers[1], np.int32)[records.offset : records.offset + len(records) + 1]
-    octets = np.frombuffer(buffers[2], np.uint8)
-    begins, ends = edges[:-1], edges[1:]
-    # For an empty record these are a neighbour's bytes; its length gives it away.
-    first = octets[np.minimum(begins, len(octets) - 1)] == ord("{")
-    last = octets[np.maximum(ends - 1, 0)] == ord("}")
-    return np.asarray(first & last & (ends > begins), dtype=np.bool_)
+    both = pc.and_(pc.starts_with(records, "{"), pc.ends_with(records, "}"))
+    return np.asarray(both.to_numpy(zero_copy_only=False), dtype=np.bool_)
 
 
 def _bytes(records: pa.StringArray) -> list[bytes]:

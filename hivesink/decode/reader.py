@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from hivesink.decode.arrowtypes import arrow_schema, check_types
 from hivesink.decode.clocks import nulls
-from hivesink.decode.convert import Conversion
+from hivesink.decode.convert import convert
 from hivesink.decode.json import JsonDecoder
 from hivesink.decode.result import Decoded, DecodeOptions, RejectedRow
 
@@ -59,22 +59,15 @@ class ColumnsReader:
         arrays = []
         for column in self._columns:
             name = column.name.lower()
-            array, rejected = Conversion(name, column.type, self._options.timestamp_zone).apply(
-                batch.column(indexes[name])
-            )
+            array, wrong = convert(batch.column(indexes[name]), column.type, self._options.timestamp_zone)
             arrays.append(array)
-            for row in rejected:
-                bad.setdefault(row.index, row)
+            for index, error in wrong.items():
+                bad.setdefault(index, RejectedRow.of(index, error.within(name)))
             if not column.nullable and array.null_count:
                 for index in np.flatnonzero(nulls(array)).tolist():
                     bad.setdefault(index, RejectedRow(index, name, "null"))
-        return _decoded(pa.Table.from_arrays(arrays, schema=self._schema), bad)
-
-
-def _decoded(table: pa.Table, bad: dict[int, RejectedRow]) -> Decoded:
-    if not bad:
-        return Decoded(table, None, (), 0)
-    fits = np.ones(table.num_rows, dtype=np.bool_)
-    fits[list(bad)] = False
-    good = pa.array(np.flatnonzero(fits), pa.int32())
-    return Decoded(table.take(good), good, tuple(bad[row] for row in sorted(bad)), 0)
+        table = pa.Table.from_arrays(arrays, schema=self._schema)
+        if not bad:
+            return Decoded(table, None, (), 0)
+        good = pa.array(np.delete(np.arange(table.num_rows), list(bad)), pa.int32())
+        return Decoded(table.take(good), good, tuple(bad[row] for row in sorted(bad)), 0)

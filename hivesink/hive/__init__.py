@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import re
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -20,9 +20,6 @@ from hivesink.hive.values import day, nested
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from types import TracebackType
-
-    from typing_extensions import Self
 
     from hivesink.core.table import HiveType
 
@@ -65,7 +62,7 @@ def connect(address: str, login: Login | None = None, *, hive: Mapping[str, str]
     return Hive(Session(*host_and_port(address), used))
 
 
-class Hive:
+class Hive(AbstractContextManager["Hive"]):
     """A session: settings and temporary tables hold until it is closed, or its connection breaks."""
 
     def __init__(self, session: Session) -> None:
@@ -103,12 +100,7 @@ class Hive:
     def close(self) -> None:
         self._session.close()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         self.close()
 
     def _types(self, text: str, result: Result) -> dict[int, HiveType]:

@@ -132,7 +132,9 @@ def _column_differences(wanted: Sequence[Column], live: Sequence[Column]) -> Ite
         if old is None:
             yield f"column {column.name} is not in the live table: {_LATER}"
         elif old.type != column.type:
-            why = _type_change(old.type, column.type)
+            why = "Hive can't read old files with it; make a new table and copy the rows"
+            if is_safe(old.type, column.type):
+                why = f"old files stay readable, but {_LATER}"
             yield f"column {column.name} is {old.type}, the DDL says {column.type}: {why}"
         elif column.comment is not None and column.comment != (old.comment or ""):
             yield f"column {column.name} has the comment {old.comment!r}, the DDL says {column.comment!r}: {_LATER}"
@@ -145,12 +147,6 @@ def _column_differences(wanted: Sequence[Column], live: Sequence[Column]) -> Ite
             f"the columns' order is {', '.join(before)}, the DDL says {', '.join(after)}: files are read by position "
             "where parquet.column.index.access is set; use the live order in the DDL"
         )
-
-
-def _type_change(old: HiveType, new: HiveType) -> str:
-    if is_safe(old, new):
-        return f"old files stay readable, but {_LATER}"
-    return "Hive can't read old files with it; make a new table and copy the rows"
 
 
 def is_safe(old: HiveType, new: HiveType) -> bool:
@@ -226,7 +222,12 @@ def _apply(wanted: TableSpec, step: Plan, catalog: Catalog) -> Plan:
             try:
                 catalog.create(spec)
             except TableExists:
-                return _apply_to_existing(wanted, catalog)
+                # Somebody else created it first: theirs is compared like any live table. If it is gone again, the
+                # caller may retry.
+                step = plan(wanted, catalog.table(wanted.name))
+                if isinstance(step, Create):
+                    raise
+                return _apply(wanted, step, catalog)
         case Alter(name, properties, removed):
             catalog.set_properties(name, dict(properties), removed)
         case Nothing():
@@ -234,17 +235,6 @@ def _apply(wanted: TableSpec, step: Plan, catalog: Catalog) -> Plan:
         case Differs():
             refuse_differences((step,))
     return step
-
-
-def _apply_to_existing(wanted: TableSpec, catalog: Catalog) -> Plan:
-    """Somebody else created the table first: compare theirs like any live table.
-
-    Raises TableExists if it has disappeared again; the caller may retry.
-    """
-    step = plan(wanted, catalog.table(wanted.name))
-    if isinstance(step, Create):
-        raise TableExists(str(wanted.name))
-    return _apply(wanted, step, catalog)
 
 
 def refuse_differences(plans: Iterable[Plan]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from logging import LogRecord, getLogger
+from logging import getLogger
 from typing import TYPE_CHECKING
 
 from sqlglot import Token, TokenType, exp, tokenize
@@ -28,15 +28,11 @@ _AFTER_TYPE = re.compile(
 def quiet() -> Iterator[None]:
     """Mute sqlglot: it logs unsupported syntax, which becomes a problem with a line here."""
     logger = getLogger("sqlglot")
-
-    def mute(_: LogRecord) -> bool:
-        return False
-
-    logger.addFilter(mute)
+    before, logger.disabled = logger.disabled, True
     try:
         yield
     finally:
-        logger.removeFilter(mute)
+        logger.disabled = before
 
 
 @dataclass(slots=True)

@@ -46,6 +46,11 @@ class Facts:
     def external(self) -> bool:
         return "EXTERNAL" in self.kind.upper() or self._set("EXTERNAL")
 
+    @property
+    def options(self) -> tuple[tuple[str, str], ...]:
+        """The properties that are not fields of TableSpec, sorted."""
+        return tuple(sorted((key, text) for key, text in self.properties.items() if key not in {"comment", "EXTERNAL"}))
+
     def _set(self, key: str) -> bool:
         return self.properties.get(key, "").lower() == "true"
 

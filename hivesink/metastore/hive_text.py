@@ -9,6 +9,7 @@ import re
 from calendar import timegm
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from email.utils import parsedate
 from typing import TYPE_CHECKING
 
 from hivesink.core.partition import DEFAULT_PARTITION
@@ -17,9 +18,6 @@ from hivesink.metastore.common import values_of
 
 if TYPE_CHECKING:
     from hivesink.core.table import TableName, TableSpec
-
-_MONTHS = "JanFebMarAprMayJunJulAugSepOctNovDec"
-_CREATED = re.compile(r"\w{3} (\w{3}) (\d{1,2}) (\d{2}):(\d{2}):(\d{2}) \S+ (\d{4})")
 
 Row = Sequence[str | None]
 DescribedColumn = tuple[str, str, str | None]
@@ -70,12 +68,8 @@ class Described:
         Both servers print it in their own zone, as `Tue Jan 02 15:04:05 CET 2024`. The abbreviation may be ambiguous,
         so it is read as UTC, which is enough to distinguish two tables.
         """
-        found = _CREATED.fullmatch(self.fields.get("createtime") or self.fields.get("created time") or "")
-        if found is None:
-            return 0
-        month, day, hour, minute, second, year = found.groups()
-        numbers = (int(year), _MONTHS.index(month) // 3 + 1, *map(int, (day, hour, minute, second)))
-        return timegm((*numbers, 0, 0, 0))
+        shown = parsedate(self.fields.get("createtime") or self.fields.get("created time"))
+        return timegm((*shown[:6], 0, 0, 0)) if shown else 0
 
 
 def described(rows: Iterable[Row]) -> Described:
@@ -85,7 +79,8 @@ def described(rows: Iterable[Row]) -> Described:
     for row in rows:
         name, value, more = ((cell or "").strip() for cell in (*row, "", "")[:3])
         if name.startswith("# "):
-            section = _section(name, section)
+            if not name.startswith("# col_name"):
+                section = "partition" if name.startswith("# Partition Information") else "detail"
         elif section in {"columns", "partition"} and name:
             target = found.columns if section == "columns" else found.partition_columns
             target.append((name, value, more or None))
@@ -100,12 +95,6 @@ def described(rows: Iterable[Row]) -> Described:
     found.columns = [column for column in found.columns if column[0] not in keys]
     found.parameters |= _spark_parameters(found.fields.get("partition parameters", ""))
     return found
-
-
-def _section(name: str, before: str) -> str:
-    if name.startswith("# col_name"):
-        return before
-    return "partition" if name.startswith("# Partition Information") else "detail"
 
 
 def _spark_parameters(text: str) -> dict[str, str]:

@@ -68,7 +68,7 @@ class HiveServer2Registrar:
             location=found.fields.get("location"),
             comment=properties.get("comment") or found.fields.get("comment"),
             external=facts.external,
-            properties=tuple(sorted((key, value) for key, value in properties.items() if key not in _FIELDS)),
+            properties=facts.options,
         )
         return LiveTable(spec, found.fields.get("location", ""), is_accurate(_flag(properties)), found.created)
 
@@ -123,16 +123,13 @@ class HiveServer2Registrar:
         has_null = any(DEFAULT_PARTITION in values_of(spec, wanted.partition) for wanted in partitions)
         with self._session.lock:
             if has_null and not spark:
-                self._set(spec.name, _NULL_PARTITIONS)
+                for key, value in _NULL_PARTITIONS.items():
+                    self._change(spec.name, f"set {key} for the partition of null", f"SET {key}={value}")
             try:
                 self._change(spec.name, f"register {len(partitions)} partitions", statement)
             finally:
                 if has_null and not spark:
                     self._read(f"RESET {' '.join(_NULL_PARTITIONS)}")
-
-    def _set(self, name: TableName, settings: Mapping[str, str]) -> None:
-        for key, value in settings.items():
-            self._change(name, f"set {key} for the partition of null", f"SET {key}={value}")
 
     def _update_columns(self, spec: TableSpec, partitions: Sequence[str]) -> None:
         """Give partitions the table's columns; ADD COLUMNS without CASCADE changes the table only."""
@@ -220,7 +217,6 @@ class HiveServer2Registrar:
             raise RegistrationUnknown(str(name), action, reason(error), self.address) from error
 
 
-_FIELDS = {"comment", "EXTERNAL"}
 _NULL_PARTITIONS = {"hive.exec.default.partition.name": "__HIVESINK_NONE__", "hive.typecheck.on.insert": "false"}
 """Hive refuses to name the partition of null: error 10111, and 10248 where the column is no string."""
 

@@ -19,7 +19,7 @@ DEFAULT_TIMEOUT = 600.0
 _SECONDS = {"d": 86400.0, "h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
 _UNITS = {"day": "d", "days": "d", "hour": "h", "hours": "h", "min": "m", "minute": "m", "minutes": "m"}
 _UNITS |= {"sec": "s", "second": "s", "seconds": "s", "msec": "ms", "usec": "us", "nsec": "ns"}
-_PRINCIPAL = re.compile(r"(?P<service>[^/@\s]+)/(?P<host>[^/@\s]+)(?:@[^/@\s]+)?")
+_PRINCIPAL = re.compile(r"[^/@\s]+/[^/@\s]+(?:@[^/@\s]+)?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,14 +60,8 @@ class MetastoreLogin:
         """
         if not self.kerberos:
             return TBufferedTransport(socket)
-        service, named = self._service(host)
-        return _kerberos_transport(socket, service, named)
-
-    def _service(self, host: str) -> tuple[str, str]:
-        parts = _PRINCIPAL.fullmatch(self.principal or "")
-        if parts is None:
-            raise InvalidOption(("a metastore with Kerberos needs its principal, as service/_HOST@REALM",))
-        return parts["service"], host.lower() if parts["host"] == "_HOST" else parts["host"]
+        service, _, named = (self.principal or "").partition("@")[0].partition("/")
+        return _kerberos_transport(socket, service, host.lower() if named == "_HOST" else named)
 
 
 def _kerberos_transport(socket: Any, service: str, host: str) -> Any:

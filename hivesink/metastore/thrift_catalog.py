@@ -31,20 +31,6 @@ class ThriftTables:
         except ttypes.NoSuchObjectException as error:
             raise UnknownTable(str(name), self.connection.address) from error
 
-    def create(self, spec: TableSpec, owner: str) -> None:
-        """Create the table, or nothing. Raises TableExists, FileSystemUnknown, and what `Connection.change` raises."""
-        table = thrift_table(spec, owner)
-        try:
-            self.connection.change(
-                str(spec.name), "create the table", lambda client: self.calls.create_table(client, table)
-            )
-        except RegistrationFailed as error:
-            if isinstance(error.__cause__, ttypes.AlreadyExistsException):
-                raise TableExists(str(spec.name)) from error
-            if spec.location is not None and "UnknownHostException" in error.reason:
-                raise FileSystemUnknown(spec.location, f"{self.connection.address} says: {error.reason}") from error
-            raise
-
     def alter(self, name: TableName, action: str, change: Callable[[dict[str, str]], bool]) -> None:
         """Alter the table's parameters right after a fresh read, if `change` returns that it changed them.
 
@@ -79,7 +65,18 @@ class ThriftCatalog:
                 raise
 
     def create(self, spec: TableSpec) -> None:
-        self._tables.create(spec, self._owner)
+        """Create the table, or nothing. Raises TableExists, FileSystemUnknown, and what `Connection.change` raises."""
+        table = thrift_table(spec, self._owner)
+        try:
+            self._connection.change(
+                str(spec.name), "create the table", lambda client: self._tables.calls.create_table(client, table)
+            )
+        except RegistrationFailed as error:
+            if isinstance(error.__cause__, ttypes.AlreadyExistsException):
+                raise TableExists(str(spec.name)) from error
+            if spec.location is not None and "UnknownHostException" in error.reason:
+                raise FileSystemUnknown(spec.location, f"{self._connection.address} says: {error.reason}") from error
+            raise
 
     def set_properties(self, name: TableName, properties: Mapping[str, str], removed: Sequence[str] = ()) -> None:
         def change(parameters: dict[str, str]) -> bool:

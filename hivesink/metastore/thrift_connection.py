@@ -94,7 +94,11 @@ class Connection:
         """Raises the metastore's NoSuchObjectException, MetastoreUnreachable, MetastoreNotUnderstood."""
         with self._lock:
             try:
-                return self._ask_twice(ask)
+                try:
+                    return self._ask(ask)
+                except _BROKEN as error:
+                    log.info("asking %s again on a fresh connection: %s", self.address, reason(error))
+                    return self._ask(ask)
             except NoSuchObjectException:
                 raise
             except TException as error:
@@ -130,13 +134,6 @@ class Connection:
             if self._socket is not None:
                 self._socket.close()
             self._client = self._socket = None
-
-    def _ask_twice(self, ask: Callable[[Client], T]) -> T:
-        try:
-            return self._ask(ask)
-        except _BROKEN as error:
-            log.info("asking %s again on a fresh connection: %s", self.address, reason(error))
-            return self._ask(ask)
 
     def _ask(self, ask: Callable[[Client], T]) -> T:
         client = self._connected()

@@ -12,9 +12,6 @@ from hivesink.core.table import PARQUET_INPUT, PARQUET_OUTPUT, PARQUET_SERDE, Co
 from hivesink.metastore.common import FLAG, Facts, column, is_accurate, values_of
 from hivesink.ports import LiveTable
 
-_FIELDS = {"comment", "EXTERNAL"}
-"""Parameters that are fields of TableSpec."""
-
 
 def facts(table: Any) -> Facts:
     """What decides whether the sink can write the table."""
@@ -33,16 +30,15 @@ def facts(table: Any) -> Facts:
 def spec_of(table: Any) -> TableSpec:
     """Raises Unsupported for a type that the sink doesn't know."""
     found = facts(table)
-    parameters = found.properties
     return TableSpec(
         name=found.name,
         columns=_columns(found.name, table.sd.cols),
         partition_columns=_columns(found.name, table.partitionKeys or []),
         location=table.sd.location,
-        comment=parameters.get("comment"),
+        comment=found.properties.get("comment"),
         external=found.external,
         format="parquet" if found.input_format == PARQUET_INPUT else found.input_format or "none",
-        properties=tuple(sorted((key, value) for key, value in parameters.items() if key not in _FIELDS)),
+        properties=found.options,
     )
 
 

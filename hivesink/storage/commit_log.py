@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+from posixpath import dirname
 from typing import TYPE_CHECKING, NoReturn
 
 from hivesink.core import manifest_json
@@ -19,7 +20,7 @@ from hivesink.errors import (
     PointerTaken,
     StoreUnavailable,
 )
-from hivesink.storage.fs import join, split
+from hivesink.storage.fs import join
 from hivesink.storage.log_layout import (
     admitted_name,
     floor_name,
@@ -229,7 +230,7 @@ class RenameCommitLog:
             return False
         own = manifest_json.decode(data, path).attempt == manifest.attempt
         if own:
-            self._fs.make_durable(split(path)[0])
+            self._fs.make_durable(dirname(path))
         drop(self._fs, temporary)
         if not own:
             raise EpochTaken(self._folder, manifest.epoch)

@@ -53,11 +53,6 @@ class Ownership:
             return None
         return self.permission | 0o300 | (self.permission & _READ) >> 2
 
-    @property
-    def has_names(self) -> bool:
-        """Whether owner or group is set."""
-        return self.owner is not None or self.group is not None
-
 
 class FileSystem(Protocol):
     """One file system. Every method may raise StoreUnavailable or NotWritable, changing ones OutcomeUnknown."""
@@ -146,17 +141,6 @@ class FileSystem(Protocol):
 def join(folder: str, name: str) -> str:
     """The path of `name` in `folder`."""
     return f"{folder.rstrip('/')}/{name}"
-
-
-def above(path: str) -> str:
-    """The folder that `path` is in; the root's is the root."""
-    return path.rpartition("/")[0] or "/"
-
-
-def split(path: str) -> tuple[str, str]:
-    """Folder and name."""
-    folder, _, name = path.rpartition("/")
-    return folder, name
 
 
 def cannot_give(path: str, wanted: Ownership, reason: str) -> Unsupported:

@@ -11,12 +11,13 @@ import io
 import os
 import threading
 from functools import partial
+from posixpath import dirname
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar, cast
 
 from hdfs_native import TrashNotEnabledError, WriteOptions
 
 from hivesink.errors import HiveSinkError, OutcomeUnknown, StoreUnavailable, Unsupported
-from hivesink.storage.fs import Entry, Ownership, above
+from hivesink.storage.fs import Entry, Ownership
 from hivesink.storage.hdfs_address import quantity, resolve, umask
 from hivesink.storage.hdfs_calls import Failed, HdfsCalls, shared
 from hivesink.storage.hdfs_failures import CallAbandoned, Failure, Kind, judge, refusal
@@ -84,7 +85,7 @@ class HdfsFileSystem:
         if self._ownership != Ownership():
             _, folders, hdfs_path = self._at(path)
             with self._refusing("change", path, changing=True):
-                folders.dress(hdfs_path, mode, folders.need(above(hdfs_path)))
+                folders.dress(hdfs_path, mode, folders.need(dirname(hdfs_path)))
 
     def write_new(self, path: str, data: bytes) -> None:
         pauses = self._at(path)[0].pauses()
@@ -115,7 +116,7 @@ class HdfsFileSystem:
         def rename() -> None:
             calls.ask(lambda client: client.rename(old, new, overwrite=False), repeatable=False)
 
-        self._in_folder(folders, above(new), rename, "rename", source)
+        self._in_folder(folders, dirname(new), rename, "rename", source)
 
     def rename_folder(self, source: str, target: str) -> None:
         folders, hdfs_path = self._at(source)[1:]
@@ -188,7 +189,7 @@ class HdfsFileSystem:
 
     def _begin(self, path: str) -> FileWriter:
         calls, folders, hdfs_path = self._at(path)
-        folder = above(hdfs_path)
+        folder = dirname(hdfs_path)
 
         def create() -> FileWriter:
             options = WriteOptions(

@@ -13,6 +13,7 @@ import random
 import threading
 import time
 from collections import deque
+from concurrent.futures import Future, wait
 from dataclasses import dataclass, replace
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -69,34 +70,21 @@ class Failed(Exception):
 
 
 class _Worker(threading.Thread):
-    """Runs the jobs in its inbox. A daemon, so that a hanging one doesn't keep the process alive."""
+    """Makes the calls in its inbox. A daemon, so that a hanging one doesn't keep the process alive."""
 
     def __init__(self, idle: deque[_Worker]) -> None:
         super().__init__(name="hivesink-hdfs", daemon=True)
         self._idle = idle
-        self.inbox: SimpleQueue[_Job] = SimpleQueue()
+        self.inbox: SimpleQueue[tuple[Callable[[], Any], Future[Any]]] = SimpleQueue()
 
     def run(self) -> None:
         while True:
-            self.inbox.get().run()
+            call, answer = self.inbox.get()
+            try:
+                answer.set_result(call())
+            except BaseException as error:  # noqa: BLE001  raised again in the calling thread
+                answer.set_exception(error)
             self._idle.append(self)
-
-
-class _Job:
-    """One call and its outcome."""
-
-    def __init__(self, call: Callable[[], Any]) -> None:
-        self._call = call
-        self.ended = threading.Event()
-        self.result: Any = None
-        self.error: BaseException | None = None
-
-    def run(self) -> None:
-        try:
-            self.result = self._call()
-        except BaseException as error:  # noqa: BLE001  raised again in the calling thread
-            self.error = error
-        self.ended.set()
 
 
 class HdfsCalls:
@@ -120,8 +108,7 @@ class HdfsCalls:
         self._chance = chance
         self._lock = threading.Lock()
         self._idle: deque[_Worker] = deque()
-        self._client: Client | None = None
-        self._writer: Client | None = None
+        self._clients: dict[int, Client] = {}
         self._first = self._hung = ""
         self._warned = -_WARN_AGAIN
 
@@ -133,45 +120,42 @@ class HdfsCalls:
         except IndexError:
             worker = _Worker(self._idle)
             worker.start()
-        job = _Job(call)
-        worker.inbox.put(job)
-        if not job.ended.wait(limit):
+        answer: Future[_T] = Future()
+        worker.inbox.put((call, answer))
+        # `result` alone can't tell its own time-out from one that the call raised.
+        if not wait([answer], limit).done:
             message = f"no answer within {limit:g} s"
             raise CallAbandoned(message)
-        if job.error is not None:
-            raise job.error
-        result: _T = job.result
-        return result
+        return answer.result()
 
     def ask(self, call: Callable[[Client], _T], *, repeatable: bool) -> _T:
         """The answer to `call`, repeated within the window while no server took it.
 
         `repeatable` calls are also repeated after an unknown outcome. Raises Failed.
         """
-        return self._persist(self._open, call, self.retry_policy.timeout, repeatable=repeatable)
+        return self._persist(0, call, self.retry_policy.timeout, repeatable=repeatable)
 
     def pauses(self) -> Iterator[None]:
         """Wait between tries of several calls, longer each time, until the window ends."""
         until = self._tick() + self.retry_policy.window
         for tries in itertools.count():
-            wait = self.retry_policy.wait(tries, self._chance())
-            if self._tick() + wait > until:
+            pause = self.retry_policy.wait(tries, self._chance())
+            if self._tick() + pause > until:
                 return
-            self._sleep(wait)
+            self._sleep(pause)
             yield
 
     def create(self, call: Callable[[Client], _T]) -> _T:
         """As `ask`, for a file to write. Its client waits for NameNodes that restart."""
         seconds = self.retry_policy.window + self.retry_policy.timeout
-        return self._persist(self._open_writer, call, seconds, repeatable=False)
+        return self._persist(int(self.retry_policy.window / _PAUSE) + 1, call, seconds, repeatable=False)
 
-    def _persist(
-        self, client: Callable[[], Client], call: Callable[[Client], _T], seconds: float, *, repeatable: bool
-    ) -> _T:
+    def _persist(self, rounds: int, call: Callable[[Client], _T], seconds: float, *, repeatable: bool) -> _T:
+        """`rounds`: how often the client itself asks all NameNodes again."""
         until = self._tick() + self.retry_policy.window
         tries = 0
         while True:
-            asked = client()
+            asked = self._open(rounds)
             try:
                 return self.bounded(lambda: call(asked), seconds)  # noqa: B023  it ends or is abandoned here
             except (OSError, RuntimeError, NotImplementedError, CallAbandoned) as error:
@@ -179,11 +163,11 @@ class HdfsCalls:
                 if isinstance(error, CallAbandoned):
                     self._abandon(asked)
             again = failure.kind in PASSING or (repeatable and failure.kind in UNCERTAIN)
-            wait = self.retry_policy.wait(tries, self._chance())
-            if not again or self._tick() + wait > until:
+            pause = self.retry_policy.wait(tries, self._chance())
+            if not again or self._tick() + pause > until:
                 raise Failed(failure)
             self._warn(failure, until)
-            self._sleep(wait)
+            self._sleep(pause)
             tries += 1
 
     def _warn(self, failure: Failure, until: float) -> None:
@@ -195,40 +179,32 @@ class HdfsCalls:
             self._warned = now
         logger.warning("%s: %s; asked again for %.0f s more", self.address, failure.reason, until - now)
 
-    def _open(self) -> Client:
+    def _open(self, rounds: int) -> Client:
         with self._lock:
-            if self._client is None:
-                self._client = self._new(attempts=0)
-            return self._client
+            if rounds not in self._clients:
+                self._clients[rounds] = self._new(rounds)
+            return self._clients[rounds]
 
-    def _open_writer(self) -> Client:
-        with self._lock:
-            if self._writer is None:
-                self._writer = self._new(attempts=int(self.retry_policy.window / _PAUSE) + 1)
-            return self._writer
-
-    def _new(self, attempts: int) -> Client:
-        order = answering_first(self.address.namenodes, self._is_worth_asking)
+    def _new(self, rounds: int) -> Client:
+        order = answering_first(self.address.namenodes, lambda one: one != self._hung and accepts(one))
         self._first = order[0]
         _act_as_spark_does()
         return Client(
             f"hdfs://{self.address.authority}",
             {
-                **client_properties(self._properties, replace(self.address, namenodes=order), attempts),
+                **client_properties(self._properties, replace(self.address, namenodes=order), rounds),
                 "dfs.client.failover.sleep.max.millis": str(int(_PAUSE * 1000)),
             },
             # No folder of site files: by an executor's environment hdfs-native would read another site's.
             config_dir=os.devnull,
         )
 
-    def _is_worth_asking(self, namenode: str) -> bool:
-        return namenode != self._hung and accepts(namenode)
-
     def _abandon(self, client: Client) -> None:
         """Drop a client whose NameNode doesn't answer: later calls on its one connection would wait too."""
         with self._lock:
-            if client in (self._client, self._writer):
-                self._client, self._writer, self._hung = None, None, self._first
+            if client in self._clients.values():
+                self._clients.clear()
+                self._hung = self._first
 
 
 _all: dict[tuple[int, Address, RetryPolicy, frozenset[tuple[str, str]]], HdfsCalls] = {}

@@ -7,9 +7,10 @@ mode before the umask, hdfs-native does not: so the umask applies here only with
 from __future__ import annotations
 
 from dataclasses import dataclass
+from posixpath import basename, dirname
 from typing import TYPE_CHECKING
 
-from hivesink.storage.fs import Ownership, above, cannot_give, split
+from hivesink.storage.fs import Ownership, cannot_give
 from hivesink.storage.hdfs_calls import Failed, HdfsCalls
 from hivesink.storage.hdfs_failures import Kind
 
@@ -69,7 +70,7 @@ class Folders:
         """
         own = self._ownership
         try:
-            if own.has_names:
+            if own.owner is not None or own.group is not None:
                 self._calls.ask(lambda client: client.set_owner(path, own.owner, own.group), repeatable=True)
             if mode is not None and (folder.inherits or not mode & _OWNER_WRITES):
                 self._calls.ask(lambda client: client.set_permission(path, mode), repeatable=True)
@@ -98,14 +99,14 @@ class Folders:
         return Folder(acl.permission & 0o777 | sticky, any(entry.scope == "default" for entry in acl.entries))
 
     def _make(self, path: str) -> Folder:
-        nearest = above(path)
+        nearest = dirname(path)
         if self._as_folder:
             return self._make_beside(path, self.need(nearest))
         missing = [path]
         # Look again: an ACL may have been set since the last look.
         while (existing := self._look(nearest)) is None and nearest != "/":
             missing.append(nearest)
-            nearest = above(nearest)
+            nearest = dirname(nearest)
         parent = existing or Folder(0o755, inherits=False)
         own = self._ownership.folder_permission
         mode = own if own is not None else 0o777 if parent.inherits else 0o777 & ~self._umask
@@ -116,7 +117,7 @@ class Folders:
 
     def _make_beside(self, path: str, parent: Folder) -> Folder:
         """One folder, as open as its parent. Only the outermost hidden one lets other users add names."""
-        shared = split(path)[1] == _SHARED
+        shared = basename(path) == _SHARED
         mode = (parent.mode if shared else parent.mode & ~0o1002) | 0o700
         self._calls.ask(lambda client: client.mkdirs(path, mode, create_parent=True), repeatable=True)
         return Folder(mode, parent.inherits)

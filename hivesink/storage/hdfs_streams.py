@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from functools import partial
+from operator import methodcaller
 from typing import TYPE_CHECKING, Any
 
 from hivesink.errors import StoreUnavailable
@@ -91,7 +91,7 @@ class NewFile(io.RawIOBase):
     def _complete(self) -> None:
         if self._waiting:
             self._send()
-        self._step(lambda writer: writer.close())
+        self._step(methodcaller("close"))
 
     def _send(self) -> None:
         data = bytes(self._waiting)
@@ -101,10 +101,10 @@ class NewFile(io.RawIOBase):
         while data:
             filled = self._sent % self._block
             if self._sent and not filled:
-                self._step(lambda writer: writer.close())
+                self._step(methodcaller("close"))
                 self._writer = self._append()
             piece, data = data[: self._block - filled], data[self._block - filled :]
-            self._step(partial(_write, piece))
+            self._step(methodcaller("write", piece))
             self._sent += len(piece)
         if self._sent >= _BUFFER:
             self._kept = None
@@ -118,10 +118,6 @@ class NewFile(io.RawIOBase):
         self._broken = True
         self._call(lambda: step(writer))
         self._broken = False
-
-
-def _write(data: bytes, writer: FileWriter) -> None:
-    writer.write(data)
 
 
 class StoredFile(io.RawIOBase):
@@ -139,9 +135,6 @@ class StoredFile(io.RawIOBase):
 
     def seekable(self) -> bool:
         return True
-
-    def tell(self) -> int:
-        return self._at
 
     def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
         base = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._length}[whence]

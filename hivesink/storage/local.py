@@ -11,10 +11,11 @@ import io
 import os
 import shutil
 import stat
+from posixpath import dirname
 from typing import TYPE_CHECKING, BinaryIO, TypeVar, cast
 
 from hivesink.errors import HiveSinkError, OutcomeUnknown, StoreUnavailable, Unsupported
-from hivesink.storage.fs import Entry, Ownership, above, cannot_give
+from hivesink.storage.fs import Entry, Ownership, cannot_give
 from hivesink.storage.local_files import (
     NewFile,
     entry_of,
@@ -78,7 +79,7 @@ class LocalFileSystem:
                     if data:
                         stream.write_all(data)
                         os.fsync(stream.fileno())
-                sync_folder(above(file))
+                sync_folder(dirname(file))
         except HiveSinkError:
             with contextlib.suppress(OSError):
                 os.unlink(file)
@@ -87,7 +88,7 @@ class LocalFileSystem:
     def rename(self, source: str, target: str) -> None:
         self.link(source, target)
         try:
-            sync_folder(above(posix(target)))
+            sync_folder(dirname(posix(target)))
             os.unlink(posix(source))
         except FileNotFoundError:
             # Another process finished this rename and removed the old name.
@@ -111,7 +112,7 @@ class LocalFileSystem:
             except OSError as error:
                 raise no_link(source, target, error) from error
 
-        self._in_folder(above(new), link, "rename", source)
+        self._in_folder(dirname(new), link, "rename", source)
 
     def rename_folder(self, source: str, target: str) -> None:
         old, new = posix(source), posix(target)
@@ -120,12 +121,12 @@ class LocalFileSystem:
         if os.path.lexists(new):
             # rename(2) would replace an empty folder. Nobody else makes a folder of this name in between.
             raise FileExistsError(target)
-        self._make(above(new))
+        self._make(dirname(new))
         self._known.clear()
         with refusing(source, "rename"):
             os.rename(old, new)
         try:
-            for folder in (above(new), above(old)):
+            for folder in (dirname(new), dirname(old)):
                 sync_folder(folder)
         except OSError as error:
             raise OutcomeUnknown(action="rename", path=source, reason=error.strerror or str(error)) from error
@@ -135,7 +136,7 @@ class LocalFileSystem:
         with refusing(path, "sync"), contextlib.suppress(FileNotFoundError):
             if not os.path.isdir(target):
                 sync(target)
-                target = above(target)
+                target = dirname(target)
             sync_folder(target)
 
     def delete(self, path: str) -> bool:
@@ -166,7 +167,7 @@ class LocalFileSystem:
             return None
         except FileNotFoundError:
             # Behind a dangling link the file may still exist: it must not count as lost, or as not renamed yet.
-            require_no_dangling_link(above(posix(path)))
+            require_no_dangling_link(dirname(posix(path)))
             return None
         except OSError as error:
             raise refusal(path, "look at", error) from error
@@ -179,7 +180,7 @@ class LocalFileSystem:
         left, right = posix(one), posix(other)
         try:
             # One name reached through a linked folder is not a second name: unlinking it would lose the file.
-            if os.path.basename(left) == os.path.basename(right) and os.path.samefile(above(left), above(right)):
+            if os.path.basename(left) == os.path.basename(right) and os.path.samefile(dirname(left), dirname(right)):
                 return False
             return os.path.samefile(left, right)
         except FileNotFoundError:
@@ -209,7 +210,7 @@ class LocalFileSystem:
                 except FileNotFoundError:
                     raise _FolderVanished from None
 
-        return self._in_folder(above(file), create, "create", file)
+        return self._in_folder(dirname(file), create, "create", file)
 
     def _in_folder(self, folder: str, call: Callable[[], _T], action: str, path: str) -> _T:
         """The result of `call`, which makes a name in `folder`. Others may prune the folder before it has one."""
@@ -224,7 +225,7 @@ class LocalFileSystem:
         """Make `folder` and those above it, each name durable, also where another process has made it."""
         if folder in self._known or folder == "/":
             return
-        parent = above(folder)
+        parent = dirname(folder)
         self._make(parent)
         try:
             if not os.path.isdir(folder):
@@ -260,4 +261,4 @@ class LocalFileSystem:
     def _forget(self, folder: str) -> None:
         while folder != "/":
             self._known.discard(folder)
-            folder = above(folder)
+            folder = dirname(folder)

@@ -15,10 +15,11 @@ import io
 import os
 import re
 import stat
+from posixpath import dirname
 from typing import TYPE_CHECKING, cast
 
 from hivesink.errors import DanglingLink, HiveSinkError, NotWritable, StoreUnavailable, Unsupported
-from hivesink.storage.fs import Entry, above
+from hivesink.storage.fs import Entry
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -100,7 +101,7 @@ def no_link(source: str, target: str, error: OSError) -> HiveSinkError:
 def require_no_dangling_link(folder: str) -> None:
     """Raise DanglingLink if `folder`, or the nearest existing folder above it, is a link to nothing."""
     while not os.path.lexists(folder):
-        folder = above(folder)
+        folder = dirname(folder)
     if os.path.islink(folder) and not os.path.exists(folder):
         with contextlib.suppress(FileNotFoundError):
             raise DanglingLink(folder, os.readlink(folder))

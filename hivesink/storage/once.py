@@ -5,10 +5,11 @@ from __future__ import annotations
 import contextlib
 import hashlib
 from functools import partial
+from posixpath import split
 from typing import TYPE_CHECKING, TypeVar
 
 from hivesink.errors import HiveSinkError, OutcomeUnknown, StoreUnavailable
-from hivesink.storage.fs import join, split
+from hivesink.storage.fs import join
 from hivesink.storage.log_layout import temporary_name
 
 if TYPE_CHECKING:

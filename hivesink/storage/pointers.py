@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass
+from posixpath import dirname
 from typing import TYPE_CHECKING, Any
 
 from hivesink.core.log import POINTER
 from hivesink.errors import FileSystemUnknown, LogDamaged, NewerFormat, PointerCopied, Unsupported
-from hivesink.storage.fs import join, split
+from hivesink.storage.fs import join
 from hivesink.storage.once import put_once
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ def decode_pointer(fs: FileSystem, data: bytes, file: str) -> str:
 
     Raises PointerCopied, NewerFormat, LogDamaged, all naming `file`; StoreUnavailable.
     """
-    here = split(split(file)[0])[0]
+    here = dirname(dirname(file))
     match _decode(data, file):
         case {"log": str(log), "beside": str(beside)}:
             if _same(fs, beside, here):
@@ -158,4 +159,4 @@ def _beside(table_location: str, table: TableName) -> str:
 
 
 def _logs(table_location: str) -> str:
-    return f"{split(table_location.rstrip('/'))[0]}/.hivesink"
+    return join(dirname(table_location.rstrip("/")), ".hivesink")

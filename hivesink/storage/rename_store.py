@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from functools import partial
+from posixpath import basename, dirname
 from typing import TYPE_CHECKING, BinaryIO, TypeVar
 
 from hivesink.core.bucket import normal
@@ -19,7 +20,7 @@ from hivesink.errors import (
     TargetTaken,
     Unsupported,
 )
-from hivesink.storage.fs import join, split
+from hivesink.storage.fs import join
 from hivesink.storage.once import DOUBTS, TRIES, delete, retry_unknown
 
 if TYPE_CHECKING:
@@ -77,7 +78,7 @@ class RenameFileStore:
         return _StagedPart(self._fs, part, stream)
 
     def set_aside(self, part: Pending, folder: str) -> Pending:
-        waiting = Pending(join(folder, split(part.staged)[1]), part.target, part.length)
+        waiting = Pending(join(folder, basename(part.staged)), part.target, part.length)
         try:
             converge(self._fs, Pending(part.staged, waiting.staged, part.length))
         except Unsupported:
@@ -95,7 +96,7 @@ class RenameFileStore:
     def discard(self, staged: Iterable[str]) -> None:
         paths = list(staged)
         for path in paths:
-            if parse_staged(split(path)[1]) is None:
+            if parse_staged(basename(path)) is None:
                 message = f"{path} is not a staged part"
                 raise ValueError(message)
         self.run_parallel(partial(delete, self._fs, path) for path in paths)
@@ -223,7 +224,7 @@ def _step(fs: FileSystem, part: Pending) -> None:
             fs.rename(part.staged, part.target)
         case PublishStep.UNLINK:
             # The remaining name must be durable before the other one is deleted.
-            fs.make_durable(split(part.target)[0])
+            fs.make_durable(dirname(part.target))
             fs.delete(part.staged)
         case PublishStep.DONE:
-            fs.make_durable(split(part.target)[0])
+            fs.make_durable(dirname(part.target))

@@ -6,7 +6,7 @@ import io
 import threading
 from typing import TYPE_CHECKING, BinaryIO
 
-from hivesink.storage.fs import Entry, split
+from hivesink.storage.fs import Entry
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -146,6 +146,11 @@ class MemoryFileSystem:
         while folder and folder not in self._folders:
             self._folders.add(folder)
             folder = split(folder)[0]
+
+
+def split(path: str) -> tuple[str, str]:
+    folder, _, name = path.rpartition("/")
+    return folder, name
 
 
 def _moved(path: str, source: str, target: str) -> str:
