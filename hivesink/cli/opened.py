@@ -67,7 +67,7 @@ class OpenedTable:
     def strangers(self) -> tuple[Stranger, ...]:
         """The parts in the table whose uid has no log here, including those that were accepted."""
         store = wiring.file_store(self.live.location, self.site)
-        return strangers(store, self.live.location, self.logs.uids)
+        return strangers(store, self.metastore.registrar, self.live, self.logs.uids)
 
 
 def load_site() -> Site:

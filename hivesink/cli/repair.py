@@ -13,7 +13,7 @@ from hivesink.cli.opened import OpenedTable, open_table
 from hivesink.cli.output import Grid, Line, Report
 from hivesink.config.options import SinkConfig
 from hivesink.core.lifecycle import Identity
-from hivesink.core.plan import GivenUp
+from hivesink.core.seen import GivenUp
 from hivesink.errors import InvalidOption
 from hivesink.sink.commit.recovery import Loss, Recovered, find_losses, preview
 from hivesink.sink.commit.recovery import recover as recover_writer
@@ -65,6 +65,8 @@ def recover(
     """
     with reporting(as_json=json, debug=debug) as out, open_table(table, metastore) as opened:
         chosen = opened.chosen(writer)
+        for name in chosen:
+            opened.admission(name).require_same_table()
         partitions = frozenset((opened.name, partition) for partition in give_up or ())
         losses = [_given_up(context, partitions, accept_lost=accept_lost) for context in chosen.values()]
         lost = [loss for own in losses for loss in own]

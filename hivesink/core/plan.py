@@ -37,28 +37,15 @@ from hivesink.core.actions import (
 from hivesink.core.bucket import is_aside, is_given_up, same_location
 from hivesink.core.epoch import Epoch
 from hivesink.core.leftovers import newest, sweep
-from hivesink.core.manifest import Manifest, Move, PartEntry
+from hivesink.core.manifest import Manifest, Move
 from hivesink.core.partition import LivePartition, PartitionKey, by_table
-from hivesink.core.seen import Seen, locate, losses, unproven
+from hivesink.core.seen import NOTHING, GivenUp, Seen, abandoned, locate, losses, unproven
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from hivesink.core.lifecycle import History, Stamp
 
-
-@dataclass(frozen=True, slots=True)
-class GivenUp:
-    """What a person has confirmed to give up: decided parts, by their targets. `targets` go only if they are lost.
-
-    `waiting` go with their files: what the job has decided since isn't among them.
-    """
-
-    targets: frozenset[str] = frozenset()
-    waiting: frozenset[str] = frozenset()
-
-
-NOTHING = GivenUp()
 
 Located = dict[Epoch, list[Publish | Keep | Refuse]]
 
@@ -113,19 +100,6 @@ def _accepted(history: History, seen: Seen, stamp: Stamp, given_up: GivenUp) -> 
     return replace(history.following("accept-lost", stamp), lost=tuple(part.target for part in parts))
 
 
-def abandoned(history: History, seen: Seen, given_up: GivenUp) -> list[PartEntry]:
-    """The parts that are given up though they are not lost, except those that readers see."""
-    live = seen.partitions
-    return [
-        part
-        for epoch, part in history.standing()
-        if part.target in given_up.waiting
-        # Readers see it if it is at its target and its partition is listed. Format 1 published before it registered.
-        and (part.target not in seen.files or (live is not None and part.key not in live))
-        and (not epoch.is_published or (epoch.manifest.log is None and live is not None and part.key not in live))
-    ]
-
-
 def _put_away(history: History, seen: Seen, given_up: GivenUp) -> Iterator[PutAway]:
     """Before the decision, after which the files would be leftovers. A crash in between: give up again."""
     earlier = history.earlier_paths()
@@ -155,7 +129,7 @@ def _finish(
     if not all(own and all(action.key in held for action in own) for own in owned):
         yield from _publish(history, seen, live, stamp, policy, located=located)
     else:
-        yield from _confirm(history, live, policy)
+        yield from _confirm(history, seen, live, policy)
 
 
 def _clear(live: Mapping[PartitionKey, LivePartition]) -> Iterator[ClearAccurate]:
@@ -226,11 +200,17 @@ def _homes(folders: Mapping[PartitionKey, str], live: Mapping[PartitionKey, Live
     return {**folders, **{key: partition.location for key, partition in live.items()}}
 
 
-def _confirm(history: History, live: Mapping[PartitionKey, LivePartition], policy: Policy) -> Iterator[Action]:
-    """All is published that isn't refused. What was dropped since the last look is registered again: it has rows."""
+def _confirm(
+    history: History, seen: Seen, live: Mapping[PartitionKey, LivePartition], policy: Policy
+) -> Iterator[Action]:
+    """All is published that isn't refused. What was dropped since the last look is registered again: it has rows.
+
+    What has another partition's folder now was renamed by a user: readers find its published rows there.
+    """
     if history.confirmable < history.open[0].manifest.epoch:
         return
-    folders = {part.key: part.folder for epoch, part in history.standing() if epoch.is_published}
+    published = (part for epoch, part in history.standing() if epoch.is_published)
+    folders = {part.key: part.folder for part in published if part.key not in seen.taken}
     dropped = {key: folder for key, folder in folders.items() if key not in live}
     if dropped:
         yield from _register(dropped)

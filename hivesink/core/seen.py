@@ -22,13 +22,29 @@ class Seen:
     """One look. `files` holds the lengths of the files among the paths that `paths_to_look` names.
 
     `partitions` None: the metastore was not asked, or doesn't answer. `tracks` None: nobody has looked. `refused` are
-    partitions that the metastore has refused to register: their epochs stay open, all others go on.
+    partitions that the metastore has refused to register: their epochs stay open, all others go on. `taken` are those
+    of them whose folder is another partition's now.
     """
 
     files: Mapping[str, int] = field(default_factory=dict)
     partitions: Mapping[PartitionKey, LivePartition] | None = None
     tracks: Tracks | None = None
     refused: frozenset[PartitionKey] = frozenset()
+    taken: frozenset[PartitionKey] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class GivenUp:
+    """What a person has confirmed to give up: decided parts, by their targets. `targets` go only if they are lost.
+
+    `waiting` go with their files: what the job has decided since isn't among them.
+    """
+
+    targets: frozenset[str] = frozenset()
+    waiting: frozenset[str] = frozenset()
+
+
+NOTHING = GivenUp()
 
 
 def losses(
@@ -99,3 +115,16 @@ def paths_to_look(history: History, live: Mapping[PartitionKey, LivePartition], 
         elif home is not None and not same_location(part.folder, home.location):
             paths.add(part.target)
     return paths
+
+
+def abandoned(history: History, seen: Seen, given_up: GivenUp) -> list[PartEntry]:
+    """The parts that are given up though they are not lost, except those that readers see."""
+    live = seen.partitions
+    return [
+        part
+        for epoch, part in history.standing()
+        if part.target in given_up.waiting
+        # Readers see it if it is at its target and its partition is listed. Format 1 published before it registered.
+        and (part.target not in seen.files or (live is not None and part.key not in live))
+        and (not epoch.is_published or (epoch.manifest.log is None and live is not None and part.key not in live))
+    ]

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from hivesink.errors.base import HiveSinkError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 
 class UnknownTable(HiveSinkError):
@@ -61,6 +66,15 @@ class RegistrationFailed(HiveSinkError):
         who = f"the metastore at {metastore}" if metastore else "the metastore"
         what = f"{action} {_named(partitions)}" if partitions else action
         super().__init__(f"{who} couldn't {_change(what, table)}: {reason}; fix this and retry")
+
+
+class FolderTaken(RegistrationFailed):
+    """Partitions were not registered, since others are at their folders: `taken` are locations and owners by name."""
+
+    def __init__(self, table: str, taken: Mapping[str, tuple[str, str]], metastore: str) -> None:
+        said = (f"{location} is also the folder of {owner}" for location, owner in taken.values())
+        reason = f"{'; '.join(said)}: its rows would be read twice; rename that partition back, or move it"
+        super().__init__(table, "register", reason, metastore, tuple(taken))
 
 
 class RegistrationUnknown(HiveSinkError):
@@ -130,10 +144,21 @@ class TableRemade(HiveSinkError):
 
     def __init__(self, table: str, writer: str, log: str, epoch: int) -> None:
         super().__init__(
-            f"{table} was dropped and created again: the log {log} is at epoch {epoch}, and the files of its newest "
-            "rows are not in this table. To go on: restore the files; or begin anew with "
+            f"{table} was dropped, or renamed, and created again: the log {log} is at epoch {epoch}, and the files of "
+            "its newest rows are not in this table. To go on: restore the files; or, if the old table has another name "
+            "now, give this job another writer name; or begin anew with "
             f"`hivesink reset {table} --writer {writer}`, which keeps the log aside, then start with a new checkpoint "
             "(reads the source from the beginning), or with the old one and append=0 (reads on where that stands)"
+        )
+
+
+class TableRenamed(HiveSinkError):
+    """An unsettled epoch holds parts under another name than the table has now."""
+
+    def __init__(self, table: str, old: str, epoch: int, log: str) -> None:
+        super().__init__(
+            f"epoch {epoch} of the log {log} waits under the table's old name, {old}: rename {table} back (a new table "
+            f"of that name first makes room), run `hivesink recover {old}`, then rename it again"
         )
 
 

@@ -8,6 +8,7 @@ import re
 import threading
 from dataclasses import dataclass, field
 from functools import partial
+from inspect import signature
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -156,7 +157,9 @@ class QueryRun:
             arrival=context.now(),
         )
         chosen = StructType([schema[name] for name in needed_input(schema, plan)])
-        check_input(to_arrow_schema(chosen), plan, setup.tools().open(plan))
+        # PySpark 4.2 wants the zone of TIMESTAMPs; tasks get UTC from every version.
+        zone: dict[str, Any] = {"timezone": "UTC"} if "timezone" in signature(to_arrow_schema).parameters else {}
+        check_input(to_arrow_schema(chosen, **zone), plan, setup.tools().open(plan))
 
     def __call__(self, batch: DataFrame, batch_id: int) -> None:
         try:

@@ -58,6 +58,7 @@ class RenameCommitLog:
         self._manifests = join(self._folder, "manifests")
         self._touched = join(self._folder, "touched")
         self._tables = join(self._folder, "tables")
+        self._uid = join(self._folder, "uid")
         self._own: str | None = None
 
     @property
@@ -65,7 +66,7 @@ class RenameCommitLog:
         return self._folder
 
     def uid(self, fresh: str | None) -> str | None:
-        path = join(self._folder, "uid")
+        path = self._uid
         found = self._fs.read(path)
         if found is None:
             # A fresh uid beside manifests of another would make all existing parts foreign.
@@ -131,7 +132,7 @@ class RenameCommitLog:
     def touch(self, touched: Touched) -> None:
         path = join(self._touched, touched_name(touched))
         stage(self._fs, path, (json.dumps(sorted(touched.folders), indent=0) + "\n").encode())
-        if not self._fs.is_folder(self._manifests) and self._fs.length(join(self._folder, "uid")) is None:
+        if not self._fs.is_folder(self._manifests) and self._fs.length(self._uid) is None:
             self._refuse_anew(path)
 
     def touched(self) -> Sequence[Touched]:
@@ -246,6 +247,8 @@ class RenameCommitLog:
             raise FencedOut(self._folder, epoch, view.head)
         # A floor is there before what it covers is deleted, so only a second listing shows that none covers the gap.
         if _lacks(view, epoch - 1) and _lacks(self.view(), epoch - 1):
+            self._refuse_anew(path)
+        if epoch == 1 and self._fs.length(self._uid) is None:
             self._refuse_anew(path)
 
     def _refuse_anew(self, path: str) -> NoReturn:

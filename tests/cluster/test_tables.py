@@ -234,7 +234,7 @@ def test_decided_rows_that_people_delete_before_they_are_published(
 
 def accept(job: Ingest) -> None:
     """What `hivesink recover --accept-lost` does."""
-    from hivesink.core.plan import GivenUp
+    from hivesink.core.seen import GivenUp
     from hivesink.sink.commit.recovery import find_losses, recover
 
     spec = job.setup.spec(tolerant=False)

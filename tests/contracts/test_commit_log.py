@@ -64,8 +64,14 @@ def folder(opened: tuple[FileSystem, str]) -> str:
 
 
 @pytest.fixture
-def log(fs: FileSystem, folder: str) -> RenameCommitLog:
+def empty(fs: FileSystem, folder: str) -> RenameCommitLog:
     return RenameCommitLog(fs, folder, "w")
+
+
+@pytest.fixture
+def log(empty: RenameCommitLog) -> RenameCommitLog:
+    empty.uid("0a1b2c3d")
+    return empty
 
 
 def filled(log: RenameCommitLog, epochs: int) -> None:
@@ -81,18 +87,18 @@ def temporaries(fs: FileSystem, log: RenameCommitLog) -> list[str]:
     return [entry.name for entry in fs.list(f"{log.location}/manifests") if entry.name.endswith(".tmp")]
 
 
-def test_an_empty_log(log: RenameCommitLog) -> None:
-    view = log.view()
+def test_an_empty_log(empty: RenameCommitLog) -> None:
+    view = empty.view()
     assert (view.head, view.floor, view.manifests, dict(view.marks)) == (0, 0, (), {})
-    assert log.floor() is None
-    assert log.uid(None) is None
-    assert log.touched() == []
+    assert empty.floor() is None
+    assert empty.uid(None) is None
+    assert empty.touched() == []
 
 
-def test_the_first_uid_stays(log: RenameCommitLog) -> None:
-    assert log.uid("0a1b2c3d") == "0a1b2c3d"
-    assert log.uid("ffffffff") == "0a1b2c3d"
-    assert log.uid(None) == "0a1b2c3d"
+def test_the_first_uid_stays(empty: RenameCommitLog) -> None:
+    assert empty.uid("0a1b2c3d") == "0a1b2c3d"
+    assert empty.uid("ffffffff") == "0a1b2c3d"
+    assert empty.uid(None) == "0a1b2c3d"
 
 
 def test_a_lost_uid_is_that_of_the_manifests(fs: FileSystem, log: RenameCommitLog, folder: str) -> None:
@@ -143,6 +149,7 @@ def test_a_lost_uid_is_not_made_up_beside_a_damaged_log(
     reason: str,
 ) -> None:
     filled(log, 2)
+    fs.delete(f"{folder}/uid")
     act(fs, log)
     for fresh in (None, "ffffffff"):
         with pytest.raises(LogDamaged, match=reason):
@@ -261,7 +268,6 @@ def test_marks_are_idempotent_and_by_epoch(log: RenameCommitLog) -> None:
 def test_touched_lists(log: RenameCommitLog, name: str) -> None:
     listed = Touched(Epoch(2), "aaaabbbb", 1, 0, 0, (f"/w/t/{name}",))
     later = Touched(Epoch(10), "aaaabbbb", 0, 3, 1, ("/w/t/b", "/w/t/a"))
-    log.uid("00ab")
     for one in (later, listed, listed):
         log.touch(one)
     bare = Touched(Epoch(2), "aaaabbbb", 1, 0, 0)
@@ -275,11 +281,11 @@ def test_touched_lists(log: RenameCommitLog, name: str) -> None:
 def test_a_log_that_was_put_aside_is_not_begun_anew_by_a_run_that_had_it(
     fs: FileSystem, log: RenameCommitLog, folder: str
 ) -> None:
-    log.uid("00ab")
     filled(log, 2)
     fs.rename_folder(folder, f"{folder}.reset-x")
     changes: tuple[Callable[[], None], ...] = (
         lambda: log.create(small(3)),
+        lambda: log.create(small(1)),
         lambda: log.mark(Epoch(2), Mark.PUBLISHED),
         lambda: log.touch(Touched(Epoch(3), "aaaabbbb", 0, 0, 0, ("/w/t",))),
     )
@@ -291,7 +297,6 @@ def test_a_log_that_was_put_aside_is_not_begun_anew_by_a_run_that_had_it(
 
 def test_a_torn_touched_list_names_no_folder(fs: FileSystem, log: RenameCommitLog) -> None:
     torn = Touched(Epoch(1), "aaaabbbb", 0, 0, 0, ("/w/t/dt=1",))
-    log.uid("00ab")
     fs.write_new(f"{log.location}/touched/1-aaaabbbbt0-0-0", b'["/w/t/d')
     assert log.folders(torn) == ()
     log.touch(torn)
@@ -351,11 +356,11 @@ def test_what_was_accepted_is_refused_where_it_cannot_be_read(
         accepted_in(fs, FLIGHTS, f"{folder.partition('/.hivesink')[0]}/flights")
 
 
-def test_logs_of_tables_that_stand_beside_a_table(fs: FileSystem, log: RenameCommitLog, folder: str) -> None:
+def test_logs_of_tables_that_stand_beside_a_table(fs: FileSystem, empty: RenameCommitLog, folder: str) -> None:
     location = f"{folder.partition('/.hivesink')[0]}/renamed"
     assert list(siblings(fs, location)) == []
-    log.uid("0a1b2c3d")
-    log.point(FLIGHTS, location)
+    empty.uid("0a1b2c3d")
+    empty.point(FLIGHTS, location)
     accept(fs, FLIGHTS, location, Accepted("00ab", "then"))
     assert folder in set(siblings(fs, location))
 
@@ -403,6 +408,7 @@ def test_missing_and_misnamed_manifests_are_damage(fs: FileSystem, log: RenameCo
 def create_steps(fs: FileSystem, folder: str) -> dict[str, int]:
     """The numbers of the changing calls in one `create`, by name."""
     probe = FaultyFileSystem(fs)
+    RenameCommitLog(fs, f"{folder}-probe", "w").uid("0a1b2c3d")
     RenameCommitLog(probe, f"{folder}-probe", "w").create(small(1))
     return {call.name: call.number for call in probe.calls if call.changes}
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hivesink.core.plan import GivenUp
+from hivesink.core.seen import GivenUp
 from hivesink.errors import EpochTaken, FencedOut, HiveSinkError
 from hivesink.sink.commit.recovery import find_losses, preview, recover
 from hivesink.sink.inspect.status import writer_status

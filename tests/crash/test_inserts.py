@@ -10,7 +10,7 @@ from functools import partial
 
 import pytest
 
-from hivesink.core.plan import GivenUp
+from hivesink.core.seen import GivenUp
 from hivesink.errors import PartLost
 from hivesink.sink.commit.observe import load
 from hivesink.sink.commit.recovery import find_losses, recover

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hivesink.core.plan import GivenUp
+from hivesink.core.seen import GivenUp
 from hivesink.errors import HiveSinkError, PartLost
 from hivesink.sink.commit.recovery import find_losses, recover
 from tests.crash.faults import FaultyFileSystem, Kill, Mode, Plan, moments

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hivesink.core.plan import GivenUp
+from hivesink.core.seen import GivenUp
 from hivesink.errors import HiveSinkError, RegistrationFailed
 from hivesink.sink.commit.observe import load
 from hivesink.sink.commit.recovery import find_losses, preview, recover
@@ -78,6 +78,28 @@ def test_a_folder_that_a_renamed_partition_took_along_is_not_read_twice() -> Non
     site.metastore.register(TABLE, "dt=renamed", home)  # as ALTER TABLE … RENAME of an external table does
     site.source.events += EVENTS[4:]
     with pytest.raises(RegistrationFailed, match=f"{home} is also the folder of dt=renamed"):
+        site.job().run()
+    site.check_rows([0, 1, 2, 3, 6, 7])
+    site.move("dt=renamed", f"{LOCATION}/dt=renamed")
+    site.job().run()
+    site.check(range(8))
+
+
+def test_what_was_published_before_a_rename_is_settled_and_blocks_nobody() -> None:
+    """Killed between publish and the last look, then RENAME of an external table's partition."""
+    site = Site(Source(list(EVENTS[:4])))
+    steps = itertools.count(1)
+    while "0000000001.published" not in str(sorted(site.fs._files)):
+        site = Site(Source(list(EVENTS[:4])))
+        with contextlib.suppress(Kill):
+            site.job(FaultyFileSystem(site.fs, Plan(next(steps), Mode.AFTER))).run()
+    home = f"{LOCATION}/{REFUSED}"
+    site.metastore.drop_partition(TABLE, REFUSED)
+    site.metastore.register(TABLE, "dt=renamed", home)
+    site.job().run()
+    site.check(range(4))
+    site.source.events += EVENTS[4:]
+    with pytest.raises(RegistrationFailed, match="also the folder of dt=renamed"):
         site.job().run()
     site.check_rows([0, 1, 2, 3, 6, 7])
     site.move("dt=renamed", f"{LOCATION}/dt=renamed")

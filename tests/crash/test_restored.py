@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hivesink.core.bucket import is_aside
-from hivesink.core.plan import GivenUp
+from hivesink.core.seen import GivenUp
 from hivesink.errors import PartitionElsewhere, Unsupported
 from hivesink.sink.commit.observe import load
 from hivesink.sink.commit.recovery import find_losses, recover

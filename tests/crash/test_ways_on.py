@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from hivesink.core.epoch import Epoch, HistoryPolicy
-from hivesink.core.plan import GivenUp
+from hivesink.core.seen import GivenUp
 from hivesink.core.table import Column, Primitive, TableSpec
 from hivesink.errors import HiveSinkError, LogMissing
 from hivesink.sink.commit.observe import load

@@ -17,9 +17,9 @@ from hivesink.core.table import TableName
 from hivesink.errors import (
     FencedOut,
     FileSystemUnknown,
+    FolderTaken,
     MetastoreUnreachable,
     NotWritable,
-    RegistrationFailed,
     UnknownTable,
     Unsupported,
 )
@@ -98,7 +98,7 @@ class CommitContext:
         return registered
 
     def require_own_folders(self, table: str, used: Mapping[str, str]) -> None:
-        """Raise RegistrationFailed if a partition of `used` (locations that hold files) has another one's folder.
+        """Raise FolderTaken if a partition of `used` (locations that hold files, by name) has another one's folder.
 
         RENAME leaves an external table's partition where it was: the old name's folder would be read twice.
         """
@@ -108,13 +108,12 @@ class CommitContext:
         for live in self.registrar.lookup(self.table(table), None).values():
             owners.setdefault(self.store.canonical(live.location), set()).add(live.partition)
         taken = {
-            partition: f"{location} is also the folder of {', '.join(sorted(others))}: its rows would be read twice"
+            partition: (location, ", ".join(sorted(others)))
             for partition, location in used.items()
             if (others := owners.get(self.store.canonical(location), set()) - {partition})
         }
         if taken:
-            reason = "; ".join(taken.values())
-            raise RegistrationFailed(table, "register", reason, self.registrar.address, tuple(taken))
+            raise FolderTaken(table, taken, self.registrar.address)
 
     def require_head(self, epoch: Epoch) -> None:
         """Raise FencedOut unless `epoch` is still the log's newest. Call it before anything that isn't idempotent."""

@@ -17,10 +17,11 @@ from hivesink.core.log import Mark
 from hivesink.core.manifest import floor_over
 from hivesink.core.partfile import Pending, parse_staged
 from hivesink.core.partition import NewPartition
-from hivesink.core.plan import NOTHING, GivenUp, Policy, plan, until_look
-from hivesink.core.seen import Seen, locate
+from hivesink.core.plan import Policy, plan, until_look
+from hivesink.core.seen import NOTHING, GivenUp, Seen, locate
 from hivesink.errors import (
     FencedOut,
+    FolderTaken,
     HiveSinkError,
     LengthMismatch,
     PartitionElsewhere,
@@ -98,11 +99,12 @@ class Executor:
         """
         self._added.clear()
         refused: frozenset[PartitionKey] = frozenset()
+        taken: frozenset[PartitionKey] = frozenset()
         error: RegistrationFailed | None = None
         while self.history.open:
             seen, first = first or look(self.context, self.history), None
             try:
-                planned = tuple(self._plan(replace(seen, refused=refused)))
+                planned = tuple(self._plan(replace(seen, refused=refused, taken=taken)))
                 self._carry_out(planned)
             except StaleError:
                 self.history = load(self.context, self.history.identity)
@@ -112,6 +114,7 @@ class Executor:
                 if named <= refused:
                     raise
                 refused |= named
+                taken |= named if isinstance(failed, FolderTaken) else frozenset()
             else:
                 if error is not None and all(isinstance(action, actions.ClearAccurate) for action in planned):
                     raise error

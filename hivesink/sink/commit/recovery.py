@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from hivesink.core.actions import Decide
 from hivesink.core.partition import by_table
-from hivesink.core.plan import NOTHING, GivenUp, abandoned, plan, until_look
-from hivesink.core.seen import Seen, losses
+from hivesink.core.plan import plan, until_look
+from hivesink.core.seen import NOTHING, GivenUp, Seen, abandoned, losses
 from hivesink.errors import EpochTaken, UnknownTable
 from hivesink.sink.commit.executor import Executor, StaleError
 from hivesink.sink.commit.observe import load, load_begun, look_at_files, look_at_tracks

@@ -16,6 +16,7 @@ from hivesink.errors import (
     LogShared,
     TableFolderGone,
     TableRemade,
+    TableRenamed,
     UnknownTable,
     Unsupported,
 )
@@ -24,6 +25,7 @@ from hivesink.sink.inspect.facts import FoundPart, is_hidden, read_log
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
+    from hivesink.core.epoch import Epoch
     from hivesink.core.manifest import PartEntry
     from hivesink.core.partfile import Finished
     from hivesink.ports import CommitLog, FileStore, LiveTable, Registrar
@@ -92,7 +94,7 @@ class Admission:
             self._require_no_foreign_parts()
 
     def require_same_table(self) -> None:
-        """Raises LogShared, TableFolderGone; TableRemade if the table was created again without the newest rows."""
+        """Raises LogShared, TableRenamed, TableFolderGone; TableRemade if it was made again without the newest rows."""
         name = str(self.live.spec.name)
         # A log that serves a table serves its dead letters too.
         others = [other for other in others_of(self.log, self.registrar, name) if f"{other}__rejected" != name]
@@ -100,9 +102,20 @@ class Admission:
             raise LogShared(self.log.location, self.writer, name, tuple(others))
         if self.log.view().head and self.is_other_table() and not self._holds_newest_rows():
             raise TableRemade(name, self.writer, self.log.location, self.log.view().head)
+        for epoch, part in self._open_parts():
+            if part.table.removesuffix("__rejected") != name.removesuffix("__rejected"):
+                raise TableRenamed(name, part.table, epoch, self.log.location)
         if next(iter(self.store.walk(self.live.location)), None) is None and self._has_files():
             # A disk that isn't mounted: the job would write into the mount point.
             raise TableFolderGone(name, self.live.location, self.log.location)
+
+    def _open_parts(self) -> Iterator[tuple[Epoch, PartEntry]]:
+        """The parts for which unsettled epochs answer. Raises LogDamaged, NewerFormat."""
+        view = self.log.view()
+        if view.head in view.manifests:
+            settled = view.settled(self.log.manifest(view.head).settled)
+            for manifest, part in standing([self.log.manifest(epoch) for epoch in view.manifests if epoch > settled]):
+                yield manifest.epoch, part
 
     def _has_files(self) -> bool:
         """Whether any epoch has written files to the table itself."""

@@ -16,12 +16,11 @@ from hivesink.core.seen import is_unproven
 from hivesink.core.table import TableName
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterator
 
     from hivesink.core.epoch import LastBatch
     from hivesink.core.manifest import Manifest, PartEntry, Rows
-    from hivesink.core.partition import LivePartition, PartitionKey
-    from hivesink.sink.inspect.facts import FileFacts, LogFacts
+    from hivesink.sink.inspect.facts import Evidence
 
 
 class Level(Enum):
@@ -38,34 +37,6 @@ class Finding:
     level: Level
     epoch: Epoch | None
     text: str
-
-
-@dataclass(frozen=True, slots=True)
-class Evidence:
-    """What was found for one writer. `read` are row counts by path, or why the file can't be read.
-
-    `live` are all partitions of the writer's tables. `head_after` is the log's head after the files were listed: a job
-    may be running meanwhile.
-    """
-
-    log: LogFacts
-    head_after: Epoch
-    tables: Mapping[str, str]
-    files: FileFacts
-    read: Mapping[str, int | str]
-    live: Mapping[PartitionKey, LivePartition]
-
-    def canonical(self, location: str) -> str:
-        """`location` as the paths in `files` are spelled."""
-        return self.files.canonical(location)
-
-    def is_visible(self, target: str) -> bool:
-        return self.canonical(target) in self.files.visible
-
-    def home(self, part: PartEntry) -> str | None:
-        """Where the metastore says that the part's partition is, spelled as in `files`; None if it isn't registered."""
-        live = self.live.get(part.key)
-        return None if live is None else self.canonical(live.location)
 
 
 def _error(epoch: Epoch | None, text: str) -> Finding:
@@ -222,20 +193,26 @@ def registered(evidence: Evidence) -> Iterator[Finding]:
     newest = {
         (part.table, part.partition, part.folder): manifest.epoch
         for manifest, part in evidence.log.effective()
-        if part.table in evidence.tables and evidence.is_visible(part.target)
+        if part.table in evidence.tables
+        and evidence.is_visible(part.target)
+        # Of a copied part, readers find the copy.
+        and not evidence.is_visible(f"{evidence.home(part)}/{part.name}")
     }
+    readers = {evidence.canonical(live.location): f"{at[0]} {at[1]}".strip() for at, live in evidence.live.items()}
     for (table, partition, folder), epoch in newest.items():
         live, name = evidence.live.get((table, partition)), f"{table} {partition}".strip()
         if live is not None and evidence.canonical(live.location) == evidence.canonical(folder):
             continue
-        if live is not None:
+        if reader := readers.get(evidence.canonical(folder)):
+            yield _note(epoch, f"readers find the rows of {name} in {folder} as {reader}: somebody has renamed it")
+        elif live is not None:
             text = f"{name} is registered at {live.location}, but its parts are in {folder}: no reader finds them"
             yield _error(epoch, f"{text}; move them there, or alter the partition's location")
         elif (table, partition) in waiting or not evidence.log.is_published(epoch):
             yield _note(epoch, f"{name} waits for its registration; `hivesink recover` does it")
         else:
             text = f"{name} is not in the metastore, but its parts are in {folder}: no reader finds them"
-            yield _error(epoch, f"{text}; add it again with MSCK REPAIR TABLE, or remove the folder")
+            yield _error(epoch, f"{text}; add it again (ALTER TABLE … ADD PARTITION … LOCATION), or remove the folder")
     for table in evidence.log.tables:
         if table not in evidence.tables:
             yield _note(None, f"table {table} is no longer in the metastore; its files were not checked")

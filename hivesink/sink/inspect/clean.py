@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from hivesink.core.bucket import normal
 from hivesink.core.leftovers import leftovers
 from hivesink.sink.commit.observe import load
-from hivesink.sink.inspect.admission import parts_below
+from hivesink.sink.inspect.admission import parts_below, parts_elsewhere
 from hivesink.sink.inspect.checks import strays
 from hivesink.sink.inspect.facts import read_log
 from hivesink.sink.inspect.verify import gather
@@ -18,7 +18,7 @@ from hivesink.sink.inspect.verify import gather
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
-    from hivesink.ports import FileStore
+    from hivesink.ports import FileStore, LiveTable, Registrar
     from hivesink.sink.commit.context import CommitContext
 
 
@@ -73,9 +73,12 @@ class Stranger:
         return (*self.finished, *self.staged)
 
 
-def strangers(store: FileStore, location: str, uids: Callable[[], Collection[str]]) -> tuple[Stranger, ...]:
-    """Those below `location` whose uid is none of `uids`, called afterwards: a writer may begin meanwhile."""
-    parts = sorted(chain.from_iterable(parts_below(store, location)), key=lambda part: part.path)
+def strangers(
+    store: FileStore, registrar: Registrar, live: LiveTable, uids: Callable[[], Collection[str]]
+) -> tuple[Stranger, ...]:
+    """Those in the table `live` whose uid is none of `uids`, called afterwards: a writer may begin meanwhile."""
+    groups = chain(parts_below(store, live.location), parts_elsewhere(store, registrar, live))
+    parts = sorted(chain.from_iterable(groups), key=lambda part: part.path)
     return tuple(
         Stranger(
             uid,

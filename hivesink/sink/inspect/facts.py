@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from hivesink.core.log import LogView
     from hivesink.core.manifest import Floor, PartEntry
     from hivesink.core.partfile import Stage
-    from hivesink.core.partition import PartitionKey
+    from hivesink.core.partition import LivePartition, PartitionKey
     from hivesink.ports import CommitLog, FileStore
 
 _READS = 10
@@ -213,6 +213,34 @@ class FileFacts:
         for part in FoundPart.among(self.visible):
             if part.name.uid == uid:
                 yield part, self.visible[part.path]
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What was found for one writer. `read` are row counts by path, or why the file can't be read.
+
+    `live` are all partitions of the writer's tables. `head_after` is the log's head after the files were listed: a job
+    may be running meanwhile.
+    """
+
+    log: LogFacts
+    head_after: Epoch
+    tables: Mapping[str, str]
+    files: FileFacts
+    read: Mapping[str, int | str]
+    live: Mapping[PartitionKey, LivePartition]
+
+    def canonical(self, location: str) -> str:
+        """`location` as the paths in `files` are spelled."""
+        return self.files.canonical(location)
+
+    def is_visible(self, target: str) -> bool:
+        return self.canonical(target) in self.files.visible
+
+    def home(self, part: PartEntry) -> str | None:
+        """Where the metastore says that the part's partition is, spelled as in `files`; None if it isn't registered."""
+        live = self.live.get(part.key)
+        return None if live is None else self.canonical(live.location)
 
 
 def list_files(store: FileStore, locations: Collection[str], folders: Iterable[str]) -> FileFacts:

@@ -17,11 +17,12 @@ from hivesink.sink.inspect.admission import others_of
 from hivesink.sink.inspect.facts import list_files, read_log
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
     from datetime import datetime
 
     from hivesink.core.epoch import Epoch, LastBatch
     from hivesink.core.manifest import Manifest, Rows
+    from hivesink.core.partition import LivePartition, PartitionKey
     from hivesink.sink.commit.context import CommitContext
     from hivesink.sink.inspect.facts import FileFacts, LogFacts, Unregistered
 
@@ -104,6 +105,25 @@ def locations_of(context: CommitContext, tables: tuple[str, ...]) -> dict[str, s
     return locations
 
 
+def partitions_of(context: CommitContext, tables: Iterable[str]) -> dict[PartitionKey, LivePartition]:
+    """All partitions of these living tables."""
+    return {
+        (name, partition): live
+        for name in tables
+        for partition, live in context.registrar.lookup(context.table(name), None).items()
+    }
+
+
+def homes_elsewhere(
+    context: CommitContext, tables: Mapping[str, str], live: Mapping[PartitionKey, LivePartition]
+) -> set[str]:
+    """Where partitions are outside of the folders of their `tables`, if this store can look there."""
+    bases = tuple(f"{context.store.canonical(location)}/" for location in tables.values())
+    homes = {one.location for one in live.values()}
+    outside = (home for home in homes if not f"{context.store.canonical(home)}/".startswith(bases))
+    return {home for home in outside if context.unreachable(home) is None}
+
+
 def _count(log: LogFacts, files: FileFacts) -> FileCounts:
     stages = Counter(part.stage for part in files.staged if part.name.uid == log.uid)
     finished = [length for _, length in files.parts(log.uid)]
@@ -145,7 +165,8 @@ def plan_reset(context: CommitContext, writer: str, table: str, at: datetime) ->
     facts = read_log(context.log)
     uid = facts.uid or next((manifest.uid for manifest in reversed(facts.manifests)), None)
     tables = locations_of(context, tuple({table: None, **dict.fromkeys(facts.tables)}))
-    files = list_files(context.store, tables.values(), ())
+    elsewhere = homes_elsewhere(context, tables, partitions_of(context, tables))
+    files = list_files(context.store, tables.values(), elsewhere)
     waiting = {manifest.epoch for manifest in facts.unpublished}
     return Reset(
         writer=writer,

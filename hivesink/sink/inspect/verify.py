@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from hivesink.errors import LogShared, TableFolderGone, TableRemade
-from hivesink.sink.inspect.checks import CHECKS, Evidence, Finding, Level
-from hivesink.sink.inspect.facts import list_files, read_log
-from hivesink.sink.inspect.status import locations_of
+from hivesink.errors import LogShared, TableFolderGone, TableRemade, TableRenamed
+from hivesink.sink.inspect.checks import CHECKS, Finding, Level
+from hivesink.sink.inspect.facts import Evidence, list_files, read_log
+from hivesink.sink.inspect.status import homes_elsewhere, locations_of, partitions_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -66,7 +66,7 @@ def verify(
     if admission and not log.unreadable:
         try:
             admission.require_same_table()
-        except (LogShared, TableFolderGone, TableRemade) as error:
+        except (LogShared, TableFolderGone, TableRemade, TableRenamed) as error:
             findings.append(Finding(Level.ERROR, None, str(error)))
     return Verdict(
         writer=writer,
@@ -82,17 +82,14 @@ def verify(
 def gather(context: CommitContext, table: str, count_rows: CountRows | None) -> Evidence:
     """Look at everything once: log, files, log again, footers, metastore."""
     log = read_log(context.log)
-    tables = locations_of(context, log.tables or (table,))
+    tables = locations_of(context, tuple(dict.fromkeys((*log.tables, table))))
     parts = [part for _, part in log.effective()]
-    files = list_files(context.store, tables.values(), {part.folder for part in parts})
+    live = partitions_of(context, tables)
+    elsewhere = homes_elsewhere(context, tables, live)
+    files = list_files(context.store, tables.values(), elsewhere | {part.folder for part in parts})
     head_after = context.log.view().head
     present = [part.target for part in parts if files.has(part)]
     read = {} if count_rows is None else {files.canonical(path): _read(context, path, count_rows) for path in present}
-    live = {
-        (name, partition): found
-        for name in tables
-        for partition, found in context.registrar.lookup(context.table(name), None).items()
-    }
     return Evidence(log, head_after, tables, files, read, live)
 
 

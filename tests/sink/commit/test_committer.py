@@ -13,7 +13,7 @@ from hivesink.core.epoch import BatchId, BatchRef, Epoch, HistoryPolicy
 from hivesink.core.log import Mark, Touched
 from hivesink.core.manifest import Rows
 from hivesink.core.offsets import FilesOffset, KafkaOffset, NoOffset
-from hivesink.core.plan import GivenUp
+from hivesink.core.seen import GivenUp
 from hivesink.errors import (
     BadRecord,
     BatchBehindLog,

@@ -10,7 +10,8 @@ import pytest
 from hivesink.core.epoch import Epoch
 from hivesink.core.log import Touched
 from hivesink.core.manifest import Floor
-from hivesink.errors import ForeignParts, TableFolderGone, TableRemade, TableReplaced, Unsupported
+from hivesink.core.table import TableName
+from hivesink.errors import ForeignParts, TableFolderGone, TableRemade, TableRenamed, TableReplaced, Unsupported
 from hivesink.sink.inspect.admission import Admission, parts_below
 from hivesink.sink.inspect.checks import Level
 from hivesink.sink.inspect.verify import verify
@@ -206,6 +207,17 @@ def test_a_table_made_anew_elsewhere_goes_on_where_its_files_went_along(site: Si
     site.ask().require()
 
 
+def test_epochs_that_wait_under_a_tables_old_name_want_it_back(site: Site) -> None:
+    site.fs.delete(f"{LOG}/manifests/0000000003.registered")
+    site.ask().require_same_table()
+    live, asked = site.metastore.table(TABLE), site.ask()
+    renamed = replace(live.spec, name=TableName("demo", "renamed"))
+    site.metastore.drop_table(TABLE)
+    site.metastore.create(renamed)
+    with pytest.raises(TableRenamed, match=r"epoch 3 .* old name, demo\.events: rename demo\.renamed back"):
+        replace(asked, live=replace(live, spec=renamed)).require_same_table()
+
+
 def test_a_staged_part_of_the_newest_epoch_is_there(site: Site) -> None:
     site.metastore.go_down()
     site.job.source.events += events(16)[12:]
@@ -285,7 +297,7 @@ def test_verify_says_what_the_next_start_would(site: Site) -> None:
     site.make_anew()
     site.lose(site.files())
     (error,) = errors()
-    assert "was dropped and created again" in error
+    assert "was dropped, or renamed, and created again" in error
 
 
 def test_a_table_made_anew_under_a_run_stops_it_before_it_decides(site: Site) -> None:

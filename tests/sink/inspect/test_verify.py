@@ -12,7 +12,7 @@ from hivesink.core.epoch import Epoch, HistoryPolicy
 from hivesink.core.log import Mark, Touched
 from hivesink.core.manifest import Floor, Rows
 from hivesink.core.partition import Statistics
-from hivesink.core.plan import GivenUp
+from hivesink.core.seen import GivenUp
 from hivesink.errors import MetastoreUnreachable, PartLost
 from hivesink.sink.commit.recovery import find_losses, recover
 from hivesink.sink.inspect.checks import Level
@@ -256,6 +256,31 @@ def test_a_partition_that_was_pointed_elsewhere_is_an_error(site: Site) -> None:
     assert "is registered at /elsewhere" in error
 
 
+def test_a_renamed_partition_is_a_note_that_names_it(site: Site) -> None:
+    part = site.part()
+    site.metastore.drop_partition(TABLE, part.partition)
+    site.metastore.register(TABLE, "dt=other", part.folder)
+    assert site.errors() == []
+    assert f"readers find the rows of {NAME} {part.partition} in {part.folder} as {NAME} dt=other" in site.notes()[0]
+
+
+def test_a_copied_partition_is_read_where_its_copy_is(site: Site) -> None:
+    part = site.part()
+    home = "/warehouse/copy"
+    for file in site.context.store.visible(part.folder):
+        site.put(f"{home}/{file.path.rpartition('/')[2]}", site.fs.read(file.path) or b"")
+    site.metastore.register(TABLE, part.partition, home)
+    assert site.errors() == []
+
+
+def test_strangers_are_found_in_partitions_elsewhere(site: Site) -> None:
+    path = "/elsewhere/part-00deadbeef00-1-0011223344t0-0-0.snappy.parquet"
+    site.metastore.register(TABLE, "dt=far", "/elsewhere")
+    site.put(path, b"1\n")
+    found = strangers(site.job.store, site.metastore, site.metastore.table(TABLE), lambda: {UID})
+    assert found == (Stranger("00deadbeef00", (path,), ()),)
+
+
 def test_two_partitions_at_one_folder_are_an_error(site: Site) -> None:
     home = site.part().folder
     site.metastore.register(TABLE, "dt=other", f"{home}/")
@@ -289,7 +314,9 @@ def test_a_staged_file_of_a_writer_without_a_log_is_only_told(site: Site) -> Non
     path = f"{site.part().folder}/.{name}.pending"
     site.put(path, b"1\n")
     assert find_leftovers(site.context, NAME) == ()
-    assert strangers(site.job.store, LOCATION, lambda: {UID}) == (Stranger("00deadbeef00", (), (path,)),)
+    assert strangers(site.job.store, site.metastore, site.metastore.table(TABLE), lambda: {UID}) == (
+        Stranger("00deadbeef00", (), (path,)),
+    )
 
 
 def test_a_second_history_by_append_is_a_note(site: Site) -> None:
