@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from hivesink.core.bucket import same_location
-from hivesink.core.table import Column, Decimal, HiveType, Primitive, TableName, TableSpec
+from hivesink.core.table import Column, Decimal, HiveType, Primitive, TableName, TableSpec, quoted
 from hivesink.errors import DdlDiffers, TableExists
 from hivesink.hiveql.clauses import METASTORE_OWN
-from hivesink.hiveql.render import NOT_NULL, stored
+from hivesink.hiveql.render import NOT_NULL, column_text, stored
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -85,7 +85,7 @@ def plan(wanted: TableSpec, live: TableSpec | None) -> Plan:
         return Create(wanted)
     differences = (
         *_table_differences(wanted, live),
-        *_column_differences(wanted.columns, live.columns),
+        *_column_differences(wanted.name, wanted.columns, live.columns),
         *_partition_differences(wanted.partition_columns, live.partition_columns),
     )
     if differences:
@@ -124,13 +124,14 @@ def _same_place(wanted: str, live: str | None) -> bool:
     )
 
 
-def _column_differences(wanted: Sequence[Column], live: Sequence[Column]) -> Iterator[str]:
+def _column_differences(table: TableName, wanted: Sequence[Column], live: Sequence[Column]) -> Iterator[str]:
     before = {column.name.lower(): column for column in live}
     after = {column.name: column for column in wanted}
     for column in wanted:
         old = before.get(column.name)
         if old is None:
-            yield f"column {column.name} is not in the live table: {_LATER}"
+            add = f"ALTER TABLE {quoted(table.database)}.{quoted(table.table)} ADD COLUMNS ({column_text(column)})"
+            yield f"column {column.name} is not in the live table: run {add} with Hive or Spark, which puts it last"
         elif old.type != column.type:
             why = "Hive can't read old files with it; make a new table and copy the rows"
             if is_safe(old.type, column.type):

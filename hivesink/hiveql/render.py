@@ -25,13 +25,13 @@ def render(spec: TableSpec) -> str:
     name = f"{quoted(spec.name.database)}.{quoted(spec.name.table)}"
     lines = [
         f"CREATE {'EXTERNAL ' if spec.external else ''}TABLE {name} (",
-        ",\n".join(f"  {_column(column)}" for column in spec.columns),
+        ",\n".join(f"  {column_text(column)}" for column in spec.columns),
         ")",
     ]
     if spec.comment is not None:
         lines.append(f"COMMENT {literal(spec.comment)}")
     if spec.partition_columns:
-        lines.append(f"PARTITIONED BY ({', '.join(_column(column) for column in spec.partition_columns)})")
+        lines.append(f"PARTITIONED BY ({', '.join(column_text(column) for column in spec.partition_columns)})")
     lines.append(f"STORED AS {spec.format.upper()}")
     if spec.location is not None:
         lines.append(f"LOCATION {literal(spec.location)}")
@@ -59,7 +59,8 @@ def type_text(kind: HiveType) -> str:
             return str(kind)
 
 
-def _column(column: Column) -> str:
+def column_text(column: Column) -> str:
+    """The column as CREATE TABLE declares it."""
     not_null = "" if column.nullable else " NOT NULL"
     comment = "" if column.comment is None else f" COMMENT {literal(column.comment)}"
     return f"{quoted(column.name)} {type_text(column.type)}{not_null}{comment}"

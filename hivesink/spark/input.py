@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from hivesink.config.values import OnBadRecord
 from hivesink.core.bucket import normal
 from hivesink.core.offsets import FilesOffset, KafkaOffset
-from hivesink.errors import MissingColumns, NotWritable, StoreUnavailable
+from hivesink.errors import InvalidOption, MissingColumns, NotWritable, StoreUnavailable
 from hivesink.sink.task.assign import needed_columns
 from hivesink.sink.task.messages import InputShape, TaskPlan
 from hivesink.spark.site import driver_jvm, on_file_system
@@ -150,12 +150,15 @@ class Checkpoint:
         self._is_local = location.startswith("file:")
 
     def read(self, name: str) -> bytes | None:
-        """A file's content, by its path below the checkpoint; None if it doesn't exist."""
+        """A file's content, by its path below the checkpoint; None if it doesn't exist. Raises InvalidOption too."""
         if self._is_local:
             try:
                 return Path(self._base, name).read_bytes()
             except FileNotFoundError:
                 return None
+            except NotADirectoryError as error:
+                problem = f"checkpoint is {self._base}, where a file is: move it away, or name another folder"
+                raise InvalidOption((problem,)) from error
 
         def content(fs: Any, path: Any) -> bytes | None:
             if not fs.exists(path):

@@ -78,6 +78,9 @@ class HiveSink:
         if not name:
             problem = "writer is missing: name this ingest, as in HiveSink.for_table(spark, table, writer='clicks')"
             raise InvalidOption((problem,))
+        if not hasattr(options or {}, "items"):
+            problem = f"options is a {type(options).__name__}: write a dict, such as {{'sink.on-bad-record': 'drop'}}"
+            raise InvalidOption((problem,))
         site = site or site_of(spark)
         uri = metastore or os.environ.get("HIVESINK_METASTORE") or site.metastore_uris
         if not uri:
@@ -112,7 +115,7 @@ class HiveSink:
         self,
         events: DataFrame,
         *,
-        checkpoint: str,
+        checkpoint: str | os.PathLike[str],
         trigger: Mapping[str, Any] | str | None = None,
         name: str | None = None,
     ) -> HiveQuery:
@@ -123,6 +126,9 @@ class HiveSink:
         a query or a new checkpoint exists; InvalidOption; Unsupported for other triggers, for a checkpoint on this
         machine's disk with a cluster's master, and while a query of this sink still runs.
         """
+        if not getattr(events, "isStreaming", False):
+            problem = "events is no streaming DataFrame: make it with sources.kafka, sources.lines or spark.readStream"
+            raise InvalidOption((problem,))
         if self._query is not None and self._query.isActive:
             msg = f"starting the sink of {self._setup.target.name} twice"
             raise Unsupported(msg, "its query still runs", "stop it, or make a second sink with its own writer")

@@ -43,20 +43,21 @@ def allowed_tries(spark: SparkSession) -> int:
     return int(spark.sparkContext.getConf().get("spark.task.maxFailures") or 4)
 
 
-def resolved_checkpoint(spark: SparkSession, checkpoint: str) -> str:
+def resolved_checkpoint(spark: SparkSession, checkpoint: object) -> str:
     """The checkpoint's whole location, as Spark resolves it: a path without a scheme is `fs.defaultFS`'s.
 
-    Raises InvalidOption if it is empty, StoreUnavailable, and Unsupported if that is this machine's disk and the
+    Raises InvalidOption if it is no path, StoreUnavailable, and Unsupported if that is this machine's disk and the
     session's master is another machine's: a driver started elsewhere would find no checkpoint there. To allow it, write
     `file:/…`.
     """
-    if not checkpoint.strip():
-        problem = "checkpoint is empty: name a folder of this query's own, which outlives its runs"
+    place = os.fspath(checkpoint) if isinstance(checkpoint, str | os.PathLike) else ""
+    if not place.strip():
+        problem = f"checkpoint is {checkpoint!r}: name a folder of this query's own, which outlives its runs"
         raise InvalidOption((problem,))
     action = "reach the file system of"
-    resolved = on_file_system(spark, checkpoint, action, lambda fs, path: str(fs.makeQualified(path).toString()))
-    if resolved.startswith("file:") and not checkpoint.startswith("file:") and not is_local(spark):
-        what = f"the checkpoint {checkpoint!r} on this machine's disk, with the master {spark.sparkContext.master},"
+    resolved = on_file_system(spark, place, action, lambda fs, path: str(fs.makeQualified(path).toString()))
+    if resolved.startswith("file:") and not place.startswith("file:") and not is_local(spark):
+        what = f"the checkpoint {place!r} on this machine's disk, with the master {spark.sparkContext.master},"
         why = "a driver on another machine would begin anew"
         raise Unsupported(what, why, f"write hdfs://…, or {resolved} if the driver always runs here")
     return resolved

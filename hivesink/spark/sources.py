@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING
 
 from hivesink.core.offsets import KafkaOffset
-from hivesink.errors import ResumeImpossible, SourceUnreachable, Unsupported
+from hivesink.errors import InvalidOption, ResumeImpossible, SourceUnreachable, Unsupported
 from hivesink.spark.site import driver_jvm
 
 if TYPE_CHECKING:
@@ -55,15 +55,16 @@ def lines(spark: SparkSession, folder: str, *, options: Mapping[str, str] | None
     `_path` holds each line's file, for errors and dead letters. `options` are Spark's own, such as
     `maxFilesPerTrigger`. Spark reads a file once, as it first sees it: write it elsewhere, then rename it into
     `folder`. A `folder` without a scheme is on `fs.defaultFS`: HDFS, where HADOOP_CONF_DIR is set.
-    Raises SourceUnreachable if it doesn't exist.
+    Raises InvalidOption if it doesn't exist.
     """
-    from pyspark.errors import AnalysisException
+    from pyspark.errors import PySparkException
 
     try:
         files = spark.readStream.format("text").options(**(options or {})).load(folder)
-    except AnalysisException as error:
-        msg = f"the folder {folder}"
-        raise SourceUnreachable(msg, str(error).partition("\n")[0]) from error
+    except PySparkException as error:
+        why = str(error).partition("\n")[0]
+        problem = "doesn't exist: create it, or fix the path" if "PATH_NOT_FOUND" in why else f"can't be read: {why}"
+        raise InvalidOption((f"the folder {folder!r} {problem}",)) from error
     return files.selectExpr("value", "_metadata.file_path AS _path")
 
 

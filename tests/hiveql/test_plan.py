@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from hivesink.core.table import Char, Column, Decimal, HiveType, Primitive, TableName, TableSpec, Varchar
+from hivesink.core.table import Char, Column, Decimal, HiveType, Primitive, Struct, TableName, TableSpec, Varchar
 from hivesink.hiveql.apply import Alter, Create, Differs, Nothing, is_safe, plan
 from hivesink.hiveql.render import declared, stored
 
@@ -134,6 +134,16 @@ def test_columns_that_differ(columns: tuple[Column, ...], words: list[str]) -> N
     assert len(found) == len(words)
     for difference, start in zip(found, words, strict=True):
         assert difference.startswith(start)
+
+
+def test_a_new_column_names_the_statement_that_adds_it_and_then_nothing_is_left() -> None:
+    new = Column("timestamp", Struct((("at", P.INT),)), "it's new", nullable=False)
+    wanted = replace(WANTED, columns=(*WANTED.columns, new))
+    (said,) = differences(wanted, LIVE)
+    text = "`timestamp` struct<`at`:int> COMMENT 'it\\'s new'"
+    assert f"run ALTER TABLE `demo`.`t` ADD COLUMNS ({text}) with Hive or Spark" in said
+    columns = (*LIVE.columns, replace(new, nullable=True))
+    assert plan(wanted, with_property("hivesink.not-null", "timestamp", live(columns=columns))) == Nothing(WANTED.name)
 
 
 def test_live_names_in_capitals_are_the_same_columns() -> None:

@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 import re
 import subprocess
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from hivesink import HiveSink, errors, sources
+from hivesink import HiveSink, errors, sources, wiring
+from hivesink.config.options import check
 from hivesink.embedded.process import HOST, free_port
-from tests.integration.stage import AVAILABLE_NOW
+from hivesink.hiveql.apply import Nothing, apply
+from hivesink.hiveql.parse import parse_ddl
+from tests.integration.stage import AVAILABLE_NOW, COLUMNS, table_ddl
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -58,6 +61,13 @@ def test_an_option_that_does_not_exist(stage: Stage) -> None:
     said(told.value, "did you mean sink.on-bad-record?", "Mars")
 
 
+def test_options_that_are_no_mapping(stage: Stage) -> None:
+    stage.create()
+    with pytest.raises(errors.InvalidOption) as told:
+        stage.sink(options=["sink.on-bad-record=drop"])
+    said(told.value, "options is a list", "write a dict")
+
+
 def decoded(stage: Stage, schema: str) -> DataFrame:
     return stage.spark.readStream.schema(schema).json(str(stage.source))
 
@@ -82,6 +92,24 @@ def test_a_wrong_type_of_decoded_rows(stage: Stage) -> None:
     stage.drain(events=decoded(stage, "ID BIGINT, Name STRING, dt STRING"))
     assert stage.ids() == list(range(10))
     assert stage.staged() == []
+
+
+def test_a_column_that_only_the_ddl_has_is_added_by_the_statement_in_the_message(stage: Stage) -> None:
+    stage.create()
+    stage.put(range(3))
+    stage.drain()
+    wanted = parse_ddl(table_ddl(stage.table, columns=f"{COLUMNS}, `timestamp` STRUCT<`at`:INT>"), "stage.sql", check)
+    with pytest.raises(errors.DdlDiffers) as told:
+        apply([wanted], wiring.catalog(stage.uri))
+    said(told.value, stage.table, "timestamp")
+    found = re.search(r"run (ALTER TABLE .*\)) with Hive or Spark", str(told.value))
+    assert found
+    stage.spark.sql(found[1])
+    assert apply([wanted], wiring.catalog(stage.uri)) == (Nothing(wanted.name),)
+    stage.put_text('{"ID": 3, "Name": "n3", "dt": "2024-01-01", "timestamp": {"at": 5}}\n')
+    stage.drain()
+    rows = stage.query(f"SELECT id, `timestamp`.`at` AS at FROM {stage.table} ORDER BY id")
+    assert [(row.id, row.at) for row in rows] == [(0, None), (1, None), (2, None), (3, 5)]
 
 
 def test_a_time_column_that_nobody_has_or_that_is_no_time(stage: Stage) -> None:
@@ -118,17 +146,51 @@ def test_a_text_is_a_trigger_by_time(stage: Stage) -> None:
     assert stage.ids() == [0, 1, 2]
 
 
-def test_an_empty_checkpoint(stage: Stage) -> None:
+@pytest.mark.parametrize("given", ["", " ", None, 5, b"/checkpoint"])
+def test_a_checkpoint_that_is_no_path(stage: Stage, given: Any) -> None:
     stage.create()
     with pytest.raises(errors.InvalidOption) as told:
-        stage.sink().start(stage.lines(), checkpoint=" ")
-    said(told.value, "checkpoint is empty")
+        stage.begin(stage.sink(), checkpoint=given)
+    said(told.value, f"checkpoint is {given!r}", "name a folder")
 
 
-def test_a_folder_to_read_that_is_not_there(stage: Stage) -> None:
-    with pytest.raises(errors.SourceUnreachable) as told:
-        sources.lines(stage.spark, f"{stage.folder}/nowhere")
-    said(told.value, f"the folder {stage.folder}/nowhere", "PATH_NOT_FOUND")
+def test_a_checkpoint_may_be_a_path(stage: Stage) -> None:
+    stage.create()
+    stage.put(range(3))
+    stage.drain(checkpoint=stage.checkpoint)
+    assert stage.ids() == [0, 1, 2]
+    stage.drain(checkpoint=str(stage.checkpoint))
+    assert stage.ids() == [0, 1, 2]
+
+
+def test_a_file_where_the_checkpoint_should_be(stage: Stage) -> None:
+    stage.create()
+    stage.checkpoint.write_text("in the way")
+    for place in (stage.checkpoint, stage.checkpoint / "below"):
+        with pytest.raises(errors.InvalidOption) as told:
+            stage.begin(stage.sink(), checkpoint=place)
+        said(told.value, f"checkpoint is {place}", "move it away")
+    assert stage.checkpoint.read_text() == "in the way"
+
+
+def test_events_that_are_no_stream(stage: Stage) -> None:
+    stage.create()
+    events: list[Any] = [None, stage.spark.range(3), "events"]
+    for given in events:
+        with pytest.raises(errors.InvalidOption) as told:
+            stage.sink().start(given, checkpoint=str(stage.checkpoint))
+        said(told.value, "events is no streaming DataFrame", "spark.readStream")
+    assert not stage.checkpoint.exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "problem"), [("nowhere", "doesn't exist: create it, or fix the path"), (None, "non-empty string")]
+)
+def test_a_folder_that_can_not_be_read(stage: Stage, name: str | None, problem: str) -> None:
+    folder = f"{stage.folder}/{name}" if name else ""
+    with pytest.raises(errors.InvalidOption) as told:
+        sources.lines(stage.spark, folder)
+    said(told.value, f"the folder {folder!r}", problem)
 
 
 def test_a_file_where_a_partitions_folder_should_be(stage: Stage) -> None:

@@ -158,7 +158,8 @@ def assigner_for(spec: TableSpec, config: SinkConfig) -> BucketAssigner:
     try:
         made: BucketAssigner = getattr(importlib.import_module(module), name)(spec, config)
     except (ImportError, AttributeError) as error:
-        raise InvalidOption((f"sink.bucket.assigner = {kind!r}: {error}",)) from error
+        hint = "write module:Class, and put the module beside the job, or on PYTHONPATH"
+        raise InvalidOption((f"sink.bucket.assigner = {kind!r}: {error}; {hint}",)) from error
     return made
 
 

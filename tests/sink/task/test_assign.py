@@ -270,7 +270,9 @@ def test_ones_own_class(monkeypatch: pytest.MonkeyPatch) -> None:
     table = spec([Column("s", P.STRING)])
     assert paths(table, rows, assigner="my_assigners:ByLength") == ["dt=2026-1", "dt=2026-3"]
     for missing in ("my_assigners:Other", "no_such_module:ByLength"):
-        with pytest.raises(InvalidOption, match=f"sink.bucket.assigner = '{missing}'"):
+        with pytest.raises(
+            InvalidOption, match=f"sink.bucket.assigner = '{missing}': .*; write module:Class.* PYTHONPATH"
+        ):
             paths(table, rows, assigner=missing)
 
 
