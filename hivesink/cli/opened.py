@@ -14,7 +14,7 @@ from hivesink.core.log import require_writer_name
 from hivesink.core.table import TableName
 from hivesink.embedded import metastore as embedded
 from hivesink.errors import InvalidOption
-from hivesink.logs import TableLogs
+from hivesink.logs import TableLogs, log_folder
 from hivesink.sink.commit.context import CommitContext
 from hivesink.sink.commit.observe import load
 from hivesink.sink.inspect.clean import Stranger, strangers
@@ -48,6 +48,16 @@ class OpenedTable:
             known = ", ".join(self.writers) or "none"
             raise InvalidOption((f"no writer {writer!r} has written to {self.name}; known: {known}",))
         return {writer: self.writers[writer]}
+
+    def resettable(self, writer: str | None) -> Mapping[str, CommitContext]:
+        """As `chosen`; also a log that has lost its pointer: a job that was killed beside a reset may leave one."""
+        if writer is not None and writer not in self.writers:
+            require_writer_name(writer)
+            folder = log_folder(self.live, SinkConfig.parse(self.live.spec.options), writer)
+            if self.logs.has_folder(folder):
+                log, store = wiring.commit_log(folder, writer, self.site), wiring.file_store(folder, self.site)
+                return {writer: CommitContext(log, store, self.metastore.registrar)}
+        return self.chosen(writer)
 
     def admission(self, writer: str) -> Admission:
         """What decides whether `writer` may start."""

@@ -53,7 +53,7 @@ def reset(
         raise typer.BadParameter(problem)
     with reporting(as_json=json, debug=debug) as out, open_table(table, metastore) as opened:
         now = datetime.now(timezone.utc)
-        chosen = {} if uid else opened.chosen(writer)
+        chosen = {} if uid else opened.resettable(writer)
         resets = [_named(opened, plan_reset(one, name, opened.name, now), now) for name, one in chosen.items()]
         strangers = _with_uids(opened, uid or [])
         lines = [*map(_about_writer, resets), *map(_about_files, strangers)]

@@ -12,7 +12,8 @@ class LogDamaged(HiveSinkError):
         self.file = file
         self.reason = reason
         super().__init__(
-            f"{file} is damaged ({reason}); hivesink leaves it alone: restore it from a snapshot or backup"
+            f"{file} is damaged ({reason}); hivesink leaves it alone: restore it from a snapshot or backup, or start "
+            "over with `hivesink reset TABLE --writer NAME`"
         )
 
 

@@ -13,6 +13,7 @@ from hivesink.core.table import TableName
 from hivesink.errors import (
     ForeignParts,
     InvalidOption,
+    LogDamaged,
     LogGone,
     LogMissing,
     LogShared,
@@ -175,6 +176,20 @@ def test_a_reset_beside_a_job_stops_it_and_is_no_dead_end(
     again.close()
     assert reset(capsys, table, "--yes").code == 0
     assert len(aside(ingest)) == 2
+
+
+def test_a_mark_that_a_killed_job_left_beside_a_reset_is_put_aside(
+    ingest: Ingest, table: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert reset(capsys, table, "--yes").code == 0
+    (ingest.log / "manifests").mkdir(parents=True)
+    (ingest.log / "manifests" / "0000000002.published").touch()
+    with pytest.raises(LogDamaged, match="hivesink reset TABLE --writer NAME"):
+        start(ingest)
+    assert reset(capsys, table, "--yes", "--writer", "ingest").code == 0
+    again = start(ingest)
+    assert again.commit().epoch == 1
+    again.close()
 
 
 def test_a_reset_that_is_given_up_accepts_nothing(
