@@ -6,6 +6,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from hivesink import wiring
+from hivesink.core.bucket import normal
 from hivesink.core.epoch import Epoch, HistoryPolicy
 from hivesink.core.table import TableName
 from hivesink.errors import InvalidOption, Unsupported
@@ -81,6 +82,8 @@ class HiveSink:
         if not hasattr(options or {}, "items"):
             problem = f"options is a {type(options).__name__}: write a dict, such as {{'sink.on-bad-record': 'drop'}}"
             raise InvalidOption((problem,))
+        if append is not None and (type(append) is not int or append < 0):
+            raise InvalidOption((f"append = {append!r} is no epoch: give the one that the error names",))
         site = site or site_of(spark)
         uri = metastore or os.environ.get("HIVESINK_METASTORE") or site.metastore_uris
         if not uri:
@@ -137,6 +140,10 @@ class HiveSink:
             msg = f"trigger {chosen}"
             raise Unsupported(msg, "batches must have offsets", f"use one of {sorted(_TRIGGERS)}")
         location = resolved_checkpoint(self._spark, checkpoint)
+        own = self._setup.target.location
+        if f"{normal(location)}/".startswith(f"{normal(own)}/"):
+            problem = f"checkpoint {location} lies in the table's own folder, which DROP and TRUNCATE empty"
+            raise InvalidOption((f"{problem}; choose a folder outside it",))
         run = QueryRun(events.sparkSession, self._setup, tolerant=True)
         writer = _triggered(events.writeStream.foreachBatch(run).option("checkpointLocation", location), chosen)
         run.begin(location, events.schema)

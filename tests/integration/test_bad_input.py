@@ -137,6 +137,20 @@ def test_a_trigger_that_is_none(stage: Stage, trigger: str | dict[str, object]) 
     said(told.value, "trigger")
 
 
+@pytest.mark.parametrize("append", [-5, "x", True])
+def test_an_epoch_to_append_to_that_is_none(stage: Stage, append: object) -> None:
+    with pytest.raises(errors.InvalidOption) as told:
+        stage.sink(append=append)
+    said(told.value, "append", repr(append))
+
+
+def test_a_checkpoint_in_the_tables_own_folder(stage: Stage) -> None:
+    stage.create()
+    with pytest.raises(errors.InvalidOption) as told:
+        stage.sink().start(stage.lines(), checkpoint=f"{stage.location()}/checkpoint")
+    said(told.value, "own folder", "outside")
+
+
 def test_a_text_is_a_trigger_by_time(stage: Stage) -> None:
     stage.create()
     stage.put(range(3))
