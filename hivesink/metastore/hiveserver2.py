@@ -7,6 +7,7 @@ would write into such a partition fails before anything is published.
 from __future__ import annotations
 
 from contextlib import contextmanager
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from hivesink.core.partition import DEFAULT_PARTITION, LivePartition, NewPartition, Statistics
@@ -33,7 +34,7 @@ from hivesink.metastore.hive_text import (
 from hivesink.ports import LiveTable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
 SPECS_A_STATEMENT = 500
 ASK_ONE_BY_ONE = 32
@@ -114,13 +115,18 @@ class HiveServer2Registrar:
         self._update_columns(spec, existing)
 
     def _add(self, spec: TableSpec, partitions: Sequence[NewPartition]) -> None:
+        # With the settings for null, Hive reads no escapes in the other partitions' values.
+        for _, some in groupby(sorted(partitions, key=_has_null(spec)), key=_has_null(spec)):
+            self._add_alike(spec, list(some))
+
+    def _add_alike(self, spec: TableSpec, partitions: Sequence[NewPartition]) -> None:
         spark = self._spark
         clauses = " ".join(
             f"{partition_clause(spec, wanted.partition, spark=spark)} LOCATION {literal(wanted.location)}"
             for wanted in partitions
         )
         statement = f"ALTER TABLE {table_name(spec.name)} ADD IF NOT EXISTS {clauses}"
-        has_null = any(DEFAULT_PARTITION in values_of(spec, wanted.partition) for wanted in partitions)
+        has_null = _has_null(spec)(partitions[0])
         with self._session.lock:
             if has_null and not spark:
                 for key, value in _NULL_PARTITIONS.items():
@@ -219,6 +225,10 @@ class HiveServer2Registrar:
 
 _NULL_PARTITIONS = {"hive.exec.default.partition.name": "__HIVESINK_NONE__", "hive.typecheck.on.insert": "false"}
 """Hive refuses to name the partition of null: error 10111, and 10248 where the column is no string."""
+
+
+def _has_null(spec: TableSpec) -> Callable[[NewPartition], bool]:
+    return lambda wanted: DEFAULT_PARTITION in values_of(spec, wanted.partition)
 
 
 def _name(spec: TableSpec, partition: str) -> str:

@@ -84,6 +84,8 @@ class _Worker(threading.Thread):
                 answer.set_result(call())
             except BaseException as error:  # noqa: BLE001  raised again in the calling thread
                 answer.set_exception(error)
+            # An idle worker must not keep a client alive, with its threads and connections.
+            del call, answer
             self._idle.append(self)
 
 
