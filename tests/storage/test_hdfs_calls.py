@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import socket
 import threading
+import time
+import weakref
 from typing import TYPE_CHECKING
 
 import pytest
 
 from hivesink.errors import FileSystemUnknown, OutcomeUnknown, StoreUnavailable
 from hivesink.storage.hdfs import HdfsFileSystem
+from hivesink.storage.hdfs_address import Address
 from hivesink.storage.hdfs_calls import HdfsCalls, RetryPolicy
 from tests.storage.realhdfs import hdfs_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
-
-    from hivesink.storage.hdfs_address import Address
 
 
 class Clock:
@@ -134,3 +135,23 @@ def test_a_call_that_hangs_keeps_nobody_else(silent: str) -> None:
         with pytest.raises(OutcomeUnknown):
             fs.delete(f"hdfs://{silent}/a")
     assert threading.active_count() <= before + 3
+
+
+class Held:
+    """Stands for a client: threads and connections go once nobody holds it."""
+
+    def length(self) -> int:
+        return 1
+
+
+def test_an_idle_worker_keeps_nothing_of_its_last_call() -> None:
+    address = Address("nn:8020", ("nn:8020",))
+    calls = HdfsCalls(address, {}, RetryPolicy(), tick=lambda: 0.0, sleep=lambda _: None, chance=lambda: 0.5)
+    held = Held()
+    gone = weakref.ref(held)
+    assert calls.bounded(held.length, 5) == 1
+    del held
+    until = time.monotonic() + 5
+    while gone() is not None and time.monotonic() < until:
+        time.sleep(0.01)
+    assert gone() is None
