@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from hivesink.ports import CommitLog, LiveTable
     from hivesink.storage.fs import FileSystem
 
-__all__ = ["NO_SITE", "Accepted", "TableLogs", "commit_log", "file_system", "log_folder"]
+__all__ = ["NO_SITE", "Accepted", "TableLogs", "commit_log", "file_system", "log_folder", "require_outside"]
 
 NO_SITE = Site()
 
@@ -59,13 +59,15 @@ def log_folder(live: LiveTable, config: SinkConfig, writer: str) -> str:
         # As everywhere in Hadoop, a bare path is on the default file system, here the table's.
         base = beside(own, base)
     folder = f"{base}/{writer}"
-    if f"{folder}/".startswith(f"{own}/"):
-        problem = (
-            f"sink.log-location = {configured!r} lies in the table's own folder, which DROP and TRUNCATE empty; "
-            "choose a folder outside it"
-        )
-        raise InvalidOption((problem,))
+    require_outside(own, folder, f"sink.log-location = {configured!r}")
     return folder
+
+
+def require_outside(table_location: str, folder: str, setting: str) -> None:
+    """Raise InvalidOption, which begins with `setting`, if its `folder` is in the table's."""
+    if f"{normal(folder)}/".startswith(f"{normal(table_location)}/"):
+        problem = f"{setting} lies in the table's own folder, which DROP and TRUNCATE empty; choose a folder outside it"
+        raise InvalidOption((problem,))
 
 
 @dataclass(frozen=True, slots=True)

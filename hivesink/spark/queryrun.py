@@ -145,17 +145,9 @@ class QueryRun:
         from pyspark.sql.pandas.types import to_arrow_schema
         from pyspark.sql.types import StructType
 
-        setup, context = self.setup, self.setup.context
-        plan = TaskPlan(
-            target=setup.target,
-            rejected=setup.rejected,
-            config=setup.config,
-            shape=input_shape(schema, setup.target.spec, ()),
-            uid=setup.identity.uid,
-            epoch=Epoch(0),
-            attempt=context.token(),
-            arrival=context.now(),
-        )
+        setup = self.setup
+        shape = input_shape(schema, setup.target.spec, ())
+        plan = self.committer.spec.task_plan(Epoch(0), shape, setup.context.stamp())
         chosen = StructType([schema[name] for name in needed_input(schema, plan)])
         # PySpark 4.2 wants the zone of TIMESTAMPs; tasks get UTC from every version.
         zone: dict[str, Any] = {"timezone": "UTC"} if "timezone" in signature(to_arrow_schema).parameters else {}

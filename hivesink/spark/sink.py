@@ -6,10 +6,10 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from hivesink import wiring
-from hivesink.core.bucket import normal
 from hivesink.core.epoch import Epoch, HistoryPolicy
 from hivesink.core.table import TableName
 from hivesink.errors import InvalidOption, Unsupported
+from hivesink.logs import require_outside
 from hivesink.spark import shipping
 from hivesink.spark.query import HiveQuery
 from hivesink.spark.queryrun import QueryRun, Running
@@ -140,10 +140,7 @@ class HiveSink:
             msg = f"trigger {chosen}"
             raise Unsupported(msg, "batches must have offsets", f"use one of {sorted(_TRIGGERS)}")
         location = resolved_checkpoint(self._spark, checkpoint)
-        own = self._setup.target.location
-        if f"{normal(location)}/".startswith(f"{normal(own)}/"):
-            problem = f"checkpoint {location} lies in the table's own folder, which DROP and TRUNCATE empty"
-            raise InvalidOption((f"{problem}; choose a folder outside it",))
+        require_outside(self._setup.target.location, location, f"checkpoint {location}")
         run = QueryRun(events.sparkSession, self._setup, tolerant=True)
         writer = _triggered(events.writeStream.foreachBatch(run).option("checkpointLocation", location), chosen)
         run.begin(location, events.schema)

@@ -174,17 +174,9 @@ class EpochWriter:
             moved = {partition: home for (name, partition), home in self._moved.items() if name == table.name}
             return replace(table, moved=moved)
 
-        spec = self.spec
-        return TaskPlan(
-            target=with_moves(spec.target),
-            rejected=with_moves(spec.rejected) if spec.rejected else None,
-            config=spec.config,
-            shape=shape,
-            uid=spec.identity.uid,
-            epoch=epoch,
-            attempt=self.context.token(),
-            arrival=self.context.now(),
-        )
+        plan = self.spec.task_plan(epoch, shape, self.context.stamp())
+        rejected = with_moves(plan.rejected) if plan.rejected else None
+        return replace(plan, target=with_moves(plan.target), rejected=rejected)
 
     def _require_good(self, reports: tuple[TaskReport, ...]) -> None:
         bad = next((report.bad for report in reports if report.bad), None)

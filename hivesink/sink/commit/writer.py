@@ -9,14 +9,15 @@ from hivesink.config.values import PolicyKind
 from hivesink.core.epoch import STRICT, Epoch, HistoryPolicy
 from hivesink.core.manifest import NO_ROWS, Rows
 from hivesink.core.plan import Policy
+from hivesink.sink.task.messages import TaskPlan
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from hivesink.config.options import SinkConfig
-    from hivesink.core.lifecycle import Identity
+    from hivesink.core.lifecycle import Identity, Stamp
     from hivesink.sink.commit.statistics import CountRows
-    from hivesink.sink.task.messages import TablePlan
+    from hivesink.sink.task.messages import InputShape, TablePlan
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +78,19 @@ class WriterSpec:
     @property
     def policy(self) -> Policy:
         return policy_of(self.config)
+
+    def task_plan(self, epoch: Epoch, shape: InputShape, stamp: Stamp) -> TaskPlan:
+        """One try at `epoch`, with every partition in its default folder."""
+        return TaskPlan(
+            target=self.target,
+            rejected=self.rejected,
+            config=self.config,
+            shape=shape,
+            uid=self.identity.uid,
+            epoch=epoch,
+            attempt=stamp.attempt,
+            arrival=stamp.at,
+        )
 
 
 def policy_of(config: SinkConfig) -> Policy:

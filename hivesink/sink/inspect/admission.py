@@ -20,7 +20,7 @@ from hivesink.errors import (
     UnknownTable,
     Unsupported,
 )
-from hivesink.sink.inspect.facts import FoundPart, is_hidden, read_log
+from hivesink.sink.inspect.facts import FoundPart, is_hidden, outside, read_log
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -45,9 +45,8 @@ def parts_below(store: FileStore, location: str, *, staged: bool = True) -> Iter
 
 def parts_elsewhere(store: FileStore, registrar: Registrar, live: LiveTable) -> Iterator[tuple[FoundPart, ...]]:
     """The visible parts of partitions that are outside of the table's folder, where this store can look at all."""
-    base = f"{store.canonical(live.location)}/"
-    homes = {one.location for one in registrar.lookup(live, None).values()}
-    yield tuple(_visible(store, (home for home in homes if not f"{store.canonical(home)}/".startswith(base))))
+    homes = (one.location for one in registrar.lookup(live, None).values())
+    yield tuple(_visible(store, outside(store, homes, [live.location])))
 
 
 def _visible(store: FileStore, folders: Iterable[str]) -> Iterator[FoundPart]:

@@ -266,6 +266,12 @@ def list_files(store: FileStore, locations: Collection[str], folders: Iterable[s
     return FileFacts(staged, visible, store.canonical, put_away)
 
 
+def outside(store: FileStore, homes: Iterable[str], locations: Iterable[str]) -> set[str]:
+    """Those of the partitions' `homes` that are in none of the tables' `locations`."""
+    bases = tuple(f"{store.canonical(location)}/" for location in locations)
+    return {home for home in homes if not f"{store.canonical(home)}/".startswith(bases)}
+
+
 def is_hidden(below: str) -> bool:
     """Whether readers skip a folder: Hive's rule, with Spark's exception for partition folders."""
     names = [name for name in below.split("/") if name]

@@ -14,7 +14,7 @@ from hivesink.core.log import reset_name
 from hivesink.core.partfile import Stage
 from hivesink.errors import LogShared, UnknownTable
 from hivesink.sink.inspect.admission import others_of
-from hivesink.sink.inspect.facts import list_files, read_log
+from hivesink.sink.inspect.facts import list_files, outside, read_log
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -118,10 +118,8 @@ def homes_elsewhere(
     context: CommitContext, tables: Mapping[str, str], live: Mapping[PartitionKey, LivePartition]
 ) -> set[str]:
     """Where partitions are outside of the folders of their `tables`, if this store can look there."""
-    bases = tuple(f"{context.store.canonical(location)}/" for location in tables.values())
-    homes = {one.location for one in live.values()}
-    outside = (home for home in homes if not f"{context.store.canonical(home)}/".startswith(bases))
-    return {home for home in outside if context.unreachable(home) is None}
+    homes = outside(context.store, (one.location for one in live.values()), tables.values())
+    return {home for home in homes if context.unreachable(home) is None}
 
 
 def _count(log: LogFacts, files: FileFacts) -> FileCounts:
