@@ -215,31 +215,29 @@ class Registrar(Protocol):
     def close(self) -> None: ...
 
 
-class BadRow(Protocol):
-    """A record that doesn't fit the table: its row in the input, the field (None: the whole record), and why."""
+@dataclass(frozen=True, slots=True)
+class BadRow:
+    """A record that doesn't fit: its row in the input, the field (dotted where nested; None: all of it), and why.
 
-    @property
-    def index(self) -> int: ...
-    @property
-    def field(self) -> str | None: ...
-    @property
-    def reason(self) -> str: ...
-
-
-class DecodedRows(Protocol):
-    """The rows of one input batch that fit the table, and what became of the others.
-
-    `good` are the input rows (int32) that `table` holds, in order; None: all of them.
+    The reason is short and never holds the record's own text.
     """
 
-    @property
-    def table(self) -> pa.Table: ...
-    @property
-    def good(self) -> pa.Array | None: ...
-    @property
-    def bad(self) -> Sequence[BadRow]: ...
-    @property
-    def skipped(self) -> int: ...
+    index: int
+    field: str | None
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class DecodedRows:
+    """`table` holds the good rows in input order; `good` their input rows (int32), None if that is all of them.
+
+    Every input row is in `table`, in `bad` (sorted by row), or counted in `skipped`.
+    """
+
+    table: pa.Table
+    good: pa.Array | None
+    bad: tuple[BadRow, ...]
+    skipped: int
 
 
 class RowReader(Protocol):

@@ -15,7 +15,8 @@ from hivesink.core.bucket import normal
 from hivesink.core.lifecycle import Identity
 from hivesink.core.log import require_writer_name
 from hivesink.decode.arrowtypes import arrow_schema
-from hivesink.decode.reader import DecodeOptions, RowsReader
+from hivesink.decode.reader import RowsReader
+from hivesink.decode.result import DecodeOptions
 from hivesink.errors import LogTwice, TableExists, Unsupported
 from hivesink.formats.parquet import ParquetFormat, rows_in
 from hivesink.hiveql.render import declared, render, stored

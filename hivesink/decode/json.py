@@ -11,7 +11,8 @@ from hivesink.config.values import OnTombstone
 from hivesink.decode.arrowtypes import arrow_schema
 from hivesink.decode.exact import ExactDecoder
 from hivesink.decode.fast import FastDecoder
-from hivesink.decode.result import Decoded, InvalidValue, RejectedRow
+from hivesink.decode.result import InvalidValue
+from hivesink.ports import BadRow, DecodedRows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -47,11 +48,11 @@ class JsonDecoder:
     def __reduce__(self) -> tuple[type[JsonDecoder], tuple[tuple[Column, ...], DecodeOptions]]:
         return (JsonDecoder, (self._columns, self._options))
 
-    def decode(self, values: pa.Array | pa.ChunkedArray) -> Decoded:
+    def decode(self, values: pa.Array | pa.ChunkedArray) -> DecodedRows:
         """`values` are binary, string or their large forms; null is a tombstone. Raises TypeError for other types."""
         batches: list[pa.RecordBatch] = []
         good: list[Rows] = [np.empty(0, np.int64)]
-        bad: list[RejectedRow] = []
+        bad: list[BadRow] = []
         skipped = 0
         for start, chunk in _chunks(values):
             present, records = _without_nulls(chunk)
@@ -60,7 +61,7 @@ class JsonDecoder:
                 skipped += absent
             elif absent:
                 tombstones = np.setdiff1d(np.arange(len(chunk)), present)
-                bad += [RejectedRow(start + int(row), None, "no value (tombstone)") for row in tombstones]
+                bad += [BadRow(start + int(row), None, "no value (tombstone)") for row in tombstones]
             if len(records):
                 batch, rows = self._chunk(records, start + present, bad)
                 batches.append(batch)
@@ -68,9 +69,9 @@ class JsonDecoder:
         table = pa.Table.from_batches(batches, self.schema)
         everything = table.num_rows == len(values)
         good_rows = None if everything else pa.array(np.concatenate(good), pa.int32())
-        return Decoded(table, good_rows, tuple(sorted(bad, key=lambda row: row.index)), skipped)
+        return DecodedRows(table, good_rows, tuple(sorted(bad, key=lambda row: row.index)), skipped)
 
-    def _chunk(self, records: pa.StringArray, rows: Rows, bad: list[RejectedRow]) -> tuple[pa.RecordBatch, Rows]:
+    def _chunk(self, records: pa.StringArray, rows: Rows, bad: list[BadRow]) -> tuple[pa.RecordBatch, Rows]:
         """The good rows of `records`, whose input rows are `rows`, and their input rows; the others go to `bad`."""
         arrays, doubt = self._fast.decode(records)
         batch = pa.RecordBatch.from_arrays(arrays, schema=self.schema)
@@ -86,7 +87,7 @@ class JsonDecoder:
                 exact.append(self._exact.row(record))
                 indexes.append(index)
             except InvalidValue as error:  # noqa: PERF203 -- one record that doesn't fit must not keep the others back
-                bad.append(RejectedRow.of(int(rows[index]), error))
+                bad.append(error.bad_row(int(rows[index])))
         sure = np.flatnonzero(~doubt)
         batch = batch.take(pa.array(sure))
         if not exact:

@@ -11,14 +11,13 @@ from hivesink.decode.arrowtypes import arrow_schema, check_types
 from hivesink.decode.clocks import nulls
 from hivesink.decode.convert import convert
 from hivesink.decode.json import JsonDecoder
-from hivesink.decode.result import Decoded, DecodeOptions, RejectedRow
+from hivesink.ports import BadRow, DecodedRows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from hivesink.core.table import Column
-
-__all__ = ["ColumnsReader", "DecodeOptions", "RowsReader"]
+    from hivesink.decode.result import DecodeOptions
 
 
 class RowsReader:
@@ -29,7 +28,7 @@ class RowsReader:
         self._json = JsonDecoder(columns, options) if value is not None else None
         self._columns = ColumnsReader(columns, options)
 
-    def read(self, batch: pa.RecordBatch) -> Decoded:
+    def read(self, batch: pa.RecordBatch) -> DecodedRows:
         """Raises ColumnsDontFit for decoded rows whose types can't fit."""
         if self._json is None:
             return self._columns.read(batch)
@@ -49,25 +48,25 @@ class ColumnsReader:
         self._schema = arrow_schema(columns)
         self._checked: pa.Schema | None = None
 
-    def read(self, batch: pa.RecordBatch) -> Decoded:
+    def read(self, batch: pa.RecordBatch) -> DecodedRows:
         """Raises ColumnsDontFit where the batch lacks a column or has it in a type that can't fit."""
         if batch.schema is not self._checked:
             check_types(batch.schema, self._columns, self._options)
             self._checked = batch.schema
         indexes = {name.lower(): index for index, name in enumerate(batch.schema.names)}
-        bad: dict[int, RejectedRow] = {}
+        bad: dict[int, BadRow] = {}
         arrays = []
         for column in self._columns:
             name = column.name.lower()
             array, wrong = convert(batch.column(indexes[name]), column.type, self._options.timestamp_zone)
             arrays.append(array)
             for index, error in wrong.items():
-                bad.setdefault(index, RejectedRow.of(index, error.within(name)))
+                bad.setdefault(index, error.within(name).bad_row(index))
             if not column.nullable and array.null_count:
                 for index in np.flatnonzero(nulls(array)).tolist():
-                    bad.setdefault(index, RejectedRow(index, name, "null"))
+                    bad.setdefault(index, BadRow(index, name, "null"))
         table = pa.Table.from_arrays(arrays, schema=self._schema)
         if not bad:
-            return Decoded(table, None, (), 0)
+            return DecodedRows(table, None, (), 0)
         good = pa.array(np.delete(np.arange(table.num_rows), list(bad)), pa.int32())
-        return Decoded(table.take(good), good, tuple(bad[row] for row in sorted(bad)), 0)
+        return DecodedRows(table.take(good), good, tuple(bad[row] for row in sorted(bad)), 0)

@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
 from hivesink.config.values import OnTombstone, OnUnknownField
+from hivesink.ports import BadRow
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-    import pyarrow as pa
 
 EPOCH_MILLIS = "epoch-millis"
 
@@ -34,7 +33,7 @@ class DecodeOptions:
 
 
 class InvalidValue(ValueError):
-    """A value that doesn't fit: why, and its path below the column. This package turns it into a `RejectedRow`."""
+    """A value that doesn't fit: why, and its path below the column. This package turns it into a `BadRow`."""
 
     def __init__(self, reason: str) -> None:
         self.reason = reason
@@ -46,31 +45,6 @@ class InvalidValue(ValueError):
         self.path.insert(0, step)
         return self
 
-
-@dataclass(frozen=True, slots=True)
-class RejectedRow:
-    """A record that doesn't fit: its row in the input, the column (dotted where nested; None: all of it), why.
-
-    The reason is short and never holds the record's own text.
-    """
-
-    index: int
-    field: str | None
-    reason: str
-
-    @classmethod
-    def of(cls, index: int, error: InvalidValue) -> RejectedRow:
-        return cls(index, ".".join(error.path) or None, error.reason)
-
-
-@dataclass(frozen=True, slots=True)
-class Decoded:
-    """`table` holds the good rows in input order; `good` their input rows (int32), None if that is all of them.
-
-    Every input row is in `table`, in `bad` (sorted by row), or counted in `skipped`.
-    """
-
-    table: pa.Table
-    good: pa.Array | None
-    bad: tuple[RejectedRow, ...]
-    skipped: int
+    def bad_row(self, index: int) -> BadRow:
+        """The input row that holds it."""
+        return BadRow(index, ".".join(self.path) or None, self.reason)

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from hivesink.errors import HiveSinkError
 from hivesink.metastore.common import FLAG, is_accurate
+from hivesink.ports import BadRow, DecodedRows
 from hivesink.sink.commit.committer import Committer
 from hivesink.sink.commit.observe import load
 from hivesink.sink.task.attempt import TaskTools, run_task
@@ -41,27 +42,12 @@ EVERY = 5
 """Where there are dead letters, every fifth event is one."""
 
 
-@dataclass(frozen=True)
-class _Bad:
-    index: int
-    field: str | None = "id"
-    reason: str = "it is divisible by five"
-
-
-@dataclass(frozen=True)
-class _Decoded:
-    table: pa.Table
-    good: pa.Array
-    bad: Sequence[_Bad]
-    skipped: int = 0
-
-
 class _Choosy:
-    def read(self, batch: pa.RecordBatch) -> _Decoded:
+    def read(self, batch: pa.RecordBatch) -> DecodedRows:
         ids = batch.column("id").to_pylist()
         good = pa.array([row for row, found in enumerate(ids) if found % EVERY], pa.int32())
-        bad = [_Bad(row) for row, found in enumerate(ids) if found % EVERY == 0]
-        return _Decoded(pa.Table.from_batches([batch]).take(good), good, bad)
+        bad = tuple(BadRow(row, "id", "it is divisible by five") for row, found in enumerate(ids) if found % EVERY == 0)
+        return DecodedRows(pa.Table.from_batches([batch]).take(good), good, bad, 0)
 
 
 class _Letters:

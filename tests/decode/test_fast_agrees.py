@@ -16,7 +16,7 @@ from hivesink.core.table import Array, Char, Column, Decimal, HiveType, Map, Pri
 from hivesink.decode.arrowtypes import arrow_schema
 from hivesink.decode.exact import ExactDecoder
 from hivesink.decode.json import JsonDecoder, exact_batch
-from hivesink.decode.result import DecodeOptions, InvalidValue, RejectedRow
+from hivesink.decode.result import DecodeOptions, InvalidValue
 
 P = Primitive
 KINDS: tuple[HiveType, ...] = (
@@ -156,7 +156,7 @@ def reference(
             rows.append(exact.row(record))
             good.append(index)
         except InvalidValue as error:  # noqa: PERF203 -- the reference is meant to be plain
-            bad.append(RejectedRow.of(index, error))
+            bad.append(error.bad_row(index))
     schema = arrow_schema(columns)
     return exact_batch(rows, schema) if rows else schema.empty_table(), good, tuple(bad)
 

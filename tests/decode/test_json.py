@@ -15,7 +15,8 @@ import pytest
 from hivesink.config.values import OnTombstone, OnUnknownField
 from hivesink.core.table import Array, Char, Column, Decimal, HiveType, Map, Primitive, Struct, Varchar
 from hivesink.decode.json import JsonDecoder
-from hivesink.decode.result import Decoded, DecodeOptions, RejectedRow
+from hivesink.decode.result import DecodeOptions
+from hivesink.ports import BadRow, DecodedRows
 
 P = Primitive
 BERLIN = DecodeOptions(timestamp_zone=ZoneInfo("Europe/Berlin"))
@@ -151,7 +152,7 @@ BAD: list[tuple[HiveType, str, str, DecodeOptions]] = [
 ]
 
 
-def good(decoded: Decoded) -> list[int]:
+def good(decoded: DecodedRows) -> list[int]:
     assert decoded.good is not None
     assert decoded.good.type == pa.int32()
     return [row for row in decoded.good.to_pylist() if row is not None]
@@ -172,7 +173,7 @@ def test_a_value_that_fits(kind: HiveType, value: str, expected: Any, options: D
 @pytest.mark.parametrize(("kind", "value", "reason", "options"), BAD)
 def test_a_value_that_does_not_fit(kind: HiveType, value: str, reason: str, options: DecodeOptions) -> None:
     decoded = decoder(kind, options).decode(pa.array([b"{}", f'{{"C": {value}}}'.encode()]))
-    assert decoded.bad == (RejectedRow(1, "c", reason),)
+    assert decoded.bad == (BadRow(1, "c", reason),)
     assert good(decoded) == [0]
 
 
@@ -206,7 +207,7 @@ def test_a_value_that_does_not_fit(kind: HiveType, value: str, reason: str, opti
 )
 def test_a_record_that_is_bad_as_a_whole(record: bytes, field: str | None, reason: str) -> None:
     decoded = JsonDecoder(USERS, PLAIN).decode(pa.array([record]))
-    assert decoded.bad == (RejectedRow(0, field, reason),)
+    assert decoded.bad == (BadRow(0, field, reason),)
     assert decoded.table.num_rows == 0
 
 
@@ -220,7 +221,7 @@ def test_a_missing_field_is_null_unless_the_column_forbids_it() -> None:
     columns = [Column("a", P.INT, nullable=False), Column("b", P.INT)]
     decoded = JsonDecoder(columns, PLAIN).decode(pa.array(['{"a": 1}', '{"b": 1}', '{"a": null}']))
     assert decoded.table.to_pylist() == [{"a": 1, "b": None}]
-    assert decoded.bad == (RejectedRow(1, "a", "missing"), RejectedRow(2, "a", "null"))
+    assert decoded.bad == (BadRow(1, "a", "missing"), BadRow(2, "a", "null"))
 
 
 def test_tombstones_are_skipped_or_bad() -> None:
@@ -236,16 +237,16 @@ def test_unknown_fields_are_ignored_or_bad() -> None:
     records = pa.array(['{"x": {"y": [1]}, "userId": 1}', '{"userId": 2, "X": 1, "x": 2, "X": 3}'])
     assert JsonDecoder(USERS, PLAIN).decode(records).table.column("userid").to_pylist() == [1, 2]
     strict = JsonDecoder(USERS, DecodeOptions(unknown_field=OnUnknownField.BAD_RECORD)).decode(records)
-    assert strict.bad == (RejectedRow(0, "x", "unknown field"), RejectedRow(1, "x", "unknown field"))
+    assert strict.bad == (BadRow(0, "x", "unknown field"), BadRow(1, "x", "unknown field"))
 
 
 def test_nested_fields_are_named_by_their_path() -> None:
     kind = Array(Struct((("n", Map(P.STRING, P.TINYINT)),)))
     records = ['{"c": [null, {"N": {"k": 999}}]}', '{"c": [{"n": 1, "N": 2}]}', '{"c": [{"n": {"k": 1, "k": 2}}]}']
     assert decoder(kind).decode(pa.array(records)).bad == (
-        RejectedRow(0, "c.1.n.k", "out of range for tinyint"),
-        RejectedRow(1, "c.0.n", "duplicate field"),
-        RejectedRow(2, "c.0.n.k", "duplicate key"),
+        BadRow(0, "c.1.n.k", "out of range for tinyint"),
+        BadRow(1, "c.0.n", "duplicate field"),
+        BadRow(2, "c.0.n.k", "duplicate key"),
     )
 
 
@@ -266,7 +267,7 @@ def test_every_kind_of_input(kind: pa.DataType) -> None:
     decoded = JsonDecoder(USERS, PLAIN).decode(chunked)
     assert decoded.table.column("userid").to_pylist() == [1, 2, 3]
     assert (good(decoded), decoded.skipped) == ([0, 2, 4], 1)
-    assert decoded.bad == (RejectedRow(3, None, "not JSON"),)
+    assert decoded.bad == (BadRow(3, None, "not JSON"),)
 
 
 def test_no_records_make_no_rows() -> None:

@@ -15,6 +15,7 @@ from hivesink.core.epoch import STRICT, BatchId, BatchRef, HistoryPolicy
 from hivesink.core.lifecycle import Identity
 from hivesink.core.offsets import KafkaOffset, NoOffset
 from hivesink.core.table import Column, Primitive, TableName, TableSpec
+from hivesink.ports import DecodedRows
 from hivesink.sink.commit.committer import Committer
 from hivesink.sink.commit.context import CommitContext
 from hivesink.sink.commit.writer import Committed, WriterSpec
@@ -82,19 +83,11 @@ def _position(offset: Any) -> int:
     return 0 if isinstance(offset, NoOffset) else int(dict(offset.next)["t", 0])
 
 
-@dataclass(frozen=True)
-class Decoded:
-    table: pa.Table
-    good: None = None
-    bad: tuple[()] = ()
-    skipped: int = 0
-
-
 class Rows:
     """Batches whose columns are the table's already."""
 
-    def read(self, batch: pa.RecordBatch) -> Decoded:
-        return Decoded(pa.Table.from_batches([batch]))
+    def read(self, batch: pa.RecordBatch) -> DecodedRows:
+        return DecodedRows(pa.Table.from_batches([batch]), None, (), 0)
 
 
 class Lines:

@@ -22,6 +22,7 @@ from hivesink.core.partition import DEFAULT_PARTITION, partition_path
 from hivesink.core.partition_value import canonical
 from hivesink.core.table import Primitive
 from hivesink.errors import InvalidOption, PartitionPathInvalid, ValueUnfit
+from hivesink.ports import BadRow
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -186,21 +187,12 @@ def needed_columns(spec: TableSpec, config: SinkConfig) -> tuple[Column, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class UnfitRow:
-    """A row without a partition that can be; `field` is None where its values only clash together. A `BadRow`."""
-
-    index: int
-    field: str | None
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
 class Buckets:
     """The rows of a batch by partition: `codes[i]` is row i's index into `paths`, -1 for an unfit row."""
 
     paths: tuple[str, ...]
     codes: Codes
-    unfit: tuple[UnfitRow, ...]
+    unfit: tuple[BadRow, ...]
 
 
 def buckets(columns: Sequence[Column], values: Sequence[pa.Array], rows: int, on_null: OnNull) -> Buckets:
@@ -209,13 +201,13 @@ def buckets(columns: Sequence[Column], values: Sequence[pa.Array], rows: int, on
         return Buckets(("",), np.zeros(rows, dtype=np.int64), ())
     codes = np.zeros(rows, dtype=np.int64)
     combined: list[tuple[str | None, ...]] = [()]
-    unfit: dict[int, UnfitRow] = {}
+    unfit: dict[int, BadRow] = {}
     for column, array in zip(columns, values, strict=True):
         indices, distinct = _encode(array)
         texts, problems = _texts(column, distinct, on_null)
         for code, reason in problems.items():
             for row in np.flatnonzero(indices == code).tolist():
-                unfit.setdefault(row, UnfitRow(row, column.name, reason))
+                unfit.setdefault(row, BadRow(row, column.name, reason))
         codes, combined = _combine(codes, combined, indices, texts)
     # Null and the empty string are two values but one partition.
     paths: dict[str, int] = {}
@@ -225,7 +217,7 @@ def buckets(columns: Sequence[Column], values: Sequence[pa.Array], rows: int, on
     for path, code in paths.items():
         if (trouble := unregistrable(path)) is not None:
             for row in np.flatnonzero(codes == code).tolist():
-                unfit.setdefault(row, UnfitRow(row, None, trouble))
+                unfit.setdefault(row, BadRow(row, None, trouble))
     if unfit:
         codes[list(unfit)] = -1
     return Buckets(tuple(paths), codes, tuple(unfit.values()))
