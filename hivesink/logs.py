@@ -6,14 +6,22 @@ import contextlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from hivesink.config.site import Site
+from hivesink.config.site import NO_SITE, Site
 from hivesink.core.bucket import normal
 from hivesink.errors import InvalidOption, LogDamaged, StoreUnavailable
-from hivesink.storage.commit_log import RenameCommitLog, default_log_location, logs_of
+from hivesink.storage.commit_log import RenameCommitLog
 from hivesink.storage.fs import Ownership
 from hivesink.storage.hdfs_address import beside, is_hdfs
 from hivesink.storage.local import LocalFileSystem
-from hivesink.storage.pointers import Accepted, accept, accepted_in, accepted_path, pointer_path, siblings
+from hivesink.storage.pointers import (
+    accept,
+    accepted_in,
+    accepted_path,
+    default_log_location,
+    logs_of,
+    pointer_path,
+    siblings,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,10 +30,7 @@ if TYPE_CHECKING:
     from hivesink.core.table import TableName
     from hivesink.ports import CommitLog, LiveTable
     from hivesink.storage.fs import FileSystem
-
-__all__ = ["NO_SITE", "Accepted", "TableLogs", "commit_log", "file_system", "log_folder", "require_outside"]
-
-NO_SITE = Site()
+    from hivesink.storage.pointers import Accepted
 
 
 def file_system(location: str, site: Site, ownership: Ownership | None = None) -> FileSystem:

@@ -7,9 +7,8 @@ import secrets
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from hivesink import metastore as metastores
 from hivesink.config.options import SinkConfig, as_texts
-from hivesink.config.site import Site
+from hivesink.config.site import NO_SITE, Site
 from hivesink.config.values import OnBadRecord
 from hivesink.core.bucket import normal
 from hivesink.core.lifecycle import Identity
@@ -20,7 +19,8 @@ from hivesink.decode.result import DecodeOptions
 from hivesink.errors import LogTwice, TableExists, Unsupported
 from hivesink.formats.parquet import ParquetFormat, rows_in
 from hivesink.hiveql.render import declared, render, stored
-from hivesink.logs import NO_SITE, TableLogs, commit_log, file_system, log_folder
+from hivesink.logs import TableLogs, commit_log, file_system, log_folder
+from hivesink.metastore import catalog, connect
 from hivesink.sink.commit.committer import Committer
 from hivesink.sink.commit.context import CommitContext
 from hivesink.sink.commit.observe import load
@@ -41,18 +41,6 @@ if TYPE_CHECKING:
     from hivesink.hiveql.apply import Catalog
     from hivesink.ports import CommitLog, FileStore, LiveTable, Registrar
 
-__all__ = [
-    "NO_SITE",
-    "Metastore",
-    "Setup",
-    "ToolsSpec",
-    "catalog",
-    "commit_log",
-    "file_store",
-    "metastore_version",
-    "registrar",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Metastore:
@@ -64,7 +52,7 @@ class Metastore:
     @classmethod
     def at(cls, kind: str, address: str, site: Site = NO_SITE) -> Metastore:
         """`kind` is `thrift` or `hiveserver2`. Raises InvalidOption, Unsupported."""
-        return cls(registrar(kind, address, site), catalog(address, site) if kind == "thrift" else None)
+        return cls(connect(kind, address, site), catalog(address, site) if kind == "thrift" else None)
 
     def create(self, spec: TableSpec) -> None:
         """Raises Unsupported, with the DDL to run by hand, if this metastore can't create tables."""
@@ -74,21 +62,6 @@ class Metastore:
             raise Unsupported(msg, "it needs the Thrift metastore", f"run: {ddl}")
         with contextlib.suppress(TableExists):
             self.catalog.create(stored(spec))
-
-
-def registrar(kind: str, address: str, site: Site = NO_SITE) -> Registrar:
-    """The metastore adapter `kind`, `thrift` or `hiveserver2` (host:port). Raises InvalidOption, Unsupported."""
-    return metastores.connect(kind, address, hive=site.hive)
-
-
-def catalog(address: str, site: Site = NO_SITE) -> Catalog:
-    """The tables of the metastore at a Thrift address, for DDL. Raises InvalidOption, Unsupported."""
-    return metastores.catalog(address, hive=site.hive)
-
-
-def metastore_version(address: str, site: Site = NO_SITE) -> tuple[int, ...]:
-    """The version that the metastore at a Thrift address reports. Raises MetastoreUnreachable."""
-    return metastores.version(address, hive=site.hive)
 
 
 def file_store(location: str, site: Site = NO_SITE, config: SinkConfig | None = None) -> FileStore:
@@ -130,17 +103,9 @@ class ToolsSpec:
 class Setup:
     """One opened writer of one table: what the committer is made from."""
 
-    writer: str
-    target: TablePlan
-    rejected: TablePlan | None
-    config: SinkConfig
-    options: tuple[tuple[str, str], ...]
-    history_policy: HistoryPolicy
+    spec: WriterSpec
     context: CommitContext
-    identity: Identity
-    log: str
-    site: Site = NO_SITE
-    on_commit: Callable[[Committed], None] = lambda _: None
+    site: Site
 
     @classmethod
     def open(
@@ -196,31 +161,25 @@ class Setup:
         names = tuple(plan.name for plan in plans)
         zone = config["sink.bucket.time-zone"].key
         identity = Identity(writer, uid, names, tuple((name, zone) for name in names), log.location)
-        settings, progress = tuple(sorted(own.items())), on_commit or (lambda _: None)
-        return cls(
-            writer, plans[0], rejected, config, settings, history_policy, context, identity, folder, site, progress
-        )
-
-    def spec(self, *, tolerant: bool) -> WriterSpec:
-        return WriterSpec(
-            identity=self.identity,
-            target=self.target,
-            rejected=self.rejected,
-            config=self.config,
+        spec = WriterSpec(
+            identity=identity,
+            target=plans[0],
+            rejected=rejected,
+            config=config,
             count_rows=rows_in,
-            history_policy=self.history_policy,
-            tolerant=tolerant,
-            on_commit=self.on_commit,
-            options=self.options,
-            sole_writer=lambda: len(TableLogs(self.target.spec.name, self.target.location, self.site).writers()) <= 1,
+            history_policy=history_policy,
+            on_commit=on_commit or (lambda _: None),
+            sole_writer=lambda: len(logs.writers()) <= 1,
+            options=tuple(sorted(own.items())),
         )
+        return cls(spec, context, site)
 
     def committer(self, *, tolerant: bool) -> Committer:
-        return Committer(self.context, self.spec(tolerant=tolerant))
+        return Committer(self.context, replace(self.spec, tolerant=tolerant))
 
     def tools(self) -> ToolsSpec:
         # Tasks need no metastore: its properties, perhaps with a password, stay in the driver.
-        return ToolsSpec(self.log, self.writer, Site(self.site.hadoop))
+        return ToolsSpec(self.spec.identity.log, self.spec.identity.writer, Site(self.site.hadoop))
 
     def last_batch(self) -> LastBatch | None:
         """The newest batch in the log."""

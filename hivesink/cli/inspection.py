@@ -22,8 +22,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from hivesink.core.epoch import LastBatch
-    from hivesink.logs import Accepted, TableLogs
+    from hivesink.logs import TableLogs
     from hivesink.sink.inspect.clean import Stranger
+    from hivesink.storage.pointers import Accepted
 
 Quick = Annotated[bool, typer.Option("--quick", help="Don't read the files' footers.")]
 Last = Annotated[int, typer.Option("--epochs", min=0, help="How many epochs to print; all are checked.")]

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hivesink import wiring
 from hivesink.cli.command import Debug, Json, Metastore, reporting
 from hivesink.cli.opened import load_site, metastore_address
 from hivesink.cli.output import Line, Report
@@ -17,6 +16,7 @@ from hivesink.embedded import metastore as server
 from hivesink.hiveql.apply import Alter, Create, Differs, Nothing, Plan, plan_all, refuse_differences
 from hivesink.hiveql.apply import apply as apply_all
 from hivesink.hiveql.parse import parse_path
+from hivesink.metastore import catalog
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -63,7 +63,7 @@ def apply(path: DdlPath, metastore: Metastore = None, json: Json = False, debug:
 
 def _catalog(address: str | None) -> Catalog:
     site = load_site()
-    return wiring.catalog(metastore_address(address, site), site)
+    return catalog(metastore_address(address, site), site)
 
 
 def _plan_report(plans: Sequence[Plan], *, done: bool) -> Report:

@@ -14,7 +14,7 @@ from hivesink.core.log import require_writer_name
 from hivesink.core.table import TableName
 from hivesink.embedded import metastore as embedded
 from hivesink.errors import InvalidOption
-from hivesink.logs import TableLogs, log_folder
+from hivesink.logs import TableLogs, commit_log, log_folder
 from hivesink.sink.commit.context import CommitContext
 from hivesink.sink.commit.observe import load
 from hivesink.sink.inspect.clean import Stranger, strangers
@@ -55,7 +55,7 @@ class OpenedTable:
             require_writer_name(writer)
             folder = log_folder(self.live, SinkConfig.parse(self.live.spec.options), writer)
             if self.logs.has_folder(folder):
-                log, store = wiring.commit_log(folder, writer, self.site), wiring.file_store(folder, self.site)
+                log, store = commit_log(folder, writer, self.site), wiring.file_store(folder, self.site)
                 return {writer: CommitContext(log, store, self.metastore.registrar)}
         return self.chosen(writer)
 
@@ -111,7 +111,7 @@ def open_table(table: str, metastore: str | None) -> Iterator[OpenedTable]:
         live = registrar.table(name)
         logs, store = TableLogs(name, live.location, site), wiring.file_store(live.location, site)
         writers = {
-            writer: CommitContext(wiring.commit_log(folder, writer, site), store, registrar)
+            writer: CommitContext(commit_log(folder, writer, site), store, registrar)
             for writer, folder in sorted(logs.writers().items())
         }
         yield OpenedTable(str(name), live, writers, site, connected, logs)

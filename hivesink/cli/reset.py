@@ -14,8 +14,9 @@ from hivesink.cli.output import Line, Report
 from hivesink.core.log import reset_name
 from hivesink.core.table import TableName
 from hivesink.errors import InvalidOption
-from hivesink.logs import Accepted, TableLogs
+from hivesink.logs import TableLogs
 from hivesink.sink.inspect.status import Reset, plan_reset
+from hivesink.storage.pointers import Accepted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -74,6 +74,9 @@ class Site:
         return self.hadoop.get("fs.defaultFS") or None
 
 
+NO_SITE = Site()
+
+
 class _Properties:
     """Files read one after the other: the later one wins, unless an earlier one made the property final."""
 

@@ -7,11 +7,10 @@ import os
 import re
 from typing import TYPE_CHECKING
 
+from hivesink.config.site import NO_SITE, Site
 from hivesink.errors import InvalidOption
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from hivesink.hive import Login
     from hivesink.metastore.thrift_catalog import ThriftCatalog
     from hivesink.metastore.thrift_connection import Connection
@@ -20,42 +19,41 @@ if TYPE_CHECKING:
 __all__ = ["catalog", "connect", "version"]
 
 
-def connect(kind: str, address: str, *, hive: Mapping[str, str] | None = None, login: Login | None = None) -> Registrar:
+def connect(kind: str, address: str, site: Site = NO_SITE, *, login: Login | None = None) -> Registrar:
     """The registrar `kind`; it doesn't connect yet. Raises InvalidOption, Unsupported.
 
-    `hive` holds the properties of the site's hive-site.xml.
     `thrift`: `address` is thrift://host:port[,thrift://host2:port2], each tried in turn.
-    `hiveserver2`: `address` is host:port, and `login` is for PyHive, by default from `hive`.
+    `hiveserver2`: `address` is host:port, and `login` is for PyHive, by default from `site`.
     """
     if kind == "thrift":
         from hivesink.metastore.thrift import ThriftRegistrar
 
-        return ThriftRegistrar(_connection(address, hive, _user()))
+        return ThriftRegistrar(_connection(address, site, _user()))
     if kind == "hiveserver2":
         from hivesink.hive import Login
         from hivesink.hive.session import host_and_port
         from hivesink.metastore.hiveserver2 import HiveServer2Registrar
 
         host, port = host_and_port(address)
-        return HiveServer2Registrar(host, port, login or Login.of(hive or {}))
+        return HiveServer2Registrar(host, port, login or Login.of(site.hive))
     problem = f"registrar = {kind!r}: write thrift or hiveserver2"
     raise InvalidOption((problem,))
 
 
-def catalog(address: str, *, hive: Mapping[str, str] | None = None) -> ThriftCatalog:
+def catalog(address: str, site: Site = NO_SITE) -> ThriftCatalog:
     """The tables that `ddl` works with, at thrift://host:port[,…]. Raises InvalidOption, Unsupported."""
     from hivesink.metastore.thrift_catalog import ThriftCatalog
 
     user = _user()
-    return ThriftCatalog(_connection(address, hive, user), owner=user)
+    return ThriftCatalog(_connection(address, site, user), owner=user)
 
 
-def version(address: str, *, hive: Mapping[str, str] | None = None) -> tuple[int, ...]:
+def version(address: str, site: Site = NO_SITE) -> tuple[int, ...]:
     """The version that the metastore reports: 4.0.1 is (4, 0, 1), every Hive before 4 reports (3, 0).
 
     Raises InvalidOption, Unsupported, MetastoreUnreachable.
     """
-    connection = _connection(address, hive, _user())
+    connection = _connection(address, site, _user())
     try:
         text = str(connection.read(lambda client: client.getVersion()))
     finally:
@@ -64,12 +62,12 @@ def version(address: str, *, hive: Mapping[str, str] | None = None) -> tuple[int
     return tuple(int(number) for number in re.split(r"[^\d.]", text)[0].split(".") if number)
 
 
-def _connection(address: str, hive: Mapping[str, str] | None, user: str) -> Connection:
+def _connection(address: str, site: Site, user: str) -> Connection:
     # Imported here, since tasks import this package and have no Thrift.
     from hivesink.metastore.login import MetastoreLogin
     from hivesink.metastore.thrift_connection import Connection
 
-    return Connection(address, MetastoreLogin.of(hive or {}), user=user)
+    return Connection(address, MetastoreLogin.of(site.hive), user=user)
 
 
 def _user() -> str:

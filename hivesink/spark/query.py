@@ -107,7 +107,7 @@ class HiveQuery:
 
     def _keep_time(self) -> None:
         """While no data comes, retry what waits for the metastore."""
-        interval: timedelta = self._run.setup.config["sink.registration.retry-interval"]
+        interval: timedelta = self._run.setup.spec.config["sink.registration.retry-interval"]
         while not self._ended.wait(interval.total_seconds()):
             if not self._query.isActive:
                 return

@@ -138,7 +138,7 @@ class QueryRun:
         self.committer.recover()
         files = Checkpoint(self._spark, checkpoint)
         first = next_batch(checkpoint, files.read, files.names)
-        judge(self.setup.last_batch(), first, self.setup.history_policy, self.setup.context.log.location)
+        judge(self.setup.last_batch(), first, self.setup.spec.history_policy, self.setup.context.log.location)
         self._has_begun = True
 
     def _require_fit(self, schema: StructType) -> None:
@@ -146,7 +146,7 @@ class QueryRun:
         from pyspark.sql.types import StructType
 
         setup = self.setup
-        shape = input_shape(schema, setup.target.spec, ())
+        shape = input_shape(schema, setup.spec.target.spec, ())
         plan = self.committer.spec.task_plan(Epoch(0), shape, setup.context.stamp())
         chosen = StructType([schema[name] for name in needed_input(schema, plan)])
         # PySpark 4.2 wants the zone of TIMESTAMPs; tasks get UTC from every version.
@@ -171,7 +171,7 @@ class QueryRun:
             if call.epoch is not None:
                 raise CalledTwice(log, batch_id, call.epoch)
             ref = batch_ref(query.id, BatchId(batch_id), Checkpoint(self._spark, query.checkpoint).read)
-            shape = input_shape(batch.schema, self.setup.target.spec, ref.end)
+            shape = input_shape(batch.schema, self.setup.spec.target.spec, ref.end)
             done = self.committer.commit(ref, shape, partial(self._write, batch, call, ref, query))
             if done.replayed:
                 call.require_same(batch, log, done.epoch)
@@ -215,7 +215,7 @@ class QueryRun:
         if not gone:
             return
         error = SourceFilesMissing(ref.query, ref.batch, len(files.planned), gone)
-        if self.setup.config["sink.on-missing-file"] is OnMissingFile.FAIL:
+        if self.setup.spec.config["sink.on-missing-file"] is OnMissingFile.FAIL:
             raise error
         passed_over = "batch %d: %d of %d planned files are gone and are passed over, the first is %s"
         logger.warning(passed_over, ref.batch, len(gone), len(files.planned), gone[0])

@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from hivesink import wiring
 from hivesink.config.cache import state_folder
 from hivesink.config.site import Site
 from hivesink.errors import InvalidOption, MasterUnreachable
 from hivesink.jvm.jars import HIVE_CLIENT, fetch
 from hivesink.jvm.session import SETTINGS, kafka_settings, loopback_settings, start
+from hivesink.metastore import version as metastore_version
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -61,7 +61,7 @@ def session(
         master=master,
         kafka=kafka,
         extra=extra or {},
-        hive=wiring.metastore_version,
+        hive=metastore_version,
         spark=int(importlib.metadata.version("pyspark").split(".")[0]),
     )
     if choice.master.startswith("local"):

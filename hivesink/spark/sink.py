@@ -133,14 +133,14 @@ class HiveSink:
             problem = "events is no streaming DataFrame: make it with sources.kafka, sources.lines or spark.readStream"
             raise InvalidOption((problem,))
         if self._query is not None and self._query.isActive:
-            msg = f"starting the sink of {self._setup.target.name} twice"
+            msg = f"starting the sink of {self._setup.spec.target.name} twice"
             raise Unsupported(msg, "its query still runs", "stop it, or make a second sink with its own writer")
         chosen = {"processingTime": trigger} if isinstance(trigger, str) else trigger or {"processingTime": "0 seconds"}
         if not set(chosen) <= _TRIGGERS:
             msg = f"trigger {chosen}"
             raise Unsupported(msg, "batches must have offsets", f"use one of {sorted(_TRIGGERS)}")
         location = resolved_checkpoint(self._spark, checkpoint)
-        require_outside(self._setup.target.location, location, f"checkpoint {location}")
+        require_outside(self._setup.spec.target.location, location, f"checkpoint {location}")
         run = QueryRun(events.sparkSession, self._setup, tolerant=True)
         writer = _triggered(events.writeStream.foreachBatch(run).option("checkpointLocation", location), chosen)
         run.begin(location, events.schema)

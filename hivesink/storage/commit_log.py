@@ -34,7 +34,7 @@ from hivesink.storage.log_layout import (
     touched_name,
 )
 from hivesink.storage.once import DOUBTS, delete, drop, put_once, retry_unknown, stage
-from hivesink.storage.pointers import decode_pointer, default_log_location, encode_pointer, logs_of, pointer_path
+from hivesink.storage.pointers import decode_pointer, encode_pointer, pointer_path
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -44,8 +44,6 @@ if TYPE_CHECKING:
     from hivesink.core.manifest import Floor, Manifest
     from hivesink.core.table import TableName
     from hivesink.storage.fs import FileSystem
-
-__all__ = ["RenameCommitLog", "default_log_location", "logs_of"]
 
 
 class RenameCommitLog:

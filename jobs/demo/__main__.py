@@ -14,8 +14,10 @@ from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING
 
-from hivesink import HiveSink, wiring
+from hivesink import HiveSink
+from hivesink.config.site import NO_SITE
 from hivesink.errors import HiveSinkError
+from hivesink.metastore import catalog
 from jobs.cluster.kafka import EmbeddedKafka
 from jobs.demo.answers import finished_files, show_answers, show_files, show_partitions
 from jobs.demo.cluster import addresses, on_cluster
@@ -66,7 +68,7 @@ def demonstrate(home: Path, screen: Screen, services: ExitStack, *, kafka: bool)
     servers = services.enter_context(EmbeddedKafka(home / "broker")).bootstrap if kafka else None
     spark = services.enter_context(spark_session(uri, home, kafka=kafka))
     screen.fact(f"metastore {uri}" + (f", Kafka {servers}" if servers else ""))
-    declare_tables(wiring.catalog(uri), screen)
+    declare_tables(catalog(uri), screen)
 
     flights = Flights.load()
     feed = KafkaTopic(spark, servers) if servers else JsonFolder(spark, home / "events")
@@ -113,7 +115,7 @@ class Watcher:
 
 def finished(home: Path) -> list[Finished]:
     """The files that a reader sees, where Hive puts a managed table."""
-    return finished_files(str(home / "warehouse" / "demo.db" / "flights"), wiring.NO_SITE)
+    return finished_files(str(home / "warehouse" / "demo.db" / "flights"), NO_SITE)
 
 
 def partitions(home: Path) -> int:

@@ -12,12 +12,12 @@ from os import environ
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hivesink import wiring
 from hivesink.cli.opened import open_table
 from hivesink.config.site import Site
 from hivesink.errors import HiveSinkError
 from hivesink.hive import connect
 from hivesink.hive.login import Login
+from hivesink.metastore import catalog
 from jobs.cluster import Cluster
 from jobs.cluster.__main__ import default_folder
 from jobs.demo import containers
@@ -71,7 +71,7 @@ def on_cluster(where: Addresses, home: Path, screen: Screen) -> None:
     screen.fact(f"Hive      {where.metastore_uri}, HiveServer2 {where.hiveserver2}")
     environ.update(_settings(where, home))
     site = Site.load(environ)
-    declare_tables(wiring.catalog(where.metastore_uri, site), screen)
+    declare_tables(catalog(where.metastore_uri, site), screen)
 
     flights = Flights.load()
     screen.step(f"Sending {flights.total:,} flights to the Kafka topic {TOPIC}")

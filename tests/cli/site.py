@@ -109,7 +109,7 @@ class Ingest:
 
     @property
     def location(self) -> Path:
-        return Path(self.setup.target.location.removeprefix("file://").removeprefix("file:"))
+        return Path(self.setup.spec.target.location.removeprefix("file://").removeprefix("file:"))
 
     def close(self) -> None:
         self.setup.context.registrar.close()

@@ -91,7 +91,7 @@ def test_a_reset_is_shown_and_asked_for(
 def test_a_reset_keeps_the_log_aside_and_accepts_its_files(
     ingest: Ingest, table: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    uid = ingest.setup.identity.uid
+    uid = ingest.setup.spec.identity.uid
     done = reset(capsys, table, "--yes", "--json")
     assert done.code == 0, done.err
     (kept,) = aside(ingest)
@@ -114,7 +114,7 @@ def test_a_reset_keeps_the_log_aside_and_accepts_its_files(
         again.commit()
     again.batches = 0
     assert again.commit().epoch == 1
-    assert again.setup.identity.uid != uid
+    assert again.setup.spec.identity.uid != uid
     again.close()
     checked = hivesink(capsys, "verify", table, "--json")
     assert (checked.code, checked.data["files_of_no_known_writer"]) == (0, [])
@@ -212,7 +212,7 @@ def test_a_reset_that_is_given_up_accepts_nothing(
 def test_a_log_without_its_uid_and_with_a_damaged_manifest_can_be_put_aside(
     ingest: Ingest, table: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    uid = ingest.setup.identity.uid
+    uid = ingest.setup.spec.identity.uid
     (ingest.log / "uid").unlink()
     (ingest.log / "manifests" / "0000000003.json").write_text("{")
     done = reset(capsys, table, "--yes", "--json")
@@ -245,7 +245,7 @@ def test_a_table_made_anew_is_refused_and_verify_says_so(
 
 
 def test_a_renamed_table_and_its_ways_on(ingest: Ingest, table: str, capsys: pytest.CaptureFixture[str]) -> None:
-    uid = ingest.setup.identity.uid
+    uid = ingest.setup.spec.identity.uid
     new = Ingest.__new__(Ingest)
     new.table, new.metastore, new.writer, new.batches = rename(ingest, "renamed"), ingest.metastore, "ingest", 0
     new.options = {}

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from hivesink import wiring
+from hivesink.config.site import NO_SITE
 from hivesink.core.epoch import STRICT, BatchId, BatchRef
 from hivesink.core.offsets import KafkaOffset
 from hivesink.core.table import TableName
@@ -54,7 +55,7 @@ class Ingest:
     tolerant: bool = True
     batches: int = 0
     rows: int = 0
-    site: Site = wiring.NO_SITE
+    site: Site = NO_SITE
 
     def __post_init__(self) -> None:
         self.setup = wiring.Setup.open(
@@ -90,7 +91,7 @@ class Ingest:
 
     def staged(self) -> list[str]:
         """Hidden part files in the table's folder: orphans, where nothing runs."""
-        store, location = self.setup.context.store, self.setup.target.location
+        store, location = self.setup.context.store, self.setup.spec.target.location
         return [path for folder in store.walk(location) for path in store.staged(folder)]
 
     def wrap(self, port: str, **methods: Any) -> None:

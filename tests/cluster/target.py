@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 import pyarrow.parquet as pq
 
-from hivesink import wiring
 from hivesink.config.options import check
 from hivesink.config.site import Site
 from hivesink.hiveql.apply import apply
 from hivesink.hiveql.parse import parse_ddl
+from hivesink.metastore import catalog
 from hivesink.metastore.thrift_connection import Connection
 from tests.cluster.feed import day
 
@@ -64,7 +64,7 @@ class Target:
             f"CREATE EXTERNAL TABLE {name} (id BIGINT, pad STRING) PARTITIONED BY (dt STRING) STORED AS PARQUET "
             f"LOCATION '{place}'" + (f" TBLPROPERTIES ({pairs})" if pairs else "")
         )
-        apply([parse_ddl(ddl, "underfire.sql", check)], wiring.catalog(cluster.metastore_uri))
+        apply([parse_ddl(ddl, "underfire.sql", check)], catalog(cluster.metastore_uri))
         return found
 
     @property

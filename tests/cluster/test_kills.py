@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hivesink import wiring
 from hivesink.config.site import Site
 from hivesink.core.log import Mark
 from hivesink.core.table import TableName
-from hivesink.logs import TableLogs
+from hivesink.logs import TableLogs, commit_log
+from hivesink.metastore import connect
 from tests.cluster.feed import Feed
 from tests.cluster.target import WRITER, Target, own
 from tests.cluster.underfire import Stage, kill_all, local, on_cluster
@@ -76,11 +76,9 @@ class Kills:
     def _died_between(self) -> bool:
         """Whether the log's head is decided, and not all of it is published and registered."""
         site = Site.load({"HADOOP_CONF_DIR": str(self.stage.cluster.conf)})
-        live = wiring.registrar("thrift", self.stage.cluster.metastore_uri).table(
-            TableName.parse(self.stage.target.name)
-        )
+        live = connect("thrift", self.stage.cluster.metastore_uri).table(TableName.parse(self.stage.target.name))
         (folder,) = TableLogs(live.spec.name, live.location, site).writers().values()
-        log = wiring.commit_log(folder, WRITER, site=site)
+        log = commit_log(folder, WRITER, site=site)
         view = log.view()
         if not view.head:
             return False

@@ -238,6 +238,6 @@ def accept(job: Ingest) -> None:
     from hivesink.core.seen import GivenUp
     from hivesink.sink.commit.recovery import find_losses, recover
 
-    spec = job.setup.spec(tolerant=False)
+    spec = job.setup.spec
     lost = {loss.part.target for loss in find_losses(job.setup.context)}
     recover(job.setup.context, spec.identity, spec.policy, given_up=GivenUp(frozenset(lost)))

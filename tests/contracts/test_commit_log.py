@@ -25,10 +25,10 @@ from hivesink.errors import (
     PointerTaken,
     StoreUnavailable,
 )
-from hivesink.storage.commit_log import RenameCommitLog, default_log_location, logs_of
+from hivesink.storage.commit_log import RenameCommitLog
 from hivesink.storage.hdfs import HdfsFileSystem
 from hivesink.storage.local import LocalFileSystem
-from hivesink.storage.pointers import Accepted, accept, accepted_in, siblings
+from hivesink.storage.pointers import Accepted, accept, accepted_in, default_log_location, logs_of, siblings
 from tests.contracts.manifests import full, small
 from tests.crash.faults import FaultyFileSystem, Kill, Mode, Plan
 from tests.inmemory.filesystem import MemoryFileSystem

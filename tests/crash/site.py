@@ -18,7 +18,8 @@ from hivesink.sink.commit.observe import load
 from hivesink.sink.task.attempt import TaskTools, run_task
 from hivesink.sink.task.messages import TablePlan, TaskPlan, TaskReport
 from hivesink.sink.task.rejects import rejected_spec
-from hivesink.storage.commit_log import RenameCommitLog, default_log_location
+from hivesink.storage.commit_log import RenameCommitLog
+from hivesink.storage.pointers import default_log_location
 from hivesink.storage.rename_store import RenameFileStore
 from tests.crash.faults import FaultyFileSystem, Kill, Mode
 from tests.crash.faulty_registrar import FaultyRegistrar

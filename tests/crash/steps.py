@@ -7,7 +7,8 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from hivesink.errors import HiveSinkError
-from hivesink.storage.commit_log import RenameCommitLog, default_log_location
+from hivesink.storage.commit_log import RenameCommitLog
+from hivesink.storage.pointers import default_log_location
 from hivesink.storage.rename_store import RenameFileStore
 from tests.crash.faults import FaultyFileSystem, Kill, Mode, Plan
 from tests.inmemory.metastore import MemoryMetastore

@@ -10,7 +10,8 @@ import pytest
 
 from hivesink.errors import LogCopied, PointerCopied
 from hivesink.sink.commit.observe import load
-from hivesink.storage.commit_log import RenameCommitLog, default_log_location, logs_of
+from hivesink.storage.commit_log import RenameCommitLog
+from hivesink.storage.pointers import default_log_location, logs_of
 from tests.crash.test_metastore_faults import IDS, Scenario, decided
 from tests.inmemory.metastore import MemoryMetastore
 from tests.sink.harness import LOCATION, SPEC, TABLE, Job

@@ -9,12 +9,13 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
-from hivesink import HiveSink, sources, wiring
+from hivesink import HiveSink, sources
 from hivesink.config.options import check
 from hivesink.core.table import TableName
 from hivesink.embedded import process
 from hivesink.hiveql.apply import apply
 from hivesink.hiveql.parse import parse_ddl
+from hivesink.metastore import catalog, connect
 from jobs.cluster.kafka import create_topic, end_offsets
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ class Stage:
 
     def create(self, ddl: str | None = None, **parts: Any) -> Stage:
         text = ddl or table_ddl(self.table, **parts)
-        apply([parse_ddl(text, "stage.sql", check)], wiring.catalog(self.uri))
+        apply([parse_ddl(text, "stage.sql", check)], catalog(self.uri))
         return self
 
     def sink(self, **settings: Any) -> HiveSink:
@@ -117,7 +118,7 @@ class Stage:
     def location(self) -> Path:
         from pathlib import Path
 
-        live = wiring.registrar("thrift", self.uri).table(TableName.parse(self.table))
+        live = connect("thrift", self.uri).table(TableName.parse(self.table))
         return Path(live.location.removeprefix("file:"))
 
     def staged(self) -> list[str]:

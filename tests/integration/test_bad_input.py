@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from hivesink import HiveSink, errors, sources, wiring
+from hivesink import HiveSink, errors, sources
 from hivesink.config.options import check
 from hivesink.embedded.process import HOST, free_port
 from hivesink.hiveql.apply import Nothing, apply
 from hivesink.hiveql.parse import parse_ddl
+from hivesink.metastore import catalog
 from tests.integration.stage import AVAILABLE_NOW, COLUMNS, table_ddl
 
 if TYPE_CHECKING:
@@ -100,12 +101,12 @@ def test_a_column_that_only_the_ddl_has_is_added_by_the_statement_in_the_message
     stage.drain()
     wanted = parse_ddl(table_ddl(stage.table, columns=f"{COLUMNS}, `timestamp` STRUCT<`at`:INT>"), "stage.sql", check)
     with pytest.raises(errors.DdlDiffers) as told:
-        apply([wanted], wiring.catalog(stage.uri))
+        apply([wanted], catalog(stage.uri))
     said(told.value, stage.table, "timestamp")
     found = re.search(r"run (ALTER TABLE .*\)) with Hive or Spark", str(told.value))
     assert found
     stage.spark.sql(found[1])
-    assert apply([wanted], wiring.catalog(stage.uri)) == (Nothing(wanted.name),)
+    assert apply([wanted], catalog(stage.uri)) == (Nothing(wanted.name),)
     stage.put_text('{"ID": 3, "Name": "n3", "dt": "2024-01-01", "timestamp": {"at": 5}}\n')
     stage.drain()
     rows = stage.query(f"SELECT id, `timestamp`.`at` AS at FROM {stage.table} ORDER BY id")

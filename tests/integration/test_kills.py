@@ -19,13 +19,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from hivesink import wiring
 from hivesink.config.options import check
 from hivesink.core.log import Mark
 from hivesink.core.table import TableName
 from hivesink.hiveql.apply import apply
 from hivesink.hiveql.parse import parse_ddl
-from hivesink.storage.commit_log import default_log_location
+from hivesink.logs import commit_log
+from hivesink.metastore import catalog, connect
+from hivesink.storage.pointers import default_log_location
 from jobs.cluster.kafka import create_topic
 from tests.integration.statestores import STORES
 
@@ -134,9 +135,9 @@ class Stage:
 
     def _died_between(self) -> bool:
         """Whether the log's head is decided, and not all of it is published and registered."""
-        live = wiring.registrar("thrift", self.metastore.uri).table(TableName.parse(self.table))
+        live = connect("thrift", self.metastore.uri).table(TableName.parse(self.table))
         folder = default_log_location(live.location.removeprefix("file:"), live.spec.name, "killed")
-        log = wiring.commit_log(folder, "killed")
+        log = commit_log(folder, "killed")
         view = log.view()
         marks = view.marks.get(view.head, frozenset())
         head = log.manifest(view.head)
@@ -156,7 +157,7 @@ def record(number: int) -> str:
 
 def begin(folder: Path, metastore: EmbeddedMetastore, table: str, source: dict[str, str]) -> Stage:
     ddl = f"CREATE TABLE kills.{table} (id BIGINT) PARTITIONED BY (dt STRING) STORED AS PARQUET"
-    apply([parse_ddl(ddl, "kills.sql", check)], wiring.catalog(metastore.uri))
+    apply([parse_ddl(ddl, "kills.sql", check)], catalog(metastore.uri))
     return Stage(folder, metastore, f"kills.{table}", source)
 
 

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hivesink import wiring
 from hivesink.core.partition import Statistics
 from hivesink.core.table import TableName
+from hivesink.metastore import connect
 from hivesink.metastore.thrift_connection import Connection
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def parameters(stage: Stage, day: str) -> Mapping[str, str]:
 
 
 def accurate(stage: Stage) -> list[bool]:
-    registrar = wiring.registrar("thrift", stage.uri)
+    registrar = connect("thrift", stage.uri)
     table = registrar.table(TableName.parse(stage.table))
     found = registrar.lookup(table, [f"dt={day}" for day in DAYS])
     return [found[f"dt={day}"].accurate for day in DAYS]
@@ -84,7 +84,7 @@ def test_no_flag_stands_while_epochs_run_not_even_a_users_own(stage: Stage) -> N
 def claim(stage: Stage) -> None:
     """What Hive's ANALYZE TABLE leaves: figures and the flag, which Spark's own ANALYZE doesn't set."""
     stage.spark.sql(f"ANALYZE TABLE {stage.table} PARTITION (dt) COMPUTE STATISTICS")
-    registrar = wiring.registrar("thrift", stage.uri)
+    registrar = connect("thrift", stage.uri)
     table = registrar.table(TableName.parse(stage.table))
     registrar.set_statistics(table, [Statistics(f"dt={day}", files=1, bytes=1, rows=3) for day in DAYS])
 
@@ -94,7 +94,7 @@ def test_an_unpartitioned_table_has_exact_figures_too(stage: Stage) -> None:
     for number in range(2):
         stage.put(range(number * 10, number * 10 + 10))
     stage.drain()
-    registrar = wiring.registrar("thrift", stage.uri)
+    registrar = connect("thrift", stage.uri)
     assert registrar.table(TableName.parse(stage.table)).accurate
     (described,) = [
         row.data_type for row in stage.query(f"DESCRIBE EXTENDED {stage.table}") if row.col_name == "Statistics"

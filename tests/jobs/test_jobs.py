@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hivesink import wiring
 from hivesink.config.options import check
 from hivesink.hiveql.apply import apply
 from hivesink.hiveql.parse import parse_path
+from hivesink.metastore import catalog
 from jobs.cluster.kafka import create_topic
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def tables(metastore: EmbeddedMetastore, spark: SparkSession, monkeypatch: pytes
     monkeypatch.setenv("TRIGGER", "availableNow")
     for table in ("flights", "userinfo"):
         spark.sql(f"DROP TABLE IF EXISTS demo.{table}")
-    apply(parse_path(ROOT / "ddl", check), wiring.catalog(metastore.uri))
+    apply(parse_path(ROOT / "ddl", check), catalog(metastore.uri))
     spark.conf.set("spark.sql.hive.convertMetastoreParquet", "false")
     return spark
 

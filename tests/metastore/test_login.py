@@ -16,6 +16,7 @@ from thrift.protocol.TBinaryProtocol import TBinaryProtocol
 from thrift.Thrift import TMessageType
 from thrift.transport.TTransport import TMemoryBuffer
 
+from hivesink.config.site import Site
 from hivesink.errors import InvalidOption, MetastoreUnreachable, Unsupported
 from hivesink.metastore import connect
 from hivesink.metastore.login import MetastoreLogin
@@ -58,7 +59,7 @@ def test_the_sites_words(hive: Mapping[str, str], login: MetastoreLogin) -> None
 )
 def test_what_cannot_be_is_refused_by_its_name(hive: Mapping[str, str], error: type[Exception]) -> None:
     with pytest.raises(error, match=r"hive\.metastore\."):
-        connect("thrift", "thrift://127.0.0.1:1", hive=hive)
+        connect("thrift", "thrift://127.0.0.1:1", Site(hive=hive))
 
 
 def test_kerberos_without_its_package(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,8 @@ from hivesink.core.epoch import Epoch
 from hivesink.errors import RegistrationUnknown, StoreUnavailable
 from hivesink.metastore.common import FLAG
 from hivesink.sink.commit.statistics import refresh_statistics
-from hivesink.storage.commit_log import RenameCommitLog, default_log_location
+from hivesink.storage.commit_log import RenameCommitLog
+from hivesink.storage.pointers import default_log_location
 from tests.crash.site import Site, SiteJob
 from tests.sink.harness import LOCATION, TABLE, Event, Source, count_lines
 

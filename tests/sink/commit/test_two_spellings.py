@@ -10,7 +10,8 @@ import pytest
 from hivesink.sink.inspect.checks import Level
 from hivesink.sink.inspect.clean import clean, find_leftovers, find_strays
 from hivesink.sink.inspect.verify import verify
-from hivesink.storage.commit_log import RenameCommitLog, default_log_location
+from hivesink.storage.commit_log import RenameCommitLog
+from hivesink.storage.pointers import default_log_location
 from hivesink.storage.rename_store import RenameFileStore
 from tests.crash.faults import FaultyFileSystem, Kill, Mode, Plan
 from tests.inmemory.filesystem import MemoryFileSystem

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from hivesink.core.epoch import Epoch
 from hivesink.sink.inspect.clean import find_strays, throw_away
-from hivesink.storage.commit_log import RenameCommitLog, default_log_location
+from hivesink.storage.commit_log import RenameCommitLog
+from hivesink.storage.pointers import default_log_location
 from hivesink.storage.rename_store import RenameFileStore
 from tests.inmemory.filesystem import MemoryFileSystem
 from tests.inmemory.metastore import MemoryMetastore
