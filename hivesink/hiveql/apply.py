@@ -186,19 +186,15 @@ class Catalog(Protocol):
 
     def table(self, name: TableName) -> TableSpec | None:
         """The table as the metastore has it, always with `location`; None if there is no such table."""
-        ...
 
     def create_database_if_absent(self, database: str) -> None:
         """Create the database. An existing one stays as it is, also if somebody creates it at the same time."""
-        ...
 
     def create(self, spec: TableSpec) -> None:
         """Create the table completely or not at all. Raises TableExists."""
-        ...
 
     def set_properties(self, name: TableName, properties: Mapping[str, str], removed: Sequence[str] = ()) -> None:
         """Set and unset TBLPROPERTIES; the others stay. The key `comment` is the table's comment."""
-        ...
 
 
 def plan_all(wanted: Iterable[TableSpec], catalog: Catalog) -> tuple[Plan, ...]:

@@ -60,26 +60,21 @@ class FileSystem(Protocol):
     @property
     def parallel(self) -> int:
         """How many calls to make at a time; 1 where more are no faster."""
-        ...
 
     def canonical(self, location: str) -> str:
         """The spelling by which to compare two locations. Raises Unsupported for another scheme."""
-        ...
 
     def open_new(self, path: str) -> BinaryIO:
         """A new file to write; its folders are made durably. FileExistsError if the name is taken."""
-        ...
 
     def sync_close(self, stream: BinaryIO, path: str) -> None:
         """Close what `open_new` gave, its bytes durable. Its name isn't until it is renamed."""
-        ...
 
     def write_new(self, path: str, data: bytes) -> None:
         """A whole small file, with its folders; bytes and name durable. FileExistsError if the name is taken.
 
         Not atomic: a failure or a crash may leave a torn file under the name.
         """
-        ...
 
     def rename(self, source: str, target: str) -> None:
         """Durably, atomically for readers of `target`, with its folders, never over anything.
@@ -87,55 +82,44 @@ class FileSystem(Protocol):
         A crash in it may leave both names for one file (`same_file`). Raises FileExistsError where `target`
         is taken, FileNotFoundError where `source` is missing.
         """
-        ...
 
     def rename_folder(self, source: str, target: str) -> None:
         """A folder with all that is in it, durably, atomically, never over anything.
 
         Raises FileExistsError where `target` is taken, FileNotFoundError where `source` is missing.
         """
-        ...
 
     def make_durable(self, path: str) -> None:
         """Make what another process did durable, as it now is: a folder's names, or a file's bytes and its name."""
-        ...
 
     def delete(self, path: str) -> bool:
         """Delete a file, past any trash. False where there is none. A power cut may bring it back."""
-        ...
 
     def trash(self, path: str) -> str | None:
         """Move a file that a person may want back to the trash. Where it is now, or None where there was none.
 
         Raises Unsupported where there is no trash.
         """
-        ...
 
     def remove_empty(self, folder: str) -> bool:
         """Delete `folder` if it is there and empty, never what is in it. Whether it did."""
-        ...
 
     def length(self, path: str) -> int | None:
         """A file's bytes; None where there is no file. Raises DanglingLink where its folder leads nowhere."""
-        ...
 
     def is_folder(self, path: str) -> bool: ...
 
     def same_file(self, one: str, other: str) -> bool:
         """Whether two names lead to one file: a rename that was cut short. One name spelled twice is not two."""
-        ...
 
     def list(self, folder: str) -> Sequence[Entry]:
         """What `folder` holds, sorted by name, in one listing; nothing if it is missing."""
-        ...
 
     def read(self, path: str) -> bytes | None:
         """A whole small file, or None where there is none."""
-        ...
 
     def open(self, path: str) -> BinaryIO:
         """A file to read, seekable. FileNotFoundError where there is none."""
-        ...
 
 
 def join(folder: str, name: str) -> str:

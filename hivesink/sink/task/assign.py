@@ -52,7 +52,6 @@ class BucketAssigner(Protocol):
 
     def assign(self, rows: pa.Table, moment: Moment) -> Sequence[pa.Array]:
         """One array of values per partition column, each as long as `rows`."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
