@@ -6,13 +6,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from hivesink.core.epoch import Epoch
     from hivesink.core.log import Touched
     from hivesink.core.manifest import Manifest, PartEntry
     from hivesink.core.partition import PartitionKey
-
-Lines = tuple[tuple[str, str], ...]
-"""An action in words, by line: what is done, and to what."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,9 +19,6 @@ class Decide:
     """Create the manifest if there is none: the point of no return. Then look again and plan anew."""
 
     manifest: Manifest
-
-    def describe(self) -> Lines:
-        return ((self.manifest.kind, f"epoch {self.manifest.epoch}"),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,9 +28,6 @@ class ClearAccurate:
     table: str
     partitions: tuple[str, ...]
 
-    def describe(self) -> Lines:
-        return tuple(("clear accurate flag", _name(self.table, partition)) for partition in self.partitions)
-
 
 @dataclass(frozen=True, slots=True)
 class Register:
@@ -42,9 +35,6 @@ class Register:
 
     table: str
     partitions: tuple[tuple[str, str], ...]
-
-    def describe(self) -> Lines:
-        return tuple(("register", _name(self.table, partition)) for partition, _ in self.partitions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,16 +52,10 @@ class Publish(_OfPart):
 
     source: str
 
-    def describe(self) -> Lines:
-        return (("publish", self.part.target),)
-
 
 @dataclass(frozen=True, slots=True)
 class Keep(_OfPart):
     """A decided part is at its target already."""
-
-    def describe(self) -> Lines:
-        return (("keep", self.part.target),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,9 +72,6 @@ class Refuse(_OfPart):
         wrong = ", ".join(f"{path} has {length} bytes" for path, length in self.found)
         return f"{wrong} where {self.part.length} were written"
 
-    def describe(self) -> Lines:
-        return (("stop at", f"{self.part.target} ({self.part.rows} rows): {self.reason}"),)
-
 
 @dataclass(frozen=True, slots=True)
 class PutAway:
@@ -98,9 +79,6 @@ class PutAway:
 
     part: PartEntry
     source: str
-
-    def describe(self) -> Lines:
-        return (("put away", f"{self.source} as {self.part.put_away}"),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,16 +88,10 @@ class MarkPublished:
     epoch: Epoch
     waited: tuple[str, ...] = ()
 
-    def describe(self) -> Lines:
-        return (("mark published", f"epoch {self.epoch}"),)
-
 
 @dataclass(frozen=True, slots=True)
 class LookAgain:
     """The metastore may have changed: look again and plan anew."""
-
-    def describe(self) -> Lines:
-        return ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,18 +100,12 @@ class SuccessFiles:
 
     paths: tuple[str, ...]
 
-    def describe(self) -> Lines:
-        return tuple(("success file", path) for path in self.paths)
-
 
 @dataclass(frozen=True, slots=True)
 class MarkSettled:
     """Record that the metastore was looked at after the epochs up to `epoch` were published."""
 
     epoch: Epoch
-
-    def describe(self) -> Lines:
-        return (("mark settled", f"epoch {self.epoch}"),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,9 +115,6 @@ class Discard:
     staged: tuple[str, ...]
     folders: tuple[str, ...]
 
-    def describe(self) -> Lines:
-        return tuple(("discard", path) for path in self.staged)
-
 
 @dataclass(frozen=True, slots=True)
 class Forget:
@@ -159,18 +122,12 @@ class Forget:
 
     lists: tuple[Touched, ...]
 
-    def describe(self) -> Lines:
-        return tuple(("forget", f"list of epoch {one.epoch}, task {one.task}") for one in self.lists)
-
 
 @dataclass(frozen=True, slots=True)
 class Trim:
     """Delete the manifests up to `epoch`; the floor takes over their totals."""
 
     epoch: Epoch
-
-    def describe(self) -> Lines:
-        return (("trim", f"manifests up to epoch {self.epoch}"),)
 
 
 Action = (
@@ -189,6 +146,37 @@ Action = (
     | Forget
     | Trim
 )
+
+
+def describe(action: Action) -> Iterator[tuple[str, str]]:  # noqa: C901, PLR0912  one case per action
+    """The action in words, by line: what is done, and to what."""
+    match action:
+        case Decide(manifest):
+            yield manifest.kind, f"epoch {manifest.epoch}"
+        case ClearAccurate(table, partitions):
+            yield from (("clear accurate flag", _name(table, partition)) for partition in partitions)
+        case Register(table, partitions):
+            yield from (("register", _name(table, partition)) for partition, _ in partitions)
+        case Publish(part):
+            yield "publish", part.target
+        case Keep(part):
+            yield "keep", part.target
+        case Refuse(part):
+            yield "stop at", f"{part.target} ({part.rows} rows): {action.reason}"
+        case PutAway(part, source):
+            yield "put away", f"{source} as {part.put_away}"
+        case MarkPublished(epoch):
+            yield "mark published", f"epoch {epoch}"
+        case SuccessFiles(paths):
+            yield from (("success file", path) for path in paths)
+        case MarkSettled(epoch):
+            yield "mark settled", f"epoch {epoch}"
+        case Discard(staged):
+            yield from (("discard", path) for path in staged)
+        case Forget(lists):
+            yield from (("forget", f"list of epoch {one.epoch}, task {one.task}") for one in lists)
+        case Trim(epoch):
+            yield "trim", f"manifests up to epoch {epoch}"
 
 
 def _name(table: str, partition: str) -> str:

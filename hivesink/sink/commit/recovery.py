@@ -6,7 +6,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from hivesink.core.actions import Decide
+from hivesink.core.actions import Decide, describe
 from hivesink.core.partition import by_table
 from hivesink.core.plan import plan, until_look
 from hivesink.core.seen import NOTHING, GivenUp, Seen, abandoned, losses
@@ -44,7 +44,7 @@ class Recovered:
 
     def described(self) -> list[tuple[str, str]]:
         """Each action in words: what it does, and to what."""
-        return [line for action in self.actions for line in action.describe()]
+        return [line for action in self.actions for line in describe(action)]
 
 
 def preview(context: CommitContext, policy: Policy, *, given_up: GivenUp = NOTHING) -> Recovered:
