@@ -76,27 +76,27 @@ class Detached:
             wait_until(lambda: not self.alive(), STOP_SECONDS)
 
 
+@dataclass(slots=True)
 class Attached:
     """A process that ends with this one, however this one ends; `pid` is its own, not its guard's."""
 
-    def __init__(self, guard: subprocess.Popen[bytes], pid: int, grace: float) -> None:
-        self.pid = pid
-        self._guard = guard
-        self._grace = grace
+    pid: int
+    guard: subprocess.Popen[bytes]
+    grace: float
 
     def alive(self) -> bool:
         """Say whether the process still runs."""
-        return self._guard.poll() is None
+        return self.guard.poll() is None
 
     def stop(self) -> None:
         """End the process and return when it is gone; the guard kills it when it doesn't go."""
-        if self._guard.stdin is not None:
-            self._guard.stdin.close()
+        if self.guard.stdin is not None:
+            self.guard.stdin.close()
         try:
-            self._guard.wait(self._grace + STOP_SECONDS)
+            self.guard.wait(self.grace + STOP_SECONDS)
         except subprocess.TimeoutExpired:
-            os.killpg(self._guard.pid, signal.SIGKILL)
-            self._guard.wait()
+            os.killpg(self.guard.pid, signal.SIGKILL)
+            self.guard.wait()
 
     def kill(self) -> None:
         """End the process by SIGKILL, as a crash would, and return when it is gone."""
@@ -123,7 +123,7 @@ def start_attached(launch: Launch) -> Attached:
     with guard.stdout or io.BytesIO() as answer:
         # Nothing comes if the program can't be started; its log says why.
         pid = int(answer.readline() or guard.pid)
-    server = Attached(guard, pid, launch.grace)
+    server = Attached(pid, guard, launch.grace)
     _await_ready(launch, server)
     return server
 

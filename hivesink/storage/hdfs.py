@@ -20,7 +20,7 @@ from hivesink.errors import HiveSinkError, OutcomeUnknown, StoreUnavailable, Uns
 from hivesink.storage.fs import Entry, Ownership
 from hivesink.storage.hdfs_address import quantity, resolve, umask
 from hivesink.storage.hdfs_calls import Failed, HdfsCalls, shared
-from hivesink.storage.hdfs_failures import CallAbandoned, Failure, Kind, judge, refusal
+from hivesink.storage.hdfs_failures import ABSENT, CallAbandoned, Failure, Kind, judge, refusal
 from hivesink.storage.hdfs_folders import Folders
 from hivesink.storage.hdfs_streams import NewFile, StoredFile, open_whole
 
@@ -37,7 +37,6 @@ _UNREACHED = frozenset({Kind.NOT_TAKEN, Kind.NO_DATA})
 """In a write: a DataNode that is dead, mostly."""
 _STREAM = 300.0
 """Seconds for one step of a write: hdfs-native gives DataNodes a minute each before it goes on without them."""
-_NONE = frozenset({Kind.MISSING, Kind.NOT_A_FOLDER})
 _READ_BUFFER = 1 << 16
 
 
@@ -243,7 +242,7 @@ class HdfsFileSystem:
             try:
                 return self._at(path)[0].ask(lambda client: client.delete(hdfs_path, recursive=False), repeatable=False)
             except Failed as error:
-                if error.failure.kind not in {*_NONE, Kind.EXISTS}:
+                if error.failure.kind not in {*ABSENT, Kind.EXISTS}:
                     raise
         return False
 
@@ -257,7 +256,7 @@ class HdfsFileSystem:
             try:
                 return self._at(path)[0].ask(call, repeatable=not changing)
             except Failed as error:
-                if error.failure.kind not in _NONE:
+                if error.failure.kind not in ABSENT:
                     raise
         return None
 

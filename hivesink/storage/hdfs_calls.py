@@ -14,7 +14,7 @@ import threading
 import time
 from collections import deque
 from concurrent.futures import Future, wait
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -89,30 +89,22 @@ class _Worker(threading.Thread):
             self._idle.append(self)
 
 
+@dataclass(eq=False)
 class HdfsCalls:
     """A client of one file system, and how it is asked. Shared by the threads of one process; `shared` finds it."""
 
-    def __init__(
-        self,
-        address: Address,
-        properties: Mapping[str, str],
-        retry_policy: RetryPolicy,
-        *,
-        tick: Callable[[], float],
-        sleep: Callable[[float], None],
-        chance: Callable[[], float],
-    ) -> None:
-        self.address = address
-        self.retry_policy = retry_policy
-        self._properties = properties
-        self._tick = tick
-        self._sleep = sleep
-        self._chance = chance
-        self._lock = threading.Lock()
-        self._idle: deque[_Worker] = deque()
-        self._clients: dict[int, Client] = {}
-        self._first = self._hung = ""
-        self._warned = -_WARN_AGAIN
+    address: Address
+    properties: Mapping[str, str]
+    retry_policy: RetryPolicy
+    tick: Callable[[], float]
+    sleep: Callable[[float], None]
+    chance: Callable[[], float]
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _idle: deque[_Worker] = field(default_factory=deque)
+    _clients: dict[int, Client] = field(default_factory=dict)
+    _first: str = ""
+    _hung: str = ""
+    _warned: float = -_WARN_AGAIN
 
     def bounded(self, call: Callable[[], _T], seconds: float | None = None) -> _T:
         """The result of `call`. Raises what it raises, or CallAbandoned after `seconds` (default: the time-out)."""
@@ -139,12 +131,12 @@ class HdfsCalls:
 
     def pauses(self) -> Iterator[None]:
         """Wait between tries of several calls, longer each time, until the window ends."""
-        until = self._tick() + self.retry_policy.window
+        until = self.tick() + self.retry_policy.window
         for tries in itertools.count():
-            pause = self.retry_policy.wait(tries, self._chance())
-            if self._tick() + pause > until:
+            pause = self.retry_policy.wait(tries, self.chance())
+            if self.tick() + pause > until:
                 return
-            self._sleep(pause)
+            self.sleep(pause)
             yield
 
     def create(self, call: Callable[[Client], _T]) -> _T:
@@ -154,7 +146,7 @@ class HdfsCalls:
 
     def _persist(self, rounds: int, call: Callable[[Client], _T], seconds: float, *, repeatable: bool) -> _T:
         """`rounds`: how often the client itself asks all NameNodes again."""
-        until = self._tick() + self.retry_policy.window
+        until = self.tick() + self.retry_policy.window
         tries = 0
         while True:
             asked = self._open(rounds)
@@ -165,16 +157,16 @@ class HdfsCalls:
                 if isinstance(error, CallAbandoned):
                     self._abandon(asked)
             again = failure.kind in PASSING or (repeatable and failure.kind in UNCERTAIN)
-            pause = self.retry_policy.wait(tries, self._chance())
-            if not again or self._tick() + pause > until:
+            pause = self.retry_policy.wait(tries, self.chance())
+            if not again or self.tick() + pause > until:
                 raise Failed(failure)
             self._warn(failure, until)
-            self._sleep(pause)
+            self.sleep(pause)
             tries += 1
 
     def _warn(self, failure: Failure, until: float) -> None:
         """Log that a server is awaited: a silent job looks idle."""
-        now = self._tick()
+        now = self.tick()
         with self._lock:
             if until - now > self.retry_policy.window - _QUIET or now - self._warned < _WARN_AGAIN:
                 return
@@ -194,7 +186,7 @@ class HdfsCalls:
         return Client(
             f"hdfs://{self.address.authority}",
             {
-                **client_properties(self._properties, replace(self.address, namenodes=order), rounds),
+                **client_properties(self.properties, replace(self.address, namenodes=order), rounds),
                 "dfs.client.failover.sleep.max.millis": str(int(_PAUSE * 1000)),
             },
             # No folder of site files: by an executor's environment hdfs-native would read another site's.

@@ -54,6 +54,8 @@ PASSING = frozenset({Kind.NOT_TAKEN, Kind.SAFE_MODE})
 """Not done, and the same call may succeed soon."""
 UNCERTAIN = frozenset({Kind.UNANSWERED, Kind.NO_DATA})
 """Only repeatable calls are tried again after these."""
+ABSENT = frozenset({Kind.MISSING, Kind.NOT_A_FOLDER})
+"""There is nothing of that name."""
 
 
 @dataclass(frozen=True, slots=True)

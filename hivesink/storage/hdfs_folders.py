@@ -6,13 +6,13 @@ mode before the umask, hdfs-native does not: so the umask applies here only with
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from posixpath import basename, dirname
 from typing import TYPE_CHECKING
 
 from hivesink.storage.fs import Ownership, cannot_give
 from hivesink.storage.hdfs_calls import Failed, HdfsCalls
-from hivesink.storage.hdfs_failures import Kind
+from hivesink.storage.hdfs_failures import ABSENT, Kind
 
 if TYPE_CHECKING:
     from hdfs_native import Client
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 _SHARED = ".hivesink"
 """Holds the logs of every table of a folder, whoever writes them."""
 _OWNER_WRITES = 0o200
-_NO_SUCH = frozenset({Kind.MISSING, Kind.NOT_A_FOLDER})
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,16 +30,16 @@ class Folder:
     inherits: bool
 
 
+@dataclass(slots=True, eq=False)
 class Folders:
     """Those of one file system, as last seen. `as_folder` files are as readable as their folder."""
 
-    def __init__(self, calls: HdfsCalls, ownership: Ownership, umask: int, *, as_folder: bool) -> None:
-        self._calls = calls
-        self._ownership = ownership
-        self._umask = umask
-        self._as_folder = as_folder
-        self._known: dict[str, Folder] = {}
-        self._acls = True
+    calls: HdfsCalls
+    ownership: Ownership
+    umask: int
+    as_folder: bool
+    _known: dict[str, Folder] = field(default_factory=dict)
+    _acls: bool = True
 
     def need(self, path: str) -> Folder:
         """The folder at `path`, made with its parents if missing. Raises Failed."""
@@ -56,34 +55,34 @@ class Folders:
 
     def file_mode(self, folder: Folder) -> int:
         """The mode to create a file of that folder with."""
-        if self._as_folder:
+        if self.as_folder:
             return folder.mode & 0o644
-        if self._ownership.permission is not None:
+        if self.ownership.permission is not None:
             # The owner must be able to append at the end of a block; `dress` withdraws the right.
-            return self._ownership.permission | _OWNER_WRITES
-        return 0o666 if folder.inherits else 0o666 & ~self._umask
+            return self.ownership.permission | _OWNER_WRITES
+        return 0o666 if folder.inherits else 0o666 & ~self.umask
 
     def dress(self, path: str, mode: int | None, folder: Folder) -> None:
         """Give the new `path` in `folder` its owner, and `mode` where it was made with another.
 
         Raises Unsupported, Failed.
         """
-        own = self._ownership
+        own = self.ownership
         try:
             if own.owner is not None or own.group is not None:
-                self._calls.ask(lambda client: client.set_owner(path, own.owner, own.group), repeatable=True)
+                self.calls.ask(lambda client: client.set_owner(path, own.owner, own.group), repeatable=True)
             if mode is not None and (folder.inherits or not mode & _OWNER_WRITES):
-                self._calls.ask(lambda client: client.set_permission(path, mode), repeatable=True)
+                self.calls.ask(lambda client: client.set_permission(path, mode), repeatable=True)
         except Failed as error:
             if error.failure.kind is Kind.DENIED:
-                raise cannot_give(path, own, f"{self._calls.address}: {error.failure.reason}") from error
+                raise cannot_give(path, own, f"{self.calls.address}: {error.failure.reason}") from error
             raise
 
     def _look(self, path: str) -> Folder | None:
         try:
-            return self._calls.ask(lambda client: self._status(client, path), repeatable=True)
+            return self.calls.ask(lambda client: self._status(client, path), repeatable=True)
         except Failed as error:
-            if error.failure.kind in _NO_SUCH:
+            if error.failure.kind in ABSENT:
                 return None
             if self._acls and "AclException" in error.failure.reason:
                 # dfs.namenode.acls.enabled is false.
@@ -100,7 +99,7 @@ class Folders:
 
     def _make(self, path: str) -> Folder:
         nearest = dirname(path)
-        if self._as_folder:
+        if self.as_folder:
             return self._make_beside(path, self.need(nearest))
         missing = [path]
         # Look again: an ACL may have been set since the last look.
@@ -108,9 +107,9 @@ class Folders:
             missing.append(nearest)
             nearest = dirname(nearest)
         parent = existing or Folder(0o755, inherits=False)
-        own = self._ownership.folder_permission
-        mode = own if own is not None else 0o777 if parent.inherits else 0o777 & ~self._umask
-        self._calls.ask(lambda client: client.mkdirs(path, mode, create_parent=True), repeatable=True)
+        own = self.ownership.folder_permission
+        mode = own if own is not None else 0o777 if parent.inherits else 0o777 & ~self.umask
+        self.calls.ask(lambda client: client.mkdirs(path, mode, create_parent=True), repeatable=True)
         for folder in reversed(missing):
             self.dress(folder, own, parent)
         return Folder(mode, parent.inherits)
@@ -119,5 +118,5 @@ class Folders:
         """One folder, as open as its parent. Only the outermost hidden one lets other users add names."""
         shared = basename(path) == _SHARED
         mode = (parent.mode if shared else parent.mode & ~0o1002) | 0o700
-        self._calls.ask(lambda client: client.mkdirs(path, mode, create_parent=True), repeatable=True)
+        self.calls.ask(lambda client: client.mkdirs(path, mode, create_parent=True), repeatable=True)
         return Folder(mode, parent.inherits)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from dataclasses import dataclass
 from functools import partial
 from posixpath import basename, dirname
 from typing import TYPE_CHECKING, BinaryIO, TypeVar
@@ -149,24 +150,20 @@ class RenameFileStore:
             retry_unknown("remove", folder, partial(self._fs.remove_empty, folder))
 
 
+@dataclass(frozen=True, slots=True)
 class _StagedPart:
     """Implements `ports.StagedFile`."""
 
-    def __init__(self, fs: FileSystem, part: InProgress, stream: BinaryIO) -> None:
-        self._fs = fs
-        self._part = part
-        self._stream = stream
-
-    @property
-    def stream(self) -> BinaryIO:
-        return self._stream
+    fs: FileSystem
+    part: InProgress
+    stream: BinaryIO
 
     def close_for_commit(self) -> Pending:
-        staged = self._part.staged
+        staged = self.part.staged
         try:
-            pending = self._part.close(self._stream.tell())
-            self._fs.sync_close(self._stream, staged)
-            _rename(self._fs, Pending(staged, pending.staged, pending.length))
+            pending = self.part.close(self.stream.tell())
+            self.fs.sync_close(self.stream, staged)
+            _rename(self.fs, Pending(staged, pending.staged, pending.length))
         except (PartLost, LengthMismatch, TargetTaken, OutcomeUnknown) as error:
             # Nothing was decided about this part, so it is a leftover in any state.
             raise StoreUnavailable(action="close", path=staged, reason=str(error)) from error
@@ -175,9 +172,9 @@ class _StagedPart:
     def abort(self) -> None:
         # Best effort: recovery sweeps what stays behind.
         with contextlib.suppress(HiveSinkError, OSError):
-            self._stream.close()
+            self.stream.close()
         with contextlib.suppress(HiveSinkError, OSError):
-            self._fs.delete(self._part.staged)
+            self.fs.delete(self.part.staged)
 
 
 def _rename(fs: FileSystem, part: Pending) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -53,14 +53,14 @@ class Written:
         return sum((report.rows for report in self.reports), Rows())
 
 
+@dataclass(slots=True)
 class EpochWriter:
     """Writes the parts of epochs. `tolerate` gets the metastore's errors: it returns to go on, or raises."""
 
-    def __init__(self, context: CommitContext, spec: WriterSpec, tolerate: Callable[[HiveSinkError], None]) -> None:
-        self.context = context
-        self.spec = spec
-        self._tolerate = tolerate
-        self._moved: dict[PartitionKey, str] = {}
+    context: CommitContext
+    spec: WriterSpec
+    tolerate: Callable[[HiveSinkError], None]
+    _moved: dict[PartitionKey, str] = field(default_factory=dict)
 
     def write(self, epoch: Epoch, shape: InputShape, write: Write, watch: Stopwatch) -> Written:
         """Run the tasks until their parts are whole and in the folders of their partitions.
@@ -98,7 +98,7 @@ class EpochWriter:
         try:
             return self.context.lookup(part.key for part in parts)
         except METASTORE_TROUBLE as error:
-            self._tolerate(error)
+            self.tolerate(error)
             return None
 
     def _set_aside(

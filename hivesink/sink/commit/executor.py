@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import groupby
 from typing import TYPE_CHECKING
@@ -52,17 +52,15 @@ class StaleError(FencedOut):
     """Another recovery has advanced the same epochs meanwhile: look again."""
 
 
+@dataclass(slots=True)
 class Executor:
     """One writer's history, and what advances it. `history` is the log's, as far as this run knows."""
 
-    def __init__(
-        self, context: CommitContext, history: History, policy: Policy, told: Callable[[actions.Action], None]
-    ) -> None:
-        self.context = context
-        self.history = history
-        self.policy = policy
-        self._told = told
-        self._added: Counter[tuple[str, str]] = Counter()
+    context: CommitContext
+    history: History
+    policy: Policy
+    told: Callable[[actions.Action], None]
+    _added: Counter[PartitionKey] = field(default_factory=Counter)
 
     @classmethod
     def begin(
@@ -187,7 +185,7 @@ class Executor:
                 self._trim(epoch)
             case actions.LookAgain():
                 return
-        self._told(action)
+        self.told(action)
 
     def _require_current(self) -> None:
         """Raises FencedOut; StaleError if the log has marks that this run doesn't know of."""
