@@ -25,7 +25,6 @@ from hivesink.jvm.java import OPENS, find_java
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
-    from types import TracebackType
 
     from typing_extensions import Self
 
@@ -113,9 +112,7 @@ class EmbeddedServer(ABC):
         self.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         self.stop()
 
     def _java(

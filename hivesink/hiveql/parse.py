@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import dropwhile
 from pathlib import Path
 
 import sqlglot
@@ -106,13 +107,8 @@ def _not_understood(ddl: DdlText, error: ParseError) -> None:
 
 def _second(ddl: DdlText) -> int:
     """The line of the first token of the second statement."""
-    after = False
-    for token in ddl.tokens:
-        if token.token_type == TokenType.SEMICOLON:
-            after = True
-        elif after:
-            return ddl.line(token)
-    return ddl.first_line()
+    rest = dropwhile(lambda token: token.token_type != TokenType.SEMICOLON, ddl.tokens)
+    return next((ddl.line(token) for token in rest if token.token_type != TokenType.SEMICOLON), ddl.first_line())
 
 
 def _create(ddl: DdlText, statement: object) -> exp.Create | None:
