@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from hivesink.errors import ServerFailed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping
     from typing import BinaryIO
 
 HOST = "127.0.0.1"
@@ -143,20 +143,12 @@ def start_detached(launch: Launch, launched: Callable[[Detached], None] = lambda
             check=False,
         )
     if answer.returncode:
-        raise ServerFailed(launch.name, "could not be started", str(launch.log), _tail(launch.log))
+        raise ServerFailed(launch.name, "could not be started", str(launch.log), tail(launch.log))
     pid = int(answer.stdout)
     server = Detached(pid, identity_of(pid) or "")
     launched(server)
     _await_ready(launch, server)
     return server
-
-
-def run_once(name: str, command: Sequence[str], log: Path) -> None:
-    """Run a command that prepares a server, with its output in `log`. Raises ServerFailed."""
-    with log.open("wb") as output:
-        code = subprocess.run(command, stdout=output, stderr=output, check=False).returncode
-    if code:
-        raise ServerFailed(name, f"ended with {code}", str(log), _tail(log))
 
 
 def _fresh_log(launch: Launch) -> BinaryIO:
@@ -269,10 +261,10 @@ def _await_ready(launch: Launch, server: Attached | Detached) -> None:
         return
     server.stop()
     problem = problem or f"was not ready after {launch.timeout:.0f} s"
-    raise ServerFailed(launch.name, problem, str(launch.log), _tail(launch.log))
+    raise ServerFailed(launch.name, problem, str(launch.log), tail(launch.log))
 
 
-def _tail(log: Path) -> str:
+def tail(log: Path) -> str:
     """Return the log's last lines as one line, without frames of stack traces."""
     lines = [line.strip() for line in log.read_text(errors="replace").splitlines()]
     telling = [line for line in lines if line and not re.match(r"at \S+\(|\.\.\. \d+ ", line)]

@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hivesink.config.cache import write_atomically
-from hivesink.embedded.process import HOST, Launch, run_once, wait_until
+from hivesink.embedded.process import HOST, Launch, wait_until
 from hivesink.embedded.server import EmbeddedServer, java_command
 from hivesink.errors import ServerFailed
 from hivesink.jvm.conf import write_sites
 from hivesink.jvm.jars import fetch
 from jobs.cluster import settings
+from jobs.cluster.tool import run_once
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -7,12 +7,13 @@ import time
 from typing import TYPE_CHECKING
 
 from hivesink.config.cache import write_atomically
-from hivesink.embedded.process import HOST, POLL_SECONDS, Launch, free_port, run_once
+from hivesink.embedded.process import HOST, POLL_SECONDS, Launch, free_port
 from hivesink.embedded.server import EmbeddedServer
 from hivesink.errors import SourceUnreachable
 from hivesink.jvm.jars import fetch
 from hivesink.jvm.java import find_java
 from jobs.cluster.settings import KAFKA_JARS
+from jobs.cluster.tool import run_once
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

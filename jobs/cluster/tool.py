@@ -1,0 +1,21 @@
+"""Commands that prepare a server before its first start."""
+
+from __future__ import annotations
+
+import subprocess
+from typing import TYPE_CHECKING
+
+from hivesink.embedded.process import tail
+from hivesink.errors import ServerFailed
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+
+def run_once(name: str, command: Sequence[str], log: Path) -> None:
+    """Run a command that prepares a server, with its output in `log`. Raises ServerFailed."""
+    with log.open("wb") as output:
+        code = subprocess.run(command, stdout=output, stderr=output, check=False).returncode
+    if code:
+        raise ServerFailed(name, f"ended with {code}", str(log), tail(log))
