@@ -11,7 +11,7 @@ from hivesink.cli.codes import ExitCode
 from hivesink.cli.command import Debug, Json, Metastore, Table, Writer, reporting
 from hivesink.cli.opened import OpenedTable, open_table
 from hivesink.cli.output import Grid, Line, Report
-from hivesink.core import offsets
+from hivesink.core.manifest_json import last_batch_fields
 from hivesink.formats.parquet import rows_in
 from hivesink.sink.inspect.checks import Level
 from hivesink.sink.inspect.status import WriterStatus, writer_status
@@ -78,15 +78,8 @@ def _status_rows(status: WriterStatus) -> Iterator[tuple[str, object]]:
 
 def _batch_data(last: LastBatch | None) -> dict[str, Any] | None:
     """A batch as JSON, with its offsets as in the manifest."""
-    if last is None:
-        return None
-    return {
-        "epoch": last.epoch,
-        "query": last.ref.query,
-        "batch": last.ref.batch,
-        "start": [offsets.to_json(offset) for offset in last.ref.start],
-        "end": [offsets.to_json(offset) for offset in last.ref.end],
-    }
+    fields = last_batch_fields(last)
+    return None if fields is None else {name: value for name, value in fields.items() if name != "appended"}
 
 
 def verify(

@@ -31,7 +31,7 @@ def encode(manifest: Manifest) -> bytes:
         {
             **_fields(manifest),
             "format": FORMAT,
-            "last_batch": _last_batch(manifest.last_batch),
+            "last_batch": last_batch_fields(manifest.last_batch),
             "zones": dict(manifest.zones),
             "options": dict(manifest.options),
         }
@@ -105,15 +105,13 @@ def _bytes(value: dict[str, Any]) -> bytes:
 
 
 def _plain(value: Any) -> Any:
-    return _time(value) if isinstance(value, datetime) else _fields(value)
+    if isinstance(value, datetime):
+        return value.astimezone(timezone.utc).isoformat(timespec="microseconds")
+    return _fields(value)
 
 
 def _fields(value: Any) -> dict[str, Any]:
     return {name: getattr(value, name) for name in value.__slots__}
-
-
-def _time(at: datetime) -> str:
-    return at.astimezone(timezone.utc).isoformat(timespec="microseconds")
 
 
 def _from_time(text: str) -> datetime:
@@ -135,7 +133,8 @@ def _to_part(found: Any) -> PartEntry:
     )
 
 
-def _last_batch(last: LastBatch | None) -> dict[str, Any] | None:
+def last_batch_fields(last: LastBatch | None) -> dict[str, Any] | None:
+    """As a manifest has them."""
     if last is None:
         return None
     return {
