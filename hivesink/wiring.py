@@ -129,7 +129,9 @@ class Setup:
         """
         require_writer_name(writer)
         registrar = metastore.registrar
-        live = _declared(registrar.table(table))
+        found = registrar.table(table)
+        # What an old metastore can't store, such as NOT NULL, is in the table's properties.
+        live = replace(found, spec=declared(found.spec))
         own = as_texts(options)
         config = SinkConfig.parse(live.spec.options, own)
         assigner_for(live.spec, config)
@@ -200,11 +202,6 @@ def _require_sole(uid: str, log: CommitLog, logs: TableLogs) -> None:
     for writer, folder in logs.writers().items():
         if normal(folder) != normal(log.location) and commit_log(folder, writer, logs.site).uid(None) == uid:
             raise LogTwice(log.location, folder, uid)
-
-
-def _declared(live: LiveTable) -> LiveTable:
-    # What an old metastore can't store, such as NOT NULL, is in the table's properties.
-    return replace(live, spec=declared(live.spec))
 
 
 def _rejected(context: CommitContext, live: LiveTable, config: SinkConfig) -> TablePlan | None:

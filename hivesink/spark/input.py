@@ -64,15 +64,12 @@ def needed_input(schema: StructType, plan: TaskPlan) -> list[str]:
     if shape.value is not None:
         keeps_position = plan.config["sink.on-bad-record"] is not OnBadRecord.DROP
         position = (shape.topic, shape.partition, shape.offset, shape.path) if keeps_position else ()
-        names = (shape.value, shape.timestamp if _needs_time(plan) else None, *position)
+        column = plan.config["sink.bucket.time-column"]
+        needs_time = column is not None and column not in {field.name for field in plan.target.spec.columns}
+        names = (shape.value, shape.timestamp if needs_time else None, *position)
         return [name for name in names if name is not None]
     keeps_path = shape.path is not None and plan.config["sink.on-bad-record"] is not OnBadRecord.DROP
     return [*_decoded(schema, plan), *([PATH] if keeps_path else [])]
-
-
-def _needs_time(plan: TaskPlan) -> bool:
-    column = plan.config["sink.bucket.time-column"]
-    return column is not None and column not in {field.name for field in plan.target.spec.columns}
 
 
 def _decoded(schema: StructType, plan: TaskPlan) -> list[str]:

@@ -31,12 +31,7 @@ class HiveQuery:
         self._finished = False
         self._late_failure: Exception | None = None
         self._timer = threading.Thread(target=self._keep_time, name="hivesink-timer", daemon=True)
-
-    @classmethod
-    def begin(cls, query: StreamingQuery, run: QueryRun) -> HiveQuery:
-        handle = cls(query, run)
-        handle._timer.start()
-        return handle
+        self._timer.start()
 
     def awaitTermination(self, timeout: int | None = None) -> bool:  # noqa: N802  Spark's name
         """Wait for the end, at most `timeout` seconds; True if it has ended, and every row can be read.
@@ -92,9 +87,6 @@ class HiveQuery:
         if isinstance(self._run.failure, HiveSinkError):
             raise self._run.failure
         # Any other failure is of the batch that the stop cut off: it is undecided, and Spark runs it again.
-        self._finish()
-
-    def _finish(self) -> None:
         with self._finishing:
             if not self._finished:
                 self._run.committer.finish()

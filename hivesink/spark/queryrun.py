@@ -71,12 +71,9 @@ class Running:
         # Not the job group, which holds the run's id too: a job may set its own.
         return cls(query, str(running.runId), str(execution.resolvedCheckpointRoot()), execution)
 
-    def keeps_state(self) -> bool:
-        """Whether the plan of the current batch has an operator with state."""
-        return _keeps_state(self.execution.lastExecution().executedPlan())
-
 
 def _keeps_state(plan: Any) -> bool:
+    """Whether the plan of a batch has an operator with state."""
     # The trait StatefulOperator has another package in each line of Spark; its method is the same in all.
     children = plan.children()
     inner = (children.apply(index) for index in range(children.size()))
@@ -175,13 +172,10 @@ class QueryRun:
             done = self.committer.commit(ref, shape, partial(self._write, batch, call, ref, query))
             if done.replayed:
                 call.require_same(batch, log, done.epoch)
-                self._run_for_state(batch, query)
+                # Run without writing, its operators store the state that the next batch needs.
+                if _keeps_state(query.execution.lastExecution().executedPlan()):
+                    batch.write.format("noop").mode("append").save()
             call.epoch, call.written = done.epoch, None
-
-    def _run_for_state(self, batch: DataFrame, query: Running) -> None:
-        """Run a replayed batch without writing: its operators store the state that the next batch needs."""
-        if query.keeps_state():
-            batch.write.format("noop").mode("append").save()
 
     def _write(
         self, batch: DataFrame, call: _Call, ref: BatchRef, query: Running, plan: TaskPlan

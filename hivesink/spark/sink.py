@@ -41,7 +41,8 @@ class HiveSink:
     def __init__(self, spark: SparkSession, setup: wiring.Setup) -> None:
         shipping.ship(spark)
         self._spark = spark
-        self._setup = setup
+        self.setup = setup
+        """The sink's parts: log, store, registrar, table."""
         self._run = QueryRun(spark, setup, tolerant=False)
         self._query: HiveQuery | None = None
 
@@ -105,11 +106,6 @@ class HiveSink:
         return cls(spark, setup)
 
     @property
-    def setup(self) -> wiring.Setup:
-        """The sink's parts: log, store, registrar, table."""
-        return self._setup
-
-    @property
     def committer(self) -> Committer:
         """The committer of the latest query."""
         return self._run.committer
@@ -133,28 +129,28 @@ class HiveSink:
             problem = "events is no streaming DataFrame: make it with sources.kafka, sources.lines or spark.readStream"
             raise InvalidOption((problem,))
         if self._query is not None and self._query.isActive:
-            msg = f"starting the sink of {self._setup.spec.target.name} twice"
+            msg = f"starting the sink of {self.setup.spec.target.name} twice"
             raise Unsupported(msg, "its query still runs", "stop it, or make a second sink with its own writer")
         chosen = {"processingTime": trigger} if isinstance(trigger, str) else trigger or {"processingTime": "0 seconds"}
         if not set(chosen) <= _TRIGGERS:
             msg = f"trigger {chosen}"
             raise Unsupported(msg, "batches must have offsets", f"use one of {sorted(_TRIGGERS)}")
         location = resolved_checkpoint(self._spark, checkpoint)
-        require_outside(self._setup.spec.target.location, location, f"checkpoint {location}")
-        run = QueryRun(events.sparkSession, self._setup, tolerant=True)
+        require_outside(self.setup.spec.target.location, location, f"checkpoint {location}")
+        run = QueryRun(events.sparkSession, self.setup, tolerant=True)
         writer = _triggered(events.writeStream.foreachBatch(run).option("checkpointLocation", location), chosen)
         run.begin(location, events.schema)
         self._run = run
         if name is not None:
             writer = writer.queryName(name)
-        self._query = HiveQuery.begin(writer.start(), run)
+        self._query = HiveQuery(writer.start(), run)
         return self._query
 
     def __call__(self, batch: DataFrame, batch_id: int) -> None:
         """Commit a batch of a query that `start` didn't make. A second call with a batch raises CalledTwice."""
         query = Running.here(self._spark)
         if self._run.query is None or self._run.query.run != query.run:
-            self._run = QueryRun(self._spark, self._setup, tolerant=False, query=query)
+            self._run = QueryRun(self._spark, self.setup, tolerant=False, query=query)
         self._run(batch, batch_id)
 
 

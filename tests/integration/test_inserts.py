@@ -43,7 +43,7 @@ def wait_without_the_metastore(stage: Stage) -> None:
     """Epochs are decided while the sink's metastore is away; the run ends, since nothing can be registered."""
     sink = stage.sink()
     away = wiring.Metastore.at("thrift", "thrift://127.0.0.1:1").registrar
-    sink._setup = replace(sink.setup, context=replace(sink.setup.context, registrar=away))
+    sink.setup = replace(sink.setup, context=replace(sink.setup.context, registrar=away))
     with pytest.raises(MetastoreUnreachable):
         stage.drain(sink)
     assert stage.staged()
