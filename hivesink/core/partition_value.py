@@ -185,15 +185,8 @@ def _decimal(value: object, kind: Decimal) -> str:
     return f"{trimmed:f}"
 
 
-def _char(value: object, kind: Char) -> str:
-    text = _string(value).rstrip(" ")
-    if len(text) > kind.length:
-        _unfit(f"{len(text)} characters")
-    return text
-
-
-def _varchar(value: object, kind: Varchar) -> str:
-    text = _string(value)
+def _bounded(value: object, kind: Char | Varchar) -> str:
+    text = _string(value).rstrip(" ") if isinstance(kind, Char) else _string(value)
     if len(text) > kind.length:
         _unfit(f"{len(text)} characters")
     return text
@@ -218,8 +211,8 @@ _PRIMITIVES: dict[Primitive, Callable[[object], str]] = {
 }
 _WRITERS: dict[type, Callable[[object, Any], str]] = {
     Decimal: _decimal,
-    Char: _char,
-    Varchar: _varchar,
+    Char: _bounded,
+    Varchar: _bounded,
     Array: _complex,
     Map: _complex,
     Struct: _complex,

@@ -17,18 +17,17 @@ from hivesink.config.values import Compression
 
 @dataclass(frozen=True, slots=True)
 class ParquetFormat:
-    """Writes tables of `schema`; a dictionary costs more CPU than the bytes it saves, so it is off by default."""
+    """Writes tables of `schema`, without dictionaries: these cost more CPU than the bytes that they save."""
 
     schema: pa.Schema
     compression: Compression = Compression.SNAPPY
-    dictionary: bool = False
 
     def open(self, stream: BinaryIO) -> ParquetRecords:
         writer = pq.ParquetWriter(
             pa.PythonFile(stream, mode="w"),
             self.schema,
             compression="none" if self.compression is Compression.NONE else self.compression.value,
-            use_dictionary=self.dictionary,
+            use_dictionary=False,
             use_deprecated_int96_timestamps=True,
             store_decimal_as_integer=False,
             store_schema=False,
