@@ -49,24 +49,25 @@ class Committer:
         self._waiting_since: float | None = None
         self._trouble: HiveSinkError | None = None
 
-    def recover(self) -> None:
+    def recover(self) -> Executor:
         """Finish what earlier runs decided. `commit` does so itself if nobody has.
 
         Raises EpochTaken where another run is at work, LogDamaged, NewerFormat, LogCopied, and what `retry` raises.
         """
         with self.lock:
             try:
-                self._recover()
+                return self._recover()
             except EpochTaken:
                 # A manifest that the previous run got no answer for has arrived between the look and the decision.
-                self._recover()
+                return self._recover()
 
-    def _recover(self) -> None:
+    def _recover(self) -> Executor:
         self._is_current = False
         executor = self._executor = Executor.begin(self.context, self.spec.identity, self.spec.policy)
         self._finish(executor)
         executor.clean_up()
         self._is_current = True
+        return executor
 
     def commit(self, batch: BatchRef, shape: InputShape, write: Write) -> Committed:
         """Write and decide `batch`, or prove that it was committed. Returns only then.
@@ -124,12 +125,7 @@ class Committer:
         return None if self._trouble is None else str(self._trouble)
 
     def _recovered(self) -> Executor:
-        if not self._is_current:
-            self.recover()
-        if self._executor is None:
-            message = "recovery ended well and left nothing"
-            raise AssertionError(message)
-        return self._executor
+        return self._executor if self._executor is not None and self._is_current else self.recover()
 
     def _commit_new(
         self, executor: Executor, batch: LastBatch, shape: InputShape, write: Write, watch: Stopwatch
