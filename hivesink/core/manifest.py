@@ -1,8 +1,4 @@
-"""The manifest: what one epoch of one writer decided. `docs/manifest.md` describes every field.
-
-Creating it (if absent) is the only decision of the commit protocol: before it everything of the epoch may be thrown
-away, after it everything must be finished.
-"""
+"""The manifest: what one epoch of one writer decided. `docs/manifest.md` describes every field."""
 
 from __future__ import annotations
 

@@ -1,8 +1,5 @@
 """What comes next for a writer: its history and one look at files and metastore in, a list of actions out.
 
-`Decide` is the point of no return: the executor creates the manifest. What an epoch has before it may be thrown away;
-what the manifest says must then be finished. Only `plan` and `_finish` decide.
-
 Pure: no I/O, no clock; a moment and a token come in as a `Stamp`. First commit, recovery, fences, moves, accepted
 losses and clean-up all take their decisions from `plan`; `recover --dry-run` prints what it returns.
 

@@ -205,10 +205,7 @@ class RenameCommitLog:
         return join(self._manifests, name)
 
     def _find_out(self, manifest: Manifest, path: str, temporary: str, doubt: Exception) -> bool:
-        """Whether `manifest` became the epoch's after all; False: it didn't, and no longer can.
-
-        Raises EpochTaken, OutcomeUnknown, StoreUnavailable.
-        """
+        """Whether `manifest` became the epoch's after all; False: it didn't, and no longer can."""
         if self._is_own(manifest, path, temporary):
             return True
         # The rename may still be on its way. Without its source it can do nothing.
