@@ -9,27 +9,7 @@ import difflib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from hivesink.config.values import (
-    Compression,
-    OnBadRecord,
-    OnMissingFile,
-    OnNull,
-    OnTombstone,
-    OnUnknownField,
-    assigner,
-    duration,
-    file_name,
-    interval,
-    matching,
-    one_of,
-    permission,
-    policies,
-    positive,
-    size,
-    time_format,
-    user_name,
-    zone,
-)
+from hivesink.config import values
 from hivesink.core.bucket import TimePattern
 from hivesink.core.partfile import PREFIX, SUFFIX
 from hivesink.errors import InvalidOption
@@ -47,34 +27,34 @@ class Option:
 
 
 OPTIONS: Mapping[str, Option] = {
-    "sink.bucket.assigner": Option("partition-columns", assigner),
+    "sink.bucket.assigner": Option("partition-columns", values.assigner),
     "sink.bucket.time-column": Option(None, lambda text: text.strip().lower()),
     "sink.bucket.time-pattern": Option("yyyy-MM-dd--HH", TimePattern.parse_all),
-    "sink.bucket.time-zone": Option("UTC", zone),
-    "sink.bucket.on-null": Option("default-partition", one_of(OnNull)),
-    "sink.on-bad-record": Option("fail", one_of(OnBadRecord)),
-    "sink.on-tombstone": Option("skip", one_of(OnTombstone)),
-    "sink.on-unknown-field": Option("ignore", one_of(OnUnknownField)),
-    "sink.on-missing-file": Option("fail", one_of(OnMissingFile)),
-    "sink.timestamp-zone": Option("UTC", zone),
-    "sink.timestamp-format": Option("text", time_format),
+    "sink.bucket.time-zone": Option("UTC", values.zone),
+    "sink.bucket.on-null": Option("default-partition", values.one_of(values.OnNull)),
+    "sink.on-bad-record": Option("fail", values.one_of(values.OnBadRecord)),
+    "sink.on-tombstone": Option("skip", values.one_of(values.OnTombstone)),
+    "sink.on-unknown-field": Option("ignore", values.one_of(values.OnUnknownField)),
+    "sink.on-missing-file": Option("fail", values.one_of(values.OnMissingFile)),
+    "sink.timestamp-zone": Option("UTC", values.zone),
+    "sink.timestamp-format": Option("text", values.time_format),
     "sink.part-prefix": Option(
-        "part", matching(PREFIX, "write letters, digits, _ and single - only, a letter or digit first")
+        "part", values.matching(PREFIX, "write letters, digits, _ and single - only, a letter or digit first")
     ),
-    "sink.part-suffix": Option("", matching(SUFFIX, "write words that each begin with a dot, such as .events")),
-    "sink.file.permission": Option(None, permission),
-    "sink.file.owner": Option(None, user_name),
-    "sink.file.group": Option(None, user_name),
-    "sink.rolling-policy.file-size": Option("128MB", size),
-    "sink.task-memory": Option("256MB", size),
-    "sink.partition-commit.policy.kind": Option("metastore", policies),
-    "sink.partition-commit.success-file.name": Option("_SUCCESS", file_name),
+    "sink.part-suffix": Option("", values.matching(SUFFIX, "write words that each begin with a dot, such as .events")),
+    "sink.file.permission": Option(None, values.permission),
+    "sink.file.owner": Option(None, values.user_name),
+    "sink.file.group": Option(None, values.user_name),
+    "sink.rolling-policy.file-size": Option("128MB", values.size),
+    "sink.task-memory": Option("256MB", values.size),
+    "sink.partition-commit.policy.kind": Option("metastore", values.policies),
+    "sink.partition-commit.success-file.name": Option("_SUCCESS", values.file_name),
     "sink.log-location": Option(None, lambda text: text.rstrip("/")),
-    "sink.log.retained-epochs": Option("200", positive),
-    "sink.registration.retry-interval": Option("30s", interval),
-    "sink.registration.max-delay": Option("1h", duration),
-    "parquet.compression": Option("snappy", one_of(Compression)),
-    "parquet.block.size": Option("128MB", size),
+    "sink.log.retained-epochs": Option("200", values.positive),
+    "sink.registration.retry-interval": Option("30s", values.interval),
+    "sink.registration.max-delay": Option("1h", values.duration),
+    "parquet.compression": Option("snappy", values.one_of(values.Compression)),
+    "parquet.block.size": Option("128MB", values.size),
 }
 """The settings by name; `docs/options.md` says what each does."""
 
@@ -96,10 +76,10 @@ class SinkConfig:
 
         Raises InvalidOption with every bad setting at once.
         """
-        values, problems = _parse(properties, own or {})
+        parsed, problems = _parse(properties, own or {})
         if problems:
             raise InvalidOption(problems)
-        return cls(values)
+        return cls(parsed)
 
     def __getitem__(self, name: str) -> Any:
         return self.values[name]
@@ -114,17 +94,17 @@ def _parse(properties: Mapping[str, str], own: Mapping[str, str]) -> tuple[dict[
     given = {**properties, **own}
     wrong = (name for name in sorted(given) if name not in OPTIONS and (name in own or name.startswith("sink.")))
     problems = [_unknown(name) for name in wrong]
-    values: dict[str, Any] = {}
+    parsed: dict[str, Any] = {}
     for name, option in OPTIONS.items():
         text = given.get(name, option.default)
         if text is None:
-            values[name] = None
+            parsed[name] = None
             continue
         try:
-            values[name] = option.parse(text)
+            parsed[name] = option.parse(text)
         except ValueError as error:
             problems.append(f"{name} = {text!r}: {error}")
-    return values, tuple(problems)
+    return parsed, tuple(problems)
 
 
 def _unknown(name: str) -> str:
