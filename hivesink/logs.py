@@ -9,19 +9,11 @@ from typing import TYPE_CHECKING
 from hivesink.config.site import NO_SITE, Site
 from hivesink.core.bucket import normal
 from hivesink.errors import InvalidOption, LogDamaged, StoreUnavailable
+from hivesink.storage import pointers
 from hivesink.storage.commit_log import RenameCommitLog
 from hivesink.storage.fs import Ownership
 from hivesink.storage.hdfs_address import beside, is_hdfs
 from hivesink.storage.local import LocalFileSystem
-from hivesink.storage.pointers import (
-    accept,
-    accepted_in,
-    accepted_path,
-    default_log_location,
-    logs_of,
-    pointer_path,
-    siblings,
-)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -58,7 +50,7 @@ def log_folder(live: LiveTable, config: SinkConfig, writer: str) -> str:
     configured: str | None = config["sink.log-location"]
     own = normal(live.location)
     if configured is None:
-        return default_log_location(own, live.spec.name, writer)
+        return pointers.default_log_location(own, live.spec.name, writer)
     base = normal(configured)
     if base.startswith("/") and not configured.startswith("file:"):
         # As everywhere in Hadoop, a bare path is on the default file system, here the table's.
@@ -85,11 +77,11 @@ class TableLogs:
 
     def writers(self) -> Mapping[str, str]:
         """The log folder of each writer that has a pointer, sorted. Raises LogDamaged, NewerFormat."""
-        return logs_of(self._fs(), self.table, normal(self.location))
+        return pointers.logs_of(self._fs(), self.table, normal(self.location))
 
     def accepted(self) -> Mapping[str, Accepted]:
         """By uid, the parts that a person has accepted as the users' own. Raises LogDamaged, NewerFormat."""
-        return accepted_in(self._fs(), self.table, normal(self.location))
+        return pointers.accepted_in(self._fs(), self.table, normal(self.location))
 
     def uids(self) -> frozenset[str]:
         """The uids of all logs that pointers lead to. Raises LogDamaged, NewerFormat."""
@@ -98,7 +90,7 @@ class TableLogs:
 
     def with_uid(self, uid: str) -> str | None:
         """The log of `uid` among those of tables beside this one."""
-        for folder in siblings(self._fs(), normal(self.location)):
+        for folder in pointers.siblings(self._fs(), normal(self.location)):
             # Other damage there is another table's problem.
             with contextlib.suppress(LogDamaged):
                 if commit_log(folder, "", self.site).uid(None) == uid:
@@ -107,15 +99,15 @@ class TableLogs:
 
     def accept(self, accepted: Accepted) -> None:
         """Record that parts of that uid are the users' own from now on."""
-        accept(self._fs(), self.table, normal(self.location), accepted)
+        pointers.accept(self._fs(), self.table, normal(self.location), accepted)
 
     def retract(self, uid: str) -> None:
         """Take back that parts of `uid` were accepted: its log lives on, so a reset was never finished."""
-        self._fs().delete(accepted_path(normal(self.location), self.table, uid))
+        self._fs().delete(pointers.accepted_path(normal(self.location), self.table, uid))
 
     def unpoint(self, writer: str) -> None:
         """Delete the pointer of `writer`."""
-        self._fs().delete(pointer_path(normal(self.location), self.table, writer))
+        self._fs().delete(pointers.pointer_path(normal(self.location), self.table, writer))
 
     def has_folder(self, folder: str) -> bool:
         """Whether there is a folder of that name, for a log."""
