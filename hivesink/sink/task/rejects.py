@@ -24,31 +24,24 @@ _SHOWN = 80
 """Bytes of a record that an error shows."""
 
 _COLUMNS = (
-    ("value", Primitive.BINARY, "the record as it came"),
-    ("field", Primitive.STRING, "the column that it doesn't fit, null for the whole record"),
-    ("reason", Primitive.STRING, "why it doesn't fit"),
-    ("topic", Primitive.STRING, "Kafka topic"),
-    ("partition_id", Primitive.INT, "Kafka partition"),
-    ("record_offset", Primitive.BIGINT, "Kafka offset"),
-    ("source", Primitive.STRING, "the file that it came from"),
-    ("arrived_at", Primitive.TIMESTAMP, "the batch's arrival, UTC"),
+    ("value", Primitive.BINARY, pa.binary(), "the record as it came"),
+    ("field", Primitive.STRING, pa.string(), "the column that it doesn't fit, null for the whole record"),
+    ("reason", Primitive.STRING, pa.string(), "why it doesn't fit"),
+    ("topic", Primitive.STRING, pa.string(), "Kafka topic"),
+    ("partition_id", Primitive.INT, pa.int32(), "Kafka partition"),
+    ("record_offset", Primitive.BIGINT, pa.int64(), "Kafka offset"),
+    ("source", Primitive.STRING, pa.string(), "the file that it came from"),
+    ("arrived_at", Primitive.TIMESTAMP, pa.timestamp("us"), "the batch's arrival, UTC"),
 )
 
-_ARROW = {
-    Primitive.BINARY: pa.binary(),
-    Primitive.STRING: pa.string(),
-    Primitive.INT: pa.int32(),
-    Primitive.BIGINT: pa.int64(),
-    Primitive.TIMESTAMP: pa.timestamp("us"),
-}
-_SCHEMA = pa.schema([(name, _ARROW[kind]) for name, kind, _ in _COLUMNS])
+_SCHEMA = pa.schema([(name, arrow) for name, _, arrow, _ in _COLUMNS])
 
 
 def rejected_spec(table: TableName, location: str | None, *, external: bool) -> TableSpec:
     """The dead-letter table that goes with `table`."""
     return TableSpec(
         name=table.rejected,
-        columns=tuple(Column(*column) for column in _COLUMNS),
+        columns=tuple(Column(name, kind, comment) for name, kind, _, comment in _COLUMNS),
         partition_columns=(Column("dt", Primitive.STRING, "the UTC day of arrival, yyyy-MM-dd"),),
         location=location,
         comment=f"records that did not fit {table}",
