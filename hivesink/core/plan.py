@@ -150,14 +150,14 @@ def _publish(
     # A published part's partition that a user has dropped since isn't registered again until all is published.
     missing = {key for key in waiting if key not in live}
     # Parts whose partition is listed need no registration, which may fail.
-    yield from (action for action in actions if action.key in live and not _is_lost(action))
+    yield from (action for action in actions if action.key in live and not isinstance(action, Refuse))
     wanted = (missing | behind) - seen.refused
     yield from _register({key: folders[key] for key in wanted})
     after, held = history, seen.refused & missing
     for epoch in history.unpublished:
         own = located.get(epoch.manifest.epoch, [])
-        yield from (action for action in own if action.key in missing - held and not _is_lost(action))
-        lost = [action for action in own if _is_lost(action) and action.key not in held]
+        yield from (action for action in own if action.key in missing - held and not isinstance(action, Refuse))
+        lost = [action for action in own if isinstance(action, Refuse) and action.key not in held]
         yield from lost
         if lost:
             return
@@ -187,10 +187,6 @@ def _located(history: History, seen: Seen) -> Located:
             action = locate(part, earlier.get(part.name, ()), seen.files)
             located.setdefault(epoch.manifest.epoch, []).append(action)
     return located
-
-
-def _is_lost(action: Publish | Keep | Refuse) -> bool:
-    return isinstance(action, Refuse)
 
 
 def _homes(folders: Mapping[PartitionKey, str], live: Mapping[PartitionKey, LivePartition]) -> dict[PartitionKey, str]:

@@ -62,14 +62,11 @@ class Detached:
 
     def stop(self) -> None:
         """End the process and return when it is gone: SIGTERM first, SIGKILL after ten seconds."""
-        self._signal(signal.SIGTERM)
+        self.kill(signal.SIGTERM)
         self.kill()
 
-    def kill(self) -> None:
-        """End the process by SIGKILL, as a crash would, and return when it is gone."""
-        self._signal(signal.SIGKILL)
-
-    def _signal(self, number: signal.Signals) -> None:
+    def kill(self, number: signal.Signals = signal.SIGKILL) -> None:
+        """End the process by this signal, SIGKILL as a crash would, and return when it is gone."""
         if self.alive():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, number)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -83,10 +84,9 @@ class Session:
         with self.lock:
             connection, self._connection = self._connection, None
             if connection is not None:
-                try:
+                # The server forgets a session whose connection is gone.
+                with suppress(*BROKEN, REFUSED):
                     connection.close()
-                except (*BROKEN, REFUSED):
-                    return  # The server forgets a session whose connection is gone.
 
     def _connected(self) -> Any:
         if self._connection is None:
@@ -94,7 +94,8 @@ class Session:
             socket.setTimeout(LOGIN_SECONDS * _MILLISECONDS)
             transport = self.login.transport(socket, self.host)
             connection = hive.connect(thrift_transport=transport, username=self.login.user)
-            self._spark = "spark" in _server_name(connection).lower()
+            request = TGetInfoReq(connection.sessionHandle, TGetInfoType.CLI_DBMS_NAME)
+            self._spark = "spark" in str(connection.client.GetInfo(request).infoValue.stringValue).lower()
             # Statements have no limit.
             socket.setTimeout(None)
             self._connection = connection
@@ -119,8 +120,3 @@ def reason(error: BaseException) -> str:
     status = getattr(error.args[0], "status", None) if error.args else None
     text = getattr(status, "errorMessage", None) or getattr(error, "message", None) or str(error)
     return (str(text).strip().splitlines() or [type(error).__name__])[0][:500]
-
-
-def _server_name(connection: Any) -> str:
-    request = TGetInfoReq(connection.sessionHandle, TGetInfoType.CLI_DBMS_NAME)
-    return str(connection.client.GetInfo(request).infoValue.stringValue)
