@@ -153,22 +153,20 @@ def _fresh_log(launch: Launch) -> BinaryIO:
     return launch.log.open("wb")
 
 
-def on_free_port(start: Callable[[int], None], *, first: int | None = None) -> int:
+def on_free_port(start: Callable[[int], None], *, first: int | None = None, tries: int = PORT_TRIES) -> int:
     """Call `start` with free ports until one isn't taken by another program meanwhile; return that port.
 
     `first` is tried first if it is free. Raises what else `start` raises.
     """
-    for attempt in range(PORT_TRIES):
-        port = first if attempt == 0 and first is not None and port_is_free(first) else free_port()
-        try:
-            start(port)
-        except ServerFailed as e:
-            if attempt == PORT_TRIES - 1 or not PORT_TAKEN.search(Path(e.log).read_text(errors="replace")):
-                raise
-        else:
-            return port
-    message = "the last try returns or raises"
-    raise AssertionError(message)
+    port = first if first is not None and port_is_free(first) else free_port()
+    try:
+        start(port)
+    except ServerFailed as e:
+        if tries == 1 or not PORT_TAKEN.search(Path(e.log).read_text(errors="replace")):
+            raise
+    else:
+        return port
+    return on_free_port(start, tries=tries - 1)
 
 
 def free_port() -> int:

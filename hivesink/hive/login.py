@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from hivesink.errors import InvalidOption
@@ -68,8 +69,9 @@ class Login:
         self.check()
         if self.auth == "NOSASL":
             return TBufferedTransport(socket)
-        if self.auth == "KERBEROS":
-            _require_kerberos()
+        if self.auth == "KERBEROS" and not any(map(find_spec, ("sasl", "kerberos", "winkerberos"))):
+            problem = "hiveserver2 login: KERBEROS needs its Python package: pip install kerberos, then kinit"
+            raise InvalidOption((problem,))
         mechanism = "GSSAPI" if self.auth == "KERBEROS" else "PLAIN"
         # PLAIN wants a password; a server without authentication reads none.
         named = {"username": self.user, "password": self.password or "x", "service": self.kerberos_service_name}
@@ -83,10 +85,3 @@ class Login:
         import getpass
 
         return self.username or getpass.getuser()
-
-
-def _require_kerberos() -> None:
-    from importlib.util import find_spec
-
-    if not any(find_spec(package) for package in ("sasl", "kerberos", "winkerberos")):
-        raise InvalidOption(("hiveserver2 login: KERBEROS needs its Python package: pip install kerberos, then kinit",))

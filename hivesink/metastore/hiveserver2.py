@@ -142,7 +142,10 @@ class HiveServer2Registrar:
         if not partitions:
             return
         columns = self._describe(spec.name).columns
-        fields = ", ".join(f"{quoted(name)} {kind}{_comment(comment)}" for name, kind, comment in columns)
+        fields = ", ".join(
+            f"{quoted(name)} {kind}" + (f" COMMENT {literal(comment)}" if comment else "")
+            for name, kind, comment in columns
+        )
         for partition in partitions:
             if self._partition(spec, partition, columns).columns_behind:
                 clause = partition_clause(spec, partition, spark=self._spark)
@@ -233,10 +236,6 @@ def _has_null(spec: TableSpec) -> Callable[[NewPartition], bool]:
 
 def _name(spec: TableSpec, partition: str) -> str:
     return name_of(spec, values_of(spec, partition))
-
-
-def _comment(text: str | None) -> str:
-    return f" COMMENT {literal(text)}" if text else ""
 
 
 def _flag(parameters: Mapping[str, str]) -> str | None:

@@ -182,7 +182,10 @@ class HdfsCalls:
     def _new(self, rounds: int) -> Client:
         order = answering_first(self.address.namenodes, lambda one: one != self._hung and accepts(one))
         self._first = order[0]
-        _act_as_spark_does()
+        if "SPARK_USER" in os.environ:
+            # Act as the user who submitted the job, as Spark's executors do. This is the only way to give hdfs-native a
+            # user; it ignores it with Kerberos.
+            os.environ.setdefault("HADOOP_USER_NAME", os.environ["SPARK_USER"])
         return Client(
             f"hdfs://{self.address.authority}",
             {
@@ -215,10 +218,3 @@ def shared(address: Address, properties: Mapping[str, str]) -> HdfsCalls:
                 address, properties, retry_policy, tick=time.monotonic, sleep=time.sleep, chance=random.random
             )
         return _all[key]
-
-
-def _act_as_spark_does() -> None:
-    """Act as the user who submitted the job (SPARK_USER), as Spark's executors do."""
-    if "SPARK_USER" in os.environ:
-        # The only way to give hdfs-native a user; it ignores this with Kerberos.
-        os.environ.setdefault("HADOOP_USER_NAME", os.environ["SPARK_USER"])
