@@ -19,7 +19,7 @@ from hivesink.hiveql.parse import parse_path
 from hivesink.metastore import catalog
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from hivesink.hiveql.apply import Catalog
 
@@ -90,8 +90,7 @@ def start(json: Json = False, debug: Debug = False) -> None:
 
     Example: hivesink metastore start
     """
-    with reporting(as_json=json, debug=debug) as out:
-        out.show(_server_report(server.start()))
+    _serve(server.start, as_json=json, debug=debug)
 
 
 @embedded.command()
@@ -100,8 +99,7 @@ def stop(json: Json = False, debug: Debug = False) -> None:
 
     Example: hivesink metastore stop
     """
-    with reporting(as_json=json, debug=debug) as out:
-        out.show(_server_report(server.stop()))
+    _serve(server.stop, as_json=json, debug=debug)
 
 
 @embedded.command()
@@ -110,12 +108,12 @@ def status(json: Json = False, debug: Debug = False) -> None:
 
     Example: hivesink metastore status
     """
-    with reporting(as_json=json, debug=debug) as out:
-        out.show(_server_report(server.status()))
+    _serve(server.status, as_json=json, debug=debug)
 
 
-def _server_report(found: server.MetastoreStatus) -> Report:
-    text = "is not running"
-    if found.running:
-        text = f"is running at {found.uri} (process {found.pid}), warehouse {found.warehouse}"
-    return Report(asdict(found), [Line(f"the metastore of {found.home} {text}")])
+def _serve(act: Callable[[], server.MetastoreStatus], *, as_json: bool, debug: bool) -> None:
+    with reporting(as_json=as_json, debug=debug) as out:
+        found, text = act(), "is not running"
+        if found.running:
+            text = f"is running at {found.uri} (process {found.pid}), warehouse {found.warehouse}"
+        out.show(Report(asdict(found), [Line(f"the metastore of {found.home} {text}")]))

@@ -1,7 +1,6 @@
 """What comes next for a writer: its history and one look at files and metastore in, a list of actions out.
 
-Pure: no I/O, no clock; a moment and a token come in as a `Stamp`. First commit, recovery, fences, moves, accepted
-losses and clean-up all take their decisions from `plan`; `recover --dry-run` prints what it returns.
+Pure: no I/O, no clock; a moment and a token come in as a `Stamp`. `recover --dry-run` prints what `plan` returns.
 
 Order: nothing is published before the metastore has answered; a partition is registered, and its accurate flag
 cleared, before rows come; a partition's success file comes after all its files. Every action may be repeated.

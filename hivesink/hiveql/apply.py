@@ -227,8 +227,6 @@ def _apply(wanted: TableSpec, step: Plan, catalog: Catalog) -> Plan:
                 return _apply(wanted, step, catalog)
         case Alter(name, properties, removed):
             catalog.set_properties(name, dict(properties), removed)
-        case Nothing():
-            pass
         case Differs():
             refuse_differences((step,))
     return step

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from hive_metastore import ttypes
 
@@ -15,14 +15,12 @@ from hivesink.metastore.thrift_catalog import ThriftTables
 from hivesink.metastore.thrift_table import columns_behind, live_partition, live_table, new_partition
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from hivesink.core.table import TableName
     from hivesink.metastore.thrift_calls import PartitionsCall
     from hivesink.metastore.thrift_connection import Client, Connection
     from hivesink.ports import LiveTable
-
-T = TypeVar("T")
 
 NAMES_A_CALL = 1000
 PARTITIONS_A_CALL = 500
@@ -101,8 +99,8 @@ class ThriftRegistrar:
         """The registered ones of `wanted`. Raises UnknownTable, MetastoreUnreachable."""
         name = table.spec.name
         found: dict[Values, Any] = {}
-        for chunk in _chunks(wanted, NAMES_A_CALL):
-            names = [name_of(table.spec, values) for values in chunk]
+        for start in range(0, len(wanted), NAMES_A_CALL):
+            names = [name_of(table.spec, values) for values in wanted[start : start + NAMES_A_CALL]]
 
             def ask(client: Client, names: list[str] = names) -> Any:
                 return call(client, name.database, name.table, names)
@@ -204,8 +202,3 @@ def _repeat_refused(call: Callable[[], None]) -> None:
             continue
         return
     call()
-
-
-def _chunks(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
-    for start in range(0, len(items), size):
-        yield items[start : start + size]

@@ -111,8 +111,7 @@ def _alter_table(client: Client, table: Any) -> None:
 
 def _partitions_req(client: Client, database: str, table: str, names: list[str]) -> list[Any]:
     request = ttypes.GetPartitionsByNamesRequest(db_name=database, tbl_name=table, names=names)
-    found: list[Any] = client.get_partitions_by_names_req(request).partitions
-    return found
+    return list(client.get_partitions_by_names_req(request).partitions)
 
 
 def _states(client: Client, database: str, table: str, names: list[str]) -> list[Any]:

@@ -112,9 +112,7 @@ class HdfsFileSystem:
                 instead="keep a table's partitions on one file system",
             )
 
-        def rename() -> None:
-            calls.ask(lambda client: client.rename(old, new, overwrite=False), repeatable=False)
-
+        rename = partial(calls.ask, lambda client: client.rename(old, new, overwrite=False), repeatable=False)
         self._in_folder(folders, dirname(new), rename, "rename", source)
 
     def rename_folder(self, source: str, target: str) -> None:
