@@ -37,7 +37,8 @@ class MemoryFileSystem:
     def __init__(self) -> None:
         self._lock = threading.RLock()
         self._files: dict[str, _Node] = {}
-        self._folders: set[str] = set()
+        # Each folder with the names in it: the suites list folders more often than anything else.
+        self._folders: dict[str, set[str]] = {"": set()}
 
     def canonical(self, location: str) -> str:
         return location.rstrip("/")
@@ -58,7 +59,7 @@ class MemoryFileSystem:
     def rename(self, source: str, target: str) -> None:
         with self._lock:
             self.link(source, target)
-            del self._files[source]
+            self._take(source)
 
     def link(self, source: str, target: str) -> None:
         """Both names for one file: what a crash in `rename` leaves on a local disk."""
@@ -67,8 +68,7 @@ class MemoryFileSystem:
                 raise FileExistsError(target)
             if source not in self._files:
                 raise FileNotFoundError(source)
-            self._make(split(target)[0])
-            self._files[target] = self._files[source]
+            self._put(target, self._files[source])
 
     def rename_folder(self, source: str, target: str) -> None:
         with self._lock:
@@ -78,20 +78,22 @@ class MemoryFileSystem:
                 raise FileNotFoundError(source)
             self._make(split(target)[0])
             self._files = {_moved(path, source, target): node for path, node in self._files.items()}
-            self._folders = {_moved(path, source, target) for path in self._folders}
+            self._folders = {_moved(path, source, target): names for path, names in self._folders.items()}
+            self._leave(source)
+            self._enter(target)
 
     def make_durable(self, path: str) -> None:
         """Memory has nothing more durable than itself."""
 
     def delete(self, path: str) -> bool:
         with self._lock:
-            return self._files.pop(path, None) is not None
+            return path in self._files and self._take(path) is not None
 
     def trash(self, path: str) -> str | None:
         with self._lock:
             if path not in self._files:
                 return None
-            self._files[f"/.Trash{path}"] = self._files.pop(path)
+            self._put(f"/.Trash{path}", self._take(path))
             return f"/.Trash{path}"
 
     def remove_empty(self, folder: str) -> bool:
@@ -99,7 +101,8 @@ class MemoryFileSystem:
         with self._lock:
             if place not in self._folders or self.list(place):
                 return False
-            self._folders.discard(place)
+            del self._folders[place]
+            self._leave(place)
             return True
 
     def length(self, path: str) -> int | None:
@@ -117,11 +120,10 @@ class MemoryFileSystem:
     def list(self, folder: str) -> Sequence[Entry]:
         place = folder.rstrip("/")
         with self._lock:
-            files = [
-                Entry(split(path)[1], len(node.data)) for path, node in self._files.items() if split(path)[0] == place
+            paths = ((name, f"{place}/{name}") for name in sorted(self._folders.get(place, ())))
+            return [
+                Entry(name, len(self._files[path].data) if path in self._files else None) for name, path in paths
             ]
-            folders = [Entry(split(path)[1], None) for path in self._folders if split(path)[0] == place and path]
-        return sorted(files + folders, key=lambda entry: entry.name)
 
     def read(self, path: str) -> bytes | None:
         with self._lock:
@@ -138,14 +140,31 @@ class MemoryFileSystem:
         with self._lock:
             if path in self._files or path in self._folders:
                 raise FileExistsError(path)
-            self._make(split(path)[0])
-            self._files[path] = _Node(data)
-            return self._files[path]
+            return self._put(path, _Node(data))
+
+    def _put(self, path: str, node: _Node) -> _Node:
+        self._make(split(path)[0])
+        self._files[path] = node
+        self._enter(path)
+        return node
+
+    def _take(self, path: str) -> _Node:
+        self._leave(path)
+        return self._files.pop(path)
 
     def _make(self, folder: str) -> None:
-        while folder and folder not in self._folders:
-            self._folders.add(folder)
-            folder = split(folder)[0]
+        if folder not in self._folders:
+            self._make(split(folder)[0])
+            self._folders[folder] = set()
+            self._enter(folder)
+
+    def _enter(self, path: str) -> None:
+        folder, name = split(path)
+        self._folders[folder].add(name)
+
+    def _leave(self, path: str) -> None:
+        folder, name = split(path)
+        self._folders[folder].discard(name)
 
 
 def split(path: str) -> tuple[str, str]:
