@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import signal
+import subprocess
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,14 +16,16 @@ from hivesink.embedded.metastore import EmbeddedMetastore
 from hivesink.spark.session import LOCAL, session
 from jobs.cluster import Cluster
 from jobs.cluster.kafka import EmbeddedKafka
+from tests import jvmclasses
 from tests.embedded.thriftserver import EmbeddedThriftServer
 
 # Many short-lived JVMs share few cores: half the time of a start goes into optimising what runs once.
 # The zone: Hive's reader turns TIMESTAMPs by the JVM's own, which is not to be this machine's.
 os.environ["JDK_JAVA_OPTIONS"] = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Duser.timezone=UTC"
+os.environ["SPARK_SUBMIT_OPTS"] = jvmclasses.USE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator, Iterator
     from pathlib import Path
 
     from pyspark.sql import SparkSession
@@ -38,6 +44,20 @@ class FilesAndOneCluster(LoadFileScheduling):  # type: ignore[misc]  # xdist shi
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> FilesAndOneCluster:
     return FilesAndOneCluster(config, log)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtestloop(session: pytest.Session) -> Generator[None, object, object]:
+    """Beside the first tests of a run in several processes, make the archive if it is missing."""
+    if session.config.option.numprocesses is None or jvmclasses.ARCHIVE.exists():
+        return (yield)
+    # An own session, as its processes end together.
+    with subprocess.Popen([sys.executable, "-m", "tests.jvmclasses"], start_new_session=True) as maker:
+        try:
+            return (yield)
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(maker.pid, signal.SIGKILL)
 
 
 @pytest.fixture(scope="session")
