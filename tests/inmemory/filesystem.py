@@ -121,9 +121,7 @@ class MemoryFileSystem:
         place = folder.rstrip("/")
         with self._lock:
             paths = ((name, f"{place}/{name}") for name in sorted(self._folders.get(place, ())))
-            return [
-                Entry(name, len(self._files[path].data) if path in self._files else None) for name, path in paths
-            ]
+            return [Entry(name, len(self._files[path].data) if path in self._files else None) for name, path in paths]
 
     def read(self, path: str) -> bytes | None:
         with self._lock:
