@@ -197,7 +197,7 @@ class Registrar(Protocol):
         None: all of them. That takes long where there are many, so it is for what rarely happens.
 
         For an unpartitioned table `""` is the table itself. Raises TableReplaced if `table` was replaced by another
-        one of that name.
+        one of that name; Unsupported if the sink can't write such a table any more.
         """
 
     def add(self, table: LiveTable, partitions: Sequence[NewPartition]) -> None:

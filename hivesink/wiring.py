@@ -16,7 +16,7 @@ from hivesink.core.log import require_writer_name
 from hivesink.decode.arrowtypes import arrow_schema
 from hivesink.decode.reader import RowsReader
 from hivesink.decode.result import DecodeOptions
-from hivesink.errors import LogTwice, TableExists, Unsupported
+from hivesink.errors import LogDamaged, LogTwice, NewerFormat, TableExists, Unsupported
 from hivesink.formats.parquet import ParquetFormat, rows_in
 from hivesink.hiveql.render import declared, render, stored
 from hivesink.logs import TableLogs, commit_log, file_system, log_folder
@@ -25,7 +25,8 @@ from hivesink.sink.commit.committer import Committer
 from hivesink.sink.commit.context import CommitContext
 from hivesink.sink.commit.observe import load
 from hivesink.sink.commit.writer import Committed, WriterSpec
-from hivesink.sink.inspect.admission import Admission
+from hivesink.sink.inspect.admission import Admission, others_of
+from hivesink.sink.inspect.facts import read_log
 from hivesink.sink.task.assign import assigner_for, needed_columns
 from hivesink.sink.task.attempt import TaskTools
 from hivesink.sink.task.messages import TablePlan, TaskPlan
@@ -139,8 +140,9 @@ class Setup:
         check(live.location, folder)
         log, store = commit_log(folder, writer, site), file_store(live.location, site, config)
         logs = TableLogs(table, live.location, site)
-        # A pointer that was copied is refused first: the log may then be another table's.
-        logs.writers()
+        # A pointer that was copied, or leads elsewhere, is refused first: the log may then be another table's.
+        if writer in logs.writers():
+            log.point(table, normal(live.location))
         admission(live, log, store, writer, registrar, site=site).require()
         uid = log.uid(secrets.token_hex(6))
         if uid is None:
@@ -169,7 +171,7 @@ class Setup:
             rejected=rejected,
             config=config,
             count_rows=rows_in,
-            history_policy=history_policy,
+            history_policy=replace(history_policy, reset=None if log.view().head else _put_aside(logs, writer)),
             on_commit=on_commit or (lambda _: None),
             sole_writer=lambda: len(logs.writers()) <= 1,
             options=tuple(sorted(own.items())),
@@ -194,7 +196,24 @@ def admission(
 ) -> Admission:
     """Whether `writer` may write the table as it is now."""
     logs = TableLogs(live.spec.name, live.location, site)
-    return Admission(writer, log, store, live, registrar, lambda: logs.uids() | logs.accepted().keys(), logs.with_uid)
+
+    def search(uid: str) -> str | None:
+        folder, name = logs.with_uid(uid), str(live.spec.name)
+        # A log that serves a living table can't be this one's: the files are copies.
+        return None if folder and others_of(commit_log(folder, "", site), registrar, name) else folder
+
+    return Admission(writer, log, store, live, registrar, lambda: logs.uids() | logs.accepted().keys(), search)
+
+
+def _put_aside(logs: TableLogs, writer: str) -> LastBatch | None:
+    """The newest batch of the log that `hivesink reset` has last put aside, if its rows are visible."""
+    resets = [one for one in logs.accepted().values() if one.writer == writer and one.log]
+    with contextlib.suppress(LogDamaged, NewerFormat):
+        if resets:
+            facts = read_log(commit_log(str(max(resets, key=lambda one: one.at).log), writer, logs.site))
+            batch = facts.head.last_batch if facts.head else None
+            return batch if batch and facts.is_published(batch.epoch) else None
+    return None
 
 
 def _require_sole(uid: str, log: CommitLog, logs: TableLogs) -> None:
@@ -208,8 +227,16 @@ def _rejected(context: CommitContext, live: LiveTable, config: SinkConfig) -> Ta
     """The dead-letter table, created if missing; None unless the setting asks for it."""
     if config["sink.on-bad-record"] is not OnBadRecord.DEAD_LETTER:
         return None
-    dead_letters = context.table(str(live.spec.name.rejected))
-    return TablePlan(dead_letters.spec, dead_letters.location)
+    found, own = context.table(str(live.spec.name.rejected)), rejected_spec(live.spec.name, None, external=False)
+    for needed, there in ((own.columns, found.spec.columns), (own.partition_columns, found.spec.partition_columns)):
+        kinds = {column.name: column.type for column in there}
+        missing = [f"{column.name} {column.type}" for column in needed if kinds.get(column.name) != column.type]
+        if missing or (needed is own.partition_columns and len(there) != len(needed)):
+            what = f"{found.spec.name} without the columns of dead letters ({', '.join(missing) or 'by dt alone'})"
+            way = "rename or drop it, and the job's start creates it again"
+            raise Unsupported(what, "bad records are written there", way)
+    # Somebody may have added columns: they are null.
+    return TablePlan(replace(found.spec, columns=own.columns), found.location)
 
 
 def remaker(metastore: Metastore, live: LiveTable) -> Callable[[TableName], bool]:

@@ -20,12 +20,16 @@ PartitionKey = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class LivePartition:
-    """A registered partition. `accurate`: its `COLUMN_STATS_ACCURATE` is set, so Hive trusts its statistics."""
+    """A registered partition. `accurate`: its `COLUMN_STATS_ACCURATE` is set, so Hive trusts its statistics.
+
+    `format` is the input format with which readers read its files; None if it is Parquet's.
+    """
 
     partition: str
     location: str
     accurate: bool
     columns_behind: bool
+    format: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import re
+
 from hivesink.errors.base import HiveSinkError
 
 
 class LogDamaged(HiveSinkError):
     """A file of the log can't be read."""
 
-    def __init__(self, file: str, reason: str) -> None:
+    def __init__(self, file: str, reason: str, way: str | None = None) -> None:
         self.file = file
         self.reason = reason
-        super().__init__(
-            f"{file} is damaged ({reason}); hivesink leaves it alone: restore it from a snapshot or backup, or start "
-            "over with `hivesink reset TABLE --writer NAME`"
-        )
+        own = re.search(r"/([^/]+)/(?:uid|manifests/[^/]+)$", file)
+        reset = f"start over with `hivesink reset TABLE --writer {own[1] if own else 'NAME'}`"
+        way = way or f"hivesink leaves it alone: restore it from a snapshot or backup, or {reset}"
+        super().__init__(f"{file} is damaged ({reason}); {way}")
 
 
 class NewerFormat(HiveSinkError):
@@ -48,6 +50,17 @@ class LogMissing(HiveSinkError):
             f"the checkpoint is at batch {batch}, but the log {log} holds no batch: it was deleted or reset, or "
             "the checkpoint belongs to another table or writer; to go on: restore the log, or, if the batches before "
             f"{batch} are in the table or not wanted, start with append={head}"
+        )
+
+
+class LogOutdated(HiveSinkError):
+    """The table holds a file of an epoch that the log doesn't know."""
+
+    def __init__(self, table: str, writer: str, log: str, epoch: int, path: str) -> None:
+        super().__init__(
+            f"{path} was published after epoch {epoch}, where the log {log} ends: the log is older than {table}, such "
+            "as one from a backup. Restore its newest copy; if there is none, start over: "
+            f"`hivesink reset {table} --writer {writer}`, then as for a log that is lost (docs/operations.md)"
         )
 
 

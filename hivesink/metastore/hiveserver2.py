@@ -84,6 +84,7 @@ class HiveServer2Registrar:
         # Describe it first: only this reports a missing table in the same way on both servers.
         fresh = self._describe(spec.name)
         self._require_same(table, fresh.created)
+        _facts(spec.name, fresh, fresh.parameters).refuse()
         registered = self._registered(spec, partitions)
         wanted = registered if partitions is None else partitions
         found = [partition for partition in wanted if _name(spec, partition) in registered]
@@ -177,7 +178,14 @@ class HiveServer2Registrar:
         found = described(self._read(f"DESCRIBE FORMATTED {table_name(spec.name)} {clause}"))
         # Spark shows the table's columns here, Hive the partition's own.
         behind = [column[:2] for column in found.columns] != [column[:2] for column in columns]
-        return LivePartition(partition, found.fields["location"], is_accurate(_flag(found.parameters)), behind)
+        source = found.fields.get("inputformat", PARQUET_INPUT)
+        return LivePartition(
+            partition,
+            found.fields["location"],
+            is_accurate(_flag(found.parameters)),
+            behind,
+            None if source == PARQUET_INPUT else source,
+        )
 
     def _registered(self, spec: TableSpec, partitions: Sequence[str] | None) -> set[str]:
         show = f"SHOW PARTITIONS {table_name(spec.name)}"

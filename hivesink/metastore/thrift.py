@@ -12,7 +12,7 @@ from hivesink.errors import RegistrationFailed, TableReplaced, UnknownTable
 from hivesink.metastore.common import BASIC_ONLY, FLAG, Values, change_all, is_accurate, name_of, values_of
 from hivesink.metastore.thrift_calls import add_partitions
 from hivesink.metastore.thrift_catalog import ThriftTables
-from hivesink.metastore.thrift_table import columns_behind, live_partition, live_table, new_partition
+from hivesink.metastore.thrift_table import columns_behind, facts, live_partition, live_table, new_partition
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -47,6 +47,7 @@ class ThriftRegistrar:
         fresh = self._tables.get(table.spec.name)
         if (fresh.createTime or 0) != table.created:
             raise TableReplaced(str(table.spec.name), self.address)
+        facts(fresh).refuse()
         if not table.spec.is_partitioned:
             accurate = is_accurate((fresh.parameters or {}).get(FLAG))
             return {"": LivePartition("", fresh.sd.location, accurate, columns_behind=False)}

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _KEEP_STATISTICS = ttypes.EnvironmentContext(properties={"DO_NOT_UPDATE_STATS": "true"})
 """Without it an alter lists the folder and, for a table, overwrites numFiles and totalSize."""
 
-_STATE = ["values", "sd.location", "sd.cols.name", "sd.cols.type", "parameters"]
+_STATE = ["values", "sd.location", "sd.inputFormat", "sd.cols.name", "sd.cols.type", "parameters"]
 
 # Without it Hive 4 doesn't show an insert-only table, so the sink couldn't refuse it by its kind.
 _CAPABILITIES = ttypes.ClientCapabilities([ttypes.ClientCapability.INSERT_ONLY_TABLES])
@@ -135,7 +135,7 @@ def _states(client: Client, database: str, table: str, names: list[str]) -> list
         for partition in shared.partitions:
             # The rest after the table's location: a folder in it, or the rest of a longer name.
             location = f"{shared.sd.location}{partition.relativePath}"
-            sd = ttypes.StorageDescriptor(cols=shared.sd.cols, location=location)
+            sd = ttypes.StorageDescriptor(cols=shared.sd.cols, location=location, inputFormat=shared.sd.inputFormat)
             found.append(ttypes.Partition(values=partition.values, sd=sd, parameters=partition.parameters))
     return found
 

@@ -55,6 +55,7 @@ def live_partition(partition: str, found: Any, table: Any) -> LivePartition:
         location=found.sd.location,
         accurate=is_accurate((found.parameters or {}).get(FLAG)),
         columns_behind=columns_behind(found, table),
+        format=None if found.sd.inputFormat == PARQUET_INPUT else found.sd.inputFormat or "none",
     )
 
 

@@ -52,7 +52,8 @@ class LocalFileSystem:
         self._ownership = ownership
 
     def canonical(self, location: str) -> str:
-        return posix(location)
+        """Links resolved, as far as the path exists."""
+        return os.path.realpath(posix(location))
 
     def open_new(self, path: str) -> BinaryIO:
         return cast("BinaryIO", io.BufferedWriter(self._create(posix(path)), _BUFFER))

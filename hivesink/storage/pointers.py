@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 FORMAT = 1
 _ACCEPTED = ".accepted"
+_POINTER_WAY = "delete it: that writer's next start writes it again"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +62,7 @@ def decode_pointer(fs: FileSystem, data: bytes, file: str) -> str:
     Raises PointerCopied, NewerFormat, LogDamaged, all naming `file`; StoreUnavailable.
     """
     here = dirname(dirname(file))
-    match _decode(data, file):
+    match _decode(data, file, _POINTER_WAY):
         case {"log": str(log), "beside": str(beside)}:
             if _same(fs, beside, here):
                 return log
@@ -74,7 +75,7 @@ def decode_pointer(fs: FileSystem, data: bytes, file: str) -> str:
             if not _same(fs, own, log) and fs.list(join(own, "manifests")):
                 raise PointerCopied(file, log, own)
             return log
-    raise LogDamaged(file, "it does not say where the log is")
+    raise LogDamaged(file, "it does not say where the log is", _POINTER_WAY)
 
 
 def _same(fs: FileSystem, one: str, other: str) -> bool:
@@ -119,22 +120,23 @@ def accepted_in(fs: FileSystem, table: TableName, table_location: str) -> Mappin
 
 
 def _decode_accepted(data: bytes, file: str) -> Accepted:
-    match _decode(data, file):
+    way = "delete it, and accept the files of that uid again: `hivesink reset TABLE --uid UID`"
+    match _decode(data, file, way):
         case {"uid": str(uid), "at": str(at), "writer": str() | None as writer, "log": str() | None as log}:
             return Accepted(uid, at, writer, log)
-    raise LogDamaged(file, "it does not say whose parts were accepted")
+    raise LogDamaged(file, "it does not say whose parts were accepted", way)
 
 
 def _encode(fields: Mapping[str, object]) -> bytes:
     return (json.dumps({"format": FORMAT, **fields}, sort_keys=True, indent=1) + "\n").encode()
 
 
-def _decode(data: bytes, file: str) -> Any:
+def _decode(data: bytes, file: str, way: str) -> Any:
     """The JSON in `data`; `{}` where it names no format. Raises NewerFormat, LogDamaged."""
     try:
         decoded = json.loads(data)
     except ValueError as error:
-        raise LogDamaged(file, f"not JSON ({error})") from error
+        raise LogDamaged(file, f"not JSON ({error})", way) from error
     match decoded:
         case {"format": int(version)}:
             if version != FORMAT:

@@ -12,7 +12,7 @@ import pytest
 
 from hivesink import wiring
 from hivesink.cli import main
-from hivesink.core.epoch import STRICT, BatchId, BatchRef
+from hivesink.core.epoch import STRICT, BatchId, BatchRef, HistoryPolicy
 from hivesink.core.offsets import KafkaOffset
 from hivesink.core.table import TableName
 from hivesink.sink.task.attempt import run_task
@@ -68,6 +68,7 @@ class Ingest:
     writer: str = "ingest"
     batches: int = 0
     options: dict[str, str] = field(default_factory=dict)
+    history_policy: HistoryPolicy = STRICT
     setup: wiring.Setup = field(init=False)
 
     def __post_init__(self) -> None:
@@ -75,7 +76,7 @@ class Ingest:
             table=TableName.parse(self.table),
             writer=self.writer,
             metastore=wiring.Metastore.at("thrift", self.metastore),
-            history_policy=STRICT,
+            history_policy=self.history_policy,
             options=self.options,
         )
         self.committer = self.setup.committer(tolerant=False)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from hivesink.core.epoch import Epoch, HistoryPolicy
 from hivesink.core.table import TableName
 from hivesink.errors import (
     ForeignParts,
@@ -120,6 +121,52 @@ def test_a_reset_keeps_the_log_aside_and_accepts_its_files(
     assert (checked.code, checked.data["files_of_no_known_writer"]) == (0, [])
     (known,) = checked.data["unknown_writers"]
     assert (known["uid"], len(known["finished"]), known["accepted"]["writer"]) == (uid, 6, "ingest")
+
+
+@pytest.mark.parametrize("way", ["published", "waiting"])
+def test_a_batch_that_its_query_commits_only_after_the_reset_is_written_once(
+    way: str, ingest: Ingest, table: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Killed between the sink's commit and Spark's: with the old checkpoint, Spark runs the same batch again."""
+    if way == "waiting":
+        ingest.lose_metastore()
+        ingest.commit()
+    finished = parts(ingest)
+    assert reset(capsys, table, "--yes").code == 0
+    for is_replay in (way == "published", True):
+        again = Ingest(
+            table, ingest.metastore, batches=ingest.batches - 1, history_policy=HistoryPolicy(append=Epoch(0))
+        )
+        assert again.commit().replayed is is_replay
+        again.close()
+    assert (parts(ingest) == finished) is (way == "published")
+    again = Ingest(table, ingest.metastore, batches=ingest.batches, history_policy=HistoryPolicy(append=Epoch(0)))
+    assert not again.commit().replayed
+    again.close()
+
+
+def test_what_is_damaged_beside_the_log_says_how_to_go_on(
+    ingest: Ingest, table: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pointer = ingest.log.with_name("ingest.pointer")
+    pointer.write_text("")
+    with pytest.raises(LogDamaged, match=r"ingest.pointer is damaged .*; delete it: that writer's next start"):
+        start(ingest, "other")
+    pointer.unlink()
+    start(ingest).close()
+    assert hivesink(capsys, "verify", table).code == 0
+    (ingest.log / "manifests" / "floor-0000000001").write_text("")
+    said = hivesink(capsys, "verify", table)
+    assert (said.code, "floor-0000000001 is damaged" in said.out) == (1, True)
+    assert "`hivesink reset TABLE --writer ingest`" in said.out
+    assert reset(capsys, table, "--writer", "ingest", "--yes").code == 0
+    (accepted,) = (ingest.log.parent / ".accepted").iterdir()
+    accepted.write_text("")
+    with pytest.raises(LogDamaged, match="`hivesink reset TABLE --uid UID`"):
+        start(ingest)
+    accepted.unlink()
+    assert reset(capsys, table, "--uid", accepted.name, "--yes").code == 0
+    start(ingest).close()
 
 
 def test_rows_that_are_decided_and_not_published_are_named(
@@ -294,7 +341,7 @@ def test_two_tables_with_one_log_location_share_no_log(
     for name in ("two.a", "two.b"):
         declare(capsys, tmp_path, name, **logs)
     first = Ingest("two.a", uri)
-    for _ in range(2):
+    for is_replay in (way == "published", True):
         with pytest.raises(LogShared, match=r"serves two.a, so two.b can neither .* another writer name"):
             Ingest("two.b", uri)
         first.commit()
@@ -356,6 +403,13 @@ def test_the_log_is_not_reset_by_its_dead_letters(
     writer.commit()
     writer.close()
     assert hivesink(capsys, "verify", f"{table}__rejected").code == 0
+    name = TableName.parse(table).rejected
+    connection = Connection(ingest.metastore)
+    connection.read(lambda client: client.drop_table(name.database, name.table, True))
+    connection.close()
+    time.sleep(1.1)
+    Ingest(table, ingest.metastore, batches=4, options=options).close()
+    assert "created again" not in hivesink(capsys, "verify", f"{table}__rejected").out
     said = reset(capsys, f"{table}__rejected", "--yes")
     assert (said.code, aside(ingest)) == (65, [])
     assert f"`hivesink reset {table}` resets both" in said.error

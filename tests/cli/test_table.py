@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
 import pytest
-from hive_metastore.ttypes import NoSuchObjectException
+from hive_metastore.ttypes import FieldSchema, NoSuchObjectException
 
 from hivesink import wiring
 from hivesink.core.epoch import Epoch
@@ -18,6 +18,8 @@ from hivesink.metastore.thrift_connection import Connection
 from tests.cli.site import Ingest, hivesink
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from hivesink.core.manifest import PartEntry
 
 
@@ -177,6 +179,29 @@ def test_dead_letters_that_wait_get_their_table_back(
     assert hivesink(capsys, "status", table, "--json").data["writers"][0]["unsettled"] == []
     metastore.close()
     first.close()
+
+
+def test_a_column_more_in_the_table_of_dead_letters_is_null_and_one_less_is_refused(uri: str, table: str) -> None:
+    options, rejected, metastore = (
+        {"sink.on-bad-record": "dead-letter"},
+        TableName.parse(table).rejected,
+        Connection(uri),
+    )
+    Ingest(table, uri, options=options).close()
+
+    def alter(change: Callable[[list[Any]], object]) -> None:
+        found = metastore.read(lambda client: client.get_table(rejected.database, rejected.table))
+        change(found.sd.cols)
+        metastore.read(lambda client: client.alter_table(rejected.database, rejected.table, found))
+
+    alter(lambda columns: columns.append(FieldSchema("mine", "string", None)))
+    wider = Ingest(table, uri, options=options)
+    assert wider.commit().rows.rejected == 1
+    wider.close()
+    alter(lambda columns: setattr(columns[0], "name", "record"))
+    with pytest.raises(Unsupported, match=r"without the columns of dead letters \(value binary\).*rename or drop it"):
+        Ingest(table, uri, options=options)
+    metastore.close()
 
 
 def test_where_the_table_of_dead_letters_can_not_be_made_its_ddl_is_told(uri: str, table: str) -> None:

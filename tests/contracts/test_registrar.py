@@ -281,6 +281,18 @@ def test_columns_that_came_meanwhile(server: LiveMetastore, live: LiveTable) -> 
     assert [found[dt(day)].columns_behind for day in (1, 2)] == [False, False]
 
 
+def test_another_format_is_told_by_partition_and_refused_for_the_table(server: LiveMetastore, live: LiveTable) -> None:
+    orc = "org.apache.hadoop.hive.ql.io.orc.OrcInputFormat"
+    registrar = server.connect()
+    registrar.add(live, [new(live, dt(1)), new(live, dt(2))])
+    server.set_format(live, dt(1), orc)
+    found = registrar.lookup(live, [dt(1), dt(2)])
+    assert [found[dt(day)].format for day in (1, 2)] == [orc, None]
+    server.set_format(live, "", orc)
+    with pytest.raises(Unsupported, match="the sink writes Parquet"):
+        registrar.lookup(live, [dt(2)])
+
+
 def test_a_table_without_partitions(server: LiveMetastore, tmp_path: Path) -> None:
     if server.kind == "hiveserver2-spark":
         with pytest.raises(Unsupported, match="COLUMN_STATS_ACCURATE"):

@@ -29,6 +29,7 @@ class MemoryPartition:
     location: str
     columns: tuple[Column, ...]
     parameters: dict[str, str] = field(default_factory=dict)
+    format: str | None = None
 
 
 @dataclass(slots=True)
@@ -68,6 +69,8 @@ class MemoryMetastore:
         with self._entry(table.spec.name) as entry:
             if entry.created != table.created:
                 raise TableReplaced(str(table.spec.name), self.address)
+            if entry.spec.format != "parquet":
+                self.table(table.spec.name)
             if not table.spec.is_partitioned:
                 accurate = is_accurate(entry.parameters.get(FLAG))
                 live = LivePartition("", entry.location, accurate, columns_behind=False)
@@ -81,6 +84,7 @@ class MemoryMetastore:
                     place.location,
                     is_accurate(place.parameters.get(FLAG)),
                     columns_behind=place.columns != entry.spec.columns,
+                    format=place.format,
                 )
                 for partition, place in wanted.items()
                 if place is not None
@@ -168,6 +172,14 @@ class MemoryMetastore:
         with self._lock:
             entry = self._entries[name]
             entry.spec = replace(entry.spec, columns=entry.spec.columns + columns)
+
+    def set_format(self, name: TableName, partition: str, source: str) -> None:
+        """As ALTER TABLE … [PARTITION …] SET FILEFORMAT does."""
+        with self._entry(name) as entry:
+            if partition:
+                entry.partitions[values_of(entry.spec, partition)].format = source
+            else:
+                entry.spec = replace(entry.spec, format=source)
 
     def partitions(self, name: TableName) -> Mapping[str, str]:
         """All registered partitions and their locations, sorted."""

@@ -44,6 +44,7 @@ class LiveMetastore(Protocol):
     def register(self, table: LiveTable, partition: str, location: str) -> None: ...
     def analyze(self, table: LiveTable, partition: str) -> None: ...
     def add_column(self, table: LiveTable, column: Column) -> None: ...
+    def set_format(self, table: LiveTable, partition: str, source: str) -> None: ...
     def drop(self, table: LiveTable, partition: str) -> None: ...
     def drop_table(self, table: LiveTable) -> None: ...
     def parameters(self, table: LiveTable, partition: str) -> dict[str, str]: ...
@@ -84,6 +85,9 @@ class InMemory:
 
     def add_column(self, table: LiveTable, column: Column) -> None:
         self.metastore.add_columns(table.spec.name, column)
+
+    def set_format(self, table: LiveTable, partition: str, source: str) -> None:
+        self.metastore.set_format(table.spec.name, partition, source)
 
     def drop(self, table: LiveTable, partition: str) -> None:
         self.metastore.drop_partition(table.spec.name, partition)
@@ -133,6 +137,10 @@ class OverThrift:
         found = self.table(table)
         found.sd.cols.append(ttypes.FieldSchema(column.name, str(column.type), column.comment))
         self._alter_table(table, found)
+
+    def set_format(self, table: LiveTable, partition: str, source: str) -> None:
+        for found in self._changed(table, partition):
+            found.sd.inputFormat = source
 
     def drop(self, table: LiveTable, partition: str) -> None:
         name, values = table.spec.name, list(values_of(table.spec, partition))

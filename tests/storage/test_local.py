@@ -39,6 +39,13 @@ def test_spellings_of_a_location(location: str, path: str) -> None:
     assert posix(location) == path
 
 
+def test_a_link_to_a_folder_is_that_folder(tmp_path: Path) -> None:
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "link").symlink_to("disk")
+    assert FS.canonical(f"file:{tmp_path}/link/dt=a") == f"{tmp_path.resolve()}/disk/dt=a"
+    assert FS.canonical(f"{tmp_path}/./disk//dt=a/") == f"{tmp_path.resolve()}/disk/dt=a"
+
+
 @pytest.mark.parametrize("location", ["a/b", "hdfs://nn/a", "file://host/a", "file:a", ""])
 def test_other_locations_are_refused_by_name(location: str) -> None:
     with pytest.raises(Unsupported, match="not an absolute path"):

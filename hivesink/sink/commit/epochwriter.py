@@ -19,6 +19,7 @@ from hivesink.errors import (
     RegistrationUnknown,
     StoreUnavailable,
     TaskFailed,
+    Unsupported,
 )
 from hivesink.sink.task.messages import InputShape, TablePlan, TaskPlan, TaskReport
 
@@ -76,6 +77,7 @@ class EpochWriter:
             parts = tuple(part for report in reports for part in report.parts)
             live = self._look(parts)
             watch.lap("lookup")
+            _require_parquet(live or {})
             elsewhere = {} if live is None else self._elsewhere(parts, live)
             if not elsewhere or not left:
                 parts = self._set_aside(parts, live, plan.attempt)
@@ -187,6 +189,15 @@ class EpochWriter:
             if not report.rows.balanced:
                 message = f"task {report.task} reports {report.rows}, which don't add up"
                 raise AssertionError(message)
+
+
+def _require_parquet(live: Mapping[PartitionKey, LivePartition]) -> None:
+    """Raise Unsupported where readers couldn't read what is written; the parts are left to the next sweep."""
+    for (table, partition), found in live.items():
+        if found.format is not None:
+            what = f"the format of partition {partition} of {table} ({found.format})"
+            way = f"if it holds no other files, run: ALTER TABLE {table} PARTITION (…) SET FILEFORMAT PARQUET"
+            raise Unsupported(what, "the sink writes Parquet", way)
 
 
 def _require_no_failure(reports: Iterable[TaskReport]) -> None:

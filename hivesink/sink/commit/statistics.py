@@ -8,6 +8,7 @@ flag after it has published, so whoever comes second sees the other and clears t
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -21,7 +22,10 @@ if TYPE_CHECKING:
     from hivesink.core.partfile import Finished
     from hivesink.sink.commit.context import CommitContext
 
+logger = logging.getLogger("hivesink")
+
 CountRows = Callable[[BinaryIO], int]
+"""A file's number of rows. Raises ValueError if the file is of another format, or damaged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +87,10 @@ def _counted(context: CommitContext, partition: str, live: LivePartition, count_
     except StoreUnavailable:
         if context.store.visible(live.location) == before:
             raise
+    except ValueError as error:
+        # Readers fail on such a file too, which isn't this sink's.
+        logger.warning("no exact statistics of %s: %s can't be read (%s)", partition or live.location, file.path, error)
+        return None
     if context.store.visible(live.location) != before:
         return None
     exact = Statistics(partition, len(before), sum(file.length for file in before), rows)

@@ -9,10 +9,12 @@ from itertools import chain, islice
 from typing import TYPE_CHECKING
 
 from hivesink.core.manifest import standing
+from hivesink.core.partition import is_partition
 from hivesink.core.table import TableName
 from hivesink.errors import (
     FileSystemUnknown,
     ForeignParts,
+    LogOutdated,
     LogShared,
     TableFolderGone,
     TableRemade,
@@ -28,7 +30,9 @@ if TYPE_CHECKING:
     from hivesink.core.epoch import Epoch
     from hivesink.core.manifest import PartEntry
     from hivesink.core.partfile import Finished
+    from hivesink.core.partition import LivePartition
     from hivesink.ports import CommitLog, FileStore, LiveTable, Registrar
+    from hivesink.sink.inspect.facts import LogFacts
 
 _AT_ONCE = 256
 """Folders that are listed before the parts in them are handed out."""
@@ -44,7 +48,7 @@ def parts_below(store: FileStore, location: str, *, staged: bool = True) -> Iter
 
 
 def parts_elsewhere(store: FileStore, registrar: Registrar, live: LiveTable) -> Iterator[tuple[FoundPart, ...]]:
-    """The visible parts of partitions that are outside of the table's folder, where this store can look at all."""
+    """The visible parts of partitions that `parts_below` doesn't see, where this store can look at all."""
     homes = (one.location for one in registrar.lookup(live, None).values())
     yield tuple(_visible(store, outside(store, homes, [live.location])))
 
@@ -86,14 +90,17 @@ class Admission:
     search: Callable[[str], str | None]
 
     def require(self) -> None:
-        """Raises LogShared, ForeignParts, TableRemade, TableFolderGone, LogDamaged, NewerFormat, StoreUnavailable."""
+        """Raise ForeignParts, LogDamaged, NewerFormat, StoreUnavailable, and what `require_same_table` raises."""
         self.require_same_table()
         if not self.log.view().head:
             # All parts of a table are looked at only until the writer's first epoch. Then it has a history here.
             self._require_no_foreign_parts()
 
     def require_same_table(self) -> None:
-        """Raises LogShared, TableRenamed, TableFolderGone; TableRemade if it was made again without the newest rows."""
+        """Raises LogShared, TableRenamed, TableFolderGone, LogOutdated.
+
+        TableRemade if the table was made again without the newest rows, or with other partition columns.
+        """
         name = str(self.live.spec.name)
         # A log that serves a table serves its dead letters too.
         others = [other for other in others_of(self.log, self.registrar, name) if f"{other}__rejected" != name]
@@ -104,9 +111,31 @@ class Admission:
         for epoch, part in self._open_parts():
             if part.table.removesuffix("__rejected") != name.removesuffix("__rejected"):
                 raise TableRenamed(name, part.table, epoch, self.log.location)
-        if next(iter(self.store.walk(self.live.location)), None) is None and self._has_files():
-            # A disk that isn't mounted: the job would write into the mount point.
-            raise TableFolderGone(name, self.live.location, self.log.location)
+        facts = read_log(self.log)
+        self._require_folders(facts)
+        self._require_newest(facts)
+
+    def _require_folders(self, facts: LogFacts) -> None:
+        """Raises TableFolderGone for a disk that isn't mounted: the job would write into the mount point."""
+        table = str(self.live.spec.name)
+        parts = [part for _, part in facts.effective() if part.table == table]
+        folders = [self.live.location] if parts or (facts.floor and facts.floor.files) else []
+        far = outside(self.store, {part.folder for part in parts}, [self.live.location])
+        if far:
+            names = sorted({part.partition for part in parts if part.folder in far})
+            folders += [one.location for one in self.registrar.lookup(self.live, names).values() if one.location in far]
+        for folder in folders:
+            if next(iter(self.store.walk(folder)), None) is None:
+                raise TableFolderGone(table, folder, self.log.location)
+
+    def _require_newest(self, facts: LogFacts) -> None:
+        """Raises LogOutdated if the table holds a file of a later epoch: the log was restored from a backup, say."""
+        newest = next((manifest.parts for manifest in reversed(facts.manifests) if manifest.parts), ())
+        for part in _visible(self.store, sorted({part.folder for part in newest})):
+            is_later = part.name.uid == facts.uid and part.name.epoch > facts.view.head
+            # A run that works beside this one has decided the epoch before its file was visible.
+            if is_later and part.name.epoch > self.log.view().head:
+                raise LogOutdated(str(self.live.spec.name), self.writer, self.log.location, facts.view.head, part.path)
 
     def _open_parts(self) -> Iterator[tuple[Epoch, PartEntry]]:
         """The parts for which unsettled epochs answer. Raises LogDamaged, NewerFormat."""
@@ -116,17 +145,14 @@ class Admission:
             for manifest, part in standing([self.log.manifest(epoch) for epoch in view.manifests if epoch > settled]):
                 yield manifest.epoch, part
 
-    def _has_files(self) -> bool:
-        """Whether any epoch has written files to the table itself."""
-        facts = read_log(self.log)
-        found = any(part.table == str(self.live.spec.name) for _, part in facts.effective())
-        return found or bool(facts.floor and facts.floor.files)
-
     def is_other_table(self) -> bool:
         """Whether the table was created after the log came to know one of that name."""
-        admitted = self.log.admitted().get(str(self.live.spec.name))
-        if admitted:
-            return self.live.created not in admitted
+        admitted, name = self.log.admitted(), str(self.live.spec.name)
+        if name in admitted:
+            return self.live.created not in admitted[name]
+        if name.endswith("__rejected") and name.removesuffix("__rejected") in admitted:
+            # The sink makes the table of dead letters again itself.
+            return False
         # The log is older than this rule, or the table had another name then.
         manifests = self.log.view().manifests
         return bool(manifests) and self.live.created > self.log.manifest(manifests[-1]).at.timestamp()
@@ -140,16 +166,20 @@ class Admission:
         ]
         if not parts:
             return facts.floor is None or facts.floor.files == 0
-        newest = max(epoch for epoch, _ in parts)
-        return all(self.store.run_parallel(partial(self._is_here, part) for epoch, part in parts if epoch == newest))
+        newest = [part for epoch, part in parts if epoch == max(epoch for epoch, _ in parts)]
+        columns = [column.name for column in self.live.spec.partition_columns]
+        if not all(is_partition(part.partition, columns) for part in newest):
+            return False
+        homes = self.registrar.lookup(self.live, sorted({part.partition for part in newest}))
+        return all(self.store.run_parallel(partial(self._is_here, part, homes.get(part.partition)) for part in newest))
 
-    def _is_here(self, part: PartEntry) -> bool:
-        """Whether `part` is in the table's own folder, which may have been moved, published or not."""
-        base, name = self.live.location.rstrip("/"), part.target.rpartition("/")[2]
+    def _is_here(self, part: PartEntry, home: LivePartition | None) -> bool:
+        """Whether `part` is in the table's own folder, which may have been moved, or its partition's; staged or not."""
+        base = self.live.location.rstrip("/")
         own = self.store.canonical(base)
-        default = "/".join(text for text in (base, part.partition, name) if text)
+        folders = [base if not part.partition else f"{base}/{part.partition}", *([home.location] if home else [])]
         paths = [path for path in (part.target, part.staged) if self.store.canonical(path).startswith(f"{own}/")]
-        files = (self.store.find(path) for path in [*paths, default])
+        files = (self.store.find(path) for path in [*paths, *(f"{folder}/{part.name}" for folder in folders)])
         return any(file is not None and file.length == part.length for file in files)
 
     def _require_no_foreign_parts(self) -> None:
@@ -170,9 +200,12 @@ class Admission:
         return [part for part in parts if part.name.uid not in known or part.name.uid == own]
 
     def _refuse(self, foreign: list[FoundPart]) -> None:
+        logs = {uid: self.search(uid) for uid in dict.fromkeys(part.name.uid for part in foreign)}
+        # The log of this writer's own name is the one that its job wants.
+        foreign.sort(key=lambda part: not (logs[part.name.uid] or "").endswith(f"/{self.writer}"))
         path, uid, table = foreign[0].path, foreign[0].name.uid, str(self.live.spec.name)
         own = uid == self.log.uid(None)
-        log = self.log.location if own else self.search(uid)
+        log = self.log.location if own else logs[uid]
         # Those beside it, of the same writer.
         same = [(part.path.rpartition("/")[0], part.name.uid) for part in foreign].count((path.rpartition("/")[0], uid))
         raise ForeignParts(table, self.writer, uid, path=path, count=same, found=log, own=own)

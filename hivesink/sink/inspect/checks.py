@@ -237,6 +237,15 @@ def doubled(evidence: Evidence) -> Iterator[Finding]:
         yield _error(epoch, f"{text}; `hivesink clean --strays` moves it to the trash if it is in a partition's folder")
 
 
+def newer(evidence: Evidence) -> Iterator[Finding]:
+    """No file is of an epoch after the log's newest one: its rows may be right, and the log too old."""
+    head = evidence.head_after
+    later = sorted(file.path for file, _ in evidence.files.parts(evidence.log.uid) if file.name.epoch > head)
+    if later:
+        text = f"{len(later)} files, such as {later[0]}, are of epochs after {head}, where this log ends: it is too old"
+        yield _error(None, f"{text}; restore the log's newest copy, and leave the files alone")
+
+
 def strays(evidence: Evidence) -> Iterator[tuple[Epoch, str]]:
     """The writer's visible files that belong to no epoch, with the epochs in their names."""
     log = evidence.log
@@ -256,8 +265,8 @@ def strays(evidence: Evidence) -> Iterator[tuple[Epoch, str]]:
     for file, _ in evidence.files.parts(log.uid):
         if file.path in known or file.path.rpartition("/")[2] in waiting:
             continue
-        # A running job may have decided and published more since the log was read.
-        if file.name.epoch in epochs or file.name.epoch > evidence.head_after:
+        # A running job may have decided and published more since the log was read; a later file is in no log yet.
+        if file.name.epoch in epochs:
             yield Epoch(file.name.epoch), file.path
 
 
@@ -279,4 +288,4 @@ def leftovers(evidence: Evidence) -> Iterator[Finding]:
 
 
 CHECKS: tuple[Callable[[Evidence], Iterator[Finding]], ...]
-CHECKS = (whole, offsets, gaps, rows, present, footers, registered, shared, doubled, leftovers)
+CHECKS = (whole, offsets, gaps, rows, present, footers, registered, shared, doubled, newer, leftovers)

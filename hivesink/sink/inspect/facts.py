@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from hivesink.core.bucket import given_up, is_aside, is_given_up
 from hivesink.core.epoch import Epoch
 from hivesink.core.log import Mark, missing
-from hivesink.core.manifest import Manifest, Rows, lost_parts, standing
+from hivesink.core.manifest import Floor, Manifest, Rows, lost_parts, standing
 from hivesink.core.partfile import PartName, parse_staged
 from hivesink.errors import HiveSinkError, LogDamaged, NewerFormat, StoreUnavailable
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     from hivesink.core.log import LogView
-    from hivesink.core.manifest import Floor, PartEntry
+    from hivesink.core.manifest import PartEntry
     from hivesink.core.partfile import Stage
     from hivesink.core.partition import LivePartition, PartitionKey
     from hivesink.ports import CommitLog, FileStore
@@ -129,7 +129,7 @@ class LogFacts:
 
 
 def read_log(log: CommitLog) -> LogFacts:
-    """Everything in `log` at one moment. Raises StoreUnavailable; LogDamaged, NewerFormat for the floor."""
+    """Everything in `log` at one moment. Raises StoreUnavailable."""
     for _ in range(_READS):
         facts = _read(log, log.view())
         floor = facts.floor.epoch if facts.floor else Epoch(0)
@@ -149,10 +149,14 @@ def _lasts(log: CommitLog, gaps: tuple[Epoch, ...]) -> bool:
 
 
 def _read(log: CommitLog, view: LogView) -> LogFacts:
-    floor = log.floor() if view.floor else None
     read = {epoch: _manifest(log, epoch) for epoch in view.manifests}
     manifests = tuple(manifest for manifest in read.values() if isinstance(manifest, Manifest))
     unreadable = {epoch: error for epoch, error in read.items() if isinstance(error, HiveSinkError)}
+    floor = None
+    try:
+        floor = log.floor() if view.floor else None
+    except (LogDamaged, NewerFormat) as error:
+        floor, unreadable = Floor(view.floor, Rows()), {view.floor: error, **unreadable}
     uid = None
     # A uid that can't be read is in `unreadable` already, by the manifest that hides it.
     with suppress(LogDamaged):
@@ -267,9 +271,14 @@ def list_files(store: FileStore, locations: Collection[str], folders: Iterable[s
 
 
 def outside(store: FileStore, homes: Iterable[str], locations: Iterable[str]) -> set[str]:
-    """Those of the partitions' `homes` that are in none of the tables' `locations`."""
-    bases = tuple(f"{store.canonical(location)}/" for location in locations)
-    return {home for home in homes if not f"{store.canonical(home)}/".startswith(bases)}
+    """Those of the partitions' `homes` that are in none of the tables' `locations`, or in a hidden folder there."""
+    bases = [f"{store.canonical(location)}/" for location in locations]
+
+    def is_inside(home: str) -> bool:
+        path = f"{store.canonical(home)}/"
+        return any(path.startswith(base) and not is_hidden(path[len(base) :]) for base in bases)
+
+    return {home for home in homes if not is_inside(home)}
 
 
 def is_hidden(below: str) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from hivesink.errors import LogShared, TableFolderGone, TableRemade, TableRenamed
+from hivesink.errors import LogOutdated, LogShared, TableFolderGone, TableRemade, TableRenamed
 from hivesink.sink.inspect.checks import CHECKS, Finding, Level
 from hivesink.sink.inspect.facts import Evidence, list_files, read_log
 from hivesink.sink.inspect.status import homes_elsewhere, locations_of, partitions_of
@@ -66,7 +66,7 @@ def verify(
     if admission and not log.unreadable:
         try:
             admission.require_same_table()
-        except (LogShared, TableFolderGone, TableRemade, TableRenamed) as error:
+        except (LogOutdated, LogShared, TableFolderGone, TableRemade, TableRenamed) as error:
             findings.append(Finding(Level.ERROR, None, str(error)))
     return Verdict(
         writer=writer,

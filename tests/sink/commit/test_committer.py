@@ -29,6 +29,7 @@ from hivesink.errors import (
     StoreUnavailable,
     TaskFailed,
     UnknownTable,
+    Unsupported,
 )
 from hivesink.metastore.common import FLAG
 from hivesink.sink.commit.committer import Committer
@@ -411,6 +412,17 @@ def test_a_partition_that_lives_elsewhere_is_written_there(site: Site) -> None:
     assert not site.store.visible(f"{LOCATION}/dt=2024-01-01")
     site.check(IDS[:4])
     assert site.log.manifest(Epoch(1)).kind == "batch"
+
+
+def test_a_partition_that_readers_read_as_another_format_gets_no_parquet(site: Site) -> None:
+    site.job().run()
+    site.metastore.set_format(TABLE, "dt=2024-01-01", "OrcInputFormat")
+    site.source.events = [*EVENTS, Event(len(EVENTS), "2024-01-01")]
+    with pytest.raises(Unsupported, match=r"the format of partition dt=2024-01-01 .*OrcInputFormat.*SET FILEFORMAT"):
+        site.job().run()
+    site.metastore._entries[TABLE].partitions[("2024-01-01",)].format = None
+    site.job().run()
+    site.check([*IDS, len(EVENTS)])
 
 
 def test_a_partition_that_keeps_moving_is_mended_after_the_decision(site: Site) -> None:

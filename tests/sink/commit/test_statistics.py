@@ -6,7 +6,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import combinations_with_replacement
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import pytest
 
@@ -165,6 +165,17 @@ def test_figures_that_can_not_be_checked_again_do_not_stay() -> None:
     with pytest.raises(StoreUnavailable):
         refresh(job, before)
     assert FLAG not in site.metastore.parameters(TABLE, "dt=a")
+
+
+def test_a_users_file_of_another_format_costs_its_partition_the_figures_only(caplog: pytest.LogCaptureFixture) -> None:
+    site, job = begun()
+
+    def count(stream: BinaryIO) -> int:
+        raise ValueError(str(stream.read(1)))
+
+    refresh_statistics(job.context, job.committer.head, [PLACE], count)
+    assert FLAG not in site.metastore.parameters(TABLE, "dt=a")
+    assert "no exact statistics of dt=a" in caplog.text
 
 
 def test_a_partition_that_moves_just_before_its_figures_are_set() -> None:

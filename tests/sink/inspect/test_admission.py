@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from posixpath import dirname
 from typing import TYPE_CHECKING
 
 import pytest
@@ -10,10 +11,19 @@ import pytest
 from hivesink.core.epoch import Epoch
 from hivesink.core.log import Touched
 from hivesink.core.manifest import Floor
-from hivesink.core.table import TableName
-from hivesink.errors import ForeignParts, TableFolderGone, TableRemade, TableRenamed, TableReplaced, Unsupported
+from hivesink.core.table import Column, Primitive, TableName
+from hivesink.errors import (
+    ForeignParts,
+    LogOutdated,
+    TableFolderGone,
+    TableRemade,
+    TableRenamed,
+    TableReplaced,
+    Unsupported,
+)
 from hivesink.sink.inspect.admission import Admission, parts_below
-from hivesink.sink.inspect.checks import Level
+from hivesink.sink.inspect.checks import Finding, Level
+from hivesink.sink.inspect.clean import find_strays
 from hivesink.sink.inspect.verify import verify
 from hivesink.storage.commit_log import RenameCommitLog
 from hivesink.storage.rename_store import RenameFileStore
@@ -74,14 +84,41 @@ def site() -> Site:
     return Site(fs, metastore, job)
 
 
+def found(site: Site, admission: Admission | None = None) -> Sequence[Finding]:
+    return verify(replace(site.job.context, _tables={}), "w", str(TABLE), count_lines, admission).findings
+
+
 def another(site: Site) -> RenameCommitLog:
     return RenameCommitLog(site.fs, f"{LOG}-second", "second")
 
 
-def test_a_writer_with_a_history_is_let_in_without_a_look_at_its_parts(
+def test_a_writer_with_a_history_is_let_in_with_a_look_at_its_newest_parts_only(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(RenameFileStore, "visible", None)
+    looked, visible = set(), RenameFileStore.visible
+
+    def look(store: RenameFileStore, folder: str) -> Sequence[Finished]:
+        looked.add(folder)
+        return visible(store, folder)
+
+    monkeypatch.setattr(RenameFileStore, "visible", look)
+    site.ask().require()
+    assert looked == {path.rpartition("/")[0] for path in site.newest()} < {*map(dirname, site.files())}
+
+
+def test_a_log_that_is_older_than_the_table_is_refused_until_its_newest_copy_is_back(site: Site) -> None:
+    kept = {
+        entry.name: site.fs.read(f"{LOG}/manifests/{entry.name}") or b"" for entry in site.fs.list(f"{LOG}/manifests")
+    }
+    newest = [name for name in kept if name.startswith("0000000003")]
+    site.lose([f"{LOG}/manifests/{name}" for name in newest])
+    with pytest.raises(LogOutdated, match=r"after epoch 2, where the log .* ends.*Restore its newest copy"):
+        site.ask().require()
+    (error,) = [one.text for one in found(site) if one.level is Level.ERROR]
+    assert "where this log ends: it is too old" in error
+    assert find_strays(site.job.context, str(TABLE)) == ()
+    for name in newest:
+        site.fs.write_new(f"{LOG}/manifests/{name}", kept[name])
     site.ask().require()
 
 
@@ -108,7 +145,9 @@ def test_files_of_others_and_hidden_ones_are_no_foreign_parts(site: Site) -> Non
         site.ask(log=another(site)).require()
 
 
-@pytest.mark.parametrize("home", ["/elsewhere", f"{LOCATION}-too", "s3://out/of/reach"])
+@pytest.mark.parametrize(
+    "home", ["/elsewhere", f"{LOCATION}-too", f"{LOCATION}/_old/dt=far", f"{LOCATION}/.x/y", "s3://out/of/reach"]
+)
 def test_parts_in_partitions_elsewhere_are_seen_too(site: Site, home: str, monkeypatch: pytest.MonkeyPatch) -> None:
     visible = RenameFileStore.visible
 
@@ -207,6 +246,33 @@ def test_a_table_made_anew_elsewhere_goes_on_where_its_files_went_along(site: Si
     site.ask().require()
 
 
+def test_a_table_made_anew_goes_on_where_its_newest_rows_are_in_a_partition_elsewhere(site: Site) -> None:
+    site.make_anew()
+    for path in site.newest():
+        site.fs.rename(path, f"/elsewhere/{path.removeprefix(f'{LOCATION}/')}")
+    with pytest.raises(TableRemade):
+        site.ask().require()
+    for partition in {path.split("/")[-2] for path in site.newest()}:
+        site.metastore.register(TABLE, partition, f"/elsewhere/{partition}")
+    site.ask().require()
+
+
+@pytest.mark.parametrize("columns", [(), ("dt", "hour"), ("day",)])
+def test_a_table_made_anew_with_other_partition_columns_is_another_one(site: Site, columns: Sequence[str]) -> None:
+    site.metastore.drop_table(TABLE)
+    kinds = tuple(Column(name, Primitive.STRING) for name in columns)
+    site.metastore.create(replace(SPEC, partition_columns=kinds))
+    with pytest.raises(TableRemade):
+        site.ask().require()
+
+
+def test_dead_letters_made_again_by_the_sink_are_no_other_table(site: Site) -> None:
+    letters = replace(SPEC, name=TABLE.rejected, location=f"{LOCATION}__rejected")
+    site.metastore.create(letters)
+    live = replace(site.metastore.table(TABLE.rejected), created=2**40)
+    assert not replace(site.ask(), live=live).is_other_table()
+
+
 def test_epochs_that_wait_under_a_tables_old_name_want_it_back(site: Site) -> None:
     site.fs.delete(f"{LOG}/manifests/0000000003.registered")
     site.ask().require_same_table()
@@ -264,6 +330,23 @@ def test_a_table_whose_folder_is_away_is_refused_until_it_is_back(site: Site) ->
     site.ask().require()
 
 
+def test_a_partition_elsewhere_whose_folder_is_away_is_refused_until_it_is_back(site: Site) -> None:
+    partition, far = f"dt={events(16)[12].dt}", "/disk2/far"
+    site.metastore.drop_partition(TABLE, partition)
+    site.metastore.register(TABLE, partition, far)
+    site.job.source.events += events(16)[12:]
+    site.job.run()
+    assert any(part.folder == far for part in site.log.manifest(site.log.view().head).parts)
+    site.ask().require()
+    site.fs.rename_folder("/disk2", "/away")
+    with pytest.raises(TableFolderGone, match=f"the folder {far} of"):
+        site.ask().require()
+    # A user has moved it on: that folder is no longer the partition's.
+    site.metastore.drop_partition(TABLE, partition)
+    site.metastore.register(TABLE, partition, "/disk3/new")
+    site.ask().require()
+
+
 def test_a_table_that_was_never_written_needs_no_folder() -> None:
     fs, metastore = MemoryFileSystem(), MemoryMetastore(SPEC)
     job = Job(RenameCommitLog(fs, LOG, "w"), RenameFileStore(fs), metastore, Source())
@@ -283,15 +366,14 @@ def test_a_log_of_before_this_rule_goes_by_the_time_of_its_newest_epoch(site: Si
     site.lose(site.files())
     site.ask().require()
     at = site.log.manifest(Epoch(3)).at.timestamp()
-    live = replace(site.metastore.table(TABLE), created=int(at) + 1)
+    site.metastore._entries[TABLE].created = int(at) + 1
     with pytest.raises(TableRemade):
-        replace(site.ask(), live=live).require()
+        site.ask().require()
 
 
 def test_verify_says_what_the_next_start_would(site: Site) -> None:
     def errors() -> list[str]:
-        found = verify(replace(site.job.context, _tables={}), "w", str(TABLE), count_lines, site.ask())
-        return [one.text for one in found.findings if one.level is Level.ERROR]
+        return [one.text for one in found(site, site.ask()) if one.level is Level.ERROR]
 
     assert errors() == []
     site.make_anew()
