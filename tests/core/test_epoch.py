@@ -139,7 +139,7 @@ def test_files_are_not_told_to_resume() -> None:
 @pytest.mark.parametrize("error", [ForeignHistory, ReplayDiffers])
 def test_refusals_name_both_ways_on(error: type[HiveSinkError]) -> None:
     ref = batch(0, 50, 60, "new") if error is ForeignHistory else batch(4, 40, 57)
-    with pytest.raises(error, match=r"(?s)resume=True.*append=8"):
+    with pytest.raises(error, match=r"resume=True and hivesink\.sources\.kafka\(…, resume=sink\).*append=8"):
         judge(LAST, ref, NONE, "/log")
 
 
