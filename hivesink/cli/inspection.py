@@ -144,10 +144,9 @@ class _Unknown:
         if not finished:
             return Line(f"note: {files}: was the log deleted?", "yellow")
         log = self.logs.with_uid(uid)
-        cure = "restore its log, or set sink.log-location"
-        if log:
-            folder, _, name = log.rpartition("/")
-            cure = f"its log is {log}: start writer {name} once with sink.log-location = {folder}"
+        folder, _, name = (log or "").rpartition("/")
+        known = f"its log is {log}: start writer {name} once with sink.log-location = {folder}"
+        cure = known if log else "restore its log, or set sink.log-location"
         accept = f"accept them with `hivesink reset {self.logs.table} --uid {uid}`"
         return Line(f"error: {files}: {cure}, or {accept}", "red")
 

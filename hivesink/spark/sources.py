@@ -27,9 +27,6 @@ FETCH = {
 ASK = {"kafka.default.api.timeout.ms": "15000", "kafka.request.timeout.ms": "10000"}
 """Timeouts of the request for a topic's partitions."""
 
-_STARTS = {"startingoffsets", "startingtimestamp", "startingoffsetsbytimestamp"}
-"""Spark's options for where a new query begins, in any case."""
-
 
 def kafka(
     spark: SparkSession,
@@ -46,7 +43,7 @@ def kafka(
     `options` are Spark's own and win over these. Raises ResumeImpossible; InvalidOption; SourceUnreachable if no broker
     answers or a topic doesn't exist, which Spark itself would silently wait for; Unsupported without the connector.
     """
-    starts = [name for name in options or () if name.lower() in _STARTS]
+    starts = [name for name in options or () if name.lower().startswith("starting")]
     if resume is not None and starts:
         problem = f"{', '.join(starts)} beside resume: leave it out of options, since resume starts where the log ends"
         raise InvalidOption((problem,))
