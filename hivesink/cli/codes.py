@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import re
 import signal
+import subprocess
 import traceback
+from contextlib import suppress
 from enum import IntEnum
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -108,8 +110,21 @@ def _judge(error: BaseException, job: Path) -> tuple[JobFailed, ExitCode]:
     if _is_fault(error):
         return JobFailed(job, f"{what}{line}"), ExitCode.NEEDS_PERSON
     if _may_pass(error):
-        return JobFailed(job, what, retryable=True), ExitCode.RETRY
+        return JobFailed(job, f"{_jvm_death(error)}{what}", retryable=True), ExitCode.RETRY
     return JobFailed(job, f"{what}{line}; --debug shows the stack trace"), ExitCode.FAILED
+
+
+def _jvm_death(error: BaseException) -> str:
+    """That the Spark driver's JVM has died, if `error` may come from that and this process can tell."""
+    from py4j.protocol import Py4JError
+    from pyspark import SparkContext
+
+    process = getattr(SparkContext._gateway, "proc", None)  # noqa: SLF001  nobody else knows the JVM's process
+    if process is not None and isinstance(error, (ConnectionError, Py4JError)):
+        with suppress(subprocess.TimeoutExpired):  # Its sockets close a moment before it has ended.
+            code = process.wait(1)
+            return f"the Spark driver's JVM died, with exit code {BY_SIGNAL - code if code < 0 else code}: "
+    return ""
 
 
 def _line_of(error: BaseException, job: Path) -> str:

@@ -41,15 +41,22 @@ def status(table: Table, metastore: Metastore = None, json: Json = False, debug:
     """
     with reporting(as_json=json, debug=debug) as out, open_table(table, metastore) as opened:
         statuses = [writer_status(context, writer, opened.name) for writer, context in opened.writers.items()]
+        missing = {one.log for one in statuses if not opened.logs.has_folder(one.log)}
         data = {
             "table": opened.name,
             "location": opened.live.location,
-            "writers": [{**asdict(one), "last_batch": _batch_data(one.last_batch)} for one in statuses],
+            "writers": [
+                {**asdict(one), "last_batch": _batch_data(one.last_batch), "log_missing": one.log in missing}
+                for one in statuses
+            ],
         }
         blocks: list[Line | Grid] = [Line(f"{opened.name} at {opened.live.location}", "bold")]
         if not statuses:
             blocks.append(Line("no writer has written to it yet"))
         for one in statuses:
+            if one.log in missing:
+                blocks.append(Line(f"writer {one.writer}: log folder missing: {one.log}; bring it back", "bold red"))
+                continue
             blocks.append(Grid(f"writer {one.writer}", ("what", "value"), list(_status_rows(one))))
             gaps = [(gap.table, gap.partition, gap.since, gap.location) for gap in one.unregistered]
             blocks.append(Grid("unregistered partitions", ("table", "partition", "since epoch", "folder"), gaps))
@@ -137,7 +144,9 @@ class _Unknown:
         if not finished:
             return Line(f"note: {files}: was the log deleted?", "yellow")
         log = self.logs.with_uid(uid)
-        cure = f"its log is {log}: set sink.log-location" if log else "restore its log, or set sink.log-location"
+        folder, _, name = (log or "").rpartition("/")
+        known = f"its log is {log}: start writer {name} once with sink.log-location = {folder}"
+        cure = known if log else "restore its log, or set sink.log-location"
         accept = f"accept them with `hivesink reset {self.logs.table} --uid {uid}`"
         return Line(f"error: {files}: {cure}, or {accept}", "red")
 

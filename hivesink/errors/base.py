@@ -52,14 +52,14 @@ class PartitionPathInvalid(HiveSinkError):
 
 
 class DdlProblem(NamedTuple):
-    """One mistake in a DDL file; `line` counts from 1."""
+    """One mistake in a DDL file; `line` counts from 1, and 0 means the file as a whole."""
 
     file: str
     line: int
     reason: str
 
     def __str__(self) -> str:
-        return f"{self.file}:{self.line}: {self.reason}"
+        return f"{self.file}{f':{self.line}' * bool(self.line)}: {self.reason}"
 
 
 class DdlInvalid(HiveSinkError):

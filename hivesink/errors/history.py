@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hivesink.errors.base import HiveSinkError
 
+_RESUME = "resume=True and hivesink.sources.kafka(…, resume=sink)"
 _NAMED = 5
 """How many files an error names."""
 
@@ -69,14 +70,13 @@ class ForeignHistory(HiveSinkError):
         left_over: str | None = None,
     ) -> None:
         ends = _texts(end)
-        who = f"query {query}" if query else "this query"
+        whose = f"query {query}'s" if query else "this query's"
         resume = (
-            f"start with resume=True (reads on where the log ends: startingOffsets = {ends}, new partitions as -2; "
-            "hivesink.sources.kafka fills it in), or "
+            f"start with {_RESUME} (reads on where the log ends: startingOffsets = {ends}, new partitions as -2), or "
         )
         super().__init__(
-            f"the log {log} holds history up to epoch {epoch}, ending at {ends}, but {who} has a new checkpoint; "
-            f"to go on: restore the old checkpoint, or {resume if resumable else ''}"
+            f"the log {log} holds history up to epoch {epoch}, ending at {ends}, but {whose} checkpoint isn't the one "
+            f"that its newest batch came from; to go on: restore that one, or {resume if resumable else ''}"
             f"{_append(epoch, resumable=resumable)}{_delete_first(left_over)}"
         )
 
@@ -88,8 +88,7 @@ class CheckpointLeftOver(HiveSinkError):
         super().__init__(
             f"the checkpoint {checkpoint} has its first batch planned from elsewhere than the end of {log} (epoch "
             f"{epoch}): {gap}; Spark keeps to that plan, but has committed no batch, so nothing of this checkpoint is "
-            f"in the table: delete {checkpoint}, then start again with resume=True and "
-            "hivesink.sources.kafka(…, resume=sink), which reads from the log's end"
+            f"in the table: delete {checkpoint}, then start again with {_RESUME}, which reads from the log's end"
         )
 
 
@@ -115,7 +114,7 @@ class ReplayDiffers(HiveSinkError):
         read: tuple[str, ...] = (),
     ) -> None:
         self.read = read
-        resume = "start with a new checkpoint and resume=True, or " if resumable else ""
+        resume = f"start with a new checkpoint, {_RESUME}, or " if resumable else ""
         super().__init__(
             f"batch {batch} was committed as epoch {epoch} in {log} up to {_texts(logged)}, and now comes again up to "
             f"{_texts(found)}: the checkpoint lost its offsets file; to go on: restore the checkpoint, or {resume}"
@@ -129,7 +128,7 @@ class BatchBehindLog(HiveSinkError):
     def __init__(
         self, log: str, epoch: int, logged: int, batch: int, end: tuple[object, ...], *, resumable: bool
     ) -> None:
-        resume = "start with resume=True, or " if resumable else ""
+        resume = f"start with {_RESUME}, or " if resumable else ""
         super().__init__(
             f"the checkpoint is at batch {batch}, but {log} holds batch {logged} as epoch {epoch}, ending at "
             f"{_texts(end)}: the checkpoint is older than the table; to go on: restore the newest checkpoint, or take "
@@ -154,8 +153,7 @@ class OffsetsDontChain(HiveSinkError):
     def __init__(self, log: str, epoch: int, gap: str) -> None:
         super().__init__(
             f"the batch doesn't follow from epoch {epoch} in {log}: {gap}; rows would be lost or doubled; to go on: "
-            "start with a new checkpoint where the log ends (resume=True and hivesink.sources.kafka(…, "
-            f"resume=sink)), or with append={epoch} (your decision)"
+            f"start with a new checkpoint where the log ends ({_RESUME}), or with append={epoch} (your decision)"
         )
 
 
@@ -165,8 +163,8 @@ class ResumeImpossible(HiveSinkError):
     def __init__(self, log: str, epoch: int, end: tuple[object, ...], left_over: str | None = None) -> None:
         super().__init__(
             f"resume works for Kafka only, but {log} ends at {_texts(end)}: with a new checkpoint a file source reads "
-            "all files again; to go on: restore the old checkpoint, or move away the files that were read and start "
-            f"with append={epoch}{_delete_first(left_over)}"
+            "all files again; to go on: restore the checkpoint that its newest batch came from, or move away the files "
+            f"that were read and start with append={epoch}{_delete_first(left_over)}"
         )
 
 

@@ -33,7 +33,7 @@ def parse_path(path: str | Path, check_properties: CheckProperties) -> tuple[Tab
     path = Path(path)
     files = sorted(path.glob("*.sql")) if path.is_dir() else [path]
     if not files:
-        raise DdlInvalid((DdlProblem(str(path), 1, "the folder holds no *.sql file"),))
+        raise DdlInvalid((DdlProblem(str(path), 0, "the folder holds no *.sql file"),))
     specs: dict[TableName, tuple[TableSpec, Path]] = {}
     problems: list[DdlProblem] = []
     for file in files:
@@ -67,7 +67,7 @@ def _read(file: Path, check_properties: CheckProperties, problems: list[DdlProbl
     except DdlInvalid as error:
         problems.extend(error.problems)
     except (OSError, UnicodeDecodeError) as error:
-        problems.append(DdlProblem(str(file), 1, f"can't be read: {error}"))
+        problems.append(DdlProblem(str(file), 0, f"can't be read: {error}"))
     return None
 
 

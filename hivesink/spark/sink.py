@@ -132,6 +132,9 @@ class HiveSink:
             msg = f"starting the sink of {self.setup.spec.target.name} twice"
             raise Unsupported(msg, "its query still runs", "stop it, or make a second sink with its own writer")
         chosen = {"processingTime": trigger} if isinstance(trigger, str) else trigger or {"processingTime": "0 seconds"}
+        if not hasattr(chosen, "keys"):
+            problem = f"trigger = {trigger!r}: write text, such as '5 seconds', or a dict, such as {{'once': True}}"
+            raise InvalidOption((problem,))
         if not set(chosen) <= _TRIGGERS:
             msg = f"trigger {chosen}"
             raise Unsupported(msg, "batches must have offsets", f"use one of {sorted(_TRIGGERS)}")
@@ -166,5 +169,5 @@ def _triggered(writer: DataStreamWriter, trigger: Mapping[str, Any]) -> DataStre
 def _table_name(text: str) -> TableName:
     try:
         return TableName.parse(text)
-    except ValueError as error:
-        raise InvalidOption((str(error),)) from None
+    except (AttributeError, ValueError):
+        raise InvalidOption((f"{text!r} is not a table name; write it as database.table",)) from None

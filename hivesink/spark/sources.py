@@ -40,9 +40,13 @@ def kafka(
 
     With `resume`, a query with a new checkpoint begins where that sink's log ends; a partition that the log
     doesn't know begins at its first record. A query that has a checkpoint always goes on from there.
-    `options` are Spark's own and win over these. Raises ResumeImpossible; SourceUnreachable if no broker
+    `options` are Spark's own and win over these. Raises ResumeImpossible; InvalidOption; SourceUnreachable if no broker
     answers or a topic doesn't exist, which Spark itself would silently wait for; Unsupported without the connector.
     """
+    starts = [name for name in options or () if name.lower().startswith("starting")]
+    if resume is not None and starts:
+        problem = f"{', '.join(starts)} beside resume: leave it out of options, since resume starts where the log ends"
+        raise InvalidOption((problem,))
     client = {"kafka.bootstrap.servers": servers, **FETCH, **(options or {})}
     partitions = _partitions(spark, client, topics)
     settings = {"subscribe": topics, "startingOffsets": _starting_offsets(partitions, resume), **client}
@@ -105,6 +109,10 @@ def _partitions(spark: SparkSession, client: Mapping[str, str], topics: str) -> 
     except Py4JJavaError as error:
         reason = str(error.java_exception.getCause() or error.java_exception)
         msg = f"topics {', '.join(names)} of Kafka at {client['kafka.bootstrap.servers']}"
+        # A name that isn't found may be by the next try; what the client can't read stays wrong.
+        if "ConfigException" in reason and "resolvable" not in reason:
+            problem = f"{msg}: {reason}; write servers as host:port, separated by commas, or fix the option named"
+            raise InvalidOption((problem,)) from error
         raise SourceUnreachable(msg, reason) from error
     finally:
         if admin is not None:

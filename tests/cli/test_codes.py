@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -109,6 +111,19 @@ def test_a_java_error_is_told_even_when_its_jvm_is_gone() -> None:
     told, code = translate(Gone(), JOB)
     assert code == 75
     assert "the JVM that could say more is gone" in str(told)
+
+
+def test_a_dead_jvm_is_told_from_a_server_that_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    from pyspark import SparkContext
+
+    with subprocess.Popen(["/bin/sleep", "60"]) as driver:
+        monkeypatch.setattr(SparkContext, "_gateway", SimpleNamespace(proc=driver))
+        refused = ConnectionRefusedError(111, "Connection refused")
+        assert "JVM" not in str(translate(refused, JOB)[0])
+        driver.kill()
+        told, code = translate(refused, JOB)
+    assert "jobs/clicks.py: the Spark driver's JVM died, with exit code 137: ConnectionRefusedError" in str(told)
+    assert code == 75
 
 
 def test_after_the_end_was_asked_for_a_cut_off_batch_is_no_bug() -> None:

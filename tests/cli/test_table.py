@@ -66,6 +66,17 @@ def test_status(ingest: Ingest, table: str, capsys: pytest.CaptureFixture[str]) 
     assert writer["unregistered"] == writer["unsettled"] == []
 
 
+def test_status_names_a_log_whose_folder_is_gone(
+    ingest: Ingest, table: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert hivesink(capsys, "status", table, "--json").data["writers"][0]["log_missing"] is False
+    ingest.log.rename(ingest.log.with_name("aside"))
+    text = hivesink(capsys, "status", table).out
+    assert f"writer ingest: log folder missing: {ingest.log}" in text
+    assert "rows written" not in text
+    assert hivesink(capsys, "status", table, "--json").data["writers"][0]["log_missing"] is True
+
+
 @pytest.mark.usefixtures("ingest")
 def test_verify_finds_nothing(table: str, capsys: pytest.CaptureFixture[str]) -> None:
     said = hivesink(capsys, "verify", table)

@@ -137,9 +137,9 @@ def test_a_folder_shows_the_problems_of_all_its_files(tmp_path: Path) -> None:
 
 
 def test_a_path_that_holds_nothing(tmp_path: Path) -> None:
-    with pytest.raises(DdlInvalid, match=r"holds no \*.sql file"):
+    with pytest.raises(DdlInvalid, match=rf"{tmp_path.name}: the folder holds no \*.sql file"):
         parse_path(tmp_path, check)
-    with pytest.raises(DdlInvalid, match="can't be read"):
+    with pytest.raises(DdlInvalid, match=r"missing\.sql: can't be read"):
         parse_path(tmp_path / "missing.sql", check)
 
 

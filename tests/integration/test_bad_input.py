@@ -48,6 +48,13 @@ def test_a_name_that_is_no_table(stage: Stage) -> None:
     said(told.value, "a.b.c", "database.table")
 
 
+def test_a_table_that_is_no_text(stage: Stage) -> None:
+    nothing: Any = None
+    with pytest.raises(errors.InvalidOption) as told:
+        HiveSink.for_table(stage.spark, nothing, writer="stage", metastore=stage.uri)
+    said(told.value, "None", "database.table")
+
+
 def test_an_unreachable_metastore(stage: Stage) -> None:
     address = f"thrift://{HOST}:{free_port()}"
     with pytest.raises(errors.MetastoreUnreachable) as told:
@@ -130,8 +137,10 @@ def test_a_time_column_that_nobody_has_or_that_is_no_time(stage: Stage) -> None:
     assert not stage.checkpoint.exists()
 
 
-@pytest.mark.parametrize("trigger", ["5 bananas", {"processingTime": ""}, {"availableNow": False}, {"once": 1, "x": 2}])
-def test_a_trigger_that_is_none(stage: Stage, trigger: str | dict[str, object]) -> None:
+@pytest.mark.parametrize(
+    "trigger", [5, "5 bananas", {"processingTime": ""}, {"availableNow": False}, {"once": 1, "x": 2}]
+)
+def test_a_trigger_that_is_none(stage: Stage, trigger: Any) -> None:
     stage.create()
     with pytest.raises((errors.InvalidOption, errors.Unsupported)) as told:
         stage.sink().start(stage.lines(), checkpoint=str(stage.checkpoint), trigger=trigger)

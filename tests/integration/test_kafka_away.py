@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from hivesink import sources
-from hivesink.errors import SourceUnreachable
+from hivesink.errors import InvalidOption, SourceUnreachable
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -21,6 +21,22 @@ def test_no_broker_answers(spark: SparkSession) -> None:
         sources.kafka(spark, "127.0.0.1:1", "clicks", options=SOON)
     assert told.value.retryable
     assert "\n" not in str(told.value)
+
+
+@pytest.mark.parametrize(("servers", "options"), [("localhost", {}), ("h:9092", {"kafka.request.timeout.ms": "x"})])
+def test_what_the_client_can_not_read_needs_a_person(
+    spark: SparkSession, servers: str, options: dict[str, str]
+) -> None:
+    with pytest.raises(InvalidOption, match=r"topics clicks of Kafka at .*write servers as host:port") as told:
+        sources.kafka(spark, servers, "clicks", options=options)
+    assert "\n" not in str(told.value)
+
+
+@pytest.mark.parametrize("name", ["startingOffsets", "startingTimestamp", "startingoffsetsByTimestamp"])
+def test_a_start_of_ones_own_beside_resume_is_refused(name: str) -> None:
+    anything: Any = object()
+    with pytest.raises(InvalidOption, match=f"^{name} beside resume: leave it out of options"):
+        sources.kafka(anything, "h:9092", "clicks", resume=anything, options={name: "earliest"})
 
 
 def test_a_topic_that_is_not_there_is_named(spark: SparkSession, kafka: str) -> None:

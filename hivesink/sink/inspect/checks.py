@@ -281,10 +281,15 @@ def leftovers(evidence: Evidence) -> Iterator[Finding]:
     }
     for file in evidence.files.staged:
         if file.name.uid == log.uid and file.path not in waiting:
-            text = "is a leftover of a failed try; `hivesink clean` removes it"
+            text = f"is a leftover of a failed try; `hivesink clean {_table_of(evidence, file.path)}` removes it"
             if file.name.epoch > log.view.head:
                 text = "is of a run at work, or of one that died; the writer's next start removes it"
             yield _note(Epoch(file.name.epoch), f"{file.path} {text}")
+
+
+def _table_of(evidence: Evidence, path: str) -> str:
+    homes = [*evidence.tables.items(), *((name, live.location) for (name, _), live in evidence.live.items())]
+    return next((name for name, home in homes if path.startswith(f"{evidence.canonical(home)}/")), "TABLE")
 
 
 CHECKS: tuple[Callable[[Evidence], Iterator[Finding]], ...]

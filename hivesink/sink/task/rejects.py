@@ -124,5 +124,7 @@ def _plain(cell: pa.Scalar, errors: str) -> Any:  # noqa: PLR0911  one per type
 
 
 def _shown(value: bytes | None) -> str:
+    if value is not None and not value.strip():
+        return "an empty line"
     text = "null" if value is None else value[:_SHOWN].decode("utf-8", "replace")
     return text if value is None or len(value) <= _SHOWN else f"{text}…"

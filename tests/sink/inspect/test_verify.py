@@ -293,12 +293,21 @@ def test_a_leftover_is_a_note_until_clean_removes_it(site: Site) -> None:
     staged = part.target.rpartition("/")[2]
     path = f"{LOCATION}/dt=2030-01-01/.{staged}.inprogress"
     site.put(path, b"half")
-    assert any(path in note and "hivesink clean" in note for note in site.notes())
+    assert any(path in note and f"`hivesink clean {NAME}`" in note for note in site.notes())
     found = find_leftovers(site.context, NAME)
     assert found == (path,)
     assert clean(site.context, found, NAME) == (f"{LOCATION}/dt=2030-01-01",)
     assert site.verify().findings == ()
     assert find_leftovers(site.context, NAME) == ()
+
+
+def test_a_leftover_among_dead_letters_names_their_table(site: Site) -> None:
+    place = f"{LOCATION}__rejected"
+    site.metastore.create(replace(SPEC, name=TABLE.rejected, location=place))
+    site.put(f"{place}/dt=2030-01-01/.{site.part().name}.inprogress", b"half")
+    context = replace(site.context, _tables={})
+    (note,) = verify(context, "w", str(TABLE.rejected), count_lines).findings
+    assert f"`hivesink clean {NAME}__rejected` removes it" in note.text
 
 
 def test_clean_keeps_what_a_run_at_work_is_writing(site: Site) -> None:
