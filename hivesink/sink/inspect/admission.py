@@ -123,7 +123,8 @@ class Admission:
         far = outside(self.store, {part.folder for part in parts}, [self.live.location])
         if far:
             names = sorted({part.partition for part in parts if part.folder in far})
-            folders += [one.location for one in self.registrar.lookup(self.live, names).values() if one.location in far]
+            homes, written = self.registrar.lookup(self.live, names).values(), set(map(self.store.canonical, far))
+            folders += [home.location for home in homes if self.store.canonical(home.location) in written]
         for folder in folders:
             if next(iter(self.store.walk(folder)), None) is None:
                 raise TableFolderGone(table, folder, self.log.location)
