@@ -75,6 +75,8 @@ def begin(stage: Stage) -> None:
         stage.put(range(number * 100, number * 100 + 100))
 
 
+# In each run of the suite, tests/spark/test_executors.py has both, on the real cluster.
+@pytest.mark.long
 def test_task_attempts_that_fail_leave_nothing(stage: Stage, metastore: EmbeddedMetastore) -> None:
     begin(stage)
     settings = {"spark.master": "local[2,4]", **FILE_A_TASK}
@@ -93,6 +95,7 @@ def test_a_stage_that_runs_again_beside_a_task_of_its_first_run_counts_once(
     check_once(stage)
 
 
+@pytest.mark.long
 def test_speculative_attempts_that_lose_leave_nothing(stage: Stage, metastore: EmbeddedMetastore) -> None:
     begin(stage)
     with two_hosts(stage.folder) as master:
