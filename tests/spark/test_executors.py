@@ -87,8 +87,6 @@ def test_tasks_import_the_drivers_package_and_each_row_is_written_once(cluster: 
             "partition-2-attempt-0",
         ]
         target.check_once(ROWS)
-        # What the losing attempts left is swept.
-        assert target.staged() == []
 
         feed.put(10)
         job.stdin.write("go on\n")
@@ -99,6 +97,8 @@ def test_tasks_import_the_drivers_package_and_each_row_is_written_once(cluster: 
     assert "\n" not in refused["error"]
     assert not refused["retryable"]
     target.check_once(ROWS)
+    # What the losing attempts left is swept: by their epoch, or, where one of them ended late, by the next start.
+    assert target.staged() == []
 
 
 @pytest.mark.long
