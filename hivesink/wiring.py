@@ -16,7 +16,7 @@ from hivesink.core.log import require_writer_name
 from hivesink.decode.arrowtypes import arrow_schema
 from hivesink.decode.reader import RowsReader
 from hivesink.decode.result import DecodeOptions
-from hivesink.errors import LogDamaged, LogTwice, NewerFormat, TableExists, Unsupported
+from hivesink.errors import LogTwice, TableExists, Unsupported
 from hivesink.formats.parquet import ParquetFormat, rows_in
 from hivesink.hiveql.render import declared, render, stored
 from hivesink.logs import TableLogs, commit_log, file_system, log_folder
@@ -26,7 +26,6 @@ from hivesink.sink.commit.context import CommitContext
 from hivesink.sink.commit.observe import load
 from hivesink.sink.commit.writer import Committed, WriterSpec
 from hivesink.sink.inspect.admission import Admission, others_of
-from hivesink.sink.inspect.facts import read_log
 from hivesink.sink.task.assign import assigner_for, needed_columns
 from hivesink.sink.task.attempt import TaskTools
 from hivesink.sink.task.messages import TablePlan, TaskPlan
@@ -148,7 +147,7 @@ class Setup:
         if uid is None:
             message = f"the log {folder} has no uid after one was stored"
             raise AssertionError(message)
-        _require_sole(uid, log, logs)
+        _require_sole(uid, log, logs, store)
         context = CommitContext(
             log=log,
             store=store,
@@ -171,7 +170,7 @@ class Setup:
             rejected=rejected,
             config=config,
             count_rows=rows_in,
-            history_policy=replace(history_policy, reset=None if log.view().head else _put_aside(logs, writer)),
+            history_policy=history_policy,
             on_commit=on_commit or (lambda _: None),
             sole_writer=lambda: len(logs.writers()) <= 1,
             options=tuple(sorted(own.items())),
@@ -205,21 +204,13 @@ def admission(
     return Admission(writer, log, store, live, registrar, lambda: logs.uids() | logs.accepted().keys(), search)
 
 
-def _put_aside(logs: TableLogs, writer: str) -> LastBatch | None:
-    """The newest batch of the log that `hivesink reset` has last put aside, if its rows are visible."""
-    resets = [one for one in logs.accepted().values() if one.writer == writer and one.log]
-    with contextlib.suppress(LogDamaged, NewerFormat):
-        if resets:
-            facts = read_log(commit_log(str(max(resets, key=lambda one: one.at).log), writer, logs.site))
-            batch = facts.head.last_batch if facts.head else None
-            return batch if batch and facts.is_published(batch.epoch) else None
-    return None
-
-
-def _require_sole(uid: str, log: CommitLog, logs: TableLogs) -> None:
+def _require_sole(uid: str, log: CommitLog, logs: TableLogs, store: FileStore) -> None:
     """Raise LogTwice if another writer of the table has a log with that uid: their parts would look the same."""
     for writer, folder in logs.writers().items():
-        if normal(folder) != normal(log.location) and commit_log(folder, writer, logs.site).uid(None) == uid:
+        if (
+            store.canonical(folder) != store.canonical(log.location)
+            and commit_log(folder, writer, logs.site).uid(None) == uid
+        ):
             raise LogTwice(log.location, folder, uid)
 
 

@@ -129,11 +129,14 @@ def _about_writer(planned: Reset) -> str:
     text = f"writer {planned.writer}: its log {planned.log}, at epoch {planned.epoch} with {planned.rows} rows written"
     text += f", is set aside as {planned.aside}"
     if planned.finished:
-        text += f"; its {planned.finished} finished files stay: rows that are read again will be in the table twice"
+        text += (
+            f"; its {planned.finished} finished files stay: rows that are read again will be in the table twice, also "
+            "those of the last batch, if the job was killed: to go on with its checkpoint, let the job end well first"
+        )
     if planned.unpublished:
         text += (
-            f"; {planned.unpublished} decided rows are not published yet and never will be: to keep them, run "
-            "`hivesink recover` first"
+            f"; {planned.unpublished} decided rows are not known to be published, and never will be: run "
+            "`hivesink recover` first, or they may be lost, or be there twice if they are read again"
         )
     return text
 

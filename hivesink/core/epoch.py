@@ -67,12 +67,10 @@ class HistoryPolicy:
 
     `resume`: a new checkpoint may continue if its offsets are those where the log ends.
     `append`: any history may continue, as long as this is the epoch of the last batch.
-    `reset`: the last batch of a log that was reset: where the log is empty, this one is in the table already.
     """
 
     resume: bool = False
     append: Epoch | None = None
-    reset: LastBatch | None = None
 
 
 STRICT = HistoryPolicy()
@@ -130,10 +128,7 @@ def read_before(last: LastBatch | None, batch: BatchRef | NextBatch) -> tuple[st
     )
 
 
-def _first(batch: BatchRef | NextBatch, history_policy: HistoryPolicy, log: str) -> New | Replay:
-    if history_policy.reset is not None and batch == history_policy.reset.ref:
-        # Its query had not heard of the commit when the log was reset.
-        return Replay(history_policy.reset.epoch)
+def _first(batch: BatchRef | NextBatch, history_policy: HistoryPolicy, log: str) -> New:
     # A query's first batch always writes a manifest, so a later batch over a log without one means that manifests
     # were deleted, and with them the knowledge of which batches are in the table.
     # `append` names the last batch's epoch, 0 if there is none: fences of recovery don't count.

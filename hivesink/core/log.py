@@ -99,6 +99,11 @@ def reset_name(writer: str, at: datetime) -> str:
     return f"{writer}.reset-{at:%Y%m%dT%H%M%SZ}"
 
 
+def is_reset(name: str) -> bool:
+    """Whether the log of that name was put aside."""
+    return _RESET.search(name) is not None
+
+
 def name_problem(name: str) -> str | None:
     """Why no writer can be called `name`, None if one can: its log's folder and files beside it have this name."""
     if len(name) > LONGEST_NAME:

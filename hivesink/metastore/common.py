@@ -74,7 +74,7 @@ class Facts:
             self.input_format != PARQUET_INPUT or self.serde != PARQUET_SERDE,
             f"the format of {name} ({self.input_format or 'none'})",
             "the sink writes Parquet",
-            "create the table STORED AS PARQUET",
+            "create it STORED AS PARQUET, or, if it was altered, run ALTER TABLE … SET FILEFORMAT PARQUET",
         )
         yield (
             self.bucketed or _SPARK_BUCKETS in self.properties or self.skewed,

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from posixpath import dirname
 from typing import TYPE_CHECKING, Any
 
-from hivesink.core.log import POINTER
+from hivesink.core.log import POINTER, is_reset
 from hivesink.errors import FileSystemUnknown, LogDamaged, NewerFormat, PointerCopied, Unsupported
 from hivesink.storage.fs import join
 from hivesink.storage.once import put_once
@@ -100,7 +100,7 @@ def siblings(fs: FileSystem, table_location: str) -> Iterator[str]:
     for table in fs.list(base):
         if table.is_folder:
             inner = join(base, table.name)
-            yield from (join(inner, entry.name) for entry in fs.list(inner) if entry.is_folder)
+            yield from (join(inner, one.name) for one in fs.list(inner) if one.is_folder and not is_reset(one.name))
 
 
 def accept(fs: FileSystem, table: TableName, table_location: str, accepted: Accepted) -> None:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hivesink.core.epoch import Epoch, HistoryPolicy
 from hivesink.core.table import TableName
 from hivesink.errors import (
     ForeignParts,
@@ -70,6 +69,23 @@ def test_a_copy_of_a_log_beside_its_original_is_refused(ingest: Ingest) -> None:
     start(ingest).close()
 
 
+def test_a_location_that_is_spelled_through_a_link_is_the_same_table(
+    ingest: Ingest, table: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    link, name = tmp_path / "link", TableName.parse(table)
+    link.symlink_to(ingest.location.parent)
+    connection = Connection(ingest.metastore)
+    found = connection.read(lambda client: client.get_table(name.database, name.table))
+    found.sd.location = f"file:{link}/{ingest.location.name}"
+    connection.read(lambda client: client.alter_table(name.database, name.table, found))
+    connection.close()
+    again = Ingest(table, ingest.metastore, batches=ingest.batches)
+    assert not again.commit().replayed
+    again.close()
+    assert hivesink(capsys, "verify", table).code == 0
+    assert reset(capsys, table, "--writer", "ingest", "--yes").code == 0
+
+
 def test_a_reset_is_shown_and_asked_for(
     ingest: Ingest, table: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -123,28 +139,6 @@ def test_a_reset_keeps_the_log_aside_and_accepts_its_files(
     assert (known["uid"], len(known["finished"]), known["accepted"]["writer"]) == (uid, 6, "ingest")
 
 
-@pytest.mark.parametrize("way", ["published", "waiting"])
-def test_a_batch_that_its_query_commits_only_after_the_reset_is_written_once(
-    way: str, ingest: Ingest, table: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Killed between the sink's commit and Spark's: with the old checkpoint, Spark runs the same batch again."""
-    if way == "waiting":
-        ingest.lose_metastore()
-        ingest.commit()
-    finished = parts(ingest)
-    assert reset(capsys, table, "--yes").code == 0
-    for is_replay in (way == "published", True):
-        again = Ingest(
-            table, ingest.metastore, batches=ingest.batches - 1, history_policy=HistoryPolicy(append=Epoch(0))
-        )
-        assert again.commit().replayed is is_replay
-        again.close()
-    assert (parts(ingest) == finished) is (way == "published")
-    again = Ingest(table, ingest.metastore, batches=ingest.batches, history_policy=HistoryPolicy(append=Epoch(0)))
-    assert not again.commit().replayed
-    again.close()
-
-
 def test_what_is_damaged_beside_the_log_says_how_to_go_on(
     ingest: Ingest, table: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -174,7 +168,7 @@ def test_rows_that_are_decided_and_not_published_are_named(
 ) -> None:
     ingest.lose_metastore()
     ingest.commit()
-    assert "4 decided rows are not published yet" in reset(capsys, table, "--dry-run").out
+    assert "4 decided rows are not known to be published" in reset(capsys, table, "--dry-run").out
     assert hivesink(capsys, "recover", table).code == 0
     assert "not published" not in reset(capsys, table, "--dry-run").out
 

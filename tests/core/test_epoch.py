@@ -54,7 +54,6 @@ NONE, APPEND, STALE, RESUME = (
     HistoryPolicy(append=Epoch(7)),
     HistoryPolicy(resume=True),
 )
-AFTER_RESET = HistoryPolicy(append=Epoch(0), reset=LAST)
 
 
 @pytest.mark.parametrize(
@@ -64,12 +63,6 @@ AFTER_RESET = HistoryPolicy(append=Epoch(0), reset=LAST)
         (None, batch(3, 0, 5), NONE, LogMissing),
         (None, batch(3, 0, 5), HistoryPolicy(append=Epoch(0)), New(appended=True)),
         (None, batch(3, 0, 5), STALE, LogMissing),
-        # The log that was reset ends with LAST.
-        (None, batch(4, 40, 50), AFTER_RESET, Replay(Epoch(8))),
-        (None, batch(4, 40, 57), AFTER_RESET, New(appended=True)),
-        (None, batch(5, 50, 60), AFTER_RESET, New(appended=True)),
-        (None, batch(4, 40, 50, "new"), AFTER_RESET, New(appended=True)),
-        (None, coming(4, 40, 50), AFTER_RESET, New(appended=True)),
         (LAST, batch(5, 50, 60), NONE, New()),
         (LAST, batch(4, 40, 50), NONE, Replay(Epoch(8))),
         (LAST, batch(4, 40, 50), APPEND, Replay(Epoch(8))),

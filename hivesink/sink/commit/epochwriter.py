@@ -196,7 +196,8 @@ def _require_parquet(live: Mapping[PartitionKey, LivePartition]) -> None:
     for (table, partition), found in live.items():
         if found.format is not None:
             what = f"the format of partition {partition} of {table} ({found.format})"
-            way = f"if it holds no other files, run: ALTER TABLE {table} PARTITION (…) SET FILEFORMAT PARQUET"
+            way = f"if it holds no files, run: ALTER TABLE {table} PARTITION (…) SET FILEFORMAT PARQUET; otherwise see "
+            way += '"A partition of another format" in docs/operations.md'
             raise Unsupported(what, "the sink writes Parquet", way)
 
 

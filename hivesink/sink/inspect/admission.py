@@ -132,7 +132,10 @@ class Admission:
     def _require_newest(self, facts: LogFacts) -> None:
         """Raises LogOutdated if the table holds a file of a later epoch: the log was restored from a backup, say."""
         newest = next((manifest.parts for manifest in reversed(facts.manifests) if manifest.parts), ())
-        for part in _visible(self.store, sorted({part.folder for part in newest})):
+        own = {part.partition for part in newest if part.table == str(self.live.spec.name)}
+        folders = {part.folder for part in newest} | {f"{self.live.location}/{name}".rstrip("/") for name in own}
+        folders |= {home.location for home in self.registrar.lookup(self.live, sorted(own)).values()}
+        for part in _visible(self.store, sorted({self.store.canonical(folder): folder for folder in folders}.values())):
             is_later = part.name.uid == facts.uid and part.name.epoch > facts.view.head
             # A run that works beside this one has decided the epoch before its file was visible.
             if is_later and part.name.epoch > self.log.view().head:

@@ -257,6 +257,27 @@ def test_a_table_made_anew_goes_on_where_its_newest_rows_are_in_a_partition_else
     site.ask().require()
 
 
+@pytest.mark.parametrize("moved", ["partition", "table"])
+def test_an_old_log_is_seen_where_its_newest_partitions_are_now(site: Site, moved: str) -> None:
+    known = {part.folder for part in site.log.manifest(Epoch(2)).parts}
+    later = next(path for path in site.newest() if dirname(path) in known)
+    site.lose([f"{LOG}/manifests/{entry.name}" for entry in site.fs.list(f"{LOG}/manifests") if "003" in entry.name])
+    partition = dirname(later).rpartition("/")[2]
+    home = f"/elsewhere/{partition}" if moved == "partition" else f"/moved/{partition}"
+    site.fs.rename(later, f"{home}/{later.rpartition('/')[2]}")
+    site.lose([path for path in site.files() if "-00c0ffee0001-3-" in path])
+    if moved == "partition":
+        site.metastore.drop_partition(TABLE, partition)
+        site.metastore.register(TABLE, partition, home)
+    else:
+        site.fs.rename_folder(LOCATION, "/moved/rest")
+        entry = site.metastore._entries[TABLE]
+        entry.location, entry.spec = "/moved", replace(entry.spec, location="/moved")
+        entry.partitions.clear()
+    with pytest.raises(LogOutdated, match=home):
+        site.ask().require()
+
+
 @pytest.mark.parametrize("columns", [(), ("dt", "hour"), ("day",)])
 def test_a_table_made_anew_with_other_partition_columns_is_another_one(site: Site, columns: Sequence[str]) -> None:
     site.metastore.drop_table(TABLE)
