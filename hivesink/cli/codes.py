@@ -103,7 +103,6 @@ def _carried_by_spark(error: BaseException, job: Path) -> JobFailed | None:
 
 
 def _judge(error: BaseException, job: Path) -> tuple[JobFailed, ExitCode]:
-    """An error that isn't the sink's."""
     if is_old_client(error):
         return JobFailed(job, OLD_CLIENT), ExitCode.NEEDS_PERSON
     what, line = f"{type(error).__name__}: {_reason(error)}", _line_of(error, job)
@@ -166,7 +165,6 @@ _FAULT = re.compile(
 """No permission on HDFS, or an unknown nameservice: a retry gets the same answer."""
 
 _OLD_CLIENT = re.compile(r"Invalid method name: '(get_table\w*)'")
-_PYTHON_TRACE = "Traceback (most recent call last)"
 _JAVA_LINE = re.compile(
     r"^\s*(?:: |Caused by: )?((?:[a-z]\w*\.)+[A-Z]\w*(?:Exception|Error|Failure): .+)$", re.MULTILINE
 )
@@ -178,7 +176,6 @@ def is_old_client(error: BaseException) -> bool:
 
 
 def _is_fault(error: BaseException) -> bool:
-    """Whether HDFS denies this user access, or the site's files don't define the file system."""
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
@@ -203,7 +200,7 @@ def _may_pass(error: BaseException) -> bool:
     if isinstance(error, (AnalysisException, ParseException, IllegalArgumentException)):
         return False
     # Python code that failed in a task or a callback fails again.
-    return _PYTHON_TRACE not in text
+    return "Traceback (most recent call last)" not in text
 
 
 def _reason(error: BaseException) -> str:

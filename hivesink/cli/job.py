@@ -51,7 +51,10 @@ def main(arguments: list[str]) -> NoReturn:
     signal.signal(signal.SIGTERM, _on_sigterm)
     end_with_parent(os.environ)
     try:
-        _run(job, arguments)
+        sys.argv = arguments
+        # As with `python JOB.py`; `-m` puts the current folder there.
+        sys.path[0] = str(job.resolve().parent)
+        runpy.run_path(str(job), run_name="__main__")
     except SystemExit as end:
         if isinstance(end.code, str):
             print(end.code, file=sys.stderr)
@@ -97,13 +100,6 @@ def _active_queries() -> list[Any]:
 def _is_in_a_batch(query: Any) -> bool:
     status = query.status
     return bool(query.isActive and status["isTriggerActive"] and status["isDataAvailable"])
-
-
-def _run(job: Path, arguments: list[str]) -> None:
-    sys.argv = arguments
-    # As with `python JOB.py`; `-m` puts the current folder there.
-    sys.path[0] = str(job.resolve().parent)
-    runpy.run_path(str(job), run_name="__main__")
 
 
 if __name__ == "__main__":
