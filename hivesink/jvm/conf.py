@@ -43,12 +43,8 @@ def write_conf(folder: Path, sites: Mapping[str, Mapping[str, str]], logging: st
 def write_sites(folder: Path, sites: Mapping[str, Mapping[str, str]]) -> None:
     """Write `<name>.xml` into `folder` for each of these names, with its properties."""
     for name, properties in sites.items():
-        write_atomically(folder / f"{name}.xml", _xml(properties))
-
-
-def _xml(properties: Mapping[str, str]) -> str:
-    entries = "".join(
-        f"  <property><name>{escape(name)}</name><value>{escape(value)}</value></property>\n"
-        for name, value in properties.items()
-    )
-    return f"<configuration>\n{entries}</configuration>\n"
+        entries = "".join(
+            f"  <property><name>{escape(key)}</name><value>{escape(value)}</value></property>\n"
+            for key, value in properties.items()
+        )
+        write_atomically(folder / f"{name}.xml", f"<configuration>\n{entries}</configuration>\n")

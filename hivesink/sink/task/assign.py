@@ -1,7 +1,6 @@
 """Bucket assigners on Arrow: which partition each row belongs to.
 
-An assigner returns one Arrow array of values per partition column. `buckets` turns them into partition paths. It works
-on distinct values only, since a batch has millions of rows and few partitions.
+`buckets` works on distinct values only, since a batch has millions of rows and few partitions.
 """
 
 from __future__ import annotations
@@ -147,9 +146,12 @@ def assigner_for(spec: TableSpec, config: SinkConfig) -> BucketAssigner:
     if kind == "partition-columns" or not names:
         return ByPartitionColumns(names)
     if kind == "date-time":
-        _check_time_column(spec, config["sink.bucket.time-column"])
+        time: str | None = config["sink.bucket.time-column"]
+        for column in spec.columns:
+            if column.name == time and column.type not in {Primitive.TIMESTAMP, Primitive.DATE, Primitive.BIGINT}:
+                raise InvalidOption((_no_time(time, str(column.type)),))
         return ByTime(
-            config["sink.bucket.time-column"],
+            time,
             config["sink.timestamp-zone"],
             config["sink.bucket.time-zone"],
             _patterns(names, config["sink.bucket.time-pattern"]),
@@ -161,12 +163,6 @@ def assigner_for(spec: TableSpec, config: SinkConfig) -> BucketAssigner:
         hint = "write module:Class, and put the module beside the job, or on PYTHONPATH"
         raise InvalidOption((f"sink.bucket.assigner = {kind!r}: {error}; {hint}",)) from error
     return made
-
-
-def _check_time_column(spec: TableSpec, name: str | None) -> None:
-    for column in spec.columns:
-        if column.name == name and column.type not in {Primitive.TIMESTAMP, Primitive.DATE, Primitive.BIGINT}:
-            raise InvalidOption((_no_time(name, str(column.type)),))
 
 
 def _patterns(names: tuple[str, ...], patterns: dict[str, TimePattern]) -> tuple[TimePattern, ...]:
