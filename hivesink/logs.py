@@ -106,11 +106,9 @@ class TableLogs:
         self._fs().delete(pointers.accepted_path(normal(self.location), self.table, uid))
 
     def unpoint(self, writer: str) -> None:
-        """Delete the pointer of `writer`."""
         self._fs().delete(pointers.pointer_path(normal(self.location), self.table, writer))
 
     def has_folder(self, folder: str) -> bool:
-        """Whether there is a folder of that name, for a log."""
         return file_system(folder, self.site).is_folder(folder)
 
     def put_aside(self, folder: str, aside: str) -> None:

@@ -1,7 +1,6 @@
 """Exit codes, and which error means which. `docs/cli.md` lists them for operators.
 
-hivesink's own errors know whether a retry may help. Errors of Spark and its JVM are judged by their text: a server
-that is unreachable may come back; a missing permission, wrong SQL and a bug in the job don't go away.
+Errors of Spark and its JVM are judged by their text: an unreachable server may come back, a bug doesn't go away.
 """
 
 from __future__ import annotations
@@ -183,10 +182,7 @@ def _is_fault(error: BaseException) -> bool:
 
 
 def _may_pass(error: BaseException) -> bool:
-    """Whether Spark, Kafka, HDFS, the metastore or the network failed, and not the job's own code or SQL.
-
-    Ask `_is_fault` first: a missing permission may also mention an unreachable server.
-    """
+    """Whether a server failed, not the job's code or SQL. Ask `_is_fault` first: it may mention a server too."""
     from py4j.protocol import Py4JError
     from pyspark.errors import AnalysisException, IllegalArgumentException, ParseException, PySparkException
 

@@ -57,7 +57,6 @@ class Detached:
     identity: str
 
     def alive(self) -> bool:
-        """Say whether this very process still runs."""
         return identity_of(self.pid) == self.identity
 
     def stop(self) -> None:
@@ -82,7 +81,6 @@ class Attached:
     grace: float
 
     def alive(self) -> bool:
-        """Say whether the process still runs."""
         return self.guard.poll() is None
 
     def stop(self) -> None:

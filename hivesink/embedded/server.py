@@ -68,7 +68,6 @@ class EmbeddedServer(ABC):
 
     @property
     def alive(self) -> bool:
-        """Whether its process runs."""
         return self.pid is not None
 
     def start(self) -> None:

@@ -104,7 +104,6 @@ class Hive(AbstractContextManager["Hive"]):
         self.close()
 
     def _types(self, text: str, result: Result) -> dict[int, HiveType]:
-        """The nested columns' types, as far as the server shows them."""
         wanted = [index for index, (_, kind) in enumerate(result.columns) if kind in _NESTED]
         if not wanted:
             return {}

@@ -1,7 +1,4 @@
-"""HiveQL text for HiveServer2: quoting, and reading DESCRIBE FORMATTED.
-
-Hive and Spark's Thrift Server lay its rows out differently.
-"""
+"""HiveQL text for HiveServer2: quoting, and reading DESCRIBE FORMATTED of Hive and of Spark's Thrift Server."""
 
 from __future__ import annotations
 

@@ -79,10 +79,7 @@ def _keeps_state(plan: Any) -> bool:
 
 @dataclass(slots=True)
 class _Call:
-    """The calls of a writer's sinks with one batch of one run.
-
-    `written` is set to the rows that the log may hold, `epoch` once a call has returned.
-    """
+    """A batch in one run. `written`: the rows that the log may hold of it; `epoch` is set once a call has returned."""
 
     run: str
     batch: int

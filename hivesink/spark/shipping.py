@@ -58,7 +58,6 @@ def ship(spark: SparkSession) -> str | None:
 
 
 def _submitted(spark: SparkSession) -> bool:
-    """Whether the job was submitted with a zip of this package."""
     conf = spark.sparkContext.getConf()
     files = ",".join(conf.get(name, "") or "" for name in ("spark.submit.pyFiles", "spark.yarn.dist.pyFiles"))
     return any(file.rpartition("/")[2].startswith("hivesink") for file in files.split(","))

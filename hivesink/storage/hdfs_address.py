@@ -154,7 +154,6 @@ def _address(location: str, authority: str, properties: Mapping[str, str]) -> Ad
 
 
 def _address_names(authority: str, properties: Mapping[str, str]) -> list[str]:
-    """The properties that hold the addresses of a nameservice's NameNodes."""
     name = f"dfs.namenode.rpc-address.{authority}"
     return [f"{name}.{one}" for one in _split(properties.get(f"dfs.ha.namenodes.{authority}", ""))] or [name]
 
