@@ -36,8 +36,7 @@ def file_system(location: str, site: Site, ownership: Ownership | None = None) -
         from hivesink.storage.hdfs import HdfsFileSystem
 
         return HdfsFileSystem(site.hadoop, ownership or Ownership(), as_folder=ownership is None)
-    problem = f"{location}: hivesink writes only to HDFS (hdfs://…) and local file systems (file:/…)"
-    raise InvalidOption((problem,))
+    raise InvalidOption((f"{location}: hivesink writes only to HDFS (hdfs://…) and local file systems (file:/…)",))
 
 
 def commit_log(folder: str, writer: str, site: Site = NO_SITE) -> CommitLog:

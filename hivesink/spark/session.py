@@ -161,7 +161,6 @@ def _warehouse(site: Site) -> str:
 
 
 def _is_submitted(environ: Mapping[str, str]) -> bool:
-    """Whether `spark-submit` started this process and its JVM."""
     return "PYSPARK_GATEWAY_PORT" in environ
 
 

@@ -72,8 +72,7 @@ def unsealed(seal: Sealed) -> Any:
     """In a task: the sealed value. Raises VersionsDiffer."""
     version, pickled = seal
     if version != hivesink.__version__:
-        where = f"{socket.gethostname()}, {Path(hivesink.__file__).parent}"
-        raise VersionsDiffer(version, hivesink.__version__, where)
+        raise VersionsDiffer(version, hivesink.__version__, f"{socket.gethostname()}, {Path(hivesink.__file__).parent}")
     return pickle.loads(pickled)  # noqa: S301  the driver's own bytes, by Spark's own channel
 
 
