@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 _GRACE = 60.0
 """Seconds that a batch may take to finish after the job was asked to end."""
-_POLL = 0.05
 
 
 class _Stopped(BaseException):
@@ -83,7 +82,7 @@ def _stop_queries() -> None:
         for query in queries:
             deadline = time.monotonic() + _GRACE
             while _is_in_a_batch(query) and time.monotonic() < deadline:
-                time.sleep(_POLL)
+                time.sleep(0.05)
             query.stop()
     except Exception:  # noqa: BLE001  if the JVM doesn't answer, the job ends as if it had no query
         queries = []

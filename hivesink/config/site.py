@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 _HADOOP_FILES = ("core-site.xml", "hdfs-site.xml")
-_HIVE_FILE = "hive-site.xml"
 _INCLUDE = "{http://www.w3.org/2001/XInclude}include"
 _FALLBACK = "{http://www.w3.org/2001/XInclude}fallback"
 _VARIABLE = re.compile(r"\$\{([^}$ ]+)\}")
@@ -207,7 +206,7 @@ def _hive_files(environ: Mapping[str, str]) -> list[Path]:
     spark, hadoop = environ.get("SPARK_CONF_DIR"), environ.get("HADOOP_CONF_DIR")
     folders = [own, spark and Path(spark), hadoop and Path(hadoop)]
     folders += [Path(environ[name], "conf") for name in ("HIVE_HOME", "SPARK_HOME") if environ.get(name)]
-    files = (folder / _HIVE_FILE for folder in folders if folder)
+    files = (folder / "hive-site.xml" for folder in folders if folder)
     return [file for file in files if file.is_file()][:1]
 
 

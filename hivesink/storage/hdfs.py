@@ -37,7 +37,6 @@ _UNREACHED = frozenset({Kind.NOT_TAKEN, Kind.NO_DATA})
 """In a write: a DataNode that is dead, mostly."""
 _STREAM = 300.0
 """Seconds for one step of a write: hdfs-native gives DataNodes a minute each before it goes on without them."""
-_READ_BUFFER = 1 << 16
 
 
 class HdfsFileSystem:
@@ -167,7 +166,7 @@ class HdfsFileSystem:
             with self._refusing("read", path):
                 return calls.ask(lambda _: step(), repeatable=True)
 
-        return cast("BinaryIO", io.BufferedReader(StoredFile(reader, ranged), _READ_BUFFER))
+        return cast("BinaryIO", io.BufferedReader(StoredFile(reader, ranged), 1 << 16))
 
     def _create(self, path: str, pauses: Iterator[None]) -> NewFile:
         calls, _, hdfs_path = self._at(path)
