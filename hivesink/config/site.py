@@ -13,7 +13,6 @@ from hivesink.errors import SiteInvalid
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-_HADOOP_FILES = ("core-site.xml", "hdfs-site.xml")
 _INCLUDE = "{http://www.w3.org/2001/XInclude}include"
 _FALLBACK = "{http://www.w3.org/2001/XInclude}fallback"
 _VARIABLE = re.compile(r"\$\{([^}$ ]+)\}")
@@ -198,7 +197,7 @@ def _parsed(text: bytes | str, file: str) -> ET.Element:
 def _hadoop_files(environ: Mapping[str, str]) -> list[Path]:
     home = environ.get("HADOOP_HOME")
     folder = _conf_dir(environ, "HADOOP_CONF_DIR") or (Path(home, "etc", "hadoop") if home else None)
-    return [folder / name for name in _HADOOP_FILES] if folder else []
+    return [folder / name for name in ("core-site.xml", "hdfs-site.xml")] if folder else []
 
 
 def _hive_files(environ: Mapping[str, str]) -> list[Path]:

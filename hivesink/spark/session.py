@@ -16,7 +16,7 @@ from hivesink.config.cache import state_folder
 from hivesink.config.site import Site
 from hivesink.errors import InvalidOption, MasterUnreachable
 from hivesink.jvm.jars import HIVE_CLIENT, fetch
-from hivesink.jvm.session import SETTINGS, kafka_settings, loopback_settings, start
+from hivesink.jvm.session import LOOPBACK, SETTINGS, kafka_settings, start
 from hivesink.metastore import version as metastore_version
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ def choose(
     where = master or _master(environ, own)
     settings = dict(SETTINGS)
     if where.startswith("local") or _is_on_loopback(where):
-        settings |= loopback_settings()
+        settings |= {"spark.driver.bindAddress": LOOPBACK, "spark.driver.host": LOOPBACK}
     if kafka and not _is_submitted(environ):
         settings |= kafka_settings(own.pop("spark.jars", ""))
     uri, settings["spark.sql.warehouse.dir"] = (uri, _warehouse(site)) if uri else _embedded()

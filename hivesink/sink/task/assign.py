@@ -107,6 +107,7 @@ _STEPS = {"minute": (60, 1), "second": (1,)}
 _QUARTER = (900, 1)
 """Seconds in which a zone's offset rarely changes, and in which it never does."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+_UNEVEN = "\0"
 
 
 def _formatted(times: pa.Array, pattern: TimePattern, clock: Callable[[datetime], datetime]) -> pa.DictionaryArray:
@@ -123,9 +124,6 @@ def _formatted(times: pa.Array, pattern: TimePattern, clock: Callable[[datetime]
         if _UNEVEN not in texts:
             break
     return pa.DictionaryArray.from_arrays(pa.array(codes.indices.to_numpy(), mask=absent), pa.array(texts, pa.string()))
-
-
-_UNEVEN = "\0"
 
 
 def _text(start: int, step: int, pattern: TimePattern, clock: Callable[[datetime], datetime]) -> str | None:
