@@ -36,8 +36,7 @@ def file_system(location: str, site: Site, ownership: Ownership | None = None) -
         from hivesink.storage.hdfs import HdfsFileSystem
 
         return HdfsFileSystem(site.hadoop, ownership or Ownership(), as_folder=ownership is None)
-    problem = f"{location}: hivesink writes only to HDFS (hdfs://…) and local file systems (file:/…)"
-    raise InvalidOption((problem,))
+    raise InvalidOption((f"{location}: hivesink writes only to HDFS (hdfs://…) and local file systems (file:/…)",))
 
 
 def commit_log(folder: str, writer: str, site: Site = NO_SITE) -> CommitLog:
@@ -106,11 +105,9 @@ class TableLogs:
         self._fs().delete(pointers.accepted_path(normal(self.location), self.table, uid))
 
     def unpoint(self, writer: str) -> None:
-        """Delete the pointer of `writer`."""
         self._fs().delete(pointers.pointer_path(normal(self.location), self.table, writer))
 
     def has_folder(self, folder: str) -> bool:
-        """Whether there is a folder of that name, for a log."""
         return file_system(folder, self.site).is_folder(folder)
 
     def put_aside(self, folder: str, aside: str) -> None:

@@ -74,7 +74,6 @@ def call(arguments: list[str]) -> int:
 
 
 def _usage(error: Exception) -> str:
-    """What is wrong with the command line, and which help explains it."""
     context = getattr(error, "ctx", None)
     command = context.command_path if context is not None else "hivesink"
     message = error.format_message() if hasattr(error, "format_message") else str(error)

@@ -1,7 +1,6 @@
 """Exit codes, and which error means which. `docs/cli.md` lists them for operators.
 
-hivesink's own errors know whether a retry may help. Errors of Spark and its JVM are judged by their text: a server
-that is unreachable may come back; a missing permission, wrong SQL and a bug in the job don't go away.
+Errors of Spark and its JVM are judged by their text: an unreachable server may come back, a bug doesn't go away.
 """
 
 from __future__ import annotations
@@ -103,7 +102,6 @@ def _carried_by_spark(error: BaseException, job: Path) -> JobFailed | None:
 
 
 def _judge(error: BaseException, job: Path) -> tuple[JobFailed, ExitCode]:
-    """An error that isn't the sink's."""
     if is_old_client(error):
         return JobFailed(job, OLD_CLIENT), ExitCode.NEEDS_PERSON
     what, line = f"{type(error).__name__}: {_reason(error)}", _line_of(error, job)
@@ -166,7 +164,6 @@ _FAULT = re.compile(
 """No permission on HDFS, or an unknown nameservice: a retry gets the same answer."""
 
 _OLD_CLIENT = re.compile(r"Invalid method name: '(get_table\w*)'")
-_PYTHON_TRACE = "Traceback (most recent call last)"
 _JAVA_LINE = re.compile(
     r"^\s*(?:: |Caused by: )?((?:[a-z]\w*\.)+[A-Z]\w*(?:Exception|Error|Failure): .+)$", re.MULTILINE
 )
@@ -178,7 +175,6 @@ def is_old_client(error: BaseException) -> bool:
 
 
 def _is_fault(error: BaseException) -> bool:
-    """Whether HDFS denies this user access, or the site's files don't define the file system."""
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
@@ -186,10 +182,7 @@ def _is_fault(error: BaseException) -> bool:
 
 
 def _may_pass(error: BaseException) -> bool:
-    """Whether Spark, Kafka, HDFS, the metastore or the network failed, and not the job's own code or SQL.
-
-    Ask `_is_fault` first: a missing permission may also mention an unreachable server.
-    """
+    """Whether a server failed, not the job's code or SQL. Ask `_is_fault` first: it may mention a server too."""
     from py4j.protocol import Py4JError
     from pyspark.errors import AnalysisException, IllegalArgumentException, ParseException, PySparkException
 
@@ -203,7 +196,7 @@ def _may_pass(error: BaseException) -> bool:
     if isinstance(error, (AnalysisException, ParseException, IllegalArgumentException)):
         return False
     # Python code that failed in a task or a callback fails again.
-    return _PYTHON_TRACE not in text
+    return "Traceback (most recent call last)" not in text
 
 
 def _reason(error: BaseException) -> str:

@@ -68,7 +68,5 @@ def confirm(lines: Sequence[str], question: str, would: str, *, as_json: bool) -
 
 
 class _Unexpected(Exception):
-    """An error that hivesink didn't raise on purpose."""
-
     def __init__(self, error: Exception) -> None:
         super().__init__(f"unexpected {type(error).__name__}: {error}; run the command with --debug for a stack trace")

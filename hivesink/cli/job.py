@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 _GRACE = 60.0
 """Seconds that a batch may take to finish after the job was asked to end."""
-_POLL = 0.05
 
 
 class _Stopped(BaseException):
@@ -51,7 +50,10 @@ def main(arguments: list[str]) -> NoReturn:
     signal.signal(signal.SIGTERM, _on_sigterm)
     end_with_parent(os.environ)
     try:
-        _run(job, arguments)
+        sys.argv = arguments
+        # As with `python JOB.py`; `-m` puts the current folder there.
+        sys.path[0] = str(job.resolve().parent)
+        runpy.run_path(str(job), run_name="__main__")
     except SystemExit as end:
         if isinstance(end.code, str):
             print(end.code, file=sys.stderr)
@@ -80,7 +82,7 @@ def _stop_queries() -> None:
         for query in queries:
             deadline = time.monotonic() + _GRACE
             while _is_in_a_batch(query) and time.monotonic() < deadline:
-                time.sleep(_POLL)
+                time.sleep(0.05)
             query.stop()
     except Exception:  # noqa: BLE001  if the JVM doesn't answer, the job ends as if it had no query
         queries = []
@@ -97,13 +99,6 @@ def _active_queries() -> list[Any]:
 def _is_in_a_batch(query: Any) -> bool:
     status = query.status
     return bool(query.isActive and status["isTriggerActive"] and status["isDataAvailable"])
-
-
-def _run(job: Path, arguments: list[str]) -> None:
-    sys.argv = arguments
-    # As with `python JOB.py`; `-m` puts the current folder there.
-    sys.path[0] = str(job.resolve().parent)
-    runpy.run_path(str(job), run_name="__main__")
 
 
 if __name__ == "__main__":

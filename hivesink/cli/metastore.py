@@ -76,12 +76,9 @@ def _plan_report(plans: Sequence[Plan], *, done: bool) -> Report:
 
 
 def _sentence(step: Plan) -> str:
-    match step:
-        case Create():
-            return f"{step.name}: created"
-        case Alter():
-            return f"{step} (done)"
-    return str(step)
+    if isinstance(step, Create):
+        return f"{step.name}: created"
+    return f"{step} (done)" if isinstance(step, Alter) else str(step)
 
 
 @embedded.command()

@@ -22,9 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import TextIO
 
-_PIPED_WIDTH = 250
-"""Columns if the output is not a terminal: paths must not wrap."""
-
 _SECRETS = (
     (re.compile(r"//[^/@\s]+@"), "//***@"),
     (
@@ -137,7 +134,8 @@ def jsonable(value: object) -> Any:
 
 
 def _console(stream: TextIO) -> Console:
-    width = None if stream.isatty() else _PIPED_WIDTH
+    # Outside a terminal paths must not wrap.
+    width = None if stream.isatty() else 250
     return Console(file=stream, highlight=False, markup=False, emoji=False, width=width)
 
 

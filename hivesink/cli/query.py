@@ -75,7 +75,6 @@ def query(
 
 
 def _ask_spark(sql: str, metastore: str | None, most: int) -> tuple[list[str], Sequence[Sequence[Any]]]:
-    """The result's columns and its first rows."""
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 

@@ -68,7 +68,10 @@ def recover(
         for name in chosen:
             opened.admission(name).require_same_table()
         partitions = frozenset((opened.name, partition) for partition in give_up or ())
-        losses = [_given_up(context, partitions, accept_lost=accept_lost) for context in chosen.values()]
+        losses = [
+            [loss for loss in find_losses(context, partitions) if accept_lost or loss.part.key in partitions]
+            for context in chosen.values()
+        ]
         lost = [loss for own in losses for loss in own]
         _require_known(partitions, lost)
         if lost and not dry_run and not yes:
@@ -88,11 +91,6 @@ def recover(
                 result = recover_writer(remaking, identity, policy, given_up=given_up)
             done.append((name, result))
         out.show(_report(opened, done, dry_run=dry_run))
-
-
-def _given_up(context: CommitContext, partitions: Collection[PartitionKey], *, accept_lost: bool) -> tuple[Loss, ...]:
-    losses = find_losses(context, partitions)
-    return tuple(loss for loss in losses if accept_lost or loss.part.key in partitions)
 
 
 def _require_known(partitions: Collection[PartitionKey], lost: Sequence[Loss]) -> None:

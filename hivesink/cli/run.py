@@ -70,7 +70,9 @@ def run(
         environment = {**os.environ, "HIVESINK_WRITER": writer or job.stem}
         if metastore:
             environment["HIVESINK_METASTORE"] = metastore
-        child = _Child(_command(job, arguments or [], as_json=json, debug=debug), environment, quiet=json)
+        flags = [flag for flag, wanted in (("--json", json), ("--debug", debug)) if wanted]
+        command = [sys.executable, "-m", "hivesink.cli.job", *flags, str(job), *(arguments or ())]
+        child = _Child(command, environment, quiet=json)
         with child.signals():
             ended = supervise(
                 child.run,
@@ -86,11 +88,6 @@ def run(
             data = {"job": str(job), "exit_code": ended.code, "meaning": meaning(ended.code)}
             out.show(Report({**data, "restarts": ended.restarts}, []))
         raise typer.Exit(ended.code)
-
-
-def _command(job: Path, arguments: Sequence[str], *, as_json: bool, debug: bool) -> list[str]:
-    flags = [flag for flag, wanted in (("--json", as_json), ("--debug", debug)) if wanted]
-    return [sys.executable, "-m", "hivesink.cli.job", *flags, str(job), *arguments]
 
 
 @dataclass(slots=True)

@@ -15,9 +15,6 @@ from hivesink.cli.codes import BY_SIGNAL, ExitCode
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, MutableMapping, Sequence
 
-_DOUBLINGS = 32
-"""More doublings would make any delay the longest one."""
-
 
 @dataclass(frozen=True, slots=True)
 class Backoff:
@@ -32,7 +29,8 @@ class Backoff:
 
     def delay(self, failures: int, chance: float) -> float:
         """The delay after the `failures`-th failure in a row; `chance` (0 to 1) takes off up to half of it."""
-        whole = min(self.longest, self.first * 2 ** min(failures - 1, _DOUBLINGS))
+        # After 32 doublings any delay is the longest one.
+        whole = min(self.longest, self.first * 2 ** min(failures - 1, 32))
         return float(whole * (1 - chance / 2))
 
 

@@ -1,7 +1,4 @@
-"""The sink's settings: TBLPROPERTIES of the table, with Flink's names where Flink has one.
-
-`OPTIONS` is the only list of them; a test holds `docs/options.md` to it.
-"""
+"""The sink's settings: TBLPROPERTIES of the table, with Flink's names where Flink has one."""
 
 from __future__ import annotations
 
@@ -56,7 +53,7 @@ OPTIONS: Mapping[str, Option] = {
     "parquet.compression": Option("snappy", values.one_of(values.Compression)),
     "parquet.block.size": Option("128MB", values.size),
 }
-"""The settings by name; `docs/options.md` says what each does."""
+"""The only list of the settings; `docs/options.md`, which a test holds to it, says what each does."""
 
 
 def check(properties: Mapping[str, str]) -> tuple[str, ...]:

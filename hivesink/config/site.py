@@ -13,8 +13,6 @@ from hivesink.errors import SiteInvalid
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-_HADOOP_FILES = ("core-site.xml", "hdfs-site.xml")
-_HIVE_FILE = "hive-site.xml"
 _INCLUDE = "{http://www.w3.org/2001/XInclude}include"
 _FALLBACK = "{http://www.w3.org/2001/XInclude}fallback"
 _VARIABLE = re.compile(r"\$\{([^}$ ]+)\}")
@@ -196,21 +194,19 @@ def _parsed(text: bytes | str, file: str) -> ET.Element:
         raise SiteInvalid(file, f"it is not well-formed XML: {error}") from error
 
 
-def _hadoop_files(environ: Mapping[str, str]) -> Iterator[Path]:
-    folder = _conf_dir(environ, "HADOOP_CONF_DIR")
-    if folder is None and environ.get("HADOOP_HOME"):
-        folder = Path(environ["HADOOP_HOME"], "etc", "hadoop")
-    if folder is not None:
-        yield from (folder / name for name in _HADOOP_FILES)
+def _hadoop_files(environ: Mapping[str, str]) -> list[Path]:
+    home = environ.get("HADOOP_HOME")
+    folder = _conf_dir(environ, "HADOOP_CONF_DIR") or (Path(home, "etc", "hadoop") if home else None)
+    return [folder / name for name in ("core-site.xml", "hdfs-site.xml")] if folder else []
 
 
-def _hive_files(environ: Mapping[str, str]) -> Iterator[Path]:
+def _hive_files(environ: Mapping[str, str]) -> list[Path]:
     own = _conf_dir(environ, "HIVE_CONF_DIR")
     spark, hadoop = environ.get("SPARK_CONF_DIR"), environ.get("HADOOP_CONF_DIR")
     folders = [own, spark and Path(spark), hadoop and Path(hadoop)]
     folders += [Path(environ[name], "conf") for name in ("HIVE_HOME", "SPARK_HOME") if environ.get(name)]
-    files = (folder / _HIVE_FILE for folder in folders if folder)
-    yield from [file for file in files if file.is_file()][:1]
+    files = (folder / "hive-site.xml" for folder in folders if folder)
+    return [file for file in files if file.is_file()][:1]
 
 
 def _conf_dir(environ: Mapping[str, str], name: str) -> Path | None:

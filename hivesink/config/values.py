@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from datetime import timedelta
 from enum import Enum
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 if TYPE_CHECKING:
@@ -142,13 +142,13 @@ def policies(text: str) -> frozenset[PolicyKind]:
     return kinds
 
 
-def matching(pattern: str | re.Pattern[str], problem: str) -> Callable[[str], str]:
-    """A parser of texts that match as a whole; `problem` says what to write instead."""
+def matching(pattern: str | re.Pattern[str], problem: str, made: Callable[[str], Any] = str) -> Callable[[str], Any]:
+    """A parser that returns what is `made` of a text that matches as a whole; `problem` says what to write instead."""
 
-    def parse(text: str) -> str:
+    def parse(text: str) -> Any:
         if re.fullmatch(pattern, text) is None:
             raise ValueError(problem)
-        return text
+        return made(text)
 
     return parse
 
@@ -160,24 +160,14 @@ assigner = matching(
 file_name = matching(
     r"(?!\.\.?$)[._][\w.-]*", "write a file name that begins with _ or . so that readers pass over it, but not . or .."
 )
-_whole_number = matching(r"\d*[1-9]\d*", "write a whole number above 0")
-_mode = matching(r"0?[4-7][0-7]{2}", "write an octal mode by which the owner can read, such as 640")
-_name = matching(r"[^\s:/]+", "write one name, without spaces, : and /")
-
-
-def positive(text: str) -> int:
-    """A whole number above 0; ValueError otherwise."""
-    return int(_whole_number(text.strip()))
-
-
-def permission(text: str) -> int:
-    """A file's mode, `640` or `0640`; ValueError otherwise."""
-    return int(_mode(text.strip()), 8)
-
-
-def user_name(text: str) -> str:
-    """The name of a user or group; ValueError otherwise."""
-    return _name(text.strip())
+positive = matching(r"\s*\d*[1-9]\d*\s*", "write a whole number above 0", int)
+permission = matching(
+    r"\s*0?[4-7][0-7]{2}\s*",
+    "write an octal mode by which the owner can read, such as 640",
+    lambda text: int(text, 8),
+)
+user_name = matching(r"\s*[^\s:/]+\s*", "write one name, without spaces, : and /", str.strip)
+"""The name of a user or group."""
 
 
 def time_format(text: str) -> Mapping[str, str]:

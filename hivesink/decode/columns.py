@@ -92,19 +92,16 @@ class ColumnReader:
             try:
                 array = pa.array(values, kind)
             except (pa.ArrowInvalid, OverflowError):
-                array = self._in_range(values, kind, doubt)
+                limit = 1 << (kind.bit_width - 1)
+                for row, value in enumerate(values):
+                    doubt[row] = value is not None and not -limit <= value < limit
+                array = pa.array(values, kind, mask=doubt)
         if self.kind is Primitive.FLOAT:
             doubt |= np.isinf(array.fill_null(0).to_numpy(zero_copy_only=False))
         if kind is not self.arrow and kind != self.arrow:
             array, beyond = from_millis(array, self.parser.zone, self.arrow)
             doubt |= beyond
         return Converted(array, doubt, 0, absent)
-
-    def _in_range(self, values: list[Any], kind: pa.DataType, doubt: Mask) -> pa.Array:
-        limit = 1 << (kind.bit_width - 1)
-        for row, value in enumerate(values):
-            doubt[row] = value is not None and not -limit <= value < limit
-        return pa.array(values, kind, mask=doubt)
 
     def _texts(self, values: list[Any], *, escapes: bool) -> Converted:
         absent = 0

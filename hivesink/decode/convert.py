@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from zoneinfo import ZoneInfo
 
 _MICROS_PER = {"s": 1_000_000, "ms": 1000, "us": 1}
-_NANOS = 1000
 
 Converted: TypeAlias = tuple[pa.Array, dict[int, InvalidValue]]
 """Values, and why those of some rows don't fit; what stands in their place means nothing."""
@@ -140,7 +139,7 @@ def _clocks(array: pa.Array, zone: ZoneInfo, kind: HiveType) -> Converted:
 def _in_micros(numbers: Micros, unit: str) -> tuple[Micros, Mask]:
     """Microseconds, cut, and which of `numbers` are finer."""
     if unit == "ns":
-        micros, rest = np.divmod(numbers, _NANOS)
+        micros, rest = np.divmod(numbers, 1000)
         return micros, rest != 0
     factor = _MICROS_PER[unit]
     # Clipped to what is out of range anyway, the product can't overflow.

@@ -85,7 +85,7 @@ class ValueParser:
             case Varchar() | Char():
                 return bounded(text_of(raw), kind)
             case Array() if raw[0] == "[":
-                return self._array(raw, kind)
+                return [self.at(str(index), item, kind.element) for index, item in enumerate(elements(raw))]
             case Map() if raw[0] == "{":
                 return self._map(raw, kind)
             case Struct() if raw[0] == "{":
@@ -138,9 +138,6 @@ class ValueParser:
             return self.parse(raw, kind)
         except InvalidValue as error:
             raise error.within(step) from None
-
-    def _array(self, raw: str, kind: Array) -> list[Any]:
-        return [self.at(str(index), element, kind.element) for index, element in enumerate(elements(raw))]
 
     def _map(self, raw: str, kind: Map) -> list[tuple[Any, Any]]:
         entries: dict[Any, Any] = {}

@@ -181,7 +181,6 @@ def _whole(records: pa.StringArray) -> tuple[pa.StringArray, Mask]:
 
 
 def _braced(records: pa.StringArray) -> Mask:
-    """Which records begin with an opening brace and end with a closing one."""
     both = pc.and_(pc.starts_with(records, "{"), pc.ends_with(records, "}"))
     return np.asarray(both.to_numpy(zero_copy_only=False), dtype=np.bool_)
 

@@ -12,8 +12,6 @@ from hivesink.ports import BadRow
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-EPOCH_MILLIS = "epoch-millis"
-
 
 @dataclass(frozen=True, slots=True)
 class DecodeOptions:
@@ -29,7 +27,7 @@ class DecodeOptions:
     unknown_field: OnUnknownField = OnUnknownField.IGNORE
 
     def is_epoch(self, column: str) -> bool:
-        return self.timestamp_format.get(column, self.timestamp_format.get("", "text")) == EPOCH_MILLIS
+        return self.timestamp_format.get(column, self.timestamp_format.get("", "text")) == "epoch-millis"
 
 
 class InvalidValue(ValueError):

@@ -24,10 +24,8 @@ if TYPE_CHECKING:
 
 HOST = "127.0.0.1"
 GUARD = Path(__file__).with_name("guard.py")
-TAIL_LINES = 8
 POLL_SECONDS = 0.05
 STOP_SECONDS = 10
-PORT_TRIES = 4
 # Lower ports are those of well-known servers, which may be started later.
 LOWEST_PORT = 20000
 PORT_TAKEN = re.compile(r"Address already in use|BindException|Could not create ServerSocket|Failed to bind")
@@ -57,7 +55,6 @@ class Detached:
     identity: str
 
     def alive(self) -> bool:
-        """Say whether this very process still runs."""
         return identity_of(self.pid) == self.identity
 
     def stop(self) -> None:
@@ -82,7 +79,6 @@ class Attached:
     grace: float
 
     def alive(self) -> bool:
-        """Say whether the process still runs."""
         return self.guard.poll() is None
 
     def stop(self) -> None:
@@ -153,7 +149,7 @@ def _fresh_log(launch: Launch) -> BinaryIO:
     return launch.log.open("wb")
 
 
-def on_free_port(start: Callable[[int], None], *, first: int | None = None, tries: int = PORT_TRIES) -> int:
+def on_free_port(start: Callable[[int], None], *, first: int | None = None, tries: int = 4) -> int:
     """Call `start` with free ports until one isn't taken by another program meanwhile; return that port.
 
     `first` is tried first if it is free. Raises what else `start` raises.
@@ -260,10 +256,10 @@ def _await_ready(launch: Launch, server: Attached | Detached) -> None:
 
 
 def tail(log: Path) -> str:
-    """Return the log's last lines as one line, without frames of stack traces."""
+    """Return the log's last eight lines as one line, without frames of stack traces."""
     lines = [line.strip() for line in log.read_text(errors="replace").splitlines()]
     telling = [line for line in lines if line and not re.match(r"at \S+\(|\.\.\. \d+ ", line)]
-    return " | ".join(telling[-TAIL_LINES:])
+    return " | ".join(telling[-8:])
 
 
 def wait_until(condition: Callable[[], bool], seconds: float) -> bool:

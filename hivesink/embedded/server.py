@@ -19,7 +19,7 @@ from hivesink.embedded.process import (
     start_attached,
     start_detached,
 )
-from hivesink.jvm.conf import log4j2, write_conf
+from hivesink.jvm.conf import log4j2, write_sites
 from hivesink.jvm.java import OPENS, find_java
 
 if TYPE_CHECKING:
@@ -68,7 +68,6 @@ class EmbeddedServer(ABC):
 
     @property
     def alive(self) -> bool:
-        """Whether its process runs."""
         return self.pid is not None
 
     def start(self) -> None:
@@ -127,7 +126,10 @@ class EmbeddedServer(ABC):
         """Write its `conf` folder, with log levels by logger; return its command line, up to the main class."""
         conf, tmp = self.folder / "conf", self.folder / "tmp"
         tmp.mkdir(parents=True, exist_ok=True)
-        write_conf(conf, sites or {}, log4j2("warn", levels))
+        write_sites(conf, sites or {})
+        # Hive looks for its own names first, everything else for log4j's.
+        for name in ("log4j2.properties", "hive-log4j2.properties", "metastore-log4j2.properties"):
+            write_atomically(conf / name, log4j2("warn", levels))
         own = (f"-Djava.io.tmpdir={tmp}", f"-Dlog4j2.configurationFile={(conf / 'log4j2.properties').as_uri()}")
         return java_command(os.pathsep.join([str(conf), jars]), heap, *own, *options, opens=opens)
 

@@ -94,8 +94,9 @@ class Hive(AbstractContextManager["Hive"]):
             Column(name, str(types[index]) if index in types else kind.removesuffix("_TYPE").lower())
             for index, (name, kind) in enumerate(result.columns)
         )
-        reads = [_reads(kind, types.get(index), spark=spark) for index, (_, kind) in enumerate(result.columns)]
-        return Rows(columns, tuple(tuple(map(_cell, reads, row)) for row in result.rows))
+        reads = [_reader(kind, types.get(index), spark=spark) for index, (_, kind) in enumerate(result.columns)]
+        cells = (zip(reads, row, strict=True) for row in result.rows)
+        return Rows(columns, tuple(tuple(cell if cell is None else read(cell) for read, cell in row) for row in cells))
 
     def close(self) -> None:
         self._session.close()
@@ -104,7 +105,6 @@ class Hive(AbstractContextManager["Hive"]):
         self.close()
 
     def _types(self, text: str, result: Result) -> dict[int, HiveType]:
-        """The nested columns' types, as far as the server shows them."""
         wanted = [index for index, (_, kind) in enumerate(result.columns) if kind in _NESTED]
         if not wanted:
             return {}
@@ -140,13 +140,9 @@ def _parsed(texts: Mapping[int, str]) -> dict[int, HiveType]:
     return types
 
 
-def _reads(kind: str, of: HiveType | None, *, spark: bool) -> Callable[[Any], Any] | None:
+def _reader(kind: str, of: HiveType | None, *, spark: bool) -> Callable[[Any], Any]:
     if kind == "DATE_TYPE":
         return day
-    if of is not None and not isinstance(of, Primitive):
-        return lambda text: nested(text, of, spark=spark)
-    return None
-
-
-def _cell(read: Callable[[Any], Any] | None, value: Any) -> Any:
-    return value if read is None or value is None else read(value)
+    if of is None or isinstance(of, Primitive):
+        return lambda cell: cell
+    return lambda text: nested(text, of, spark=spark)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 from dataclasses import dataclass
 from enum import Enum
 from importlib.util import find_spec
@@ -82,6 +83,4 @@ class Login:
     @property
     def user(self) -> str:
         """The session's user; by default this process's."""
-        import getpass
-
         return self.username or getpass.getuser()

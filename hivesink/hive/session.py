@@ -28,7 +28,6 @@ REFUSED = PyHiveError
 DEFAULT_PORT = 10000
 LOGIN_SECONDS = 60.0
 """A server that expects another `auth` waits for more bytes, so the login needs a limit."""
-_MILLISECONDS = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +90,7 @@ class Session:
     def _connected(self) -> Any:
         if self._connection is None:
             socket = TSocket(self.host, self.port)
-            socket.setTimeout(LOGIN_SECONDS * _MILLISECONDS)
+            socket.setTimeout(LOGIN_SECONDS * 1000)
             transport = self.login.transport(socket, self.host)
             connection = hive.connect(thrift_transport=transport, username=self.login.user)
             request = TGetInfoReq(connection.sessionHandle, TGetInfoType.CLI_DBMS_NAME)

@@ -1,8 +1,4 @@
-"""Bring live tables to what their DDL says. `plan` only compares, so `ddl plan` prints what `ddl apply` does.
-
-Applying is idempotent, and safe if two people do it at once. Which type changes old files survive was seen with Hive
-2.3's Parquet reader (docs/ddl.md has the table).
-"""
+"""Bring live tables to what their DDL says. `plan` only compares, so `ddl plan` prints what `ddl apply` does."""
 
 from __future__ import annotations
 
@@ -24,6 +20,7 @@ _SAFE = {
     (Primitive.INT, Primitive.DOUBLE),
     (Primitive.FLOAT, Primitive.DOUBLE),
 }
+"""Seen with Hive 2.3's Parquet reader; docs/ddl.md has the whole table."""
 _LATER = "changing columns is not supported yet"
 
 
@@ -203,7 +200,7 @@ def plan_all(wanted: Iterable[TableSpec], catalog: Catalog) -> tuple[Plan, ...]:
 
 
 def apply(wanted: Sequence[TableSpec], catalog: Catalog) -> tuple[Plan, ...]:
-    """Apply all of `wanted` and return what was done. A second call does nothing.
+    """Apply all of `wanted` and return what was done. A second call does nothing, and two at once do no harm.
 
     Raises DdlDiffers with the differences of all tables before it changes anything.
     """

@@ -64,7 +64,6 @@ class DdlText:
         return self._line(min(starts)) if starts else self.first_line()
 
     def first_line(self) -> int:
-        """The line where the statement begins."""
         return self._line(self.tokens[0].start) if self.tokens else 1
 
     def line_of_word(self, word: str) -> int:

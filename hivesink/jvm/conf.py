@@ -32,23 +32,11 @@ def log4j2(level: str, levels: Mapping[str, str] | None = None) -> str:
     return "\n".join(lines) + "\n"
 
 
-def write_conf(folder: Path, sites: Mapping[str, Mapping[str, str]], logging: str) -> None:
-    """Write a Hive server's `<name>.xml` files and its log4j 2 configuration into `folder`."""
-    write_sites(folder, sites)
-    # Hive looks for its own names first, everything else for log4j's.
-    for name in ("log4j2.properties", "hive-log4j2.properties", "metastore-log4j2.properties"):
-        write_atomically(folder / name, logging)
-
-
 def write_sites(folder: Path, sites: Mapping[str, Mapping[str, str]]) -> None:
     """Write `<name>.xml` into `folder` for each of these names, with its properties."""
     for name, properties in sites.items():
-        write_atomically(folder / f"{name}.xml", _xml(properties))
-
-
-def _xml(properties: Mapping[str, str]) -> str:
-    entries = "".join(
-        f"  <property><name>{escape(name)}</name><value>{escape(value)}</value></property>\n"
-        for name, value in properties.items()
-    )
-    return f"<configuration>\n{entries}</configuration>\n"
+        entries = "".join(
+            f"  <property><name>{escape(key)}</name><value>{escape(value)}</value></property>\n"
+            for key, value in properties.items()
+        )
+        write_atomically(folder / f"{name}.xml", f"<configuration>\n{entries}</configuration>\n")

@@ -1,7 +1,4 @@
-"""The jars of Spark's connectors: which they are, pinned, and how they and those of servers are fetched.
-
-Apache Ivy, which PySpark ships, fetches them from Maven Central: no Maven is needed.
-"""
+"""The jars of Spark's connectors, pinned. Apache Ivy, which PySpark ships, fetches them and those of servers."""
 
 from __future__ import annotations
 
@@ -190,7 +187,6 @@ def _artifact(name: str, classifier: str) -> str:
 
 
 def _problem(output: str) -> str:
-    """Return Ivy's first complaints as one line."""
     marks = ("Exception", "access error", "not found", "FAILED")
     lines = [line.strip(" \t:") for line in output.splitlines() if any(mark in line for mark in marks)]
     return " | ".join(dict.fromkeys(lines[:4])) or "Ivy gave no reason"

@@ -54,7 +54,6 @@ class Java:
 
     @property
     def program(self) -> str:
-        """The path of `bin/java`."""
         return str(self.home / "bin" / "java")
 
 

@@ -52,11 +52,6 @@ def start(app: str, master: str, settings: Mapping[str, str]) -> SparkSession:
     return builder.getOrCreate()
 
 
-def loopback_settings() -> dict[str, str]:
-    """Return the Spark settings of a driver that only this machine can reach."""
-    return {"spark.driver.bindAddress": LOOPBACK, "spark.driver.host": LOOPBACK}
-
-
 def kafka_settings(jars: str = "") -> dict[str, str]:
     """Return the Spark settings that add the Kafka connector, fetched on first use, to `jars`."""
     connector = [path.as_uri() for path in fetch(kafka_connector(importlib.metadata.version("pyspark")))]

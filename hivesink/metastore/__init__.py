@@ -36,8 +36,7 @@ def connect(kind: str, address: str, site: Site = NO_SITE, *, login: Login | Non
 
         host, port = host_and_port(address)
         return HiveServer2Registrar(host, port, login or Login.of(site.hive))
-    problem = f"registrar = {kind!r}: write thrift or hiveserver2"
-    raise InvalidOption((problem,))
+    raise InvalidOption((f"registrar = {kind!r}: write thrift or hiveserver2",))
 
 
 def catalog(address: str, site: Site = NO_SITE) -> ThriftCatalog:

@@ -24,7 +24,6 @@ BASIC_ONLY = '{"BASIC_STATS":"true"}'
 Values = tuple[str, ...]
 """Unescaped values as the metastore keeps them: null is DEFAULT_PARTITION."""
 _SPARK_BUCKETS = "spark.sql.sources.schema.numBuckets"
-_MOST_REASONS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +152,7 @@ def change_all(
         first, *_ = refused.values()
         reasons = list(dict.fromkeys(error.reason for error in refused.values()))
         at_fault = tuple(partitions[key] for key in refused)
-        raise RegistrationFailed(table, action, "; ".join(reasons[:_MOST_REASONS]), address, at_fault) from first
+        raise RegistrationFailed(table, action, "; ".join(reasons[:3]), address, at_fault) from first
 
 
 def _refused(

@@ -1,7 +1,4 @@
-"""HiveQL text for HiveServer2: quoting, and reading DESCRIBE FORMATTED.
-
-Hive and Spark's Thrift Server lay its rows out differently.
-"""
+"""HiveQL text for HiveServer2: quoting, and reading DESCRIBE FORMATTED of Hive and of Spark's Thrift Server."""
 
 from __future__ import annotations
 
@@ -93,11 +90,7 @@ def described(rows: Iterable[Row]) -> Described:
             found.fields.setdefault(name.rstrip(":").lower(), value)
     keys = {name for name, _, _ in found.partition_columns}
     found.columns = [column for column in found.columns if column[0] not in keys]
-    found.parameters |= _spark_parameters(found.fields.get("partition parameters", ""))
+    # Spark's are `[a=1, b={"x":"y"}]`: keys are words, so a comma inside a value doesn't end it.
+    listed = found.fields.get("partition parameters", "").removeprefix("[").removesuffix("]")
+    found.parameters |= dict(pair.split("=", 1) for pair in re.split(r", (?=[\w.]+=)", listed) if "=" in pair)
     return found
-
-
-def _spark_parameters(text: str) -> dict[str, str]:
-    """`[a=1, b={"x":"y"}]`: keys are words, so a comma inside a value doesn't end it."""
-    pairs = re.split(r", (?=[\w.]+=)", text.removeprefix("[").removesuffix("]"))
-    return dict(pair.split("=", 1) for pair in pairs if "=" in pair)

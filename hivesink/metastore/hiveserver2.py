@@ -117,17 +117,16 @@ class HiveServer2Registrar:
 
     def _add(self, spec: TableSpec, partitions: Sequence[NewPartition]) -> None:
         # With the settings for null, Hive reads no escapes in the other partitions' values.
-        for _, some in groupby(sorted(partitions, key=_has_null(spec)), key=_has_null(spec)):
-            self._add_alike(spec, list(some))
+        for has_null, some in groupby(sorted(partitions, key=_has_null(spec)), key=_has_null(spec)):
+            self._add_alike(spec, list(some), has_null=has_null)
 
-    def _add_alike(self, spec: TableSpec, partitions: Sequence[NewPartition]) -> None:
+    def _add_alike(self, spec: TableSpec, partitions: Sequence[NewPartition], *, has_null: bool) -> None:
         spark = self._spark
         clauses = " ".join(
             f"{partition_clause(spec, wanted.partition, spark=spark)} LOCATION {literal(wanted.location)}"
             for wanted in partitions
         )
         statement = f"ALTER TABLE {table_name(spec.name)} ADD IF NOT EXISTS {clauses}"
-        has_null = _has_null(spec)(partitions[0])
         with self._session.lock:
             if has_null and not spark:
                 for key, value in _NULL_PARTITIONS.items():

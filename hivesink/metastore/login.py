@@ -40,17 +40,17 @@ class MetastoreLogin:
 
         Raises InvalidOption; Unsupported for TLS, HTTP and passwords.
         """
-        values = {name: _value(hive, name) for name in _NAMES}
+        texts = {name: hive.get(name, hive.get(f"hive.{name}")) for name in _NAMES}
+        values = {name: text.strip() for name, text in texts.items() if text is not None}
         for name, plain in _ONLY.items():
-            if (values[name] or plain).lower() != plain:
+            if (values.get(name) or plain).lower() != plain:
                 msg = f"hive.{name} = {values[name]}"
                 raise Unsupported(msg, "hivesink speaks to a metastore plainly or with Kerberos", "use another port")
-        kerberos = (values[_SASL] or "").lower() == "true"
-        principal = values[_PRINCIPAL_NAME] or None
+        kerberos = values.get(_SASL, "").lower() == "true"
+        principal = values.get(_PRINCIPAL_NAME) or None
         if kerberos and not _PRINCIPAL.fullmatch(principal or ""):
-            problem = f"hive.{_PRINCIPAL_NAME} = {principal!r}: Kerberos needs it as service/_HOST@REALM"
-            raise InvalidOption((problem,))
-        timeout = values[_TIMEOUT]
+            raise InvalidOption((f"hive.{_PRINCIPAL_NAME} = {principal!r}: Kerberos needs it as service/_HOST@REALM",))
+        timeout = values.get(_TIMEOUT)
         return cls(kerberos, principal if kerberos else None, DEFAULT_TIMEOUT if timeout is None else _seconds(timeout))
 
     def transport(self, socket: Any, host: str) -> Any:
@@ -134,16 +134,10 @@ _ONLY = {
 _NAMES = (_SASL, _PRINCIPAL_NAME, _TIMEOUT, *_ONLY)
 
 
-def _value(hive: Mapping[str, str], name: str) -> str | None:
-    text = hive.get(name, hive.get(f"hive.{name}"))
-    return None if text is None else text.strip()
-
-
 def _seconds(text: str) -> float:
     """`600`, `600s`, `10 min`: as Hive's `TimeValidator` reads it."""
     found = re.fullmatch(r"(\d+)\s*([a-z]*)", text.lower())
     unit = found and _UNITS.get(found[2], found[2] or "s")
     if found is None or unit not in _SECONDS or not int(found[1]):
-        problem = f"hive.{_TIMEOUT} = {text!r}: write it as a number with s, m, h or ms"
-        raise InvalidOption((problem,))
+        raise InvalidOption((f"hive.{_TIMEOUT} = {text!r}: write it as a number with s, m, h or ms",))
     return int(found[1]) * _SECONDS[unit]

@@ -63,10 +63,14 @@ class ThriftRegistrar:
         structs = {
             values_of(table.spec, wanted.partition): new_partition(wanted, table.spec, fresh) for wanted in partitions
         }
+
+        def register(chunk: Sequence[Values]) -> None:
+            some = [structs[values] for values in chunk]
+            action = f"register {len(some)} partitions"
+            self._connection.change(str(table.spec.name), action, lambda client: add_partitions(client, some))
+
         try:
-            self._change_all(
-                table, "register", list(structs), lambda chunk: self._add(table, [structs[values] for values in chunk])
-            )
+            self._change_all(table, "register", list(structs), register)
         except RegistrationFailed:
             self._update_columns(table, list(structs))
             raise
@@ -113,14 +117,6 @@ class ThriftRegistrar:
             found.update({tuple(partition.values): partition for partition in partitions})
         # A database that ignores trailing blanks or case may return another partition than requested.
         return {values: found[values] for values in wanted if values in found}
-
-    def _add(self, table: LiveTable, partitions: list[Any]) -> None:
-        name = table.spec.name
-        self._connection.change(
-            str(name),
-            f"register {len(partitions)} partitions",
-            lambda client: add_partitions(client, name.database, name.table, partitions),
-        )
 
     def _change_all(
         self, table: LiveTable, action: str, wanted: Sequence[Values], change: Callable[[Sequence[Values]], None]
@@ -183,14 +179,8 @@ def _cleared(parameters: dict[str, str]) -> bool:
 def _set_figures(parameters: dict[str, str], exact: Statistics) -> bool:
     # The rows' size in memory is unknown now; without it Hive estimates from totalSize.
     parameters.pop("rawDataSize", None)
-    parameters.update(
-        {
-            "numFiles": str(exact.files),
-            "totalSize": str(exact.bytes),
-            "numRows": str(exact.rows),
-            FLAG: BASIC_ONLY,
-        }
-    )
+    parameters |= {"numFiles": str(exact.files), "totalSize": str(exact.bytes), "numRows": str(exact.rows)}
+    parameters[FLAG] = BASIC_ONLY
     return True
 
 

@@ -85,12 +85,10 @@ class MetastoreCalls:
             raise
 
 
-def add_partitions(client: Client, database: str, table: str, partitions: list[Any]) -> None:
-    """Register partitions; existing ones stay as they are. Known since Hive 0.13."""
-    request = ttypes.AddPartitionsRequest(
-        dbName=database, tblName=table, parts=partitions, ifNotExists=True, needResult=False
-    )
-    client.add_partitions_req(request)
+def add_partitions(client: Client, parts: list[Any]) -> None:
+    """Register partitions of one table; existing ones stay as they are. Known since Hive 0.13."""
+    database, table = parts[0].dbName, parts[0].tableName
+    client.add_partitions_req(ttypes.AddPartitionsRequest(database, table, parts, ifNotExists=True, needResult=False))
 
 
 def _table_req(client: Client, database: str, table: str) -> Any:

@@ -139,15 +139,10 @@ class Connection:
         client = self._connected()
         try:
             return ask(client)
-        except _BROKEN:
-            self.close()
-            raise
-        except TException:
-            # An answer: the connection still works.
-            raise
-        except BaseException:
-            # Interrupted between question and answer: the next call would read this one's answer.
-            self.close()
+        except BaseException as error:
+            # Another TException is an answer. Interrupted before it, the next call would read this one's answer.
+            if isinstance(error, _BROKEN) or not isinstance(error, TException):
+                self.close()
             raise
 
     def _connected(self) -> Client:

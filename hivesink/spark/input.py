@@ -115,7 +115,6 @@ class SourceFiles:
 
 
 def _file_relations(spark: SparkSession, execution: Any) -> list[Any]:
-    """Spark's relation of each file source, for the running batch."""
     leaves = execution.lastExecution().logical().collectLeaves()
     identity = driver_jvm(spark).java.lang.System.identityHashCode
     relations: dict[int, Any] = {}

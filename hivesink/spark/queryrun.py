@@ -44,8 +44,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("hivesink")
 
-_REPORT = "report string"
-
 
 @dataclass(frozen=True, slots=True)
 class Running:
@@ -73,7 +71,6 @@ class Running:
 
 
 def _keeps_state(plan: Any) -> bool:
-    """Whether the plan of a batch has an operator with state."""
     # The trait StatefulOperator has another package in each line of Spark; its method is the same in all.
     children = plan.children()
     inner = (children.apply(index) for index in range(children.size()))
@@ -82,21 +79,13 @@ def _keeps_state(plan: Any) -> bool:
 
 @dataclass(slots=True)
 class _Call:
-    """The calls of a writer's sinks with one batch of one run.
-
-    `written` is set to the rows that the log may hold, `epoch` once a call has returned.
-    """
+    """A batch in one run. `written`: the rows that the log may hold of it; `epoch` is set once a call has returned."""
 
     run: str
     batch: int
     written: DataFrame | None = None
     epoch: Epoch | None = None
     lock: threading.RLock = field(default_factory=threading.RLock)
-
-    def require_same(self, batch: DataFrame, log: str, epoch: Epoch) -> None:
-        """If the log may hold rows of this run, they must be these: after an error the same batch may come again."""
-        if self.written is not None and not batch.sameSemantics(self.written):
-            raise CalledTwice(log, self.batch, epoch)
 
 
 _calls: dict[str, _Call] = {}
@@ -171,7 +160,9 @@ class QueryRun:
             shape = input_shape(batch.schema, self.setup.spec.target.spec, ref.end)
             done = self.committer.commit(ref, shape, partial(self._write, batch, call, ref, query))
             if done.replayed:
-                call.require_same(batch, log, done.epoch)
+                # If the log may hold rows of this run, they must be these: after an error the batch may come again.
+                if call.written is not None and not batch.sameSemantics(call.written):
+                    raise CalledTwice(log, batch_id, done.epoch)
                 # Run without writing, its operators store the state that the next batch needs.
                 if _keeps_state(query.execution.lastExecution().executedPlan()):
                     batch.write.format("noop").mode("append").save()
@@ -189,7 +180,7 @@ class QueryRun:
         rows = batch.select(*map(quoted, needed_input(batch.schema, plan)))
         order = shipping.sealed((plan, self.setup.tools(), self._tries))
         try:
-            reports = rows.mapInArrow(partial(_run_in_task, sealed=order), _REPORT).collect()
+            reports = rows.mapInArrow(partial(_run_in_task, sealed=order), "report string").collect()
         except (Py4JJavaError, PySparkException) as error:
             # Such an executor can't even load the code that reports errors: Spark's text is all there is.
             missing = re.search(r"ModuleNotFoundError: No module named '([\w.]+)'", str(error))
@@ -223,10 +214,7 @@ def _run_in_task(batches: Iterator[pa.RecordBatch], sealed: shipping.Sealed) -> 
     """
     from pyspark import TaskContext
 
-    context = TaskContext.get()
-    if context is None:
-        message = "not in a Spark task"
-        raise RuntimeError(message)
+    context: Any = TaskContext.get()
     task, attempt, tries = context.partitionId(), context.taskAttemptId(), 1
     try:
         plan, tools, tries = shipping.unsealed(sealed)

@@ -6,6 +6,7 @@ import importlib.metadata
 import os
 import re
 import sys
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,7 +16,7 @@ from hivesink.config.cache import state_folder
 from hivesink.config.site import Site
 from hivesink.errors import InvalidOption, MasterUnreachable
 from hivesink.jvm.jars import HIVE_CLIENT, fetch
-from hivesink.jvm.session import SETTINGS, kafka_settings, loopback_settings, start
+from hivesink.jvm.session import LOOPBACK, SETTINGS, kafka_settings, start
 from hivesink.metastore import version as metastore_version
 
 if TYPE_CHECKING:
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 LOCAL = "local[2]"
-HIVE_4 = 4
 SPARK_4 = 4
 """The first Spark that has a client of Hive 4."""
 _URIS = ("spark.hadoop.hive.metastore.uris", "spark.hive.metastore.uris")
@@ -110,12 +110,16 @@ def choose(
     where = master or _master(environ, own)
     settings = dict(SETTINGS)
     if where.startswith("local") or _is_on_loopback(where):
-        settings |= loopback_settings()
+        settings |= {"spark.driver.bindAddress": LOOPBACK, "spark.driver.host": LOOPBACK}
     if kafka and not _is_submitted(environ):
         settings |= kafka_settings(own.pop("spark.jars", ""))
     uri, settings["spark.sql.warehouse.dir"] = (uri, _warehouse(site)) if uri else _embedded()
-    if "spark.sql.hive.metastore.version" not in own and spark >= SPARK_4 and hive(uri, site) >= (HIVE_4,):
-        settings |= _hive_client()
+    if "spark.sql.hive.metastore.version" not in own and spark >= SPARK_4 and hive(uri, site) >= (4,):
+        settings |= {
+            "spark.sql.hive.metastore.version": "4.0.1",
+            "spark.sql.hive.metastore.jars": "path",
+            "spark.sql.hive.metastore.jars.path": ",".join(path.as_uri() for path in fetch(HIVE_CLIENT)),
+        }
     return Choice(where, {**settings, **own, _URIS[0]: uri})
 
 
@@ -135,20 +139,17 @@ def _first_set(settings: Mapping[str, str], names: tuple[str, ...]) -> str | Non
 
 def _embedded() -> tuple[str, str]:
     """The running embedded metastore's URI and warehouse. Raises InvalidOption."""
-    try:
+    with suppress(ModuleNotFoundError):  # The zip for clusters lacks the servers.
         from hivesink.embedded.metastore import status
-    except ModuleNotFoundError:
-        # The zip for clusters lacks the servers.
-        state = None
-    else:
+
         state = status()
-    if state is None or state.uri is None or state.warehouse is None:
-        problem = (
-            "no metastore: set HIVE_CONF_DIR to the folder of hive-site.xml, or HIVESINK_METASTORE, or start the "
-            "embedded one with `hivesink metastore start`"
-        )
-        raise InvalidOption((problem,))
-    return state.uri, Path(state.warehouse).absolute().as_uri()
+        if state.uri is not None and state.warehouse is not None:
+            return state.uri, Path(state.warehouse).absolute().as_uri()
+    problem = (
+        "no metastore: set HIVE_CONF_DIR to the folder of hive-site.xml, or HIVESINK_METASTORE, or start the "
+        "embedded one with `hivesink metastore start`"
+    )
+    raise InvalidOption((problem,))
 
 
 def _warehouse(site: Site) -> str:
@@ -159,17 +160,7 @@ def _warehouse(site: Site) -> str:
     return folder if urlsplit(folder).scheme else f"{(site.default_filesystem or 'file://').rstrip('/')}{folder}"
 
 
-def _hive_client() -> Mapping[str, str]:
-    """Spark's settings for a metastore that its own client, of Hive 2.3, can't read."""
-    return {
-        "spark.sql.hive.metastore.version": "4.0.1",
-        "spark.sql.hive.metastore.jars": "path",
-        "spark.sql.hive.metastore.jars.path": ",".join(path.as_uri() for path in fetch(HIVE_CLIENT)),
-    }
-
-
 def _is_submitted(environ: Mapping[str, str]) -> bool:
-    """Whether `spark-submit` started this process and its JVM."""
     return "PYSPARK_GATEWAY_PORT" in environ
 
 

@@ -58,7 +58,6 @@ def ship(spark: SparkSession) -> str | None:
 
 
 def _submitted(spark: SparkSession) -> bool:
-    """Whether the job was submitted with a zip of this package."""
     conf = spark.sparkContext.getConf()
     files = ",".join(conf.get(name, "") or "" for name in ("spark.submit.pyFiles", "spark.yarn.dist.pyFiles"))
     return any(file.rpartition("/")[2].startswith("hivesink") for file in files.split(","))
@@ -73,8 +72,7 @@ def unsealed(seal: Sealed) -> Any:
     """In a task: the sealed value. Raises VersionsDiffer."""
     version, pickled = seal
     if version != hivesink.__version__:
-        where = f"{socket.gethostname()}, {Path(hivesink.__file__).parent}"
-        raise VersionsDiffer(version, hivesink.__version__, where)
+        raise VersionsDiffer(version, hivesink.__version__, f"{socket.gethostname()}, {Path(hivesink.__file__).parent}")
     return pickle.loads(pickled)  # noqa: S301  the driver's own bytes, by Spark's own channel
 
 

@@ -20,8 +20,6 @@ from hivesink.errors import Unsupported
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-_READ = 0o444
-
 
 @dataclass(frozen=True, slots=True, order=True)
 class Entry:
@@ -51,7 +49,7 @@ class Ownership:
         """The mode of folders: who may read files may also enter and list their folder."""
         if self.permission is None:
             return None
-        return self.permission | 0o300 | (self.permission & _READ) >> 2
+        return self.permission | 0o300 | (self.permission & 0o444) >> 2
 
 
 class FileSystem(Protocol):

@@ -37,7 +37,6 @@ _UNREACHED = frozenset({Kind.NOT_TAKEN, Kind.NO_DATA})
 """In a write: a DataNode that is dead, mostly."""
 _STREAM = 300.0
 """Seconds for one step of a write: hdfs-native gives DataNodes a minute each before it goes on without them."""
-_READ_BUFFER = 1 << 16
 
 
 class HdfsFileSystem:
@@ -127,9 +126,8 @@ class HdfsFileSystem:
         return self._delete("delete", path)
 
     def trash(self, path: str) -> str | None:
-        calls, _, hdfs_path = self._at(path)
-        trashed = self._ask("trash", path, lambda client: _throw(client, hdfs_path), changing=True)
-        return trashed and f"hdfs://{calls.address.authority}{trashed}"
+        trashed = self._ask("trash", path, _throw, changing=True)
+        return trashed and f"hdfs://{self._at(path)[0].address.authority}{trashed}"
 
     def remove_empty(self, folder: str) -> bool:
         _, folders, hdfs_path = self._at(folder)
@@ -149,19 +147,18 @@ class HdfsFileSystem:
 
     def list(self, folder: str) -> Sequence[Entry]:
         hdfs_path = self._at(folder)[2]
-        listed = self._ask("list", folder, lambda client: [*client.list_status(hdfs_path)])
+        listed = self._ask("list", folder, lambda client, at: [*client.list_status(at)])
         if listed is None or (len(listed) == 1 and listed[0].path == hdfs_path):
             return ()
         entries = (Entry(status.path.rpartition("/")[2], None if status.isdir else status.length) for status in listed)
         return sorted(entries, key=lambda entry: entry.name)
 
     def read(self, path: str) -> bytes | None:
-        hdfs_path = self._at(path)[2]
-        return self._ask("read", path, lambda client: open_whole(client, hdfs_path).read())
+        return self._ask("read", path, lambda client, at: open_whole(client, at).read())
 
     def open(self, path: str) -> BinaryIO:
-        calls, _, hdfs_path = self._at(path)
-        reader = self._ask("read", path, lambda client: open_whole(client, hdfs_path))
+        calls = self._at(path)[0]
+        reader = self._ask("read", path, open_whole)
         if reader is None:
             raise FileNotFoundError(path)
 
@@ -169,7 +166,7 @@ class HdfsFileSystem:
             with self._refusing("read", path):
                 return calls.ask(lambda _: step(), repeatable=True)
 
-        return cast("BinaryIO", io.BufferedReader(StoredFile(reader, ranged), _READ_BUFFER))
+        return cast("BinaryIO", io.BufferedReader(StoredFile(reader, ranged), 1 << 16))
 
     def _create(self, path: str, pauses: Iterator[None]) -> NewFile:
         calls, _, hdfs_path = self._at(path)
@@ -245,14 +242,14 @@ class HdfsFileSystem:
         return False
 
     def _status(self, path: str) -> FileStatus | None:
-        hdfs_path = self._at(path)[2]
-        return self._ask("look at", path, lambda client: client.get_file_info(hdfs_path))
+        return self._ask("look at", path, lambda client, at: client.get_file_info(at))
 
-    def _ask(self, action: str, path: str, call: Callable[[Client], _T], *, changing: bool = False) -> _T | None:
-        """The answer, or None where there is nothing at `path`."""
+    def _ask(self, action: str, path: str, call: Callable[[Client, str], _T], *, changing: bool = False) -> _T | None:
+        """The answer about the path in the file system, or None where there is nothing."""
+        calls, _, hdfs_path = self._at(path)
         with self._refusing(action, path, changing=changing):
             try:
-                return self._at(path)[0].ask(call, repeatable=not changing)
+                return calls.ask(lambda client: call(client, hdfs_path), repeatable=not changing)
             except Failed as error:
                 if error.failure.kind not in ABSENT:
                     raise

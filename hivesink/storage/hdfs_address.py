@@ -21,8 +21,6 @@ _LOCATION = re.compile(r"hdfs:(?://(?P<authority>[^/]*))?(?P<path>/.*)?", re.DOT
 _HOST = re.compile(r"(?P<host>[^:@]+)(?::(?P<port>\d+))?", re.ASCII)
 _OCTAL = re.compile(r"[0-7]{1,4}", re.ASCII)
 _SYMBOLIC = re.compile(r"(?P<who>[ugoa]+)=(?P<may>[rwx-]*)", re.ASCII)
-_PROBE = 2.0
-"""Seconds for a NameNode to accept a connection before another one is asked first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,10 +82,10 @@ def answering_first(namenodes: tuple[str, ...], accepts: Callable[[str], bool]) 
 
 
 def accepts(namenode: str) -> bool:
-    """Whether something listens at host:port."""
+    """Whether something listens at host:port, and accepts a connection within two seconds."""
     host, _, port = namenode.rpartition(":")
     try:
-        socket.create_connection((host.strip("[]"), int(port)), timeout=_PROBE).close()
+        socket.create_connection((host.strip("[]"), int(port)), timeout=2.0).close()
     except OSError:
         return False
     return True
@@ -154,7 +152,6 @@ def _address(location: str, authority: str, properties: Mapping[str, str]) -> Ad
 
 
 def _address_names(authority: str, properties: Mapping[str, str]) -> list[str]:
-    """The properties that hold the addresses of a nameservice's NameNodes."""
     name = f"dfs.namenode.rpc-address.{authority}"
     return [f"{name}.{one}" for one in _split(properties.get(f"dfs.ha.namenodes.{authority}", ""))] or [name]
 

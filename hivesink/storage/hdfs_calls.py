@@ -160,12 +160,11 @@ class HdfsCalls:
             pause = self.retry_policy.wait(tries, self.chance())
             if not again or self.tick() + pause > until:
                 raise Failed(failure)
-            self._warn(failure, until)
+            self._warn(failure, until)  # A silent job looks idle.
             self.sleep(pause)
             tries += 1
 
     def _warn(self, failure: Failure, until: float) -> None:
-        """Log that a server is awaited: a silent job looks idle."""
         now = self.tick()
         with self._lock:
             if until - now > self.retry_policy.window - _QUIET or now - self._warned < _WARN_AGAIN:

@@ -82,7 +82,6 @@ _RPC = {
 }
 _PARENT = ("rename destination parent", "Parent directory")
 _DATA = frozenset({"DataTransferError", "BlocksNotFound", "ChecksumError", "OperationFailed", "ErasureCodingError"})
-_NO_KMS = "no KMS provider is configured"
 _BY_TEXT = (
     (Kind.NOT_A_FOLDER, {"AccessControlException"}, re.compile(r"\(is not a directory\)")),
     (Kind.SAFE_MODE, {"RetriableException"}, re.compile(r"[Ss]afe ?[Mm]ode")),
@@ -129,7 +128,7 @@ def _of_variant(text: str) -> Failure:
     if found["variant"] in {"RPCError", "FatalRPCError"}:
         return _of_server((found["first"] or "").rpartition(".")[2], _line(found["second"] or ""))
     kind = Kind.NO_DATA if found["variant"] in _DATA else Kind.REFUSED
-    if _NO_KMS in text:
+    if "no KMS provider is configured" in text:
         kind = Kind.UNSUPPORTED
     return Failure(kind, f"{found['variant']}: {_line(found['first'] or text)}")
 

@@ -81,13 +81,12 @@ class RenameFileStore:
     def set_aside(self, part: Pending, folder: str) -> Pending:
         waiting = Pending(join(folder, basename(part.staged)), part.target, part.length)
         try:
-            converge(self._fs, Pending(part.staged, waiting.staged, part.length))
+            # Missing or cut short: whoever looks at it next reports that.
+            with contextlib.suppress(PartLost, LengthMismatch):
+                converge(self._fs, Pending(part.staged, waiting.staged, part.length))
         except Unsupported:
             # The partition's folder is in another encryption zone or on another file system.
             return part
-        except (PartLost, LengthMismatch):
-            # Missing or cut short: whoever looks at it next reports that.
-            pass
         return waiting
 
     def publish(self, part: Pending) -> Finished:

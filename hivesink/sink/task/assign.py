@@ -1,7 +1,6 @@
 """Bucket assigners on Arrow: which partition each row belongs to.
 
-An assigner returns one Arrow array of values per partition column. `buckets` turns them into partition paths. It works
-on distinct values only, since a batch has millions of rows and few partitions.
+`buckets` works on distinct values only, since a batch has millions of rows and few partitions.
 """
 
 from __future__ import annotations
@@ -108,6 +107,7 @@ _STEPS = {"minute": (60, 1), "second": (1,)}
 _QUARTER = (900, 1)
 """Seconds in which a zone's offset rarely changes, and in which it never does."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+_UNEVEN = "\0"
 
 
 def _formatted(times: pa.Array, pattern: TimePattern, clock: Callable[[datetime], datetime]) -> pa.DictionaryArray:
@@ -124,9 +124,6 @@ def _formatted(times: pa.Array, pattern: TimePattern, clock: Callable[[datetime]
         if _UNEVEN not in texts:
             break
     return pa.DictionaryArray.from_arrays(pa.array(codes.indices.to_numpy(), mask=absent), pa.array(texts, pa.string()))
-
-
-_UNEVEN = "\0"
 
 
 def _text(start: int, step: int, pattern: TimePattern, clock: Callable[[datetime], datetime]) -> str | None:
@@ -147,9 +144,12 @@ def assigner_for(spec: TableSpec, config: SinkConfig) -> BucketAssigner:
     if kind == "partition-columns" or not names:
         return ByPartitionColumns(names)
     if kind == "date-time":
-        _check_time_column(spec, config["sink.bucket.time-column"])
+        time: str | None = config["sink.bucket.time-column"]
+        for column in spec.columns:
+            if column.name == time and column.type not in {Primitive.TIMESTAMP, Primitive.DATE, Primitive.BIGINT}:
+                raise InvalidOption((_no_time(time, str(column.type)),))
         return ByTime(
-            config["sink.bucket.time-column"],
+            time,
             config["sink.timestamp-zone"],
             config["sink.bucket.time-zone"],
             _patterns(names, config["sink.bucket.time-pattern"]),
@@ -161,12 +161,6 @@ def assigner_for(spec: TableSpec, config: SinkConfig) -> BucketAssigner:
         hint = "write module:Class, and put the module beside the job, or on PYTHONPATH"
         raise InvalidOption((f"sink.bucket.assigner = {kind!r}: {error}; {hint}",)) from error
     return made
-
-
-def _check_time_column(spec: TableSpec, name: str | None) -> None:
-    for column in spec.columns:
-        if column.name == name and column.type not in {Primitive.TIMESTAMP, Primitive.DATE, Primitive.BIGINT}:
-            raise InvalidOption((_no_time(name, str(column.type)),))
 
 
 def _patterns(names: tuple[str, ...], patterns: dict[str, TimePattern]) -> tuple[TimePattern, ...]:

@@ -25,7 +25,7 @@ from hivesink.sink.task.rejects import position, rejected_rows
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from hivesink.ports import BadRow, DecodedRows, FileStore, PartFormat, RowReader
+    from hivesink.ports import BadRow, FileStore, PartFormat, RowReader
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,9 @@ class _Task:
         spec, config = self.plan.target.spec, self.plan.config
         values = self.assigner.assign(rows, moment) if spec.partition_columns else ()
         assigned = buckets(spec.partition_columns, values, rows.num_rows, config["sink.bucket.on-null"])
-        self._reject(batch, _bad_rows(decoded, assigned))
+        good = decoded.good
+        unfit = (row if good is None else replace(row, index=good[row.index].as_py()) for row in assigned.unfit)
+        self._reject(batch, sorted((*decoded.bad, *unfit), key=lambda row: row.index))
         self._write(rows.select([column.name for column in spec.columns]), assigned)
         self.counts["read"] += batch.num_rows
         self.counts["skipped"] += decoded.skipped
@@ -109,13 +111,6 @@ class _Task:
         rows, partition = rejected_rows(batch, self.plan.shape, bad, self.plan.arrival)
         self.parts.add(self.rejects, partition, rows)
         self.counts["rejected"] += len(bad)
-
-
-def _bad_rows(decoded: DecodedRows, assigned: Buckets) -> list[BadRow]:
-    """Every input row that can't be written, in input order."""
-    good = decoded.good
-    unfit = (row if good is None else replace(row, index=good[row.index].as_py()) for row in assigned.unfit)
-    return sorted((*decoded.bad, *unfit), key=lambda row: row.index)
 
 
 def run_task(

@@ -1,7 +1,4 @@
-"""Dead letters: the table `<table>__rejected`, and where a bad record came from.
-
-The table is partitioned by `dt`, the UTC day on which the batch arrived, so that old days can be dropped.
-"""
+"""Dead letters: the table `<table>__rejected`, by day so that old ones can be dropped, and where a record came from."""
 
 from __future__ import annotations
 
