@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import secrets
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from hivesink.config.options import SinkConfig, as_texts
@@ -195,13 +196,15 @@ def admission(
 ) -> Admission:
     """Whether `writer` may write the table as it is now."""
     logs = TableLogs(live.spec.name, live.location, site)
-
-    def search(uid: str) -> str | None:
-        folder, name = logs.with_uid(uid), str(live.spec.name)
-        # A log that serves a living table can't be this one's: the files are copies.
-        return None if folder and others_of(commit_log(folder, "", site), registrar, name) else folder
-
+    search = partial(log_of, logs=logs, registrar=registrar)
     return Admission(writer, log, store, live, registrar, lambda: logs.uids() | logs.accepted().keys(), search)
+
+
+def log_of(uid: str, logs: TableLogs, registrar: Registrar) -> str | None:
+    """The log of `uid` beside a table. None where it serves another living table: then the files are copies."""
+    folder = logs.with_uid(uid)
+    serves_another = folder and others_of(commit_log(folder, "", logs.site), registrar, str(logs.table))
+    return None if serves_another else folder
 
 
 def _require_sole(uid: str, log: CommitLog, logs: TableLogs, store: FileStore) -> None:

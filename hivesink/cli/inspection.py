@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from hivesink import wiring
 from hivesink.cli.codes import ExitCode
 from hivesink.cli.command import Debug, Json, Metastore, Table, Writer, reporting
 from hivesink.cli.opened import OpenedTable, open_table
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from hivesink.core.epoch import LastBatch
-    from hivesink.logs import TableLogs
     from hivesink.sink.inspect.clean import Stranger
     from hivesink.storage.pointers import Accepted
 
@@ -113,7 +113,11 @@ def verify(
             for name, context in opened.chosen(writer).items()
         ]
         accepted = opened.logs.accepted()
-        unknown = [_Unknown(one, accepted.get(one.uid), opened.logs) for one in opened.strangers()]
+        registrar = opened.metastore.registrar
+        unknown = [
+            _Unknown(one, accepted.get(one.uid), opened.name, wiring.log_of(one.uid, opened.logs, registrar))
+            for one in opened.strangers()
+        ]
         report = _report(opened, verdicts, unknown, epochs)
         out.show(report)
         if report.data["errors"]:
@@ -126,7 +130,8 @@ class _Unknown:
 
     parts: Stranger
     accepted: Accepted | None
-    logs: TableLogs
+    table: str
+    log: str | None
 
     @property
     def is_error(self) -> bool:
@@ -143,11 +148,10 @@ class _Unknown:
         files += f", a writer that has no log here, such as {self.parts.paths[0]}"
         if not finished:
             return Line(f"note: {files}: was the log deleted?", "yellow")
-        log = self.logs.with_uid(uid)
-        folder, _, name = (log or "").rpartition("/")
-        known = f"its log is {log}: start writer {name} once with sink.log-location = {folder}"
-        cure = known if log else "restore its log, or set sink.log-location"
-        accept = f"accept them with `hivesink reset {self.logs.table} --uid {uid}`"
+        folder, _, name = (self.log or "").rpartition("/")
+        known = f"its log is {self.log}: start writer {name} once with sink.log-location = {folder}"
+        cure = known if self.log else "restore its log, or set sink.log-location"
+        accept = f"accept them with `hivesink reset {self.table} --uid {uid}`"
         return Line(f"error: {files}: {cure}, or {accept}", "red")
 
     @property

@@ -329,6 +329,21 @@ def declare(capsys: pytest.CaptureFixture[str], folder: Path, name: str, **prope
     assert applied.code == 0, applied.err
 
 
+def test_a_copy_beside_its_original_is_not_sent_to_the_originals_log(
+    ingest: Ingest, uri: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(ingest.location, ingest.location.parent / "copy.c")
+    declare(capsys, ingest.location.parent, "copy.c")
+    with pytest.raises(ForeignParts) as refused:
+        Ingest("copy.c", uri)
+    uid = ingest.setup.spec.identity.uid
+    for said in (str(refused.value), hivesink(capsys, "verify", "copy.c").out):
+        assert str(ingest.log) not in said
+        assert f"`hivesink reset copy.c --uid {uid}`" in said
+    assert reset(capsys, "copy.c", "--uid", uid, "--yes").code == 0
+    Ingest("copy.c", uri).close()
+
+
 def test_two_tables_with_one_log_location_share_no_log(
     uri: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
