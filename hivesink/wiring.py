@@ -140,7 +140,9 @@ class Setup:
         check(live.location, folder)
         log, store = commit_log(folder, writer, site), file_store(live.location, site, config)
         logs = TableLogs(table, live.location, site)
-        # A pointer that was copied, or leads elsewhere, is refused first: the log may then be another table's.
+        # First of all, a wrong address of the log is told as that.
+        log.view()
+        # A pointer that was copied, or leads elsewhere, is refused next: the log may then be another table's.
         if writer in logs.writers():
             log.point(table, normal(live.location))
         admission(live, log, store, writer, registrar, site=site).require()
