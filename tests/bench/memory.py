@@ -20,6 +20,7 @@ from hivesink.config.options import SinkConfig
 from hivesink.core.epoch import Epoch
 from hivesink.core.table import Column, TableName, TableSpec
 from hivesink.core.typetext import parse_type
+from hivesink.logs import commit_log
 from hivesink.sink.task.attempt import run_task
 from hivesink.sink.task.messages import InputShape, TablePlan, TaskPlan
 from hivesink.wiring import ToolsSpec
@@ -65,7 +66,9 @@ def task(folder: Path, memory: str) -> tuple[TaskPlan, ToolsSpec]:
         attempt="a" * 10,
         arrival=datetime.now(timezone.utc),
     )
-    return plan, ToolsSpec(str(folder / "log"), "bench")
+    log = commit_log(str(folder / "log"), "bench")
+    log.uid(plan.uid)
+    return plan, ToolsSpec(log.location, "bench")
 
 
 def batches(rows: int) -> Iterator[pa.RecordBatch]:
