@@ -211,11 +211,9 @@ def log_of(uid: str, logs: TableLogs, registrar: Registrar) -> str | None:
 
 def _require_sole(uid: str, log: CommitLog, logs: TableLogs, store: FileStore) -> None:
     """Raise LogTwice if another writer of the table has a log with that uid: their parts would look the same."""
+    own = store.canonical(log.location)
     for writer, folder in logs.writers().items():
-        if (
-            store.canonical(folder) != store.canonical(log.location)
-            and commit_log(folder, writer, logs.site).uid(None) == uid
-        ):
+        if store.canonical(folder) != own and commit_log(folder, writer, logs.site).uid(None) == uid:
             raise LogTwice(log.location, folder, uid)
 
 

@@ -115,8 +115,9 @@ def verify(
         accepted = opened.logs.accepted()
         registrar = opened.metastore.registrar
         unknown = [
-            _Unknown(one, accepted.get(one.uid), opened.name, wiring.log_of(one.uid, opened.logs, registrar))
+            _Unknown(one, before, opened.name, None if before else wiring.log_of(one.uid, opened.logs, registrar))
             for one in opened.strangers()
+            for before in [accepted.get(one.uid)]
         ]
         report = _report(opened, verdicts, unknown, epochs)
         out.show(report)

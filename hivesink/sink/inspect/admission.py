@@ -106,12 +106,12 @@ class Admission:
         others = [other for other in others_of(self.log, self.registrar, name) if f"{other}__rejected" != name]
         if others:
             raise LogShared(self.log.location, self.writer, name, tuple(others))
-        if self.log.view().head and self.is_other_table() and not self._holds_newest_rows():
+        facts = read_log(self.log)
+        if self.log.view().head and self.is_other_table() and not self._holds_newest_rows(facts):
             raise TableRemade(name, self.writer, self.log.location, self.log.view().head)
         for epoch, part in self._open_parts():
             if part.table.removesuffix("__rejected") != name.removesuffix("__rejected"):
                 raise TableRenamed(name, part.table, epoch, self.log.location)
-        facts = read_log(self.log)
         self._require_folders(facts)
         self._require_newest(facts)
 
@@ -161,16 +161,16 @@ class Admission:
         manifests = self.log.view().manifests
         return bool(manifests) and self.live.created > self.log.manifest(manifests[-1]).at.timestamp()
 
-    def _holds_newest_rows(self) -> bool:
+    def _holds_newest_rows(self, facts: LogFacts) -> bool:
         """Whether every part of the newest epoch that has any is in the table: then its files have survived."""
-        facts = read_log(self.log)
         facts.require_readable()
         parts = [
             (manifest.epoch, part) for manifest, part in standing(facts.manifests) if part.table in facts.tables[:1]
         ]
         if not parts:
             return facts.floor is None or facts.floor.files == 0
-        newest = [part for epoch, part in parts if epoch == max(epoch for epoch, _ in parts)]
+        last = max(epoch for epoch, _ in parts)
+        newest = [part for epoch, part in parts if epoch == last]
         columns = [column.name for column in self.live.spec.partition_columns]
         if not all(is_partition(part.partition, columns) for part in newest):
             return False
