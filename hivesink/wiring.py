@@ -27,6 +27,7 @@ from hivesink.sink.commit.context import CommitContext
 from hivesink.sink.commit.observe import load
 from hivesink.sink.commit.writer import Committed, WriterSpec
 from hivesink.sink.inspect.admission import Admission, others_of
+from hivesink.sink.inspect.resets import SetAside
 from hivesink.sink.task.assign import assigner_for, needed_columns
 from hivesink.sink.task.attempt import TaskTools
 from hivesink.sink.task.messages import TablePlan, TaskPlan
@@ -35,7 +36,7 @@ from hivesink.storage.fs import Ownership
 from hivesink.storage.rename_store import RenameFileStore
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from hivesink.core.epoch import HistoryPolicy, LastBatch
     from hivesink.core.table import TableName, TableSpec
@@ -175,6 +176,7 @@ class Setup:
             count_rows=rows_in,
             history_policy=history_policy,
             on_commit=on_commit or (lambda _: None),
+            was_written=SetAside(partial(_put_aside, logs), store, registrar, str(table), folder).has,
             sole_writer=lambda: len(logs.writers()) <= 1,
             options=tuple(sorted(own.items())),
         )
@@ -215,6 +217,12 @@ def _require_sole(uid: str, log: CommitLog, logs: TableLogs, store: FileStore) -
     for writer, folder in logs.writers().items():
         if store.canonical(folder) != own and commit_log(folder, writer, logs.site).uid(None) == uid:
             raise LogTwice(log.location, folder, uid)
+
+
+def _put_aside(logs: TableLogs) -> Iterator[CommitLog]:
+    for one in logs.accepted().values():
+        if one.log is not None:
+            yield commit_log(one.log, "", logs.site)
 
 
 def _rejected(context: CommitContext, live: LiveTable, config: SinkConfig) -> TablePlan | None:

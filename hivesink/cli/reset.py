@@ -15,13 +15,13 @@ from hivesink.core.log import reset_name
 from hivesink.core.table import TableName
 from hivesink.errors import InvalidOption
 from hivesink.logs import TableLogs
-from hivesink.sink.inspect.status import Reset, plan_reset
+from hivesink.sink.inspect.clean import Stranger
+from hivesink.sink.inspect.resets import Reset, plan_reset
 from hivesink.storage.pointers import Accepted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from hivesink.sink.inspect.clean import Stranger
 
 Uids = Annotated[
     list[str] | None,
@@ -64,6 +64,8 @@ def reset(
             for one in resets:
                 _set_aside(opened, one, now)
             for stranger in strangers:
+                # Of a log that a reset put aside, it forgets the newest batch.
+                opened.logs.retract(stranger.uid)
                 opened.logs.accept(Accepted(stranger.uid, _text(now)))
         data = {
             "table": opened.name,
@@ -97,17 +99,18 @@ def _named(opened: OpenedTable, planned: Reset, at: datetime) -> Reset:
 
 
 def _with_uids(opened: OpenedTable, uids: Sequence[str]) -> list[Stranger]:
-    """Those of `uids` that are not accepted yet. Raises InvalidOption if one has no files, or has a log."""
+    """Those of `uids` that aren't accepted yet, or whose log is remembered. Raises InvalidOption for an unknown uid."""
     if not uids:
         return []
     known = {one.uid: one for one in opened.strangers()}
+    accepted = opened.logs.accepted()
     for uid in uids:
-        if uid not in known:
+        if uid not in known and uid not in accepted:
             names = ", ".join(sorted(known)) or "none"
             problem = f"{opened.name} has no files of uid {uid} that lack a log here; such uids are: {names}"
             raise InvalidOption((problem,))
-    accepted = opened.logs.accepted()
-    return [known[uid] for uid in dict.fromkeys(uids) if uid not in accepted]
+    chosen = (uid for uid in dict.fromkeys(uids) if uid not in accepted or accepted[uid].log is not None)
+    return [known.get(uid) or Stranger(uid, (), ()) for uid in chosen]
 
 
 def _set_aside(opened: OpenedTable, planned: Reset, now: datetime) -> None:
@@ -129,10 +132,7 @@ def _about_writer(planned: Reset) -> str:
     text = f"writer {planned.writer}: its log {planned.log}, at epoch {planned.epoch} with {planned.rows} rows written"
     text += f", is set aside as {planned.aside}"
     if planned.finished:
-        text += (
-            f"; its {planned.finished} finished files stay: rows that are read again will be in the table twice, also "
-            "those of the last batch, if the job was killed: to go on with its checkpoint, let the job end well first"
-        )
+        text += f"; its {planned.finished} finished files stay: rows that are read again will be in the table twice"
     if planned.unpublished:
         text += (
             f"; {planned.unpublished} decided rows are not known to be published, and never will be: run "
@@ -142,8 +142,8 @@ def _about_writer(planned: Reset) -> str:
 
 
 def _about_files(stranger: Stranger) -> str:
+    such = f", such as {stranger.paths[0]}," if stranger.paths else ""
     return (
-        f"uid {stranger.uid}: {len(stranger.finished)} finished files and {len(stranger.staged)} staged ones, such as "
-        f"{stranger.paths[0]}, are accepted as they are; those of their rows that are read again will be in the table "
-        "twice"
+        f"uid {stranger.uid}: {len(stranger.finished)} finished files and {len(stranger.staged)} staged ones{such} are "
+        "accepted as they are; those of their rows that are read again will be in the table twice"
     )

@@ -74,6 +74,21 @@ class LogGone(HiveSinkError):
         )
 
 
+class BatchSetAside(HiveSinkError):
+    """Spark runs a batch again that was committed before `hivesink reset` put `log`, of this `uid`, aside.
+
+    `doubt` says why nobody can tell whether its rows are in the table. `own` is the writer's new log.
+    """
+
+    def __init__(self, table: str, batch: int, log: str, uid: str, *, own: str, doubt: str) -> None:
+        super().__init__(
+            f"batch {batch} may be in {table} already: Spark runs it again, and {log}, the log that `hivesink reset` "
+            f"put aside, can't answer for it: {doubt}. If its rows are not in the table, run `hivesink reset {table} "
+            f"--uid {uid}`, which forgets that log, and start again. If they are, undo the reset: delete {own}, which "
+            f"holds no batch yet, rename {log} to it, and start again"
+        )
+
+
 class LogTwice(HiveSinkError):
     """Two writers of one table have logs of one uid: one log is a copy of the other."""
 

@@ -85,7 +85,7 @@ class Ingest:
         """Commit one batch of `rows` good rows and a bad one."""
         shape = InputShape(value="value", topic_name="t")
         start, end = self.batches * 10, self.batches * 10 + 10
-        ref = BatchRef("q", BatchId(self.batches), (_kafka(start),), (_kafka(end),))
+        ref = BatchRef("q", BatchId(self.batches), (kafka(start),), (kafka(end),))
         done = self.committer.commit(ref, shape, lambda plan: self._write(plan, rows))
         self.batches += 1
         return done
@@ -116,5 +116,5 @@ class Ingest:
         self.setup.context.registrar.close()
 
 
-def _kafka(offset: int) -> KafkaOffset:
+def kafka(offset: int) -> KafkaOffset:
     return KafkaOffset.of({"t": {"0": offset}})

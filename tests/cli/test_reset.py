@@ -5,12 +5,16 @@ from __future__ import annotations
 import json
 import shutil
 import time
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
 
+from hivesink.core.epoch import BatchId, BatchRef, Epoch, HistoryPolicy
 from hivesink.core.table import TableName
 from hivesink.errors import (
+    BatchSetAside,
     ForeignParts,
     InvalidOption,
     LogDamaged,
@@ -24,7 +28,8 @@ from hivesink.errors import (
 )
 from hivesink.logs import TableLogs
 from hivesink.metastore.thrift_connection import Connection
-from tests.cli.site import DDL, Ingest, Said, hivesink
+from hivesink.sink.task.messages import InputShape
+from tests.cli.site import DDL, Ingest, Said, hivesink, kafka
 from tests.cli.test_table import Answer
 
 if TYPE_CHECKING:
@@ -380,6 +385,100 @@ def test_a_job_does_not_write_where_a_disk_is_not_mounted(
     disk.rmdir()
     (tmp_path / "away").rename(disk)
     Ingest("un.t", uri, batches=1).close()
+
+
+def replay(ingest: Ingest, batches: int = 2) -> Ingest:
+    """The job again, by a checkpoint that lacks its last batch: Spark was killed before it had committed that."""
+    policy = HistoryPolicy(append=Epoch(0) if batches else None)
+    return Ingest(ingest.table, ingest.metastore, batches=batches, history_policy=policy)
+
+
+def test_a_batch_that_was_committed_before_the_reset_is_not_written_again(
+    ingest: Ingest, table: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = parts(ingest)
+    # The second reset puts a log aside whose only epoch says that the batch is in the table.
+    for _ in range(2):
+        assert reset(capsys, table, "--yes").code == 0
+        again = replay(ingest)
+        assert again.commit().replayed
+        assert parts(ingest) == before
+        again.close()
+    again = replay(ingest)
+    assert [(done.epoch, done.replayed) for done in (again.commit(), again.commit())] == [(1, True), (2, False)]
+    again.close()
+    assert len(parts(ingest)) == len(before) + 2
+    assert hivesink(capsys, "verify", table).code == 0
+
+
+def test_a_first_batch_that_was_committed_before_the_reset_is_not_written_again(
+    uri: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    declare(capsys, tmp_path, "again.t")
+    first = Ingest("again.t", uri)
+    first.commit()
+    first.close()
+    assert reset(capsys, "again.t", "--yes").code == 0
+    second = replay(first, 0)
+    assert second.commit().replayed
+    assert not second.commit().replayed
+    second.close()
+
+
+def test_a_batch_whose_files_are_gone_since_the_reset_needs_a_person(
+    ingest: Ingest, table: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    uid = ingest.setup.spec.identity.uid
+    assert reset(capsys, table, "--yes").code == 0
+    (kept,) = aside(ingest)
+    gone = next(path for path in parts(ingest) if f"-{uid}-3-" in path.name)
+    held = gone.read_bytes()
+    gone.unlink()
+    again = replay(ingest)
+    with pytest.raises(BatchSetAside, match="1 of the batch's 2 files") as asked:
+        again.commit()
+    assert f"--uid {uid}`" in str(asked.value)
+    assert f"delete {ingest.log}, which holds no batch yet, rename {kept} to it" in str(asked.value)
+    again.close()
+
+    # The rows are in the table after all: undo the reset.
+    gone.write_bytes(held)
+    shutil.rmtree(ingest.log)
+    kept.rename(ingest.log)
+    undone = replay(ingest)
+    assert undone.commit().replayed
+    undone.close()
+
+    # They are not.
+    assert reset(capsys, table, "--yes").code == 0
+    for path in parts(ingest):
+        path.unlink()
+    said = reset(capsys, table, "--uid", uid, "--yes")
+    assert (said.code, f"uid {uid}: 0 finished files" in said.out) == (0, True)
+    again = replay(ingest)
+    assert (again.commit().replayed, len(parts(ingest))) == (False, 2)
+    again.close()
+    assert "nothing to reset" in reset(capsys, table, "--uid", uid, "--yes").out
+
+
+def test_a_batch_of_other_offsets_or_of_a_damaged_log_needs_a_person(
+    ingest: Ingest, table: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert reset(capsys, table, "--yes").code == 0
+    again = replay(ingest)
+    shape, ref = InputShape(value="value", topic_name="t"), BatchRef("q", BatchId(2), (kafka(20),), (kafka(31),))
+    with pytest.raises(BatchSetAside, match="other offsets"):
+        again.committer.commit(ref, shape, lambda _: [])
+    newest = aside(ingest)[0] / "manifests" / "0000000003.json"
+    newest.write_text("{")
+    with pytest.raises(BatchSetAside, match="can't be read"):
+        again.commit()
+    again.close()
+    # A checkpoint of another query has nothing to do with it.
+    other = replay(ingest)
+    done = other.committer.commit(replace(ref, query="other"), shape, partial(other._write, rows=4))
+    assert not done.replayed
+    other.close()
 
 
 def test_a_new_table_of_a_renamed_ones_name_takes_no_log_from_it(

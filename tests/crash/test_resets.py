@@ -17,7 +17,7 @@ from hivesink.core.log import missing
 from hivesink.errors import HiveSinkError, LogGone
 from hivesink.logs import TableLogs
 from hivesink.sink.commit.context import CommitContext
-from hivesink.sink.inspect.status import plan_reset
+from hivesink.sink.inspect.resets import plan_reset
 from hivesink.storage.commit_log import RenameCommitLog
 from hivesink.storage.rename_store import RenameFileStore
 from tests.crash.faults import FaultyFileSystem, Kill, Mode, Plan

@@ -82,15 +82,17 @@ class Committer:
             self._is_current = False
             self._finish(executor)
             head = executor.history.head
-            verdict = judge(
-                head.last_batch if head else None, batch, self.spec.history_policy, self.context.log.location
-            )
+            last = head.last_batch if head else None
+            verdict = judge(last, batch, self.spec.history_policy, self.context.log.location)
             if isinstance(verdict, Replay):
                 logger.info("batch %d was committed as epoch %d", batch.batch, verdict.epoch)
                 done = Committed(verdict.epoch, replayed=True)
             else:
                 new = LastBatch(Epoch(executor.history.epoch + 1), batch, appended=verdict.appended)
-                done = self._commit_new(executor, new, shape, write, watch)
+                if last is None and self.spec.was_written(batch):
+                    done = self._commit_known(executor, new)
+                else:
+                    done = self._commit_new(executor, new, shape, write, watch)
             self._is_current = True
             self.spec.on_commit(done)
             return done
@@ -152,6 +154,14 @@ class Committer:
         )
         _log(self.spec.identity, done)
         return done
+
+    def _commit_known(self, executor: Executor, batch: LastBatch) -> Committed:
+        """Begin the log with an epoch without rows: another log has committed them."""
+        logger.info("batch %d was committed before the reset: its rows are in the table", batch.ref.batch)
+        attempt = self.context.stamp().attempt
+        executor.decide(Seen(), batch=self._manifest(executor, batch, Written(attempt, (), (), None)))
+        self._finish(executor)
+        return Committed(batch.epoch, replayed=True)
 
     def _manifest(self, executor: Executor, batch: LastBatch, written: Written) -> Manifest:
         identity = self.spec.identity

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from hivesink.config.values import PolicyKind
-from hivesink.core.epoch import STRICT, Epoch, HistoryPolicy
+from hivesink.core.epoch import STRICT, BatchRef, Epoch, HistoryPolicy
 from hivesink.core.manifest import NO_ROWS, Rows
 from hivesink.core.plan import Policy
 from hivesink.sink.task.messages import TaskPlan
@@ -66,6 +66,8 @@ class WriterSpec:
     history_policy: HistoryPolicy = STRICT
     tolerant: bool = True
     on_commit: Callable[[Committed], None] = lambda _: None
+    was_written: Callable[[BatchRef], bool] = lambda _: False
+    """Whether a log that `hivesink reset` put aside has committed this batch; asked until the new log has a batch."""
     sole_writer: Callable[[], bool] = lambda: True
     """Whether no other writer has a log for the target: only then can statistics be exact."""
     options: tuple[tuple[str, str], ...] = ()

@@ -1,7 +1,4 @@
-"""A writer's status: its last epoch, its totals and what is still open; and what a reset would do about it.
-
-A reset puts the log aside; its parts are the users' own from then on. Nothing here changes anything.
-"""
+"""A writer's status: its last epoch, its totals and what is still open. Nothing here changes anything."""
 
 from __future__ import annotations
 
@@ -10,10 +7,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from hivesink.core.log import reset_name
 from hivesink.core.partfile import Stage
-from hivesink.errors import LogShared, UnknownTable
-from hivesink.sink.inspect.admission import others_of
+from hivesink.errors import UnknownTable
 from hivesink.sink.inspect.facts import list_files, outside, read_log
 
 if TYPE_CHECKING:
@@ -130,50 +125,4 @@ def _count(log: LogFacts, files: FileFacts) -> FileCounts:
         pending=stages[Stage.PENDING],
         finished=len(finished),
         finished_bytes=sum(finished),
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class Reset:
-    """What a reset does to one writer. `tables` are those that it writes, with their locations.
-
-    `aside` is the log's new folder. `unpublished` are rows that are decided but not visible yet: they never will be.
-    `finished` is the number of its parts, which stay in the tables.
-    """
-
-    writer: str
-    uid: str | None
-    log: str
-    aside: str
-    epoch: Epoch
-    rows: int
-    unpublished: int
-    finished: int
-    tables: Mapping[str, str]
-
-
-def plan_reset(context: CommitContext, writer: str, table: str, at: datetime) -> Reset:
-    """The reset of `writer` of `table`. Skips damaged manifests: a reset is a way out of them too.
-
-    Raises StoreUnavailable, MetastoreUnreachable; LogDamaged, NewerFormat for the uid and the floor; LogShared.
-    """
-    others = others_of(context.log, context.registrar, table)
-    if others:
-        raise LogShared(context.log.location, writer, table, others)
-    facts = read_log(context.log)
-    uid = facts.uid or next((manifest.uid for manifest in reversed(facts.manifests)), None)
-    tables = locations_of(context, tuple({table: None, **dict.fromkeys(facts.tables)}))
-    elsewhere = homes_elsewhere(context, tables, partitions_of(context, tables))
-    files = list_files(context.store, tables.values(), elsewhere)
-    waiting = {manifest.epoch for manifest in facts.unpublished}
-    return Reset(
-        writer=writer,
-        uid=uid,
-        log=facts.location,
-        aside=f"{facts.location.rpartition('/')[0]}/{reset_name(writer, at)}",
-        epoch=facts.view.head,
-        rows=facts.totals.written,
-        unpublished=sum(part.rows for manifest, part in facts.effective() if manifest.epoch in waiting),
-        finished=sum(1 for _ in files.parts(uid)),
-        tables=tables,
     )
