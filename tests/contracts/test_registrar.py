@@ -124,16 +124,18 @@ def test_a_dropped_one_is_gone_and_comes_back(server: LiveMetastore, live: LiveT
     assert list(registrar.lookup(live, [dt(1)])) == [dt(1)]
 
 
-@pytest.mark.parametrize("value", ODD)
-def test_odd_values_are_registered_under_their_own_name(server: LiveMetastore, live: LiveTable, value: str) -> None:
+def test_odd_values_are_registered_under_their_own_name(server: LiveMetastore, live: LiveTable) -> None:
     registrar = server.connect()
-    partition = partition_path(["dt"], [value])
-    wanted = new(live, partition, folder="odd")
-    registrar.add(live, [wanted])
-    found = registrar.lookup(live, [partition, dt(1)])
-    assert {name: place.location for name, place in found.items()} == {partition: wanted.location}
-    server.drop(live, partition)  # by its unescaped value, past the registrar: it was the right partition
-    assert registrar.lookup(live, [partition]) == {}
+    wanted = [new(live, partition_path(["dt"], [value]), folder=f"odd{n}") for n, value in enumerate(ODD)]
+    names = [one.partition for one in wanted]
+    for one in wanted[:2]:
+        registrar.add(live, [one])
+    registrar.add(live, wanted)
+    found = registrar.lookup(live, [*names, dt(1)])
+    assert {name: place.location for name, place in found.items()} == {one.partition: one.location for one in wanted}
+    for name in names[::3]:
+        server.drop(live, name)  # by its unescaped value, past the registrar: it was the right partition
+    assert set(registrar.lookup(live, names)) == set(names) - set(names[::3])
 
 
 def test_partitions_that_can_not_be_registered_are_named_and_stop_no_other(
@@ -178,13 +180,13 @@ def test_of_two_names_that_differ_in_a_blank_at_their_end_one_can_be(
     }
 
 
-@pytest.mark.parametrize("values", [("A", "a"), ("é", "e\u0301", "e"), ("a\t", "a"), ("a\0", "a"), ("a\u00a0", "a")])
-def test_names_that_look_alike_are_several(server: LiveMetastore, live: LiveTable, values: tuple[str, ...]) -> None:
+def test_names_that_look_alike_are_several(server: LiveMetastore, live: LiveTable) -> None:
     registrar = server.connect()
+    values = ("A", "a", "é", "e\u0301", "e", "a\t", "a\0", "a\u00a0")
     wanted = {partition_path(["dt"], [value]): f"{live.location}/{n}" for n, value in enumerate(values)}
     registrar.add(live, [new(live, name, folder=str(n)) for n, name in enumerate(wanted)])
     found = {name: place.location for name, place in registrar.lookup(live, list(wanted)).items()}
-    if server.kind == "hiveserver2-spark" and "dt=a%00" in wanted:
+    if server.kind == "hiveserver2-spark":
         # Spark's server doesn't find a name with NUL in it, which then counts as not registered.
         assert "dt=a%00" not in found
         del wanted["dt=a%00"]
