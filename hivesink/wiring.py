@@ -17,7 +17,7 @@ from hivesink.core.log import require_writer_name
 from hivesink.decode.arrowtypes import arrow_schema
 from hivesink.decode.reader import RowsReader
 from hivesink.decode.result import DecodeOptions
-from hivesink.errors import LogTwice, TableExists, Unsupported
+from hivesink.errors import LogDamaged, LogTwice, NewerFormat, TableExists, Unsupported
 from hivesink.formats.parquet import ParquetFormat, rows_in
 from hivesink.hiveql.render import declared, render, stored
 from hivesink.logs import TableLogs, commit_log, file_system, log_folder
@@ -182,6 +182,18 @@ class Setup:
         )
         return cls(spec, context, site)
 
+    def other_writers(self) -> Iterator[tuple[str, str, LastBatch]]:
+        """Name, log and newest batch of the table's other writers."""
+        target = self.spec.target
+        for writer, folder in TableLogs(target.spec.name, target.location, self.site).writers().items():
+            if writer != self.spec.identity.writer:
+                # Damage in another writer's log is its own problem.
+                with contextlib.suppress(LogDamaged, NewerFormat):
+                    log = commit_log(folder, writer, self.site)
+                    head = load(replace(self.context, log=log)).head
+                    if head and head.last_batch:
+                        yield writer, log.location, head.last_batch
+
     def committer(self, *, tolerant: bool) -> Committer:
         return Committer(self.context, replace(self.spec, tolerant=tolerant))
 
@@ -235,7 +247,10 @@ def _rejected(context: CommitContext, live: LiveTable, config: SinkConfig) -> Ta
         missing = [f"{column.name} {column.type}" for column in needed if kinds.get(column.name) != column.type]
         if missing or (needed is own.partition_columns and len(there) != len(needed)):
             what = f"{found.spec.name} without the columns of dead letters ({', '.join(missing) or 'by dt alone'})"
-            way = "rename or drop it, and the job's start creates it again"
+            way = (
+                f"run `hivesink recover {live.spec.name}`, which publishes what waits for it, then rename or drop it: "
+            )
+            way += "the job's start creates it again"
             raise Unsupported(what, "bad records are written there", way)
     # Somebody may have added columns: they are null.
     return TablePlan(replace(found.spec, columns=own.columns), found.location)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NewType
 
-from hivesink.core.offsets import FilesOffset, SourceOffset, chain
+from hivesink.core.offsets import FilesOffset, SourceOffset, chain, runs_back
 from hivesink.errors import (
     BatchBehindLog,
     BatchesMissing,
@@ -17,6 +17,7 @@ from hivesink.errors import (
     ForeignHistory,
     LogMissing,
     OffsetsDontChain,
+    OffsetsRunBack,
     ReplayDiffers,
     ResumeImpossible,
 )
@@ -94,9 +95,23 @@ def judge(last: LastBatch | None, batch: BatchRef | NextBatch, history_policy: H
     """Whether `batch` is new or a proven replay; `log` names the log in errors.
 
     Raises LogMissing, ForeignHistory, CheckpointLeftOver, ReplayDiffers, BatchBehindLog, BatchesMissing,
-    OffsetsDontChain or ResumeImpossible if it is neither: a batch is never dropped in silence and never written twice.
-    What isn't planned yet of a NextBatch is taken to fit: the verdict only means that nothing speaks against the query.
+    OffsetsDontChain, OffsetsRunBack or ResumeImpossible if it is neither: a batch is never dropped in silence and never
+    written twice. What isn't planned yet of a NextBatch is taken to fit: the verdict only means that nothing speaks
+    against the query.
     """
+    verdict = _judge(last, batch, history_policy, log)
+    back = runs_back(batch.start, batch.end) if batch.start and batch.end and isinstance(verdict, New) else None
+    if back is not None:
+        epoch = last.epoch if last else Epoch(0)
+        if history_policy.append != epoch:
+            raise OffsetsRunBack(log, epoch, batch.batch, back)
+        verdict = New(appended=True)
+    return verdict
+
+
+def _judge(
+    last: LastBatch | None, batch: BatchRef | NextBatch, history_policy: HistoryPolicy, log: str
+) -> New | Replay:
     if last is None:
         return _first(batch, history_policy, log)
     if batch.query != last.ref.query:

@@ -132,6 +132,23 @@ def _follows(end: SourceOffset, start: SourceOffset) -> str | None:
     return f"log ends at {end}, batch starts at {start}"
 
 
+def runs_back(start: tuple[SourceOffset, ...], end: tuple[SourceOffset, ...]) -> str | None:
+    """Which Kafka partitions a batch leaves out or reads backwards; None if there are none.
+
+    Spark plans such a batch with `failOnDataLoss=false`, where a topic was created again or is no longer subscribed.
+    """
+    problems = []
+    for first, last in zip(start, end, strict=False):
+        if isinstance(first, KafkaOffset) and isinstance(last, KafkaOffset):
+            ends = dict(last.next)
+            problems += [
+                f"{topic}-{partition}: starts at {since}, ends at {ends.get((topic, partition), 'nothing')}"
+                for (topic, partition), since in first.next
+                if ends.get((topic, partition), -1) < since
+            ]
+    return ", ".join(problems) or None
+
+
 def span(start: tuple[SourceOffset, ...], end: tuple[SourceOffset, ...]) -> int | None:
     """The number of Kafka offsets between; None if it isn't known for every source and partition."""
     total = 0

@@ -157,6 +157,42 @@ class OffsetsDontChain(HiveSinkError):
         )
 
 
+class OffsetsRunBack(HiveSinkError):
+    """A batch ends before it starts, or leaves a topic out that it starts with."""
+
+    def __init__(self, log: str, epoch: int, batch: int, back: str) -> None:
+        super().__init__(
+            f"batch {batch} runs back or leaves out a topic ({back}): the topic was created again or is no longer "
+            f"subscribed, and with failOnDataLoss=false Spark passes over that. {log} is at epoch {epoch}; nothing was "
+            f"written. To go on: delete offsets/{batch} in the query's checkpoint and subscribe to the topic again; "
+            f"or, if it is gone for good, start with append={epoch} (your decision); or, if it was created again, with "
+            f"a new checkpoint, startingOffsets and append={epoch}"
+        )
+
+
+class StateLost(HiveSinkError):
+    """`resume` was asked for by a query that keeps state, which was in the checkpoint that is lost."""
+
+    def __init__(self, log: str, epoch: int) -> None:
+        super().__init__(
+            f"this query keeps state (dropDuplicates, a window, a join), and a new checkpoint has none: resumed after "
+            f"epoch {epoch} of {log}, open windows would lose rows, and duplicates would get in. To go on: restore the "
+            f"checkpoint, or start with append={epoch} (your decision: the state begins empty)"
+        )
+
+
+class OtherWriter(HiveSinkError):
+    """Another writer of the table has committed the batch that a writer without history is to write."""
+
+    def __init__(self, table: str, writer: str, batch: int, *, other: str, epoch: int, log: str) -> None:
+        super().__init__(
+            f"batch {batch} of this checkpoint is in {table} already: writer {other} committed it as epoch {epoch} in "
+            f"{log}, and writer {writer} would write it again. If the writer was renamed, use the name {other} again, "
+            'or do as "Renaming a writer" in docs/operations.md says. If this is one more sink of the query, start the '
+            "job once without it"
+        )
+
+
 class ResumeImpossible(HiveSinkError):
     """`resume` was asked for with a source whose offsets mean nothing to a new query."""
 

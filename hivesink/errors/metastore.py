@@ -142,11 +142,19 @@ class TableReplaced(HiveSinkError):
 class TableRemade(HiveSinkError):
     """The table is not the one that the log knows, and the newest rows that the log counts are not in it."""
 
-    def __init__(self, table: str, writer: str, log: str, epoch: int) -> None:
+    def __init__(self, table: str, writer: str, log: str, epoch: int, waiting: int | None = None) -> None:
+        wait = (
+            ""
+            if waiting is None
+            else (
+                f"Epoch {waiting} waits, perhaps unpublished: if the old table has another name now, first rename both "
+                f"back and run `hivesink recover {table}`. "
+            )
+        )
         super().__init__(
             f"{table} was dropped, or renamed, and created again: the log {log} is at epoch {epoch}, and the files of "
-            "its newest rows are not in this table. To go on: restore the files; or, if the old table has another name "
-            "now, give this job another writer name; or begin anew with "
+            f"its newest rows are not in this table. {wait}To go on: restore the files; or, if the old table has "
+            "another name now, give this job another writer name; or begin anew with "
             f"`hivesink reset {table} --writer {writer}`, which keeps the log aside, then start with a new checkpoint "
             "(reads the source from the beginning), or with the old one and append=0 (reads on where that stands)"
         )

@@ -23,7 +23,9 @@ from hivesink.errors import (
     CheckpointUnreadable,
     HiveSinkError,
     ModuleMissing,
+    OtherWriter,
     SourceFilesMissing,
+    StateLost,
     Unsupported,
 )
 from hivesink.sink.task.attempt import check_input, run_task
@@ -111,6 +113,7 @@ class QueryRun:
         self.failure: BaseException | None = None
         self.query = query
         self._has_begun = False
+        self._is_own = False
         # Asked once: reading the session's settings takes a call to the JVM for each of them.
         self._tries = allowed_tries(spark)
 
@@ -157,6 +160,8 @@ class QueryRun:
             if call.epoch is not None:
                 raise CalledTwice(log, batch_id, call.epoch)
             ref = batch_ref(query.id, BatchId(batch_id), Checkpoint(self._spark, query.checkpoint).read)
+            if not self._is_own:
+                self._require_own(ref, query)
             shape = input_shape(batch.schema, self.setup.spec.target.spec, ref.end)
             done = self.committer.commit(ref, shape, partial(self._write, batch, call, ref, query))
             if done.replayed:
@@ -165,8 +170,30 @@ class QueryRun:
                     raise CalledTwice(log, batch_id, done.epoch)
                 # Run without writing, its operators store the state that the next batch needs.
                 if _keeps_state(query.execution.lastExecution().executedPlan()):
+                    files = SourceFiles(self._spark, query.execution, ref)
+                    self._miss(files.missing(), files, ref, replayed=True)
                     batch.write.format("noop").mode("append").save()
+                    self._miss(files.missing_after(), files, ref, replayed=True)
             call.epoch, call.written = done.epoch, None
+
+    def _require_own(self, ref: BatchRef, query: Running) -> None:
+        """Raises OtherWriter for a writer that was renamed after a kill, StateLost."""
+        last, policy = self.setup.last_batch(), self.setup.spec.history_policy
+        if last is None:
+            spec = self.setup.spec
+            for writer, log, other in self.setup.other_writers():
+                is_beside = log in _calls and _calls[log].run == query.run
+                if (other.ref.query, other.ref.batch) == (ref.query, ref.batch) and not is_beside:
+                    own, name = spec.identity.writer, spec.target.name
+                    raise OtherWriter(name, own, ref.batch, other=writer, epoch=other.epoch, log=log)
+        elif (
+            policy.resume
+            and policy.append != last.epoch
+            and last.ref.query != ref.query
+            and _keeps_state(query.execution.lastExecution().executedPlan())
+        ):
+            raise StateLost(self.setup.context.log.location, last.epoch)
+        self._is_own = True
 
     def _write(
         self, batch: DataFrame, call: _Call, ref: BatchRef, query: Running, plan: TaskPlan
@@ -190,12 +217,13 @@ class QueryRun:
         self._miss(files.missing_after(), files, ref)
         return [TaskReport.decode(row.report) for row in reports]
 
-    def _miss(self, missing: Sequence[str], files: SourceFiles, ref: BatchRef) -> None:
+    def _miss(self, missing: Sequence[str], files: SourceFiles, ref: BatchRef, *, replayed: bool = False) -> None:
         """Raises SourceFilesMissing, or logs it where that is allowed."""
         if not missing:
             return
-        # Appending requires that files already read are moved away: their rows are in the table.
-        read = set(read_before(self.setup.last_batch(), ref))
+        # Appending requires that files already read are moved away: their rows are in the table. A batch that is
+        # replayed needs them for its state.
+        read = set() if replayed else set(read_before(self.setup.last_batch(), ref))
         gone = tuple(path for path in missing if path not in read)
         if not gone:
             return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from hivesink import HiveSink
+    from hivesink.core.manifest import Manifest
     from hivesink.sink.commit.writer import Committed
     from tests.integration.stage import Topic
 
@@ -109,6 +111,15 @@ def test_over_kafka_resume_goes_on_where_the_log_ends_with_a_new_partition_too(s
     sink = stage.sink(resume=True)
     stage.drain(sink, topic.stream(stage.spark, resume=sink))
     assert stage.ids() == list(range(80))
+    # What a query remembers of its rows is in the checkpoint alone.
+    stage.forget_checkpoint()
+    topic.put(range(80, 85), partitions=3)
+    with pytest.raises(errors.StateLost) as lost:
+        stage.drain(sink, topic.stream(stage.spark, resume=sink).dropDuplicates(["value"]))
+    (epoch,) = re.findall(r"append=(\d+)", one_line(lost.value))
+    allowed = stage.sink(resume=True, append=int(epoch))
+    stage.drain(allowed, topic.stream(stage.spark, resume=allowed).dropDuplicates(["value"]))
+    assert stage.ids() == list(range(85))
 
 
 def plain(stage: Stage, sink: HiveSink, events: DataFrame) -> BaseException | None:
@@ -226,6 +237,29 @@ def test_over_kafka_a_lost_offsets_file_is_a_replay_or_refused(stage: Stage, top
     sink = stage.sink(resume=True)
     stage.drain(sink, topic.stream(stage.spark, resume=sink))
     assert stage.ids() == list(range(37))
+
+
+def test_a_writer_that_is_renamed_before_spark_commits_its_batch_is_refused(stage: Stage) -> None:
+    stage.create()
+
+    def die(real: Callable[[Manifest], None], manifest: Manifest) -> None:
+        real(manifest)
+        message = "it dies here"
+        raise RuntimeError(message)
+
+    for number in range(2):
+        stage.put(range(10 * number, 10 * number + 10))
+        dying = stage.sink()
+        wrap(dying, "log", create=die)
+        with pytest.raises(Exception, match="it dies here"):
+            stage.drain(dying)
+        renamed = stage.sink(writer="renamed", append=0)
+        with pytest.raises(errors.OtherWriter, match=f"writer stage committed it as epoch {number + 1} "):
+            stage.drain(renamed)
+        stage.drain()
+    stage.put(range(20, 25))
+    stage.drain(renamed)
+    assert stage.ids() == list(range(25))
 
 
 def test_a_checkpoint_older_than_the_log_is_refused(stage: Stage) -> None:

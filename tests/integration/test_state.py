@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from hivesink.errors import SourceFilesMissing
 from tests.integration.stage import wrap
 from tests.integration.statestores import STORES
 
@@ -146,6 +147,12 @@ def test_a_query_with_state_fails_before_and_after_the_decision(stage: Stage, qu
     feed(stage, 1)
     fail(stage, events, before)
     fail(stage, events, after)
+    # The rows are in the table, but the state needs them too.
+    gone = other(stage) / "1.json"
+    gone.rename(stage.folder / "1.json")
+    with pytest.raises(SourceFilesMissing, match=r"1 of the 2 files .*/other/1\.json"):
+        stage.drain(events=events)
+    (stage.folder / "1.json").rename(gone)
     # The replay fails to end well too, as if the process were killed once more before Spark's own commit.
     replayed: list[bool] = []
 

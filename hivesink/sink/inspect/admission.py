@@ -108,7 +108,8 @@ class Admission:
             raise LogShared(self.log.location, self.writer, name, tuple(others))
         facts = read_log(self.log)
         if self.log.view().head and self.is_other_table() and not self._holds_newest_rows(facts):
-            raise TableRemade(name, self.writer, self.log.location, self.log.view().head)
+            waiting = next((epoch for epoch, _ in self._open_parts()), None)
+            raise TableRemade(name, self.writer, self.log.location, self.log.view().head, waiting)
         for epoch, part in self._open_parts():
             if part.table.removesuffix("__rejected") != name.removesuffix("__rejected"):
                 raise TableRenamed(name, part.table, epoch, self.log.location)

@@ -203,6 +203,10 @@ def test_a_table_made_anew_without_its_files_is_refused_until_its_files_are_back
     with pytest.raises(TableRemade, match="epoch 3") as refused:
         site.ask().require()
     assert "`hivesink reset demo.events --writer w`" in str(refused.value)
+    assert "waits" not in str(refused.value)
+    site.fs.delete(f"{LOG}/manifests/0000000003.registered")
+    with pytest.raises(TableRemade, match=r"Epoch 3 waits.* rename both back and run `hivesink recover demo\.events`"):
+        site.ask().require()
     for path, data in kept.items():
         site.fs.write_new(path, data)
     site.ask().require()
