@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from hivesink.config.site import NO_SITE, Site
@@ -51,6 +52,9 @@ def log_folder(live: LiveTable, config: SinkConfig, writer: str) -> str:
     if configured is None:
         return pointers.default_log_location(own, live.spec.name, writer)
     base = normal(configured)
+    if not base.startswith("/") and "://" not in base:
+        problem = f"sink.log-location = {configured!r} is relative: write hdfs://…, file:/… or an absolute path"
+        raise InvalidOption((problem,))
     if base.startswith("/") and not configured.startswith("file:"):
         # As everywhere in Hadoop, a bare path is on the default file system, here the table's.
         base = beside(own, base)
@@ -87,9 +91,10 @@ class TableLogs:
         uids = (commit_log(folder, writer, self.site).uid(None) for writer, folder in self.writers().items())
         return frozenset(uid for uid in uids if uid)
 
-    def with_uid(self, uid: str) -> str | None:
-        """The log of `uid` among those of tables beside this one."""
-        for folder in pointers.siblings(self._fs(), normal(self.location)):
+    def with_uid(self, uid: str, logs: str) -> str | None:
+        """The log of `uid` in the folder `logs`, or among those of tables beside this one."""
+        beside = pointers.siblings(self._fs(), normal(self.location))
+        for folder in chain(pointers.logs_in(file_system(logs, self.site), logs), beside):
             # Other damage there is another table's problem.
             with contextlib.suppress(LogDamaged):
                 if commit_log(folder, "", self.site).uid(None) == uid:

@@ -6,6 +6,7 @@ import contextlib
 import secrets
 from dataclasses import dataclass, replace
 from functools import partial
+from posixpath import dirname
 from typing import TYPE_CHECKING
 
 from hivesink.config.options import SinkConfig, as_texts
@@ -17,7 +18,7 @@ from hivesink.core.log import require_writer_name
 from hivesink.decode.arrowtypes import arrow_schema
 from hivesink.decode.reader import RowsReader
 from hivesink.decode.result import DecodeOptions
-from hivesink.errors import LogDamaged, LogTwice, NewerFormat, TableExists, Unsupported
+from hivesink.errors import InvalidOption, LogDamaged, LogTwice, NewerFormat, TableExists, Unsupported
 from hivesink.formats.parquet import ParquetFormat, rows_in
 from hivesink.hiveql.render import declared, render, stored
 from hivesink.logs import TableLogs, commit_log, file_system, log_folder
@@ -137,6 +138,7 @@ class Setup:
         own = as_texts(options)
         config = SinkConfig.parse(live.spec.options, own)
         assigner_for(live.spec, config)
+        _require_columns(live.spec, config)
         folder = log_folder(live, config, writer)
         check(live.location, folder)
         log, store = commit_log(folder, writer, site), file_store(live.location, site, config)
@@ -212,15 +214,15 @@ def admission(
 ) -> Admission:
     """Whether `writer` may write the table as it is now."""
     logs = TableLogs(live.spec.name, live.location, site)
-    search = partial(log_of, logs=logs, registrar=registrar)
+    search = partial(log_of, logs=logs, folder=dirname(log.location), registrar=registrar)
     return Admission(writer, log, store, live, registrar, lambda: logs.uids() | logs.accepted().keys(), search)
 
 
-def log_of(uid: str, logs: TableLogs, registrar: Registrar) -> str | None:
-    """The log of `uid` beside a table. None where it serves another living table: then the files are copies."""
-    folder = logs.with_uid(uid)
-    serves_another = folder and others_of(commit_log(folder, "", logs.site), registrar, str(logs.table))
-    return None if serves_another else folder
+def log_of(uid: str, logs: TableLogs, folder: str, registrar: Registrar) -> str | None:
+    """The log of `uid` beside a table, or in `folder`. None if it serves another living table: the files are copies."""
+    found = logs.with_uid(uid, folder)
+    serves_another = found and others_of(commit_log(found, "", logs.site), registrar, str(logs.table))
+    return None if serves_another else found
 
 
 def _require_sole(uid: str, log: CommitLog, logs: TableLogs, store: FileStore) -> None:
@@ -235,6 +237,14 @@ def _put_aside(logs: TableLogs) -> Iterator[CommitLog]:
     for one in logs.accepted().values():
         if one.log is not None:
             yield commit_log(one.log, "", logs.site)
+
+
+def _require_columns(spec: TableSpec, config: SinkConfig) -> None:
+    """Raise InvalidOption for a column of `sink.timestamp-format` that the table lacks."""
+    known = {"", *(column.name for column in (*spec.columns, *spec.partition_columns))}
+    for name in config["sink.timestamp-format"]:
+        if name not in known:
+            raise InvalidOption((f"sink.timestamp-format names {name!r}, which is no column of {spec.name}",))
 
 
 def _rejected(context: CommitContext, live: LiveTable, config: SinkConfig) -> TablePlan | None:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hivesink import wiring
 from hivesink.cli.codes import ExitCode
 from hivesink.cli.command import Debug, Json, Metastore, Table, Writer, reporting
 from hivesink.cli.opened import OpenedTable, open_table
@@ -113,9 +112,8 @@ def verify(
             for name, context in opened.chosen(writer).items()
         ]
         accepted = opened.logs.accepted()
-        registrar = opened.metastore.registrar
         unknown = [
-            _Unknown(one, before, opened.name, None if before else wiring.log_of(one.uid, opened.logs, registrar))
+            _Unknown(one, before, opened.name, None if before else opened.log_of(one.uid))
             for one in opened.strangers()
             for before in [accepted.get(one.uid)]
         ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from posixpath import dirname
 from typing import TYPE_CHECKING
 
 from hivesink import wiring
@@ -73,6 +74,11 @@ class OpenedTable:
         head = load(context).head
         config = SinkConfig.parse(self.live.spec.options, dict(head.options if head else ()))
         return replace(context, store=wiring.file_store(self.live.location, self.site, config)), config, head
+
+    def log_of(self, uid: str) -> str | None:
+        """The log of `uid`, if it is beside the table or where the table's writers have theirs."""
+        folder = dirname(log_folder(self.live, SinkConfig.parse(self.live.spec.options), "any"))
+        return wiring.log_of(uid, self.logs, folder, self.metastore.registrar)
 
     def strangers(self) -> tuple[Stranger, ...]:
         """The parts in the table whose uid has no log here, including those that were accepted."""

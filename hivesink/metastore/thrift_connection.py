@@ -74,7 +74,8 @@ def _endpoint(uri: str) -> Endpoint:
         parts, host, port = urlsplit(""), None, None
     if parts.scheme != "thrift" or not host:
         # Don't repeat the text: it may hold a password.
-        raise InvalidOption(("metastore: write it as thrift://host:port[,thrift://host2:port2]",))
+        problem = "metastore: write it as thrift://host:port[,thrift://host2:port2], with a port up to 65535"
+        raise InvalidOption((problem,))
     return Endpoint(host, port or DEFAULT_PORT)
 
 

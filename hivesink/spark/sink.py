@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from hivesink import wiring
 from hivesink.core.epoch import Epoch, HistoryPolicy
 from hivesink.core.table import TableName
-from hivesink.errors import InvalidOption, Unsupported
+from hivesink.errors import InvalidOption, StoreUnavailable, Unsupported
 from hivesink.logs import require_outside
 from hivesink.spark import shipping
 from hivesink.spark.query import HiveQuery
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
     from hivesink.config.site import Site
@@ -146,7 +147,7 @@ class HiveSink:
         self._run = run
         if name is not None:
             writer = writer.queryName(name)
-        self._query = HiveQuery(writer.start(), run)
+        self._query = HiveQuery(_started(writer, location), run)
         return self._query
 
     def __call__(self, batch: DataFrame, batch_id: int) -> None:
@@ -155,6 +156,16 @@ class HiveSink:
         if self._run.query is None or self._run.query.run != query.run:
             self._run = QueryRun(self._spark, self.setup, tolerant=False, query=query)
         self._run(batch, batch_id)
+
+
+def _started(writer: DataStreamWriter, checkpoint: str) -> StreamingQuery:
+    from py4j.protocol import Py4JJavaError
+
+    try:
+        return writer.start()
+    except Py4JJavaError as error:
+        reason = str(error.java_exception).partition("\n")[0]
+        raise StoreUnavailable(action="use the checkpoint", path=checkpoint, reason=reason) from error
 
 
 def _triggered(writer: DataStreamWriter, trigger: Mapping[str, Any]) -> DataStreamWriter:

@@ -88,12 +88,15 @@ def _is_encrypted(spark: SparkSession, location: str) -> bool:
 def on_file_system(spark: SparkSession, location: str, action: str, act: Callable[[Any, Any], T]) -> T:
     """Call `act` with Hadoop's FileSystem and Path of a location. Raises StoreUnavailable, which names `action`."""
     from py4j.protocol import Py4JJavaError
+    from pyspark.errors import PySparkException
 
     path = driver_jvm(spark).org.apache.hadoop.fs.Path(location)
     try:
         return act(path.getFileSystem(hadoop_configuration(spark)), path)
     except Py4JJavaError as error:
         raise StoreUnavailable(action, location, str(error.java_exception).partition("\n")[0]) from error
+    except PySparkException as error:
+        raise StoreUnavailable(action, location, str(error).partition("\n")[0]) from error
 
 
 def driver_jvm(spark: SparkSession) -> Any:

@@ -113,6 +113,8 @@ def _partitions(spark: SparkSession, client: Mapping[str, str], topics: str) -> 
         if "ConfigException" in reason and "resolvable" not in reason:
             problem = f"{msg}: {reason}; write servers as host:port, separated by commas, or fix the option named"
             raise InvalidOption((problem,)) from error
+        if "UnknownTopicOrPartition" in reason:
+            reason = "one of them doesn't exist: create it, or correct the name"
         raise SourceUnreachable(msg, reason) from error
     finally:
         if admin is not None:

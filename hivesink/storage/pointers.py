@@ -99,8 +99,12 @@ def siblings(fs: FileSystem, table_location: str) -> Iterator[str]:
     base = _logs(table_location)
     for table in fs.list(base):
         if table.is_folder:
-            inner = join(base, table.name)
-            yield from (join(inner, one.name) for one in fs.list(inner) if one.is_folder and not is_reset(one.name))
+            yield from logs_in(fs, join(base, table.name))
+
+
+def logs_in(fs: FileSystem, folder: str) -> Iterator[str]:
+    """Every folder in `folder` that may hold a log."""
+    yield from (join(folder, one.name) for one in fs.list(folder) if one.is_folder and not is_reset(one.name))
 
 
 def accept(fs: FileSystem, table: TableName, table_location: str, accepted: Accepted) -> None:

@@ -63,6 +63,27 @@ def rename(ingest: Ingest, name: str) -> str:
     return f"{old.database}.{name}"
 
 
+def test_a_second_writer_that_has_not_started_since_the_table_moved_is_found(
+    ingest: Ingest, table: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    second = Ingest(table, ingest.metastore, "second")
+    second.commit()
+    second.close()
+    moved, name = tmp_path / "moved" / "to", TableName.parse(table)
+    moved.parent.mkdir()
+    ingest.location.rename(moved)
+    connection = Connection(ingest.metastore)
+    found = connection.read(lambda client: client.get_table(name.database, name.table))
+    found.sd.location = moved.as_uri()
+    found.parameters["sink.log-location"] = str(ingest.log.parent)
+    connection.read(lambda client: client.alter_table(name.database, name.table, found))
+    connection.close()
+    assert (
+        f"its log is {ingest.log.with_name('second')}: start writer second once"
+        in hivesink(capsys, "verify", table).out
+    )
+
+
 def test_a_copy_of_a_log_beside_its_original_is_refused(ingest: Ingest) -> None:
     copy = ingest.log.with_name("second")
     shutil.copytree(ingest.log, copy)

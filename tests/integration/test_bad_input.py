@@ -69,6 +69,29 @@ def test_an_option_that_does_not_exist(stage: Stage) -> None:
     said(told.value, "did you mean sink.on-bad-record?", "Mars")
 
 
+@pytest.mark.parametrize(
+    ("option", "value", "words"),
+    [
+        ("sink.log-location", "logs", "relative"),
+        ("sink.timestamp-format", "zz=epoch-millis", "'zz', which is no column"),
+        ("sink.bucket.assigner", "json:JSONDecoder", "it gets (spec, config)"),
+    ],
+)
+def test_an_option_that_does_not_fit(stage: Stage, option: str, value: str, words: str) -> None:
+    stage.create()
+    with pytest.raises(errors.InvalidOption) as told:
+        stage.sink(options={option: value})
+    said(told.value, option, words)
+
+
+@pytest.mark.parametrize("checkpoint", ["/proc/nope/x", f"hdfs://{HOST}:1/x", "hdfs://nohost.invalid/x", "s3://b/x"])
+def test_a_checkpoint_that_can_not_be(stage: Stage, checkpoint: str) -> None:
+    stage.create()
+    with pytest.raises(errors.HiveSinkError) as told:
+        stage.begin(stage.sink(), checkpoint=checkpoint)
+    said(told.value, checkpoint)
+
+
 def test_options_that_are_no_mapping(stage: Stage) -> None:
     stage.create()
     with pytest.raises(errors.InvalidOption) as told:

@@ -157,8 +157,8 @@ def assigner_for(spec: TableSpec, config: SinkConfig) -> BucketAssigner:
     module, _, name = kind.partition(":")
     try:
         made: BucketAssigner = getattr(importlib.import_module(module), name)(spec, config)
-    except (ImportError, AttributeError) as error:
-        hint = "write module:Class, and put the module beside the job, or on PYTHONPATH"
+    except (ImportError, AttributeError, TypeError) as error:
+        hint = "write module:Class, and put the module beside the job, or on PYTHONPATH; it gets (spec, config)"
         raise InvalidOption((f"sink.bucket.assigner = {kind!r}: {error}; {hint}",)) from error
     return made
 
