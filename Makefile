@@ -10,8 +10,8 @@ PY := $(VENV)/bin/python
 STAMP := $(VENV)/.stamp
 # Extra pytest arguments: `make test ARGS='-k publish'`.
 ARGS ?=
-# Half of a test's time one core waits for a JVM to start: two workers share the files. `WORKERS=0`: all in one process.
-WORKERS ?= 2
+# Much of a test's time is spent waiting for servers and disks: three workers keep two cores busy. `WORKERS=0`: all in one process.
+WORKERS ?= 3
 # mypy refuses a folder without Python in it.
 CHECKED := $(foreach d,hivesink ddl jobs tests,$(if $(wildcard $d/*.py),$d))
 
@@ -19,7 +19,7 @@ CHECKED := $(foreach d,hivesink ddl jobs tests,$(if $(wildcard $d/*.py),$d))
 
 help: ## Show this help
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 16
-	@echo; echo 'Options: KAFKA=1 (demo), CLUSTER=1 (demo, bench), SPARK=3.5.9 or SPARK=4.3.0 (venv, test), WORKERS=2 (test), ARGS="..." (test, test-long, bench)'
+	@echo; echo 'Options: KAFKA=1 (demo), CLUSTER=1 (demo, bench), SPARK=3.5.9 or SPARK=4.3.0 (venv, test), WORKERS=3 (test), ARGS="..." (test, test-long, bench)'
 
 venv: $(STAMP) ## Build the virtual environment from requirements.lock; nothing to do when up to date
 
