@@ -13,20 +13,18 @@ import runpy
 import signal
 import sys
 import threading
-import time
 import traceback
+from concurrent.futures.thread import _threads_queues
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from hivesink.cli.codes import ExitCode, translate
 from hivesink.cli.output import output, redact
 from hivesink.cli.supervise import end_with_parent
+from hivesink.spark.query import settle_all, wait_for_batch
 
 if TYPE_CHECKING:
     from types import FrameType
-
-_GRACE = 60.0
-"""Seconds that a batch may take to finish after the job was asked to end."""
 
 
 class _Stopped(BaseException):
@@ -53,7 +51,7 @@ def main(arguments: list[str]) -> NoReturn:
         sys.argv = arguments
         # As with `python JOB.py`; `-m` puts the current folder there.
         sys.path[0] = str(job.resolve().parent)
-        runpy.run_path(str(job), run_name="__main__")
+        _run(job)
     except SystemExit as end:
         if isinstance(end.code, str):
             print(end.code, file=sys.stderr)
@@ -65,6 +63,20 @@ def main(arguments: list[str]) -> NoReturn:
         output(as_json="--json" in flags).fail(failure)
         sys.exit(code)
     sys.exit(ExitCode.DONE)
+
+
+def _run(job: Path) -> None:
+    """Run the job to its end, with its threads, then end its queries: one may have failed, or have rows that wait."""
+    try:
+        runpy.run_path(str(job), run_name="__main__")
+    except SystemExit as end:
+        if end.code not in (None, 0):
+            raise
+    for thread in threading.enumerate():
+        # A pool's threads wait for work until the interpreter ends.
+        if not thread.daemon and thread is not threading.main_thread() and thread not in _threads_queues:
+            thread.join()
+    settle_all()
 
 
 def _on_sigterm(number: int, frame: FrameType | None) -> None:  # noqa: ARG001  the signal module's form
@@ -80,9 +92,7 @@ def _stop_queries() -> None:
     try:
         queries = _active_queries()
         for query in queries:
-            deadline = time.monotonic() + _GRACE
-            while _is_in_a_batch(query) and time.monotonic() < deadline:
-                time.sleep(0.05)
+            wait_for_batch(query)
             query.stop()
     except Exception:  # noqa: BLE001  if the JVM doesn't answer, the job ends as if it had no query
         queries = []
@@ -94,11 +104,6 @@ def _active_queries() -> list[Any]:
     spark = sys.modules.get("pyspark.sql")
     session = spark.SparkSession._instantiatedSession if spark else None  # noqa: SLF001  the public one asks the JVM for this thread's
     return list(session.streams.active) if session is not None else []
-
-
-def _is_in_a_batch(query: Any) -> bool:
-    status = query.status
-    return bool(query.isActive and status["isTriggerActive"] and status["isDataAvailable"])
 
 
 if __name__ == "__main__":

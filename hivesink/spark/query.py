@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import threading
+import time
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from hivesink.errors import HiveSinkError
+from hivesink.errors import EpochTaken, FencedOut, HiveSinkError
 
 if TYPE_CHECKING:
     from datetime import timedelta
@@ -16,14 +17,37 @@ if TYPE_CHECKING:
 
     from hivesink.spark.queryrun import QueryRun
 
+_GRACE = 60.0
+"""Seconds that a batch may take to finish before its query is stopped."""
+
+_newest: dict[str, HiveQuery] = {}
+"""The newest query, by log: a job that starts its sink again has dealt with the end of the query before."""
+
+
+def settle_all() -> None:
+    """At a job's end, end its queries. Raises the failure of the first that has one."""
+    with contextlib.ExitStack() as ends:
+        for query in list(_newest.values()):
+            ends.callback(query.settle)
+
+
+def wait_for_batch(query: Any) -> None:
+    """Wait until `query` is between two batches, but not for ever."""
+    deadline = time.monotonic() + _GRACE
+    while query.isActive and time.monotonic() < deadline:
+        status = query.status
+        if not (status["isTriggerActive"] and status["isDataAvailable"]):
+            return
+        time.sleep(0.05)
+
 
 class HiveQuery:
     """A started query. Its end, by itself or by `stop`, finishes what is open and sets exact statistics.
 
-    Every other attribute is Spark's `StreamingQuery`'s.
+    Every other attribute is Spark's `StreamingQuery`'s. `own` is False if `HiveSink.start` didn't make the query.
     """
 
-    def __init__(self, query: StreamingQuery, run: QueryRun) -> None:
+    def __init__(self, query: StreamingQuery, run: QueryRun, *, own: bool = True) -> None:
         self._query = query
         self._run = run
         self._ended = threading.Event()
@@ -31,7 +55,10 @@ class HiveQuery:
         self._finished = False
         self._late_failure: Exception | None = None
         self._timer = threading.Thread(target=self._keep_time, name="hivesink-timer", daemon=True)
-        self._timer.start()
+        self._own = own
+        if own:
+            self._timer.start()
+        _newest[run.setup.context.log.location] = self
 
     def awaitTermination(self, timeout: int | None = None) -> bool:  # noqa: N802  Spark's name
         """Wait for the end, at most `timeout` seconds; True if it has ended, and every row can be read.
@@ -63,11 +90,38 @@ class HiveQuery:
 
         Raises if a publish or a registration stays open, or if the query had failed.
         """
+        from py4j.protocol import Py4JJavaError
+
         failed_before = self._query.exception()
-        self._query.stop()
+        try:
+            self._query.stop()
+        except Py4JJavaError:
+            # If the session was stopped first, Spark complains, but the query ends.
+            if self._query.isActive:
+                raise
         if failed_before is not None:
             self._fail(failed_before)
         self._end_well()
+
+    def exception(self) -> StreamingQueryException | None:
+        """Spark's error, if the query has failed with one."""
+        if (error := self._query.exception()) is not None:
+            self._ended.set()
+        return error
+
+    def settle(self) -> None:
+        """End the query with its job. Raises its failure, unless the job was told of it."""
+        try:
+            if not self._ended.is_set():
+                wait_for_batch(self._query)
+                self.stop()
+            else:
+                self._finish()
+        except HiveSinkError as error:
+            if error.retryable and self._run.committer.has_open:
+                table = self._run.setup.spec.target.name
+                error.args = (f"rows of {table} are committed but can't be read yet, start the job again: {error}",)
+            raise
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._query, name)
@@ -84,9 +138,15 @@ class HiveQuery:
         self._end_timer()
         if self._late_failure is not None:
             raise self._late_failure
-        if isinstance(self._run.failure, HiveSinkError):
+        # What a call by the job's own function raises is the function's business.
+        if self._own and isinstance(self._run.failure, HiveSinkError):
             raise self._run.failure
         # Any other failure is of the batch that the stop cut off: it is undecided, and Spark runs it again.
+        self._finish()
+
+    def _finish(self) -> None:
+        if isinstance(self._late_failure or self._run.failure, (EpochTaken, FencedOut)):
+            return  # Another run is at work, and finishes what waits.
         with self._finishing:
             if not self._finished:
                 self._run.committer.finish()
@@ -94,7 +154,7 @@ class HiveQuery:
 
     def _end_timer(self) -> None:
         self._ended.set()
-        if threading.current_thread() is not self._timer:
+        if self._timer.is_alive() and threading.current_thread() is not self._timer:
             self._timer.join()
 
     def _keep_time(self) -> None:

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
     from pyspark.sql.types import StructType
 
     from hivesink.core.epoch import BatchRef
@@ -49,12 +50,13 @@ logger = logging.getLogger("hivesink")
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """The query whose batch the current thread runs. `execution` is Spark's own `StreamExecution`."""
+    """The query whose batch the current thread runs. `execution` is the JVM's `StreamExecution`."""
 
     id: str
     run: str
     checkpoint: str
     execution: Any
+    handle: StreamingQuery
 
     @classmethod
     def here(cls, spark: SparkSession) -> Running:
@@ -69,7 +71,7 @@ class Running:
             raise CheckpointUnreadable(msg, f"no query {query!r} runs in the session that the sink was made with")
         execution = running._jsq.streamingQuery()  # noqa: SLF001  PySpark offers no other way
         # Not the job group, which holds the run's id too: a job may set its own.
-        return cls(query, str(running.runId), str(execution.resolvedCheckpointRoot()), execution)
+        return cls(query, str(running.runId), str(execution.resolvedCheckpointRoot()), execution, running)
 
 
 def _keeps_state(plan: Any) -> bool:
@@ -143,6 +145,7 @@ class QueryRun:
         check_input(to_arrow_schema(chosen, **zone), plan, setup.tools().open(plan))
 
     def __call__(self, batch: DataFrame, batch_id: int) -> None:
+        self.failure = None
         try:
             self.query = self.query or Running.here(self._spark)
             if not self._has_begun:

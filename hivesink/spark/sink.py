@@ -155,6 +155,7 @@ class HiveSink:
         query = Running.here(self._spark)
         if self._run.query is None or self._run.query.run != query.run:
             self._run = QueryRun(self._spark, self.setup, tolerant=False, query=query)
+            HiveQuery(query.handle, self._run, own=False)
         self._run(batch, batch_id)
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hivesink.cli.job import main
+from hivesink.spark import query
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -45,6 +46,7 @@ def here(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(quiet, "handlers", [])
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.setattr(sys, "argv", sys.argv)
+    monkeypatch.setattr(query, "_newest", {})
     yield
     signal.signal(signal.SIGTERM, handler)
 
@@ -83,6 +85,98 @@ def test_every_end_has_its_code_and_its_line(
         (line,) = err.splitlines()
         assert line.startswith("hivesink: ")
         assert told in line
+
+
+QUERY = """
+import sys, threading, time
+from types import SimpleNamespace
+from hivesink.errors import BadRecord, FencedOut, HiveSinkError, MetastoreUnreachable, StoreUnavailable
+from hivesink.spark.query import HiveQuery
+from pyspark.errors import StreamingQueryException
+
+DOWN = MetastoreUnreachable("thrift://h:1", "refused")
+BAD = BadRecord("demo.t", "a.json", None, "no number")
+
+class Waits:
+    has_open = False
+    def __init__(self, finish=None):
+        self.error = finish
+        self.has_open = finish is DOWN
+    def finish(self):
+        print("finished")
+        if self.error: raise self.error
+
+class Query:
+    isActive, status = True, {"isTriggerActive": False, "isDataAvailable": False}
+    def __init__(self, failure):
+        self.failure, self.over = failure, threading.Event()
+        self.isActive = failure is None
+    def exception(self):
+        return StreamingQueryException("Spark's text") if self.failure else None
+    def awaitTermination(self, timeout=None):
+        if self.failure: raise self.exception()
+        return self.over.wait(timeout)
+    def stop(self):
+        print("stopped")
+        self.isActive = False
+
+def start(failure=None, finish=None, own=True, log="/log"):
+    config = {"sink.registration.retry-interval": SimpleNamespace(total_seconds=lambda: 60)}
+    spec = SimpleNamespace(config=config, target=SimpleNamespace(name="demo.t"))
+    setup = SimpleNamespace(spec=spec, context=SimpleNamespace(log=SimpleNamespace(location=log)))
+    stored = failure if isinstance(failure, HiveSinkError) else None
+    run = SimpleNamespace(setup=setup, failure=stored, committer=Waits(finish))
+    return HiveQuery(Query(failure), run, own=own)
+
+def catch(call):
+    try: call()
+    except Exception: print("caught")
+"""
+
+
+@pytest.mark.parametrize(
+    ("lines", "code", "printed", "told"),
+    [
+        ("start()", 0, "stopped finished", None),
+        ("start(); sys.exit(0)", 0, "stopped finished", None),
+        ("start(); sys.exit(4)", 4, "", None),
+        ("start().stop()", 0, "stopped finished", None),
+        (
+            "start(finish=DOWN)",
+            75,
+            "stopped finished",
+            "rows of demo.t are committed but can't be read yet, start the job again: the",
+        ),
+        ("catch(start(finish=DOWN).stop)", 75, "stopped finished caught finished", "rows of demo.t are committed but"),
+        ("start(BAD)", 65, "stopped", "bad record for demo.t at a.json"),
+        ("start(BAD, own=False)", 65, "stopped", "bad record for demo.t at a.json"),
+        ("start()._run.failure = BAD", 65, "stopped", "bad record"),
+        ("start(own=False)._run.failure = BAD", 0, "stopped finished", None),
+        ("start('kafka')", 75, "stopped", "StreamingQueryException: Spark's text"),
+        (
+            "start(BAD); start(finish=DOWN, log='/other'); start(log='/third')",
+            65,
+            "stopped stopped finished stopped finished",
+            "bad record",
+        ),
+        ("start(BAD); start()", 0, "stopped finished", None),
+        ("catch(start(BAD).awaitTermination)", 0, "caught finished", None),
+        ("assert start('kafka').exception()", 0, "finished", None),
+        ("catch(start(BAD, finish=DOWN).awaitTermination)", 75, "caught finished", "rows of demo.t are committed but"),
+        ("catch(start(FencedOut('/log', 1, 2)).awaitTermination)", 0, "caught", None),
+        ("threading.Thread(target=lambda: (time.sleep(0.2), start(BAD))).start()", 65, "stopped", "bad record"),
+    ],
+)
+@pytest.mark.usefixtures("here")
+def test_a_job_is_not_done_before_its_queries_are(
+    lines: str, code: int, printed: str, told: str | None, *, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main([str(_job(tmp_path, QUERY, lines))])
+    said = capsys.readouterr()
+    assert (ended.value.code, sorted(said.out.split())) == (code, sorted(printed.split()))
+    assert len(said.err.splitlines()) == (told is not None)
+    assert (told or "") in said.err
 
 
 @pytest.mark.usefixtures("here")

@@ -1,4 +1,4 @@
-"""A real job under `hivesink run`: its graceful end, its bad record, and a query over what it wrote."""
+"""A real job under `hivesink run`: its ends, its bad record, and a query over what it wrote."""
 
 from __future__ import annotations
 
@@ -32,11 +32,34 @@ query = sink.start(sources.lines(spark, folder), checkpoint=checkpoint, trigger=
 query.awaitTermination()
 print("ended by itself", flush=True)
 """
+POLLS = JOB.replace("query.awaitTermination()", "import time\nwhile query.isActive: time.sleep(0.2)")
+STARTED, _ = JOB.split("query =")
+LEAVES_ITS_OWN = f"""{STARTED}
+write = sources.lines(spark, folder).writeStream.foreachBatch(lambda batch, number: sink(batch, number))
+query = write.option("checkpointLocation", checkpoint).start()
+query.processAllAvailable()
+assert query.isActive
+"""
+LOSES_THE_METASTORE = JOB.replace(
+    "query.awaitTermination()",
+    """
+from dataclasses import replace
+from pathlib import Path
+from hivesink import wiring
+query.processAllAvailable()
+down = wiring.Metastore.at("thrift", "thrift://127.0.0.1:1").registrar
+sink.committer._executor.context = replace(sink.committer.context, registrar=down)
+Path(folder, "more.json").write_text('{"id": 6, "dt": "2026-01-02"}')
+query.processAllAvailable()
+assert not query.awaitTermination(1)
+sys.exit(0)
+""",
+)
 
 
-def _start(folder: Path, table: str, java_home: str) -> subprocess.Popen[str]:
+def _start(folder: Path, table: str, java_home: str, lines: str = JOB) -> subprocess.Popen[str]:
     job = folder / "clicks.py"
-    job.write_text(JOB)
+    job.write_text(lines)
     (folder / "events").mkdir(exist_ok=True)
     command = [sys.executable, "-m", "hivesink.cli", "run", str(job), table, str(folder / "events"), str(folder / "ck")]
     environment = {**os.environ, "PYTHONPATH": str(REPOSITORY), "JAVA_HOME": java_home}
@@ -72,9 +95,9 @@ def test_sigterm_ends_a_job_well_and_a_bad_record_needs_a_person(
     ddl.write_text(ddl.read_text().replace("'drop'", "'fail'"))
     assert hivesink(capsys, "ddl", "apply", ddl).code == 0
     _feed(tmp_path, "two.json", {"id": "seven", "dt": "2026-01-01"})
-    with _start(tmp_path, table, java_home) as process:
-        _, err = process.communicate()
-    assert process.returncode == 65
+    with _start(tmp_path, table, java_home, POLLS) as process:
+        out, err = process.communicate()
+    assert (process.returncode, out) == (65, "ended by itself\n")
     told = [line for line in err.splitlines() if line.startswith("hivesink: ")]
     assert len(told) == 1
     assert "bad record for" in told[0]
@@ -97,15 +120,27 @@ def test_the_job_and_its_jvm_end_when_their_supervisor_is_killed_and_the_next_ru
         assert alive == []
         assert process.stdout.read() == "ended by itself\n"
     _feed(tmp_path, "two.json", *({"id": number, "dt": "2026-01-01"} for number in range(5, 8)))
-    with _start(tmp_path, table, java_home) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "epoch 2\n", process.communicate()
-        process.send_signal(signal.SIGTERM)
-        process.communicate()
-    assert process.returncode == 0
+    with _start(tmp_path, table, java_home, LEAVES_ITS_OWN) as process:
+        out, err = process.communicate()
+    assert (process.returncode, out) == (0, "epoch 2\n"), err
+    assert "rror" not in err
     (writer,) = _status(capsys, table).data["writers"]
     assert (writer["epoch"], writer["rows"]["written"], writer["unsettled"]) == (2, 8, [])
     assert hivesink(capsys, "verify", table).code == 0
+
+
+def test_a_job_that_ends_while_rows_wait_is_worth_another_try(
+    table: str, tmp_path: Path, java_home: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "events").mkdir()
+    _feed(tmp_path, "one.json", {"id": 5, "dt": "2026-01-01"})
+    with _start(tmp_path, table, java_home, LOSES_THE_METASTORE) as process:
+        out, err = process.communicate()
+    assert (process.returncode, out) == (75, "epoch 1\nepoch 2\n"), err
+    (told,) = [line for line in err.splitlines() if line.startswith("hivesink: ")]
+    assert f"rows of {table} are committed but can't be read yet, start the job again: the metastore at" in told
+    (writer,) = _status(capsys, table).data["writers"]
+    assert len(writer["unsettled"]) == 1
 
 
 def test_query_by_spark(table: str, java_home: str) -> None:

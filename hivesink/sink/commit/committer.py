@@ -126,6 +126,11 @@ class Committer:
         """Why epochs wait to be finished, or None."""
         return None if self._trouble is None else str(self._trouble)
 
+    @property
+    def has_open(self) -> bool:
+        """Whether decided epochs wait to be finished."""
+        return self._executor is not None and bool(self._executor.history.open)
+
     def _recovered(self) -> Executor:
         return self._executor if self._executor is not None and self._is_current else self.recover()
 
