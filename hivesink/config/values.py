@@ -154,17 +154,14 @@ def matching(pattern: str | re.Pattern[str], problem: str, made: Callable[[str],
 
 
 assigner = matching(
-    r"partition-columns|date-time|[\w.]+:\w+",
-    "write partition-columns, date-time, or your own class as module:Class",
+    r"partition-columns|date-time|[\w.]+:\w+", "write partition-columns, date-time, or your own class as module:Class"
 )
 file_name = matching(
     r"(?!\.\.?$)[._][\w.-]*", "write a file name that begins with _ or . so that readers pass over it, but not . or .."
 )
 positive = matching(r"\s*\d*[1-9]\d*\s*", "write a whole number above 0", int)
 permission = matching(
-    r"\s*0?[4-7][0-7]{2}\s*",
-    "write an octal mode by which the owner can read, such as 640",
-    lambda text: int(text, 8),
+    r"\s*0?[4-7][0-7]{2}\s*", "write an octal mode by which the owner can read, such as 640", lambda text: int(text, 8)
 )
 user_name = matching(r"\s*[^\s:/]+\s*", "write one name, without spaces, : and /", str.strip)
 """The name of a user or group."""

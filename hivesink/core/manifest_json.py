@@ -8,17 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from hivesink.core import offsets
 from hivesink.core.epoch import BatchId, BatchRef, Epoch, LastBatch
-from hivesink.core.manifest import (
-    FORMAT,
-    Floor,
-    Manifest,
-    Move,
-    OpenState,
-    PartEntry,
-    Rows,
-    Segment,
-    SegmentBucket,
-)
+from hivesink.core.manifest import FORMAT, Floor, Manifest, Move, OpenState, PartEntry, Rows, Segment, SegmentBucket
 from hivesink.errors import LogDamaged, NewerFormat
 
 if TYPE_CHECKING:

@@ -15,11 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 
-_SAFE = {
-    (Primitive.INT, Primitive.BIGINT),
-    (Primitive.INT, Primitive.DOUBLE),
-    (Primitive.FLOAT, Primitive.DOUBLE),
-}
+_SAFE = {(Primitive.INT, Primitive.BIGINT), (Primitive.INT, Primitive.DOUBLE), (Primitive.FLOAT, Primitive.DOUBLE)}
 """Seen with Hive 2.3's Parquet reader; docs/ddl.md has the whole table."""
 _LATER = "changing columns is not supported yet"
 

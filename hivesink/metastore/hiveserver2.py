@@ -23,14 +23,7 @@ from hivesink.errors import (
 from hivesink.hive.login import Login
 from hivesink.hive.session import BROKEN, REFUSED, Session, reason
 from hivesink.metastore.common import FLAG, Facts, change_all, column, is_accurate, name_of, values_of
-from hivesink.metastore.hive_text import (
-    Described,
-    DescribedColumn,
-    described,
-    literal,
-    partition_clause,
-    table_name,
-)
+from hivesink.metastore.hive_text import Described, DescribedColumn, described, literal, partition_clause, table_name
 from hivesink.ports import LiveTable
 
 if TYPE_CHECKING:

@@ -46,9 +46,7 @@ def resolve(location: str, properties: Mapping[str, str]) -> tuple[Address, str]
     found = _LOCATION.fullmatch(location)
     if found is None:
         raise Unsupported(
-            what=f"the location {location!r}",
-            why="it is not on HDFS",
-            instead="write it as hdfs://nameservice/path",
+            what=f"the location {location!r}", why="it is not on HDFS", instead="write it as hdfs://nameservice/path"
         )
     path = re.sub("/+", "/", found["path"] or "/")
     authority = found["authority"] or _default(location, properties)
