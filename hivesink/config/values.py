@@ -69,15 +69,9 @@ class Compression(Enum):
 
 
 _UNITS = {"b": 1, "k": 1 << 10, "kb": 1 << 10, "m": 1 << 20, "mb": 1 << 20, "g": 1 << 30, "gb": 1 << 30}
-_TIMES = {
-    "ms": timedelta(milliseconds=1),
-    "s": timedelta(seconds=1),
-    "sec": timedelta(seconds=1),
-    "m": timedelta(minutes=1),
-    "min": timedelta(minutes=1),
-    "h": timedelta(hours=1),
-    "d": timedelta(days=1),
-}
+_SECOND, _MINUTE = timedelta(seconds=1), timedelta(minutes=1)
+_TIMES = {"ms": _SECOND / 1000, "s": _SECOND, "sec": _SECOND, "m": _MINUTE, "min": _MINUTE}
+_TIMES |= {"h": timedelta(hours=1), "d": timedelta(days=1)}
 _QUANTITY = re.compile(r"(\d+)\s*([a-z]*)")
 
 

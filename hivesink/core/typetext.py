@@ -167,7 +167,6 @@ class _Reader:
         return f"before {rest[:20]!r}" if rest else "at the end"
 
     def fail(self, reason: str) -> NoReturn:
-        """Raise TypeTextInvalid."""
         raise TypeTextInvalid(self.text, reason)
 
 

@@ -53,10 +53,7 @@ class Rows:
 
 
 def connect(address: str, login: Login | None = None, *, hive: Mapping[str, str] | None = None) -> Hive:
-    """At host:port; the default login is from `hive`, a site's hive-site.xml. It doesn't connect yet.
-
-    Raises InvalidOption.
-    """
+    """At host:port; the default login is from `hive`, a site's hive-site.xml. Raises InvalidOption; connects later."""
     used = login or Login.of(hive or {})
     used.check()
     return Hive(Session(*host_and_port(address), used))

@@ -26,10 +26,7 @@ _OPAQUE = {
 
 
 def parse_path(path: str | Path, check_properties: CheckProperties) -> tuple[TableSpec, ...]:
-    """The tables of a file, or of a folder's `*.sql` sorted by name.
-
-    Raises DdlInvalid with all problems of all files.
-    """
+    """The tables of a file, or of a folder's `*.sql` sorted by name. Raises DdlInvalid with all files' problems."""
     path = Path(path)
     files = sorted(path.glob("*.sql")) if path.is_dir() else [path]
     if not files:

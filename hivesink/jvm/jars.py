@@ -31,10 +31,7 @@ PASSWORD = "changeit"  # noqa: S105 - Java's own default; nothing in the file is
 
 @dataclass(frozen=True, slots=True)
 class JarSet:
-    """Jars that are used together, nothing transitive.
-
-    `coordinates` are Maven's: `group:artifact:version`, with `:classifier` where there is one.
-    """
+    """Jars that are used together, nothing transitive, by Maven's `group:artifact:version[:classifier]`."""
 
     name: str
     coordinates: tuple[str, ...]
@@ -200,10 +197,7 @@ def write_trust_store(path: Path) -> bool:
 
 
 def key_store(certificates: list[bytes]) -> bytes:
-    """Return a store of type JKS, version 2, that trusts these DER certificates.
-
-    The layout is that of `sun.security.provider.JavaKeyStore.engineLoad`.
-    """
+    """Return a JKS that trusts these DER certificates, as `sun.security.provider.JavaKeyStore.engineLoad` reads it."""
     body = struct.pack(">III", 0xFEEDFEED, 2, len(certificates))
     for number, certificate in enumerate(certificates):
         alias = f"ca{number}".encode()

@@ -28,10 +28,7 @@ _SPARK_BUCKETS = "spark.sql.sources.schema.numBuckets"
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What decides whether the sink can write a table.
-
-    `kind` is the metastore's table type, `properties` are all parameters.
-    """
+    """What decides whether the sink can write a table. `kind`: its type in the metastore; `properties`: all of them."""
 
     name: TableName
     kind: str

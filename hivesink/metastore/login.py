@@ -36,10 +36,7 @@ class MetastoreLogin:
 
     @classmethod
     def of(cls, hive: Mapping[str, str]) -> MetastoreLogin:
-        """From `hive-site.xml`, by Hive 4's names or the older ones.
-
-        Raises InvalidOption; Unsupported for TLS, HTTP and passwords.
-        """
+        """From `hive-site.xml`, by new or old names. Raises InvalidOption; Unsupported for TLS, HTTP and passwords."""
         texts = {name: hive.get(name, hive.get(f"hive.{name}")) for name in _NAMES}
         values = {name: text.strip() for name, text in texts.items() if text is not None}
         for name, plain in _ONLY.items():

@@ -79,11 +79,10 @@ class HdfsFileSystem:
 
     def sync_close(self, stream: BinaryIO, path: str) -> None:
         cast("NewFile", stream).finish()
-        mode = self._ownership.permission
         if self._ownership != Ownership():
             _, folders, hdfs_path = self._at(path)
             with self._refusing("change", path, changing=True):
-                folders.dress(hdfs_path, mode, folders.need(dirname(hdfs_path)))
+                folders.dress(hdfs_path, self._ownership.permission, folders.need(dirname(hdfs_path)))
 
     def write_new(self, path: str, data: bytes) -> None:
         pauses = self._at(path)[0].pauses()
