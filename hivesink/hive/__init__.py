@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any
 from hivesink.core.table import Primitive, quoted
 from hivesink.core.typetext import parse_type
 from hivesink.errors import QueryFailed, SourceUnreachable, TypeTextInvalid
-from hivesink.hive.login import Auth, Login
-from hivesink.hive.session import BROKEN, REFUSED, Result, Session, host_and_port, reason
+from hivesink.hive.session import BROKEN, REFUSED, Auth, Login, Result, Session, host_and_port, reason
 from hivesink.hive.values import day, nested
 
 if TYPE_CHECKING:

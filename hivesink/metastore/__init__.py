@@ -12,8 +12,8 @@ from hivesink.errors import InvalidOption
 
 if TYPE_CHECKING:
     from hivesink.hive import Login
-    from hivesink.metastore.thrift_catalog import ThriftCatalog
     from hivesink.metastore.thrift_connection import Connection
+    from hivesink.metastore.thrift_table import ThriftCatalog
     from hivesink.ports import Registrar
 
 __all__ = ["catalog", "connect", "version"]
@@ -41,7 +41,7 @@ def connect(kind: str, address: str, site: Site = NO_SITE, *, login: Login | Non
 
 def catalog(address: str, site: Site = NO_SITE) -> ThriftCatalog:
     """The tables that `ddl` works with, at thrift://host:port[,…]. Raises InvalidOption, Unsupported."""
-    from hivesink.metastore.thrift_catalog import ThriftCatalog
+    from hivesink.metastore.thrift_table import ThriftCatalog
 
     user = _user()
     return ThriftCatalog(_connection(address, site, user), owner=user)

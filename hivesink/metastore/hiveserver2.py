@@ -20,8 +20,7 @@ from hivesink.errors import (
     UnknownTable,
     Unsupported,
 )
-from hivesink.hive.login import Login
-from hivesink.hive.session import BROKEN, REFUSED, Session, reason
+from hivesink.hive.session import BROKEN, REFUSED, Login, Session, reason
 from hivesink.metastore.common import FLAG, Facts, change_all, column, is_accurate, name_of, values_of
 from hivesink.metastore.hive_text import Described, DescribedColumn, described, literal, partition_clause
 from hivesink.ports import LiveTable

@@ -11,8 +11,14 @@ from hivesink.core.partition import LivePartition, NewPartition, Statistics
 from hivesink.errors import RegistrationFailed, TableReplaced, UnknownTable
 from hivesink.metastore.common import BASIC_ONLY, FLAG, Values, change_all, is_accurate, name_of, values_of
 from hivesink.metastore.thrift_calls import add_partitions
-from hivesink.metastore.thrift_catalog import ThriftTables
-from hivesink.metastore.thrift_table import columns_behind, facts, live_partition, live_table, new_partition
+from hivesink.metastore.thrift_table import (
+    ThriftTables,
+    columns_behind,
+    facts,
+    live_partition,
+    live_table,
+    new_partition,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
