@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import re
 import shutil
@@ -19,7 +18,7 @@ from xml.sax.saxutils import quoteattr
 
 from hivesink.config.cache import cache_folder
 from hivesink.errors import JarsUnavailable
-from hivesink.jvm.java import find_java
+from hivesink.jvm.java import find_java, package_folder
 
 if TYPE_CHECKING:
     from importlib.abc import Traversable
@@ -74,11 +73,11 @@ def _connector(scala: str, version: str, *, token: str, clients: str, pool: str)
 
 def spark_home() -> Path:
     """Return the folder of the installed pyspark, which serves as SPARK_HOME."""
-    spec = importlib.util.find_spec("pyspark")
-    if spec is None or spec.origin is None:
+    folder = package_folder("pyspark")
+    if folder is None:
         message = "pyspark is a dependency of hivesink but is not installed here"
         raise ModuleNotFoundError(message)
-    return Path(spec.origin).parent
+    return folder
 
 
 def all_jars() -> str:

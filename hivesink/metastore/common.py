@@ -34,8 +34,7 @@ class Facts:
     kind: str
     input_format: str
     serde: str
-    bucketed: bool
-    skewed: bool
+    clustered: bool
     properties: Mapping[str, str]
 
     @property
@@ -68,7 +67,7 @@ class Facts:
                 "create it STORED AS PARQUET, or, if it was altered, run ALTER TABLE … SET FILEFORMAT PARQUET",
             ),
             (
-                self.bucketed or _SPARK_BUCKETS in self.properties or self.skewed,
+                self.clustered or _SPARK_BUCKETS in self.properties,
                 f"{name}, a table CLUSTERED or SKEWED BY columns,",
                 "readers would look for rows in the wrong files",
                 "create it with partitions only",

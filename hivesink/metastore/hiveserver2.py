@@ -36,8 +36,8 @@ ASK_ONE_BY_ONE = 32
 class HiveServer2Registrar:
     """ports.Registrar by SQL. Safe to share between threads; a broken session is replaced by the next call."""
 
-    def __init__(self, host: str, port: int, login: Login | None = None) -> None:
-        self._session = Session(host, port, login or Login())
+    def __init__(self, host: str, port: int, login: Login) -> None:
+        self._session = Session(host, port, login)
 
     @property
     def address(self) -> str:
@@ -247,7 +247,6 @@ def _facts(name: TableName, found: Described, properties: Mapping[str, str]) -> 
         kind=fields.get("table type") or fields.get("type", ""),
         input_format=fields.get("inputformat", PARQUET_INPUT if fields.get("provider") == "parquet" else ""),
         serde=fields.get("serde library", ""),
-        bucketed=fields.get("bucket columns", "[]") not in {"[]", ""},
-        skewed="skewed columns" in fields and fields["skewed columns"] != "[]",
+        clustered=fields.get("bucket columns", "[]") not in {"[]", ""} or fields.get("skewed columns", "[]") != "[]",
         properties=properties,
     )

@@ -51,10 +51,7 @@ class MetastoreLogin:
         return cls(kerberos, principal if kerberos else None, DEFAULT_TIMEOUT if timeout is None else _seconds(timeout))
 
     def transport(self, socket: Any, host: str) -> Any:
-        """The transport over an open socket to `host`, logged in.
-
-        Raises InvalidOption without the Kerberos package, TTransportException if the login fails.
-        """
+        """Over an open `socket`, logged in. Raises InvalidOption without Kerberos' package, TTransportException."""
         if not self.kerberos:
             return TBufferedTransport(socket)
         service, _, named = (self.principal or "").partition("@")[0].partition("/")

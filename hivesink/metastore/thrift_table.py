@@ -28,8 +28,7 @@ def facts(table: Any) -> Facts:
         kind=table.tableType or "",
         input_format=sd.inputFormat or "",
         serde=(sd.serdeInfo and sd.serdeInfo.serializationLib) or "",
-        bucketed=bool(sd.bucketCols),
-        skewed=bool(sd.skewedInfo and sd.skewedInfo.skewedColNames),
+        clustered=bool(sd.bucketCols or (sd.skewedInfo and sd.skewedInfo.skewedColNames)),
         properties=table.parameters or {},
     )
 

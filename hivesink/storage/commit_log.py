@@ -53,17 +53,16 @@ class RenameCommitLog:
         return self._folder
 
     def uid(self, fresh: str | None) -> str | None:
-        path = self._uid
-        found = self._fs.read(path)
+        found = self._fs.read(self._uid)
         if found is None:
             # A fresh uid beside manifests of another would make all existing parts foreign.
             uid = self._uid_of_manifests() or fresh
             if uid is None or fresh is None:
                 return uid
-            found = put_once(self._fs, path, f"{uid}\n".encode())
+            found = put_once(self._fs, self._uid, f"{uid}\n".encode())
         uid = found.decode("ascii", "replace").strip()
         if not uid.isalnum() or not uid.isascii():
-            raise LogDamaged(path, "it holds no uid")
+            raise LogDamaged(self._uid, "it holds no uid")
         return uid
 
     def view(self) -> LogView:
@@ -148,9 +147,8 @@ class RenameCommitLog:
             raise ValueError(message)
         lowest = max(floor.epoch, view.floor)
         if floor.epoch > view.floor:
-            put_once(
-                self._fs, self._manifest_path(log_layout.floor_name(floor.epoch)), manifest_json.encode_floor(floor)
-            )
+            path = self._manifest_path(log_layout.floor_name(floor.epoch))
+            put_once(self._fs, path, manifest_json.encode_floor(floor))
         for name in names:
             if log_layout.is_dead(name, lowest, view.head):
                 delete(self._fs, self._manifest_path(name))

@@ -109,7 +109,6 @@ class HdfsFileSystem:
                 why="the two are on different file systems",
                 instead="keep a table's partitions on one file system",
             )
-
         rename = partial(calls.ask, lambda client: client.rename(old, new, overwrite=False), repeatable=False)
         self._in_folder(folders, dirname(new), rename, "rename", source)
 
