@@ -69,10 +69,7 @@ class SinkConfig:
 
     @classmethod
     def parse(cls, properties: Mapping[str, str], own: Mapping[str, str] | None = None) -> SinkConfig:
-        """`own`, of the job, override the table's `properties`, and must all be settings of the sink.
-
-        Raises InvalidOption with every bad setting at once.
-        """
+        """`own`, the job's, override the table's, and must be known. Raises InvalidOption with all bad settings."""
         parsed, problems = _parse(properties, own or {})
         if problems:
             raise InvalidOption(problems)

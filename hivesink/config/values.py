@@ -69,15 +69,9 @@ class Compression(Enum):
 
 
 _UNITS = {"b": 1, "k": 1 << 10, "kb": 1 << 10, "m": 1 << 20, "mb": 1 << 20, "g": 1 << 30, "gb": 1 << 30}
-_TIMES = {
-    "ms": timedelta(milliseconds=1),
-    "s": timedelta(seconds=1),
-    "sec": timedelta(seconds=1),
-    "m": timedelta(minutes=1),
-    "min": timedelta(minutes=1),
-    "h": timedelta(hours=1),
-    "d": timedelta(days=1),
-}
+_SECOND, _MINUTE = timedelta(seconds=1), timedelta(minutes=1)
+_TIMES = {"ms": _SECOND / 1000, "s": _SECOND, "sec": _SECOND, "m": _MINUTE, "min": _MINUTE}
+_TIMES |= {"h": timedelta(hours=1), "d": timedelta(days=1)}
 _QUANTITY = re.compile(r"(\d+)\s*([a-z]*)")
 
 
@@ -154,17 +148,14 @@ def matching(pattern: str | re.Pattern[str], problem: str, made: Callable[[str],
 
 
 assigner = matching(
-    r"partition-columns|date-time|[\w.]+:\w+",
-    "write partition-columns, date-time, or your own class as module:Class",
+    r"partition-columns|date-time|[\w.]+:\w+", "write partition-columns, date-time, or your own class as module:Class"
 )
 file_name = matching(
     r"(?!\.\.?$)[._][\w.-]*", "write a file name that begins with _ or . so that readers pass over it, but not . or .."
 )
 positive = matching(r"\s*\d*[1-9]\d*\s*", "write a whole number above 0", int)
 permission = matching(
-    r"\s*0?[4-7][0-7]{2}\s*",
-    "write an octal mode by which the owner can read, such as 640",
-    lambda text: int(text, 8),
+    r"\s*0?[4-7][0-7]{2}\s*", "write an octal mode by which the owner can read, such as 640", lambda text: int(text, 8)
 )
 user_name = matching(r"\s*[^\s:/]+\s*", "write one name, without spaces, : and /", str.strip)
 """The name of a user or group."""

@@ -24,7 +24,6 @@ class TimePattern:
     `strftime` formats with it; `unit` is the finest field that it shows.
     """
 
-    pattern: str
     strftime: str
     unit: str
 
@@ -51,7 +50,7 @@ class TimePattern:
         if not units:
             message = f"{pattern!r} has no part of a time; use some of {', '.join(_LETTERS)}"
             raise ValueError(message)
-        return cls(pattern, "".join(strftime), max(units, key=_ORDER.index))
+        return cls("".join(strftime), max(units, key=_ORDER.index))
 
     @classmethod
     def parse_all(cls, text: str) -> dict[str, TimePattern]:

@@ -8,17 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from hivesink.core import offsets
 from hivesink.core.epoch import BatchId, BatchRef, Epoch, LastBatch
-from hivesink.core.manifest import (
-    FORMAT,
-    Floor,
-    Manifest,
-    Move,
-    OpenState,
-    PartEntry,
-    Rows,
-    Segment,
-    SegmentBucket,
-)
+from hivesink.core.manifest import FORMAT, Floor, Manifest, Move, OpenState, PartEntry, Rows, Segment, SegmentBucket
 from hivesink.errors import LogDamaged, NewerFormat
 
 if TYPE_CHECKING:
@@ -123,14 +113,8 @@ def _to_rows(found: Any) -> Rows:
 
 
 def _to_part(found: Any) -> PartEntry:
-    return PartEntry(
-        table=str(found["table"]),
-        partition=str(found["partition"]),
-        staged=str(found["staged"]),
-        target=str(found["target"]),
-        length=int(found["length"]),
-        rows=int(found["rows"]),
-    )
+    table, partition, staged, target = (str(found[name]) for name in ("table", "partition", "staged", "target"))
+    return PartEntry(table, partition, staged, target, length=int(found["length"]), rows=int(found["rows"]))
 
 
 def last_batch_fields(last: LastBatch | None) -> dict[str, Any] | None:

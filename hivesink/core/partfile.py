@@ -122,11 +122,7 @@ class InProgress:
         return f"{self.folder}/{self.name.staged(Stage.IN_PROGRESS)}"
 
     def close(self, length: int) -> Pending:
-        return Pending(
-            staged=f"{self.folder}/{self.name.staged(Stage.PENDING)}",
-            target=f"{self.folder}/{self.name}",
-            length=length,
-        )
+        return Pending(f"{self.folder}/{self.name.staged(Stage.PENDING)}", f"{self.folder}/{self.name}", length)
 
 
 class PublishStep(Enum):

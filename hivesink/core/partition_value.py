@@ -11,7 +11,7 @@ from decimal import DecimalException, Inexact, localcontext
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from hivesink.core.partition import DEFAULT_PARTITION
-from hivesink.core.table import Array, Char, Decimal, HiveType, Map, Primitive, Struct, Varchar
+from hivesink.core.table import Char, Decimal, HiveType, Primitive, Varchar
 from hivesink.errors import ValueUnfit
 
 if TYPE_CHECKING:
@@ -27,7 +27,15 @@ def canonical(value: object, kind: HiveType) -> str | None:
     if value is None or value == "":
         return None
     try:
-        text = _WRITERS[type(kind)](value, kind) if not isinstance(kind, Primitive) else _PRIMITIVES[kind](value)
+        match kind:
+            case Primitive():
+                text = _PRIMITIVES[kind](value)
+            case Decimal():
+                text = _decimal(value, kind)
+            case Char() | Varchar():
+                text = _bounded(value, kind)
+            case _:
+                _unfit("Hive has no partitions by complex types")
     except _NoText as error:
         raise ValueUnfit(value, kind, str(error)) from None
     if text == DEFAULT_PARTITION:
@@ -192,10 +200,6 @@ def _bounded(value: object, kind: Char | Varchar) -> str:
     return text
 
 
-def _complex(_value: object, _kind: Array | Map | Struct) -> str:
-    _unfit("Hive has no partitions by complex types")
-
-
 _PRIMITIVES: dict[Primitive, Callable[[object], str]] = {
     Primitive.BOOLEAN: _boolean,
     Primitive.TINYINT: _integer(8),
@@ -208,12 +212,4 @@ _PRIMITIVES: dict[Primitive, Callable[[object], str]] = {
     Primitive.BINARY: _binary,
     Primitive.DATE: _date,
     Primitive.TIMESTAMP: _timestamp,
-}
-_WRITERS: dict[type, Callable[[object, Any], str]] = {
-    Decimal: _decimal,
-    Char: _bounded,
-    Varchar: _bounded,
-    Array: _complex,
-    Map: _complex,
-    Struct: _complex,
 }

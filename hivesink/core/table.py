@@ -6,7 +6,7 @@ Types follow the Hive language manual, "Hive Data Types". `str(type)` is the tex
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
 
 PARQUET_INPUT = "org.apache.hadoop.hive.ql.io.parquet.MapredParquetInputFormat"
@@ -118,10 +118,7 @@ class TableName:
 
     @classmethod
     def parse(cls, text: str) -> TableName:
-        """`db.table`, or `table` in the database `default`; lower-cased, back-quotes removed.
-
-        Raises ValueError for anything else.
-        """
+        """`db.table`, or `table` in `default`; lower-cased, back-quotes removed. Raises ValueError for all else."""
         parts = [part.strip("`").lower() for part in text.strip().split(".")]
         if len(parts) not in {1, 2} or not all(part and part.replace("_", "a").isalnum() for part in parts):
             message = f"{text!r} is not a table name; write it as database.table"
@@ -132,6 +129,10 @@ class TableName:
     def rejected(self) -> TableName:
         """The dead-letter table of this one."""
         return TableName(self.database, f"{self.table}__rejected")
+
+    @property
+    def quoted(self) -> str:
+        return f"{quoted(self.database)}.{quoted(self.table)}"
 
     def __str__(self) -> str:
         return f"{self.database}.{self.table}"
@@ -151,7 +152,7 @@ class TableSpec:
     comment: str | None = None
     external: bool = False
     format: str = "parquet"
-    properties: tuple[tuple[str, str], ...] = field(default=())
+    properties: tuple[tuple[str, str], ...] = ()
 
     @property
     def options(self) -> dict[str, str]:

@@ -17,10 +17,7 @@ MAX_PRECISION = 38
 MAX_CHAR = 255
 MAX_VARCHAR = 65535
 
-_NAMED = {kind.value: kind for kind in Primitive} | {
-    "integer": Primitive.INT,
-    "double precision": Primitive.DOUBLE,
-}
+_NAMED = {kind.value: kind for kind in Primitive} | {"integer": Primitive.INT, "double precision": Primitive.DOUBLE}
 _PARAMETERED = {"decimal", "numeric", "dec", "char", "varchar"}
 _NESTED = {"array", "map", "struct"}
 _NO_INTERVAL = "INTERVAL can't be a column's type: use BIGINT with a unit in the column's name"
@@ -170,7 +167,6 @@ class _Reader:
         return f"before {rest[:20]!r}" if rest else "at the end"
 
     def fail(self, reason: str) -> NoReturn:
-        """Raise TypeTextInvalid."""
         raise TypeTextInvalid(self.text, reason)
 
 

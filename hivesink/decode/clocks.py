@@ -61,10 +61,7 @@ def bounded(texts: pa.Array, kind: Varchar | Char) -> tuple[pa.Array, Mask]:
 
 
 def wall_micros(instants: Micros, zone: ZoneInfo) -> tuple[Micros, Mask]:
-    """What a clock in `zone` shows, as microseconds, and which rows are beyond the years 1 to 9999.
-
-    The offset is looked up once for each block of 15 minutes.
-    """
+    """What a clock in `zone` shows, as microseconds, and which rows are beyond the years 1 to 9999."""
     outside = (instants < FIRST_MICROS) | (instants > LAST_MICROS)
     if zone.key == "UTC":
         return instants, outside

@@ -11,22 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from hivesink.config.values import OnUnknownField
 from hivesink.core.table import Array, Char, Column, Decimal, HiveType, Map, Primitive, Struct, Varchar
+from hivesink.decode import values
 from hivesink.decode.arrowtypes import INTEGER_BITS
 from hivesink.decode.result import InvalidValue
 from hivesink.decode.scan import NUMBER, NotJson, document, elements, members, unquote
-from hivesink.decode.values import (
-    binary_of,
-    bounded,
-    date_of,
-    decimal_of,
-    double,
-    instant_of,
-    integer,
-    scaled,
-    single,
-    timestamp_of,
-    wall_clock,
-)
 
 if TYPE_CHECKING:
     from collections.abc import Container, Sequence
@@ -81,9 +69,9 @@ class ValueParser:
             case Primitive():
                 return self._primitive(raw, kind)
             case Decimal():
-                return decimal_of(_number(raw, kind), kind)
+                return values.decimal_of(_number(raw, kind), kind)
             case Varchar() | Char():
-                return bounded(text_of(raw), kind)
+                return values.bounded(text_of(raw), kind)
             case Array() if raw[0] == "[":
                 return [self.at(str(index), item, kind.element) for index, item in enumerate(elements(raw))]
             case Map() if raw[0] == "{":
@@ -95,20 +83,20 @@ class ValueParser:
 
     def _primitive(self, raw: str, kind: Primitive) -> Any:  # noqa: PLR0911 -- one for each type
         if kind in INTEGER_BITS:
-            return integer(_number(raw, kind), INTEGER_BITS[kind], str(kind))
+            return values.integer(_number(raw, kind), INTEGER_BITS[kind], str(kind))
         match kind:
             case Primitive.STRING:
                 return text_of(raw)
             case Primitive.DOUBLE:
-                return double(_number(raw, kind))
+                return values.double(_number(raw, kind))
             case Primitive.FLOAT:
-                return single(_number(raw, kind))
+                return values.single(_number(raw, kind))
             case Primitive.TIMESTAMP | Primitive.DATE:
                 return self._time(raw, kind)
             case Primitive.BOOLEAN if raw in {"true", "false"}:
                 return raw == "true"
             case Primitive.BINARY if raw[0] == '"':
-                return binary_of(unquote(raw))
+                return values.binary_of(unquote(raw))
             case _:
                 raise _mismatch(raw, kind)
 
@@ -118,16 +106,16 @@ class ValueParser:
             return self._from_millis(text, kind)
         if raw[0] != '"':
             raise _mismatch(raw, kind)
-        return date_of(text) if kind is Primitive.DATE else timestamp_of(text, self.zone)
+        return values.date_of(text) if kind is Primitive.DATE else values.timestamp_of(text, self.zone)
 
     def _from_millis(self, number: str, kind: Primitive) -> date | datetime:
         try:
-            micros = scaled(number, 3, _MICROS_DIGITS, str(kind))
+            micros = values.scaled(number, 3, _MICROS_DIGITS, str(kind))
         except InvalidValue as error:
             reason = error.reason
             raise InvalidValue(reason="finer than microseconds" if reason.startswith("more") else reason) from None
         try:
-            clock = wall_clock(instant_of(micros), self.zone)
+            clock = values.wall_clock(values.instant_of(micros), self.zone)
         except InvalidValue:
             raise InvalidValue(reason=f"out of range for {kind}") from None
         return clock.date() if kind is Primitive.DATE else clock

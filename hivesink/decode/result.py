@@ -44,5 +44,4 @@ class InvalidValue(ValueError):
         return self
 
     def bad_row(self, index: int) -> BadRow:
-        """The input row that holds it."""
         return BadRow(index, ".".join(self.path) or None, self.reason)

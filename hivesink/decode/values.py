@@ -38,10 +38,7 @@ _TIMESTAMP = re.compile(
 
 
 def scaled(number: str, places: int, digits: int, kind: str) -> int:
-    """`number` times 10**`places`, exactly.
-
-    Raises InvalidValue if that is not a whole number, or has more than `digits` digits.
-    """
+    """`number` times 10**`places`. Raises InvalidValue if that isn't whole, or has more than `digits` digits."""
     if not places and len(number) < digits and number.removeprefix("-").isdecimal():
         return int(number)
     mantissa, _, exponent = number.lower().partition("e")

@@ -24,15 +24,6 @@ def die_with_parent() -> None:
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
-def stop(child: subprocess.Popen[bytes], grace: float) -> None:
-    """Ask the child to end; kill it when it takes too long."""
-    child.terminate()
-    try:
-        child.wait(grace)
-    except subprocess.TimeoutExpired:
-        child.kill()
-
-
 def run_attached(grace: float, command: list[str]) -> int:
     """Run the command until it ends, or standard input closes; return its exit code."""
     # Only one thread runs here, so running Python between fork and exec is safe. It covers a killed guard.
@@ -48,7 +39,11 @@ def run_attached(grace: float, command: list[str]) -> int:
         # Not `sys.stdin`, whose lock would be held when the interpreter ends.
         while os.read(0, 1):
             pass
-        stop(child, grace)
+        child.terminate()
+        try:
+            child.wait(grace)
+        except subprocess.TimeoutExpired:
+            child.kill()
 
     signal.signal(signal.SIGTERM, lambda *_: child.terminate())
     threading.Thread(target=wait_for_parent, daemon=True).start()

@@ -33,10 +33,7 @@ PORT_TAKEN = re.compile(r"Address already in use|BindException|Could not create 
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """How to start a server; it is ready when its log contains `ready`.
-
-    Seconds: `timeout` to get ready, `grace` between SIGTERM and SIGKILL.
-    """
+    """A server to start: its log says `ready` within `timeout` seconds. `grace`: those from SIGTERM to SIGKILL."""
 
     name: str
     command: tuple[str, ...]
@@ -201,10 +198,7 @@ def port_is_free(port: int) -> bool:
 
 
 def identity_of(pid: int) -> str | None:
-    """Return what distinguishes the running process `pid` from a later one with the same id.
-
-    None if there is no such process, or only its exit code is left.
-    """
+    """Return what distinguishes process `pid` from a later one with its id; None if at most its exit code is left."""
     try:
         # proc(5): after the name, in parentheses, come the state and, as 22nd field, the start time.
         fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any
 from hivesink.core.table import Primitive, quoted
 from hivesink.core.typetext import parse_type
 from hivesink.errors import QueryFailed, SourceUnreachable, TypeTextInvalid
-from hivesink.hive.login import Auth, Login
-from hivesink.hive.session import BROKEN, REFUSED, Result, Session, host_and_port, reason
+from hivesink.hive.session import BROKEN, REFUSED, Auth, Login, Result, Session, host_and_port, reason
 from hivesink.hive.values import day, nested
 
 if TYPE_CHECKING:
@@ -53,10 +52,7 @@ class Rows:
 
 
 def connect(address: str, login: Login | None = None, *, hive: Mapping[str, str] | None = None) -> Hive:
-    """At host:port; the default login is from `hive`, a site's hive-site.xml. It doesn't connect yet.
-
-    Raises InvalidOption.
-    """
+    """At host:port; the default login is from `hive`, a site's hive-site.xml. Raises InvalidOption; connects later."""
     used = login or Login.of(hive or {})
     used.check()
     return Hive(Session(*host_and_port(address), used))

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from hivesink.core.bucket import same_location
-from hivesink.core.table import Column, Decimal, HiveType, Primitive, TableName, TableSpec, quoted
+from hivesink.core.table import Column, Decimal, HiveType, Primitive, TableName, TableSpec
 from hivesink.errors import DdlDiffers, TableExists
 from hivesink.hiveql.clauses import METASTORE_OWN
 from hivesink.hiveql.render import NOT_NULL, column_text, stored
@@ -15,11 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 
-_SAFE = {
-    (Primitive.INT, Primitive.BIGINT),
-    (Primitive.INT, Primitive.DOUBLE),
-    (Primitive.FLOAT, Primitive.DOUBLE),
-}
+_SAFE = {(Primitive.INT, Primitive.BIGINT), (Primitive.INT, Primitive.DOUBLE), (Primitive.FLOAT, Primitive.DOUBLE)}
 """Seen with Hive 2.3's Parquet reader; docs/ddl.md has the whole table."""
 _LATER = "changing columns is not supported yet"
 
@@ -127,7 +123,7 @@ def _column_differences(table: TableName, wanted: Sequence[Column], live: Sequen
     for column in wanted:
         old = before.get(column.name)
         if old is None:
-            add = f"ALTER TABLE {quoted(table.database)}.{quoted(table.table)} ADD COLUMNS ({column_text(column)})"
+            add = f"ALTER TABLE {table.quoted} ADD COLUMNS ({column_text(column)})"
             yield f"column {column.name} is not in the live table: run {add} with Hive or Spark, which puts it last"
         elif old.type != column.type:
             why = "Hive can't read old files with it; make a new table and copy the rows"

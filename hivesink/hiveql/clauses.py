@@ -9,16 +9,7 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from hivesink.core.table import (
-    PARQUET_INPUT,
-    PARQUET_OUTPUT,
-    PARQUET_SERDE,
-    Array,
-    Column,
-    Map,
-    Primitive,
-    Struct,
-)
+from hivesink.core.table import PARQUET_INPUT, PARQUET_OUTPUT, PARQUET_SERDE, Array, Column, Map, Primitive, Struct
 from hivesink.core.typetext import parse_type
 from hivesink.errors import TypeTextInvalid
 
@@ -36,10 +27,7 @@ _NAME = re.compile(r"[\w$-]+")
 _REFUSED: Mapping[type[exp.Expression], tuple[str, str]] = {
     exp.ClusteredByProperty: ("CLUSTERED", "CLUSTERED BY: the sink doesn't write Hive's buckets; remove it"),
     exp.RowFormatDelimitedProperty: ("ROW", "ROW FORMAT DELIMITED is for text files; remove it"),
-    exp.StorageHandlerProperty: (
-        "STORED",
-        f"STORED BY: storage handlers are not supported; {_USE_PARQUET}",
-    ),
+    exp.StorageHandlerProperty: ("STORED", f"STORED BY: storage handlers are not supported; {_USE_PARQUET}"),
     exp.TemporaryProperty: ("TEMPORARY", "a TEMPORARY table exists in one Hive session only; remove TEMPORARY"),
     exp.LikeProperty: ("LIKE", "CREATE TABLE LIKE is not supported; list the columns"),
 }

@@ -52,7 +52,7 @@ class DdlText:
         return self._tokens
 
     def problem(self, at: exp.Expression | Token | int, reason: str) -> None:
-        """Record a problem at a node, a token or on a line."""
+        """`at`: a node, a token or a line."""
         line = at if isinstance(at, int) else self.line(at)
         self.problems.append(DdlProblem(self.file, line, " ".join(reason.split())))
 

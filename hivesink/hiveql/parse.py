@@ -23,13 +23,15 @@ _OPAQUE = {
     "TRANSACTIONAL": "the sink can't write to an ACID table; remove TRANSACTIONAL",
     "MANAGED": "a table without EXTERNAL is managed; remove MANAGED",
 }
+# What sqlglot takes from other databases' SQL, by two tokens in a row.
+_NOT_IN_HIVE = {
+    (TokenType.WITH, TokenType.L_PAREN): "WITH (…) is not valid in Hive; write TBLPROPERTIES (…)",
+    (TokenType.COMMA, TokenType.R_PAREN): "a comma before ) is not valid in Hive; remove it",
+}
 
 
 def parse_path(path: str | Path, check_properties: CheckProperties) -> tuple[TableSpec, ...]:
-    """The tables of a file, or of a folder's `*.sql` sorted by name.
-
-    Raises DdlInvalid with all problems of all files.
-    """
+    """The tables of a file, or of a folder's `*.sql` sorted by name. Raises DdlInvalid with all files' problems."""
     path = Path(path)
     files = sorted(path.glob("*.sql")) if path.is_dir() else [path]
     if not files:
@@ -135,7 +137,9 @@ def _table(ddl: DdlText, create: exp.Create, check_properties: CheckProperties) 
     if create.args.get("expression") is not None:
         ddl.problem(ddl.line_of_word("SELECT"), "CREATE TABLE AS SELECT is not supported; list the columns")
         return None
-    _only_hive(ddl)
+    for token, following in zip(ddl.tokens, ddl.tokens[1:], strict=False):
+        if problem := _NOT_IN_HIVE.get((token.token_type, following.token_type)):
+            ddl.problem(token, problem)
     clauses = read_clauses(ddl, create, check_properties)
     schema = create.this
     table = schema.this if isinstance(schema, exp.Schema) else schema
@@ -163,16 +167,3 @@ def _name(ddl: DdlText, table: exp.Table) -> TableName:
     if len(parts) > 2 or not all(re.fullmatch(r"\w+", part, re.ASCII) for part in parts):  # noqa: PLR2004
         ddl.problem(table, f"{'.'.join(parts)!r} is not a table name; write database.table with letters, digits and _")
     return TableName(names[0].lower(), names[1].lower())
-
-
-_NOT_IN_HIVE = {
-    (TokenType.WITH, TokenType.L_PAREN): "WITH (…) is not valid in Hive; write TBLPROPERTIES (…)",
-    (TokenType.COMMA, TokenType.R_PAREN): "a comma before ) is not valid in Hive; remove it",
-}
-
-
-def _only_hive(ddl: DdlText) -> None:
-    """Refuse what sqlglot takes from other databases' SQL."""
-    for token, following in zip(ddl.tokens, ddl.tokens[1:], strict=False):
-        if problem := _NOT_IN_HIVE.get((token.token_type, following.token_type)):
-            ddl.problem(token, problem)

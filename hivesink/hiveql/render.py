@@ -22,9 +22,8 @@ def render(spec: TableSpec) -> str:
 
     Hive's grammar before 3.0 has no NOT NULL: for such a Hive, use `render(stored(spec))`.
     """
-    name = f"{quoted(spec.name.database)}.{quoted(spec.name.table)}"
     lines = [
-        f"CREATE {'EXTERNAL ' if spec.external else ''}TABLE {name} (",
+        f"CREATE {'EXTERNAL ' if spec.external else ''}TABLE {spec.name.quoted} (",
         ",\n".join(f"  {column_text(column)}" for column in spec.columns),
         ")",
     ]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import re
 import shutil
@@ -19,7 +18,7 @@ from xml.sax.saxutils import quoteattr
 
 from hivesink.config.cache import cache_folder
 from hivesink.errors import JarsUnavailable
-from hivesink.jvm.java import find_java
+from hivesink.jvm.java import find_java, package_folder
 
 if TYPE_CHECKING:
     from importlib.abc import Traversable
@@ -31,10 +30,7 @@ PASSWORD = "changeit"  # noqa: S105 - Java's own default; nothing in the file is
 
 @dataclass(frozen=True, slots=True)
 class JarSet:
-    """Jars that are used together, nothing transitive.
-
-    `coordinates` are Maven's: `group:artifact:version`, with `:classifier` where there is one.
-    """
+    """Jars that are used together, nothing transitive, by Maven's `group:artifact:version[:classifier]`."""
 
     name: str
     coordinates: tuple[str, ...]
@@ -77,11 +73,11 @@ def _connector(scala: str, version: str, *, token: str, clients: str, pool: str)
 
 def spark_home() -> Path:
     """Return the folder of the installed pyspark, which serves as SPARK_HOME."""
-    spec = importlib.util.find_spec("pyspark")
-    if spec is None or spec.origin is None:
+    folder = package_folder("pyspark")
+    if folder is None:
         message = "pyspark is a dependency of hivesink but is not installed here"
         raise ModuleNotFoundError(message)
-    return Path(spec.origin).parent
+    return folder
 
 
 def all_jars() -> str:
@@ -200,10 +196,7 @@ def write_trust_store(path: Path) -> bool:
 
 
 def key_store(certificates: list[bytes]) -> bytes:
-    """Return a store of type JKS, version 2, that trusts these DER certificates.
-
-    The layout is that of `sun.security.provider.JavaKeyStore.engineLoad`.
-    """
+    """Return a JKS that trusts these DER certificates, as `sun.security.provider.JavaKeyStore.engineLoad` reads it."""
     body = struct.pack(">III", 0xFEEDFEED, 2, len(certificates))
     for number, certificate in enumerate(certificates):
         alias = f"ca{number}".encode()

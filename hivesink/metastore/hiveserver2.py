@@ -20,17 +20,9 @@ from hivesink.errors import (
     UnknownTable,
     Unsupported,
 )
-from hivesink.hive.login import Login
-from hivesink.hive.session import BROKEN, REFUSED, Session, reason
+from hivesink.hive.session import BROKEN, REFUSED, Login, Session, reason
 from hivesink.metastore.common import FLAG, Facts, change_all, column, is_accurate, name_of, values_of
-from hivesink.metastore.hive_text import (
-    Described,
-    DescribedColumn,
-    described,
-    literal,
-    partition_clause,
-    table_name,
-)
+from hivesink.metastore.hive_text import Described, DescribedColumn, described, literal, partition_clause
 from hivesink.ports import LiveTable
 
 if TYPE_CHECKING:
@@ -44,8 +36,8 @@ ASK_ONE_BY_ONE = 32
 class HiveServer2Registrar:
     """ports.Registrar by SQL. Safe to share between threads; a broken session is replaced by the next call."""
 
-    def __init__(self, host: str, port: int, login: Login | None = None) -> None:
-        self._session = Session(host, port, login or Login())
+    def __init__(self, host: str, port: int, login: Login) -> None:
+        self._session = Session(host, port, login)
 
     @property
     def address(self) -> str:
@@ -53,7 +45,8 @@ class HiveServer2Registrar:
 
     def table(self, name: TableName) -> LiveTable:
         found = self._describe(name)
-        properties = self._properties(name)
+        rows = self._read(f"SHOW TBLPROPERTIES {name.quoted}")
+        properties = {key: value for key, value in rows if not (self._spark and key.startswith("option."))}
         facts = _facts(name, found, properties)
         facts.refuse()
         if self._spark and not found.partition_columns:
@@ -126,7 +119,7 @@ class HiveServer2Registrar:
             f"{partition_clause(spec, wanted.partition, spark=spark)} LOCATION {literal(wanted.location)}"
             for wanted in partitions
         )
-        statement = f"ALTER TABLE {table_name(spec.name)} ADD IF NOT EXISTS {clauses}"
+        statement = f"ALTER TABLE {spec.name.quoted} ADD IF NOT EXISTS {clauses}"
         with self._session.lock:
             if has_null and not spark:
                 for key, value in _NULL_PARTITIONS.items():
@@ -149,7 +142,7 @@ class HiveServer2Registrar:
         for partition in partitions:
             if self._partition(spec, partition, columns).columns_behind:
                 clause = partition_clause(spec, partition, spark=self._spark)
-                statement = f"ALTER TABLE {table_name(spec.name)} {clause} REPLACE COLUMNS ({fields})"
+                statement = f"ALTER TABLE {spec.name.quoted} {clause} REPLACE COLUMNS ({fields})"
                 self._change(spec.name, f"update the columns of partition {partition}", statement)
 
     def clear_accurate(self, table: LiveTable, partitions: Sequence[str]) -> None:
@@ -174,7 +167,7 @@ class HiveServer2Registrar:
 
     def _partition(self, spec: TableSpec, partition: str, columns: list[DescribedColumn]) -> LivePartition:
         clause = partition_clause(spec, partition, spark=self._spark)
-        found = described(self._read(f"DESCRIBE FORMATTED {table_name(spec.name)} {clause}"))
+        found = described(self._read(f"DESCRIBE FORMATTED {spec.name.quoted} {clause}"))
         # Spark shows the table's columns here, Hive the partition's own.
         behind = [column[:2] for column in found.columns] != [column[:2] for column in columns]
         source = found.fields.get("inputformat", PARQUET_INPUT)
@@ -187,7 +180,7 @@ class HiveServer2Registrar:
         )
 
     def _registered(self, spec: TableSpec, partitions: Sequence[str] | None) -> set[str]:
-        show = f"SHOW PARTITIONS {table_name(spec.name)}"
+        show = f"SHOW PARTITIONS {spec.name.quoted}"
         if partitions is None or len(partitions) > ASK_ONE_BY_ONE:
             return {str(row[0]) for row in self._read(show)}
         clauses = (partition_clause(spec, partition, spark=self._spark) for partition in partitions)
@@ -199,11 +192,7 @@ class HiveServer2Registrar:
         show = f"SHOW TABLES IN {quoted(name.database)} {literal(name.table)}"
         if not any(name.database in row for row in databases) or not any(name.table in row for row in self._read(show)):
             raise UnknownTable(str(name), self.address)
-        return described(self._read(f"DESCRIBE FORMATTED {table_name(name)}"))
-
-    def _properties(self, name: TableName) -> dict[str, str]:
-        rows = self._read(f"SHOW TBLPROPERTIES {table_name(name)}")
-        return {key: value for key, value in rows if not (self._spark and key.startswith("option."))}
+        return described(self._read(f"DESCRIBE FORMATTED {name.quoted}"))
 
     @property
     def _spark(self) -> bool:
@@ -258,7 +247,6 @@ def _facts(name: TableName, found: Described, properties: Mapping[str, str]) -> 
         kind=fields.get("table type") or fields.get("type", ""),
         input_format=fields.get("inputformat", PARQUET_INPUT if fields.get("provider") == "parquet" else ""),
         serde=fields.get("serde library", ""),
-        bucketed=fields.get("bucket columns", "[]") not in {"[]", ""},
-        skewed="skewed columns" in fields and fields["skewed columns"] != "[]",
+        clustered=fields.get("bucket columns", "[]") not in {"[]", ""} or fields.get("skewed columns", "[]") != "[]",
         properties=properties,
     )

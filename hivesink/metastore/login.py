@@ -36,10 +36,7 @@ class MetastoreLogin:
 
     @classmethod
     def of(cls, hive: Mapping[str, str]) -> MetastoreLogin:
-        """From `hive-site.xml`, by Hive 4's names or the older ones.
-
-        Raises InvalidOption; Unsupported for TLS, HTTP and passwords.
-        """
+        """From `hive-site.xml`, by new or old names. Raises InvalidOption; Unsupported for TLS, HTTP and passwords."""
         texts = {name: hive.get(name, hive.get(f"hive.{name}")) for name in _NAMES}
         values = {name: text.strip() for name, text in texts.items() if text is not None}
         for name, plain in _ONLY.items():
@@ -54,10 +51,7 @@ class MetastoreLogin:
         return cls(kerberos, principal if kerberos else None, DEFAULT_TIMEOUT if timeout is None else _seconds(timeout))
 
     def transport(self, socket: Any, host: str) -> Any:
-        """The transport over an open socket to `host`, logged in.
-
-        Raises InvalidOption without the Kerberos package, TTransportException if the login fails.
-        """
+        """Over an open `socket`, logged in. Raises InvalidOption without Kerberos' package, TTransportException."""
         if not self.kerberos:
             return TBufferedTransport(socket)
         service, _, named = (self.principal or "").partition("@")[0].partition("/")

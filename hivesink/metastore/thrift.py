@@ -11,8 +11,14 @@ from hivesink.core.partition import LivePartition, NewPartition, Statistics
 from hivesink.errors import RegistrationFailed, TableReplaced, UnknownTable
 from hivesink.metastore.common import BASIC_ONLY, FLAG, Values, change_all, is_accurate, name_of, values_of
 from hivesink.metastore.thrift_calls import add_partitions
-from hivesink.metastore.thrift_catalog import ThriftTables
-from hivesink.metastore.thrift_table import columns_behind, facts, live_partition, live_table, new_partition
+from hivesink.metastore.thrift_table import (
+    ThriftTables,
+    columns_behind,
+    facts,
+    live_partition,
+    live_table,
+    new_partition,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -44,15 +50,17 @@ class ThriftRegistrar:
     def lookup(self, table: LiveTable, partitions: Sequence[str] | None) -> Mapping[str, LivePartition]:
         if partitions is not None and not partitions:
             return {}
-        fresh = self._tables.get(table.spec.name)
+        name = table.spec.name
+        fresh = self._tables.get(name)
         if (fresh.createTime or 0) != table.created:
-            raise TableReplaced(str(table.spec.name), self.address)
+            raise TableReplaced(str(name), self.address)
         facts(fresh).refuse()
         if not table.spec.is_partitioned:
             accurate = is_accurate((fresh.parameters or {}).get(FLAG))
             return {"": LivePartition("", fresh.sd.location, accurate, columns_behind=False)}
-        names = self._names(table) if partitions is None else partitions
-        wanted = {values_of(table.spec, partition): partition for partition in names}
+        if partitions is None:
+            partitions = self._connection.read(lambda client: client.get_partition_names(name.database, name.table, -1))
+        wanted = {values_of(table.spec, partition): partition for partition in partitions}
         found = self._read(table, tuple(wanted), self._tables.calls.states)
         return {wanted[values]: live_partition(wanted[values], found[values], fresh) for values in found}
 
@@ -95,10 +103,6 @@ class ThriftRegistrar:
 
     def close(self) -> None:
         self._connection.close()
-
-    def _names(self, table: LiveTable) -> list[str]:
-        name = table.spec.name
-        return list(self._connection.read(lambda client: client.get_partition_names(name.database, name.table, -1)))
 
     def _read(self, table: LiveTable, wanted: Sequence[Values], call: PartitionsCall) -> dict[Values, Any]:
         """The registered ones of `wanted`. Raises UnknownTable, MetastoreUnreachable."""

@@ -65,7 +65,7 @@ class MetastoreCalls:
             lambda client, table: client.create_table(table),
         )
         self.alter_table: Callable[[Client, Any], None] = FirstKnown(_alter_table_req, _alter_table)
-        self._partitions: Callable[[Client, str, str, list[str]], list[Any]] = FirstKnown(
+        self._partitions: PartitionsCall = FirstKnown(
             _partitions_req,
             lambda client, database, table, names: client.get_partitions_by_names(database, table, names),
         )

@@ -20,19 +20,8 @@ from hivesink.errors import (
     PointerTaken,
     StoreUnavailable,
 )
+from hivesink.storage import log_layout
 from hivesink.storage.fs import join
-from hivesink.storage.log_layout import (
-    admitted_name,
-    floor_name,
-    is_dead,
-    manifest_name,
-    mark_name,
-    parse_admitted,
-    parse_touched,
-    parse_view,
-    temporary_name,
-    touched_name,
-)
 from hivesink.storage.once import DOUBTS, delete, drop, put_once, retry_unknown, stage
 from hivesink.storage.pointers import decode_pointer, encode_pointer, pointer_path
 
@@ -64,21 +53,20 @@ class RenameCommitLog:
         return self._folder
 
     def uid(self, fresh: str | None) -> str | None:
-        path = self._uid
-        found = self._fs.read(path)
+        found = self._fs.read(self._uid)
         if found is None:
             # A fresh uid beside manifests of another would make all existing parts foreign.
             uid = self._uid_of_manifests() or fresh
             if uid is None or fresh is None:
                 return uid
-            found = put_once(self._fs, path, f"{uid}\n".encode())
+            found = put_once(self._fs, self._uid, f"{uid}\n".encode())
         uid = found.decode("ascii", "replace").strip()
         if not uid.isalnum() or not uid.isascii():
-            raise LogDamaged(path, "it holds no uid")
+            raise LogDamaged(self._uid, "it holds no uid")
         return uid
 
     def view(self) -> LogView:
-        return parse_view(entry.name for entry in self._fs.list(self._manifests))
+        return log_layout.parse_view(entry.name for entry in self._fs.list(self._manifests))
 
     def floor(self) -> Floor | None:
         return retry_unknown("read the floor of", self._folder, self._highest_floor)
@@ -87,7 +75,7 @@ class RenameCommitLog:
         highest = self.view().floor
         if not highest:
             return None
-        path = self._manifest_path(floor_name(highest))
+        path = self._manifest_path(log_layout.floor_name(highest))
         data = self._fs.read(path)
         if data is None:
             # Somebody wrote a higher floor and deleted this one since the listing: look again.
@@ -103,9 +91,9 @@ class RenameCommitLog:
         return found
 
     def create(self, manifest: Manifest) -> None:
-        name = manifest_name(manifest.epoch)
+        name = log_layout.manifest_name(manifest.epoch)
         path = self._manifest_path(name)
-        temporary = self._manifest_path(temporary_name(name, manifest.attempt))
+        temporary = self._manifest_path(log_layout.temporary_name(name, manifest.attempt))
         stage(self._fs, temporary, manifest_json.encode(manifest))
         try:
             self._fs.rename(temporary, path)
@@ -121,24 +109,24 @@ class RenameCommitLog:
             self._require_newest(manifest.epoch, path)
 
     def mark(self, epoch: Epoch, mark: Mark) -> None:
-        path = self._manifest_path(mark_name(epoch, mark))
+        path = self._manifest_path(log_layout.mark_name(epoch, mark))
         stage(self._fs, path, b"")
-        manifest = self._manifest_path(manifest_name(epoch))
+        manifest = self._manifest_path(log_layout.manifest_name(epoch))
         if self._fs.length(manifest) is None and self.view().floor < epoch:
             self._refuse_anew(path)
 
     def touch(self, touched: Touched) -> None:
-        path = join(self._touched, touched_name(touched))
+        path = join(self._touched, log_layout.touched_name(touched))
         stage(self._fs, path, (json.dumps(sorted(touched.folders), indent=0) + "\n").encode())
         if not self._fs.is_folder(self._manifests) and self._fs.length(self._uid) is None:
             self._refuse_anew(path)
 
     def touched(self) -> Sequence[Touched]:
-        found = (parse_touched(entry.name) for entry in self._fs.list(self._touched))
+        found = (log_layout.parse_touched(entry.name) for entry in self._fs.list(self._touched))
         return sorted(touched for touched in found if touched is not None)
 
     def folders(self, touched: Touched) -> tuple[str, ...]:
-        data = self._fs.read(join(self._touched, touched_name(touched)))
+        data = self._fs.read(join(self._touched, log_layout.touched_name(touched)))
         if data is None:
             return ()
         try:
@@ -149,19 +137,20 @@ class RenameCommitLog:
 
     def forget(self, touched: Iterable[Touched]) -> None:
         for one in touched:
-            delete(self._fs, join(self._touched, touched_name(one)))
+            delete(self._fs, join(self._touched, log_layout.touched_name(one)))
 
     def trim(self, floor: Floor) -> None:
         names = [entry.name for entry in self._fs.list(self._manifests)]
-        view = parse_view(names)
+        view = log_layout.parse_view(names)
         if floor.epoch >= view.head:
             message = f"epoch {floor.epoch} can't be the floor of {self._folder}: its head is {view.head}"
             raise ValueError(message)
         lowest = max(floor.epoch, view.floor)
         if floor.epoch > view.floor:
-            put_once(self._fs, self._manifest_path(floor_name(floor.epoch)), manifest_json.encode_floor(floor))
+            path = self._manifest_path(log_layout.floor_name(floor.epoch))
+            put_once(self._fs, path, manifest_json.encode_floor(floor))
         for name in names:
-            if is_dead(name, lowest, view.head):
+            if log_layout.is_dead(name, lowest, view.head):
                 delete(self._fs, self._manifest_path(name))
 
     def point(self, table: TableName, location: str) -> None:
@@ -175,7 +164,7 @@ class RenameCommitLog:
 
     def _decoded(self, epoch: Epoch) -> tuple[str, Manifest]:
         """The path and content of the epoch's manifest, of whatever uid."""
-        path = self._manifest_path(manifest_name(epoch))
+        path = self._manifest_path(log_layout.manifest_name(epoch))
         data = self._fs.read(path)
         if data is None:
             raise LogDamaged(path, "it is missing")
@@ -196,10 +185,10 @@ class RenameCommitLog:
         return uid
 
     def admitted(self) -> Mapping[str, Collection[int]]:
-        return parse_admitted(entry.name for entry in self._fs.list(self._tables))
+        return log_layout.parse_admitted(entry.name for entry in self._fs.list(self._tables))
 
     def admit(self, table: TableName, created: int) -> None:
-        stage(self._fs, join(self._tables, admitted_name(table, created)), b"")
+        stage(self._fs, join(self._tables, log_layout.admitted_name(table, created)), b"")
 
     def _manifest_path(self, name: str) -> str:
         return join(self._manifests, name)

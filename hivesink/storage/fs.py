@@ -82,10 +82,7 @@ class FileSystem(Protocol):
         """
 
     def rename_folder(self, source: str, target: str) -> None:
-        """A folder with all that is in it, durably, atomically, never over anything.
-
-        Raises FileExistsError where `target` is taken, FileNotFoundError where `source` is missing.
-        """
+        """As `rename`, for a folder with all that is in it; no crash leaves both names."""
 
     def make_durable(self, path: str) -> None:
         """Make what another process did durable, as it now is: a folder's names, or a file's bytes and its name."""
@@ -94,10 +91,7 @@ class FileSystem(Protocol):
         """Delete a file, past any trash. False where there is none. A power cut may bring it back."""
 
     def trash(self, path: str) -> str | None:
-        """Move a file that a person may want back to the trash. Where it is now, or None where there was none.
-
-        Raises Unsupported where there is no trash.
-        """
+        """Move a file to the trash. Where it is now; None where there was none. Raises Unsupported without a trash."""
 
     def remove_empty(self, folder: str) -> bool:
         """Delete `folder` if it is there and empty, never what is in it. Whether it did."""

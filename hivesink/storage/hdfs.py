@@ -79,11 +79,10 @@ class HdfsFileSystem:
 
     def sync_close(self, stream: BinaryIO, path: str) -> None:
         cast("NewFile", stream).finish()
-        mode = self._ownership.permission
         if self._ownership != Ownership():
             _, folders, hdfs_path = self._at(path)
             with self._refusing("change", path, changing=True):
-                folders.dress(hdfs_path, mode, folders.need(dirname(hdfs_path)))
+                folders.dress(hdfs_path, self._ownership.permission, folders.need(dirname(hdfs_path)))
 
     def write_new(self, path: str, data: bytes) -> None:
         pauses = self._at(path)[0].pauses()
@@ -110,7 +109,6 @@ class HdfsFileSystem:
                 why="the two are on different file systems",
                 instead="keep a table's partitions on one file system",
             )
-
         rename = partial(calls.ask, lambda client: client.rename(old, new, overwrite=False), repeatable=False)
         self._in_folder(folders, dirname(new), rename, "rename", source)
 

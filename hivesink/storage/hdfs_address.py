@@ -46,9 +46,7 @@ def resolve(location: str, properties: Mapping[str, str]) -> tuple[Address, str]
     found = _LOCATION.fullmatch(location)
     if found is None:
         raise Unsupported(
-            what=f"the location {location!r}",
-            why="it is not on HDFS",
-            instead="write it as hdfs://nameservice/path",
+            what=f"the location {location!r}", why="it is not on HDFS", instead="write it as hdfs://nameservice/path"
         )
     path = re.sub("/+", "/", found["path"] or "/")
     authority = found["authority"] or _default(location, properties)
@@ -56,10 +54,7 @@ def resolve(location: str, properties: Mapping[str, str]) -> tuple[Address, str]
 
 
 def client_properties(properties: Mapping[str, str], address: Address, rounds: int) -> dict[str, str]:
-    """hdfs-native's properties: the site's, with `address` as its one nameservice.
-
-    It asks each NameNode once, and `rounds` times more while none took the call.
-    """
+    """The site's, with `address` as the one nameservice; hdfs-native asks all NameNodes again up to `rounds` times."""
     names = [f"nn{number}" for number in range(1, len(address.namenodes) + 1)]
     own = {
         f"dfs.namenode.rpc-address.{address.authority}.{name}": at

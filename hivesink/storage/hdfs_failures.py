@@ -92,6 +92,19 @@ _BY_TEXT = (
 """Kinds that only the text of an exception shows; an empty set of classes matches any."""
 
 
+_DATANODES = "{reason}; are the DataNodes of {server} running, and is there room on them?"
+_ADVICE = {
+    Kind.NOT_TAKEN: "{server} accepted no call for {window:g} s ({reason}); is it running, and active?",
+    Kind.UNANSWERED: "{server} gave no answer ({reason}); is it running, and active?",
+    Kind.SAFE_MODE: "{server} is in safe mode and changes nothing; see why with `hdfs dfsadmin -safemode get`, "
+    "end it with `hdfs dfsadmin -safemode leave` ({reason})",
+    Kind.QUOTA: "{reason} at {server}; free some of it, or raise it with `hdfs dfsadmin -setQuota` or "
+    "`-setSpaceQuota`: a new file counts as a whole block for each replica",
+    Kind.NO_ROOM: _DATANODES,
+    Kind.NO_DATA: _DATANODES,
+}
+
+
 def judge(error: BaseException) -> Failure:
     """What `error` means. Only for what hdfs-native and `HdfsCalls` raise; an unknown text is REFUSED."""
     text = str(error)
@@ -164,29 +177,8 @@ def refusal(
             return FileSystemUnknown(path, f"{server}: {reason}; nameservices of this site: {known}")
         case Kind.UNANSWERED if changing:
             return OutcomeUnknown(action, path, f"{server}: {reason}")
-    return StoreUnavailable(action, path, _advice(failure.kind, str(server), reason, calls.retry_policy.window))
-
-
-def _advice(kind: Kind, server: str, reason: str, window: float) -> str:
-    match kind:
-        case Kind.NOT_TAKEN:
-            return f"{server} accepted no call for {window:g} s ({reason}); is it running, and active?"
-        case Kind.UNANSWERED:
-            return f"{server} gave no answer ({reason}); is it running, and active?"
-        case Kind.SAFE_MODE:
-            return (
-                f"{server} is in safe mode and changes nothing; see why with `hdfs dfsadmin -safemode get`, "
-                f"end it with `hdfs dfsadmin -safemode leave` ({reason})"
-            )
-        case Kind.QUOTA:
-            return (
-                f"{reason} at {server}; free some of it, or raise it with `hdfs dfsadmin -setQuota` or "
-                "`-setSpaceQuota`: a new file counts as a whole block for each replica"
-            )
-        case Kind.NO_ROOM | Kind.NO_DATA:
-            return f"{reason}; are the DataNodes of {server} running, and is there room on them?"
-        case _:
-            return f"{server} says: {reason}"
+    advice = _ADVICE.get(failure.kind, "{server} says: {reason}")
+    return StoreUnavailable(action, path, advice.format(server=server, reason=reason, window=calls.retry_policy.window))
 
 
 def _unsupported(action: str, path: str, reason: str) -> Unsupported:

@@ -54,7 +54,6 @@ class Folders:
             self._known.pop(one, None)
 
     def file_mode(self, folder: Folder) -> int:
-        """The mode to create a file of that folder with."""
         if self.as_folder:
             return folder.mode & 0o644
         if self.ownership.permission is not None:
@@ -63,10 +62,7 @@ class Folders:
         return 0o666 if folder.inherits else 0o666 & ~self.umask
 
     def dress(self, path: str, mode: int | None, folder: Folder) -> None:
-        """Give the new `path` in `folder` its owner, and `mode` where it was made with another.
-
-        Raises Unsupported, Failed.
-        """
+        """Give the new `path` in `folder` its owner, and `mode` if it has another. Raises Unsupported, Failed."""
         own = self.ownership
         try:
             if own.owner is not None or own.group is not None:

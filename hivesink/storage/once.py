@@ -24,10 +24,7 @@ DOUBTS = (FileExistsError, FileNotFoundError, OutcomeUnknown)
 
 
 def retry_unknown(action: str, path: str, call: Callable[[], _T]) -> _T:
-    """The result of `call`, which looks, then changes; repeated while it raises one of DOUBTS.
-
-    Raises StoreUnavailable after TRIES of them.
-    """
+    """The result of `call`, which looks, then changes; repeated after DOUBTS. Raises StoreUnavailable after TRIES."""
     doubt: Exception | None = None
     for _ in range(TRIES):
         try:

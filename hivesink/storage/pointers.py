@@ -86,10 +86,7 @@ def _same(fs: FileSystem, one: str, other: str) -> bool:
 
 
 def logs_of(fs: FileSystem, table: TableName, table_location: str) -> Mapping[str, str]:
-    """The log folder of every writer that has a pointer at the table, by writer, sorted.
-
-    Raises PointerCopied, LogDamaged, NewerFormat, StoreUnavailable.
-    """
+    """Each writer's log folder, by its pointer. Raises PointerCopied, LogDamaged, NewerFormat, StoreUnavailable."""
     files = _files(fs, _beside(table_location, table), POINTER)
     return {name.removesuffix(POINTER): decode_pointer(fs, data, path) for name, path, data in files}
 

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING
 from hivesink.cli.opened import open_table
 from hivesink.config.site import Site
 from hivesink.errors import HiveSinkError
-from hivesink.hive import connect
-from hivesink.hive.login import Login
+from hivesink.hive import Login, connect
 from hivesink.metastore import catalog
 from jobs.cluster import Cluster
 from jobs.cluster.__main__ import default_folder

@@ -62,7 +62,7 @@ class MemoryMetastore:
             properties = entry.spec.options
             kind = "EXTERNAL_TABLE" if entry.spec.external else "MANAGED_TABLE"
             source = PARQUET_INPUT if entry.spec.format == "parquet" else entry.spec.format
-            Facts(name, kind, source, PARQUET_SERDE, bucketed=False, skewed=False, properties=properties).refuse()
+            Facts(name, kind, source, PARQUET_SERDE, clustered=False, properties=properties).refuse()
             return LiveTable(entry.spec, entry.location, is_accurate(entry.parameters.get(FLAG)), entry.created)
 
     def lookup(self, table: LiveTable, partitions: Sequence[str] | None) -> Mapping[str, LivePartition]:

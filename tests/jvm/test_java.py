@@ -50,7 +50,7 @@ def test_a_java_home_that_not_all_servers_run_on_is_passed_over(tmp_path: Path, 
 
 
 def test_none_at_all_is_one_clear_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(java, "_packaged_runtime", lambda: None)
+    monkeypatch.setattr(java, "package_folder", lambda _: None)
     home = fake_java(tmp_path / "home", "11")
     with pytest.raises(JavaNotFound) as e:
         find_java(str(home), str(tmp_path))

@@ -16,8 +16,8 @@ from hivesink.hive import Login
 from hivesink.metastore.common import values_of
 from hivesink.metastore.hiveserver2 import HiveServer2Registrar
 from hivesink.metastore.thrift import ThriftRegistrar
-from hivesink.metastore.thrift_catalog import ThriftCatalog, ThriftTables
 from hivesink.metastore.thrift_connection import Connection
+from hivesink.metastore.thrift_table import ThriftCatalog, ThriftTables
 from tests.inmemory.metastore import MemoryMetastore
 
 if TYPE_CHECKING:

@@ -19,8 +19,7 @@ GOOD = Facts(
     kind="EXTERNAL_TABLE",
     input_format=PARQUET_INPUT,
     serde=PARQUET_SERDE,
-    bucketed=False,
-    skewed=False,
+    clustered=False,
     properties={"discover.partitions": "false", "transactional": "false"},
 )
 
@@ -39,8 +38,7 @@ def test_a_parquet_table_is_taken() -> None:
         (replace(GOOD, properties={"transactional": "TRUE"}), "transactional"),
         (replace(GOOD, input_format="org.apache.hadoop.mapred.TextInputFormat"), "TextInputFormat.*STORED AS PARQUET"),
         (replace(GOOD, serde="org.apache.hadoop.hive.serde2.lazy.LazySimpleSerDe"), "STORED AS PARQUET"),
-        (replace(GOOD, bucketed=True), "CLUSTERED"),
-        (replace(GOOD, skewed=True), "SKEWED"),
+        (replace(GOOD, clustered=True), "CLUSTERED or SKEWED"),
         (replace(GOOD, properties={"spark.sql.sources.schema.numBuckets": "4"}), "CLUSTERED"),
         (
             replace(GOOD, properties={"discover.partitions": "true"}),

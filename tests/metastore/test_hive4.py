@@ -18,9 +18,8 @@ from hivesink.errors import HiveSinkError, UnknownTable, Unsupported
 from hivesink.hiveql.apply import Alter, Create, Nothing, apply
 from hivesink.hiveql.render import stored
 from hivesink.metastore.thrift import ThriftRegistrar
-from hivesink.metastore.thrift_catalog import ThriftCatalog
 from hivesink.metastore.thrift_connection import Connection
-from hivesink.metastore.thrift_table import thrift_table
+from hivesink.metastore.thrift_table import ThriftCatalog, thrift_table
 from tests.metastore.live import NOSASL, OverThrift, counted, declared, dt, hiveserver2_of, metastore_of, new
 
 if TYPE_CHECKING:
