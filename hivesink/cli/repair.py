@@ -90,7 +90,7 @@ def recover(
                 identity = None if head else _identity(opened, name, context, config)
                 result = recover_writer(remaking, identity, policy, given_up=given_up)
             done.append((name, result))
-        out.show(_report(opened, done, dry_run=dry_run))
+        out.show(_report(opened, done, dry_run=dry_run, unharmed=accept_lost and not lost))
 
 
 def _require_known(partitions: Collection[PartitionKey], lost: Sequence[Loss]) -> None:
@@ -118,9 +118,10 @@ def _ask(lost: Sequence[Loss], *, as_json: bool) -> None:
     confirm(lines, f"Give up {what} for good?", f"this would give up {what}", as_json=as_json)
 
 
-def _report(opened: OpenedTable, done: Sequence[tuple[str, Recovered]], *, dry_run: bool) -> Report:
+def _report(opened: OpenedTable, done: Sequence[tuple[str, Recovered]], *, dry_run: bool, unharmed: bool) -> Report:
     data = [_data(writer, result) for writer, result in done]
     blocks = [block for writer, result in done for block in _blocks(writer, result, dry_run=dry_run)]
+    blocks += [Line("nothing is lost, so nothing is given up")] if unharmed else []
     nobody = [Line(f"no writer has written to {opened.name} yet")]
     return Report({"table": opened.name, "dry_run": dry_run, "writers": data}, blocks or nobody)
 

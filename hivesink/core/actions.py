@@ -64,11 +64,18 @@ class Refuse(_OfPart):
 
     found: tuple[tuple[str, int], ...]
     """Paths where another file stands, with its length."""
+    astray: str | None = None
+    """Where its own file is instead, if somebody has moved it within the table."""
+
+    @property
+    def waits(self) -> bool:
+        """Whether that file is hidden: nobody reads it, so its loss can't be accepted."""
+        return self.astray is not None and self.astray.rpartition("/")[2] != self.part.name
 
     @property
     def reason(self) -> str:
         if not self.found:
-            return "neither staged nor published"
+            return "neither staged nor published" + (f", but {self.part.way_back(self.astray)}" if self.astray else "")
         wrong = ", ".join(f"{path} has {length} bytes" for path, length in self.found)
         return f"{wrong} where {self.part.length} were written"
 

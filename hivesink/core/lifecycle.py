@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from hivesink.core.bucket import given_up
+from hivesink.core.bucket import given_up, same_location
 from hivesink.core.epoch import Epoch
 from hivesink.core.manifest import Manifest, standing
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from hivesink.core.manifest import PartEntry
-    from hivesink.core.partition import PartitionKey
+    from hivesink.core.partition import LivePartition, PartitionKey
 
 
 class EpochState(Enum):
@@ -186,12 +186,19 @@ class History:
         """The partition of each standing part, with the folder that was chosen for it last."""
         return {part.key: part.folder for _, part in self.standing()}
 
-    def earlier_paths(self) -> dict[str, tuple[str, ...]]:
-        """Where parts may be from before open epochs moved them, by the parts' names, which never change."""
+    def other_paths(self, live: Mapping[PartitionKey, LivePartition] | None = None) -> dict[str, tuple[str, ...]]:
+        """Where parts may be from before open epochs moved them, by the parts' names, which never change.
+
+        And where users may have moved them, hidden or not: with their partition, to where `live` has it.
+        """
         paths: dict[str, tuple[str, ...]] = {}
         for was in (move.was for epoch in self.open for move in epoch.manifest.moves):
             name = was.rpartition("/")[2]
             paths[name] = (*paths.get(name, ()), was, *given_up(was))
+        for part in self.waiting():
+            if (home := (live or {}).get(part.key)) and not same_location(part.folder, home.location):
+                there = replace(part, target=f"{home.location.rstrip('/')}/{part.name}")
+                paths[part.name] = (*paths.get(part.name, ()), there.restored, there.target, *given_up(there.target))
         return paths
 
     def following(self, kind: str, stamp: Stamp) -> Manifest:

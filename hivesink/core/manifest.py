@@ -77,7 +77,17 @@ class PartEntry:
     @property
     def restored(self) -> str:
         """The path at which a person restores it under its hidden name."""
-        return f"{self.folder}/{self.staged.rpartition('/')[2]}"
+        return f"{self.folder}/{self.hidden}"
+
+    @property
+    def hidden(self) -> str:
+        """The name under which it waits."""
+        return self.staged.rpartition("/")[2]
+
+    def way_back(self, path: str) -> str:
+        """What to do about its file at `path`, where no start looks."""
+        is_finished = path.rpartition("/")[2] == self.name
+        return f"found at {path}: move it back to {self.folder if is_finished else self.staged.rpartition('/')[0]}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,7 +35,7 @@ from hivesink.core.epoch import Epoch
 from hivesink.core.leftovers import newest, sweep
 from hivesink.core.manifest import Manifest, Move
 from hivesink.core.partition import LivePartition, PartitionKey, by_table
-from hivesink.core.seen import NOTHING, GivenUp, Seen, abandoned, locate, losses, unproven
+from hivesink.core.seen import NOTHING, GivenUp, Seen, abandoned, locate, losses, vanished
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -88,8 +88,9 @@ def _fence(history: History, seen: Seen, stamp: Stamp) -> Manifest | None:
 
 
 def _accepted(history: History, seen: Seen, stamp: Stamp, given_up: GivenUp) -> Manifest | None:
-    """An epoch that no longer answers for what is given up."""
-    lost = [loss.part for loss in losses(history, seen.files, seen.partitions) if loss.part.target in given_up.targets]
+    """An epoch that no longer answers for what is given up. A file that still waits, if elsewhere, is no loss."""
+    gone = (loss.part for loss in losses(history, seen.files, seen.partitions) if not loss.waits)
+    lost = [part for part in gone if part.target in given_up.targets]
     parts = [*lost, *(part for part in abandoned(history, seen, given_up) if part not in lost)]
     if not parts:
         return None
@@ -98,12 +99,15 @@ def _accepted(history: History, seen: Seen, stamp: Stamp, given_up: GivenUp) -> 
 
 def _put_away(history: History, seen: Seen, given_up: GivenUp) -> Iterator[PutAway]:
     """Before the decision, after which the files would be leftovers. A crash in between: give up again."""
-    earlier = history.earlier_paths()
+    others = history.other_paths(seen.partitions)
     for part in abandoned(history, seen, given_up):
-        found = locate(part, earlier.get(part.name, ()), seen.files)
-        source = found.source if isinstance(found, Publish) else part.target
-        if source in seen.files and not isinstance(found, Refuse) and source != part.put_away:
-            yield PutAway(part, source)
+        match locate(part, others.get(part.name, ()), seen.files):
+            case Publish(_, source) if source != part.put_away:
+                yield PutAway(part, source)
+            case Keep():
+                yield PutAway(part, part.target)
+            case Refuse(_, _, str(source)) as found if found.waits:
+                yield PutAway(part, source)
 
 
 def _finish(
@@ -119,7 +123,7 @@ def _finish(
         yield from _finish(history.decided(manifest), seen, live, stamp, policy)
         return
     yield from _clear(live)
-    yield from (Refuse(part, ()) for part in unproven(history, live) if part.target not in seen.files)
+    yield from vanished(history, live, seen.files)
     held = seen.refused - live.keys()
     owned = (located.get(epoch.manifest.epoch) for epoch in history.unpublished)
     if not all(own and all(action.key in held for action in own) for own in owned):
@@ -180,10 +184,10 @@ def _publish(
 def _located(history: History, seen: Seen) -> Located:
     """What to do about each part that waits, by the epoch that answers for it."""
     located: Located = {}
-    earlier = history.earlier_paths()
+    others = history.other_paths(seen.partitions)
     for epoch, part in history.standing():
         if not epoch.is_published:
-            action = locate(part, earlier.get(part.name, ()), seen.files)
+            action = locate(part, others.get(part.name, ()), seen.files)
             located.setdefault(epoch.manifest.epoch, []).append(action)
     return located
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from hivesink.core.actions import Keep, Publish, Refuse
 from hivesink.core.bucket import given_up, is_aside, is_given_up, same_location
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from hivesink.core.leftovers import Tracks
     from hivesink.core.lifecycle import History
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """One look. `files` holds the lengths of the files among the paths that `paths_to_look` names.
+    """One look. `files` holds the lengths of the files among the paths that `paths_to_look` names, and of astray ones.
 
     `partitions` None: the metastore was not asked, or doesn't answer. `tracks` None: nobody has looked. `refused` are
     partitions that the metastore has refused to register: their epochs stay open, all others go on. `taken` are those
@@ -51,11 +51,25 @@ def losses(
     history: History, files: Mapping[str, int], live: Mapping[PartitionKey, LivePartition] | None = None
 ) -> tuple[Refuse, ...]:
     """The decided parts that can't be published any more, and published ones that vanished before they were settled."""
-    earlier = history.earlier_paths()
-    waiting = (locate(part, earlier.get(part.name, ()), files) for part in history.waiting())
-    published = [] if live is None else unproven(history, live)
-    gone = (Refuse(part, ()) for part in published if part.target not in files)
+    others = history.other_paths(live)
+    waiting = (locate(part, others.get(part.name, ()), files) for part in history.waiting())
+    gone = () if live is None else vanished(history, live, files)
     return (*(action for action in waiting if isinstance(action, Refuse)), *gone)
+
+
+def vanished(
+    history: History, live: Mapping[PartitionKey, LivePartition], files: Mapping[str, int]
+) -> Iterator[Refuse]:
+    """The published parts that must be at their targets and aren't."""
+    for part in unproven(history, live):
+        if part.target not in files:
+            # Under its hidden name, nothing would publish it again.
+            yield Refuse(part, (), _astray(replace(part, staged=part.target), files))
+
+
+def _astray(part: PartEntry, files: Mapping[str, int]) -> str | None:
+    own = {part.name, part.hidden}
+    return next((path for path in files if path.rpartition("/")[2] in own and files[path] == part.length), None)
 
 
 def unproven(history: History, live: Mapping[PartitionKey, LivePartition]) -> list[PartEntry]:
@@ -84,14 +98,14 @@ def is_unproven(manifest: Manifest, part: PartEntry, *, is_home: bool | None) ->
     return bool(is_home) and (is_aside(waited) or is_given_up(waited))
 
 
-def locate(part: PartEntry, earlier: Iterable[str], files: Mapping[str, int]) -> Publish | Keep | Refuse:
+def locate(part: PartEntry, others: Iterable[str], files: Mapping[str, int]) -> Publish | Keep | Refuse:
     """What to do about a decided part, from where its bytes are: the one judgement on a rename.
 
     They may be where its task or its driver left them; at the target; where a person has restored them under their
-    hidden name; where a `recover --give-up` that was cut short has put them; or at an earlier target, where a stalled
-    run has published them in the meantime.
+    hidden name; where a `recover --give-up` that was cut short has put them; or at one of `others`,
+    such as an earlier target, where a stalled run has published them in the meantime.
     """
-    paths = dict.fromkeys((part.staged, part.target, part.restored, *given_up(part.target), *earlier))
+    paths = dict.fromkeys((part.staged, part.target, part.restored, *given_up(part.target), *others))
     lengths = {path: files[path] for path in paths if path in files}
     right = [path for path, length in lengths.items() if length == part.length]
     if part.staged != part.target and part.staged in right:
@@ -100,18 +114,19 @@ def locate(part: PartEntry, earlier: Iterable[str], files: Mapping[str, int]) ->
         return Keep(part)
     if right and part.target not in lengths:
         return Publish(part, right[0])
-    return Refuse(part, tuple((path, length) for path, length in lengths.items() if length != part.length))
+    wrong = tuple((path, length) for path, length in lengths.items() if length != part.length)
+    return Refuse(part, wrong, None if wrong else _astray(part, files))
 
 
 def paths_to_look(history: History, live: Mapping[PartitionKey, LivePartition], *, far: bool = False) -> set[str]:
     """The paths whose lengths `plan` needs. `far`: all where a part could be, for parts not found at the usual two."""
-    paths, earlier = {part.target for part in unproven(history, live)}, history.earlier_paths()
+    paths, others = {part.target for part in unproven(history, live)}, history.other_paths(live)
     for epoch, part in history.standing():
         home = live.get(part.key)
         if not epoch.is_published:
             paths |= {part.staged, part.target}
             if far:
-                paths |= {part.restored, *given_up(part.target), *earlier.get(part.name, ())}
+                paths |= {part.restored, *given_up(part.target), *others.get(part.name, ())}
         elif home is not None and not same_location(part.folder, home.location):
             paths.add(part.target)
     return paths

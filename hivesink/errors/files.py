@@ -10,11 +10,10 @@ _ACCEPT = "accept the loss with `hivesink recover TABLE --accept-lost`"
 class PartLost(HiveSinkError):
     """A decided part is neither staged nor published."""
 
-    def __init__(self, staged: str, target: str) -> None:
-        super().__init__(
-            f"{staged} and {target} are both missing, so rows that the log counts as committed are gone; restore "
-            f"one of them, or {_ACCEPT}"
-        )
+    def __init__(self, staged: str, target: str, way_back: str | None = None) -> None:
+        gone = f"so rows that the log counts as committed are gone; restore one of them, or {_ACCEPT}"
+        todo = f"but the file was {way_back}, then start the job again" if way_back else gone
+        super().__init__(f"{staged} and {target} are both missing, {todo}")
 
 
 class LengthMismatch(HiveSinkError):

@@ -260,6 +260,29 @@ def test_a_lost_part_needs_a_person_and_its_loss_a_yes(
     assert hivesink(capsys, "status", table, "--json").data["writers"][0]["lost_rows"] == part.rows
 
 
+def test_a_part_whose_file_lies_elsewhere_in_the_table_is_not_given_up(
+    ingest: Ingest, table: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    staged = _local(_part(ingest, _open_epoch(ingest)).staged)
+    elsewhere = ingest.location / "dt=z" / staged.name
+    elsewhere.parent.mkdir()
+    staged.rename(elsewhere)
+    way = f"found at {elsewhere}: move it back to {staged.parent}"
+    checked = hivesink(capsys, "verify", table).out.replace("file:", "")
+    assert way in checked
+    assert "leftover" not in checked
+    planned = hivesink(capsys, "recover", table, "--dry-run", "--accept-lost")
+    assert "nothing is lost" in planned.out
+    assert "would be accepted" not in planned.out
+    said = hivesink(capsys, "recover", table, "--accept-lost", "--yes")
+    assert said.code == 65
+    assert way in said.error.replace("file:", "")
+    hivesink(capsys, "clean", table)
+    elsewhere.rename(staged)
+    assert "nothing is lost" in hivesink(capsys, "recover", table, "--accept-lost", "--yes").out
+    assert hivesink(capsys, "verify", table).code == 0
+
+
 def test_clean_removes_leftovers_and_only_those(ingest: Ingest, table: str, capsys: pytest.CaptureFixture[str]) -> None:
     part = _local(_part(ingest, 2).target)
     leftover = ingest.location / "dt=2099-01-01" / f".{part.name}.inprogress"

@@ -82,6 +82,12 @@ class CommitContext:
         except (Unsupported, FileSystemUnknown):
             return None
 
+    def parts_in(self, folder: str) -> list[str]:
+        """The files in `folder`, staged ones too; none if this store can't look there. Raises StoreUnavailable."""
+        with suppress(Unsupported, FileSystemUnknown):
+            return [*self.store.staged(folder), *(file.path for file in self.store.visible(folder))]
+        return []
+
     def lookup(self, places: Iterable[PartitionKey]) -> Mapping[PartitionKey, LivePartition]:
         """The registered ones of `places`, by one call per table. Raises MetastoreUnreachable, UnknownTable."""
         registered: dict[PartitionKey, LivePartition] = {}

@@ -246,7 +246,7 @@ class Executor:
 
         Raises StaleError if somebody has put it away, to give it up: only a decision brings it back.
         """
-        earlier = self.history.earlier_paths().get(part.name, ())
+        earlier = self.history.other_paths().get(part.name, ())
         paths = {path for path in (part.target, part.restored, *given_up(part.target), *earlier) if path != source}
         lengths = {path: file.length for path in paths if (file := self.context.find(path)) is not None}
         located = locate(replace(part, staged=source), earlier, lengths)
@@ -287,6 +287,7 @@ def _new_partition(
 
 def _loss(refused: actions.Refuse) -> HiveSinkError:
     if not refused.found:
-        return PartLost(refused.part.staged, refused.part.target)
+        way_back = refused.part.way_back(refused.astray) if refused.astray else None
+        return PartLost(refused.part.staged, refused.part.target, way_back)
     path, length = refused.found[0]
     return LengthMismatch(path, refused.part.length, length)

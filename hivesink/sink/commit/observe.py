@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -11,14 +12,14 @@ from hivesink.core.leftovers import Tracks, followed, newest
 from hivesink.core.lifecycle import EpochState, History, Identity, OpenEpoch
 from hivesink.core.log import Mark, missing, require_whole
 from hivesink.core.seen import Seen, losses, paths_to_look
-from hivesink.errors import LogCopied, LogDamaged
+from hivesink.errors import HiveSinkError, LogCopied, LogDamaged
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from hivesink.core.leftovers import Winner
     from hivesink.core.log import LogView
-    from hivesink.core.manifest import Manifest
+    from hivesink.core.manifest import Manifest, PartEntry
     from hivesink.core.partition import LivePartition, PartitionKey
     from hivesink.sink.commit.context import CommitContext
 
@@ -81,12 +82,26 @@ def look(context: CommitContext, history: History) -> Seen:
     return look_at_files(context, history, context.lookup(history.folders()))
 
 
-def look_at_files(context: CommitContext, history: History, live: Mapping[PartitionKey, LivePartition] | None) -> Seen:
-    """The files that decide what to do. `live` None: the metastore wasn't asked. Raises StoreUnavailable."""
-    files = _lengths(context, paths_to_look(history, live or {}))
+def look_at_files(context: CommitContext, history: History, live: Mapping[PartitionKey, LivePartition]) -> Seen:
+    """The files that decide what to do, and those of lost parts that are elsewhere. Raises StoreUnavailable."""
+    files = _lengths(context, paths_to_look(history, live))
     if losses(history, files):
-        files |= _lengths(context, paths_to_look(history, live or {}, far=True) - set(files))
+        files |= _lengths(context, paths_to_look(history, live, far=True) - set(files))
+    if lost := losses(history, files, live):
+        # It only says where a lost file is: the loss itself is told without it, too.
+        with suppress(HiveSinkError):
+            files |= _lengths(context, set(_astray(context, [loss.part for loss in lost])) - set(files))
     return Seen(files, live)
+
+
+def _astray(context: CommitContext, lost: list[PartEntry]) -> Iterator[str]:
+    """The paths of files with the names of `lost` parts, in their tables' folders and where the partitions are."""
+    names = {name for part in lost for name in (part.name, part.hidden)}
+    for table in {part.table: context.table(part.table) for part in lost}.values():
+        homes = (one.location for one in context.registrar.lookup(table, None).values())
+        folders = {context.store.canonical(folder): folder for folder in (*homes, *context.store.walk(table.location))}
+        for paths in context.store.run_parallel(partial(context.parts_in, folder) for folder in folders.values()):
+            yield from (path for path in paths if path.rpartition("/")[2] in names)
 
 
 def _lengths(context: CommitContext, paths: Iterable[str]) -> dict[str, int]:

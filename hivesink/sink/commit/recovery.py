@@ -10,7 +10,7 @@ from hivesink.core.actions import Decide, describe
 from hivesink.core.partition import by_table
 from hivesink.core.plan import plan, until_look
 from hivesink.core.seen import NOTHING, GivenUp, Seen, abandoned, losses
-from hivesink.errors import EpochTaken, UnknownTable
+from hivesink.errors import EpochTaken, PartitionPathInvalid, UnknownTable
 from hivesink.sink.commit.executor import Executor, StaleError
 from hivesink.sink.commit.observe import load, load_begun, look_at_files, look_at_tracks
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from hivesink.core.manifest import PartEntry
     from hivesink.core.partition import LivePartition, PartitionKey
     from hivesink.core.plan import Policy
+    from hivesink.errors import HiveSinkError
     from hivesink.sink.commit.context import CommitContext
 
 
@@ -52,7 +53,7 @@ def preview(context: CommitContext, policy: Policy, *, given_up: GivenUp = NOTHI
     history, tracks = load_begun(context)
     stamp = context.stamp()
     actions: list[Action] = []
-    seen = _look_for_losses(context, history, given_up)
+    seen = _look_for_losses(context, history)
     lost = _losses(history, seen, given_up)
     # First it shuts out an older try, then it gives up parts: neither changes what this one look shows.
     for look, gone in ((Seen(tracks=tracks), NOTHING), (seen, given_up)):
@@ -84,7 +85,7 @@ def recover(
 def _recover(context: CommitContext, identity: Identity | None, policy: Policy, given_up: GivenUp) -> Recovered:
     done: list[Action] = []
     executor = Executor.begin(context, identity, policy, done.append)
-    seen = _look_for_losses(context, executor.history, given_up)
+    seen = _look_for_losses(context, executor.history)
     lost = tuple(
         loss
         for loss in _losses(executor.history, seen, given_up)
@@ -98,33 +99,34 @@ def _recover(context: CommitContext, identity: Identity | None, policy: Policy, 
 
 
 def find_losses(context: CommitContext, partitions: Collection[PartitionKey] = ()) -> tuple[Loss, ...]:
-    """The parts that no publish can bring back, and those that wait for `partitions`.
+    """The parts that no publish can bring back, and those that wait for `partitions`; none that only lie elsewhere.
 
     Raises LogDamaged, NewerFormat, LogCopied.
     """
     history = load(context)
     given_up = GivenUp(waiting=frozenset(part.target for _, part in history.standing() if part.key in partitions))
-    return _losses(history, _look_for_losses(context, history, given_up), given_up)
+    return _losses(history, _look_for_losses(context, history), given_up)
 
 
 def _losses(history: History, seen: Seen, given_up: GivenUp) -> tuple[Loss, ...]:
-    reasons = {refused.part: refused.reason for refused in losses(history, seen.files, seen.partitions)}
+    refused = losses(history, seen.files, seen.partitions)
+    reasons = {action.part: action.reason for action in refused if not action.waits}
     for part in abandoned(history, seen, given_up):
         reasons.setdefault(part, "its partition is given up")
     return tuple(Loss(part, reason) for part, reason in reasons.items())
 
 
-def _look_for_losses(context: CommitContext, history: History, given_up: GivenUp) -> Seen:
-    # The table may have been created again with other columns, so the metastore is asked only if a part is published,
-    # or may be.
-    is_asked = bool(given_up.waiting) or any(epoch.is_published for epoch in history.open)
-    return look_at_files(context, history, _listed(context, history) if is_asked else None)
+def _look_for_losses(context: CommitContext, history: History) -> Seen:
+    # The table may have been created again with other columns.
+    return look_at_files(context, history, _listed(context, history, PartitionPathInvalid))
 
 
-def _listed(context: CommitContext, history: History) -> dict[PartitionKey, LivePartition]:
+def _listed(
+    context: CommitContext, history: History, *passed: type[HiveSinkError]
+) -> dict[PartitionKey, LivePartition]:
     """The registered partitions. A dropped table has none: recovery creates it again."""
     registered: dict[PartitionKey, LivePartition] = {}
     for table, partitions in by_table(history.folders()).items():
-        with suppress(UnknownTable):
+        with suppress(UnknownTable, *passed):
             registered |= context.lookup((table, partition) for partition in partitions)
     return registered

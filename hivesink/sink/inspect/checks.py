@@ -16,7 +16,7 @@ from hivesink.core.seen import is_unproven
 from hivesink.core.table import TableName
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator
+    from collections.abc import Callable, Iterator
 
     from hivesink.core.epoch import LastBatch
     from hivesink.core.manifest import Manifest, PartEntry, Rows
@@ -134,14 +134,13 @@ def _figures(rows: Rows) -> str:
 
 def present(evidence: Evidence) -> Iterator[Finding]:
     """Each part is at its target with its length, or waits to be published."""
-    paths = {part.path for part in evidence.files.staged} | set(evidence.files.visible)
     for manifest, part in evidence.log.effective():
         length = evidence.files.visible.get(evidence.canonical(part.target))
         if length is not None and length != part.length:
             text = f"{part.target} has {length} bytes where {part.length} were written; something else changed it"
             yield _error(manifest.epoch, text)
         elif length is None:
-            yield _absent(evidence, manifest, part, paths)
+            yield _absent(evidence, manifest, part)
     for manifest in evidence.log.manifests:
         if manifest.lost:
             yield _note(manifest.epoch, f"a person has accepted that {len(manifest.lost)} parts are lost")
@@ -150,21 +149,23 @@ def present(evidence: Evidence) -> Iterator[Finding]:
             yield _note(None, f"{target} was accepted as lost and is there; its rows are read again")
 
 
-def _absent(evidence: Evidence, manifest: Manifest, part: PartEntry, paths: Collection[str]) -> Finding:
-    """What it means that a part's target is missing; `paths` are all files, hidden ones too."""
+def _absent(evidence: Evidence, manifest: Manifest, part: PartEntry) -> Finding:
+    """What it means that a part's target is missing."""
     epoch, rows = manifest.epoch, f"{part.target} ({part.rows} rows)"
-    ways = "restore it, or accept the loss with `hivesink recover TABLE --accept-lost`"
+    ways, home = "restore it, or accept the loss with `hivesink recover TABLE --accept-lost`", evidence.home(part)
     if not evidence.log.is_published(epoch):
-        is_staged = evidence.canonical(part.staged) in paths or evidence.canonical(part.restored) in paths
+        found, own = evidence.files.of(part), {evidence.canonical(path) for path in (part.staged, part.restored)}
+        is_staged = any(path in own or path.rpartition("/")[0] == home for path in found)
         if is_staged or part.name in evidence.files.put_away:
             return _note(epoch, f"{rows} waits to be published; `hivesink recover` does it")
-        return _error(epoch, f"{rows} is neither staged nor published; {ways}")
-    home = evidence.home(part)
+        astray = f", but {part.way_back(found[0])}" if found else f"; {ways}"
+        return _error(epoch, f"{rows} is neither staged nor published{astray}")
+    now = _moved_to(evidence, part)
     is_home = None if home is None else home == evidence.canonical(part.folder)
     is_open = manifest.epoch in {unsettled.epoch for unsettled in evidence.log.open}
     if is_open and is_unproven(manifest, part, is_home=is_home):
+        ways = part.way_back(now) if now else ways
         return _error(epoch, f"{rows} disappeared before its epoch was settled; {ways}")
-    now = _moved_to(evidence, part)
     gone = f"has been moved to {now}" if now else "is gone"
     return _note(epoch, f"{rows} {gone} since it was published: somebody other than hivesink did that")
 
@@ -273,14 +274,10 @@ def strays(evidence: Evidence) -> Iterator[tuple[Epoch, str]]:
 def leftovers(evidence: Evidence) -> Iterator[Finding]:
     """Staged files that wait for nothing."""
     log = evidence.log
-    waiting = {
-        evidence.canonical(path)
-        for manifest, part in log.effective()
-        if not log.is_published(manifest.epoch)
-        for path in (part.staged, part.restored)
-    }
+    # By name: wherever somebody has moved such a file, it is the only one.
+    waiting = {part.hidden for part in log.waiting()}
     for file in evidence.files.staged:
-        if file.name.uid == log.uid and file.path not in waiting:
+        if file.name.uid == log.uid and file.path.rpartition("/")[2] not in waiting:
             text = f"is a leftover of a failed try; `hivesink clean {_table_of(evidence, file.path)}` removes it"
             if file.name.epoch > log.view.head:
                 text = "is of a run at work, or of one that died; the writer's next start removes it"

@@ -116,6 +116,10 @@ class LogFacts:
         """Each part with its epoch, unless a later epoch has moved the part or accepted its loss."""
         return standing(self.manifests)
 
+    def waiting(self) -> Iterator[PartEntry]:
+        """The parts that aren't published yet."""
+        return (part for manifest, part in self.effective() if not self.is_published(manifest.epoch))
+
     @property
     def lost(self) -> frozenset[str]:
         """Targets whose loss a person has accepted."""
@@ -200,17 +204,22 @@ class FileFacts:
     put_away: frozenset[str] = frozenset()
     """The names of parts that `recover --give-up` has put away; if it was cut short, they wait there."""
     by_name: Mapping[str, Sequence[str]] = field(init=False)
-    """The paths of visible files by their names."""
+    """The paths of all files by their names."""
 
     def __post_init__(self) -> None:
         by_name: dict[str, list[str]] = {}
-        for path in self.visible:
+        for path in (*self.visible, *(part.path for part in self.staged)):
             by_name.setdefault(path.rpartition("/")[2], []).append(path)
         object.__setattr__(self, "by_name", by_name)
 
     def has(self, part: PartEntry) -> bool:
         """Whether `part` is at its target with its length."""
         return self.visible.get(self.canonical(part.target)) == part.length
+
+    def of(self, part: PartEntry) -> list[str]:
+        """Where the file of `part` is, under either of its names; the hidden ones may have another length."""
+        paths = (path for name in dict.fromkeys((part.hidden, part.name)) for path in self.by_name.get(name, ()))
+        return [path for path in paths if self.visible.get(path, part.length) == part.length]
 
     def parts(self, uid: str | None) -> Iterator[tuple[FoundPart, int]]:
         """The visible parts of writer `uid`, with their lengths."""

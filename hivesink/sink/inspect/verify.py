@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from hivesink.errors import LogOutdated, LogShared, TableFolderGone, TableRemade, TableRenamed
@@ -87,6 +88,12 @@ def gather(context: CommitContext, table: str, count_rows: CountRows | None) -> 
     live = partitions_of(context, tables)
     elsewhere = homes_elsewhere(context, tables, live)
     files = list_files(context.store, tables.values(), elsewhere | {part.folder for part in parts})
+    lengths = {part.hidden: part.length for part in log.waiting()}
+    hidden = (path for name in lengths for path in files.by_name.get(name, ()))
+    found = context.store.run_parallel(partial(context.find, path) for path in hidden)
+    # One that is missing by now was published meanwhile.
+    torn = {file.path for file in found if file and file.length != lengths[file.path.rpartition("/")[2]]}
+    files = replace(files, staged=tuple(part for part in files.staged if part.path not in torn))
     head_after = context.log.view().head
     present = [part.target for part in parts if files.has(part)]
     read = {} if count_rows is None else {files.canonical(path): _read(context, path, count_rows) for path in present}

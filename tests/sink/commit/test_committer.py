@@ -23,6 +23,7 @@ from hivesink.errors import (
     LogMissing,
     MetastoreUnreachable,
     OffsetsDontChain,
+    PartLost,
     RegistrationFailed,
     ReplayDiffers,
     ResumeImpossible,
@@ -690,11 +691,11 @@ def test_lost_rows_stay_counted_when_their_manifests_go(kept: int) -> None:
     gone = [site.log.manifest(Epoch(epoch)).parts[0] for epoch in (3, 4)]
     for part in gone:
         site.fs.delete(part.staged)
-    for part in gone:
-        spec = job.committer.spec
-        with pytest.raises(MetastoreUnreachable):
-            recover(job.context, spec.identity, spec.policy, given_up=GivenUp(frozenset({part.target})))
     site.metastore.come_up()
+    spec, (first, second) = job.committer.spec, (GivenUp(frozenset({part.target})) for part in gone)
+    with pytest.raises(PartLost):
+        recover(job.context, spec.identity, spec.policy, given_up=first)
+    recover(job.context, spec.identity, spec.policy, given_up=second)
     lost, job = sum(part.rows for part in gone), site.job()
     job.committer.recover()
     while job.step(2):

@@ -1,0 +1,159 @@
+"""Users move a partition or the table, hidden files included, while a decided epoch waits: no row is given up."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from hivesink.core.seen import GivenUp
+from hivesink.errors import PartLost
+from hivesink.sink.commit.observe import load
+from hivesink.sink.commit.recovery import find_losses, preview, recover
+from hivesink.sink.inspect.checks import Level
+from hivesink.sink.inspect.clean import clean, find_leftovers
+from hivesink.sink.inspect.verify import verify
+from tests.crash.faults import FaultyFileSystem, Kill, Mode, Plan
+from tests.crash.site import Site
+from tests.sink.harness import LOCATION, TABLE, Source, count_lines, events
+
+if TYPE_CHECKING:
+    from hivesink.core.manifest import PartEntry
+    from hivesink.sink.inspect.checks import Finding
+
+DAY = "dt=2024-01-01"
+HOME = f"{LOCATION}/{DAY}"
+RENAMED = f"{LOCATION}/dt=z"
+MOVED_TABLE = "/elsewhere/events"
+
+
+def listed() -> Site:
+    site = Site(Source(events(4, partitions=1)))
+    site.metastore.register(TABLE, DAY, HOME)
+    return site
+
+
+def killed_after_the_manifest() -> Site:
+    probe = listed()
+    counting = FaultyFileSystem(probe.fs)
+    probe.job(counting).run()
+    decided = next(call for call in counting.calls if call.name == "rename" and ".json." in call.path)
+    site = listed()
+    with pytest.raises(Kill):
+        site.job(FaultyFileSystem(site.fs, Plan(decided.number, Mode.AFTER))).run()
+    assert {part.staged.rpartition("/")[0] for part in waiting(site)} == {HOME}
+    return site
+
+
+def waiting(site: Site) -> list[PartEntry]:
+    return load(site.job().context).waiting()
+
+
+def everything(site: Site) -> GivenUp:
+    return GivenUp(frozenset(part.target for part in waiting(site)))
+
+
+def carry(site: Site, old: str, new: str) -> None:
+    for folder in list(site.store.walk(old)):
+        for entry in site.fs.list(folder):
+            if not entry.is_folder:
+                site.fs.rename(f"{folder}/{entry.name}", f"{new}{folder.removeprefix(old)}/{entry.name}")
+
+
+def findings(site: Site) -> list[Finding]:
+    return list(verify(site.job().context, "w", str(TABLE), count_lines).findings)
+
+
+def errors(site: Site) -> list[str]:
+    assert not [found for found in findings(site) if "leftover" in found.text]
+    return [found.text for found in findings(site) if found.level is Level.ERROR]
+
+
+def require_kept(site: Site, found: dict[str, str]) -> None:
+    """Each of the files that wait, `found` with the folder to which it is to go back, is told of and stays."""
+    places = {f"found at {path}: move it back to {folder}" for path, folder in found.items()}
+    texts = errors(site)
+    assert all(any(text.endswith(place) for text in texts) for place in places)
+    job, given_up = site.job(), everything(site)
+    spec = job.committer.spec
+    stops = [subject for what, subject in preview(job.context, spec.policy).described() if what == "stop at"]
+    assert stops
+    assert any(stops[0].endswith(place) for place in places)
+    assert find_losses(job.context) == ()
+    with pytest.raises(PartLost, match=f"was found at {min(found).rpartition('/')[0]}/.*: move it back to "):
+        recover(job.context, spec.identity, spec.policy, given_up=given_up)
+    clean(job.context, find_leftovers(job.context, str(TABLE)), str(TABLE))
+    assert site.staged() == set(found)
+
+
+@pytest.mark.parametrize("home", ["/elsewhere/x", f"{LOCATION}/archive/x", RENAMED])
+@pytest.mark.parametrize("last_name", [True, False], ids=["as its last name", "hidden"])
+def test_what_a_start_would_publish_from_a_moved_partition_is_no_loss(home: str, last_name: bool) -> None:
+    site = killed_after_the_manifest()
+    carry(site, HOME, home)
+    site.metastore.register(TABLE, DAY, home)
+    for part in waiting(site) if last_name else ():
+        site.fs.rename(f"{home}/{part.hidden}", f"{home}/{part.name}")
+    assert errors(site) == []
+    assert any("waits to be published; `hivesink recover` does it" in found.text for found in findings(site))
+    job, given_up = site.job(), everything(site)
+    assert find_losses(job.context) == ()
+    spec = job.committer.spec
+    ahead = preview(job.context, spec.policy, given_up=given_up)
+    done = recover(job.context, spec.identity, spec.policy, given_up=given_up)
+    assert done.described() == ahead.described()
+    assert done.lost == ahead.lost == ()
+    site.job().run()
+    site.check(range(4))
+
+
+def test_the_file_of_a_renamed_partition_is_found_and_kept_until_it_is_moved_back() -> None:
+    site = killed_after_the_manifest()
+    carry(site, HOME, RENAMED)
+    site.metastore.drop_partition(TABLE, DAY)
+    site.metastore.register(TABLE, "dt=z", RENAMED)
+    require_kept(site, {f"{RENAMED}/{part.hidden}": HOME for part in waiting(site)})
+    carry(site, RENAMED, HOME)
+    site.job().run()
+    site.check(range(4))
+
+
+def test_the_files_of_a_moved_table_are_found_and_kept_until_they_are_moved_back() -> None:
+    site = Site(Source(events(4)))
+    job = site.job()
+    job.committer.recover()
+    site.metastore.go_down()
+    job.step()
+    site.metastore.come_up()
+    folder = waiting(site)[0].staged.rpartition("/")[0]
+    carry(site, LOCATION, MOVED_TABLE)
+    site.metastore._entries[TABLE].location = MOVED_TABLE
+    there = f"{MOVED_TABLE}{folder.removeprefix(LOCATION)}"
+    require_kept(site, {f"{there}/{part.hidden}": folder for part in waiting(site)})
+    carry(site, there, folder)
+    site.job().run()
+    site.check(range(4))
+
+
+def test_a_file_of_another_length_is_not_the_lost_one() -> None:
+    site = killed_after_the_manifest()
+    for part in waiting(site):
+        site.fs.delete(part.staged)
+        site.fs.write_new(f"{RENAMED}/{part.hidden}", b"")
+    assert all("--accept-lost" in text and "found at" not in text for text in errors(site))
+    job = site.job()
+    lost = {loss.part.target for loss in find_losses(job.context)}
+    assert lost == everything(site).targets
+    spec = job.committer.spec
+    assert recover(job.context, spec.identity, spec.policy, given_up=GivenUp(frozenset(lost))).lost
+
+
+def test_give_up_puts_a_file_away_from_where_its_partition_went() -> None:
+    site = killed_after_the_manifest()
+    carry(site, HOME, RENAMED)
+    site.metastore.drop_partition(TABLE, DAY)
+    job, parts = site.job(), waiting(site)
+    spec = job.committer.spec
+    recover(job.context, spec.identity, spec.policy, given_up=GivenUp(waiting=everything(site).targets))
+    assert [site.fs.length(part.put_away) for part in parts] == [part.length for part in parts]
+    assert site.staged() == set()
