@@ -90,7 +90,11 @@ def duration(text: str) -> timedelta:
     if quantity is None or quantity[2] not in _TIMES:
         message = "write a duration such as 30min, 10s or 1h"
         raise ValueError(message)
-    return int(quantity[1]) * _TIMES[quantity[2]]
+    try:
+        return int(quantity[1]) * _TIMES[quantity[2]]
+    except OverflowError as error:
+        message = "write a shorter duration, such as 30d"
+        raise ValueError(message) from error
 
 
 def interval(text: str) -> timedelta:
