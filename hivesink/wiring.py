@@ -39,7 +39,7 @@ from hivesink.storage.rename_store import RenameFileStore
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from hivesink.core.epoch import HistoryPolicy, LastBatch
+    from hivesink.core.epoch import BatchId, HistoryPolicy, LastBatch
     from hivesink.core.table import TableName, TableSpec
     from hivesink.hiveql.apply import Catalog
     from hivesink.ports import CommitLog, FileStore, LiveTable, Registrar
@@ -178,23 +178,25 @@ class Setup:
             count_rows=rows_in,
             history_policy=history_policy,
             on_commit=on_commit or (lambda _: None),
-            was_written=SetAside(partial(_put_aside, logs), store, registrar, str(table), folder).has,
+            was_written=SetAside(partial(_put_aside, logs, writer), store, registrar, str(table)).has,
             sole_writer=lambda: len(logs.writers()) <= 1,
             options=tuple(sorted(own.items())),
         )
         return cls(spec, context, site)
 
-    def other_writers(self) -> Iterator[tuple[str, str, LastBatch]]:
-        """Name, log and newest batch of the table's other writers."""
+    def other_writers(self, query: str) -> Iterator[tuple[str, str, BatchId | None, LastBatch]]:
+        """Name, log, the first batch of `query` if it is known, and the newest batch of the table's other writers."""
         target = self.spec.target
         for writer, folder in TableLogs(target.spec.name, target.location, self.site).writers().items():
             if writer != self.spec.identity.writer:
                 # Damage in another writer's log is its own problem.
                 with contextlib.suppress(LogDamaged, NewerFormat):
                     log = commit_log(folder, writer, self.site)
-                    head = load(replace(self.context, log=log)).head
-                    if head and head.last_batch:
-                        yield writer, log.location, head.last_batch
+                    view = log.view()
+                    ends = [log.manifest(epoch).last_batch for epoch in (*view.manifests[:1], *view.manifests[-1:])]
+                    if ends and (newest := ends[-1]):
+                        is_first = ends[0] and not view.floor and ends[0].ref.query == query
+                        yield writer, log.location, ends[0].ref.batch if ends[0] and is_first else None, newest
 
     def committer(self, *, tolerant: bool) -> Committer:
         return Committer(self.context, replace(self.spec, tolerant=tolerant))
@@ -233,10 +235,10 @@ def _require_sole(uid: str, log: CommitLog, logs: TableLogs, store: FileStore) -
             raise LogTwice(log.location, folder, uid)
 
 
-def _put_aside(logs: TableLogs) -> Iterator[CommitLog]:
+def _put_aside(logs: TableLogs, writer: str) -> Iterator[tuple[CommitLog, str, str | None]]:
     for one in logs.accepted().values():
-        if one.log is not None:
-            yield commit_log(one.log, "", logs.site)
+        if (one.log is not None and one.writer == writer) or one.written is not None:
+            yield commit_log(one.log or logs.location, writer, logs.site), one.uid, one.written
 
 
 def _require_columns(spec: TableSpec, config: SinkConfig) -> None:

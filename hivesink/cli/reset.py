@@ -31,11 +31,18 @@ Uids = Annotated[
 ]
 
 
+Written = Annotated[
+    str | None,
+    typer.Option(metavar="QUERY/BATCH", help="With --uid: this batch is in the table; the next start passes it over."),
+]
+
+
 def reset(
     table: Table,
     *,
     writer: Writer = None,
     uid: Uids = None,
+    written: Written = None,
     dry_run: DryRun = False,
     yes: Yes = False,
     metastore: Metastore = None,
@@ -52,12 +59,16 @@ def reset(
     if writer is not None and uid:
         problem = "--writer resets a writer that has a log, --uid is for files without a log: give one of the two"
         raise typer.BadParameter(problem)
+    if written is not None and (len(uid or ()) != 1 or "/" not in written):
+        problem = "--written goes with one --uid, and is QUERY/BATCH, as the error has it"
+        raise typer.BadParameter(problem)
     with reporting(as_json=json, debug=debug) as out, open_table(table, metastore) as opened:
         now = datetime.now(timezone.utc)
         chosen = {} if uid else opened.resettable(writer)
         resets = [_named(opened, plan_reset(one, name, opened.name, now), now) for name, one in chosen.items()]
         strangers = _with_uids(opened, uid or [])
         lines = [*map(_about_writer, resets), *map(_about_files, strangers)]
+        lines += [f"batch {written} is in the table: the next start passes it over"] if written and strangers else []
         if lines and not dry_run:
             if not yes:
                 confirm(lines, "Is the job stopped, and do you want this?", "; ".join(lines), as_json=json)
@@ -65,8 +76,10 @@ def reset(
                 _set_aside(opened, one, now)
             for stranger in strangers:
                 # Of a log that a reset put aside, it forgets the newest batch.
+                before = opened.logs.accepted().get(stranger.uid) if written else None
                 opened.logs.retract(stranger.uid)
-                opened.logs.accept(Accepted(stranger.uid, _text(now)))
+                again = before or Accepted(stranger.uid, _text(now))
+                opened.logs.accept(replace(again, written=written))
         data = {
             "table": opened.name,
             "done": bool(lines) and not dry_run,

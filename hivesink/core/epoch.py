@@ -131,6 +131,17 @@ def _judge(
     return New(appended=gap is not None)
 
 
+def is_anothers(own: LastBatch | None, oldest: BatchId | None, other: LastBatch, batch: BatchRef | NextBatch) -> bool:
+    """Whether `other`, the newest batch of another writer of the table, shows that it wrote `batch` in our place.
+
+    `oldest` is that writer's first batch of this query, None if it isn't known. Two sinks of one query share batches;
+    of a writer that was renamed, one name ends where the other begins.
+    """
+    if other.ref.query != batch.query or other.ref.batch < batch.batch:
+        return False
+    return own is None or own.ref.query != batch.query or (oldest is not None and oldest > own.ref.batch)
+
+
 def read_before(last: LastBatch | None, batch: BatchRef | NextBatch) -> tuple[str, ...]:
     """The batch's files that the log's newest batch has read already, if their digest proves it."""
     if last is None or batch.query != last.ref.query:

@@ -164,9 +164,10 @@ class OffsetsRunBack(HiveSinkError):
         super().__init__(
             f"batch {batch} runs back or leaves out a topic ({back}): the topic was created again or is no longer "
             f"subscribed, and with failOnDataLoss=false Spark passes over that. {log} is at epoch {epoch}; nothing was "
-            f"written. To go on: delete offsets/{batch} in the query's checkpoint and subscribe to the topic again; "
-            f"or, if it is gone for good, start with append={epoch} (your decision); or, if it was created again, with "
-            f"a new checkpoint, startingOffsets and append={epoch}"
+            f"written here. To go on: subscribe to the topic again, and delete offsets/{batch} and .{batch}.crc in the "
+            "query's checkpoint (unless another sink of the query has committed the batch); or, if it is gone for good, "
+            f"start with append={epoch} (your decision); or, if it was created again, with a new checkpoint, "
+            f"startingOffsets and append={epoch}"
         )
 
 
@@ -186,10 +187,10 @@ class OtherWriter(HiveSinkError):
 
     def __init__(self, table: str, writer: str, batch: int, *, other: str, epoch: int, log: str) -> None:
         super().__init__(
-            f"batch {batch} of this checkpoint is in {table} already: writer {other} committed it as epoch {epoch} in "
-            f"{log}, and writer {writer} would write it again. If the writer was renamed, use the name {other} again, "
-            'or do as "Renaming a writer" in docs/operations.md says. If this is one more sink of the query, start the '
-            "job once without it"
+            f"batch {batch} of this checkpoint is in the log {log} already: writer {other} of {table} committed it as "
+            f"epoch {epoch}, and writer {writer} might write its rows again. If the writer was renamed, use the name "
+            f'{other} again, or do as "Renaming a writer" in docs/operations.md says. If both are sinks of one query, '
+            + (f"call {other} first" if batch == 0 else f"start the job once without {writer}")
         )
 
 

@@ -77,15 +77,16 @@ class LogGone(HiveSinkError):
 class BatchSetAside(HiveSinkError):
     """Spark runs a batch again that was committed before `hivesink reset` put `log`, of this `uid`, aside.
 
-    `doubt` says why nobody can tell whether its rows are in the table. `own` is the writer's new log.
+    `batch` is QUERY/BATCH. `doubt` says why nobody can tell whether its rows are in the table.
     """
 
-    def __init__(self, table: str, batch: int, log: str, uid: str, *, own: str, doubt: str) -> None:
+    def __init__(self, table: str, batch: str, log: str | None, uid: str, doubt: str) -> None:
+        forget = f"`hivesink reset {table} --uid {uid}"
         super().__init__(
-            f"batch {batch} may be in {table} already: Spark runs it again, and {log}, the log that `hivesink reset` "
-            f"put aside, can't answer for it: {doubt}. If its rows are not in the table, run `hivesink reset {table} "
-            f"--uid {uid}`, which forgets that log, and start again. If they are, undo the reset: delete {own}, which "
-            f"holds no batch yet, rename {log} to it, and start again"
+            f"batch {batch.rpartition('/')[2]} may be in {table} already: Spark runs it again, and {log}, which "
+            f"`hivesink reset` put aside, can't answer for it: {doubt}. Look for its rows in the table. "
+            f"If there are none: {forget}`, and it is written; if all are there: {forget} --written {batch}`, and it is "
+            'passed over; if some are: undo the reset, as "Starting over" in docs/operations.md says. Then start again'
         )
 
 

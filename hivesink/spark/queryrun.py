@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from hivesink.config.values import OnMissingFile
 from hivesink.core.checkpoint import batch_ref, next_batch
-from hivesink.core.epoch import BatchId, Epoch, judge, read_before
+from hivesink.core.epoch import BatchId, Epoch, is_anothers, judge, read_before
 from hivesink.core.manifest import Rows
 from hivesink.core.table import quoted
 from hivesink.errors import (
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
     from pyspark.sql.types import StructType
 
-    from hivesink.core.epoch import BatchRef
+    from hivesink.core.epoch import BatchRef, LastBatch, NextBatch
     from hivesink.sink.commit.committer import Committer
     from hivesink.wiring import Setup
 
@@ -115,7 +115,7 @@ class QueryRun:
         self.failure: BaseException | None = None
         self.query = query
         self._has_begun = False
-        self._is_own = False
+        self._has_state = not setup.spec.history_policy.resume
         # Asked once: reading the session's settings takes a call to the JVM for each of them.
         self._tries = allowed_tries(spark)
 
@@ -129,7 +129,9 @@ class QueryRun:
         self.committer.recover()
         files = Checkpoint(self._spark, checkpoint)
         first = next_batch(checkpoint, files.read, files.names)
-        judge(self.setup.last_batch(), first, self.setup.spec.history_policy, self.setup.context.log.location)
+        last = self.setup.last_batch()
+        self._require_own(last, first)
+        judge(last, first, self.setup.spec.history_policy, self.setup.context.log.location)
         self._has_begun = True
 
     def _require_fit(self, schema: StructType) -> None:
@@ -163,8 +165,8 @@ class QueryRun:
             if call.epoch is not None:
                 raise CalledTwice(log, batch_id, call.epoch)
             ref = batch_ref(query.id, BatchId(batch_id), Checkpoint(self._spark, query.checkpoint).read)
-            if not self._is_own:
-                self._require_own(ref, query)
+            if not self._has_state:
+                self._require_state(ref, query)
             shape = input_shape(batch.schema, self.setup.spec.target.spec, ref.end)
             done = self.committer.commit(ref, shape, partial(self._write, batch, call, ref, query))
             if done.replayed:
@@ -179,24 +181,23 @@ class QueryRun:
                     self._miss(files.missing_after(), files, ref, replayed=True)
             call.epoch, call.written = done.epoch, None
 
-    def _require_own(self, ref: BatchRef, query: Running) -> None:
-        """Raises OtherWriter for a writer that was renamed after a kill, StateLost."""
+    def _require_own(self, own: LastBatch | None, batch: NextBatch) -> None:
+        """Raises OtherWriter for a writer that was renamed when Spark hadn't committed its last batch."""
+        for writer, log, oldest, other in self.setup.other_writers(batch.query) if batch.query else ():
+            call = _calls.get(log)
+            is_beside = call is not None and self.query is not None and call.run == self.query.run
+            if not is_beside and is_anothers(own, oldest, other, batch):
+                spec = self.setup.spec
+                name, table = spec.identity.writer, spec.target.name
+                raise OtherWriter(table, name, batch.batch, other=writer, epoch=other.epoch, log=log)
+
+    def _require_state(self, ref: BatchRef, query: Running) -> None:
+        """Raises StateLost where a query would go on without its state."""
         last, policy = self.setup.last_batch(), self.setup.spec.history_policy
-        if last is None:
-            spec = self.setup.spec
-            for writer, log, other in self.setup.other_writers():
-                is_beside = log in _calls and _calls[log].run == query.run
-                if (other.ref.query, other.ref.batch) == (ref.query, ref.batch) and not is_beside:
-                    own, name = spec.identity.writer, spec.target.name
-                    raise OtherWriter(name, own, ref.batch, other=writer, epoch=other.epoch, log=log)
-        elif (
-            policy.resume
-            and policy.append != last.epoch
-            and last.ref.query != ref.query
-            and _keeps_state(query.execution.lastExecution().executedPlan())
-        ):
+        is_resumed = last and policy.append != last.epoch and last.ref.query != ref.query
+        if last and is_resumed and _keeps_state(query.execution.lastExecution().executedPlan()):
             raise StateLost(self.setup.context.log.location, last.epoch)
-        self._is_own = True
+        self._has_state = True
 
     def _write(
         self, batch: DataFrame, call: _Call, ref: BatchRef, query: Running, plan: TaskPlan

@@ -32,13 +32,15 @@ _POINTER_WAY = "delete it: that writer's next start writes it again"
 class Accepted:
     """A person's decision that a table's parts of `uid` are the users' own, and no writer's any more.
 
-    `writer` and `log` are those that `hivesink reset` set aside; None if only parts were found.
+    `writer` and `log` are those that `hivesink reset` set aside; None if only parts were found. `written`: the batch,
+    QUERY/BATCH, of which a person has said that it is in the table.
     """
 
     uid: str
     at: str
     writer: str | None = None
     log: str | None = None
+    written: str | None = None
 
 
 def default_log_location(table_location: str, table: TableName, writer: str) -> str:
@@ -124,7 +126,7 @@ def _decode_accepted(data: bytes, file: str) -> Accepted:
     way = "delete it, and accept the files of that uid again: `hivesink reset TABLE --uid UID`"
     match _decode(data, file, way):
         case {"uid": str(uid), "at": str(at), "writer": str() | None as writer, "log": str() | None as log}:
-            return Accepted(uid, at, writer, log)
+            return Accepted(uid, at, writer, log, _decode(data, file, way).get("written"))
     raise LogDamaged(file, "it does not say whose parts were accepted", way)
 
 

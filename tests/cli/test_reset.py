@@ -458,13 +458,20 @@ def test_a_batch_whose_files_are_gone_since_the_reset_needs_a_person(
     again = replay(ingest)
     with pytest.raises(BatchSetAside, match="1 of the batch's 2 files") as asked:
         again.commit()
-    assert f"--uid {uid}`" in str(asked.value)
-    assert f"delete {ingest.log}, which holds no batch yet, rename {kept} to it" in str(asked.value)
+    assert f"--uid {uid}`, and it is written" in str(asked.value)
+    assert f"--uid {uid} --written q/2`, and it is passed over" in str(asked.value)
     again.close()
 
-    # The rows are in the table after all: undo the reset.
-    gone.write_bytes(held)
+    # Users have put its rows into a file of their own.
+    said = reset(capsys, table, "--uid", uid, "--written", "q/2", "--yes")
+    assert (said.code, "batch q/2 is in the table" in said.out) == (0, True)
+    passed = replay(ingest)
+    assert passed.commit().replayed
+    passed.close()
     shutil.rmtree(ingest.log)
+
+    # The file is back: undo the reset.
+    gone.write_bytes(held)
     kept.rename(ingest.log)
     undone = replay(ingest)
     assert undone.commit().replayed
@@ -480,6 +487,8 @@ def test_a_batch_whose_files_are_gone_since_the_reset_needs_a_person(
     assert (again.commit().replayed, len(parts(ingest))) == (False, 2)
     again.close()
     assert "nothing to reset" in reset(capsys, table, "--uid", uid, "--yes").out
+    for wrong in (("--written", "q/2"), ("--uid", uid, "--written", "2")):
+        assert reset(capsys, table, *wrong, "--yes").code == 2
 
 
 def test_a_batch_of_other_offsets_or_of_a_damaged_log_needs_a_person(
@@ -494,8 +503,16 @@ def test_a_batch_of_other_offsets_or_of_a_damaged_log_needs_a_person(
     newest.write_text("{")
     with pytest.raises(BatchSetAside, match="can't be read"):
         again.commit()
+    shutil.rmtree(aside(ingest)[0])
+    with pytest.raises(BatchSetAside, match="it is gone"):
+        again.commit()
     again.close()
-    # A checkpoint of another query has nothing to do with it.
+    # A second writer of the query has nothing to do with it.
+    second = Ingest(table, ingest.metastore, "second", batches=2, history_policy=HistoryPolicy(append=Epoch(0)))
+    assert not second.commit().replayed
+    second.close()
+    assert reset(capsys, table, "--uid", ingest.setup.spec.identity.uid, "--yes").code == 0
+    # Nor has a checkpoint of another query.
     other = replay(ingest)
     done = other.committer.commit(replace(ref, query="other"), shape, partial(other._write, rows=4))
     assert not done.replayed

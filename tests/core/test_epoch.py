@@ -13,6 +13,7 @@ from hivesink.core.epoch import (
     New,
     NextBatch,
     Replay,
+    is_anothers,
     judge,
     read_before,
 )
@@ -192,3 +193,27 @@ def test_a_checkpoint_that_starts_at_the_logs_end_may_stay() -> None:
     with pytest.raises(ForeignHistory) as told:
         judge(LAST, coming(0, 50, 60, "new"), NONE, "/log")
     assert "/checkpoint" not in str(told.value)
+
+
+@pytest.mark.parametrize(
+    ("own", "oldest", "other", "number", "want"),
+    [
+        # A renamed writer, killed before Spark committed its batch; one that was committed; and the old name again.
+        (None, 0, 3, 3, True),
+        (None, None, 3, 3, True),
+        (None, 0, 3, 4, False),
+        (1, 2, 2, 2, True),
+        (1, 2, 3, 3, True),
+        (1, 2, 2, 3, False),
+        # Two sinks of one query, one of them a batch behind.
+        (2, 0, 3, 3, False),
+        (2, None, 3, 3, False),
+        (3, 3, 3, 3, False),
+    ],
+)
+def test_whose_batch_it_is(own: int | None, oldest: int | None, other: int, number: int, want: bool) -> None:
+    mine = None if own is None else LastBatch(Epoch(8), batch(own, 0, 1))
+    first = None if oldest is None else BatchId(oldest)
+    theirs = LastBatch(Epoch(1), batch(other, 0, 1))
+    assert is_anothers(mine, first, theirs, batch(number, 0, 1)) == want
+    assert not is_anothers(mine, first, theirs, batch(number, 0, 1, "new"))

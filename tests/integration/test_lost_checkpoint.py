@@ -254,11 +254,17 @@ def test_a_writer_that_is_renamed_before_spark_commits_its_batch_is_refused(stag
         with pytest.raises(Exception, match="it dies here"):
             stage.drain(dying)
         renamed = stage.sink(writer="renamed", append=0)
-        with pytest.raises(errors.OtherWriter, match=f"writer stage committed it as epoch {number + 1} "):
+        with pytest.raises(errors.OtherWriter, match=f"writer stage of .* committed it as epoch {number + 1},"):
             stage.drain(renamed)
         stage.drain()
+    # And back to the old name, before Spark has committed the new one's first batch.
     stage.put(range(20, 25))
-    stage.drain(renamed)
+    wrap(renamed, "log", create=die)
+    with pytest.raises(Exception, match="it dies here"):
+        stage.drain(renamed)
+    with pytest.raises(errors.OtherWriter, match=r"writer renamed of .* as epoch 1, and writer stage might"):
+        stage.drain()
+    stage.drain(stage.sink(writer="renamed"))
     assert stage.ids() == list(range(25))
 
 

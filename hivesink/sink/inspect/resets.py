@@ -19,7 +19,7 @@ from hivesink.sink.inspect.facts import list_files, read_log
 from hivesink.sink.inspect.status import homes_elsewhere, locations_of, partitions_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Mapping
     from datetime import datetime
 
     from hivesink.core.epoch import BatchRef, Epoch
@@ -76,52 +76,56 @@ def plan_reset(context: CommitContext, writer: str, table: str, at: datetime) ->
 
 @dataclass(frozen=True, slots=True)
 class SetAside:
-    """The logs of writers of `table` that `hivesink reset` has put aside; `own` is the log that a writer has begun."""
+    """The logs of one writer of `table` that `hivesink reset` has put aside.
 
-    logs: Callable[[], Iterable[CommitLog]]
+    Each comes with its uid, and with the batch, as QUERY/BATCH, of which a person has said that it is in the table.
+    """
+
+    logs: Callable[[], Iterable[tuple[CommitLog, str, str | None]]]
     store: FileStore
     registrar: Registrar
     table: str
-    own: str
 
     def has(self, batch: BatchRef) -> bool:
         """Whether one of the logs committed `batch`, and all of its files are still in the tables.
 
         Spark runs a batch again that it hasn't committed itself. Raises BatchSetAside if only a person can tell.
         """
-        known = False
-        for log in self.logs():
-            facts = read_log(log)
-            newest = facts.manifests[-1].last_batch if facts.manifests else None
-            is_whole = facts.head is not None or not facts.view.head
-            if newest and newest.ref == batch and is_whole:
-                known, doubt = True, self._missing(facts, newest.epoch)
-            elif newest and newest.ref.query != batch.query:
-                doubt = None
-            elif not is_whole and batch.batch:
-                doubt = "its newest manifest can't be read"
-            else:
-                differs = newest and newest.ref.batch == batch.batch
-                doubt = "it committed the batch with other offsets" if differs else None
-            if doubt:
-                raise BatchSetAside(self.table, batch.batch, log.location, str(facts.uid), own=self.own, doubt=doubt)
+        known, name = False, f"{batch.query}/{batch.batch}"
+        for log, uid, written in self.logs():
+            if written is None:
+                is_in, doubt = self._judge(read_log(log), batch)
+                if doubt:
+                    raise BatchSetAside(self.table, name, log.location, uid, doubt)
+                known |= is_in
+            known |= written == name
         return known
 
-    def _missing(self, facts: LogFacts, epoch: Epoch) -> str | None:
-        names = _names_of(facts, epoch)
-        tables = {part.table for _, part in facts.effective()} if names else ()
-        found = len(names & {name for table in tables for name in self._names_in(table)})
-        return None if found == len(names) else f"{found} of the batch's {len(names)} files are in the table"
+    def _judge(self, facts: LogFacts, batch: BatchRef) -> tuple[bool, str | None]:
+        """Whether the log committed the batch, and why nobody can tell."""
+        newest = facts.manifests[-1].last_batch if facts.manifests else None
+        if newest and newest.ref.query != batch.query:
+            return False, None
+        if facts.uid is None or (facts.view.head and facts.head is None):
+            return False, "it is gone, or its newest manifest can't be read"
+        found = self._names(facts)
+        if any(name.epoch > facts.view.head for name in found):
+            return False, "the table has files of later epochs"
+        if newest is None or newest.ref.batch != batch.batch:
+            return False, None
+        wanted = [name for name in map(PartName.parse, (part.name for _, part in facts.effective())) if name]
+        wanted = [name for name in wanted if name.epoch == newest.epoch]
+        here = sum(name in found for name in wanted)
+        doubt = None if here == len(wanted) else f"{here} of the batch's {len(wanted)} files are in the table"
+        return True, doubt if newest.ref == batch else "it committed the batch with other offsets"
 
-    def _names_in(self, table: str) -> Iterator[str]:
-        with suppress(UnknownTable):
-            live = self.registrar.table(TableName.parse(table))
-            below = parts_below(self.store, live.location, staged=False)
-            for parts in chain(below, parts_elsewhere(self.store, self.registrar, live)):
-                yield from (str(part.name) for part in parts)
-
-
-def _names_of(facts: LogFacts, epoch: Epoch) -> set[str]:
-    """The parts of `epoch`, which later epochs may have moved; without those that a person has accepted as lost."""
-    names = ((part.name, PartName.parse(part.name)) for _, part in facts.effective())
-    return {text for text, name in names if name is not None and name.epoch == epoch}
+    def _names(self, facts: LogFacts) -> set[PartName]:
+        """The log's parts in its tables. Later epochs may have moved them."""
+        names: set[PartName] = set()
+        for table in {self.table, *facts.tables}:
+            with suppress(UnknownTable):
+                live = self.registrar.table(TableName.parse(table))
+                below = parts_below(self.store, live.location, staged=False)
+                for parts in chain(below, parts_elsewhere(self.store, self.registrar, live)):
+                    names |= {part.name for part in parts if part.name.uid == facts.uid}
+        return names
