@@ -93,7 +93,7 @@ def load_site() -> Site:
 
 def metastore_address(given: str | None, site: Site) -> str:
     """The given address, else the site's, else the embedded metastore's. Raises InvalidOption if there is none."""
-    uri = given or site.metastore_uris or embedded.status().uri
+    uri = given or site.metastore_uris or embedded.running().uri
     if uri is None:
         problem = (
             "no metastore: give --metastore thrift://HOST:PORT, set HIVESINK_METASTORE, set HIVE_CONF_DIR to the "

@@ -13,6 +13,7 @@ from typing import Any
 from hivesink.config.cache import cache_folder, state_folder
 from hivesink.embedded.process import HOST, Detached, Launch
 from hivesink.embedded.server import EmbeddedServer, locked
+from hivesink.errors import MetastoreUnreachable
 from hivesink.jvm.conf import LOCAL_FILES
 from hivesink.jvm.jars import all_jars, jar
 from hivesink.jvm.java import find_java
@@ -119,6 +120,14 @@ def status(home: Path | None = None) -> MetastoreStatus:
         pid=pid,
         warehouse=str(server.warehouse) if server.port is not None else None,
     )
+
+
+def running() -> MetastoreStatus:
+    """As `status`. Raises MetastoreUnreachable if it was started once, and doesn't run now."""
+    state = status()
+    if state.uri is None and state.warehouse is not None:
+        raise MetastoreUnreachable(state.home, "the embedded one is stopped: run `hivesink metastore start`")
+    return state
 
 
 def start(home: Path | None = None, warehouse: Path | None = None) -> MetastoreStatus:

@@ -165,7 +165,7 @@ class OffsetsRunBack(HiveSinkError):
             f"batch {batch} runs back or leaves out a topic ({back}): the topic was created again or is no longer "
             f"subscribed, and with failOnDataLoss=false Spark passes over that. {log} is at epoch {epoch}; nothing was "
             f"written here. To go on: subscribe to the topic again, and delete offsets/{batch} and .{batch}.crc in the "
-            "query's checkpoint (unless another sink of the query has committed the batch); or, if it is gone for good, "
+            "query's checkpoint (unless another sink of the query has committed it); or, if it is gone for good, "
             f"start with append={epoch} (your decision); or, if it was created again, with a new checkpoint, "
             f"startingOffsets and append={epoch}"
         )

@@ -138,11 +138,11 @@ def _first_set(settings: Mapping[str, str], names: tuple[str, ...]) -> str | Non
 
 
 def _embedded() -> tuple[str, str]:
-    """The running embedded metastore's URI and warehouse. Raises InvalidOption."""
+    """The running embedded metastore's URI and warehouse. Raises InvalidOption, MetastoreUnreachable."""
     with suppress(ModuleNotFoundError):  # The zip for clusters lacks the servers.
-        from hivesink.embedded.metastore import status
+        from hivesink.embedded.metastore import running
 
-        state = status()
+        state = running()
         if state.uri is not None and state.warehouse is not None:
             return state.uri, Path(state.warehouse).absolute().as_uri()
     problem = (

@@ -86,7 +86,10 @@ def _is_encrypted(spark: SparkSession, location: str) -> bool:
 
 
 def on_file_system(spark: SparkSession, location: str, action: str, act: Callable[[Any, Any], T]) -> T:
-    """Call `act` with Hadoop's FileSystem and Path of a location. Raises StoreUnavailable, which names `action`."""
+    """Call `act` with Hadoop's FileSystem and Path of a location.
+
+    Raises InvalidOption for an unknown scheme, StoreUnavailable, which names `action`.
+    """
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
 
@@ -94,7 +97,11 @@ def on_file_system(spark: SparkSession, location: str, action: str, act: Callabl
     try:
         return act(path.getFileSystem(hadoop_configuration(spark)), path)
     except Py4JJavaError as error:
-        raise StoreUnavailable(action, location, str(error.java_exception).partition("\n")[0]) from error
+        reason = str(error.java_exception).partition("\n")[0]
+        if "UnsupportedFileSystemException" in reason:
+            problem = f"{location}: Spark has no file system for it; correct its scheme, or add the file system's jars"
+            raise InvalidOption((problem,)) from error
+        raise StoreUnavailable(action, location, reason) from error
     except PySparkException as error:
         raise StoreUnavailable(action, location, str(error).partition("\n")[0]) from error
 

@@ -25,6 +25,8 @@ def test_start_status_stop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caps
     finally:
         metastore.stop(tmp_path)
     assert hivesink(capsys, "metastore", "status", "--json").data["running"] is False
+    stopped = hivesink(capsys, "status", "a.b")
+    assert (stopped.code, "`hivesink metastore start`" in stopped.error) == (75, True)
     assert "is not running" in hivesink(capsys, "metastore", "stop").out
 
 
