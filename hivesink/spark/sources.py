@@ -114,7 +114,7 @@ def _partitions(spark: SparkSession, client: Mapping[str, str], topics: str) -> 
             problem = f"{msg}: {reason}; write servers as host:port, separated by commas, or fix the option named"
             raise InvalidOption((problem,)) from error
         if "UnknownTopicOrPartition" in reason:
-            reason = "one of them doesn't exist: create it, or correct the name"
+            reason = "no such topic: create it, or correct its name"
         raise SourceUnreachable(msg, reason) from error
     finally:
         if admin is not None:

@@ -125,6 +125,7 @@ def analyze(reader: Reader) -> None:
     reader.scanning.ask(f"ANALYZE TABLE {reader.table} {partition} COMPUTE STATISTICS")
 
 
+@pytest.mark.long
 def test_every_moment_of_several_commits(addresses: Addresses, reader: Reader) -> None:
     ingest = watched(addresses.ingest(reader.table), reader)
     ingest.put(rows(3))

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 NAME = str(TABLE)
 # The call of the metastore before which the user acts: a move epoch comes of the fourth and the fifth.
-MOMENTS = [pytest.param(at, marks=() if at in {2, 5} else pytest.mark.long) for at in range(1, 14)]
+MOMENTS = [pytest.param(at, marks=() if at == 5 else pytest.mark.long) for at in range(1, 14)]
 
 
 def janitor(site: Site) -> None:

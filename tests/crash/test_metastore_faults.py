@@ -101,7 +101,10 @@ def test_a_fault_of_the_metastore_at_any_call(scenario: Scenario) -> None:
                 make_durable(site, (call, mode))
 
 
-@pytest.mark.parametrize("scenario", SCENARIOS, ids=str)
+@pytest.mark.parametrize(
+    "scenario",
+    [pytest.param(one, id=one.name, marks=pytest.mark.long if one.name == "retained-2" else ()) for one in SCENARIOS],
+)
 def test_a_fault_of_the_storage_at_any_call(scenario: Scenario) -> None:
     site = scenario.site()
     counting = FaultyFileSystem(site.fs)

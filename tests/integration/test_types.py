@@ -94,7 +94,8 @@ def location(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return base
 
 
-@pytest.fixture(scope="module", params=ZONES)
+# Each zone is a JVM of its own.
+@pytest.fixture(scope="module", params=[ZONES[0], pytest.param(ZONES[1], marks=pytest.mark.long)])
 def zone(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 

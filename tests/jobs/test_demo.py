@@ -43,11 +43,14 @@ def test_killed_then_run_again_then_once_more(tmp_path: Path, kafka: str) -> Non
     assert not re.search(r"[\x00-\x09\x0b-\x1f]", again)
     assert max(map(len, again.splitlines())) <= 80
 
-    once_more = finish(tmp_path, kafka)
-    assert "all flights were committed by earlier runs" in once_more
-    assert "epoch " not in once_more
-    assert once_more.count("✓") == 5
     assert processes_of(tmp_path) == []
+    if kafka:
+        # The longer run's.
+        once_more = finish(tmp_path, kafka)
+        assert "all flights were committed by earlier runs" in once_more
+        assert "epoch " not in once_more
+        assert once_more.count("✓") == 5
+        assert processes_of(tmp_path) == []
 
 
 @pytest.mark.long
