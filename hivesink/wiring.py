@@ -194,9 +194,9 @@ class Setup:
                     log = commit_log(folder, writer, self.site)
                     view = log.view()
                     ends = [log.manifest(epoch).last_batch for epoch in (*view.manifests[:1], *view.manifests[-1:])]
-                    if ends and (newest := ends[-1]):
-                        is_first = ends[0] and not view.floor and ends[0].ref.query == query
-                        yield writer, log.location, ends[0].ref.batch if ends[0] and is_first else None, newest
+                    if ends and ends[-1]:
+                        first = ends[0].ref if ends[0] and not view.floor else None
+                        yield writer, log.location, first.batch if first and first.query == query else None, ends[-1]
 
     def committer(self, *, tolerant: bool) -> Committer:
         return Committer(self.context, replace(self.spec, tolerant=tolerant))
@@ -259,10 +259,8 @@ def _rejected(context: CommitContext, live: LiveTable, config: SinkConfig) -> Ta
         missing = [f"{column.name} {column.type}" for column in needed if kinds.get(column.name) != column.type]
         if missing or (needed is own.partition_columns and len(there) != len(needed)):
             what = f"{found.spec.name} without the columns of dead letters ({', '.join(missing) or 'by dt alone'})"
-            way = (
-                f"run `hivesink recover {live.spec.name}`, which publishes what waits for it, then rename or drop it: "
-            )
-            way += "the job's start creates it again"
+            way = f"run `hivesink recover {live.spec.name}`, which publishes what waits for it, then rename or drop it"
+            way += ": the job's start creates it again"
             raise Unsupported(what, "bad records are written there", way)
     # Somebody may have added columns: they are null.
     return TablePlan(replace(found.spec, columns=own.columns), found.location)

@@ -194,8 +194,8 @@ class QueryRun:
     def _require_state(self, ref: BatchRef, query: Running) -> None:
         """Raises StateLost where a query would go on without its state."""
         last, policy = self.setup.last_batch(), self.setup.spec.history_policy
-        is_resumed = last and policy.append != last.epoch and last.ref.query != ref.query
-        if last and is_resumed and _keeps_state(query.execution.lastExecution().executedPlan()):
+        plan = query.execution.lastExecution().executedPlan()
+        if last and policy.append != last.epoch and last.ref.query != ref.query and _keeps_state(plan):
             raise StateLost(self.setup.context.log.location, last.epoch)
         self._has_state = True
 

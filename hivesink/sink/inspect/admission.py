@@ -47,7 +47,15 @@ def parts_below(store: FileStore, location: str, *, staged: bool = True) -> Iter
         yield (*FoundPart.among(chain.from_iterable(hidden)), *_visible(store, shown))
 
 
-def parts_elsewhere(store: FileStore, registrar: Registrar, live: LiveTable) -> Iterator[tuple[FoundPart, ...]]:
+def parts_of(
+    store: FileStore, registrar: Registrar, live: LiveTable, *, staged: bool = True
+) -> Iterator[tuple[FoundPart, ...]]:
+    """Every part of the table: below its location first, then the visible ones of partitions elsewhere."""
+    yield from parts_below(store, live.location, staged=staged)
+    yield from _parts_elsewhere(store, registrar, live)
+
+
+def _parts_elsewhere(store: FileStore, registrar: Registrar, live: LiveTable) -> Iterator[tuple[FoundPart, ...]]:
     """The visible parts of partitions that `parts_below` doesn't see, where this store can look at all."""
     homes = (one.location for one in registrar.lookup(live, None).values())
     yield tuple(_visible(store, outside(store, homes, [live.location])))
@@ -189,8 +197,7 @@ class Admission:
 
     def _require_no_foreign_parts(self) -> None:
         known = self.known()
-        below = parts_below(self.store, self.live.location, staged=False)
-        for parts in chain(below, parts_elsewhere(self.store, self.registrar, self.live)):
+        for parts in parts_of(self.store, self.registrar, self.live, staged=False):
             foreign = self._foreign(parts, known)
             if foreign:
                 # A second writer that has begun meanwhile left its pointer before its first part.

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from hivesink.core.bucket import normal
 from hivesink.core.leftovers import leftovers
 from hivesink.sink.commit.observe import load
-from hivesink.sink.inspect.admission import parts_below, parts_elsewhere
+from hivesink.sink.inspect.admission import parts_of
 from hivesink.sink.inspect.checks import strays
 from hivesink.sink.inspect.facts import read_log
 from hivesink.sink.inspect.verify import gather
@@ -77,7 +77,7 @@ def strangers(
     store: FileStore, registrar: Registrar, live: LiveTable, uids: Callable[[], Collection[str]]
 ) -> tuple[Stranger, ...]:
     """Those in the table `live` whose uid is none of `uids`, called afterwards: a writer may begin meanwhile."""
-    groups = chain(parts_below(store, live.location), parts_elsewhere(store, registrar, live))
+    groups = parts_of(store, registrar, live)
     parts = sorted(chain.from_iterable(groups), key=lambda part: part.path)
     return tuple(
         Stranger(

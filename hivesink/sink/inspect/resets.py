@@ -7,14 +7,13 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import chain
 from typing import TYPE_CHECKING
 
 from hivesink.core.log import reset_name
 from hivesink.core.partfile import PartName
 from hivesink.core.table import TableName
 from hivesink.errors import BatchSetAside, LogShared, UnknownTable
-from hivesink.sink.inspect.admission import others_of, parts_below, parts_elsewhere
+from hivesink.sink.inspect.admission import others_of, parts_of
 from hivesink.sink.inspect.facts import list_files, read_log
 from hivesink.sink.inspect.status import homes_elsewhere, locations_of, partitions_of
 
@@ -125,7 +124,6 @@ class SetAside:
         for table in {self.table, *facts.tables}:
             with suppress(UnknownTable):
                 live = self.registrar.table(TableName.parse(table))
-                below = parts_below(self.store, live.location, staged=False)
-                for parts in chain(below, parts_elsewhere(self.store, self.registrar, live)):
+                for parts in parts_of(self.store, self.registrar, live, staged=False):
                     names |= {part.name for part in parts if part.name.uid == facts.uid}
         return names
