@@ -121,7 +121,8 @@ class Query:
         self.isActive = False
 
 def start(failure=None, finish=None, own=True, log="/log"):
-    config = {"sink.registration.retry-interval": SimpleNamespace(total_seconds=lambda: 60)}
+    # Longer than any run of the suite: a query that its job leaves open would print in the middle of another test.
+    config = {"sink.registration.retry-interval": SimpleNamespace(total_seconds=lambda: 86400)}
     spec = SimpleNamespace(config=config, target=SimpleNamespace(name="demo.t"))
     setup = SimpleNamespace(spec=spec, context=SimpleNamespace(log=SimpleNamespace(location=log)))
     stored = failure if isinstance(failure, HiveSinkError) else None
