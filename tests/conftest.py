@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -31,19 +32,27 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from xdist.remote import Producer
 
-ON_THE_CLUSTER = ("tests/cluster/", "tests/crash/test_every_step_on_hdfs.py", "tests/spark/test_executors.py")
+# Servers that take long to start, and how the ids of the tests that need them look.
+SHARED = {
+    "cluster": re.compile(
+        r"^tests/(cluster/|crash/test_every_step_on_hdfs|metastore/test_hive4|spark/test_executors|storage/test_hdfs)"
+        r"|::test_on_hdfs_|[-\[](hdfs|4\.0\.1)[-\]]"
+    ),
+    "thrift server": re.compile(r"^tests/(cli/test_run_spark|jvm/test_session|metastore/test_hiveserver2)|[-\[]spark[-\]]"),
+}
 
 
-class FilesAndOneCluster(LoadFileScheduling):  # type: ignore[misc]  # xdist ships no types.
-    """Each file runs in one worker, and all that needs the cluster in the same one: its start takes half a minute."""
+class FilesAndSharedServers(LoadFileScheduling):  # type: ignore[misc]  # xdist ships no types.
+    """Each file runs in one worker, but the tests that need a server of SHARED run in one worker for all files."""
 
     def _split_scope(self, nodeid: str) -> str:
-        return "cluster" if nodeid.startswith(ON_THE_CLUSTER) else super()._split_scope(nodeid)
+        shared = (name for name, needs in SHARED.items() if needs.search(nodeid))
+        return next(shared, None) or super()._split_scope(nodeid)
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> FilesAndOneCluster:
-    return FilesAndOneCluster(config, log)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> FilesAndSharedServers:
+    return FilesAndSharedServers(config, log)
 
 
 @pytest.hookimpl(wrapper=True)
