@@ -38,7 +38,9 @@ SHARED = {
         r"^tests/(cluster/|crash/test_every_step_on_hdfs|metastore/test_hive4|spark/test_executors|storage/test_hdfs)"
         r"|::test_on_hdfs_|[-\[](hdfs|4\.0\.1)[-\]]"
     ),
-    "thrift server": re.compile(r"^tests/(cli/test_run_spark|jvm/test_session|metastore/test_hiveserver2)|[-\[]spark[-\]]"),
+    "thrift server": re.compile(
+        r"^tests/(cli/test_run_spark|jvm/test_session|metastore/test_hiveserver2)|[-\[]spark[-\]]"
+    ),
 }
 
 

@@ -103,36 +103,6 @@ class Move:
 
 
 @dataclass(frozen=True, slots=True)
-class SegmentBucket:
-    """One bucket's share of an open segment: rows, bytes, and the time of its first row (UTC)."""
-
-    table: str
-    partition: str
-    rows: int
-    bytes: int
-    first_at: datetime
-
-
-@dataclass(frozen=True, slots=True)
-class Segment:
-    """Rows that wait across epochs, in one durable file under the log."""
-
-    path: str
-    length: int
-    epoch: Epoch
-    buckets: tuple[SegmentBucket, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class OpenState:
-    """Changes of the open segments in this epoch; with `snapshot`, `added` is the whole open state."""
-
-    snapshot: bool = True
-    added: tuple[Segment, ...] = ()
-    removed: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
 class Manifest:
     """One epoch. `at` is UTC and never before the last manifest's; `zones` are the tables' bucket zones.
 
@@ -154,7 +124,6 @@ class Manifest:
     parts: tuple[PartEntry, ...] = ()
     moves: tuple[Move, ...] = ()
     lost: tuple[str, ...] = ()
-    open: OpenState = OpenState()
     tables: tuple[str, ...] = ()
     zones: tuple[tuple[str, str], ...] = ()
     log: str | None = None
@@ -177,7 +146,6 @@ class Manifest:
             parts=(),
             moves=(),
             lost=(),
-            open=OpenState(snapshot=False),
         )
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from hivesink.core import offsets
 from hivesink.core.epoch import BatchId, BatchRef, Epoch, LastBatch
-from hivesink.core.manifest import FORMAT, Floor, Manifest, Move, OpenState, PartEntry, Rows, Segment, SegmentBucket
+from hivesink.core.manifest import FORMAT, Floor, Manifest, Move, PartEntry, Rows
 from hivesink.errors import LogDamaged, NewerFormat
 
 if TYPE_CHECKING:
@@ -47,11 +47,6 @@ def decode(data: bytes, file: str) -> Manifest:
             parts=tuple(_to_part(part) for part in found["parts"]),
             moves=tuple(Move(Epoch(int(m["epoch"])), str(m["was"]), _to_part(m["part"])) for m in found["moves"]),
             lost=tuple(str(target) for target in found["lost"]),
-            open=OpenState(
-                snapshot=bool(found["open"]["snapshot"]),
-                added=tuple(_to_segment(segment) for segment in found["open"]["added"]),
-                removed=tuple(str(path) for path in found["open"]["removed"]),
-            ),
             tables=tuple(str(table) for table in found["tables"]),
             zones=tuple(sorted((str(table), str(zone)) for table, zone in found["zones"].items())),
             log=None if found["log"] is None else str(found["log"]),
@@ -137,11 +132,3 @@ def _to_last_batch(found: Any) -> LastBatch | None:
     start, end = (tuple(offsets.from_json(offset) for offset in found[name]) for name in ("start", "end"))
     ref = BatchRef(str(found["query"]), BatchId(int(found["batch"])), start, end)
     return LastBatch(Epoch(int(found["epoch"])), ref, appended=bool(found["appended"]))
-
-
-def _to_segment(found: Any) -> Segment:
-    buckets = tuple(
-        SegmentBucket(str(b["table"]), str(b["partition"]), int(b["rows"]), int(b["bytes"]), _from_time(b["first_at"]))
-        for b in found["buckets"]
-    )
-    return Segment(str(found["path"]), int(found["length"]), Epoch(int(found["epoch"])), buckets)

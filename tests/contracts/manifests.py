@@ -5,15 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timezone
 
 from hivesink.core.epoch import BatchId, BatchRef, Epoch, LastBatch
-from hivesink.core.manifest import (
-    Manifest,
-    Move,
-    OpenState,
-    PartEntry,
-    Rows,
-    Segment,
-    SegmentBucket,
-)
+from hivesink.core.manifest import Manifest, Move, PartEntry, Rows
 from hivesink.core.offsets import FilesOffset, KafkaOffset, NoOffset, OtherOffset
 
 AT = datetime(2026, 11, 21, 4, 5, 6, 789, tzinfo=timezone.utc)
@@ -44,11 +36,6 @@ def full() -> Manifest:
         ),
         moves=(Move(Epoch(11), "/w/flights/dt=1/part-x", _part("demo.flights", "dt=1", 3)),),
         lost=("/w/flights/dt=2/part-y",),
-        open=OpenState(
-            snapshot=False,
-            added=(Segment("/w/.log/s-1", 99, Epoch(12), (SegmentBucket("demo.flights", "dt=3", 4, 5, AT),)),),
-            removed=("/w/.log/s-0",),
-        ),
         tables=("demo.flights", "demo.flights__rejected"),
         zones=(("demo.flights", "Europe/Berlin"), ("demo.flights__rejected", "UTC")),
         log="/w/.hivesink/demo.flights/flights",

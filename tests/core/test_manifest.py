@@ -40,7 +40,6 @@ def manifests(draw: st.DrawFn) -> Manifest:
         parts=tuple(parts),
         moves=draw(st.sampled_from([(), base.moves])),
         lost=tuple(draw(st.lists(text))),
-        open=draw(st.sampled_from([base.open, replace(base.open, snapshot=True, added=())])),
         zones=tuple(sorted(draw(st.dictionaries(text, text)).items())),
         log=draw(st.none() | text),
         options=tuple(sorted(draw(st.dictionaries(text, text)).items())),
