@@ -108,7 +108,7 @@ def is_given_up(path: str) -> bool:
 
 def same_location(left: str, right: str) -> bool:
     """Whether two locations are the same folder, by their text (`file:/a`, `file:///a`, `/a/`)."""
-    return normal(left) == normal(right)
+    return left == right or normal(left) == normal(right)
 
 
 def normal(location: str) -> str:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from hivesink.core.bucket import given_up, same_location
@@ -18,7 +19,7 @@ from hivesink.core.epoch import Epoch
 from hivesink.core.manifest import Manifest, standing
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
     from datetime import datetime
 
     from hivesink.core.manifest import PartEntry
@@ -142,7 +143,7 @@ class OpenEpoch:
         return not self.manifest.publishes() and not self.manifest.lost
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class History:
     """A writer's epochs as its log holds them: the newest manifest, and the open epochs, oldest first."""
 
@@ -166,25 +167,24 @@ class History:
         """Epochs up to this one are published: one look at the metastore settles them."""
         return Epoch(self.unpublished[0].manifest.epoch - 1) if self.unpublished else self.epoch
 
-    @property
+    @cached_property
     def unpublished(self) -> tuple[OpenEpoch, ...]:
         return tuple(epoch for epoch in self.open if not epoch.is_published)
 
-    def standing(self) -> Iterator[tuple[OpenEpoch, PartEntry]]:
+    @cached_property
+    def standing(self) -> tuple[tuple[OpenEpoch, PartEntry], ...]:
         """Each part of an open epoch that no later epoch has moved or accepted as lost."""
-        if not self.open:
-            return
         by_epoch = {epoch.manifest.epoch: epoch for epoch in self.open}
-        for manifest, part in standing(epoch.manifest for epoch in self.open):
-            yield by_epoch[manifest.epoch], part
+        parts = standing(epoch.manifest for epoch in self.open)
+        return tuple((by_epoch[manifest.epoch], part) for manifest, part in parts)
 
     def waiting(self) -> list[PartEntry]:
         """The decided parts that aren't published yet."""
-        return [part for epoch, part in self.standing() if not epoch.is_published]
+        return [part for epoch, part in self.standing if not epoch.is_published]
 
     def folders(self) -> dict[PartitionKey, str]:
         """The partition of each standing part, with the folder that was chosen for it last."""
-        return {part.key: part.folder for _, part in self.standing()}
+        return {part.key: part.folder for _, part in self.standing}
 
     def other_paths(self, live: Mapping[PartitionKey, LivePartition] | None = None) -> dict[str, tuple[str, ...]]:
         """Where parts may be from before open epochs moved them, by the parts' names, which never change.

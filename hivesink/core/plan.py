@@ -185,7 +185,7 @@ def _located(history: History, seen: Seen) -> Located:
     """What to do about each part that waits, by the epoch that answers for it."""
     located: Located = {}
     others = history.other_paths(seen.partitions)
-    for epoch, part in history.standing():
+    for epoch, part in history.standing:
         if not epoch.is_published:
             action = locate(part, others.get(part.name, ()), seen.files)
             located.setdefault(epoch.manifest.epoch, []).append(action)
@@ -205,7 +205,7 @@ def _confirm(
     """
     if history.confirmable < history.open[0].manifest.epoch:
         return
-    published = (part for epoch, part in history.standing() if epoch.is_published)
+    published = (part for epoch, part in history.standing if epoch.is_published)
     folders = {part.key: part.folder for part in published if part.key not in seen.taken}
     dropped = {key: folder for key, folder in folders.items() if key not in live}
     if dropped:
@@ -233,7 +233,7 @@ def _moves(
     What a `recover --give-up` has put away comes back by such an epoch too: of the two, only one can decide next.
     """
     sources = {action.part: action.source for own in located.values() for action in own if isinstance(action, Publish)}
-    for epoch, part in history.standing():
+    for epoch, part in history.standing:
         home, source = live.get(part.key), sources.get(part, part.staged)
         is_away = source != part.staged and is_given_up(source)
         is_home = home is None or same_location(part.folder, home.location)
@@ -261,7 +261,7 @@ def _carried(
     waiting = [(epoch, action) for epoch, own in located.items() for action in own]
     refused = [(epoch, action.part) for epoch, action in waiting if action.key in held]
     others = (action for _, action in waiting if action.key not in held)
-    last = max((epoch.manifest.epoch for epoch, part in history.standing() if part.key not in held), default=Epoch(0))
+    last = max((epoch.manifest.epoch for epoch, part in history.standing if part.key not in held), default=Epoch(0))
     if all(isinstance(action, Keep) and action.key in live for action in others):
         yield from (Move(epoch, part.target, part) for epoch, part in refused if refused[0][0] <= last)
 

@@ -78,7 +78,7 @@ def unproven(history: History, live: Mapping[PartitionKey, LivePartition]) -> li
     An INSERT that looked for the partition before it was registered deletes the files in its folder, however late.
     """
     parts = []
-    for epoch, part in history.standing():
+    for epoch, part in history.standing:
         if epoch.is_published and part.partition:
             home = live.get(part.key)
             is_home = None if home is None else same_location(home.location, part.folder)
@@ -121,7 +121,7 @@ def locate(part: PartEntry, others: Iterable[str], files: Mapping[str, int]) -> 
 def paths_to_look(history: History, live: Mapping[PartitionKey, LivePartition], *, far: bool = False) -> set[str]:
     """The paths whose lengths `plan` needs. `far`: all where a part could be, for parts not found at the usual two."""
     paths, others = {part.target for part in unproven(history, live)}, history.other_paths(live)
-    for epoch, part in history.standing():
+    for epoch, part in history.standing:
         home = live.get(part.key)
         if not epoch.is_published:
             paths |= {part.staged, part.target}
@@ -137,7 +137,7 @@ def abandoned(history: History, seen: Seen, given_up: GivenUp) -> list[PartEntry
     live = seen.partitions
     return [
         part
-        for epoch, part in history.standing()
+        for epoch, part in history.standing
         if part.target in given_up.waiting
         # Readers see it if it is at its target and its partition is listed. Format 1 published before it registered.
         and (part.target not in seen.files or (live is not None and part.key not in live))

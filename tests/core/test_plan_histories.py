@@ -182,7 +182,7 @@ class Simulation:
             actions = list(until_look(plan(history, seen, self.stamp(), self.policy)))
             if refused and not actions:
                 # All others are settled: their files are the users' own.
-                assert {part.partition for _, part in history.standing()} <= refused
+                assert {part.partition for _, part in history.standing} <= refused
                 break
             try:
                 history = self.carry_out(history, seen)

@@ -251,7 +251,7 @@ def test_each_epoch_goes_its_way_while_another_partition_is_refused() -> None:
         job.step(4)
         # All but what is refused, which has an epoch of its own.
         history = load(job.context)
-        assert {part.partition for _, part in history.standing()} == {REFUSED}
+        assert {part.partition for _, part in history.standing} == {REFUSED}
         assert history.epoch == 2 * batch
     site.metastore.refused = ""  # type: ignore[attr-defined]
     site.job().run()
@@ -278,7 +278,7 @@ def test_a_job_beside_a_refused_partition_may_die_at_any_call(mode: Mode) -> Non
             site.job().run()
         faulty.apply_late()
         site.check_rows(OTHERS, call)
-        assert {part.partition for _, part in load(site.job().context).standing()} == {REFUSED}, call
+        assert {part.partition for _, part in load(site.job().context).standing} == {REFUSED}, call
         site.metastore.refused = ""  # type: ignore[attr-defined]
         context, spec = site.job().context, site.job().committer.spec
         ahead = preview(context, spec.policy)

@@ -104,7 +104,7 @@ def find_losses(context: CommitContext, partitions: Collection[PartitionKey] = (
     Raises LogDamaged, NewerFormat, LogCopied.
     """
     history = load(context)
-    given_up = GivenUp(waiting=frozenset(part.target for _, part in history.standing() if part.key in partitions))
+    given_up = GivenUp(waiting=frozenset(part.target for _, part in history.standing if part.key in partitions))
     return _losses(history, _look_for_losses(context, history), given_up)
 
 
