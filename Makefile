@@ -15,7 +15,7 @@ WORKERS ?= 3
 # mypy refuses a folder without Python in it.
 CHECKED := $(foreach d,hivesink ddl jobs tests,$(if $(wildcard $d/*.py),$d))
 
-.PHONY: help venv demo cluster-up cluster-status cluster-down test test-long bench lint dist clean
+.PHONY: help venv demo cluster-up cluster-status cluster-down test suite test-long bench lint dist clean
 
 help: ## Show this help
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 16
@@ -45,7 +45,10 @@ cluster-down: venv ## Stop them; what they hold stays in .hivesink-cluster (or H
 	@$(PY) -m jobs.cluster down
 
 ifeq ($(SPARK),)
-test: venv lint ## The static checks and the whole suite without `long`; SPARK=<version>: the main path on that Spark
+test: venv ## The static checks and, beside them, the whole suite without `long`; SPARK=<version>: the main path on that Spark
+	@$(MAKE) --no-print-directory -j2 lint suite
+
+suite: venv
 	$(PY) -m pytest -m 'not long' -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS)
 else
 test: venv

@@ -18,10 +18,12 @@ if TYPE_CHECKING:
     from tests.crash.site import Site, SiteJob
 
 SCENARIOS = [
-    lambda: Scenario("plain"),
-    lambda: Scenario("retained", options={"sink.log.retained-epochs": "1"}),
+    pytest.param(lambda: Scenario("plain"), id="plain"),
+    pytest.param(
+        lambda: Scenario("retained", options={"sink.log.retained-epochs": "1"}), id="retained", marks=pytest.mark.long
+    ),
     # This user acts one time, so each site has its own.
-    lambda: Scenario("moved", user=once(4, moves)),
+    pytest.param(lambda: Scenario("moved", user=once(4, moves)), id="moved"),
 ]
 QUICK = ((1, 2, 6), (1, 3, 12))
 WHOLE = ((1, 2, 3, 6), (1, 2, 3, 4, 5, 7, 12, 20))
@@ -62,7 +64,7 @@ def finish(site: Site, fs: Hanging) -> list[HiveSinkError]:
     return errors
 
 
-@pytest.mark.parametrize("scenario", SCENARIOS, ids=["plain", "retained", "moved"])
+@pytest.mark.parametrize("scenario", SCENARIOS)
 @pytest.mark.parametrize(
     ("counts", "laters"),
     [pytest.param(*QUICK, id="quick"), pytest.param(*WHOLE, id="whole", marks=pytest.mark.long)],

@@ -14,6 +14,7 @@ import subprocess
 import sys
 import time
 from dataclasses import dataclass, field
+from itertools import cycle, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,7 +32,7 @@ from jobs.cluster.kafka import create_topic
 from tests.integration.statestores import STORES
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from pyspark.sql import SparkSession
 
@@ -53,6 +54,8 @@ STEPS = (
     "random",
 )
 """The first three lie between manifest and registration."""
+SHORT = STEPS[2:5]
+"""`tests/cluster/test_kills.py` has the two before, from Kafka to HDFS."""
 
 
 @dataclass
@@ -161,12 +164,12 @@ def begin(folder: Path, metastore: EmbeddedMetastore, table: str, source: dict[s
     return Stage(folder, metastore, f"kills.{table}", source)
 
 
-def kill_until_done(stage: Stage, kills: int) -> None:
+def kill_until_done(stage: Stage, steps: Iterable[str]) -> None:
     chance = random.Random(4711)  # noqa: S311  a repeatable choice of moments
     # The first run commits an epoch; what comes after it is under fire.
     assert stage.run("after-commit", chance)
-    for number in range(kills):
-        assert stage.run(STEPS[number % len(STEPS)], chance), "the source ran dry before the kills were done"
+    for step in steps:
+        assert stage.run(step, chance), "the source ran dry before the kills were done"
     while stage.run("never", chance):
         pass
 
@@ -194,16 +197,16 @@ def write_files(folder: Path, batches: int, *, again: bool = False) -> str:
 
 
 def run_on_files(
-    folder: Path, metastore: EmbeddedMetastore, spark: SparkSession, *, table: str, kills: int, between: int
+    folder: Path, metastore: EmbeddedMetastore, spark: SparkSession, *, table: str, steps: Sequence[str], between: int
 ) -> None:
-    batches = kills + 8
+    batches = len(steps) + 8
     source = write_files(folder, batches)
     stage = begin(folder, metastore, table, {"source": source})
-    kill_until_done(stage, kills)
-    assert len(stage.died) == kills + 1
+    kill_until_done(stage, steps)
+    assert len(stage.died) == len(steps) + 1
     assert stage.between >= between
     check_once(stage, spark, batches * ROWS_A_BATCH)
-    print(f"{kills} kills on files, {stage.between} of them between manifest and registration")
+    print(f"{len(steps)} kills on files, {stage.between} of them between manifest and registration")
 
 
 def run_on_kafka(
@@ -218,7 +221,7 @@ def run_on_kafka(
         producer.produce(table, record(number), partition=number % 3)
     assert producer.flush(30) == 0
     stage = begin(folder, metastore, table, {"servers": kafka, "topic": table})
-    kill_until_done(stage, kills)
+    kill_until_done(stage, islice(cycle(STEPS), kills))
     assert len(stage.died) == kills + 1
     check_once(stage, spark, batches * ROWS_A_BATCH)
     print(f"{kills} kills over Kafka, {stage.between} of them between manifest and registration")
@@ -229,8 +232,7 @@ def run_on_kafka(
 def test_a_kill_at_each_step_of_publishing_on_a_file_source(
     tmp_path: Path, metastore: EmbeddedMetastore, spark: SparkSession
 ) -> None:
-    """`tests/cluster/test_kills.py` has the same from Kafka to HDFS."""
-    run_on_files(tmp_path, metastore, spark, table="files_5", kills=5, between=3)
+    run_on_files(tmp_path, metastore, spark, table="files_3", steps=SHORT, between=1)
 
 
 @pytest.mark.spark
@@ -244,7 +246,7 @@ def test_a_kill_at_each_step_of_a_query_with_state(
     source = write_files(tmp_path, batches, again=True)
     stage = begin(tmp_path, metastore, f"state_{store.replace('-', '_')}", {"source": source})
     stage.distinct, stage.settings = True, STORES[store]
-    kill_until_done(stage, len(STEPS))
+    kill_until_done(stage, STEPS)
     assert len(stage.died) == len(STEPS) + 1
     check_once(stage, spark, batches * ROWS_A_BATCH)
 
@@ -253,7 +255,7 @@ def test_a_kill_at_each_step_of_a_query_with_state(
 @pytest.mark.long
 @pytest.mark.timeout(3600)
 def test_a_hundred_kills_on_a_file_source(tmp_path: Path, metastore: EmbeddedMetastore, spark: SparkSession) -> None:
-    run_on_files(tmp_path, metastore, spark, table="files_100", kills=100, between=30)
+    run_on_files(tmp_path, metastore, spark, table="files_100", steps=list(islice(cycle(STEPS), 100)), between=30)
 
 
 @pytest.mark.spark
