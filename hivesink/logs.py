@@ -102,12 +102,13 @@ class TableLogs:
         return None
 
     def accept(self, accepted: Accepted) -> None:
-        """Record that parts of that uid are the users' own from now on."""
+        """Record that parts of that uid are the users' own from now on, in place of an earlier record."""
         pointers.accept(self._fs(), self.table, normal(self.location), accepted)
 
     def retract(self, uid: str) -> None:
         """Take back that parts of `uid` were accepted: its log lives on, so a reset was never finished."""
-        self._fs().delete(pointers.accepted_path(normal(self.location), self.table, uid))
+        for path in pointers.accepted_paths(self._fs(), self.table, normal(self.location), uid):
+            self._fs().delete(path)
 
     def unpoint(self, writer: str) -> None:
         self._fs().delete(pointers.pointer_path(normal(self.location), self.table, writer))

@@ -6,6 +6,7 @@ import contextlib
 import secrets
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain
 from posixpath import dirname
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,7 @@ from hivesink.config.options import SinkConfig, as_texts
 from hivesink.config.site import NO_SITE, Site
 from hivesink.config.values import OnBadRecord
 from hivesink.core.bucket import normal
+from hivesink.core.epoch import QueryHistory
 from hivesink.core.lifecycle import Identity
 from hivesink.core.log import require_writer_name
 from hivesink.decode.arrowtypes import arrow_schema
@@ -39,10 +41,11 @@ from hivesink.storage.rename_store import RenameFileStore
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from hivesink.core.epoch import BatchId, HistoryPolicy, LastBatch
+    from hivesink.core.epoch import HistoryPolicy, LastBatch
     from hivesink.core.table import TableName, TableSpec
     from hivesink.hiveql.apply import Catalog
     from hivesink.ports import CommitLog, FileStore, LiveTable, Registrar
+    from hivesink.storage.pointers import Accepted
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,25 +181,35 @@ class Setup:
             count_rows=rows_in,
             history_policy=history_policy,
             on_commit=on_commit or (lambda _: None),
-            was_written=SetAside(partial(_put_aside, logs, writer), store, registrar, str(table)).has,
+            was_written=SetAside(
+                lambda: ((log, one.uid, one.written) for name, log, one in _put_aside(logs) if name == writer),
+                store,
+                registrar,
+                str(table),
+            ).has,
             sole_writer=lambda: len(logs.writers()) <= 1,
             options=tuple(sorted(own.items())),
         )
         return cls(spec, context, site)
 
-    def other_writers(self, query: str) -> Iterator[tuple[str, str, BatchId | None, LastBatch]]:
-        """Name, log, the first batch of `query` if it is known, and the newest batch of the table's other writers."""
-        target = self.spec.target
-        for writer, folder in TableLogs(target.spec.name, target.location, self.site).writers().items():
-            if writer != self.spec.identity.writer:
-                # Damage in another writer's log is its own problem.
-                with contextlib.suppress(LogDamaged, NewerFormat):
-                    log = commit_log(folder, writer, self.site)
-                    view = log.view()
-                    ends = [log.manifest(epoch).last_batch for epoch in (*view.manifests[:1], *view.manifests[-1:])]
-                    if ends and ends[-1]:
-                        first = ends[0].ref if ends[0] and not view.floor else None
-                        yield writer, log.location, first.batch if first and first.query == query else None, ends[-1]
+    def histories(self, query: str) -> Iterator[QueryHistory]:
+        """What the logs of the table's writers hold of `query`.
+
+        A log that `hivesink reset` put aside counts too, unless a person has said that its batches aren't in the table.
+        """
+        own, target = self.spec.identity.writer, self.spec.target
+        logs = TableLogs(target.spec.name, target.location, self.site)
+        living = ((writer, commit_log(folder, writer, self.site)) for writer, folder in logs.writers().items())
+        aside = ((writer, log) for writer, log, one in _put_aside(logs) if writer == own or one.written != "")
+        for writer, log in chain(living, aside):
+            # Damage in another writer's log is its own problem.
+            with contextlib.suppress(LogDamaged, NewerFormat):
+                view = log.view()
+                ends = [log.manifest(epoch).last_batch for epoch in (*view.manifests[:1], *view.manifests[-1:])]
+                own_ends = [last for last in ends if last and last.ref.query == query]
+                if own_ends and own_ends[-1] is ends[-1]:
+                    first = own_ends[0].ref.batch if own_ends[0] is ends[0] and not view.floor else None
+                    yield QueryHistory(writer, log.location, first, own_ends[-1])
 
     def committer(self, *, tolerant: bool) -> Committer:
         return Committer(self.context, replace(self.spec, tolerant=tolerant))
@@ -235,10 +248,11 @@ def _require_sole(uid: str, log: CommitLog, logs: TableLogs, store: FileStore) -
             raise LogTwice(log.location, folder, uid)
 
 
-def _put_aside(logs: TableLogs, writer: str) -> Iterator[tuple[CommitLog, str, str | None]]:
+def _put_aside(logs: TableLogs) -> Iterator[tuple[str, CommitLog, Accepted]]:
+    """The logs of the table that `hivesink reset` has put aside, with their writers."""
     for one in logs.accepted().values():
-        if (one.log is not None and one.writer == writer) or one.written is not None:
-            yield commit_log(one.log or logs.location, writer, logs.site), one.uid, one.written
+        if one.writer is not None and one.log is not None:
+            yield one.writer, commit_log(one.log, one.writer, logs.site), one
 
 
 def _require_columns(spec: TableSpec, config: SinkConfig) -> None:

@@ -14,13 +14,14 @@ from hivesink.cli.output import Line, Report
 from hivesink.core.log import reset_name
 from hivesink.core.table import TableName
 from hivesink.errors import InvalidOption
-from hivesink.logs import TableLogs
+from hivesink.logs import TableLogs, commit_log
 from hivesink.sink.inspect.clean import Stranger
+from hivesink.sink.inspect.facts import read_log
 from hivesink.sink.inspect.resets import Reset, plan_reset
 from hivesink.storage.pointers import Accepted
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
 
 Uids = Annotated[
@@ -66,7 +67,10 @@ def reset(
         now = datetime.now(timezone.utc)
         chosen = {} if uid else opened.resettable(writer)
         resets = [_named(opened, plan_reset(one, name, opened.name, now), now) for name, one in chosen.items()]
-        strangers = _with_uids(opened, uid or [])
+        accepted = opened.logs.accepted()
+        strangers = _with_uids(opened, uid or [], accepted, written or "")
+        if written is not None:
+            _require_batch(written, opened, accepted.get(uid[0]) if uid else None)
         lines = [*map(_about_writer, resets), *map(_about_files, strangers)]
         lines += [f"batch {written} is in the table: the next start passes it over"] if written and strangers else []
         if lines and not dry_run:
@@ -75,11 +79,9 @@ def reset(
             for one in resets:
                 _set_aside(opened, one, now)
             for stranger in strangers:
-                # Of a log that a reset put aside, it forgets the newest batch.
-                before = opened.logs.accepted().get(stranger.uid) if written else None
-                opened.logs.retract(stranger.uid)
-                again = before or Accepted(stranger.uid, _text(now))
-                opened.logs.accept(replace(again, written=written))
+                before = accepted.get(stranger.uid)
+                answered = replace(before, written=written or "") if before else Accepted(stranger.uid, _text(now))
+                opened.logs.accept(answered)
         data = {
             "table": opened.name,
             "done": bool(lines) and not dry_run,
@@ -111,26 +113,42 @@ def _named(opened: OpenedTable, planned: Reset, at: datetime) -> Reset:
     return planned
 
 
-def _with_uids(opened: OpenedTable, uids: Sequence[str]) -> list[Stranger]:
-    """Those of `uids` that aren't accepted yet, or whose log is remembered. Raises InvalidOption for an unknown uid."""
+def _with_uids(
+    opened: OpenedTable, uids: Sequence[str], accepted: Mapping[str, Accepted], written: str
+) -> list[Stranger]:
+    """Those of `uids` of which `written` hasn't been said yet. Raises InvalidOption for an unknown uid."""
     if not uids:
         return []
     known = {one.uid: one for one in opened.strangers()}
-    accepted = opened.logs.accepted()
     for uid in uids:
         if uid not in known and uid not in accepted:
             names = ", ".join(sorted(known)) or "none"
             problem = f"{opened.name} has no files of uid {uid} that lack a log here; such uids are: {names}"
             raise InvalidOption((problem,))
-    chosen = (uid for uid in dict.fromkeys(uids) if uid not in accepted or accepted[uid].log is not None)
-    return [known.get(uid) or Stranger(uid, (), ()) for uid in chosen]
+    said = {uid for uid, one in accepted.items() if one.log is None or one.written == written}
+    return [known.get(uid) or Stranger(uid, (), ()) for uid in dict.fromkeys(uids) if uid not in said]
+
+
+def _require_batch(written: str, opened: OpenedTable, answered: Accepted | None) -> None:
+    """Raise InvalidOption unless a log that was put aside may have committed the batch `written`, QUERY/BATCH."""
+    if answered is None or answered.log is None:
+        raise InvalidOption(
+            ("--written: no log of that uid was put aside at this table, so no start asks for its batches",)
+        )
+    manifests = read_log(commit_log(answered.log, answered.writer or "", opened.site)).manifests
+    newest = manifests[-1].last_batch if manifests else None
+    if newest and written != f"{newest.ref.query}/{newest.ref.batch}":
+        problem = f"--written {written}: the newest batch of {answered.log} is {newest.ref.query}/{newest.ref.batch}"
+        raise InvalidOption((problem,))
 
 
 def _set_aside(opened: OpenedTable, planned: Reset, now: datetime) -> None:
     """The order allows an interruption anywhere: another run completes it."""
     everywhere = [TableLogs(TableName.parse(name), folder, opened.site) for name, folder in planned.tables.items()]
     for logs in everywhere:
-        if planned.uid is not None and planned.uid not in logs.accepted():
+        before = logs.accepted().get(planned.uid or "")
+        # What was answered about it before that reset was undone counts no more.
+        if planned.uid is not None and (before is None or (before.log, before.written) != (planned.aside, None)):
             logs.accept(Accepted(planned.uid, _text(now), planned.writer, planned.aside))
     opened.logs.put_aside(planned.log, planned.aside)
     for logs in everywhere:

@@ -7,7 +7,7 @@ it starts again at 0 with every new checkpoint, which is how other sinks lose or
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NewType
+from typing import TYPE_CHECKING, NewType
 
 from hivesink.core.offsets import FilesOffset, SourceOffset, chain, runs_back
 from hivesink.errors import (
@@ -21,6 +21,9 @@ from hivesink.errors import (
     ReplayDiffers,
     ResumeImpossible,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Container, Iterable
 
 Epoch = NewType("Epoch", int)
 BatchId = NewType("BatchId", int)
@@ -60,6 +63,16 @@ class LastBatch:
     epoch: Epoch
     ref: BatchRef
     appended: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class QueryHistory:
+    """What one log of a table holds of a query: its writer, the first batch if it is known, and the newest one."""
+
+    writer: str
+    log: str
+    first: BatchId | None
+    newest: LastBatch
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,15 +144,22 @@ def _judge(
     return New(appended=gap is not None)
 
 
-def is_anothers(own: LastBatch | None, oldest: BatchId | None, other: LastBatch, batch: BatchRef | NextBatch) -> bool:
-    """Whether `other`, the newest batch of another writer of the table, shows that it wrote `batch` in our place.
+def wrote_instead(
+    writer: str, histories: Iterable[QueryHistory], batch: BatchId, *, beside: Container[str] = ()
+) -> QueryHistory | None:
+    """What shows that another writer of the table wrote `batch` in the place of `writer`, which was renamed.
 
-    `oldest` is that writer's first batch of this query, None if it isn't known. Two sinks of one query share batches;
-    of a writer that was renamed, one name ends where the other begins.
+    Two sinks of one query share its batches, but of a writer that was renamed, one name ends where the other begins.
+    `beside` are writers that this run of the query has too.
     """
-    if other.ref.query != batch.query or other.ref.batch < batch.batch:
-        return False
-    return own is None or own.ref.query != batch.query or (oldest is not None and oldest > own.ref.batch)
+    known = tuple(histories)
+    own = max((one.newest.ref.batch for one in known if one.writer == writer), default=None)
+    for one in known:
+        if one.writer == writer or one.writer in beside or one.newest.ref.batch < batch:
+            continue
+        if own is None or own + 1 < batch or (one.first is not None and one.first > own):
+            return one
+    return None
 
 
 def read_before(last: LastBatch | None, batch: BatchRef | NextBatch) -> tuple[str, ...]:

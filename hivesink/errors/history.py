@@ -188,9 +188,10 @@ class OtherWriter(HiveSinkError):
     def __init__(self, table: str, writer: str, batch: int, *, other: str, epoch: int, log: str) -> None:
         super().__init__(
             f"batch {batch} of this checkpoint is in the log {log} already: writer {other} of {table} committed it as "
-            f"epoch {epoch}, and writer {writer} might write its rows again. If the writer was renamed, use the name "
-            f'{other} again, or do as "Renaming a writer" in docs/operations.md says. If both are sinks of one query, '
-            + (f"call {other} first" if batch == 0 else f"start the job once without {writer}")
+            f"epoch {epoch}, and writer {writer} might write its rows again. If the writer was renamed, or {other} has "
+            f"written the rows of {writer} until now: run the job as it was, with {other} alone, until it has stopped "
+            f'well, then see "Renaming a writer" in docs/operations.md. If both are sinks of one query: call {other} '
+            "first, in the same function"
         )
 
 

@@ -86,7 +86,7 @@ class BatchSetAside(HiveSinkError):
             f"batch {batch.rpartition('/')[2]} may be in {table} already: Spark runs it again, and {log}, which "
             f"`hivesink reset` put aside, can't answer for it: {doubt}. Look for its rows in the table. "
             f"If there are none: {forget}`, and it is written; if all are there: {forget} --written {batch}`, and it "
-            'is passed over; if some are: undo the reset, as "Starting over" in docs/operations.md says. Start again'
+            'is passed over; if some are, see "Starting over" in docs/operations.md. Then start again'
         )
 
 

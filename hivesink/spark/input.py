@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import unquote
 
 from hivesink.config.values import OnBadRecord
 from hivesink.core.bucket import normal
 from hivesink.core.offsets import FilesOffset, KafkaOffset
-from hivesink.errors import InvalidOption, MissingColumns, NotWritable, StoreUnavailable
+from hivesink.errors import InvalidOption, MissingColumns, NotWritable, StoreUnavailable, Unsupported
 from hivesink.sink.task.assign import needed_columns
 from hivesink.sink.task.messages import InputShape, TaskPlan
 from hivesink.spark.site import driver_jvm, on_file_system
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+_PATTERN = frozenset("{}[]*?\\")
 PATH = "_path"
 """A column of this name holds the file that a row came from, for dead letters and errors."""
 
@@ -98,13 +100,26 @@ class SourceFiles:
         self._relations = _file_relations(spark, execution) if self.planned else []
 
     def missing(self) -> list[str]:
-        """The planned files that weren't there when Spark last listed them."""
+        """The planned files that weren't there when Spark last listed them.
+
+        Raises Unsupported if one's name is a pattern to Spark, which then lists the batch's other files twice.
+        """
         listed = [relation.location().inputFiles() for relation in self._relations]
+        patterns = [path for path in self.planned if not _PATTERN.isdisjoint(unquote(path))]
         # A listing holds only planned files, so a full one needs no call for each file.
-        if sum(len(files) for files in listed) == len(self.planned):
+        if not patterns and sum(len(files) for files in listed) == len(self.planned):
             return []
-        present = Counter(str(file) for files in listed for file in files)
-        return list((Counter(self.planned) - present).elements())
+        present, planned = Counter(str(file) for files in listed for file in files), Counter(self.planned)
+        if patterns and present - planned:
+            name, count = unquote(patterns[0]).rpartition("/")[2], len(self.planned)
+            msg = f"a source file named {name}, whose name is a pattern to Spark"
+            raise Unsupported(
+                msg,
+                f"Spark reads the other files of its batch twice ({patterns[0]}; {count} files)",
+                f"rename all {count} files of that batch, without any of {{}}[]*?\\, and start once with the option "
+                "sink.on-missing-file=ignore: under their new names Spark reads them once",
+            )
+        return list((planned - present).elements())
 
     def missing_after(self) -> list[str]:
         """The same once the tasks have ended; nothing where a missing file already fails its task."""

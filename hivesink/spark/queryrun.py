@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from hivesink.config.values import OnMissingFile
 from hivesink.core.checkpoint import batch_ref, next_batch
-from hivesink.core.epoch import BatchId, Epoch, is_anothers, judge, read_before
+from hivesink.core.epoch import BatchId, Epoch, judge, read_before, wrote_instead
 from hivesink.core.manifest import Rows
 from hivesink.core.table import quoted
 from hivesink.errors import (
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
     from pyspark.sql.types import StructType
 
-    from hivesink.core.epoch import BatchRef, LastBatch, NextBatch
+    from hivesink.core.epoch import BatchRef, NextBatch
     from hivesink.sink.commit.committer import Committer
     from hivesink.wiring import Setup
 
@@ -92,16 +92,16 @@ class _Call:
     lock: threading.RLock = field(default_factory=threading.RLock)
 
 
-_calls: dict[str, _Call] = {}
-"""The newest batch's call, by log: two sinks of one writer see each other's."""
+_calls: dict[tuple[str, str], _Call] = {}
+"""The newest batch's call, by table and writer: two sinks of one writer see each other's."""
 _calls_lock = threading.Lock()
 
 
-def _call(log: str, run: str, batch: int) -> _Call:
+def _call(table: str, writer: str, run: str, batch: int) -> _Call:
     with _calls_lock:
-        call = _calls.get(log)
+        call = _calls.get((table, writer))
         if call is None or (call.run, call.batch) != (run, batch):
-            call = _calls[log] = _Call(run, batch)
+            call = _calls[table, writer] = _Call(run, batch)
         return call
 
 
@@ -129,9 +129,8 @@ class QueryRun:
         self.committer.recover()
         files = Checkpoint(self._spark, checkpoint)
         first = next_batch(checkpoint, files.read, files.names)
-        last = self.setup.last_batch()
-        self._require_own(last, first)
-        judge(last, first, self.setup.spec.history_policy, self.setup.context.log.location)
+        self._require_own(first)
+        judge(self.setup.last_batch(), first, self.setup.spec.history_policy, self.setup.context.log.location)
         self._has_begun = True
 
     def _require_fit(self, schema: StructType) -> None:
@@ -160,7 +159,8 @@ class QueryRun:
 
     def _commit(self, batch: DataFrame, batch_id: int, query: Running) -> None:
         log = self.setup.context.log.location
-        call = _call(log, query.run, batch_id)
+        spec = self.setup.spec
+        call = _call(spec.target.name, spec.identity.writer, query.run, batch_id)
         with call.lock:
             if call.epoch is not None:
                 raise CalledTwice(log, batch_id, call.epoch)
@@ -181,15 +181,20 @@ class QueryRun:
                     self._miss(files.missing_after(), files, ref, replayed=True)
             call.epoch, call.written = done.epoch, None
 
-    def _require_own(self, own: LastBatch | None, batch: NextBatch) -> None:
+    def _require_own(self, batch: NextBatch) -> None:
         """Raises OtherWriter for a writer that was renamed when Spark hadn't committed its last batch."""
-        for writer, log, oldest, other in self.setup.other_writers(batch.query) if batch.query else ():
-            call = _calls.get(log)
-            is_beside = call is not None and self.query is not None and call.run == self.query.run
-            if not is_beside and is_anothers(own, oldest, other, batch):
-                spec = self.setup.spec
-                name, table = spec.identity.writer, spec.target.name
-                raise OtherWriter(table, name, batch.batch, other=writer, epoch=other.epoch, log=log)
+        spec, run = self.setup.spec, self.query.run if self.query else None
+        writer, table = spec.identity.writer, spec.target.name
+        with _calls_lock:
+            beside = {name for (where, name), call in _calls.items() if where == table and call.run == run}
+        found = (
+            wrote_instead(writer, self.setup.histories(batch.query), batch.batch, beside=beside)
+            if batch.query
+            else None
+        )
+        if found is not None:
+            other = found.newest.epoch
+            raise OtherWriter(table, writer, batch.batch, other=found.writer, epoch=other, log=found.log)
 
     def _require_state(self, ref: BatchRef, query: Running) -> None:
         """Raises StateLost where a query would go on without its state."""

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass
-from posixpath import dirname
+from posixpath import basename, dirname
 from typing import TYPE_CHECKING, Any
 
 from hivesink.core.log import POINTER, is_reset
 from hivesink.errors import FileSystemUnknown, LogDamaged, NewerFormat, PointerCopied, Unsupported
 from hivesink.storage.fs import join
-from hivesink.storage.once import put_once
+from hivesink.storage.once import delete, put_once
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -33,7 +33,7 @@ class Accepted:
     """A person's decision that a table's parts of `uid` are the users' own, and no writer's any more.
 
     `writer` and `log` are those that `hivesink reset` set aside; None if only parts were found. `written`: the batch,
-    QUERY/BATCH, of which a person has said that it is in the table.
+    QUERY/BATCH, of which a person has said that it is in the table; `""`: that no batch that comes again is.
     """
 
     uid: str
@@ -107,19 +107,28 @@ def logs_in(fs: FileSystem, folder: str) -> Iterator[str]:
 
 
 def accept(fs: FileSystem, table: TableName, table_location: str, accepted: Accepted) -> None:
-    """Remember `accepted`, durably. Raises StoreUnavailable, NotWritable."""
-    put_once(fs, accepted_path(table_location, table, accepted.uid), _encode(asdict(accepted)))
+    """Remember `accepted`, durably, in place of what was accepted of its uid before.
+
+    The newer file counts before the older one goes. Raises StoreUnavailable, NotWritable.
+    """
+    before = accepted_paths(fs, table, table_location, accepted.uid)
+    number = int(basename(before[-1]).partition(".")[2] or 0) + 1 if before else 0
+    name = f"{accepted.uid}.{number:06d}" if number else accepted.uid
+    put_once(fs, join(_accepted(table_location, table), name), _encode(asdict(accepted)))
+    for path in before:
+        delete(fs, path)
 
 
-def accepted_path(table_location: str, table: TableName, uid: str) -> str:
-    """The file that says that parts of `uid` were accepted."""
-    return join(join(_beside(table_location, table), _ACCEPTED), uid)
+def accepted_paths(fs: FileSystem, table: TableName, table_location: str, uid: str) -> list[str]:
+    """The files that say that parts of `uid` were accepted, the newest last."""
+    folder = _accepted(table_location, table)
+    return [join(folder, entry.name) for entry in fs.list(folder) if entry.name.partition(".")[0] == uid]
 
 
 def accepted_in(fs: FileSystem, table: TableName, table_location: str) -> Mapping[str, Accepted]:
     """What was accepted at the table, by uid. Raises LogDamaged, NewerFormat."""
-    files = _files(fs, join(_beside(table_location, table), _ACCEPTED))
-    return {name: _decode_accepted(data, path) for name, path, data in files}
+    files = _files(fs, _accepted(table_location, table))
+    return {name.partition(".")[0]: _decode_accepted(data, path) for name, path, data in files}
 
 
 def _decode_accepted(data: bytes, file: str) -> Accepted:
@@ -157,6 +166,10 @@ def _files(fs: FileSystem, folder: str, suffix: str = "") -> Iterator[tuple[str,
         data = fs.read(path)
         if data is not None:
             yield entry.name, path, data
+
+
+def _accepted(table_location: str, table: TableName) -> str:
+    return join(_beside(table_location, table), _ACCEPTED)
 
 
 def _beside(table_location: str, table: TableName) -> str:

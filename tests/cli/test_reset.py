@@ -491,6 +491,99 @@ def test_a_batch_whose_files_are_gone_since_the_reset_needs_a_person(
         assert reset(capsys, table, *wrong, "--yes").code == 2
 
 
+def test_an_answer_is_checked_and_may_be_corrected(
+    ingest: Ingest, table: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    uid = ingest.setup.spec.identity.uid
+    assert reset(capsys, table, "--yes").code == 0
+    (kept,) = aside(ingest)
+    for wrong in ("p/2", "q/3", "q/x"):
+        said = reset(capsys, table, "--uid", uid, "--written", wrong, "--yes")
+        assert (said.code, f"the newest batch of {kept} is q/2" in said.error) == (65, True)
+    assert reset(capsys, table, "--uid", uid, "--yes").code == 0
+    # That was a mistake.
+    assert reset(capsys, table, "--uid", uid, "--written", "q/2", "--yes").code == 0
+    passed = replay(ingest)
+    assert passed.commit().replayed
+    passed.close()
+
+    # Undone, and before any start reset again: what was answered before counts no more.
+    assert reset(capsys, table, "--uid", uid, "--yes").code == 0
+    shutil.rmtree(ingest.log)
+    kept.rename(ingest.log)
+    assert reset(capsys, table, "--yes").code == 0
+    again = replay(ingest)
+    assert again.commit().replayed
+    again.close()
+
+
+def test_an_answer_is_for_the_writer_of_that_log_alone(
+    ingest: Ingest, table: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    second = Ingest(table, ingest.metastore, "second")
+    for _ in range(2):
+        second.commit()
+    second.close()
+    assert reset(capsys, table, "--yes").code == 0
+    uid = ingest.setup.spec.identity.uid
+    assert reset(capsys, table, "--uid", uid, "--written", "q/2", "--yes").code == 0
+    behind = Ingest(table, ingest.metastore, "second", batches=2, history_policy=HistoryPolicy(append=Epoch(0)))
+    assert not behind.commit().replayed
+    behind.close()
+
+
+def test_a_batch_that_only_a_log_without_files_knows_is_written(
+    ingest: Ingest, table: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    uid = ingest.setup.spec.identity.uid
+    assert reset(capsys, table, "--yes").code == 0
+    passed = replay(ingest)
+    assert passed.commit().replayed
+    passed.close()
+    for path in parts(ingest):
+        path.unlink()
+    assert reset(capsys, table, "--yes").code == 0
+    again = replay(ingest)
+    with pytest.raises(BatchSetAside, match="0 of the batch's 2 files"):
+        again.commit()
+    again.close()
+    assert reset(capsys, table, "--uid", uid, "--yes").code == 0
+    written = replay(ingest)
+    assert not written.commit().replayed
+    written.close()
+
+
+def test_a_cut_file_needs_a_person(ingest: Ingest, table: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert reset(capsys, table, "--yes").code == 0
+    next(path for path in parts(ingest) if "-3-" in path.name).write_bytes(b"")
+    cut = replay(ingest)
+    with pytest.raises(BatchSetAside, match="1 of the batch's 2 files"):
+        cut.commit()
+    cut.close()
+
+
+def test_what_the_logs_of_a_table_hold_of_a_query(
+    ingest: Ingest, table: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def held() -> list[tuple[str, int | None, int]]:
+        found = second.setup.histories("q")
+        return sorted((one.writer, one.first, one.newest.ref.batch) for one in found)
+
+    second = Ingest(table, ingest.metastore, "second", options={"sink.log.retained-epochs": "1"})
+    second.commit()
+    assert held() == [("ingest", 0, 2), ("second", 0, 0)]
+    assert reset(capsys, table, "--writer", "ingest", "--yes").code == 0
+    assert held() == [("ingest", 0, 2), ("second", 0, 0)]
+    assert list(second.setup.histories("other")) == []
+    # Its rows of that query are said not to be in the table.
+    assert reset(capsys, table, "--uid", ingest.setup.spec.identity.uid, "--yes").code == 0
+    assert held() == [("second", 0, 0)]
+    for _ in range(6):
+        second.commit()
+    assert held() == [("second", None, 6)]
+    second.close()
+
+
 def test_a_batch_of_other_offsets_or_of_a_damaged_log_needs_a_person(
     ingest: Ingest, table: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

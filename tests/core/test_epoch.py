@@ -12,10 +12,11 @@ from hivesink.core.epoch import (
     LastBatch,
     New,
     NextBatch,
+    QueryHistory,
     Replay,
-    is_anothers,
     judge,
     read_before,
+    wrote_instead,
 )
 from hivesink.core.offsets import FilesOffset, KafkaOffset
 from hivesink.errors import (
@@ -196,7 +197,7 @@ def test_a_checkpoint_that_starts_at_the_logs_end_may_stay() -> None:
 
 
 @pytest.mark.parametrize(
-    ("own", "oldest", "other", "number", "want"),
+    ("own", "first", "newest", "number", "want"),
     [
         # A renamed writer, killed before Spark committed its batch; one that was committed; and the old name again.
         (None, 0, 3, 3, True),
@@ -205,15 +206,22 @@ def test_a_checkpoint_that_starts_at_the_logs_end_may_stay() -> None:
         (1, 2, 2, 2, True),
         (1, 2, 3, 3, True),
         (1, 2, 2, 3, False),
+        # The other log no longer holds its first manifest.
+        (1, None, 9, 9, True),
+        (1, None, 9, 10, False),
         # Two sinks of one query, one of them a batch behind.
         (2, 0, 3, 3, False),
         (2, None, 3, 3, False),
         (3, 3, 3, 3, False),
     ],
 )
-def test_whose_batch_it_is(own: int | None, oldest: int | None, other: int, number: int, want: bool) -> None:
-    mine = None if own is None else LastBatch(Epoch(8), batch(own, 0, 1))
-    first = None if oldest is None else BatchId(oldest)
-    theirs = LastBatch(Epoch(1), batch(other, 0, 1))
-    assert is_anothers(mine, first, theirs, batch(number, 0, 1)) == want
-    assert not is_anothers(mine, first, theirs, batch(number, 0, 1, "new"))
+def test_whose_batch_it_is(own: int | None, first: int | None, newest: int, number: int, want: bool) -> None:
+    def history(writer: str, log: str, oldest: int | None, last: int) -> QueryHistory:
+        known = None if oldest is None else BatchId(oldest)
+        return QueryHistory(writer, log, known, LastBatch(Epoch(1), batch(last, 0, 1)))
+
+    others = history("b", "/b", first, newest)
+    # Of several logs of one writer, the newest batch counts: a reset has put the others aside.
+    mine = [] if own is None else [history("a", "/a", 0, own), history("a", "/a.reset", None, max(0, own - 1))]
+    assert wrote_instead("a", [*mine, others], BatchId(number)) == (others if want else None)
+    assert wrote_instead("a", [*mine, others], BatchId(number), beside={"b"}) is None

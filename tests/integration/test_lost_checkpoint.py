@@ -10,6 +10,7 @@ import pytest
 from pyspark.errors import StreamingQueryException
 
 from hivesink import errors
+from tests.cli.site import hivesink
 from tests.integration.stage import Stage, wait_until, wrap
 
 if TYPE_CHECKING:
@@ -239,7 +240,9 @@ def test_over_kafka_a_lost_offsets_file_is_a_replay_or_refused(stage: Stage, top
     assert stage.ids() == list(range(37))
 
 
-def test_a_writer_that_is_renamed_before_spark_commits_its_batch_is_refused(stage: Stage) -> None:
+def test_a_writer_that_is_renamed_before_spark_commits_its_batch_is_refused(
+    stage: Stage, capsys: pytest.CaptureFixture[str]
+) -> None:
     stage.create()
 
     def die(real: Callable[[Manifest], None], manifest: Manifest) -> None:
@@ -266,6 +269,18 @@ def test_a_writer_that_is_renamed_before_spark_commits_its_batch_is_refused(stag
         stage.drain()
     stage.drain(stage.sink(writer="renamed"))
     assert stage.ids() == list(range(25))
+
+    # A reset doesn't hide whose the batch is: not from another name, not from a second sink of the query.
+    stage.put(range(25, 30))
+    wrap(renamed := stage.sink(writer="renamed"), "log", create=die)
+    with pytest.raises(Exception, match="it dies here"):
+        stage.drain(renamed)
+    for command in (["recover"], ["reset", "--yes"]):
+        assert hivesink(capsys, *command, stage.table, "--writer", "renamed", "--metastore", stage.uri).code == 0
+    with pytest.raises(errors.OtherWriter, match=r"the log \S+/renamed\.reset-\S+ already"):
+        stage.drain(stage.sink(writer="third", append=0))
+    stage.drain(stage.sink(writer="renamed", append=0))
+    assert stage.ids() == list(range(30))
 
 
 def test_a_checkpoint_older_than_the_log_is_refused(stage: Stage) -> None:

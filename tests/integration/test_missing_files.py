@@ -158,3 +158,23 @@ def test_files_that_spark_cleans_away_are_not_missed(stage: Stage) -> None:
     assert [one.replayed for one in done] == [True, False]
     assert stage.ids() == list(range(35))
     assert not (stage.source / "0.json").exists()
+
+
+def test_a_file_name_that_spark_takes_for_a_pattern_doubles_no_rows(stage: Stage) -> None:
+    stage.create()
+
+    def events() -> DataFrame:
+        return sources.lines(stage.spark, str(stage.source), options={"maxFilesPerTrigger": "9"})
+
+    paths = [stage.put(range(10), "a.json"), stage.put(range(10, 20), "b[1].json")]
+    with pytest.raises(errors.Unsupported, match=r"named b\[1\]\.json, .* twice .*; rename all 2 files of that batch"):
+        stage.drain(events=events())
+    assert stage.ids() == []
+    for number, path in enumerate(paths):
+        path.rename(path.with_name(f"{number}.json"))
+    stage.drain(stage.sink(options=IGNORE), events())
+    assert stage.ids() == list(range(20))
+    # Alone in its batch, such a file is read once.
+    stage.put(range(20, 30), "{c}.json")
+    stage.drain(events=events())
+    assert stage.ids() == list(range(30))

@@ -77,7 +77,8 @@ def plan_reset(context: CommitContext, writer: str, table: str, at: datetime) ->
 class SetAside:
     """The logs of one writer of `table` that `hivesink reset` has put aside.
 
-    Each comes with its uid, and with the batch, as QUERY/BATCH, of which a person has said that it is in the table.
+    Each comes with its uid and what a person has answered for it: the batch, as QUERY/BATCH, that is in the table, or
+    `""` if none that comes again is.
     """
 
     logs: Callable[[], Iterable[tuple[CommitLog, str, str | None]]]
@@ -107,23 +108,26 @@ class SetAside:
             return False, None
         if facts.uid is None or (facts.view.head and facts.head is None):
             return False, "it is gone, or its newest manifest can't be read"
-        found = self._names(facts)
+        found = self._found(facts)
         if any(name.epoch > facts.view.head for name in found):
             return False, "the table has files of later epochs"
         if newest is None or newest.ref.batch != batch.batch:
             return False, None
-        wanted = [name for name in map(PartName.parse, (part.name for _, part in facts.effective())) if name]
-        wanted = [name for name in wanted if name.epoch == newest.epoch]
-        here = sum(name in found for name in wanted)
+        parts = [part for _, part in facts.effective()]
+        wanted = {name: part.length for part in parts if (name := PartName.parse(part.name))}
+        wanted = {name: length for name, length in wanted.items() if name.epoch == newest.epoch}
+        files = {name: self.store.find(found[name]) for name in wanted.keys() & found.keys()}
+        here = sum(file is not None and file.length == wanted[name] for name, file in files.items())
         doubt = None if here == len(wanted) else f"{here} of the batch's {len(wanted)} files are in the table"
-        return True, doubt if newest.ref == batch else "it committed the batch with other offsets"
+        # Without a file, it has no row in the table by this log; written again, an empty batch has none either.
+        return bool(wanted), doubt if newest.ref == batch else "it committed the batch with other offsets"
 
-    def _names(self, facts: LogFacts) -> set[PartName]:
-        """The log's parts in its tables. Later epochs may have moved them."""
-        names: set[PartName] = set()
+    def _found(self, facts: LogFacts) -> dict[PartName, str]:
+        """The log's parts in its tables, with their paths. Later epochs may have moved them."""
+        found: dict[PartName, str] = {}
         for table in {self.table, *facts.tables}:
             with suppress(UnknownTable):
                 live = self.registrar.table(TableName.parse(table))
                 for parts in parts_of(self.store, self.registrar, live, staged=False):
-                    names |= {part.name for part in parts if part.name.uid == facts.uid}
-        return names
+                    found |= {part.name: part.path for part in parts if part.name.uid == facts.uid}
+        return found
