@@ -10,9 +10,8 @@ from itertools import chain
 from posixpath import dirname
 from typing import TYPE_CHECKING
 
-from hivesink.config.options import SinkConfig, as_texts
+from hivesink.config.options import OnBadRecord, SinkConfig, as_texts
 from hivesink.config.site import NO_SITE, Site
-from hivesink.config.values import OnBadRecord
 from hivesink.core.bucket import normal
 from hivesink.core.epoch import QueryHistory
 from hivesink.core.lifecycle import Identity

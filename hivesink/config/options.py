@@ -1,18 +1,189 @@
-"""The sink's settings: TBLPROPERTIES of the table, with Flink's names where Flink has one."""
+"""The sink's settings: TBLPROPERTIES of the table, with Flink's names where Flink has one, and what each may be.
+
+Parsers of values raise ValueError with what to write.
+"""
 
 from __future__ import annotations
 
 import difflib
+import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from datetime import timedelta
+from enum import Enum
+from typing import TYPE_CHECKING, Any, TypeVar
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from hivesink.config import values
 from hivesink.core.bucket import TimePattern
 from hivesink.core.partfile import PREFIX, SUFFIX
 from hivesink.errors import InvalidOption
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+
+
+class OnBadRecord(Enum):
+    """What happens to a record that doesn't fit the table."""
+
+    FAIL = "fail"
+    DEAD_LETTER = "dead-letter"
+    DROP = "drop"
+
+
+class OnMissingFile(Enum):
+    """What happens if a file is gone before its batch is read."""
+
+    FAIL = "fail"
+    IGNORE = "ignore"
+
+
+class OnNull(Enum):
+    """What a null or empty partition value means."""
+
+    DEFAULT_PARTITION = "default-partition"
+    BAD_RECORD = "bad-record"
+
+
+class OnTombstone(Enum):
+    """What a Kafka record without a value is."""
+
+    SKIP = "skip"
+    BAD_RECORD = "bad-record"
+
+
+class OnUnknownField(Enum):
+    """What a JSON field that no column matches is."""
+
+    IGNORE = "ignore"
+    BAD_RECORD = "bad-record"
+
+
+class PolicyKind(Enum):
+    """What marks a partition as committed."""
+
+    METASTORE = "metastore"
+    SUCCESS_FILE = "success-file"
+
+
+class Compression(Enum):
+    """`parquet.compression`, Hive's own property. Codecs that every Hive reader knows."""
+
+    SNAPPY = "snappy"
+    GZIP = "gzip"
+    ZSTD = "zstd"
+    NONE = "uncompressed"
+
+    @property
+    def extension(self) -> str:
+        return {"snappy": ".snappy.parquet", "gzip": ".gz.parquet", "zstd": ".zstd.parquet"}.get(self.value, ".parquet")
+
+
+_UNITS = {"b": 1, "k": 1 << 10, "kb": 1 << 10, "m": 1 << 20, "mb": 1 << 20, "g": 1 << 30, "gb": 1 << 30}
+_SECOND, _MINUTE = timedelta(seconds=1), timedelta(minutes=1)
+_TIMES = {"ms": _SECOND / 1000, "s": _SECOND, "sec": _SECOND, "m": _MINUTE, "min": _MINUTE}
+_TIMES |= {"h": timedelta(hours=1), "d": timedelta(days=1)}
+_QUANTITY = re.compile(r"(\d+)\s*([a-z]*)")
+
+
+def size(text: str) -> int:
+    """Bytes of `128MB`, `64 kb`, `1000`; ValueError otherwise."""
+    quantity = _QUANTITY.fullmatch(text.strip().lower())
+    if quantity is None or (quantity[2] or "b") not in _UNITS or int(quantity[1]) == 0:
+        message = "write a size such as 128MB"
+        raise ValueError(message)
+    return int(quantity[1]) * _UNITS[quantity[2] or "b"]
+
+
+def duration(text: str) -> timedelta:
+    """The duration of `30min`, `5 s`, `1h`; ValueError otherwise."""
+    quantity = _QUANTITY.fullmatch(text.strip().lower())
+    if quantity is None or quantity[2] not in _TIMES:
+        message = "write a duration such as 30min, 10s or 1h"
+        raise ValueError(message)
+    try:
+        return int(quantity[1]) * _TIMES[quantity[2]]
+    except OverflowError as error:
+        message = "write a shorter duration, such as 30d"
+        raise ValueError(message) from error
+
+
+def interval(text: str) -> timedelta:
+    """A duration above 0; ValueError otherwise."""
+    found = duration(text)
+    if not found:
+        message = "write a duration above 0, such as 30s"
+        raise ValueError(message)
+    return found
+
+
+def zone(text: str) -> ZoneInfo:
+    """A zone of the IANA database; ValueError otherwise."""
+    try:
+        return ZoneInfo(text)
+    except (ZoneInfoNotFoundError, ValueError, OSError) as error:
+        message = "write a zone of the IANA database such as Europe/Berlin or UTC"
+        raise ValueError(message) from error
+
+
+_E = TypeVar("_E", bound=Enum)
+
+
+def one_of(kind: type[_E]) -> Callable[[str], _E]:
+    """A parser of `kind`'s values."""
+
+    def parse(text: str) -> _E:
+        try:
+            return kind(text.strip().lower())
+        except ValueError:
+            message = "write one of " + ", ".join(member.value for member in kind)
+            raise ValueError(message) from None
+
+    return parse
+
+
+def policies(text: str) -> frozenset[PolicyKind]:
+    """Commit policies, separated by commas; ValueError otherwise."""
+    kinds = frozenset(one_of(PolicyKind)(part) for part in text.split(","))
+    if PolicyKind.METASTORE not in kinds:
+        message = "metastore must be among them, or no reader finds the partition"
+        raise ValueError(message)
+    return kinds
+
+
+def matching(pattern: str | re.Pattern[str], problem: str, made: Callable[[str], Any] = str) -> Callable[[str], Any]:
+    """A parser that returns what is `made` of a text that matches as a whole; `problem` says what to write instead."""
+
+    def parse(text: str) -> Any:
+        if re.fullmatch(pattern, text) is None:
+            raise ValueError(problem)
+        return made(text)
+
+    return parse
+
+
+assigner = matching(
+    r"partition-columns|date-time|[\w.]+:\w+", "write partition-columns, date-time, or your own class as module:Class"
+)
+file_name = matching(
+    r"(?!\.\.?$)[._][\w.-]*", "write a file name that begins with _ or . so that readers pass over it, but not . or .."
+)
+positive = matching(r"\s*\d*[1-9]\d*\s*", "write a whole number above 0", int)
+permission = matching(
+    r"\s*0?[4-7][0-7]{2}\s*", "write an octal mode by which the owner can read, such as 640", lambda text: int(text, 8)
+)
+user_name = matching(r"\s*[^\s:/]+\s*", "write one name, without spaces, : and /", str.strip)
+"""The name of a user or group."""
+
+
+def time_format(text: str) -> Mapping[str, str]:
+    """`epoch-millis` for every column (key `""`), or `column=epoch-millis,…`; `text` is the default."""
+    formats: dict[str, str] = {}
+    for item in text.split(","):
+        column, _, kind = item.strip().rpartition("=")
+        if kind not in {"text", "epoch-millis"}:
+            message = "write text, epoch-millis, or column=epoch-millis,…"
+            raise ValueError(message)
+        formats[column.strip().lower()] = kind
+    return formats
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,34 +195,34 @@ class Option:
 
 
 OPTIONS: Mapping[str, Option] = {
-    "sink.bucket.assigner": Option("partition-columns", values.assigner),
+    "sink.bucket.assigner": Option("partition-columns", assigner),
     "sink.bucket.time-column": Option(None, lambda text: text.strip().lower()),
     "sink.bucket.time-pattern": Option("yyyy-MM-dd--HH", TimePattern.parse_all),
-    "sink.bucket.time-zone": Option("UTC", values.zone),
-    "sink.bucket.on-null": Option("default-partition", values.one_of(values.OnNull)),
-    "sink.on-bad-record": Option("fail", values.one_of(values.OnBadRecord)),
-    "sink.on-tombstone": Option("skip", values.one_of(values.OnTombstone)),
-    "sink.on-unknown-field": Option("ignore", values.one_of(values.OnUnknownField)),
-    "sink.on-missing-file": Option("fail", values.one_of(values.OnMissingFile)),
-    "sink.timestamp-zone": Option("UTC", values.zone),
-    "sink.timestamp-format": Option("text", values.time_format),
+    "sink.bucket.time-zone": Option("UTC", zone),
+    "sink.bucket.on-null": Option("default-partition", one_of(OnNull)),
+    "sink.on-bad-record": Option("fail", one_of(OnBadRecord)),
+    "sink.on-tombstone": Option("skip", one_of(OnTombstone)),
+    "sink.on-unknown-field": Option("ignore", one_of(OnUnknownField)),
+    "sink.on-missing-file": Option("fail", one_of(OnMissingFile)),
+    "sink.timestamp-zone": Option("UTC", zone),
+    "sink.timestamp-format": Option("text", time_format),
     "sink.part-prefix": Option(
-        "part", values.matching(PREFIX, "write letters, digits, _ and single - only, a letter or digit first")
+        "part", matching(PREFIX, "write letters, digits, _ and single - only, a letter or digit first")
     ),
-    "sink.part-suffix": Option("", values.matching(SUFFIX, "write words that each begin with a dot, such as .events")),
-    "sink.file.permission": Option(None, values.permission),
-    "sink.file.owner": Option(None, values.user_name),
-    "sink.file.group": Option(None, values.user_name),
-    "sink.rolling-policy.file-size": Option("128MB", values.size),
-    "sink.task-memory": Option("256MB", values.size),
-    "sink.partition-commit.policy.kind": Option("metastore", values.policies),
-    "sink.partition-commit.success-file.name": Option("_SUCCESS", values.file_name),
+    "sink.part-suffix": Option("", matching(SUFFIX, "write words that each begin with a dot, such as .events")),
+    "sink.file.permission": Option(None, permission),
+    "sink.file.owner": Option(None, user_name),
+    "sink.file.group": Option(None, user_name),
+    "sink.rolling-policy.file-size": Option("128MB", size),
+    "sink.task-memory": Option("256MB", size),
+    "sink.partition-commit.policy.kind": Option("metastore", policies),
+    "sink.partition-commit.success-file.name": Option("_SUCCESS", file_name),
     "sink.log-location": Option(None, lambda text: text.rstrip("/")),
-    "sink.log.retained-epochs": Option("200", values.positive),
-    "sink.registration.retry-interval": Option("30s", values.interval),
-    "sink.registration.max-delay": Option("1h", values.duration),
-    "parquet.compression": Option("snappy", values.one_of(values.Compression)),
-    "parquet.block.size": Option("128MB", values.size),
+    "sink.log.retained-epochs": Option("200", positive),
+    "sink.registration.retry-interval": Option("30s", interval),
+    "sink.registration.max-delay": Option("1h", duration),
+    "parquet.compression": Option("snappy", one_of(Compression)),
+    "parquet.block.size": Option("128MB", size),
 }
 """The only list of the settings; `docs/options.md`, which a test holds to it, says what each does."""
 

@@ -9,7 +9,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from hivesink.config.values import OnUnknownField
+from hivesink.config.options import OnUnknownField
 from hivesink.core.table import Array, Char, Column, Decimal, HiveType, Map, Primitive, Struct, Varchar
 from hivesink.decode import values
 from hivesink.decode.arrowtypes import INTEGER_BITS

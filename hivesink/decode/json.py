@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from hivesink.config.values import OnTombstone
+from hivesink.config.options import OnTombstone
 from hivesink.decode.arrowtypes import arrow_schema
 from hivesink.decode.exact import ExactDecoder
 from hivesink.decode.fast import FastDecoder

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
-from hivesink.config.values import OnTombstone, OnUnknownField
+from hivesink.config.options import OnTombstone, OnUnknownField
 from hivesink.ports import BadRow
 
 if TYPE_CHECKING:

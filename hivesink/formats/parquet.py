@@ -12,7 +12,7 @@ from typing import BinaryIO
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from hivesink.config.values import Compression
+from hivesink.config.options import Compression
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import unquote
 
-from hivesink.config.values import OnBadRecord
+from hivesink.config.options import OnBadRecord
 from hivesink.core.bucket import normal
 from hivesink.core.offsets import FilesOffset, KafkaOffset
 from hivesink.errors import InvalidOption, MissingColumns, NotWritable, StoreUnavailable, Unsupported

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from hivesink.config.values import OnMissingFile
+from hivesink.config.options import OnMissingFile
 from hivesink.core.checkpoint import batch_ref, next_batch
 from hivesink.core.epoch import BatchId, Epoch, judge, read_before, wrote_instead
 from hivesink.core.manifest import Rows

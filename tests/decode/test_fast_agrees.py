@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from hivesink.config.values import OnUnknownField
+from hivesink.config.options import OnUnknownField
 from hivesink.core.table import Array, Char, Column, Decimal, HiveType, Map, Primitive, Struct, Varchar
 from hivesink.decode.arrowtypes import arrow_schema
 from hivesink.decode.exact import ExactDecoder

@@ -12,7 +12,7 @@ from zoneinfo import ZoneInfo
 import pyarrow as pa
 import pytest
 
-from hivesink.config.values import OnTombstone, OnUnknownField
+from hivesink.config.options import OnTombstone, OnUnknownField
 from hivesink.core.table import Array, Char, Column, Decimal, HiveType, Map, Primitive, Struct, Varchar
 from hivesink.decode.json import JsonDecoder
 from hivesink.decode.result import DecodeOptions

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from hivesink.config.values import Compression
+from hivesink.config.options import Compression
 from hivesink.core.table import Column
 from hivesink.core.typetext import parse_type
 from hivesink.decode.arrowtypes import arrow_schema

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from hivesink.config.values import PolicyKind
+from hivesink.config.options import PolicyKind
 from hivesink.core.epoch import STRICT, BatchRef, Epoch, HistoryPolicy
 from hivesink.core.manifest import NO_ROWS, Rows
 from hivesink.core.plan import Policy

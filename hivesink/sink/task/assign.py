@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from hivesink.config.values import OnNull
+from hivesink.config.options import OnNull
 from hivesink.core.bucket import unregistrable
 from hivesink.core.partition import DEFAULT_PARTITION, partition_path
 from hivesink.core.partition_value import canonical

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from hivesink.config.values import OnBadRecord
+from hivesink.config.options import OnBadRecord
 from hivesink.core.log import Touched
 from hivesink.core.manifest import Rows
 from hivesink.core.partfile import PartName

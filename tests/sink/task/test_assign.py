@@ -13,8 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hivesink.config.options import SinkConfig
-from hivesink.config.values import OnNull
+from hivesink.config.options import OnNull, SinkConfig
 from hivesink.core.table import Char, Column, Decimal, HiveType, Primitive, TableName, TableSpec, Varchar
 from hivesink.errors import InvalidOption
 from hivesink.sink.task.assign import ByPartitionColumns, Moment, assigner_for, buckets, needed_columns
