@@ -39,7 +39,7 @@ SHARED = {
         r"|::test_on_hdfs_|[-\[](hdfs|4\.0\.1)[-\]]"
     ),
     "thrift server": re.compile(
-        r"^tests/(cli/test_run_spark|jvm/test_session|metastore/test_hiveserver2)|[-\[]spark[-\]]"
+        r"^tests/(cli/test_run_spark|spark/test_neighbours|metastore/test_hiveserver2)|[-\[]spark[-\]]"
     ),
 }
 

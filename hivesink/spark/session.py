@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import logging
 import os
 import re
 import sys
@@ -12,11 +13,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from hivesink.config.cache import state_folder
+from hivesink.config.cache import cache_folder, state_folder, write_atomically
 from hivesink.config.site import Site
 from hivesink.errors import InvalidOption, MasterUnreachable
-from hivesink.jvm.jars import HIVE_CLIENT, fetch
-from hivesink.jvm.session import LOOPBACK, SETTINGS, kafka_settings, start
+from hivesink.jvm.conf import log4j2
+from hivesink.jvm.jars import HIVE_CLIENT, fetch, kafka_connector
+from hivesink.jvm.java import find_java
 from hivesink.metastore import version as metastore_version
 
 if TYPE_CHECKING:
@@ -28,7 +30,21 @@ LOCAL = "local[2]"
 SPARK_4 = 4
 """The first Spark that has a client of Hive 4."""
 _URIS = ("spark.hadoop.hive.metastore.uris", "spark.hive.metastore.uris")
-_LOOPBACK = ("127.", "localhost", "::1")
+_LOOPBACK_HOSTS = ("127.", "localhost", "::1")
+LOOPBACK = "127.0.0.1"
+# Streaming is off since the handle of a failed query raises what Spark would log with a stack trace.
+LOGGING = log4j2("error", {"org.apache.spark.sql.execution.streaming": "off"})
+# Spark 4's loggers in Python of failed statements, with the JVM's stack trace.
+STATEMENTS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
+
+SETTINGS: Mapping[str, str] = {
+    "spark.sql.catalogImplementation": "hive",
+    # The default of 10,000 rows makes Arrow tasks slow.
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "50000",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+}
 
 
 def session(
@@ -124,7 +140,7 @@ def choose(
 
 
 def _is_on_loopback(master: str) -> bool:
-    return (urlsplit(master).hostname or "").startswith(_LOOPBACK)
+    return (urlsplit(master).hostname or "").startswith(_LOOPBACK_HOSTS)
 
 
 def _master(environ: Mapping[str, str], given: Mapping[str, str]) -> str:
@@ -178,3 +194,36 @@ def given_settings(environ: Mapping[str, str]) -> dict[str, str]:
     lines = (line.strip() for line in file.read_text(encoding="utf-8").splitlines())
     pairs = (re.split(r"\s*[=:\s]\s*", line, maxsplit=1) for line in lines if line and line[0] not in "#!")
     return {name: value for name, value, *_ in ([*pair, ""] for pair in pairs) if name.startswith("spark.")}
+
+
+def start(app: str, master: str, settings: Mapping[str, str]) -> SparkSession:
+    """Return the Spark session of this process, made with these settings if none runs.
+
+    Sets JAVA_HOME for this process, and SPARK_LOCAL_IP for a driver on the loopback, since Spark reads them only
+    from the environment. Raises JavaNotFound.
+    """
+    from pyspark.sql import SparkSession
+
+    os.environ["JAVA_HOME"] = str(find_java().home)
+    if settings.get("spark.driver.bindAddress") == LOOPBACK:
+        os.environ["SPARK_LOCAL_IP"] = LOOPBACK
+    for name in STATEMENTS:
+        logging.getLogger(name).disabled = True
+    builder = SparkSession.builder.appName(app).master(master).enableHiveSupport()
+    for name, value in {**logging_settings(), **settings}.items():
+        builder = builder.config(name, value)
+    return builder.getOrCreate()
+
+
+def kafka_settings(jars: str = "") -> dict[str, str]:
+    """Return the Spark settings that add the Kafka connector, fetched on first use, to `jars`."""
+    connector = [path.as_uri() for path in fetch(kafka_connector(importlib.metadata.version("pyspark")))]
+    return {"spark.jars": ",".join([*filter(None, jars.split(",")), *connector])}
+
+
+def logging_settings() -> dict[str, str]:
+    """Return the Spark settings of a driver that logs little."""
+    log4j = cache_folder() / "spark-log4j2.properties"
+    write_atomically(log4j, LOGGING)
+    options = f"-Dlog4j2.configurationFile={log4j.as_uri()} -Djava.net.preferIPv4Stack=true"
+    return {"spark.driver.extraJavaOptions": options}

@@ -36,8 +36,7 @@ def in_zone(zone: str, metastore: str, warehouse: Path, steps: list[dict[str, An
 
 
 def _main() -> None:
-    from hivesink.jvm.session import logging_settings
-    from hivesink.spark.session import session
+    from hivesink.spark.session import logging_settings, session
 
     request = json.load(sys.stdin)
     metastore, warehouse, zone = request["metastore"], Path(request["warehouse"]), request["zone"]
