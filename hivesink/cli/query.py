@@ -83,25 +83,11 @@ def _ask_spark(sql: str, metastore: str | None, most: int) -> tuple[list[str], S
     spark = session("hivesink query", metastore=metastore)
     try:
         frame = spark.sql(sql)
-        return frame.columns, [list(map(_with_names, row)) for row in frame.limit(most).collect()]
+        return frame.columns, frame.limit(most).collect()
     except (PySparkException, Py4JError) as error:
         raise QueryFailed(OLD_CLIENT if is_old_client(error) else str(error).strip().partition("\n")[0]) from error
     finally:
         spark.stop()
-
-
-def _with_names(value: Any) -> Any:
-    """A value whose structs are dicts, at any depth: Spark's rows are tuples to JSON."""
-    from pyspark.sql import Row
-
-    match value:
-        case Row():
-            return value.asDict(recursive=True)
-        case list():
-            return [_with_names(item) for item in value]
-        case dict():
-            return {key: _with_names(item) for key, item in value.items()}
-    return value
 
 
 def _login(auth: Auth | None, user: str | None, password_file: Path | None, service: str | None) -> Login:
@@ -133,14 +119,15 @@ def _report(columns: Sequence[str], rows: Sequence[Sequence[Any]], *, more: bool
 def _shown(cell: Any) -> Any:
     if cell is None:
         return "NULL"
-    if isinstance(cell, (list, dict)):
-        return dumps(_plain(cell), default=jsonable, ensure_ascii=False)
-    return cell
+    plain = _plain(cell)
+    return dumps(plain, default=jsonable, ensure_ascii=False) if isinstance(plain, (list, dict)) else cell
 
 
 def _plain(cell: Any) -> Any:
-    """As JSON: its objects have only text keys, Hive's maps have any primitive."""
+    """As JSON: its objects have only text keys, Hive's maps have any primitive. Spark's structs are tuples."""
     match cell:
+        case tuple() if hasattr(cell, "asDict"):
+            return _plain(cell.asDict())
         case dict():
             return {key if isinstance(key, str) else str(jsonable(key)): _plain(part) for key, part in cell.items()}
         case list():
