@@ -90,7 +90,9 @@ def _on_sigterm(number: int, frame: FrameType | None) -> None:  # noqa: ARG001  
 def _stop_queries() -> None:
     """Stop each query between two batches. If there is no query, end the job itself."""
     try:
-        queries = _active_queries()
+        spark = sys.modules.get("pyspark.sql")
+        session = spark.SparkSession._instantiatedSession if spark else None  # noqa: SLF001  the public one asks the JVM for this thread's
+        queries: list[Any] = list(session.streams.active) if session is not None else []
         for query in queries:
             wait_for_batch(query)
             query.stop()
@@ -98,12 +100,6 @@ def _stop_queries() -> None:
         queries = []
     if not queries:
         os.kill(os.getpid(), signal.SIGTERM)
-
-
-def _active_queries() -> list[Any]:
-    spark = sys.modules.get("pyspark.sql")
-    session = spark.SparkSession._instantiatedSession if spark else None  # noqa: SLF001  the public one asks the JVM for this thread's
-    return list(session.streams.active) if session is not None else []
 
 
 if __name__ == "__main__":
