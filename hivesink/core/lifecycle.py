@@ -137,11 +137,6 @@ class OpenEpoch:
     def is_published(self) -> bool:
         return self.state is EpochState.PUBLISHED
 
-    @property
-    def is_bare(self) -> bool:
-        """It publishes no part, and accepts no loss."""
-        return not self.manifest.publishes() and not self.manifest.lost
-
 
 @dataclass(frozen=True)
 class History:
@@ -204,22 +199,10 @@ class History:
     def following(self, kind: str, stamp: Stamp) -> Manifest:
         """The manifest of the next epoch, with nothing of its own yet."""
         own = self.identity
-        if self.head is not None:
-            return replace(
-                self.head.follow(kind=kind, attempt=stamp.attempt, at=stamp.at, settled=self.settled), log=own.log
-            )
-        return Manifest(
-            writer=own.writer,
-            uid=own.uid,
-            epoch=Epoch(1),
-            attempt=stamp.attempt,
-            kind=kind,
-            at=stamp.at,
-            settled=Epoch(0),
-            tables=own.tables,
-            zones=own.zones,
-            log=own.log,
-        )
+        # Epoch 0 stands for what is before the first.
+        zero = Manifest(own.writer, own.uid, Epoch(0), "", "", stamp.at, Epoch(0), tables=own.tables, zones=own.zones)
+        following = (self.head or zero).follow(kind=kind, attempt=stamp.attempt, at=stamp.at, settled=self.settled)
+        return replace(following, log=own.log)
 
     def decided(self, manifest: Manifest) -> History:
         """The history once `manifest` has been created."""
@@ -233,7 +216,7 @@ class History:
             for one in self.open
         )
         # A bare epoch has nothing to confirm.
-        return replace(self, open=tuple(one for one in epochs if not (one.is_published and one.is_bare)))
+        return replace(self, open=tuple(one for one in epochs if not (one.is_published and one.manifest.is_bare)))
 
     def confirmed(self) -> History:
         """The history once the metastore was looked at, after the epochs up to `confirmable` were published."""

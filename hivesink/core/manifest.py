@@ -133,6 +133,11 @@ class Manifest:
         """Every part that this epoch must publish, its own and the moved ones."""
         return self.parts + tuple(move.part for move in self.moves)
 
+    @property
+    def is_bare(self) -> bool:
+        """It publishes no part, and accepts no loss."""
+        return not self.publishes() and not self.lost
+
     def follow(self, *, kind: str, attempt: str, at: datetime, settled: Epoch) -> Manifest:
         """The next epoch's manifest, with what is carried forward and nothing of its own yet."""
         return replace(

@@ -98,7 +98,7 @@ class Simulation:
             published = Mark.PUBLISHED in self.marks.get(epoch, ())
             state = EpochState.PUBLISHED if published else EpochState.DECIDED
             one = OpenEpoch(self.manifests[epoch], state)
-            if not (published and one.is_bare):
+            if not (published and one.manifest.is_bare):
                 found.append(one)
         return History(IDENTITY, head, tuple(found), self.floor)
 

@@ -56,7 +56,7 @@ def _open(context: CommitContext, view: LogView, head: Manifest, settled: Epoch)
     for manifest in [head if epoch == head.epoch else context.log.manifest(epoch) for epoch in unsettled]:
         published = Mark.PUBLISHED in view.marks.get(manifest.epoch, frozenset())
         epoch = OpenEpoch(manifest, EpochState.PUBLISHED if published else EpochState.DECIDED)
-        if published and epoch.is_bare:
+        if published and manifest.is_bare:
             continue
         if manifest.log is not None and context.store.canonical(manifest.log) != context.store.canonical(own):
             raise LogCopied(own, manifest.epoch, manifest.log)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from hivesink.core.epoch import Epoch, LastBatch
-    from hivesink.core.manifest import Manifest, Rows
+    from hivesink.core.manifest import Rows
     from hivesink.core.partition import LivePartition, PartitionKey
     from hivesink.sink.commit.context import CommitContext
     from hivesink.sink.inspect.facts import FileFacts, LogFacts, Unregistered
@@ -79,15 +79,11 @@ def writer_status(context: CommitContext, writer: str, table: str) -> WriterStat
         rows=log.totals,
         lost_rows=log.lost_rows,
         files=_count(log, files),
-        unsettled=tuple(manifest.epoch for manifest in log.open if not _is_done(log, manifest)),
+        # A published epoch without parts has nothing to confirm.
+        unsettled=tuple(one.epoch for one in log.open if not (log.is_published(one.epoch) and one.is_bare)),
         unregistered=log.unregistered(files),
         last_batch=head.last_batch if head else None,
     )
-
-
-def _is_done(log: LogFacts, manifest: Manifest) -> bool:
-    """A published epoch without parts has nothing to confirm."""
-    return log.is_published(manifest.epoch) and not manifest.publishes() and not manifest.lost
 
 
 def locations_of(context: CommitContext, tables: tuple[str, ...]) -> dict[str, str]:
