@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
 
     from hivesink.core.epoch import Epoch
+    from hivesink.core.log import LogView
     from hivesink.core.partfile import Finished
     from hivesink.core.partition import LivePartition, PartitionKey
     from hivesink.ports import CommitLog, FileStore, LiveTable, Registrar
@@ -121,11 +122,12 @@ class CommitContext:
         if taken:
             raise FolderTaken(table, taken, self.registrar.address)
 
-    def require_head(self, epoch: Epoch) -> None:
-        """Raise FencedOut unless `epoch` is still the log's newest. Call it before anything that isn't idempotent."""
-        head = self.log.view().head
-        if head != epoch:
-            raise FencedOut(self.log.location, epoch, head)
+    def require_head(self, epoch: Epoch) -> LogView:
+        """The log now. Raises FencedOut unless `epoch` is its newest. Call it before anything that isn't idempotent."""
+        view = self.log.view()
+        if view.head != epoch:
+            raise FencedOut(self.log.location, epoch, view.head)
+        return view
 
     def discard(self, staged: Collection[str], folders: Iterable[str]) -> None:
         """Delete staged files, then the folders that are empty: theirs, and `folders`. Registered ones stay.

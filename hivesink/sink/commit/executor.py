@@ -189,9 +189,7 @@ class Executor:
 
     def _require_current(self) -> None:
         """Raises FencedOut; StaleError if the log has marks that this run doesn't know of."""
-        view, epoch = self.context.log.view(), self.history.epoch
-        if view.head != epoch:
-            raise FencedOut(self.context.log.location, epoch, view.head)
+        view = self.context.require_head(self.history.epoch)
         published = {epoch for epoch, marks in view.marks.items() if Mark.PUBLISHED in marks}
         is_settled = any(view.settled(Epoch(0)) >= open_epoch.manifest.epoch for open_epoch in self.history.open)
         unpublished = {open_epoch.manifest.epoch for open_epoch in self.history.unpublished}

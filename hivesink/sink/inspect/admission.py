@@ -50,13 +50,11 @@ def parts_below(store: FileStore, location: str, *, staged: bool = True) -> Iter
 def parts_of(
     store: FileStore, registrar: Registrar, live: LiveTable, *, staged: bool = True
 ) -> Iterator[tuple[FoundPart, ...]]:
-    """Every part of the table: below its location first, then the visible ones of partitions elsewhere."""
+    """Every part of the table: below its location first, then the visible ones of partitions elsewhere.
+
+    The latter only where this store can look at all.
+    """
     yield from parts_below(store, live.location, staged=staged)
-    yield from _parts_elsewhere(store, registrar, live)
-
-
-def _parts_elsewhere(store: FileStore, registrar: Registrar, live: LiveTable) -> Iterator[tuple[FoundPart, ...]]:
-    """The visible parts of partitions that `parts_below` doesn't see, where this store can look at all."""
     homes = (one.location for one in registrar.lookup(live, None).values())
     yield tuple(_visible(store, outside(store, homes, [live.location])))
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from enum import Enum
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from hivesink.core.epoch import Epoch
@@ -58,20 +59,16 @@ def whole(evidence: Evidence) -> Iterator[Finding]:
         yield _error(epoch, f"{text}; restore it from a snapshot or a backup")
     if log.view.floor and not log.view.manifests:
         yield _error(log.view.floor, f"every manifest above the floor is missing in {log.location}; restore them")
-    before: Manifest | None = None
-    for manifest in log.manifests:
-        if before and manifest.at < before.at:
+    for before, manifest in pairwise(log.manifests):
+        if manifest.at < before.at:
             yield _error(manifest.epoch, f"its time {manifest.at} is before that of epoch {before.epoch}")
-        before = manifest
 
 
 def offsets(evidence: Evidence) -> Iterator[Finding]:
     """Each batch starts where the one before it ended; epochs without a batch carry the last one on."""
-    before: Manifest | None = None
-    for manifest in evidence.log.manifests:
-        if before is not None and before.epoch + 1 == manifest.epoch and before.last_batch is not None:
+    for before, manifest in pairwise(evidence.log.manifests):
+        if before.epoch + 1 == manifest.epoch and before.last_batch is not None:
             yield from _carried_on(manifest, before.last_batch)
-        before = manifest
 
 
 def _carried_on(manifest: Manifest, before: LastBatch) -> Iterator[Finding]:

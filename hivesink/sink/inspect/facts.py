@@ -77,10 +77,6 @@ class LogFacts:
         return epoch <= self.settled or Mark.PUBLISHED in self.view.marks.get(epoch, frozenset())
 
     @property
-    def unpublished(self) -> tuple[Manifest, ...]:
-        return tuple(manifest for manifest in self.manifests if not self.is_published(manifest.epoch))
-
-    @property
     def open(self) -> tuple[Manifest, ...]:
         """The epochs that are not settled."""
         return tuple(manifest for manifest in self.manifests if self.head and manifest.epoch > self.settled)

@@ -59,7 +59,6 @@ def plan_reset(context: CommitContext, writer: str, table: str, at: datetime) ->
     tables = locations_of(context, tuple({table: None, **dict.fromkeys(facts.tables)}))
     elsewhere = homes_elsewhere(context, tables, partitions_of(context, tables))
     files = list_files(context.store, tables.values(), elsewhere)
-    waiting = {manifest.epoch for manifest in facts.unpublished}
     return Reset(
         writer=writer,
         uid=uid,
@@ -67,7 +66,7 @@ def plan_reset(context: CommitContext, writer: str, table: str, at: datetime) ->
         aside=f"{facts.location.rpartition('/')[0]}/{reset_name(writer, at)}",
         epoch=facts.view.head,
         rows=facts.totals.written,
-        unpublished=sum(part.rows for manifest, part in facts.effective() if manifest.epoch in waiting),
+        unpublished=sum(part.rows for part in facts.waiting()),
         finished=sum(1 for _ in files.parts(uid)),
         tables=tables,
     )
