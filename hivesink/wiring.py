@@ -18,7 +18,7 @@ from hivesink.core.lifecycle import Identity
 from hivesink.core.log import require_writer_name
 from hivesink.decode.arrowtypes import arrow_schema
 from hivesink.decode.reader import RowsReader
-from hivesink.decode.result import DecodeOptions
+from hivesink.decode.values import DecodeOptions
 from hivesink.errors import InvalidOption, LogDamaged, LogTwice, NewerFormat, TableExists, Unsupported
 from hivesink.formats.parquet import ParquetFormat, rows_in
 from hivesink.hiveql.render import declared, render, stored

@@ -32,10 +32,9 @@ from hivesink.core.actions import (
 )
 from hivesink.core.bucket import is_aside, is_given_up, same_location
 from hivesink.core.epoch import Epoch
-from hivesink.core.leftovers import newest, sweep
 from hivesink.core.manifest import Manifest, Move
 from hivesink.core.partition import LivePartition, PartitionKey, by_table
-from hivesink.core.seen import NOTHING, GivenUp, Seen, abandoned, locate, losses, vanished
+from hivesink.core.seen import NOTHING, GivenUp, Seen, abandoned, locate, losses, newest, sweep, vanished
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

@@ -8,7 +8,7 @@ import pyarrow as pa
 from pyarrow import types
 
 from hivesink.core.table import Array, Char, Column, Decimal, HiveType, Map, Primitive, Struct, Varchar
-from hivesink.decode.result import DecodeOptions
+from hivesink.decode.values import DecodeOptions
 from hivesink.errors import ColumnsDontFit
 
 if TYPE_CHECKING:

@@ -14,8 +14,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from hivesink.core.table import Char, Varchar
-from hivesink.decode.result import InvalidValue
-from hivesink.decode.values import date_of, instant_of, timestamp_of, wall_clock
+from hivesink.decode.values import InvalidValue, date_of, instant_of, timestamp_of, wall_clock
 
 if TYPE_CHECKING:
     from collections.abc import Callable

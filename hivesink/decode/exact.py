@@ -13,15 +13,15 @@ from hivesink.config.options import OnUnknownField
 from hivesink.core.table import Array, Char, Column, Decimal, HiveType, Map, Primitive, Struct, Varchar
 from hivesink.decode import values
 from hivesink.decode.arrowtypes import INTEGER_BITS
-from hivesink.decode.result import InvalidValue
 from hivesink.decode.scan import NUMBER, NotJson, document, elements, members, unquote
+from hivesink.decode.values import InvalidValue
 
 if TYPE_CHECKING:
     from collections.abc import Container, Sequence
     from datetime import date, datetime
     from zoneinfo import ZoneInfo
 
-    from hivesink.decode.result import DecodeOptions
+    from hivesink.decode.values import DecodeOptions
 
 _NUMBER = re.compile(NUMBER)
 _KINDS = {'"': "text", "{": "object", "[": "array", "t": "boolean", "f": "boolean", "n": "null"}

@@ -21,8 +21,7 @@ from hivesink.errors import (
     StoreUnavailable,
 )
 from hivesink.storage import log_layout
-from hivesink.storage.fs import join
-from hivesink.storage.once import DOUBTS, delete, drop, put_once, retry_unknown, stage
+from hivesink.storage.fs import DOUBTS, delete, drop, join, put_once, retry_unknown, stage
 from hivesink.storage.pointers import decode_pointer, encode_pointer, pointer_path
 
 if TYPE_CHECKING:

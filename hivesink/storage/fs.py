@@ -8,17 +8,29 @@ The error of a changing primitive says what happened:
   NotWritable, StoreUnavailable, Unsupported,
   DanglingLink                                  not done, and won't be
   OutcomeUnknown                                done, not done, or done later: look
+
+The functions here repeat changes until their outcome is known, and create whole files if absent.
 """
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, BinaryIO, Protocol
+from functools import partial
+from posixpath import split
+from typing import TYPE_CHECKING, BinaryIO, Protocol, TypeVar
 
-from hivesink.errors import Unsupported
+from hivesink.errors import HiveSinkError, OutcomeUnknown, StoreUnavailable, Unsupported
+from hivesink.storage.log_layout import temporary_name
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
+
+_T = TypeVar("_T")
+TRIES = 5
+DOUBTS = (FileExistsError, FileNotFoundError, OutcomeUnknown)
+"""What a change raises after which only another look shows what happened."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -126,3 +138,68 @@ def cannot_give(path: str, wanted: Ownership, reason: str) -> Unsupported:
     what = ", ".join(f"sink.file.{name} = {value}" for name, value in options.items() if value is not None)
     way = "set an owner only where a superuser writes, and a group that this user is in"
     return Unsupported(f"{what} for {path}", reason, way)
+
+
+def retry_unknown(action: str, path: str, call: Callable[[], _T]) -> _T:
+    """The result of `call`, which looks, then changes; repeated after DOUBTS. Raises StoreUnavailable after TRIES."""
+    doubt: Exception | None = None
+    for _ in range(TRIES):
+        try:
+            return call()
+        except DOUBTS as error:  # noqa: PERF203 - to try again
+            doubt = error
+    reason = doubt.reason if isinstance(doubt, OutcomeUnknown) else str(doubt)
+    raise StoreUnavailable(action, path, f"still undecided after {TRIES} tries ({reason})") from doubt
+
+
+def stage(fs: FileSystem, path: str, data: bytes) -> None:
+    """Make `path` hold `data`, durably; replace what an interrupted try left there.
+
+    Only for names whose bytes never differ, and that nothing has been done with yet. Raises StoreUnavailable.
+    """
+    retry_unknown("write", path, partial(_write, fs, path, data))
+
+
+def put_once(fs: FileSystem, path: str, data: bytes) -> bytes:
+    """Return what `path` holds, durably, storing `data` there if it is absent: whole, or not at all.
+
+    Raises StoreUnavailable, NotWritable, Unsupported.
+    """
+    folder, name = split(path)
+    temporary = join(folder, temporary_name(name, hashlib.sha256(data).hexdigest()[:16]))
+
+    def put() -> bytes:
+        found = fs.read(path)
+        if found is not None:
+            fs.make_durable(folder)
+            drop(fs, temporary)
+            return found
+        _write(fs, temporary, data)
+        fs.rename(temporary, path)
+        return data
+
+    return retry_unknown("create", path, put)
+
+
+def _write(fs: FileSystem, path: str, data: bytes) -> None:
+    """One try of `stage`. Raises DOUBTS."""
+    try:
+        fs.write_new(path, data)
+    except FileExistsError:
+        if fs.read(path) != data:
+            fs.delete(path)
+            raise
+        # Whoever wrote it may have died before it was durable.
+        fs.make_durable(path)
+
+
+def delete(fs: FileSystem, path: str) -> None:
+    """Delete a file, for certain. Raises StoreUnavailable."""
+    retry_unknown("delete", path, partial(fs.delete, path))
+
+
+def drop(fs: FileSystem, temporary: str) -> None:
+    """Delete a temporary file that is no longer needed."""
+    # Best effort: clean-up of the log takes it another time.
+    with contextlib.suppress(HiveSinkError):
+        fs.delete(temporary)

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from hivesink.core.log import POINTER, is_reset
 from hivesink.errors import FileSystemUnknown, LogDamaged, NewerFormat, PointerCopied, Unsupported
-from hivesink.storage.fs import join
-from hivesink.storage.once import delete, put_once
+from hivesink.storage.fs import delete, join, put_once
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

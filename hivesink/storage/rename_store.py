@@ -21,8 +21,7 @@ from hivesink.errors import (
     TargetTaken,
     Unsupported,
 )
-from hivesink.storage.fs import join
-from hivesink.storage.once import DOUBTS, TRIES, delete, retry_unknown
+from hivesink.storage.fs import DOUBTS, TRIES, delete, join, retry_unknown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence

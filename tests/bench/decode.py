@@ -12,7 +12,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from hivesink.core.table import Column, Primitive
 from hivesink.decode.json import JsonDecoder
-from hivesink.decode.result import DecodeOptions
+from hivesink.decode.values import DecodeOptions
 
 P = Primitive
 BATCH = 10_000

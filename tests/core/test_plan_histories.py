@@ -31,14 +31,13 @@ from hivesink.core.actions import (
 )
 from hivesink.core.bucket import aside
 from hivesink.core.epoch import Epoch
-from hivesink.core.leftovers import Tracks, followed, newest
 from hivesink.core.lifecycle import EpochState, History, Identity, OpenEpoch, Stamp
 from hivesink.core.log import Mark, Touched
 from hivesink.core.manifest import Manifest, PartEntry
 from hivesink.core.partfile import PartName, Stage
 from hivesink.core.partition import LivePartition
 from hivesink.core.plan import Policy, plan, until_look
-from hivesink.core.seen import Seen, losses, paths_to_look
+from hivesink.core.seen import Seen, Tracks, followed, losses, newest, paths_to_look
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -16,7 +16,7 @@ from hivesink.core.table import Array, Char, Column, Decimal, HiveType, Map, Pri
 from hivesink.decode.arrowtypes import arrow_schema
 from hivesink.decode.exact import ExactDecoder
 from hivesink.decode.json import JsonDecoder, exact_batch
-from hivesink.decode.result import DecodeOptions, InvalidValue
+from hivesink.decode.values import DecodeOptions, InvalidValue
 
 P = Primitive
 KINDS: tuple[HiveType, ...] = (

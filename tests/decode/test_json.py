@@ -15,7 +15,7 @@ import pytest
 from hivesink.config.options import OnTombstone, OnUnknownField
 from hivesink.core.table import Array, Char, Column, Decimal, HiveType, Map, Primitive, Struct, Varchar
 from hivesink.decode.json import JsonDecoder
-from hivesink.decode.result import DecodeOptions
+from hivesink.decode.values import DecodeOptions
 from hivesink.ports import BadRow, DecodedRows
 
 P = Primitive

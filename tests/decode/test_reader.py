@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from hivesink.core.table import Array, Char, Column, Decimal, HiveType, Map, Primitive, Struct, Varchar
 from hivesink.decode.arrowtypes import check_types
 from hivesink.decode.reader import ColumnsReader, RowsReader
-from hivesink.decode.result import DecodeOptions
+from hivesink.decode.values import DecodeOptions
 from hivesink.errors import ColumnsDontFit
 
 P = Primitive

@@ -35,11 +35,11 @@ from hivesink.sink.commit.observe import load, load_begun, look, look_at_tracks
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from hivesink.core.leftovers import Winner
     from hivesink.core.lifecycle import History, Identity
     from hivesink.core.manifest import Manifest, PartEntry
     from hivesink.core.partfile import Finished
     from hivesink.core.partition import PartitionKey
+    from hivesink.core.seen import Winner
     from hivesink.sink.commit.context import CommitContext
 
 logger = logging.getLogger("hivesink")

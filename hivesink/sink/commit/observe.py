@@ -8,27 +8,23 @@ from typing import TYPE_CHECKING
 
 from hivesink.core.bucket import is_aside
 from hivesink.core.epoch import Epoch
-from hivesink.core.leftovers import Tracks, followed, newest
 from hivesink.core.lifecycle import EpochState, History, Identity, OpenEpoch
 from hivesink.core.log import Mark, missing, require_whole
-from hivesink.core.seen import Seen, losses, paths_to_look
+from hivesink.core.seen import Seen, Tracks, followed, losses, newest, paths_to_look
 from hivesink.errors import HiveSinkError, LogCopied, LogDamaged
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from hivesink.core.leftovers import Winner
     from hivesink.core.log import LogView
     from hivesink.core.manifest import Manifest, PartEntry
     from hivesink.core.partition import LivePartition, PartitionKey
+    from hivesink.core.seen import Winner
     from hivesink.sink.commit.context import CommitContext
 
 
 def load(context: CommitContext, identity: Identity | None = None) -> History:
-    """The history that the log shows. Without `identity`, the head's is used.
-
-    Raises LogDamaged, NewerFormat, LogCopied.
-    """
+    """The log's history; `identity` is by default the head's. Raises LogDamaged, NewerFormat, LogCopied."""
     while True:
         view = context.log.view()
         try:

@@ -8,7 +8,7 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from hivesink.core.bucket import normal
-from hivesink.core.leftovers import leftovers
+from hivesink.core.seen import leftovers
 from hivesink.sink.commit.observe import load
 from hivesink.sink.inspect.admission import parts_of
 from hivesink.sink.inspect.checks import strays

@@ -12,7 +12,7 @@ from hivesink.core.partfile import Pending
 from hivesink.core.table import TableName, TableSpec
 from hivesink.decode.arrowtypes import arrow_schema
 from hivesink.decode.reader import RowsReader
-from hivesink.decode.result import DecodeOptions
+from hivesink.decode.values import DecodeOptions
 from hivesink.formats.parquet import ParquetFormat
 from hivesink.sink.task.assign import needed_columns
 from hivesink.sink.task.attempt import TaskTools, run_task

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 from hdfs_native import Client, WriteOptions
 
+from hivesink.storage.fs import put_once, stage
 from hivesink.storage.hdfs import HdfsFileSystem
 from hivesink.storage.local import LocalFileSystem
-from hivesink.storage.once import put_once, stage
 from tests.storage.realhdfs import hdfs_folder
 
 if TYPE_CHECKING:
