@@ -1,10 +1,14 @@
-"""Folders for downloads, generated files and the embedded metastore, and how to write a file atomically."""
+"""Folders for downloads, generated files and the embedded metastore, and how to make files and folders atomically."""
 
 from __future__ import annotations
 
 import os
 import tempfile
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 def cache_folder() -> Path:
@@ -32,3 +36,21 @@ def write_atomically(path: Path, content: str | bytes, *, mode: int = 0o644) -> 
     except BaseException:
         Path(name).unlink(missing_ok=True)
         raise
+
+
+def made_once(folder: Path, make: Callable[[Path], Path]) -> Path:
+    """Return `folder`, made on first use: whole or not at all, even if others do so at the same time.
+
+    `make` gets a scratch folder beside it, and returns the folder in there that becomes this one.
+    """
+    if not folder.is_dir():
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".new-") as scratch:
+            made = make(Path(scratch))
+            try:
+                made.rename(folder)
+            except OSError:
+                # Another process was first; anything else is worth its stack trace.
+                if not folder.is_dir():
+                    raise
+    return folder

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
-import tempfile
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from hivesink.config.cache import cache_folder, state_folder
+from hivesink.config.cache import cache_folder, made_once, state_folder
 from hivesink.embedded.process import HOST, Detached, Launch
 from hivesink.embedded.server import EmbeddedServer, locked
 from hivesink.errors import MetastoreUnreachable
@@ -22,11 +20,9 @@ LOOPBACK_SOURCE = Path(__file__).with_name("java") / "HiveAuthUtils.java"
 
 
 class EmbeddedMetastore(EmbeddedServer):
-    """A metastore for the length of a `with` block; what it holds stays in `folder` for the next one.
+    """A server whose `folder` holds the database, `warehouse` the databases' folders and managed tables.
 
-    `folder` holds the database, the settings and the log, `warehouse` the databases and managed tables. Without
-    `durable` a power cut may lose the last commits, which tests don't mind; the death of the process never does.
-    Raises ServerFailed, JavaNotFound.
+    Without `durable` a power cut may lose the last commits, which tests don't mind; the process's death never does.
     """
 
     name = "the embedded Hive Metastore"
@@ -165,19 +161,13 @@ def _loopback_classes() -> Path:
     """Compile the class that keeps the server on the loopback, once, with the Janino that Spark ships."""
     thrift = jar("libthrift")
     key = sha256(LOOPBACK_SOURCE.read_bytes() + thrift.name.encode()).hexdigest()[:16]
-    classes = cache_folder() / "classes" / key
-    if not classes.exists():
-        classes.parent.mkdir(parents=True, exist_ok=True)
-        fresh = Path(tempfile.mkdtemp(dir=classes.parent, prefix=".new-"))
+
+    def compiled(scratch: Path) -> Path:
+        classes = scratch / "classes"
+        classes.mkdir()
         compiler = ("-cp", all_jars(), "org.codehaus.commons.compiler.samples.CompilerDemo")
-        subprocess.run(
-            [find_java().program, *compiler, "-d", fresh, "-classpath", thrift, LOOPBACK_SOURCE],
-            capture_output=True,
-            check=True,
-        )
-        try:
-            fresh.rename(classes)
-        except OSError:
-            # Another process was first, with the same bytes.
-            shutil.rmtree(fresh)
-    return classes
+        options = ("-d", classes, "-classpath", thrift, LOOPBACK_SOURCE)
+        subprocess.run([find_java().program, *compiler, *options], capture_output=True, check=True)
+        return classes
+
+    return made_once(cache_folder() / "classes" / key, compiled)

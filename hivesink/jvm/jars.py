@@ -8,7 +8,6 @@ import shutil
 import ssl
 import struct
 import subprocess
-import tempfile
 from dataclasses import dataclass
 from hashlib import sha1, sha256
 from importlib.resources import files
@@ -16,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from xml.sax.saxutils import quoteattr
 
-from hivesink.config.cache import cache_folder
+from hivesink.config.cache import cache_folder, made_once
 from hivesink.errors import JarsUnavailable
 from hivesink.jvm.java import find_java, package_folder
 
@@ -99,17 +98,7 @@ def fetch(jars: JarSet) -> tuple[Path, ...]:
     Raises JarsUnavailable, JavaNotFound.
     """
     key = sha256("\n".join(jars.coordinates).encode()).hexdigest()[:12]
-    folder = cache_folder() / "jars" / f"{jars.name}-{key}"
-    if not folder.is_dir():
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".new-") as scratch:
-            fetched = _fetch_into(Path(scratch), jars)
-            try:
-                fetched.rename(folder)
-            except OSError:
-                # Another process was first; anything else is worth its stack trace.
-                if not folder.is_dir():
-                    raise
+    folder = made_once(cache_folder() / "jars" / f"{jars.name}-{key}", lambda scratch: _fetch_into(scratch, jars))
     return tuple(sorted(folder.glob("*.jar")))
 
 
