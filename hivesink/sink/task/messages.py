@@ -6,8 +6,10 @@ import json
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from hivesink.core.bucket import aside, folder
-from hivesink.core.manifest import PartEntry, Rows
+from hivesink.core.manifest import PartEntry, Rows  # noqa: TC001  msgspec reads them at run time
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -104,12 +106,5 @@ class TaskReport:
 
     @classmethod
     def decode(cls, text: str) -> TaskReport:
-        fields = json.loads(text)
-        return cls(
-            task=fields["task"],
-            task_attempt=fields["task_attempt"],
-            rows=Rows(**fields["rows"]),
-            parts=tuple(PartEntry(**part) for part in fields["parts"]),
-            bad=BadReport(**fields["bad"]) if fields["bad"] else None,
-            failure=TaskFailure(**fields["failure"]) if fields["failure"] else None,
-        )
+        # Not by `msgspec.json`, which refuses lone surrogates: a path in an error may have some.
+        return msgspec.convert(json.loads(text), cls)
