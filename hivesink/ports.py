@@ -54,10 +54,7 @@ class FileStore(Protocol):
         """`location` in the one spelling that comparisons use; outside this store, judging by its text."""
 
     def create(self, part: InProgress) -> StagedFile:
-        """Begin `part`, with the folders that it needs. Never reuses an existing file.
-
-        Raises NotWritable, StoreUnavailable.
-        """
+        """Begin `part`, with its folders. Never reuses an existing file. Raises NotWritable, StoreUnavailable."""
 
     def set_aside(self, part: Pending, folder: str) -> Pending:
         """Let `part` wait in `folder`, still hidden and durably so. Does nothing if the part has vanished.

@@ -61,10 +61,7 @@ class HiveQuery:
         _newest[run.setup.context.log.location] = self
 
     def awaitTermination(self, timeout: int | None = None) -> bool:  # noqa: N802  Spark's name
-        """Wait for the end, at most `timeout` seconds; True if it has ended, and every row can be read.
-
-        Raises the sink's own error.
-        """
+        """Wait at most `timeout` seconds. True if it has ended, and every row can be read. Raises the sink's error."""
         from pyspark.errors import StreamingQueryException
 
         try:

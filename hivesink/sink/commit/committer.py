@@ -205,18 +205,8 @@ class Committer:
 
 
 def _log(identity: Identity, done: Committed) -> None:
-    steps = " ".join(f"{step}={spent}ms" for step, spent in done.milliseconds.items())
-    logger.info(
-        "writer=%s epoch=%d rows=%d written=%d rejected=%d dropped=%d skipped=%d files=%d partitions=%d %s%s",
-        identity.writer,
-        done.epoch,
-        done.rows.read,
-        done.rows.written,
-        done.rows.rejected,
-        done.rows.dropped,
-        done.rows.skipped,
-        done.files,
-        done.partitions,
-        steps,
-        f" waiting: {done.waiting}" if done.waiting else "",
-    )
+    rows, steps = done.rows, " ".join(f"{step}={spent}ms" for step, spent in done.milliseconds.items())
+    counts = (rows.read, rows.written, rows.rejected, rows.dropped, rows.skipped, done.files, done.partitions)
+    waiting = f" waiting: {done.waiting}" if done.waiting else ""
+    text = "writer=%s epoch=%d rows=%d written=%d rejected=%d dropped=%d skipped=%d files=%d partitions=%d %s%s"
+    logger.info(text, identity.writer, done.epoch, *counts, steps, waiting)

@@ -50,10 +50,7 @@ def parts_below(store: FileStore, location: str, *, staged: bool = True) -> Iter
 def parts_of(
     store: FileStore, registrar: Registrar, live: LiveTable, *, staged: bool = True
 ) -> Iterator[tuple[FoundPart, ...]]:
-    """Every part of the table: below its location first, then the visible ones of partitions elsewhere.
-
-    The latter only where this store can look at all.
-    """
+    """Every part below the table's location, then the visible ones of partitions elsewhere, if this store can look."""
     yield from parts_below(store, live.location, staged=staged)
     homes = (one.location for one in registrar.lookup(live, None).values())
     yield tuple(_visible(store, outside(store, homes, [live.location])))

@@ -57,10 +57,7 @@ class WriterStatus:
 
 
 def writer_status(context: CommitContext, writer: str, table: str) -> WriterStatus:
-    """The status of `writer`, one of those that write `table`.
-
-    Raises LogDamaged, NewerFormat, StoreUnavailable, MetastoreUnreachable.
-    """
+    """One of those that write `table`. Raises LogDamaged, NewerFormat, StoreUnavailable, MetastoreUnreachable."""
     log = read_log(context.log)
     log.require_readable()
     head = log.head

@@ -61,19 +61,10 @@ def rejected_rows(
     """Rows of the dead-letter table for the `bad` rows of `batch`, and their partition."""
     rows = []
     for row in bad:
-        topic, partition, offset, path = _source(batch, shape, row.index)
-        rows.append(
-            {
-                "value": _value(batch, shape, row.index),
-                "field": row.field,
-                "reason": row.reason,
-                "topic": topic,
-                "partition_id": partition,
-                "record_offset": offset,
-                "source": path,
-                "arrived_at": arrival.replace(tzinfo=None),
-            }
-        )
+        # In the order of _COLUMNS.
+        where = _source(batch, shape, row.index)
+        cells = (_value(batch, shape, row.index), row.field, row.reason, *where, arrival.replace(tzinfo=None))
+        rows.append(dict(zip(_SCHEMA.names, cells, strict=True)))
     return pa.Table.from_pylist(rows, schema=_SCHEMA), f"dt={arrival:%Y-%m-%d}"
 
 
