@@ -131,6 +131,12 @@ def join(folder: str, name: str) -> str:
     return f"{folder.rstrip('/')}/{name}"
 
 
+def apart(source: str, target: str) -> Unsupported:
+    """The error for a rename from one file system to another."""
+    what = f"publishing {source} as {target}"
+    return Unsupported(what, "the two are on different file systems", "keep a table's partitions on one file system")
+
+
 def cannot_give(path: str, wanted: Ownership, reason: str) -> Unsupported:
     """The error for a file system that doesn't let this user give `path` what is wanted."""
     mode = None if wanted.permission is None else f"{wanted.permission:o}"

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar, cast
 
 from hdfs_native import TrashNotEnabledError, WriteOptions
 
-from hivesink.errors import HiveSinkError, OutcomeUnknown, StoreUnavailable, Unsupported
-from hivesink.storage.fs import Entry, Ownership
+from hivesink.errors import HiveSinkError, OutcomeUnknown, StoreUnavailable
+from hivesink.storage.fs import Entry, Ownership, apart
 from hivesink.storage.hdfs_address import quantity, resolve, umask
 from hivesink.storage.hdfs_calls import Failed, HdfsCalls, shared
 from hivesink.storage.hdfs_failures import ABSENT, CallAbandoned, Failure, Kind, judge, refusal
@@ -104,11 +104,7 @@ class HdfsFileSystem:
         calls, folders, old = self._at(source)
         other, _, new = self._at(target)
         if other is not calls:
-            raise Unsupported(
-                what=f"publishing {source} as {target}",
-                why="the two are on different file systems",
-                instead="keep a table's partitions on one file system",
-            )
+            raise apart(source, target)
         rename = partial(calls.ask, lambda client: client.rename(old, new, overwrite=False), repeatable=False)
         self._in_folder(folders, dirname(new), rename, "rename", source)
 

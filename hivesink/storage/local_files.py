@@ -19,7 +19,7 @@ from posixpath import dirname
 from typing import TYPE_CHECKING, cast
 
 from hivesink.errors import DanglingLink, HiveSinkError, NotWritable, StoreUnavailable, Unsupported
-from hivesink.storage.fs import Entry
+from hivesink.storage.fs import Entry, apart
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -84,11 +84,7 @@ def refusing(path: str, action: str, but: type[OSError] | tuple[()] = ()) -> Ite
 def no_link(source: str, target: str, error: OSError) -> HiveSinkError:
     """The error for a failed hard link `target` to `source`."""
     if error.errno == errno.EXDEV:
-        return Unsupported(
-            f"publishing {source} as {target}",
-            "the two are on different file systems",
-            "keep a table's partitions on one file system",
-        )
+        return apart(source, target)
     if error.errno in _NO_LINKS:
         return Unsupported(
             f"the file system of {target}",
