@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -9,9 +10,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hivesink.cli.command import Debug, Json, Metastore, reporting
-from hivesink.cli.opened import load_site, metastore_address
+from hivesink.cli.opened import metastore_address
 from hivesink.cli.output import Line, Report
 from hivesink.config import options
+from hivesink.config.site import Site
 from hivesink.embedded import metastore as server
 from hivesink.hiveql.apply import Alter, Create, Differs, Nothing, Plan, plan_all, refuse_differences
 from hivesink.hiveql.apply import apply as apply_all
@@ -62,7 +64,7 @@ def apply(path: DdlPath, metastore: Metastore = None, json: Json = False, debug:
 
 
 def _catalog(address: str | None) -> Catalog:
-    site = load_site()
+    site = Site.load(os.environ)
     return catalog(metastore_address(address, site), site)
 
 

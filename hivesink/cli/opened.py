@@ -86,11 +86,6 @@ class OpenedTable:
         return strangers(store, self.metastore.registrar, self.live, self.logs.uids)
 
 
-def load_site() -> Site:
-    """The site configuration in HADOOP_CONF_DIR and HIVE_CONF_DIR. Raises SiteInvalid."""
-    return Site.load(os.environ)
-
-
 def metastore_address(given: str | None, site: Site) -> str:
     """The given address, else the site's, else the embedded metastore's. Raises InvalidOption if there is none."""
     uri = given or site.metastore_uris or embedded.running().uri
@@ -110,7 +105,7 @@ def open_table(table: str, metastore: str | None) -> Iterator[OpenedTable]:
         name = TableName.parse(table)
     except ValueError as error:
         raise InvalidOption((str(error),)) from error
-    site = load_site()
+    site = Site.load(os.environ)
     connected = wiring.Metastore.at("thrift", metastore_address(metastore, site), site)
     registrar = connected.registrar
     try:

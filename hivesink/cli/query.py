@@ -11,8 +11,8 @@ import typer
 
 from hivesink.cli.codes import OLD_CLIENT, is_old_client
 from hivesink.cli.command import Debug, Json, Metastore, reporting
-from hivesink.cli.opened import load_site
 from hivesink.cli.output import Grid, Line, Report, jsonable
+from hivesink.config.site import Site
 from hivesink.errors import InvalidOption, QueryFailed
 from hivesink.hive import Auth, Login, connect
 
@@ -92,7 +92,7 @@ def _ask_spark(sql: str, metastore: str | None, most: int) -> tuple[list[str], S
 
 def _login(auth: Auth | None, user: str | None, password_file: Path | None, service: str | None) -> Login:
     """The login from the options, else from the site. A password comes only from a file or the environment."""
-    site = Login.of(load_site().hive)
+    site = Login.of(Site.load(os.environ).hive)
     kind = auth.value if auth else site.auth
     kerberos = (service or site.kerberos_service_name or "hive") if kind == Auth.KERBEROS.value else service
     password = _password(password_file) if kind in {Auth.LDAP.value, Auth.CUSTOM.value} or password_file else None
