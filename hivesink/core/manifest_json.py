@@ -40,7 +40,7 @@ def decode(data: bytes, file: str) -> Manifest:
             epoch=Epoch(int(found["epoch"])),
             attempt=str(found["attempt"]),
             kind=str(found["kind"]),
-            at=_from_time(found["at"]),
+            at=datetime.fromisoformat(found["at"]).astimezone(timezone.utc),
             settled=Epoch(int(found["settled"])),
             last_batch=_to_last_batch(found["last_batch"]),
             rows=_to_rows(found["rows"]),
@@ -97,10 +97,6 @@ def _plain(value: Any) -> Any:
 
 def _fields(value: Any) -> dict[str, Any]:
     return {name: getattr(value, name) for name in value.__slots__}
-
-
-def _from_time(text: str) -> datetime:
-    return datetime.fromisoformat(text).astimezone(timezone.utc)
 
 
 def _to_rows(found: Any) -> Rows:

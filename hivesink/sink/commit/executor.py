@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 
     from hivesink.core.lifecycle import History, Identity
     from hivesink.core.manifest import Manifest, PartEntry
-    from hivesink.core.partfile import Finished
     from hivesink.core.partition import PartitionKey
     from hivesink.core.seen import Winner
     from hivesink.sink.commit.context import CommitContext
@@ -216,10 +215,11 @@ class Executor:
         files = store.run_parallel(partial(store.visible, location) for _, location in action.partitions)
         used = {partition: home for (partition, home), found in zip(action.partitions, files, strict=True) if found}
         self.context.require_own_folders(action.table, used)
-        new = [
-            _new_partition(partition, location, found, waiting.get(location, ()))
-            for (partition, location), found in zip(action.partitions, files, strict=True)
-        ]
+        new = []
+        for (partition, location), found in zip(action.partitions, files, strict=True):
+            lengths = {file.path: file.length for file in found}
+            lengths |= {part.target: part.length for part in waiting.get(location, ())}
+            new.append(NewPartition(partition, location, len(lengths), sum(lengths.values())))
         self.context.registrar.add(self.context.table(action.table), new)
 
     def _publish(self, part: PartEntry, source: str) -> None:
@@ -274,13 +274,6 @@ class Executor:
         self.context.require_head(self.history.epoch)
         log.trim(floor_over(before, manifests, upto))
         self.history = replace(self.history, floor=upto)
-
-
-def _new_partition(
-    partition: str, location: str, visible: Iterable[Finished], waiting: Iterable[PartEntry]
-) -> NewPartition:
-    lengths = {file.path: file.length for file in visible} | {part.target: part.length for part in waiting}
-    return NewPartition(partition, location, len(lengths), sum(lengths.values()))
 
 
 def _loss(refused: actions.Refuse) -> HiveSinkError:

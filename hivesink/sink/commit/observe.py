@@ -108,10 +108,7 @@ def _lengths(context: CommitContext, paths: Iterable[str]) -> dict[str, int]:
 def look_at_tracks(context: CommitContext, head: Epoch, winners: frozenset[Winner] = frozenset()) -> Tracks:
     """The touched-lists, and the staged files in the folders of those that lost. Raises StoreUnavailable."""
     tracks = Tracks(tuple(context.log.touched()), winners=winners)
-    touched = followed(tracks, head)
-    if not touched:
-        return tracks
-    folders = sorted({folder for one in touched for folder in context.log.folders(one)})
+    folders = sorted({folder for one in followed(tracks, head) for folder in context.log.folders(one)})
     # Parts move from their own folder to the one where they are set aside: looking there last misses none.
     staged: list[str] = []
     for is_last in (False, True):

@@ -40,10 +40,7 @@ def refresh_statistics(
     context: CommitContext, head: Epoch, places: Iterable[PartitionKey], count_rows: CountRows
 ) -> None:
     """Set exact figures for `places`. Raises FencedOut, StoreUnavailable and the metastore's errors."""
-    wanted = set(places)
-    if not wanted:
-        return
-    before = sorted(context.lookup(wanted).items())
+    before = sorted(context.lookup(places).items())
     counts = context.store.run_parallel(
         partial(_counted, context, place[1], live, count_rows) for place, live in before
     )

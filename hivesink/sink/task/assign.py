@@ -190,8 +190,6 @@ class Buckets:
 
 def buckets(columns: Sequence[Column], values: Sequence[pa.Array], rows: int, on_null: OnNull) -> Buckets:
     """Partition paths with Hive's escaping and canonical values. A path that the metastore can't hold is unfit."""
-    if not columns:
-        return Buckets(("",), np.zeros(rows, dtype=np.int64), ())
     codes = np.zeros(rows, dtype=np.int64)
     combined: list[tuple[str | None, ...]] = [()]
     unfit: dict[int, BadRow] = {}
