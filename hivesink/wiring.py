@@ -25,9 +25,8 @@ from hivesink.hiveql.render import declared, render, stored
 from hivesink.logs import TableLogs, commit_log, file_system, log_folder
 from hivesink.metastore import catalog, connect
 from hivesink.sink.commit.committer import Committer
-from hivesink.sink.commit.context import CommitContext
+from hivesink.sink.commit.context import CommitContext, Committed, WriterSpec
 from hivesink.sink.commit.observe import load
-from hivesink.sink.commit.writer import Committed, WriterSpec
 from hivesink.sink.inspect.admission import Admission, others_of
 from hivesink.sink.inspect.resets import SetAside
 from hivesink.sink.task.assign import assigner_for, needed_columns

@@ -15,9 +15,9 @@ from hivesink.config.options import SinkConfig
 from hivesink.core.lifecycle import Identity
 from hivesink.core.seen import GivenUp
 from hivesink.errors import InvalidOption
+from hivesink.sink.commit.context import CommitContext, policy_of
 from hivesink.sink.commit.recovery import Loss, Recovered, find_losses, preview
 from hivesink.sink.commit.recovery import recover as recover_writer
-from hivesink.sink.commit.writer import policy_of
 from hivesink.sink.inspect.clean import clean as clean_writer
 from hivesink.sink.inspect.clean import find_leftovers, find_strays, throw_away
 
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
     from hivesink.core.partition import PartitionKey
-    from hivesink.sink.commit.context import CommitContext
 
 AcceptLost = Annotated[
     bool, typer.Option("--accept-lost", help="Record decided parts as lost for good, so that the log can continue.")

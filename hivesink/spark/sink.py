@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from hivesink.config.site import Site
     from hivesink.sink.commit.committer import Committer
-    from hivesink.sink.commit.writer import Committed
+    from hivesink.sink.commit.context import Committed
 
 _TRIGGERS = {"processingTime", "availableNow", "once"}
 

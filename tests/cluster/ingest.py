@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from hivesink.config.site import Site
     from hivesink.sink.commit.committer import Committer
-    from hivesink.sink.commit.writer import Committed
+    from hivesink.sink.commit.context import Committed
     from hivesink.sink.inspect.verify import Verdict
     from hivesink.sink.task.messages import TaskPlan, TaskReport
 

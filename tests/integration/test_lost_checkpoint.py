@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from hivesink import HiveSink
     from hivesink.core.manifest import Manifest
-    from hivesink.sink.commit.writer import Committed
+    from hivesink.sink.commit.context import Committed
     from tests.integration.stage import Topic
 
 pytestmark = [pytest.mark.spark, pytest.mark.main_path]

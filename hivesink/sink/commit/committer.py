@@ -14,22 +14,19 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from hivesink.core.epoch import BatchRef, Epoch, LastBatch, Replay, judge
-from hivesink.core.lifecycle import Stamp
+from hivesink.core.lifecycle import Identity, Stamp
 from hivesink.core.seen import Seen
-from hivesink.errors import EpochTaken
+from hivesink.errors import EpochTaken, HiveSinkError
+from hivesink.sink.commit.context import CommitContext, Committed, Stopwatch, WriterSpec
 from hivesink.sink.commit.epochwriter import METASTORE_TROUBLE, EpochWriter, Write, Written
 from hivesink.sink.commit.executor import Executor
 from hivesink.sink.commit.statistics import refresh_statistics
-from hivesink.sink.commit.writer import Committed, Stopwatch, WriterSpec
 
 if TYPE_CHECKING:
     from datetime import timedelta
 
-    from hivesink.core.lifecycle import Identity
     from hivesink.core.manifest import Manifest
     from hivesink.core.partition import PartitionKey
-    from hivesink.errors import HiveSinkError
-    from hivesink.sink.commit.context import CommitContext
     from hivesink.sink.task.messages import InputShape
 
 logger = logging.getLogger("hivesink")

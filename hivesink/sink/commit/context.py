@@ -1,4 +1,7 @@
-"""What the committer works with: its adapters, time and randomness, and what it asks of them in several places."""
+"""What the committer works with, and one epoch's outcome with the time it took.
+
+Its adapters, time and randomness, with what it asks of them in several places; and what its writer writes.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +13,13 @@ from datetime import datetime, timezone
 from functools import partial
 from typing import TYPE_CHECKING
 
+from hivesink.config.options import PolicyKind, SinkConfig
 from hivesink.core.bucket import is_aside, normal
-from hivesink.core.lifecycle import Stamp
-from hivesink.core.partition import by_table, is_partition
+from hivesink.core.epoch import STRICT, BatchRef, Epoch, HistoryPolicy
+from hivesink.core.lifecycle import Identity, Stamp
+from hivesink.core.manifest import NO_ROWS, Rows
+from hivesink.core.partition import LivePartition, PartitionKey, by_table, is_partition
+from hivesink.core.plan import Policy
 from hivesink.core.table import TableName
 from hivesink.errors import (
     FencedOut,
@@ -23,15 +30,15 @@ from hivesink.errors import (
     UnknownTable,
     Unsupported,
 )
+from hivesink.sink.task.messages import InputShape, TablePlan, TaskPlan
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
 
-    from hivesink.core.epoch import Epoch
     from hivesink.core.log import LogView
     from hivesink.core.partfile import Finished
-    from hivesink.core.partition import LivePartition, PartitionKey
     from hivesink.ports import CommitLog, FileStore, LiveTable, Registrar
+    from hivesink.sink.commit.statistics import CountRows
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,3 +171,85 @@ class CommitContext:
         for folder in sorted(folders, key=len, reverse=True):
             with suppress(NotWritable):
                 self.store.prune([folder])
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """One epoch's outcome. `waiting` says why epochs wait to be finished, if they do."""
+
+    epoch: Epoch
+    replayed: bool
+    rows: Rows = NO_ROWS
+    files: int = 0
+    partitions: int = 0
+    milliseconds: Mapping[str, int] = field(default_factory=dict)
+    waiting: str | None = None
+
+
+@dataclass(slots=True)
+class Stopwatch:
+    """Milliseconds per step. `tick` is a monotonic clock in seconds. Laps of one name add up."""
+
+    tick: Callable[[], float]
+    laps: dict[str, int] = field(default_factory=dict)
+    _last: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._last = self.tick()
+
+    def lap(self, name: str) -> None:
+        now = self.tick()
+        self.laps[name] = self.laps.get(name, 0) + round(1000 * (now - self._last))
+        self._last = now
+
+
+@dataclass(frozen=True, slots=True)
+class WriterSpec:
+    """What a writer writes: its identity, tables and settings.
+
+    `options` are those of `config` that the job gave itself; the others are the table's.
+    `tolerant`: wait for a metastore that is down, up to `sink.registration.max-delay`; otherwise raise at once.
+    """
+
+    identity: Identity
+    target: TablePlan
+    rejected: TablePlan | None
+    config: SinkConfig
+    count_rows: CountRows
+    history_policy: HistoryPolicy = STRICT
+    tolerant: bool = True
+    on_commit: Callable[[Committed], None] = lambda _: None
+    was_written: Callable[[BatchRef], bool] = lambda _: False
+    """Whether a log that `hivesink reset` put aside has committed this batch; asked until the new log has a batch."""
+    sole_writer: Callable[[], bool] = lambda: True
+    """Whether no other writer has a log for the target: only then can statistics be exact."""
+    options: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def tables(self) -> dict[str, TablePlan]:
+        """The tables to write, by name."""
+        return {table.name: table for table in (self.target, self.rejected) if table}
+
+    @property
+    def policy(self) -> Policy:
+        return policy_of(self.config)
+
+    def task_plan(self, epoch: Epoch, shape: InputShape, stamp: Stamp) -> TaskPlan:
+        """One try at `epoch`, with every partition in its default folder."""
+        return TaskPlan(
+            target=self.target,
+            rejected=self.rejected,
+            config=self.config,
+            shape=shape,
+            uid=self.identity.uid,
+            epoch=epoch,
+            attempt=stamp.attempt,
+            arrival=stamp.at,
+        )
+
+
+def policy_of(config: SinkConfig) -> Policy:
+    """What the settings say about the end of an epoch."""
+    name: str = config["sink.partition-commit.success-file.name"]
+    has_file = PolicyKind.SUCCESS_FILE in config["sink.partition-commit.policy.kind"]
+    return Policy(name if has_file else None, config["sink.log.retained-epochs"])

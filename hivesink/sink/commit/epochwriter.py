@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from hivesink.core.bucket import aside, folder, same_location
-from hivesink.core.manifest import Rows
+from hivesink.core.manifest import PartEntry, Rows
 from hivesink.errors import (
     BadRecord,
     EpochTaken,
@@ -27,10 +27,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from hivesink.core.epoch import Epoch
-    from hivesink.core.manifest import PartEntry
     from hivesink.core.partition import LivePartition, PartitionKey
-    from hivesink.sink.commit.context import CommitContext
-    from hivesink.sink.commit.writer import Stopwatch, WriterSpec
+    from hivesink.sink.commit.context import CommitContext, Stopwatch, WriterSpec
 
 METASTORE_TROUBLE = (MetastoreUnreachable, RegistrationFailed, RegistrationUnknown)
 
