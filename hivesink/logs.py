@@ -12,7 +12,7 @@ from hivesink.core.bucket import normal
 from hivesink.errors import InvalidOption, LogDamaged, StoreUnavailable
 from hivesink.storage import pointers
 from hivesink.storage.commit_log import RenameCommitLog
-from hivesink.storage.fs import Ownership
+from hivesink.storage.fs import FileSystem, Ownership
 from hivesink.storage.hdfs_address import beside, is_hdfs
 from hivesink.storage.local import LocalFileSystem
 
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from hivesink.config.options import SinkConfig
     from hivesink.core.table import TableName
     from hivesink.ports import CommitLog, LiveTable
-    from hivesink.storage.fs import FileSystem
     from hivesink.storage.pointers import Accepted
 
 

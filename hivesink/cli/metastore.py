@@ -15,7 +15,7 @@ from hivesink.cli.output import Line, Report
 from hivesink.config import options
 from hivesink.config.site import Site
 from hivesink.embedded import metastore as server
-from hivesink.hiveql.apply import Alter, Create, Differs, Nothing, Plan, plan_all, refuse_differences
+from hivesink.hiveql.apply import Alter, Catalog, Create, Differs, Nothing, Plan, plan_all, refuse_differences
 from hivesink.hiveql.apply import apply as apply_all
 from hivesink.hiveql.parse import parse_path
 from hivesink.metastore import catalog
@@ -23,7 +23,6 @@ from hivesink.metastore import catalog
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from hivesink.hiveql.apply import Catalog
 
 ddl = typer.Typer(help="Declare tables: each DDL file has one Hive CREATE TABLE.")
 embedded = typer.Typer(help="The embedded Hive Metastore, in .hivesink-local or $HIVESINK_HOME.")

@@ -16,13 +16,12 @@ from typing import TYPE_CHECKING
 
 from hivesink.core.bucket import given_up, same_location
 from hivesink.core.epoch import Epoch
-from hivesink.core.manifest import Manifest, standing
+from hivesink.core.manifest import Manifest, PartEntry, standing
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime
 
-    from hivesink.core.manifest import PartEntry
     from hivesink.core.partition import LivePartition, PartitionKey
 
 

@@ -14,14 +14,13 @@ from hivesink.core.table import Array, Char, Column, Decimal, HiveType, Map, Pri
 from hivesink.decode import values
 from hivesink.decode.arrowtypes import INTEGER_BITS
 from hivesink.decode.scan import NUMBER, NotJson, document, elements, members, unquote
-from hivesink.decode.values import InvalidValue
+from hivesink.decode.values import DecodeOptions, InvalidValue
 
 if TYPE_CHECKING:
     from collections.abc import Container, Sequence
     from datetime import date, datetime
     from zoneinfo import ZoneInfo
 
-    from hivesink.decode.values import DecodeOptions
 
 _NUMBER = re.compile(NUMBER)
 _KINDS = {'"': "text", "{": "object", "[": "array", "t": "boolean", "f": "boolean", "n": "null"}

@@ -23,13 +23,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec import UNSET
 
-from hivesink.decode.clocks import not_utf8
+from hivesink.decode.clocks import Mask, not_utf8
 from hivesink.decode.columns import ColumnReader, Converted, FieldNames, Slot, quotes_in
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from hivesink.decode.clocks import Mask
     from hivesink.decode.exact import ExactDecoder
 
 _REFUSED = (msgspec.MsgspecError, ValueError, OverflowError, RecursionError)

@@ -11,7 +11,7 @@ from hivesink.config.options import OnTombstone
 from hivesink.decode.arrowtypes import arrow_schema
 from hivesink.decode.exact import ExactDecoder
 from hivesink.decode.fast import FastDecoder
-from hivesink.decode.values import InvalidValue
+from hivesink.decode.values import DecodeOptions, InvalidValue
 from hivesink.ports import BadRow, DecodedRows
 
 if TYPE_CHECKING:
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hivesink.core.table import Column
-    from hivesink.decode.values import DecodeOptions
 
 # Small enough for the CPU's caches, large enough for the fixed cost of a chunk.
 CHUNK_ROWS = 8192

@@ -17,14 +17,13 @@ from hivesink.decode import clocks
 from hivesink.decode.arrowtypes import INTEGER_BITS, arrow_schema, arrow_type, check_types, field_indexes
 from hivesink.decode.clocks import DAY, FIRST_MICROS, LAST_MICROS, Mask, Micros, nulls
 from hivesink.decode.json import JsonDecoder
-from hivesink.decode.values import InvalidValue
+from hivesink.decode.values import DecodeOptions, InvalidValue
 from hivesink.ports import BadRow, DecodedRows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from zoneinfo import ZoneInfo
 
-    from hivesink.decode.values import DecodeOptions
 
 _MICROS_PER = {"s": 1_000_000, "ms": 1000, "us": 1}
 

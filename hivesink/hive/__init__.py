@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from hivesink.core.table import Primitive, quoted
+from hivesink.core.table import HiveType, Primitive, quoted
 from hivesink.core.typetext import parse_type
 from hivesink.errors import QueryFailed, SourceUnreachable, TypeTextInvalid
 from hivesink.hive.session import BROKEN, REFUSED, Auth, Login, Result, Session, host_and_port, reason
@@ -20,7 +20,6 @@ from hivesink.hive.values import day, nested
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from hivesink.core.table import HiveType
 
 __all__ = ["Auth", "Column", "Hive", "Login", "Rows", "connect"]
 

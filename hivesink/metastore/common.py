@@ -7,14 +7,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 from hivesink.core.partition import DEFAULT_PARTITION, parse_path, partition_path
-from hivesink.core.table import PARQUET_INPUT, PARQUET_SERDE, Column, TableName
+from hivesink.core.table import PARQUET_INPUT, PARQUET_SERDE, Column, TableName, TableSpec
 from hivesink.core.typetext import parse_type
 from hivesink.errors import PartitionPathInvalid, RegistrationFailed, TypeTextInvalid, Unsupported
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from hivesink.core.table import TableSpec
 
 Key = TypeVar("Key")
 FLAG = "COLUMN_STATS_ACCURATE"

@@ -7,14 +7,10 @@ from calendar import timegm
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from email.utils import parsedate
-from typing import TYPE_CHECKING
 
 from hivesink.core.partition import DEFAULT_PARTITION
-from hivesink.core.table import quoted
+from hivesink.core.table import TableSpec, quoted
 from hivesink.metastore.common import values_of
-
-if TYPE_CHECKING:
-    from hivesink.core.table import TableSpec
 
 Row = Sequence[str | None]
 DescribedColumn = tuple[str, str, str | None]

@@ -9,7 +9,7 @@ from urllib.parse import unquote
 
 from hivesink.config.options import OnBadRecord
 from hivesink.core.bucket import normal
-from hivesink.core.offsets import FilesOffset, KafkaOffset
+from hivesink.core.offsets import FilesOffset, KafkaOffset, SourceOffset
 from hivesink.errors import InvalidOption, MissingColumns, NotWritable, StoreUnavailable, Unsupported
 from hivesink.sink.task.assign import needed_columns
 from hivesink.sink.task.messages import InputShape, TaskPlan
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from hivesink.core.epoch import BatchRef
-    from hivesink.core.offsets import SourceOffset
     from hivesink.core.table import TableSpec
 
 T = TypeVar("T")

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from hivesink.config.options import OnMissingFile
 from hivesink.core.checkpoint import batch_ref, next_batch
-from hivesink.core.epoch import BatchId, Epoch, judge, read_before, wrote_instead
+from hivesink.core.epoch import BatchId, BatchRef, Epoch, NextBatch, judge, read_before, wrote_instead
 from hivesink.core.manifest import Rows
 from hivesink.core.table import quoted
 from hivesink.errors import (
@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
     from pyspark.sql.types import StructType
 
-    from hivesink.core.epoch import BatchRef, NextBatch
     from hivesink.sink.commit.committer import Committer
     from hivesink.wiring import Setup
 

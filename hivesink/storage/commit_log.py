@@ -8,7 +8,7 @@ from posixpath import dirname
 from typing import TYPE_CHECKING, NoReturn
 
 from hivesink.core import manifest_json
-from hivesink.core.log import require_own, require_whole
+from hivesink.core.log import LogView, Mark, Touched, require_own, require_whole
 from hivesink.errors import (
     EpochTaken,
     FencedOut,
@@ -21,17 +21,15 @@ from hivesink.errors import (
     StoreUnavailable,
 )
 from hivesink.storage import log_layout
-from hivesink.storage.fs import DOUBTS, delete, drop, join, put_once, retry_unknown, stage
+from hivesink.storage.fs import DOUBTS, FileSystem, delete, drop, join, put_once, retry_unknown, stage
 from hivesink.storage.pointers import decode_pointer, encode_pointer, pointer_path
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from hivesink.core.epoch import Epoch
-    from hivesink.core.log import LogView, Mark, Touched
     from hivesink.core.manifest import Floor, Manifest
     from hivesink.core.table import TableName
-    from hivesink.storage.fs import FileSystem
 
 
 class RenameCommitLog:

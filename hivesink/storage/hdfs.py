@@ -18,7 +18,7 @@ from hdfs_native import TrashNotEnabledError, WriteOptions
 
 from hivesink.errors import HiveSinkError, OutcomeUnknown, StoreUnavailable
 from hivesink.storage.fs import Entry, Ownership, apart
-from hivesink.storage.hdfs_address import quantity, resolve, umask
+from hivesink.storage.hdfs_address import Address, quantity, resolve, umask
 from hivesink.storage.hdfs_calls import Failed, HdfsCalls, shared
 from hivesink.storage.hdfs_failures import ABSENT, CallAbandoned, Failure, Kind, judge, refusal
 from hivesink.storage.hdfs_folders import Folders
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
     from hdfs_native import Client, FileStatus, FileWriter
 
-    from hivesink.storage.hdfs_address import Address
 
 _T = TypeVar("_T")
 _TRIES = 5

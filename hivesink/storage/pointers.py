@@ -14,13 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 from hivesink.core.log import POINTER, is_reset
 from hivesink.errors import FileSystemUnknown, LogDamaged, NewerFormat, PointerCopied, Unsupported
-from hivesink.storage.fs import delete, join, put_once
+from hivesink.storage.fs import FileSystem, delete, join, put_once
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from hivesink.core.table import TableName
-    from hivesink.storage.fs import FileSystem
 
 FORMAT = 1
 _ACCEPTED = ".accepted"

@@ -21,12 +21,11 @@ from hivesink.errors import (
     TargetTaken,
     Unsupported,
 )
-from hivesink.storage.fs import DOUBTS, TRIES, delete, join, retry_unknown
+from hivesink.storage.fs import DOUBTS, TRIES, FileSystem, delete, join, retry_unknown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from hivesink.storage.fs import FileSystem
 
 _T = TypeVar("_T")
 

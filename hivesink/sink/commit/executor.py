@@ -14,11 +14,11 @@ from hivesink.core import actions
 from hivesink.core.bucket import given_up, is_given_up
 from hivesink.core.epoch import Epoch
 from hivesink.core.log import Mark
-from hivesink.core.manifest import floor_over
+from hivesink.core.manifest import Manifest, PartEntry, floor_over
 from hivesink.core.partfile import Pending, parse_staged
-from hivesink.core.partition import NewPartition
+from hivesink.core.partition import NewPartition, PartitionKey
 from hivesink.core.plan import Policy, plan, until_look
-from hivesink.core.seen import NOTHING, GivenUp, Seen, locate
+from hivesink.core.seen import NOTHING, GivenUp, Seen, Winner, locate
 from hivesink.errors import (
     FencedOut,
     FolderTaken,
@@ -36,9 +36,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from hivesink.core.lifecycle import History, Identity
-    from hivesink.core.manifest import Manifest, PartEntry
-    from hivesink.core.partition import PartitionKey
-    from hivesink.core.seen import Winner
     from hivesink.sink.commit.context import CommitContext
 
 logger = logging.getLogger("hivesink")

@@ -9,17 +9,15 @@ from typing import TYPE_CHECKING
 from hivesink.core.bucket import is_aside
 from hivesink.core.epoch import Epoch
 from hivesink.core.lifecycle import EpochState, History, Identity, OpenEpoch
-from hivesink.core.log import Mark, missing, require_whole
-from hivesink.core.seen import Seen, Tracks, followed, losses, newest, paths_to_look
+from hivesink.core.log import LogView, Mark, missing, require_whole
+from hivesink.core.seen import Seen, Tracks, Winner, followed, losses, newest, paths_to_look
 from hivesink.errors import HiveSinkError, LogCopied, LogDamaged
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from hivesink.core.log import LogView
     from hivesink.core.manifest import Manifest, PartEntry
     from hivesink.core.partition import LivePartition, PartitionKey
-    from hivesink.core.seen import Winner
     from hivesink.sink.commit.context import CommitContext
 
 

@@ -6,24 +6,20 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from hivesink.core.actions import Decide, describe
-from hivesink.core.partition import by_table
-from hivesink.core.plan import plan, until_look
+from hivesink.core.actions import Action, Decide, describe
+from hivesink.core.partition import LivePartition, PartitionKey, by_table
+from hivesink.core.plan import Policy, plan, until_look
 from hivesink.core.seen import NOTHING, GivenUp, Seen, abandoned, losses
-from hivesink.errors import EpochTaken, PartitionPathInvalid, UnknownTable
+from hivesink.errors import EpochTaken, HiveSinkError, PartitionPathInvalid, UnknownTable
 from hivesink.sink.commit.executor import Executor, StaleError
 from hivesink.sink.commit.observe import load, load_begun, look_at_files, look_at_tracks
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from hivesink.core.actions import Action
     from hivesink.core.epoch import Epoch
     from hivesink.core.lifecycle import History, Identity
     from hivesink.core.manifest import PartEntry
-    from hivesink.core.partition import LivePartition, PartitionKey
-    from hivesink.core.plan import Policy
-    from hivesink.errors import HiveSinkError
     from hivesink.sink.commit.context import CommitContext
 
 

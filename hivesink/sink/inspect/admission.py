@@ -8,8 +8,8 @@ from functools import partial
 from itertools import chain, islice
 from typing import TYPE_CHECKING
 
-from hivesink.core.manifest import standing
-from hivesink.core.partition import is_partition
+from hivesink.core.manifest import PartEntry, standing
+from hivesink.core.partition import LivePartition, is_partition
 from hivesink.core.table import TableName
 from hivesink.errors import (
     FileSystemUnknown,
@@ -22,17 +22,14 @@ from hivesink.errors import (
     UnknownTable,
     Unsupported,
 )
-from hivesink.sink.inspect.facts import FoundPart, is_hidden, outside, read_log
+from hivesink.sink.inspect.facts import FoundPart, LogFacts, is_hidden, outside, read_log
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
     from hivesink.core.epoch import Epoch
-    from hivesink.core.manifest import PartEntry
     from hivesink.core.partfile import Finished
-    from hivesink.core.partition import LivePartition
     from hivesink.ports import CommitLog, FileStore, LiveTable, Registrar
-    from hivesink.sink.inspect.facts import LogFacts
 
 _AT_ONCE = 256
 """Folders that are listed before the parts in them are handed out."""

@@ -11,7 +11,7 @@ from enum import Enum
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from hivesink.core.epoch import Epoch
+from hivesink.core.epoch import Epoch, LastBatch
 from hivesink.core.offsets import chain, span
 from hivesink.core.seen import is_unproven
 from hivesink.core.table import TableName
@@ -19,7 +19,6 @@ from hivesink.core.table import TableName
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from hivesink.core.epoch import LastBatch
     from hivesink.core.manifest import Manifest, PartEntry, Rows
     from hivesink.sink.inspect.facts import Evidence
 

@@ -9,17 +9,14 @@ from typing import TYPE_CHECKING
 
 from hivesink.core.bucket import given_up, is_aside, is_given_up
 from hivesink.core.epoch import Epoch
-from hivesink.core.log import Mark, missing
-from hivesink.core.manifest import Floor, Manifest, Rows, lost_parts, standing
-from hivesink.core.partfile import PartName, parse_staged
+from hivesink.core.log import LogView, Mark, missing
+from hivesink.core.manifest import Floor, Manifest, PartEntry, Rows, lost_parts, standing
+from hivesink.core.partfile import PartName, Stage, parse_staged
 from hivesink.errors import HiveSinkError, LogDamaged, NewerFormat, StoreUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
-    from hivesink.core.log import LogView
-    from hivesink.core.manifest import PartEntry
-    from hivesink.core.partfile import Stage
     from hivesink.core.partition import LivePartition, PartitionKey
     from hivesink.ports import CommitLog, FileStore
 

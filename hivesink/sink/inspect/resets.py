@@ -14,7 +14,7 @@ from hivesink.core.partfile import PartName
 from hivesink.core.table import TableName
 from hivesink.errors import BatchSetAside, LogShared, UnknownTable
 from hivesink.sink.inspect.admission import others_of, parts_of
-from hivesink.sink.inspect.facts import list_files, read_log
+from hivesink.sink.inspect.facts import LogFacts, list_files, read_log
 from hivesink.sink.inspect.status import homes_elsewhere, locations_of, partitions_of
 
 if TYPE_CHECKING:
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from hivesink.core.epoch import BatchRef, Epoch
     from hivesink.ports import CommitLog, FileStore, Registrar
     from hivesink.sink.commit.context import CommitContext
-    from hivesink.sink.inspect.facts import LogFacts
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from hivesink.core.partfile import Stage
 from hivesink.errors import UnknownTable
-from hivesink.sink.inspect.facts import list_files, outside, read_log
+from hivesink.sink.inspect.facts import FileFacts, LogFacts, Unregistered, list_files, outside, read_log
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from hivesink.core.manifest import Rows
     from hivesink.core.partition import LivePartition, PartitionKey
     from hivesink.sink.commit.context import CommitContext
-    from hivesink.sink.inspect.facts import FileFacts, LogFacts, Unregistered
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,11 +15,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from hivesink.config.options import OnNull
-from hivesink.core.bucket import unregistrable
+from hivesink.config.options import OnNull, SinkConfig
+from hivesink.core.bucket import TimePattern, unregistrable
 from hivesink.core.partition import DEFAULT_PARTITION, partition_path
 from hivesink.core.partition_value import canonical
-from hivesink.core.table import Primitive
+from hivesink.core.table import Column, Primitive, TableSpec
 from hivesink.errors import InvalidOption, PartitionPathInvalid, ValueUnfit
 from hivesink.ports import BadRow
 
@@ -27,9 +27,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from zoneinfo import ZoneInfo
 
-    from hivesink.config.options import SinkConfig
-    from hivesink.core.bucket import TimePattern
-    from hivesink.core.table import Column, TableSpec
 
 Codes = NDArray[np.int64]
 

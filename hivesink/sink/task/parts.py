@@ -14,13 +14,12 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from hivesink.core.manifest import PartEntry
-from hivesink.core.partfile import InProgress
+from hivesink.core.partfile import InProgress, PartName
 from hivesink.errors import StoreUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from hivesink.core.partfile import PartName
     from hivesink.ports import FileStore, PartFormat, RecordWriter, StagedFile
 
 MAX_OPEN_FILES = 256
