@@ -46,9 +46,12 @@ MEANING: Mapping[int, str] = {
 
 def meaning(code: int) -> str:
     """A few words about a child's exit code."""
-    if code in MEANING:
-        return MEANING[code]
-    return f"ended by signal {code - BY_SIGNAL}" if code > BY_SIGNAL else "the job's own code"
+    return MEANING.get(code, f"ended by signal {code - BY_SIGNAL}" if is_by_signal(code) else "the job's own code")
+
+
+def is_by_signal(code: int) -> bool:
+    """Whether a child's exit code says that a signal ended it."""
+    return code - BY_SIGNAL in signal.valid_signals()
 
 
 def code_of(error: BaseException) -> ExitCode:

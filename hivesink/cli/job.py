@@ -61,6 +61,8 @@ def main(arguments: list[str]) -> NoReturn:
             print(redact(traceback.format_exc()), file=sys.stderr, end="")
         failure, code = translate(error, job, stopped=_end_asked.is_set())
         output(as_json="--json" in flags).fail(failure)
+        if isinstance(error, _Stopped):
+            _end_children()
         sys.exit(code)
     sys.exit(ExitCode.DONE)
 
@@ -77,6 +79,13 @@ def _run(job: Path) -> None:
         if not thread.daemon and thread is not threading.main_thread() and thread not in _threads_queues:
             thread.join()
     settle_all()
+
+
+def _end_children() -> None:
+    """End a JVM too that PySpark is just starting: without its starter it would stay for ever."""
+    if os.getpgrp() == os.getpid():
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        os.killpg(0, signal.SIGTERM)
 
 
 def _on_sigterm(number: int, frame: FrameType | None) -> None:  # noqa: ARG001  the signal module's form

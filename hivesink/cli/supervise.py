@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from hivesink.cli.codes import BY_SIGNAL, ExitCode
+from hivesink.cli.codes import ExitCode, is_by_signal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, MutableMapping, Sequence
@@ -71,7 +71,7 @@ def supervise(
     while True:
         began = tick()
         code = run()
-        may_pass = code == ExitCode.RETRY or code > BY_SIGNAL
+        may_pass = code == ExitCode.RETRY or is_by_signal(code)
         if stopped() or not may_pass or restarts == max_restarts:
             return Ended(code, restarts)
         failures = 1 if tick() - began >= backoff.reset_after else failures + 1

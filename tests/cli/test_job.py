@@ -274,7 +274,9 @@ def test_a_signal_ends_the_job_and_the_restarts(number: signal.Signals, tmp_path
 def test_the_job_ends_with_its_supervisor(tmp_path: Path) -> None:
     job = _job(
         tmp_path,
-        "import threading",
+        "import subprocess, threading",
+        # As a JVM that PySpark is still starting: it doesn't notice the end of its starter.
+        "subprocess.Popen(['sleep', '600'])",
         "try:",
         "    print('up', flush=True)",
         "    threading.Event().wait(60)",
@@ -288,7 +290,7 @@ def test_the_job_ends_with_its_supervisor(tmp_path: Path) -> None:
         assert process.stdout is not None
         assert process.stdout.readline() == "up\n"
         process.kill()
-        # The job has these pipes too: they are at their end when it is gone.
-        out, err = process.communicate()
+        # The job and its child have these pipes too: they are at their end when both are gone.
+        out, err = process.communicate(timeout=60)
     assert out == "tidied up\n"
     assert "stopped in the middle of a batch" in err

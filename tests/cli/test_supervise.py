@@ -55,7 +55,7 @@ class Scene:
         )
 
 
-@pytest.mark.parametrize("code", [0, 1, 2, 3, 65])
+@pytest.mark.parametrize("code", [0, 1, 2, 3, 65, 128, 200, 255])
 def test_what_needs_a_person_is_not_tried_again(code: int) -> None:
     scene = Scene([(code, 1)])
     assert scene.play() == Ended(code, 0)

@@ -8,11 +8,13 @@ import pytest
 
 from hivesink.core.log import Touched
 from hivesink.errors import NotWritable
+from hivesink.sink.inspect.checks import Level
 from hivesink.sink.inspect.clean import clean, find_leftovers, find_strays, throw_away
+from hivesink.sink.inspect.verify import verify
 from tests.crash.faults import FaultyFileSystem, Kill, Mode, Plan
 from tests.crash.site import PLAIN, Site
 from tests.inmemory.filesystem import MemoryFileSystem
-from tests.sink.harness import LOCATION, SPEC, TABLE, UID, Event, Source, events
+from tests.sink.harness import LOCATION, SPEC, TABLE, UID, Event, Source, count_lines, events
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -161,6 +163,23 @@ def test_strays_where_a_partition_was_moved_by_copying_it_are_never_what_readers
     site.check(range(8))
     throw_strays(site)
     site.check(range(8))
+
+
+def test_a_partition_that_is_copied_after_a_death_at_any_call_is_no_error_to_verify() -> None:
+    probe = site_at(HOMES[0], 4)
+    counting = FaultyFileSystem(probe.fs)
+    probe.job(counting).run()
+    for call in counting.calls:
+        if not call.changes:
+            continue
+        site = site_at(HOMES[0], 4)
+        with pytest.raises(Kill):
+            site.job(FaultyFileSystem(site.fs, Plan(call.number, Mode.AFTER))).run()
+        site.move(DAY, ELSEWHERE, copy=True)
+        site.job().run()
+        site.check_rows(range(4), call)
+        findings = verify(site.job().context, "w", NAME, count_lines).findings
+        assert [found.text for found in findings if found.level is Level.ERROR] == [], call
 
 
 @pytest.mark.parametrize("spec", [SPEC, PLAIN], ids=["partitioned", "plain"])

@@ -244,7 +244,11 @@ def newer(evidence: Evidence) -> Iterator[Finding]:
 def strays(evidence: Evidence) -> Iterator[tuple[Epoch, str]]:
     """The writer's visible files that belong to no epoch, with the epochs in their names."""
     log = evidence.log
-    known = {evidence.canonical(target) for target in log.lost}
+    read = {evidence.canonical(live.location) for live in evidence.live.values()}
+    # What was copied with its partition is read at one place only.
+    moved = {evidence.canonical(move.was) for manifest in log.manifests for move in manifest.moves}
+    known = {path for path in moved if path.rpartition("/")[0] not in read}
+    known |= {evidence.canonical(target) for target in log.lost}
     # A lost part may have been moved by a user while readers had it.
     waiting = {target.rpartition("/")[2] for target in log.lost}
     for manifest, part in log.effective():
