@@ -111,7 +111,7 @@ def status(json: Json = False, debug: Debug = False) -> None:
 
 def _serve(act: Callable[[], server.MetastoreStatus], *, as_json: bool, debug: bool) -> None:
     with reporting(as_json=as_json, debug=debug) as out:
-        found, text = act(), "is not running"
+        found, text = act(), "is stopped"
         if found.running:
             text = f"is running at {found.uri} (process {found.pid}), warehouse {found.warehouse}"
         out.show(Report(asdict(found), [Line(f"the metastore of {found.home} {text}")]))

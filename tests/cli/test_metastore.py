@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 def test_start_status_stop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setenv("HIVESINK_HOME", str(tmp_path))
     monkeypatch.delenv("HIVESINK_METASTORE", raising=False)
-    assert "is not running" in hivesink(capsys, "metastore", "status").out
+    assert "is stopped" in hivesink(capsys, "metastore", "status").out
     try:
         started = hivesink(capsys, "metastore", "start", "--json")
         assert started.code == 0, started.err
@@ -27,7 +27,7 @@ def test_start_status_stop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caps
     assert hivesink(capsys, "metastore", "status", "--json").data["running"] is False
     stopped = hivesink(capsys, "status", "a.b")
     assert (stopped.code, "`hivesink metastore start`" in stopped.error) == (75, True)
-    assert "is not running" in hivesink(capsys, "metastore", "stop").out
+    assert "is stopped" in hivesink(capsys, "metastore", "stop").out
 
 
 def test_plan_then_apply_then_nothing(uri: str, ddl: Path, capsys: pytest.CaptureFixture[str]) -> None:
