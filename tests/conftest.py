@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 SHARED = {
     "cluster": re.compile(
         r"^tests/(cluster/|crash/test_every_step_on_hdfs|metastore/test_hive4|spark/test_executors|storage/test_hdfs)"
-        r"|::test_on_hdfs_|[-\[](hdfs|4\.0\.1)[-\]]"
+        r"|::test_(on_hdfs|hive_4_makes)_|[-\[](hdfs|4\.0\.1)[-\]]"
     ),
     "thrift server": re.compile(
         r"^tests/(cli/test_run_spark|spark/test_neighbours|metastore/test_hiveserver2)|[-\[]spark[-\]]"

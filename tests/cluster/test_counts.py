@@ -167,6 +167,7 @@ def test_an_analyze_within_a_commit_is_found_by_its_second_look(addresses: Addre
     assert reader.scan() == 11
 
 
+@pytest.mark.long
 def test_while_the_metastore_is_down_nothing_shows_and_nothing_is_wrong(addresses: Addresses, reader: Reader) -> None:
     """Down for the sink, that is: its readers still have it, and answer from the figures that it holds."""
     with closing(Wire(addresses.metastore)) as wire:
