@@ -11,6 +11,7 @@ import sys
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import settings
 from xdist.scheduler import LoadFileScheduling
 
 from hivesink.embedded.metastore import EmbeddedMetastore
@@ -24,6 +25,10 @@ from tests.embedded.thriftserver import EmbeddedThriftServer
 # The zone: Hive's reader turns TIMESTAMPs by the JVM's own, which is not to be this machine's.
 os.environ["JDK_JAVA_OPTIONS"] = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Duser.timezone=UTC"
 os.environ["SPARK_SUBMIT_OPTS"] = jvmclasses.USE
+
+# A busy machine fails no test.
+settings.register_profile("any machine", deadline=None)
+settings.load_profile("any machine")
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator

@@ -272,9 +272,7 @@ class Histories(RuleBasedStateMachine):
 
 LONG = int(os.environ.get("HIVESINK_HISTORIES", "1000"))
 
-Histories.TestCase.settings = settings(
-    max_examples=80, stateful_step_count=20, deadline=None, suppress_health_check=list(HealthCheck)
-)
+Histories.TestCase.settings = settings(max_examples=80, stateful_step_count=20, suppress_health_check=list(HealthCheck))
 TestHistories = Histories.TestCase
 
 
@@ -283,7 +281,7 @@ class LongHistories(Histories):
 
 
 LongHistories.TestCase.settings = settings(
-    max_examples=LONG, stateful_step_count=60, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=LONG, stateful_step_count=60, suppress_health_check=list(HealthCheck)
 )
 
 

@@ -190,20 +190,20 @@ def assert_same_of(kinds: Kinds, options: DecodeOptions, batches: list[list[byte
     assert_same(columns, options, batches)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @hostile
 def test_agrees_on_hostile_records(kinds: Kinds, options: DecodeOptions, batches: list[list[bytes]]) -> None:
     assert_same_of(kinds, options, batches)
 
 
 @pytest.mark.long
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=600)
 @hostile
 def test_agrees_on_many_hostile_records(kinds: Kinds, options: DecodeOptions, batches: list[list[bytes]]) -> None:
     assert_same_of(kinds, options, batches)
 
 
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=600)
 @given(
     st.sampled_from([kind for kind in KINDS if not isinstance(kind, Array | Map | Struct)]),
     OPTIONS,
@@ -214,7 +214,7 @@ def test_agrees_on_every_value_of_one_type(kind: HiveType, options: DecodeOption
     assert_same([Column("a", kind)], options, [*batches, [one for batch in batches for one in batch]])
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(OPTIONS, st.lists(times, min_size=1, max_size=30), st.sampled_from([P.TIMESTAMP, P.DATE]))
 @example(DecodeOptions(timestamp_zone=ZoneInfo("Europe/Berlin")), ["2024-03-31T01:00:00Z"], P.TIMESTAMP)
 def test_agrees_on_times(options: DecodeOptions, texts: list[str], kind: HiveType) -> None:
@@ -233,7 +233,7 @@ TRANSITIONS = st.builds(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.sampled_from(["Europe/Berlin", "America/Los_Angeles", "Australia/Lord_Howe", "Africa/Monrovia"]), st.data())
 def test_agrees_on_instants(zone: str, data: st.DataObject) -> None:
     millis = data.draw(

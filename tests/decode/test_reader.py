@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hivesink.core.table import Array, Char, Column, Decimal, HiveType, Map, Primitive, Struct, Varchar
@@ -337,7 +337,6 @@ def nested(
 KINDS = st.recursive(st.sampled_from(LEAVES), nested, max_leaves=3)
 
 
-@settings(deadline=None)
 @given(KINDS, st.data(), st.sampled_from(["UTC", "Europe/Berlin", "America/Los_Angeles"]), st.integers(0, 3))
 def test_whole_columns_agree_with_value_by_value(
     made: tuple[HiveType, pa.DataType, st.SearchStrategy[Any]], data: st.DataObject, zone: str, skip: int

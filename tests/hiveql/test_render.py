@@ -64,7 +64,7 @@ SPECS = st.builds(
 )
 
 
-@settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@settings(suppress_health_check=[HealthCheck.too_slow])
 @given(SPECS)
 def test_round_trip(spec: TableSpec) -> None:
     assert parse_ddl(render(spec), "f.sql", lambda _: ()) == spec

@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hivesink.config.options import OnNull, SinkConfig
@@ -128,7 +128,6 @@ def test_many_partition_columns_of_many_values() -> None:
     assert found == ["/".join(f"p{place}={value:03d}" for place in range(8)) for value in range(512)]
 
 
-@settings(deadline=None)
 @given(
     st.lists(
         st.tuples(st.sampled_from(["", "a", "a ", "ä", "x" * 300, None]), st.integers(0, 3), st.none() | st.booleans()),
@@ -179,7 +178,6 @@ INSTANTS = st.datetimes(datetime(1, 1, 3), datetime(9999, 12, 29), timezones=st.
 )
 
 
-@settings(deadline=None)
 @given(
     st.lists(INSTANTS | st.none(), max_size=20),
     st.sampled_from(["UTC", "Europe/Berlin", "America/Los_Angeles", "Asia/Kathmandu", "Australia/Lord_Howe", "Africa/Monrovia"]),

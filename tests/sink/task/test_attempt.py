@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hivesink.core.bucket import aside
@@ -307,7 +307,6 @@ def test_memory_stays_capped_over_the_buckets_of_both_tables() -> None:
     assert len(rows_of(made, report, "db.t__rejected")) == 50
 
 
-@settings(deadline=None)
 @given(
     st.lists(st.lists(st.sampled_from([GOOD, BAD, UNFIT, TOMBSTONE, b"[]", b'{"id": 7, "dt": null}']), max_size=8), max_size=5),
     st.sampled_from(["fail", "drop", "dead-letter"]),
