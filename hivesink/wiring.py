@@ -19,7 +19,15 @@ from hivesink.core.log import require_writer_name
 from hivesink.decode.arrowtypes import arrow_schema
 from hivesink.decode.reader import RowsReader
 from hivesink.decode.values import DecodeOptions
-from hivesink.errors import InvalidOption, LogDamaged, LogTwice, NewerFormat, TableExists, Unsupported
+from hivesink.errors import (
+    FileSystemUnknown,
+    InvalidOption,
+    LogDamaged,
+    LogTwice,
+    NewerFormat,
+    TableExists,
+    Unsupported,
+)
 from hivesink.formats.parquet import ParquetFormat, rows_in
 from hivesink.hiveql.render import declared, render, stored
 from hivesink.logs import TableLogs, commit_log, file_system, log_folder
@@ -28,6 +36,7 @@ from hivesink.sink.commit.committer import Committer
 from hivesink.sink.commit.context import CommitContext, Committed, WriterSpec
 from hivesink.sink.commit.observe import load
 from hivesink.sink.inspect.admission import Admission, others_of
+from hivesink.sink.inspect.facts import read_log
 from hivesink.sink.inspect.resets import SetAside
 from hivesink.sink.task.assign import assigner_for, needed_columns
 from hivesink.sink.task.attempt import TaskTools
@@ -200,14 +209,14 @@ class Setup:
         living = ((writer, commit_log(folder, writer, self.site)) for writer, folder in logs.writers().items())
         aside = ((writer, log) for writer, log, one in _put_aside(logs) if writer == own or one.written != "")
         for writer, log in chain(living, aside):
-            # Damage in another writer's log is its own problem.
-            with contextlib.suppress(LogDamaged, NewerFormat):
+            # Damage in another writer's log is its own problem, and so is a file system that is gone.
+            with contextlib.suppress(LogDamaged, NewerFormat, FileSystemUnknown):
                 view = log.view()
-                ends = [log.manifest(epoch).last_batch for epoch in (*view.manifests[:1], *view.manifests[-1:])]
-                own_ends = [last for last in ends if last and last.ref.query == query]
-                if own_ends and own_ends[-1] is ends[-1]:
-                    first = own_ends[0].ref.batch if own_ends[0] is ends[0] and not view.floor else None
-                    yield QueryHistory(writer, log.location, first, own_ends[-1])
+                newest = log.manifest(view.head).last_batch if view.manifests else None
+                if newest and newest.ref.query == query:
+                    batches = (manifest.last_batch for manifest in read_log(log).manifests)
+                    held = frozenset(one.ref.batch for one in batches if one and one.ref.query == query)
+                    yield QueryHistory(writer, log.location, held, newest, trimmed=view.floor > 0)
 
     def committer(self, *, tolerant: bool) -> Committer:
         return Committer(self.context, replace(self.spec, tolerant=tolerant))

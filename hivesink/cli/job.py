@@ -15,6 +15,7 @@ import sys
 import threading
 import traceback
 from concurrent.futures.thread import _threads_queues
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -46,6 +47,13 @@ def main(arguments: list[str]) -> NoReturn:
         quiet.addHandler(logging.NullHandler())
         quiet.propagate = False
     signal.signal(signal.SIGTERM, _on_sigterm)
+    # A pool's processes are ended by this signal: in them it must not stop the queries of the process that forked them.
+    change = partial(signal.pthread_sigmask, mask=[signal.SIGTERM])
+    os.register_at_fork(
+        before=lambda: change(signal.SIG_BLOCK),
+        after_in_parent=lambda: change(signal.SIG_UNBLOCK),
+        after_in_child=lambda: (signal.signal(signal.SIGTERM, signal.SIG_DFL), change(signal.SIG_UNBLOCK)),
+    )
     end_with_parent(os.environ)
     try:
         sys.argv = arguments

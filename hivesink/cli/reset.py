@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import asdict, replace
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Annotated
@@ -14,15 +15,16 @@ from hivesink.cli.output import Line, Report
 from hivesink.core.log import reset_name
 from hivesink.core.table import TableName
 from hivesink.errors import InvalidOption
-from hivesink.logs import TableLogs, commit_log
+from hivesink.logs import TableLogs
 from hivesink.sink.inspect.clean import Stranger
-from hivesink.sink.inspect.facts import read_log
 from hivesink.sink.inspect.resets import Reset, plan_reset
 from hivesink.storage.pointers import Accepted
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
+NONE = "none"
+"""The answer that no batch that comes again is in the table."""
 
 Uids = Annotated[
     list[str] | None,
@@ -34,7 +36,10 @@ Uids = Annotated[
 
 Written = Annotated[
     str | None,
-    typer.Option(metavar="QUERY/BATCH", help="With --uid: this batch is in the table; the next start passes it over."),
+    typer.Option(
+        metavar="QUERY/BATCH|none",
+        help="With --uid: this batch is in the table, and the next start passes it over; or none of that log is.",
+    ),
 ]
 
 
@@ -60,28 +65,24 @@ def reset(
     if writer is not None and uid:
         problem = "--writer resets a writer that has a log, --uid is for files without a log: give one of the two"
         raise typer.BadParameter(problem)
-    if written is not None and (len(uid or ()) != 1 or "/" not in written):
-        problem = "--written goes with one --uid, and is QUERY/BATCH, as the error has it"
+    if written is not None and (len(uid or ()) != 1 or not re.fullmatch(rf"\S+/\d+|{NONE}", written)):
+        problem = f"--written goes with one --uid, and is QUERY/BATCH, as the error has it, or {NONE}"
         raise typer.BadParameter(problem)
     with reporting(as_json=json, debug=debug) as out, open_table(table, metastore) as opened:
         now = datetime.now(timezone.utc)
         chosen = {} if uid else opened.resettable(writer)
         resets = [_named(opened, plan_reset(one, name, opened.name, now), now) for name, one in chosen.items()]
-        accepted = opened.logs.accepted()
-        strangers = _with_uids(opened, uid or [], accepted, written or "")
-        if written is not None:
-            _require_batch(written, opened, accepted.get(uid[0]) if uid else None)
+        strangers = _with_uids(opened, uid or [], written)
         lines = [*map(_about_writer, resets), *map(_about_files, strangers)]
-        lines += [f"batch {written} is in the table: the next start passes it over"] if written and strangers else []
+        lines += [_about_batch(written)] if written and strangers else []
         if lines and not dry_run:
             if not yes:
                 confirm(lines, "Is the job stopped, and do you want this?", "; ".join(lines), as_json=json)
             for one in resets:
                 _set_aside(opened, one, now)
             for stranger in strangers:
-                before = accepted.get(stranger.uid)
-                answered = replace(before, written=written or "") if before else Accepted(stranger.uid, _text(now))
-                opened.logs.accept(answered)
+                before = opened.logs.accepted().get(stranger.uid) or Accepted(stranger.uid, _text(now))
+                opened.logs.accept(replace(before, written="" if written == NONE else written))
         data = {
             "table": opened.name,
             "done": bool(lines) and not dry_run,
@@ -113,33 +114,20 @@ def _named(opened: OpenedTable, planned: Reset, at: datetime) -> Reset:
     return planned
 
 
-def _with_uids(
-    opened: OpenedTable, uids: Sequence[str], accepted: Mapping[str, Accepted], written: str
-) -> list[Stranger]:
-    """Those of `uids` of which `written` hasn't been said yet. Raises InvalidOption for an unknown uid."""
+def _with_uids(opened: OpenedTable, uids: Sequence[str], written: str | None) -> list[Stranger]:
+    """Those of `uids` that aren't accepted yet; with `written`, those of logs put aside. Raises InvalidOption."""
     if not uids:
         return []
-    known = {one.uid: one for one in opened.strangers()}
+    known, accepted = {one.uid: one for one in opened.strangers()}, opened.logs.accepted()
     for uid in uids:
+        if written is not None and (uid not in accepted or accepted[uid].log is None):
+            raise InvalidOption((f"--written: {opened.name} has no log of uid {uid} that a reset has put aside",))
         if uid not in known and uid not in accepted:
             names = ", ".join(sorted(known)) or "none"
             problem = f"{opened.name} has no files of uid {uid} that lack a log here; such uids are: {names}"
             raise InvalidOption((problem,))
-    said = {uid for uid, one in accepted.items() if one.log is None or one.written == written}
-    return [known.get(uid) or Stranger(uid, (), ()) for uid in dict.fromkeys(uids) if uid not in said]
-
-
-def _require_batch(written: str, opened: OpenedTable, answered: Accepted | None) -> None:
-    """Raise InvalidOption unless a log that was put aside may have committed the batch `written`, QUERY/BATCH."""
-    if answered is None or answered.log is None:
-        raise InvalidOption(
-            ("--written: no log of that uid was put aside at this table, so no start asks for its batches",)
-        )
-    manifests = read_log(commit_log(answered.log, answered.writer or "", opened.site)).manifests
-    newest = manifests[-1].last_batch if manifests else None
-    if newest and written != f"{newest.ref.query}/{newest.ref.batch}":
-        problem = f"--written {written}: the newest batch of {answered.log} is {newest.ref.query}/{newest.ref.batch}"
-        raise InvalidOption((problem,))
+    chosen = (uid for uid in dict.fromkeys(uids) if uid not in accepted or written is not None)
+    return [known.get(uid) or Stranger(uid, (), ()) for uid in chosen]
 
 
 def _set_aside(opened: OpenedTable, planned: Reset, now: datetime) -> None:
@@ -170,6 +158,12 @@ def _about_writer(planned: Reset) -> str:
             "`hivesink recover` first, or they may be lost, or be there twice if they are read again"
         )
     return text
+
+
+def _about_batch(written: str) -> str:
+    if written == NONE:
+        return "no batch of that log that comes again is in the table: it is written"
+    return f"batch {written} is in the table: the next start passes it over"
 
 
 def _about_files(stranger: Stranger) -> str:

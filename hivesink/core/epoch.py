@@ -67,12 +67,16 @@ class LastBatch:
 
 @dataclass(frozen=True, slots=True)
 class QueryHistory:
-    """What one log of a table holds of a query: its writer, the first batch if it is known, and the newest one."""
+    """What one log of a table holds of a query: its writer, its batches, and the newest of them.
+
+    `trimmed`: it may have held older ones.
+    """
 
     writer: str
     log: str
-    first: BatchId | None
+    batches: frozenset[BatchId]
     newest: LastBatch
+    trimmed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +161,9 @@ def wrote_instead(
     for one in known:
         if one.writer == writer or one.writer in beside or one.newest.ref.batch < batch:
             continue
-        if own is None or own + 1 < batch or (one.first is not None and one.first > own):
+        if own is None or own + 1 < batch:
+            return one
+        if own not in one.batches and (own > min(one.batches) or not one.trimmed):
             return one
     return None
 

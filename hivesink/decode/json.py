@@ -30,7 +30,7 @@ Rows: TypeAlias = "NDArray[np.int64]"
 class JsonDecoder:
     """Decodes records, each one JSON object, into `columns`, names matched without regard to case.
 
-    It learns from the stream, so keep one for a whole task. Unpickled, it starts anew.
+    It learns from the stream, so keep one for a whole task.
     """
 
     def __init__(self, columns: Sequence[Column], options: DecodeOptions) -> None:
@@ -43,9 +43,6 @@ class JsonDecoder:
         self.schema = arrow_schema(columns)
         self._exact = ExactDecoder(self._columns, options)
         self._fast = FastDecoder(self._exact)
-
-    def __reduce__(self) -> tuple[type[JsonDecoder], tuple[tuple[Column, ...], DecodeOptions]]:
-        return (JsonDecoder, (self._columns, self._options))
 
     def decode(self, values: pa.Array | pa.ChunkedArray) -> DecodedRows:
         """`values` are binary, string or their large forms; null is a tombstone. Raises TypeError for other types."""

@@ -81,11 +81,11 @@ class BatchSetAside(HiveSinkError):
     """
 
     def __init__(self, table: str, batch: str, log: str | None, uid: str, doubt: str) -> None:
-        forget = f"`hivesink reset {table} --uid {uid}"
+        answer = f"`hivesink reset {table} --uid {uid} --written"
         super().__init__(
             f"batch {batch.rpartition('/')[2]} may be in {table} already: Spark runs it again, and {log}, which "
             f"`hivesink reset` put aside, can't answer for it: {doubt}. Look for its rows in the table. "
-            f"If there are none: {forget}`, and it is written; if all are there: {forget} --written {batch}`, and it "
+            f"If there are none: {answer} none`, and it is written; if all are there: {answer} {batch}`, and it "
             'is passed over; if some are, see "Starting over" in docs/operations.md. Then start again'
         )
 

@@ -12,7 +12,7 @@ import os
 import threading
 from functools import partial
 from posixpath import dirname
-from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar, cast
+from typing import TYPE_CHECKING, BinaryIO, TypeVar, cast
 
 from hdfs_native import TrashNotEnabledError, WriteOptions
 
@@ -41,8 +41,8 @@ _STREAM = 300.0
 class HdfsFileSystem:
     """Implements `storage.fs.FileSystem` for `hdfs:` locations of the site that `properties` describe.
 
-    Files get `ownership`; with `as_folder` they are as open as the folder that they are in. Shared by threads;
-    a pickled copy is as good, in any process. Every method may raise FileSystemUnknown too.
+    Files get `ownership`; with `as_folder` they are as open as the folder that they are in. Shared by threads.
+    Every method may raise FileSystemUnknown too.
     """
 
     parallel = 16
@@ -64,10 +64,6 @@ class HdfsFileSystem:
         self._replication = quantity(properties["dfs.replication"]) if "dfs.replication" in properties else None
         self._file_systems: dict[tuple[int, Address], tuple[HdfsCalls, Folders]] = {}
         self._lock = threading.Lock()
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        make = partial(HdfsFileSystem, as_folder=self._as_folder, connect=self._connect)
-        return make, (self._properties, self._ownership)
 
     def canonical(self, location: str) -> str:
         address, path = resolve(location, self._properties)

@@ -43,7 +43,7 @@ class _FolderVanished(Exception):
 
 
 class LocalFileSystem:
-    """Implements `storage.fs.FileSystem`. Shared by threads; a pickled copy is as good."""
+    """Implements `storage.fs.FileSystem`. Shared by threads."""
 
     parallel = 1
 

@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import asdict, dataclass
 from posixpath import basename, dirname
 from typing import TYPE_CHECKING, Any
@@ -110,9 +111,12 @@ def accept(fs: FileSystem, table: TableName, table_location: str, accepted: Acce
     The newer file counts before the older one goes. Raises StoreUnavailable, NotWritable.
     """
     before = accepted_paths(fs, table, table_location, accepted.uid)
-    number = int(basename(before[-1]).partition(".")[2] or 0) + 1 if before else 0
-    name = f"{accepted.uid}.{number:06d}" if number else accepted.uid
-    put_once(fs, join(_accepted(table_location, table), name), _encode(asdict(accepted)))
+    number, data = int(basename(before[-1]).partition(".")[2] or 0) if before else 0, _encode(asdict(accepted))
+    name, stored = f"{_accepted(table_location, table)}/{accepted.uid}", b""
+    while stored != data:
+        # Of two at once, the later number counts.
+        number += 1
+        stored = put_once(fs, f"{name}.{number:06d}", data)
     for path in before:
         delete(fs, path)
 
@@ -120,17 +124,25 @@ def accept(fs: FileSystem, table: TableName, table_location: str, accepted: Acce
 def accepted_paths(fs: FileSystem, table: TableName, table_location: str, uid: str) -> list[str]:
     """The files that say that parts of `uid` were accepted, the newest last."""
     folder = _accepted(table_location, table)
-    return [join(folder, entry.name) for entry in fs.list(folder) if entry.name.partition(".")[0] == uid]
+    return [join(folder, entry.name) for entry in fs.list(folder) if _uid_of(entry.name) == uid]
 
 
 def accepted_in(fs: FileSystem, table: TableName, table_location: str) -> Mapping[str, Accepted]:
     """What was accepted at the table, by uid. Raises LogDamaged, NewerFormat."""
     files = _files(fs, _accepted(table_location, table))
-    return {name.partition(".")[0]: _decode_accepted(data, path) for name, path, data in files}
+    return {uid: _decode_accepted(data, path) for name, path, data in files if (uid := _uid_of(name))}
+
+
+def _uid_of(name: str) -> str | None:
+    found = re.fullmatch(r"([^.]+)(\.\d+)?", name)
+    return found and found[1]
 
 
 def _decode_accepted(data: bytes, file: str) -> Accepted:
-    way = "delete it, and accept the files of that uid again: `hivesink reset TABLE --uid UID`"
+    way = (
+        "restore it: it keeps a batch that Spark runs again after a reset from being written twice. Or delete it, and "
+        "accept the files of that uid again: `hivesink reset TABLE --uid UID`"
+    )
     match _decode(data, file, way):
         case {"uid": str(uid), "at": str(at), "writer": str() | None as writer, "log": str() | None as log}:
             return Accepted(uid, at, writer, log, _decode(data, file, way).get("written"))

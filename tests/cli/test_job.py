@@ -248,6 +248,18 @@ def test_a_job_that_is_killed_is_restarted_as_often_as_allowed(tmp_path: Path) -
     assert done.stdout == "up\nup\n"
 
 
+def test_a_job_may_end_its_own_processes(tmp_path: Path) -> None:
+    job = _job(
+        tmp_path,
+        "import multiprocessing, time",
+        "process = multiprocessing.get_context('fork').Process(target=time.sleep, args=(600,))",
+        "process.start(); process.terminate(); process.join()",
+        "print(process.exitcode)",
+    )
+    done = _run(job)
+    assert (done.returncode, done.stdout) == (0, f"-{signal.SIGTERM:d}\n")
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_ends_the_job_and_the_restarts(number: signal.Signals, tmp_path: Path) -> None:
     job = _job(

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hivesink.core.epoch import BatchId, BatchRef, Epoch, HistoryPolicy
+from hivesink.core.manifest import Rows
 from hivesink.core.table import TableName
 from hivesink.errors import (
     BatchSetAside,
@@ -458,7 +459,7 @@ def test_a_batch_whose_files_are_gone_since_the_reset_needs_a_person(
     again = replay(ingest)
     with pytest.raises(BatchSetAside, match="1 of the batch's 2 files") as asked:
         again.commit()
-    assert f"--uid {uid}`, and it is written" in str(asked.value)
+    assert f"--uid {uid} --written none`, and it is written" in str(asked.value)
     assert f"--uid {uid} --written q/2`, and it is passed over" in str(asked.value)
     again.close()
 
@@ -481,12 +482,11 @@ def test_a_batch_whose_files_are_gone_since_the_reset_needs_a_person(
     assert reset(capsys, table, "--yes").code == 0
     for path in parts(ingest):
         path.unlink()
-    said = reset(capsys, table, "--uid", uid, "--yes")
-    assert (said.code, f"uid {uid}: 0 finished files" in said.out) == (0, True)
+    said = reset(capsys, table, "--uid", uid, "--written", "none", "--yes")
+    assert (said.code, "no batch of that log that comes again is in the table" in said.out) == (0, True)
     again = replay(ingest)
     assert (again.commit().replayed, len(parts(ingest))) == (False, 2)
     again.close()
-    assert "nothing to reset" in reset(capsys, table, "--uid", uid, "--yes").out
     for wrong in (("--written", "q/2"), ("--uid", uid, "--written", "2")):
         assert reset(capsys, table, *wrong, "--yes").code == 2
 
@@ -497,10 +497,14 @@ def test_an_answer_is_checked_and_may_be_corrected(
     uid = ingest.setup.spec.identity.uid
     assert reset(capsys, table, "--yes").code == 0
     (kept,) = aside(ingest)
-    for wrong in ("p/2", "q/3", "q/x"):
-        said = reset(capsys, table, "--uid", uid, "--written", wrong, "--yes")
-        assert (said.code, f"the newest batch of {kept} is q/2" in said.error) == (65, True)
-    assert reset(capsys, table, "--uid", uid, "--yes").code == 0
+    # To accept its files is no answer, and an answer about another batch is none about this one.
+    assert "nothing to reset" in reset(capsys, table, "--uid", uid, "--yes").out
+    assert reset(capsys, table, "--uid", uid, "--written", "p/7", "--yes").code == 0
+    passed = replay(ingest)
+    assert passed.commit().replayed
+    passed.close()
+    shutil.rmtree(ingest.log)
+    assert reset(capsys, table, "--uid", uid, "--written", "none", "--yes").code == 0
     # That was a mistake.
     assert reset(capsys, table, "--uid", uid, "--written", "q/2", "--yes").code == 0
     passed = replay(ingest)
@@ -508,7 +512,7 @@ def test_an_answer_is_checked_and_may_be_corrected(
     passed.close()
 
     # Undone, and before any start reset again: what was answered before counts no more.
-    assert reset(capsys, table, "--uid", uid, "--yes").code == 0
+    assert reset(capsys, table, "--uid", uid, "--written", "none", "--yes").code == 0
     shutil.rmtree(ingest.log)
     kept.rename(ingest.log)
     assert reset(capsys, table, "--yes").code == 0
@@ -547,7 +551,7 @@ def test_a_batch_that_only_a_log_without_files_knows_is_written(
     with pytest.raises(BatchSetAside, match="0 of the batch's 2 files"):
         again.commit()
     again.close()
-    assert reset(capsys, table, "--uid", uid, "--yes").code == 0
+    assert reset(capsys, table, "--uid", uid, "--written", "none", "--yes").code == 0
     written = replay(ingest)
     assert not written.commit().replayed
     written.close()
@@ -562,25 +566,56 @@ def test_a_cut_file_needs_a_person(ingest: Ingest, table: str, capsys: pytest.Ca
     cut.close()
 
 
+def test_a_batch_whose_manifest_is_gone_needs_a_person(
+    ingest: Ingest, table: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Epochs without a batch may have followed, and clean-up of the log."""
+    fence = replace(ingest.setup.context.log.manifest(Epoch(3)), epoch=Epoch(4), kind="fence", parts=(), rows=Rows())
+    ingest.setup.context.log.create(fence)
+    assert reset(capsys, table, "--yes").code == 0
+    (aside(ingest)[0] / "manifests" / "0000000003.json").unlink()
+    again = replay(ingest)
+    with pytest.raises(BatchSetAside, match="the manifest of its epoch 3 is trimmed or can't be read"):
+        again.commit()
+    again.close()
+
+
+def test_a_log_that_was_put_aside_where_no_file_system_is_any_more(
+    ingest: Ingest, table: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    uid = ingest.setup.spec.identity.uid
+    assert reset(capsys, table, "--yes").code == 0
+    logs = TableLogs(TableName.parse(table), str(ingest.location))
+    logs.accept(replace(logs.accepted()[uid], log="hdfs://nowhere/log"))
+    second = Ingest(table, ingest.metastore, "second")
+    assert list(second.setup.histories("q")) == []
+    second.close()
+    again = replay(ingest)
+    with pytest.raises(BatchSetAside, match="nowhere"):
+        again.commit()
+    again.close()
+
+
 def test_what_the_logs_of_a_table_hold_of_a_query(
     ingest: Ingest, table: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def held() -> list[tuple[str, int | None, int]]:
+    def held() -> list[tuple[str, list[int], bool]]:
         found = second.setup.histories("q")
-        return sorted((one.writer, one.first, one.newest.ref.batch) for one in found)
+        return sorted((one.writer, [*map(int, sorted(one.batches))], one.trimmed) for one in found)
 
     second = Ingest(table, ingest.metastore, "second", options={"sink.log.retained-epochs": "1"})
     second.commit()
-    assert held() == [("ingest", 0, 2), ("second", 0, 0)]
+    assert held() == [("ingest", [0, 1, 2], False), ("second", [0], False)]
     assert reset(capsys, table, "--writer", "ingest", "--yes").code == 0
-    assert held() == [("ingest", 0, 2), ("second", 0, 0)]
+    assert held() == [("ingest", [0, 1, 2], False), ("second", [0], False)]
     assert list(second.setup.histories("other")) == []
     # Its rows of that query are said not to be in the table.
-    assert reset(capsys, table, "--uid", ingest.setup.spec.identity.uid, "--yes").code == 0
-    assert held() == [("second", 0, 0)]
+    uid = ingest.setup.spec.identity.uid
+    assert reset(capsys, table, "--uid", uid, "--written", "none", "--yes").code == 0
+    assert held() == [("second", [0], False)]
     for _ in range(6):
         second.commit()
-    assert held() == [("second", None, 6)]
+    assert [(trimmed, batches[-1]) for _, batches, trimmed in held()] == [(True, 6)]
     second.close()
 
 
@@ -604,7 +639,12 @@ def test_a_batch_of_other_offsets_or_of_a_damaged_log_needs_a_person(
     second = Ingest(table, ingest.metastore, "second", batches=2, history_policy=HistoryPolicy(append=Epoch(0)))
     assert not second.commit().replayed
     second.close()
-    assert reset(capsys, table, "--uid", ingest.setup.spec.identity.uid, "--yes").code == 0
+    uid = ingest.setup.spec.identity.uid
+    # What it can't know, it can't check.
+    for answer in ("q/7", "none"):
+        assert reset(capsys, table, "--uid", uid, "--written", answer, "--yes").code == 0
+    said = reset(capsys, table, "--uid", "00", "--written", "none", "--yes")
+    assert (said.code, "no log of uid 00 that a reset has put aside" in said.error) == (65, True)
     # Nor has a checkpoint of another query.
     other = replay(ingest)
     done = other.committer.commit(replace(ref, query="other"), shape, partial(other._write, rows=4))

@@ -28,7 +28,15 @@ from hivesink.errors import (
 from hivesink.storage.commit_log import RenameCommitLog
 from hivesink.storage.hdfs import HdfsFileSystem
 from hivesink.storage.local import LocalFileSystem
-from hivesink.storage.pointers import Accepted, accept, accepted_in, default_log_location, logs_of, siblings
+from hivesink.storage.pointers import (
+    Accepted,
+    accept,
+    accepted_in,
+    accepted_paths,
+    default_log_location,
+    logs_of,
+    siblings,
+)
 from tests.contracts.manifests import full, small
 from tests.crash.faults import FaultyFileSystem, Kill, Mode, Plan
 from tests.inmemory.filesystem import MemoryFileSystem
@@ -342,6 +350,23 @@ def test_what_was_accepted_is_read_back_and_is_no_pointer(fs: FileSystem, folder
     assert list(accepted_in(fs, FLIGHTS, location).values()) == found
     assert logs_of(fs, FLIGHTS, location) == {}
     assert accepted_in(fs, TableName("demo", "other"), location) == {}
+
+
+def test_what_was_accepted_last_counts_also_beside_another(fs: FileSystem, folder: str) -> None:
+    location = f"{folder.partition('/.hivesink')[0]}/flights"
+    for answer in (None, "q/1", "", "q/2"):
+        accept(fs, FLIGHTS, location, Accepted("00ab", "then", "w", f"{folder}.reset-x", answer))
+        (found,) = accepted_in(fs, FLIGHTS, location).values()
+        assert found.written == answer
+    (newest,) = accepted_paths(fs, FLIGHTS, location, "00ab")
+    # Another command has taken the next name already; a backup of a user's is no record.
+    path = f"{newest[:-6]}{int(newest[-6:]) + 1:06d}"
+    for other in (path, f"{newest}.bak"):
+        fs.write_new(other, fs.read(newest) or b"")
+    fs.write_new(f"{newest.rpartition('.')[0]}.bak", b"{")
+    accept(fs, FLIGHTS, location, Accepted("00ab", "then", written=""))
+    (found,) = accepted_in(fs, FLIGHTS, location).values()
+    assert found.written == ""
 
 
 @pytest.mark.parametrize(

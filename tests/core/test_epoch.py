@@ -197,31 +197,33 @@ def test_a_checkpoint_that_starts_at_the_logs_end_may_stay() -> None:
 
 
 @pytest.mark.parametrize(
-    ("own", "first", "newest", "number", "want"),
+    ("own", "held", "trimmed", "number", "want"),
     [
         # A renamed writer, killed before Spark committed its batch; one that was committed; and the old name again.
-        (None, 0, 3, 3, True),
-        (None, None, 3, 3, True),
-        (None, 0, 3, 4, False),
-        (1, 2, 2, 2, True),
-        (1, 2, 3, 3, True),
-        (1, 2, 2, 3, False),
-        # The other log no longer holds its first manifest.
-        (1, None, 9, 9, True),
-        (1, None, 9, 10, False),
+        (None, {0, 3}, False, 3, True),
+        (None, {3}, True, 3, True),
+        (None, {0, 3}, False, 4, False),
+        (1, {2}, False, 2, True),
+        (1, {2, 3}, False, 3, True),
+        (1, {2}, False, 3, False),
+        # The names alternate.
+        (2, {1, 3}, False, 3, True),
+        # The other log no longer holds its first manifests.
+        (1, {9}, True, 9, True),
+        (1, {9}, True, 10, False),
         # Two sinks of one query, one of them a batch behind.
-        (2, 0, 3, 3, False),
-        (2, None, 3, 3, False),
-        (3, 3, 3, 3, False),
+        (2, {0, 1, 2, 3}, False, 3, False),
+        (2, {3}, True, 3, False),
+        (3, {3}, False, 3, False),
     ],
 )
-def test_whose_batch_it_is(own: int | None, first: int | None, newest: int, number: int, want: bool) -> None:
-    def history(writer: str, log: str, oldest: int | None, last: int) -> QueryHistory:
-        known = None if oldest is None else BatchId(oldest)
-        return QueryHistory(writer, log, known, LastBatch(Epoch(1), batch(last, 0, 1)))
+def test_whose_batch_it_is(own: int | None, held: set[int], trimmed: bool, number: int, want: bool) -> None:
+    def history(writer: str, log: str, batches: set[int], *, cut: bool) -> QueryHistory:
+        newest = LastBatch(Epoch(1), batch(max(batches), 0, 1))
+        return QueryHistory(writer, log, frozenset(map(BatchId, batches)), newest, trimmed=cut)
 
-    others = history("b", "/b", first, newest)
+    others = history("b", "/b", held, cut=trimmed)
     # Of several logs of one writer, the newest batch counts: a reset has put the others aside.
-    mine = [] if own is None else [history("a", "/a", 0, own), history("a", "/a.reset", None, max(0, own - 1))]
+    mine = [] if own is None else [history("a", "/a", {own}, cut=True), history("a", "/a.reset", {0}, cut=False)]
     assert wrote_instead("a", [*mine, others], BatchId(number)) == (others if want else None)
     assert wrote_instead("a", [*mine, others], BatchId(number), beside={"b"}) is None

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import pickle
 from datetime import date, datetime
 from decimal import Decimal as Number
 from typing import Any
@@ -281,8 +280,3 @@ def test_other_types_are_refused() -> None:
         JsonDecoder(USERS, PLAIN).decode(pa.array([1]))
     with pytest.raises(ValueError, match="without columns"):
         JsonDecoder([], PLAIN)
-
-
-def test_a_decoder_goes_to_another_process() -> None:
-    decoded = pickle.loads(pickle.dumps(JsonDecoder(USERS, BERLIN))).decode(pa.array(['{"userId": 1}']))  # noqa: S301
-    assert decoded.table.column("userid").to_pylist() == [1]

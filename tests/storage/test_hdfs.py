@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import pickle
 import subprocess
 import sys
 from typing import TYPE_CHECKING
@@ -258,12 +257,6 @@ def test_of_two_processes_just_one_wins_each_name(place: Place) -> None:
         for line in lines:
             if line.endswith("won"):
                 assert HdfsFileSystem({}).read(f"{place.url}/slot-{line.split()[0]}") == own.encode()
-
-
-def test_a_pickled_copy_works(place: Place) -> None:
-    copy = pickle.loads(pickle.dumps(HdfsFileSystem({}, Ownership(0o600), as_folder=False)))  # noqa: S301 - our own
-    copy.write_new(f"{place.url}/f", b"x")
-    assert place.mode("/f") == "600"
 
 
 def test_what_is_thrown_away_can_be_had_back(place: Place) -> None:

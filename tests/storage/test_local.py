@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import pickle
 import stat
 from typing import TYPE_CHECKING, Any
 
@@ -233,12 +232,6 @@ def test_a_folder_that_others_prune_is_made_again(tmp_path: Path) -> None:
 def test_a_folder_that_keeps_vanishing_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(StoreUnavailable, match="vanishing"):
         Pruned(times=1000).write_new(f"{tmp_path}/dt=1/a", b"x")
-
-
-def test_a_pickled_copy_works(tmp_path: Path) -> None:
-    copy = pickle.loads(pickle.dumps(FS))  # noqa: S301 - our own
-    copy.write_new(f"file:{tmp_path}/a/b", b"x")
-    assert FS.read(f"{tmp_path}/a/b") == b"x"
 
 
 def test_files_and_the_folders_made_for_them_get_the_wanted_mode(tmp_path: Path) -> None:

@@ -166,10 +166,15 @@ def _absent(evidence: Evidence, manifest: Manifest, part: PartEntry) -> Finding:
 
 def _moved_to(evidence: Evidence, part: PartEntry) -> str | None:
     """Where `part` is if it isn't at its target, preferably where readers find it."""
+    paths = evidence.files.by_name.get(part.name, ())
     if evidence.is_visible(part.target):
         return None
-    home, paths = evidence.home(part), evidence.files.by_name.get(part.target.rpartition("/")[2], ())
-    return min(paths, key=lambda path: (path.rpartition("/")[0] != home, path), default=None)
+    home, shown = evidence.home(part), evidence.shown
+    return min(paths, key=lambda path: (_folder(path) != home, _folder(path) not in shown, path), default=None)
+
+
+def _folder(path: str) -> str:
+    return path.rpartition("/")[0]
 
 
 def footers(evidence: Evidence) -> Iterator[Finding]:
@@ -243,21 +248,21 @@ def newer(evidence: Evidence) -> Iterator[Finding]:
 
 def strays(evidence: Evidence) -> Iterator[tuple[Epoch, str]]:
     """The writer's visible files that belong to no epoch, with the epochs in their names."""
-    log = evidence.log
-    read = {evidence.canonical(live.location) for live in evidence.live.values()}
+    log, shown = evidence.log, evidence.shown
     # What was copied with its partition is read at one place only.
     moved = {evidence.canonical(move.was) for manifest in log.manifests for move in manifest.moves}
-    known = {path for path in moved if path.rpartition("/")[0] not in read}
-    known |= {evidence.canonical(target) for target in log.lost}
+    known = {path for path in moved if _folder(path) not in shown} | {evidence.canonical(path) for path in log.lost}
     # A lost part may have been moved by a user while readers had it.
     waiting = {target.rpartition("/")[2] for target in log.lost}
     for manifest, part in log.effective():
-        # Whoever moved its partition may have left copies behind: the one that readers find now is known too.
-        known |= {evidence.canonical(part.target), f"{evidence.home(part) or part.folder}/{part.name}"}
-        if log.is_published(manifest.epoch):
-            # A part that a user moved, with its folder or the whole table, is the same part: its name is unique.
-            known.add(_moved_to(evidence, part) or part.target)
-        else:
+        target = evidence.canonical(part.target)
+        # Whoever moved it may have left copies. One of those that readers find is the part: its name is unique.
+        found = [path for path in evidence.files.by_name.get(part.name, ()) if _folder(path) in shown]
+        choice = [target, f"{evidence.home(part)}/{part.name}", _moved_to(evidence, part), *sorted(found)]
+        known |= {next((path for path in choice if path in found), _moved_to(evidence, part) or target)}
+        if _folder(target) not in shown:
+            known.add(target)
+        if not log.is_published(manifest.epoch):
             # A move epoch finds its parts wherever an earlier epoch put them.
             waiting.add(part.name)
     epochs = {manifest.epoch for manifest in log.manifests}

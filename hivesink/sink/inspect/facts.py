@@ -235,6 +235,12 @@ class Evidence:
     files: FileFacts
     read: Mapping[str, int | str]
     live: Mapping[PartitionKey, LivePartition]
+    shown: frozenset[str] = field(init=False)
+    """The folders that readers look into, spelled as in `files`."""
+
+    def __post_init__(self) -> None:
+        shown = frozenset(self.canonical(live.location) for live in self.live.values())
+        object.__setattr__(self, "shown", shown)
 
     def canonical(self, location: str) -> str:
         """`location` as the paths in `files` are spelled."""

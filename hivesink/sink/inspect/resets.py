@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from hivesink.core.log import reset_name
 from hivesink.core.partfile import PartName
 from hivesink.core.table import TableName
-from hivesink.errors import BatchSetAside, LogShared, UnknownTable
+from hivesink.errors import BatchSetAside, FileSystemUnknown, LogShared, UnknownTable
 from hivesink.sink.inspect.admission import others_of, parts_of
 from hivesink.sink.inspect.facts import LogFacts, list_files, read_log
 from hivesink.sink.inspect.status import homes_elsewhere, locations_of, partitions_of
@@ -91,12 +91,17 @@ class SetAside:
         """
         known, name = False, f"{batch.query}/{batch.batch}"
         for log, uid, written in self.logs():
-            if written is None:
+            # An answer about another batch says nothing of this one.
+            if written in ("", name):
+                known |= written == name
+                continue
+            try:
                 is_in, doubt = self._judge(read_log(log), batch)
-                if doubt:
-                    raise BatchSetAside(self.table, name, log.location, uid, doubt)
-                known |= is_in
-            known |= written == name
+            except FileSystemUnknown as error:
+                is_in, doubt = False, str(error)
+            if doubt:
+                raise BatchSetAside(self.table, name, log.location, uid, doubt)
+            known |= is_in
         return known
 
     def _judge(self, facts: LogFacts, batch: BatchRef) -> tuple[bool, str | None]:
@@ -111,6 +116,8 @@ class SetAside:
             return False, "the table has files of later epochs"
         if newest is None or newest.ref.batch != batch.batch:
             return False, None
+        if newest.epoch not in {manifest.epoch for manifest in facts.manifests}:
+            return False, f"the manifest of its epoch {newest.epoch} is trimmed or can't be read"
         parts = [part for _, part in facts.effective()]
         wanted = {name: part.length for part in parts if (name := PartName.parse(part.name))}
         wanted = {name: length for name, length in wanted.items() if name.epoch == newest.epoch}

@@ -273,6 +273,45 @@ def test_a_copied_partition_is_read_where_its_copy_is(site: Site) -> None:
     assert site.errors() == []
 
 
+def copy(site: Site, home: str) -> str:
+    part = site.part()
+    path = f"{home}/{part.name}"
+    site.put(path, site.fs.read(part.target) or b"")
+    return path
+
+
+def test_the_copy_that_readers_find_is_the_part_whatever_it_is_called(site: Site) -> None:
+    """Renamed with its folder's files, and then copied: `clean --strays` may take what nobody reads, at most."""
+    part = site.part()
+    read = copy(site, "/elsewhere/z")
+    unread = copy(site, f"{LOCATION}/dt=2030-01-01")
+    site.fs.delete(part.target)
+    site.metastore.drop_partition(TABLE, part.partition)
+    site.metastore.register(TABLE, "dt=z", "/elsewhere/z")
+    assert [found.path for found in find_strays(site.context, NAME)] == [unread]
+    site.fs.delete(unread)
+    assert not any("in no manifest" in error for error in site.errors())
+    assert any(f"has been moved to {read} since" in note for note in site.notes())
+
+
+def test_a_copy_whose_original_nobody_reads_is_the_part(site: Site) -> None:
+    part = site.part()
+    copy(site, f"{LOCATION}/dt=b")
+    site.metastore.drop_partition(TABLE, part.partition)
+    site.metastore.register(TABLE, "dt=b", f"{LOCATION}/dt=b")
+    assert find_strays(site.context, NAME) == ()
+    assert not any("in no manifest" in error for error in site.errors())
+
+
+def test_one_part_that_readers_find_twice_is_an_error(site: Site) -> None:
+    part = site.part()
+    second = copy(site, "/elsewhere/copy")
+    site.metastore.register(TABLE, "dt=renamed", part.folder)
+    site.metastore.register(TABLE, part.partition, "/elsewhere/copy")
+    (error,) = site.errors()
+    assert f"{second} is in no manifest: its rows are doubled" in error
+
+
 def test_strangers_are_found_in_partitions_elsewhere(site: Site) -> None:
     path = "/elsewhere/part-00deadbeef00-1-0011223344t0-0-0.snappy.parquet"
     site.metastore.register(TABLE, "dt=far", "/elsewhere")
