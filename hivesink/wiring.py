@@ -19,15 +19,7 @@ from hivesink.core.log import require_writer_name
 from hivesink.decode.arrowtypes import arrow_schema
 from hivesink.decode.reader import RowsReader
 from hivesink.decode.values import DecodeOptions
-from hivesink.errors import (
-    FileSystemUnknown,
-    InvalidOption,
-    LogDamaged,
-    LogTwice,
-    NewerFormat,
-    TableExists,
-    Unsupported,
-)
+from hivesink.errors import FileSystemUnknown, LogDamaged, LogTwice, NewerFormat, TableExists, Unsupported
 from hivesink.formats.parquet import ParquetFormat, rows_in
 from hivesink.hiveql.render import declared, render, stored
 from hivesink.logs import TableLogs, commit_log, file_system, log_folder
@@ -38,7 +30,7 @@ from hivesink.sink.commit.observe import load
 from hivesink.sink.inspect.admission import Admission, others_of
 from hivesink.sink.inspect.facts import read_log
 from hivesink.sink.inspect.resets import SetAside
-from hivesink.sink.task.assign import assigner_for, needed_columns
+from hivesink.sink.task.assign import assigner_for, needed_columns, require_columns
 from hivesink.sink.task.attempt import TaskTools
 from hivesink.sink.task.messages import TablePlan, TaskPlan
 from hivesink.sink.task.rejects import rejected_spec
@@ -148,7 +140,7 @@ class Setup:
         own = as_texts(options)
         config = SinkConfig.parse(live.spec.options, own)
         assigner_for(live.spec, config)
-        _require_columns(live.spec, config)
+        require_columns(live.spec, config)
         folder = log_folder(live, config, writer)
         check(live.location, folder)
         log, store = commit_log(folder, writer, site), file_store(live.location, site, config)
@@ -260,14 +252,6 @@ def _put_aside(logs: TableLogs) -> Iterator[tuple[str, CommitLog, Accepted]]:
     for one in logs.accepted().values():
         if one.writer is not None and one.log is not None:
             yield one.writer, commit_log(one.log, one.writer, logs.site), one
-
-
-def _require_columns(spec: TableSpec, config: SinkConfig) -> None:
-    """Raise InvalidOption for a column of `sink.timestamp-format` that the table lacks."""
-    known = {"", *(column.name for column in (*spec.columns, *spec.partition_columns))}
-    for name in config["sink.timestamp-format"]:
-        if name not in known:
-            raise InvalidOption((f"sink.timestamp-format names {name!r}, which is no column of {spec.name}",))
 
 
 def _rejected(context: CommitContext, live: LiveTable, config: SinkConfig) -> TablePlan | None:

@@ -12,9 +12,8 @@ from hivesink.config.cache import cache_folder, made_once, state_folder
 from hivesink.embedded.process import HOST, Detached, Launch
 from hivesink.embedded.server import EmbeddedServer, locked
 from hivesink.errors import MetastoreUnreachable
-from hivesink.jvm.conf import LOCAL_FILES
 from hivesink.jvm.jars import all_jars, jar
-from hivesink.jvm.java import find_java
+from hivesink.jvm.java import LOCAL_FILES, find_java
 
 LOOPBACK_SOURCE = Path(__file__).with_name("java") / "HiveAuthUtils.java"
 

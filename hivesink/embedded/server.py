@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from hivesink.config.cache import write_atomically
 from hivesink.embedded.process import HOST, Attached, Detached, Launch, on_free_port, start_attached, start_detached
-from hivesink.jvm.conf import log4j2, write_sites
-from hivesink.jvm.java import OPENS, find_java
+from hivesink.jvm.java import OPENS, find_java, log4j2, write_sites
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

@@ -7,7 +7,6 @@ later by itself, or needs a person.
 from __future__ import annotations
 
 from hivesink.errors.base import *
-from hivesink.errors.files import *
 from hivesink.errors.history import *
 from hivesink.errors.logs import *
 from hivesink.errors.machines import *

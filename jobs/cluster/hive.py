@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 from hivesink.embedded.metastore import derby_options, derby_site
 from hivesink.embedded.process import HOST, Launch
 from hivesink.embedded.server import EmbeddedServer
-from hivesink.jvm.conf import write_sites
 from hivesink.jvm.jars import fetch
-from hivesink.jvm.java import OPENS
+from hivesink.jvm.java import OPENS, write_sites
 from jobs.cluster import settings
 from jobs.cluster.hdfs import client_sites
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from hivesink.embedded.process import HOST, Launch
 from hivesink.embedded.server import EmbeddedServer
-from hivesink.jvm.conf import LOCAL_FILES
 from hivesink.jvm.jars import all_jars, spark_home
+from hivesink.jvm.java import LOCAL_FILES
 
 if TYPE_CHECKING:
     from pathlib import Path

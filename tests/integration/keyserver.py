@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from hivesink.embedded.process import HOST, Launch
 from hivesink.embedded.server import EmbeddedServer
-from hivesink.jvm.conf import write_sites
 from hivesink.jvm.jars import JarSet, fetch
+from hivesink.jvm.java import write_sites
 from jobs.cluster.hdfs import DataNode, NameNode, _client, _java, log4j1
 
 if TYPE_CHECKING:

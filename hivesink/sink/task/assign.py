@@ -169,6 +169,14 @@ def _patterns(names: tuple[str, ...], patterns: dict[str, TimePattern]) -> tuple
     return tuple(patterns[name] for name in names)
 
 
+def require_columns(spec: TableSpec, config: SinkConfig) -> None:
+    """Raise InvalidOption for a column of `sink.timestamp-format` that the table lacks."""
+    known = {"", *(column.name for column in (*spec.columns, *spec.partition_columns))}
+    for name in config["sink.timestamp-format"]:
+        if name not in known:
+            raise InvalidOption((f"sink.timestamp-format names {name!r}, which is no column of {spec.name}",))
+
+
 def needed_columns(spec: TableSpec, config: SinkConfig) -> tuple[Column, ...]:
     """The partition columns whose values come from the rows; the assigner makes the others."""
     if config["sink.bucket.assigner"] == "date-time":
