@@ -232,7 +232,7 @@ def test_events_that_are_no_stream(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "problem"), [("nowhere", "doesn't exist: create it, or fix the path"), (None, "non-empty string")]
+    ("name", "problem"), [("nowhere", "doesn't exist: create it, or fix the path"), (None, "empty string")]
 )
 def test_a_folder_that_can_not_be_read(stage: Stage, name: str | None, problem: str) -> None:
     folder = f"{stage.folder}/{name}" if name else ""
