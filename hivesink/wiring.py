@@ -40,7 +40,7 @@ from hivesink.storage.rename_store import RenameFileStore
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from hivesink.core.epoch import HistoryPolicy, LastBatch
+    from hivesink.core.epoch import BatchId, HistoryPolicy, LastBatch
     from hivesink.core.table import TableName, TableSpec
     from hivesink.hiveql.apply import Catalog
     from hivesink.ports import CommitLog, FileStore, LiveTable, Registrar
@@ -206,9 +206,8 @@ class Setup:
                 view = log.view()
                 newest = log.manifest(view.head).last_batch if view.manifests else None
                 if newest and newest.ref.query == query:
-                    batches = (manifest.last_batch for manifest in read_log(log).manifests)
-                    held = frozenset(one.ref.batch for one in batches if one and one.ref.query == query)
-                    yield QueryHistory(writer, log.location, held, newest, trimmed=view.floor > 0)
+                    batches = partial(_batches, log, query)
+                    yield QueryHistory(writer, log.location, newest, batches, trimmed=view.floor > 0)
 
     def committer(self, *, tolerant: bool) -> Committer:
         return Committer(self.context, replace(self.spec, tolerant=tolerant))
@@ -245,6 +244,12 @@ def _require_sole(uid: str, log: CommitLog, logs: TableLogs, store: FileStore) -
     for writer, folder in logs.writers().items():
         if store.canonical(folder) != own and commit_log(folder, writer, logs.site).uid(None) == uid:
             raise LogTwice(log.location, folder, uid)
+
+
+def _batches(log: CommitLog, query: str) -> frozenset[BatchId]:
+    """The batches of `query` that the log's manifests name."""
+    batches = (manifest.last_batch for manifest in read_log(log).manifests)
+    return frozenset(one.ref.batch for one in batches if one and one.ref.query == query)
 
 
 def _put_aside(logs: TableLogs) -> Iterator[tuple[str, CommitLog, Accepted]]:

@@ -23,7 +23,7 @@ from hivesink.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable
+    from collections.abc import Callable, Container, Iterable
 
 Epoch = NewType("Epoch", int)
 BatchId = NewType("BatchId", int)
@@ -67,15 +67,15 @@ class LastBatch:
 
 @dataclass(frozen=True, slots=True)
 class QueryHistory:
-    """What one log of a table holds of a query: its writer, its batches, and the newest of them.
+    """What one log of a table holds of a query: its writer, the newest batch, and `batches`, which reads the whole log.
 
     `trimmed`: it may have held older ones.
     """
 
     writer: str
     log: str
-    batches: frozenset[BatchId]
     newest: LastBatch
+    batches: Callable[[], frozenset[BatchId]]
     trimmed: bool = False
 
 
@@ -163,7 +163,8 @@ def wrote_instead(
             continue
         if own is None or own + 1 < batch:
             return one
-        if own not in one.batches and (own > min(one.batches) or not one.trimmed):
+        held = one.batches()
+        if own not in held and (own > min(held) or not one.trimmed):
             return one
     return None
 

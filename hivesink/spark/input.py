@@ -97,6 +97,7 @@ class SourceFiles:
     def __init__(self, spark: SparkSession, execution: Any, ref: BatchRef) -> None:
         self.planned = [path for end in ref.end if isinstance(end, FilesOffset) for _, path in end.paths]
         self._relations = _file_relations(spark, execution) if self.planned else []
+        self._patterns = [path for path in self.planned if not _PATTERN.isdisjoint(unquote(path))]
 
     def missing(self) -> list[str]:
         """The planned files that weren't there when Spark last listed them.
@@ -104,17 +105,16 @@ class SourceFiles:
         Raises Unsupported if one's name is a pattern to Spark, which then lists the batch's other files twice.
         """
         listed = [relation.location().inputFiles() for relation in self._relations]
-        patterns = [path for path in self.planned if not _PATTERN.isdisjoint(unquote(path))]
         # A listing holds only planned files, so a full one needs no call for each file.
-        if not patterns and sum(len(files) for files in listed) == len(self.planned):
+        if not self._patterns and sum(len(files) for files in listed) == len(self.planned):
             return []
         present, planned = Counter(str(file) for files in listed for file in files), Counter(self.planned)
-        if patterns and present - planned:
-            name, count = unquote(patterns[0]).rpartition("/")[2], len(self.planned)
+        if self._patterns and present - planned:
+            name, count = unquote(self._patterns[0]).rpartition("/")[2], len(self.planned)
             msg = f"a source file named {name}, whose name is a pattern to Spark"
             raise Unsupported(
                 msg,
-                f"Spark reads the other files of its batch twice ({patterns[0]}; {count} files)",
+                f"Spark reads the other files of its batch twice ({self._patterns[0]}; {count} files)",
                 f"rename all {count} files of that batch, without any of {{}}[]*?\\, and start once with the option "
                 "sink.on-missing-file=ignore: under their new names Spark reads them once",
             )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import time
+from contextlib import closing
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -415,6 +416,12 @@ def replay(ingest: Ingest, batches: int = 2) -> Ingest:
     return Ingest(ingest.table, ingest.metastore, batches=batches, history_policy=policy)
 
 
+def replayed(ingest: Ingest) -> bool:
+    """Whether that job passes its first batch over."""
+    with closing(replay(ingest)) as again:
+        return again.commit().replayed
+
+
 def test_a_batch_that_was_committed_before_the_reset_is_not_written_again(
     ingest: Ingest, table: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -466,17 +473,13 @@ def test_a_batch_whose_files_are_gone_since_the_reset_needs_a_person(
     # Users have put its rows into a file of their own.
     said = reset(capsys, table, "--uid", uid, "--written", "q/2", "--yes")
     assert (said.code, "batch q/2 is in the table" in said.out) == (0, True)
-    passed = replay(ingest)
-    assert passed.commit().replayed
-    passed.close()
+    assert replayed(ingest)
     shutil.rmtree(ingest.log)
 
     # The file is back: undo the reset.
     gone.write_bytes(held)
     kept.rename(ingest.log)
-    undone = replay(ingest)
-    assert undone.commit().replayed
-    undone.close()
+    assert replayed(ingest)
 
     # They are not.
     assert reset(capsys, table, "--yes").code == 0
@@ -500,25 +503,19 @@ def test_an_answer_is_checked_and_may_be_corrected(
     # To accept its files is no answer, and an answer about another batch is none about this one.
     assert "nothing to reset" in reset(capsys, table, "--uid", uid, "--yes").out
     assert reset(capsys, table, "--uid", uid, "--written", "p/7", "--yes").code == 0
-    passed = replay(ingest)
-    assert passed.commit().replayed
-    passed.close()
+    assert replayed(ingest)
     shutil.rmtree(ingest.log)
     assert reset(capsys, table, "--uid", uid, "--written", "none", "--yes").code == 0
     # That was a mistake.
     assert reset(capsys, table, "--uid", uid, "--written", "q/2", "--yes").code == 0
-    passed = replay(ingest)
-    assert passed.commit().replayed
-    passed.close()
+    assert replayed(ingest)
 
     # Undone, and before any start reset again: what was answered before counts no more.
     assert reset(capsys, table, "--uid", uid, "--written", "none", "--yes").code == 0
     shutil.rmtree(ingest.log)
     kept.rename(ingest.log)
     assert reset(capsys, table, "--yes").code == 0
-    again = replay(ingest)
-    assert again.commit().replayed
-    again.close()
+    assert replayed(ingest)
 
 
 def test_an_answer_is_for_the_writer_of_that_log_alone(
@@ -541,29 +538,21 @@ def test_a_batch_that_only_a_log_without_files_knows_is_written(
 ) -> None:
     uid = ingest.setup.spec.identity.uid
     assert reset(capsys, table, "--yes").code == 0
-    passed = replay(ingest)
-    assert passed.commit().replayed
-    passed.close()
+    assert replayed(ingest)
     for path in parts(ingest):
         path.unlink()
     assert reset(capsys, table, "--yes").code == 0
-    again = replay(ingest)
     with pytest.raises(BatchSetAside, match="0 of the batch's 2 files"):
-        again.commit()
-    again.close()
+        replayed(ingest)
     assert reset(capsys, table, "--uid", uid, "--written", "none", "--yes").code == 0
-    written = replay(ingest)
-    assert not written.commit().replayed
-    written.close()
+    assert not replayed(ingest)
 
 
 def test_a_cut_file_needs_a_person(ingest: Ingest, table: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert reset(capsys, table, "--yes").code == 0
     next(path for path in parts(ingest) if "-3-" in path.name).write_bytes(b"")
-    cut = replay(ingest)
     with pytest.raises(BatchSetAside, match="1 of the batch's 2 files"):
-        cut.commit()
-    cut.close()
+        replayed(ingest)
 
 
 def test_a_batch_whose_manifest_is_gone_needs_a_person(
@@ -574,10 +563,8 @@ def test_a_batch_whose_manifest_is_gone_needs_a_person(
     ingest.setup.context.log.create(fence)
     assert reset(capsys, table, "--yes").code == 0
     (aside(ingest)[0] / "manifests" / "0000000003.json").unlink()
-    again = replay(ingest)
     with pytest.raises(BatchSetAside, match="the manifest of its epoch 3 is trimmed or can't be read"):
-        again.commit()
-    again.close()
+        replayed(ingest)
 
 
 def test_a_log_that_was_put_aside_where_no_file_system_is_any_more(
@@ -590,10 +577,8 @@ def test_a_log_that_was_put_aside_where_no_file_system_is_any_more(
     second = Ingest(table, ingest.metastore, "second")
     assert list(second.setup.histories("q")) == []
     second.close()
-    again = replay(ingest)
     with pytest.raises(BatchSetAside, match="nowhere"):
-        again.commit()
-    again.close()
+        replayed(ingest)
 
 
 def test_what_the_logs_of_a_table_hold_of_a_query(
@@ -601,7 +586,7 @@ def test_what_the_logs_of_a_table_hold_of_a_query(
 ) -> None:
     def held() -> list[tuple[str, list[int], bool]]:
         found = second.setup.histories("q")
-        return sorted((one.writer, [*map(int, sorted(one.batches))], one.trimmed) for one in found)
+        return sorted((one.writer, [*map(int, sorted(one.batches()))], one.trimmed) for one in found)
 
     second = Ingest(table, ingest.metastore, "second", options={"sink.log.retained-epochs": "1"})
     second.commit()

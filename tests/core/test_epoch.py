@@ -220,7 +220,7 @@ def test_a_checkpoint_that_starts_at_the_logs_end_may_stay() -> None:
 def test_whose_batch_it_is(own: int | None, held: set[int], trimmed: bool, number: int, want: bool) -> None:
     def history(writer: str, log: str, batches: set[int], *, cut: bool) -> QueryHistory:
         newest = LastBatch(Epoch(1), batch(max(batches), 0, 1))
-        return QueryHistory(writer, log, frozenset(map(BatchId, batches)), newest, trimmed=cut)
+        return QueryHistory(writer, log, newest, lambda: frozenset(map(BatchId, batches)), trimmed=cut)
 
     others = history("b", "/b", held, cut=trimmed)
     # Of several logs of one writer, the newest batch counts: a reset has put the others aside.

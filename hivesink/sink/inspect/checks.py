@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from enum import Enum
 from itertools import pairwise
+from posixpath import dirname
 from typing import TYPE_CHECKING
 
 from hivesink.core.epoch import Epoch, LastBatch
@@ -149,7 +150,7 @@ def _absent(evidence: Evidence, manifest: Manifest, part: PartEntry) -> Finding:
     ways, home = "restore it, or accept the loss with `hivesink recover TABLE --accept-lost`", evidence.home(part)
     if not evidence.log.is_published(epoch):
         found, own = evidence.files.of(part), {evidence.canonical(path) for path in (part.staged, part.restored)}
-        is_staged = any(path in own or path.rpartition("/")[0] == home for path in found)
+        is_staged = any(path in own or dirname(path) == home for path in found)
         if is_staged or part.name in evidence.files.put_away:
             return _note(epoch, f"{rows} waits to be published; `hivesink recover` does it")
         astray = f", but {part.way_back(found[0])}" if found else f"; {ways}"
@@ -166,15 +167,10 @@ def _absent(evidence: Evidence, manifest: Manifest, part: PartEntry) -> Finding:
 
 def _moved_to(evidence: Evidence, part: PartEntry) -> str | None:
     """Where `part` is if it isn't at its target, preferably where readers find it."""
-    paths = evidence.files.by_name.get(part.name, ())
     if evidence.is_visible(part.target):
         return None
-    home, shown = evidence.home(part), evidence.shown
-    return min(paths, key=lambda path: (_folder(path) != home, _folder(path) not in shown, path), default=None)
-
-
-def _folder(path: str) -> str:
-    return path.rpartition("/")[0]
+    home, paths = evidence.home(part), evidence.files.by_name.get(part.name, ())
+    return min(paths, key=lambda path: (dirname(path) != home, dirname(path) not in evidence.shown, path), default=None)
 
 
 def footers(evidence: Evidence) -> Iterator[Finding]:
@@ -251,16 +247,16 @@ def strays(evidence: Evidence) -> Iterator[tuple[Epoch, str]]:
     log, shown = evidence.log, evidence.shown
     # What was copied with its partition is read at one place only.
     moved = {evidence.canonical(move.was) for manifest in log.manifests for move in manifest.moves}
-    known = {path for path in moved if _folder(path) not in shown} | {evidence.canonical(path) for path in log.lost}
+    known = {path for path in moved if dirname(path) not in shown} | {evidence.canonical(path) for path in log.lost}
     # A lost part may have been moved by a user while readers had it.
     waiting = {target.rpartition("/")[2] for target in log.lost}
     for manifest, part in log.effective():
         target = evidence.canonical(part.target)
         # Whoever moved it may have left copies. One of those that readers find is the part: its name is unique.
-        found = [path for path in evidence.files.by_name.get(part.name, ()) if _folder(path) in shown]
-        choice = [target, f"{evidence.home(part)}/{part.name}", _moved_to(evidence, part), *sorted(found)]
-        known |= {next((path for path in choice if path in found), _moved_to(evidence, part) or target)}
-        if _folder(target) not in shown:
+        found = sorted(path for path in evidence.files.by_name.get(part.name, ()) if dirname(path) in shown)
+        choice = (path for path in (target, f"{evidence.home(part)}/{part.name}", *found) if path in found)
+        known.add(next(choice, _moved_to(evidence, part) or target))
+        if dirname(target) not in shown:
             known.add(target)
         if not log.is_published(manifest.epoch):
             # A move epoch finds its parts wherever an earlier epoch put them.
