@@ -25,7 +25,9 @@ from hivesink.errors import (
     PointerTaken,
     StoreUnavailable,
 )
+from hivesink.storage import pointers
 from hivesink.storage.commit_log import RenameCommitLog
+from hivesink.storage.fs import put_once
 from hivesink.storage.hdfs import HdfsFileSystem
 from hivesink.storage.local import LocalFileSystem
 from hivesink.storage.pointers import (
@@ -352,18 +354,27 @@ def test_what_was_accepted_is_read_back_and_is_no_pointer(fs: FileSystem, folder
     assert accepted_in(fs, TableName("demo", "other"), location) == {}
 
 
-def test_what_was_accepted_last_counts_also_beside_another(fs: FileSystem, folder: str) -> None:
+def test_what_was_accepted_last_counts_also_beside_another(
+    fs: FileSystem, folder: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     location = f"{folder.partition('/.hivesink')[0]}/flights"
     for answer in (None, "q/1", "", "q/2"):
         accept(fs, FLIGHTS, location, Accepted("00ab", "then", "w", f"{folder}.reset-x", answer))
         (found,) = accepted_in(fs, FLIGHTS, location).values()
         assert found.written == answer
     (newest,) = accepted_paths(fs, FLIGHTS, location, "00ab")
-    # Another command has taken the next name already; a backup of a user's is no record.
-    path = f"{newest[:-6]}{int(newest[-6:]) + 1:06d}"
-    for other in (path, f"{newest}.bak"):
-        fs.write_new(other, fs.read(newest) or b"")
-    fs.write_new(f"{newest.rpartition('.')[0]}.bak", b"{")
+    # A backup of a user's is no record.
+    for backup in (f"{newest}.bak", f"{newest.rpartition('.')[0]}.bak"):
+        fs.write_new(backup, b"{")
+    others = fs.read(newest) or b""
+
+    def late(files: FileSystem, path: str, data: bytes) -> bytes:
+        """Another command, which began at the same time, is first."""
+        monkeypatch.setattr(pointers, "put_once", put_once)
+        fs.write_new(path, others)
+        return put_once(files, path, data)
+
+    monkeypatch.setattr(pointers, "put_once", late)
     accept(fs, FLIGHTS, location, Accepted("00ab", "then", written=""))
     (found,) = accepted_in(fs, FLIGHTS, location).values()
     assert found.written == ""
