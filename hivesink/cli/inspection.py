@@ -29,6 +29,8 @@ Quick = Annotated[bool, typer.Option("--quick", help="Don't read the files' foot
 Last = Annotated[int, typer.Option("--epochs", min=0, help="How many epochs to print; all are checked.")]
 
 _COUNTS = ("read", "written", "rejected", "dropped", "late", "skipped")
+_NOTES = 20
+"""Notes of a writer that `verify` prints: TRUNCATE makes one for each file."""
 
 
 def status(table: Table, metastore: Metastore = None, json: Json = False, debug: Debug = False) -> None:
@@ -194,7 +196,12 @@ def _blocks(verdict: Verdict, last: int) -> Iterator[Line | Grid]:
     columns = ("epoch", "kind", "time (UTC)", *_COUNTS, "files", "published", "errors")
     title = f"writer {verdict.writer}: epochs {verdict.floor + 1} to {verdict.head}"
     yield Grid(title, columns, rows, right=frozenset({"epoch", *_COUNTS, "files", "errors"}))
-    yield Line("all epochs: " + ", ".join(f"{name} {getattr(verdict.totals, name)}" for name in _COUNTS))
-    for found in verdict.findings:
+    counts = ", ".join(f"{name} {getattr(verdict.totals, name)}" for name in _COUNTS)
+    yield Line(f"writer {verdict.writer}, all epochs: {counts}")
+    errors = [found for found in verdict.findings if found.level is Level.ERROR]
+    notes = [found for found in verdict.findings if found.level is Level.NOTE]
+    for found in (*errors, *notes[:_NOTES]):
         epoch = f"epoch {found.epoch}: " if found.epoch else ""
         yield Line(f"{found.level.value}: {epoch}{found.text}", "red" if found.level is Level.ERROR else "yellow")
+    if len(notes) > _NOTES:
+        yield Line(f"and {len(notes) - _NOTES} more notes; --json has them all", "yellow")

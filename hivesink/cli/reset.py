@@ -151,7 +151,8 @@ def _about_writer(planned: Reset) -> str:
     text = f"writer {planned.writer}: its log {planned.log}, at epoch {planned.epoch} with {planned.rows} rows written"
     text += f", is set aside as {planned.aside}"
     if planned.finished:
-        text += f"; its {planned.finished} finished files stay: rows that are read again will be in the table twice"
+        text += f"; its {planned.finished} finished files in {' and '.join(planned.tables)} stay: rows that are read "
+        text += "again will be there twice"
     if planned.unpublished:
         text += (
             f"; {planned.unpublished} decided rows are not known to be published, and never will be: run "

@@ -29,18 +29,20 @@ T = TypeVar("T")
 _PATTERN = frozenset("{}[]*?\\")
 PATH = "_path"
 """A column of this name holds the file that a row came from, for dead letters and errors."""
+_RECORD = {"key", "value", "headers", "topic", "partition", "offset", "timestamp", "timestampType", PATH}
+"""What Kafka and files say of a raw record."""
 
 
 def input_shape(schema: StructType, spec: TableSpec, ends: Sequence[SourceOffset]) -> InputShape:
     """Which of the stream's columns mean what.
 
-    A `value` of bytes or text that no column of the table is named after is raw, and Kafka's other columns are the
-    record's position and time. `ends` are the batch's offsets, one for each source.
+    A `value` of bytes or text is raw, and Kafka's other columns are the record's position and time. If the table has
+    a column of that name too, the stream must lack others. `ends` are the batch's offsets, one for each source.
     """
     kinds = {field.name: field.dataType.simpleString() for field in schema.fields}
     names = {column.name for column in (*spec.columns, *spec.partition_columns)}
-    raw = kinds.get("value") in {"binary", "string"} and "value" not in names
-    if not raw:
+    is_record = kinds.keys() <= _RECORD and not {column.name for column in spec.columns} <= kinds.keys()
+    if kinds.get("value") not in {"binary", "string"} or ("value" in names and not is_record):
         return InputShape(path=PATH if PATH in kinds else None)
 
     def column(name: str, kind: str) -> str | None:

@@ -108,17 +108,11 @@ class HiveQuery:
 
     def settle(self) -> None:
         """End the query with its job. Raises its failure, unless the job was told of it."""
-        try:
-            if not self._ended.is_set():
-                wait_for_batch(self._query)
-                self.stop()
-            else:
-                self._finish()
-        except HiveSinkError as error:
-            if error.retryable and self._run.committer.has_open:
-                table = self._run.setup.spec.target.name
-                error.args = (f"rows of {table} are committed but can't be read yet, start the job again: {error}",)
-            raise
+        if not self._ended.is_set():
+            wait_for_batch(self._query)
+            self.stop()
+        else:
+            self._finish()
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._query, name)

@@ -120,7 +120,7 @@ def test_a_reset_is_shown_and_asked_for(
     dry = reset(capsys, table, "--dry-run")
     assert dry.code == 0
     assert f"its log {ingest.log}, at epoch 3 with 12 rows written, is set aside as {ingest.log}.reset-2" in dry.out
-    assert "its 6 finished files stay: rows that are read again will be in the table twice" in dry.out
+    assert f"its 6 finished files in {table} stay: rows that are read again will be there twice" in dry.out
     assert "nothing was changed" in dry.out
     asked = reset(capsys, table, "--json")
     assert asked.code == 65

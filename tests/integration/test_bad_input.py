@@ -114,6 +114,13 @@ def test_a_missing_column_of_decoded_rows(stage: Stage) -> None:
     assert stage.ids() == list(range(10))
 
 
+def test_a_table_may_have_a_column_named_value(stage: Stage) -> None:
+    stage.create(columns="id BIGINT, value DECIMAL(5,2)")
+    stage.put_text('{"id": 1, "value": 2.50, "dt": "a"}\n')
+    stage.drain()
+    assert stage.ids() == [1]
+
+
 def test_a_wrong_type_of_decoded_rows(stage: Stage) -> None:
     stage.create()
     stage.put(range(10))

@@ -108,7 +108,11 @@ class Committer:
         with self.lock:
             executor = self._recovered()
             self._seen |= set(executor.history.folders())
-            executor.finish()
+            try:
+                executor.finish()
+            except HiveSinkError as error:
+                self._left_open(error)
+                raise
             self._clear_trouble()
             if self.spec.sole_writer():
                 refresh_statistics(self.context, executor.history.epoch, self._seen, self.spec.count_rows)
@@ -191,11 +195,20 @@ class Committer:
         # Not the wall clock, which people set.
         now = self.context.tick()
         since = self._waiting_since = now if self._waiting_since is None else self._waiting_since
-        self._trouble = error
+        before, self._trouble = self.waiting, error
         limit: timedelta = self.spec.config["sink.registration.max-delay"]
         if not self.spec.tolerant or now - since > limit.total_seconds():
-            raise error
-        logger.warning("epochs wait to be published or registered for %.0f s: %s", now - since, error)
+            raise self._left_open(error)
+        # Each batch's own line repeats it.
+        if self.waiting != before:
+            logger.warning("epochs wait to be published or registered, at most %s: %s", limit, error)
+
+    def _left_open(self, error: HiveSinkError) -> HiveSinkError:
+        """`error`, with what it means for the rows that are decided."""
+        if error.retryable and self.has_open:
+            table = self.spec.target.name
+            error.args = (f"rows of {table} are committed but can't be read yet, start the job again: {error}",)
+        return error
 
     def _clear_trouble(self) -> None:
         self._trouble = self._waiting_since = None
