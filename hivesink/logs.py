@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from dataclasses import dataclass
 from itertools import chain
+from posixpath import normpath
 from typing import TYPE_CHECKING
 
 from hivesink.config.site import NO_SITE, Site
@@ -64,7 +65,7 @@ def log_folder(live: LiveTable, config: SinkConfig, writer: str) -> str:
 
 def require_outside(table_location: str, folder: str, setting: str) -> None:
     """Raise InvalidOption, which begins with `setting`, if its `folder` is in the table's."""
-    if f"{normal(folder)}/".startswith(f"{normal(table_location)}/"):
+    if f"{normpath(normal(folder))}/".startswith(f"{normpath(normal(table_location))}/"):
         problem = f"{setting} lies in the table's own folder, which DROP and TRUNCATE empty; choose a folder outside it"
         raise InvalidOption((problem,))
 

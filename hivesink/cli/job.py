@@ -14,6 +14,7 @@ import signal
 import sys
 import threading
 import traceback
+from concurrent.futures.process import _threads_wakeups
 from concurrent.futures.thread import _threads_queues
 from functools import partial
 from pathlib import Path
@@ -22,7 +23,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from hivesink.cli.codes import ExitCode, translate
 from hivesink.cli.output import output, redact
 from hivesink.cli.supervise import end_with_parent
-from hivesink.spark.query import settle_all, wait_for_batch
+from hivesink.spark.query import forget_all, settle_all, wait_for_batch
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -47,13 +48,14 @@ def main(arguments: list[str]) -> NoReturn:
         quiet.addHandler(logging.NullHandler())
         quiet.propagate = False
     signal.signal(signal.SIGTERM, _on_sigterm)
-    # A pool's processes are ended by this signal: in them it must not stop the queries of the process that forked them.
+    # A forked process must not stop the queries of the one that forked it, however it ends: a pool's by this signal.
     change = partial(signal.pthread_sigmask, mask=[signal.SIGTERM])
     os.register_at_fork(
         before=lambda: change(signal.SIG_BLOCK),
         after_in_parent=lambda: change(signal.SIG_UNBLOCK),
         after_in_child=lambda: (signal.signal(signal.SIGTERM, signal.SIG_DFL), change(signal.SIG_UNBLOCK)),
     )
+    os.register_at_fork(after_in_child=forget_all)
     end_with_parent(os.environ)
     try:
         sys.argv = arguments
@@ -84,7 +86,8 @@ def _run(job: Path) -> None:
             raise
     for thread in threading.enumerate():
         # A pool's threads wait for work until the interpreter ends.
-        if not thread.daemon and thread is not threading.main_thread() and thread not in _threads_queues:
+        is_pool = thread in _threads_queues or thread in _threads_wakeups
+        if not thread.daemon and thread is not threading.main_thread() and not is_pool:
             thread.join()
     settle_all()
 

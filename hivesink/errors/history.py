@@ -189,9 +189,9 @@ class OtherWriter(HiveSinkError):
         super().__init__(
             f"batch {batch} of this checkpoint is in the log {log} already: writer {other} of {table} committed it as "
             f"epoch {epoch}, and writer {writer} might write its rows again. If the writer was renamed, or {other} has "
-            f"written the rows of {writer} until now: run the job as it was, with {other} alone, until it has stopped "
-            f'well, then see "Renaming a writer" in docs/operations.md. If both are sinks of one query: call {other} '
-            "first, in the same function"
+            f"written the rows of {writer} until now: run the job as it was, with all of its old writers, until it has "
+            f'stopped well, then see "Renaming a writer" in docs/operations.md. If both are sinks of one query: call '
+            f"{other} first, in the same function"
         )
 
 

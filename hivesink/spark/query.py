@@ -31,6 +31,11 @@ def settle_all() -> None:
             ends.callback(query.settle)
 
 
+def forget_all() -> None:
+    """In a forked process: the queries are those of the process that forked it."""
+    _newest.clear()
+
+
 def wait_for_batch(query: Any) -> None:
     """Wait until `query` is between two batches, but not for ever."""
     deadline = time.monotonic() + _GRACE

@@ -253,6 +253,24 @@ def test_a_job_may_end_its_own_processes(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout) == (0, f"-{signal.SIGTERM:d}\n")
 
 
+@pytest.mark.parametrize("child", ["sys.exit(0)", "True"])
+def test_a_process_that_the_job_forks_leaves_its_queries_alone(child: str, tmp_path: Path) -> None:
+    lines = f"import os; start(); os.fork() and (os.wait(), print('alone')) or {child}"
+    done = _run(_job(tmp_path, QUERY, lines))
+    assert (done.returncode, done.stdout) == (0, "alone\nstopped\nfinished\n")
+
+
+def test_a_pool_that_the_job_leaves_open_does_not_keep_it(tmp_path: Path) -> None:
+    job = _job(
+        tmp_path,
+        "from concurrent.futures import ProcessPoolExecutor",
+        "pool = ProcessPoolExecutor(1)",
+        "if __name__ == '__main__': print(*pool.map(abs, [-1]))",
+    )
+    done = _run(job)
+    assert (done.returncode, done.stdout) == (0, "1\n")
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_ends_the_job_and_the_restarts(number: signal.Signals, tmp_path: Path) -> None:
     job = _job(

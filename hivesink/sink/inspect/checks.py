@@ -128,13 +128,14 @@ def _figures(rows: Rows) -> str:
 
 
 def present(evidence: Evidence) -> Iterator[Finding]:
-    """Each part is at its target with its length, or waits to be published."""
+    """Each part is where readers find it, with its length, or waits to be published."""
     for manifest, part in evidence.log.effective():
-        length = evidence.files.visible.get(evidence.canonical(part.target))
-        if length is not None and length != part.length:
-            text = f"{part.target} has {length} bytes where {part.length} were written; something else changed it"
+        path = evidence.place(part)
+        length = part.length if path is None else evidence.files.visible[path]
+        if length != part.length:
+            text = f"{path} has {length} bytes where {part.length} were written; something else changed it"
             yield _error(manifest.epoch, text)
-        elif length is None:
+        elif not evidence.is_visible(part.target):
             yield _absent(evidence, manifest, part)
     for manifest in evidence.log.manifests:
         if manifest.lost:
@@ -155,7 +156,7 @@ def _absent(evidence: Evidence, manifest: Manifest, part: PartEntry) -> Finding:
             return _note(epoch, f"{rows} waits to be published; `hivesink recover` does it")
         astray = f", but {part.way_back(found[0])}" if found else f"; {ways}"
         return _error(epoch, f"{rows} is neither staged nor published{astray}")
-    now = _moved_to(evidence, part)
+    now = evidence.place(part)
     is_home = None if home is None else home == evidence.canonical(part.folder)
     is_open = manifest.epoch in {unsettled.epoch for unsettled in evidence.log.open}
     if is_open and is_unproven(manifest, part, is_home=is_home):
@@ -165,41 +166,31 @@ def _absent(evidence: Evidence, manifest: Manifest, part: PartEntry) -> Finding:
     return _note(epoch, f"{rows} {gone} since it was published: somebody other than hivesink did that")
 
 
-def _moved_to(evidence: Evidence, part: PartEntry) -> str | None:
-    """Where `part` is if it isn't at its target, preferably where readers find it."""
-    if evidence.is_visible(part.target):
-        return None
-    home, paths = evidence.home(part), evidence.files.by_name.get(part.name, ())
-    return min(paths, key=lambda path: (dirname(path) != home, dirname(path) not in evidence.shown, path), default=None)
-
-
 def footers(evidence: Evidence) -> Iterator[Finding]:
     """Each part holds the rows that its epoch counted."""
     for manifest, part in evidence.log.effective():
-        rows = evidence.read.get(evidence.canonical(part.target), part.rows)
+        path = evidence.place(part)
+        rows = evidence.read.get(path or "", part.rows)
         if isinstance(rows, str):
-            yield _error(manifest.epoch, f"{part.target} can't be read: {rows}")
+            yield _error(manifest.epoch, f"{path} can't be read: {rows}")
         elif rows != part.rows:
-            yield _error(manifest.epoch, f"{part.target} holds {rows} rows where {part.rows} were written")
+            yield _error(manifest.epoch, f"{path} holds {rows} rows where {part.rows} were written")
 
 
 def registered(evidence: Evidence) -> Iterator[Finding]:
     """Each partition that holds published parts is in the metastore, at their folder."""
     waiting = {(gap.table, gap.partition) for gap in evidence.log.unregistered(evidence.files)}
     newest = {
-        (part.table, part.partition, part.folder): manifest.epoch
+        (part.table, part.partition, dirname(path)): manifest.epoch
         for manifest, part in evidence.log.effective()
-        if part.table in evidence.tables
-        and evidence.is_visible(part.target)
-        # Of a copied part, readers find the copy.
-        and not evidence.is_visible(f"{evidence.home(part)}/{part.name}")
+        if part.table in evidence.tables and (path := evidence.place(part))
     }
     readers = {evidence.canonical(live.location): f"{at[0]} {at[1]}".strip() for at, live in evidence.live.items()}
     for (table, partition, folder), epoch in newest.items():
         live, name = evidence.live.get((table, partition)), f"{table} {partition}".strip()
-        if live is not None and evidence.canonical(live.location) == evidence.canonical(folder):
+        if live is not None and evidence.canonical(live.location) == folder:
             continue
-        if reader := readers.get(evidence.canonical(folder)):
+        if reader := readers.get(folder):
             yield _note(epoch, f"readers find the rows of {name} in {folder} as {reader}: somebody has renamed it")
         elif live is not None:
             text = f"{name} is registered at {live.location}, but its parts are in {folder}: no reader finds them"
@@ -208,7 +199,8 @@ def registered(evidence: Evidence) -> Iterator[Finding]:
             yield _note(epoch, f"{name} waits for its registration; `hivesink recover` does it")
         else:
             text = f"{name} is not in the metastore, but its parts are in {folder}: no reader finds them"
-            yield _error(epoch, f"{text}; add it again (ALTER TABLE … ADD PARTITION … LOCATION), or remove the folder")
+            ways = "add it again (ALTER TABLE … ADD PARTITION … LOCATION), or move the folder out of the table"
+            yield _error(epoch, f"{text}; {ways}")
     for table in evidence.log.tables:
         if table not in evidence.tables:
             yield _note(None, f"table {table} is no longer in the metastore; its files were not checked")
@@ -252,19 +244,20 @@ def strays(evidence: Evidence) -> Iterator[tuple[Epoch, str]]:
     waiting = {target.rpartition("/")[2] for target in log.lost}
     for manifest, part in log.effective():
         target = evidence.canonical(part.target)
-        # Whoever moved it may have left copies. One of those that readers find is the part: its name is unique.
-        found = sorted(path for path in evidence.files.by_name.get(part.name, ()) if dirname(path) in shown)
-        choice = (path for path in (target, f"{evidence.home(part)}/{part.name}", *found) if path in found)
-        known.add(next(choice, _moved_to(evidence, part) or target))
+        # Whoever moved it may have left copies.
+        known.add(evidence.place(part) or target)
         if dirname(target) not in shown:
             known.add(target)
         if not log.is_published(manifest.epoch):
             # A move epoch finds its parts wherever an earlier epoch put them.
             waiting.add(part.name)
     epochs = {manifest.epoch for manifest in log.manifests}
+    bases = tuple(f"{evidence.canonical(location)}/" for location in evidence.tables.values())
     for file, _ in evidence.files.parts(log.uid):
         if file.path in known or file.path.rpartition("/")[2] in waiting:
             continue
+        if dirname(file.path) not in shown and not file.path.startswith(bases):
+            continue  # No reader looks there.
         # A running job may have decided and published more since the log was read; a later file is in no log yet.
         if file.name.epoch in epochs:
             yield Epoch(file.name.epoch), file.path

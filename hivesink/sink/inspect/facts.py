@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
+from posixpath import dirname
 from typing import TYPE_CHECKING
 
 from hivesink.core.bucket import given_up, is_aside, is_given_up
@@ -248,6 +249,16 @@ class Evidence:
 
     def is_visible(self, target: str) -> bool:
         return self.canonical(target) in self.files.visible
+
+    def place(self, part: PartEntry) -> str | None:
+        """The visible file that is `part`: of its copies one that readers find, best a whole one, best where it was."""
+        home, target, visible = self.home(part), self.canonical(part.target), self.files.visible
+
+        def rank(path: str) -> tuple[bool, bool, bool, bool, str]:
+            folder = dirname(path)
+            return folder not in self.shown, visible[path] != part.length, path != target, folder != home, path
+
+        return min(self.files.by_name.get(part.name, ()), key=rank, default=None)
 
     def home(self, part: PartEntry) -> str | None:
         """Where the metastore says that the part's partition is, spelled as in `files`; None if it isn't registered."""

@@ -95,9 +95,12 @@ def gather(context: CommitContext, table: str, count_rows: CountRows | None) -> 
     torn = {file.path for file in found if file and file.length != lengths[file.path.rpartition("/")[2]]}
     files = replace(files, staged=tuple(part for part in files.staged if part.path not in torn))
     head_after = context.log.view().head
-    present = [part.target for part in parts if files.has(part)]
-    read = {} if count_rows is None else {files.canonical(path): _read(context, path, count_rows) for path in present}
-    return Evidence(log, head_after, tables, files, read, live)
+    evidence = Evidence(log, head_after, tables, files, {}, live)
+    if count_rows is None:
+        return evidence
+    places = ((part, path) for part in parts if (path := evidence.place(part)))
+    whole = (path for part, path in places if files.visible[path] == part.length)
+    return replace(evidence, read={path: _read(context, path, count_rows) for path in whole})
 
 
 def _read(context: CommitContext, path: str, count_rows: CountRows) -> int | str:

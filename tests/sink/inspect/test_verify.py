@@ -117,8 +117,9 @@ def test_a_part_that_a_user_moved_is_a_note_and_a_second_copy_of_it_an_error(sit
     name = part.target.rpartition("/")[2]
     site.fs.delete(part.target)
     site.put(f"{LOCATION}/dt=2030-01-01/{name}", data)
+    site.metastore.register(TABLE, "dt=2030-01-01", f"{LOCATION}/dt=2030-01-01")
     assert site.errors() == []
-    assert [f"has been moved to {LOCATION}/dt=2030-01-01/{name}" in note for note in site.notes()] == [True]
+    assert f"has been moved to {LOCATION}/dt=2030-01-01/{name}" in site.notes()[0]
     site.put(f"{LOCATION}/dt=2030-01-02/{name}", data)
     (error,) = site.errors()
     assert f"{LOCATION}/dt=2030-01-02/{name} is in no manifest" in error
@@ -300,6 +301,62 @@ def test_a_copy_whose_original_nobody_reads_is_the_part(site: Site) -> None:
     site.metastore.drop_partition(TABLE, part.partition)
     site.metastore.register(TABLE, "dt=b", f"{LOCATION}/dt=b")
     assert find_strays(site.context, NAME) == ()
+    assert not any("in no manifest" in error for error in site.errors())
+
+
+def test_a_part_that_was_moved_where_no_reader_looks_is_an_error(site: Site) -> None:
+    part = site.part()
+    path = copy(site, f"{LOCATION}/dt=2030-01-01")
+    for file in site.context.store.visible(part.folder):
+        site.fs.delete(file.path)
+    site.metastore.drop_partition(TABLE, part.partition)
+    (error,) = site.errors()
+    assert f"{NAME} {part.partition} is not in the metastore, but its parts are in {LOCATION}/dt=2030-01-01" in error
+    site.metastore.register(TABLE, part.partition, "/elsewhere")
+    (error,) = site.errors()
+    assert f"is registered at /elsewhere, but its parts are in {LOCATION}/dt=2030-01-01: no reader finds them" in error
+    site.metastore.register(TABLE, part.partition, path.rpartition("/")[0])
+    assert site.errors() == []
+
+
+@pytest.mark.parametrize("original", ["is there", "is gone"])
+def test_a_copy_that_was_cut_short_is_an_error_where_readers_find_it(site: Site, original: str) -> None:
+    part = site.part()
+    for file in site.context.store.visible(part.folder):
+        site.put(f"/elsewhere/dt=b/{file.path.rpartition('/')[2]}", site.fs.read(file.path) or b"")
+    path = f"/elsewhere/dt=b/{part.name}"
+    site.put(path, b"1")
+    site.metastore.register(TABLE, part.partition, "/elsewhere/dt=b")
+    if original == "is gone":
+        site.fs.delete(part.target)
+    assert [f"{path} has 1 bytes where {part.length} were written" in error for error in site.errors()] == [True]
+    site.put(path, b"x" * part.length)
+    assert [f"{path} holds 1 rows where {part.rows} were written" in error for error in site.errors()] == [True]
+
+
+def test_of_two_copies_that_readers_find_the_whole_one_is_the_part(site: Site) -> None:
+    part = site.part()
+    torn, whole = copy(site, "/elsewhere/a"), copy(site, "/elsewhere/b")
+    site.put(torn, b"1")
+    site.fs.delete(part.target)
+    site.metastore.register(TABLE, part.partition, "/elsewhere/a")
+    site.metastore.register(TABLE, "dt=copy", "/elsewhere/b")
+    assert [found.path for found in find_strays(site.context, NAME)] == [torn]
+    assert not any(whole in error for error in site.errors())
+
+
+def test_old_copies_outside_the_table_that_nobody_reads_are_no_error(site: Site) -> None:
+    part = site.part()
+    old, new = copy(site, "/elsewhere/old"), copy(site, "/elsewhere/new")
+    site.fs.delete(part.target)
+    site.metastore.register(TABLE, part.partition, "/elsewhere/old")
+    site.job.source.events += [replace(event, dt=part.partition.removeprefix("dt=")) for event in events(4)]
+    site.job.run()
+    written = site.part(4)
+    assert written.folder == old.rpartition("/")[0]
+    site.put(f"/elsewhere/new/{written.name}", site.fs.read(written.target) or b"")
+    site.metastore.register(TABLE, part.partition, "/elsewhere/new")
+    assert site.context.store.find(new) is not None
     assert not any("in no manifest" in error for error in site.errors())
 
 
