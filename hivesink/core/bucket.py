@@ -88,6 +88,12 @@ def is_aside(folder: str) -> bool:
     return folder.rstrip("/").rpartition("/")[2].startswith(_ASIDE)
 
 
+def is_hidden(below: str) -> bool:
+    """Whether readers skip a folder: Hive's rule, with Spark's exception for partition folders."""
+    names = [name for name in below.split("/") if name]
+    return any(name.startswith(".") or (name.startswith("_") and "=" not in name) for name in names)
+
+
 _GIVEN_UP = ".hivesink-given-up"
 
 

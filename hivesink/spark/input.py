@@ -132,15 +132,14 @@ class SourceFiles:
 
 def _file_relations(spark: SparkSession, execution: Any) -> list[Any]:
     leaves = execution.lastExecution().logical().collectLeaves()
+    # A table that the stream is joined with is also a relation, but no stream.
+    streams = [leaf for leaf in map(leaves.apply, range(leaves.size())) if leaf.isStreaming()]
+    relations = [leaf.relation() for leaf in streams if leaf.getClass().getSimpleName() == "LogicalRelation"]
+    if len(relations) == 1:
+        return relations
     identity = driver_jvm(spark).java.lang.System.identityHashCode
-    relations: dict[int, Any] = {}
-    for leaf in (leaves.apply(index) for index in range(leaves.size())):
-        # A table that the stream is joined with is also a relation, but no stream.
-        if leaf.isStreaming() and leaf.getClass().getSimpleName() == "LogicalRelation":
-            relation = leaf.relation()
-            # A stream joined with itself appears twice as one object; two streams of one folder are two, though equal.
-            relations[identity(relation)] = relation
-    return list(relations.values())
+    # A stream joined with itself appears twice as one object; two streams of one folder are two, though equal.
+    return list({identity(relation): relation for relation in relations}.values())
 
 
 def _ignores_missing(relation: Any) -> bool:

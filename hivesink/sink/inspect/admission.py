@@ -8,6 +8,7 @@ from functools import partial
 from itertools import chain, islice
 from typing import TYPE_CHECKING
 
+from hivesink.core.bucket import is_hidden
 from hivesink.core.manifest import PartEntry, standing
 from hivesink.core.partition import LivePartition, is_partition
 from hivesink.core.table import TableName
@@ -22,7 +23,7 @@ from hivesink.errors import (
     UnknownTable,
     Unsupported,
 )
-from hivesink.sink.inspect.facts import FoundPart, LogFacts, is_hidden, outside, read_log
+from hivesink.sink.inspect.facts import FoundPart, LogFacts, outside, read_log
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Sequence

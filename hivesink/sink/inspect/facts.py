@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from posixpath import dirname
 from typing import TYPE_CHECKING
 
-from hivesink.core.bucket import given_up, is_aside, is_given_up
+from hivesink.core.bucket import given_up, is_aside, is_given_up, is_hidden
 from hivesink.core.epoch import Epoch
 from hivesink.core.log import LogView, Mark, missing
 from hivesink.core.manifest import Floor, Manifest, PartEntry, Rows, lost_parts, standing
@@ -188,7 +188,7 @@ class FoundPart:
                 yield cls(path, *staged)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class FileFacts:
     """The files in some folders, by paths that `canonical` (`FileStore.canonical`) spells; `visible` are lengths."""
 
@@ -197,14 +197,14 @@ class FileFacts:
     canonical: Callable[[str], str]
     put_away: frozenset[str] = frozenset()
     """The names of parts that `recover --give-up` has put away; if it was cut short, they wait there."""
-    by_name: Mapping[str, Sequence[str]] = field(init=False)
-    """The paths of all files by their names."""
 
-    def __post_init__(self) -> None:
+    @cached_property
+    def by_name(self) -> Mapping[str, Sequence[str]]:
+        """The paths of all files by their names."""
         by_name: dict[str, list[str]] = {}
         for path in (*self.visible, *(part.path for part in self.staged)):
             by_name.setdefault(path.rpartition("/")[2], []).append(path)
-        object.__setattr__(self, "by_name", by_name)
+        return by_name
 
     def has(self, part: PartEntry) -> bool:
         """Whether `part` is at its target with its length."""
@@ -222,7 +222,7 @@ class FileFacts:
                 yield part, self.visible[part.path]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Evidence:
     """What was found for one writer. `read` are row counts by path, or why the file can't be read.
 
@@ -236,12 +236,11 @@ class Evidence:
     files: FileFacts
     read: Mapping[str, int | str]
     live: Mapping[PartitionKey, LivePartition]
-    shown: frozenset[str] = field(init=False)
-    """The folders that readers look into, spelled as in `files`."""
 
-    def __post_init__(self) -> None:
-        shown = frozenset(self.canonical(live.location) for live in self.live.values())
-        object.__setattr__(self, "shown", shown)
+    @cached_property
+    def shown(self) -> frozenset[str]:
+        """The folders that readers look into, spelled as in `files`."""
+        return frozenset(self.canonical(live.location) for live in self.live.values())
 
     def canonical(self, location: str) -> str:
         """`location` as the paths in `files` are spelled."""
@@ -298,9 +297,3 @@ def outside(store: FileStore, homes: Iterable[str], locations: Iterable[str]) ->
         return any(path.startswith(base) and not is_hidden(path[len(base) :]) for base in bases)
 
     return {home for home in homes if not is_inside(home)}
-
-
-def is_hidden(below: str) -> bool:
-    """Whether readers skip a folder: Hive's rule, with Spark's exception for partition folders."""
-    names = [name for name in below.split("/") if name]
-    return any(name.startswith(".") or (name.startswith("_") and "=" not in name) for name in names)
