@@ -14,8 +14,8 @@ import signal
 import sys
 import threading
 import traceback
-from concurrent.futures.process import _threads_wakeups
-from concurrent.futures.thread import _threads_queues
+from concurrent.futures import process as processes
+from concurrent.futures import thread as threads
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -84,12 +84,22 @@ def _run(job: Path) -> None:
     except SystemExit as end:
         if end.code not in (None, 0):
             raise
-    for thread in threading.enumerate():
-        # A pool's threads wait for work until the interpreter ends.
-        is_pool = thread in _threads_queues or thread in _threads_wakeups
-        if not thread.daemon and thread is not threading.main_thread() and not is_pool:
-            thread.join()
+    _join_threads()
+    # A pool's threads do the work that they have, then wait for more until the interpreter ends them, by these calls.
+    threads._python_exit()  # noqa: SLF001
+    processes._python_exit()  # noqa: SLF001
+    # The job's last queries, which end now, may use pools again.
+    threads._shutdown = processes._global_shutdown = False  # noqa: SLF001
+    _join_threads()
     settle_all()
+
+
+def _join_threads() -> None:
+    """Wait for the job's own threads, but not for those of its pools."""
+    for thread in threading.enumerate():
+        is_pools = thread in threads._threads_queues or thread in processes._threads_wakeups  # noqa: SLF001
+        if not thread.daemon and thread is not threading.main_thread() and not is_pools:
+            thread.join()
 
 
 def _end_children() -> None:

@@ -187,5 +187,6 @@ def clean(  # noqa: PLR0917  each is an option of the command line
         blocks = [Line(f"{removed} {path}") for path in (*files, *folders)]
         blocks += [Line(f"{moved} {path} to {home}") for path, home in trashed]
         blocks += [Line(f"kept {path}: its writer has no log here", "yellow") for path in unknown]
-        blocks.append(Line(f"{opened.name}: {removed} {len(files)} files, {len(folders)} folders"))
+        counts = f"; {moved} {len(trashed)} to the trash" if strays else ""
+        blocks.append(Line(f"{opened.name}: {removed} {len(files)} files, {len(folders)} folders{counts}"))
         out.show(Report(data, blocks))

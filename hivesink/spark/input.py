@@ -10,13 +10,14 @@ from urllib.parse import unquote
 from hivesink.config.options import OnBadRecord
 from hivesink.core.bucket import normal
 from hivesink.core.offsets import FilesOffset, KafkaOffset, SourceOffset
+from hivesink.core.table import Primitive
 from hivesink.errors import InvalidOption, MissingColumns, NotWritable, StoreUnavailable, Unsupported
 from hivesink.sink.task.assign import needed_columns
 from hivesink.sink.task.messages import InputShape, TaskPlan
 from hivesink.spark.site import driver_jvm, on_file_system
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from pyspark.sql import SparkSession
     from pyspark.sql.types import StructType
@@ -29,20 +30,18 @@ T = TypeVar("T")
 _PATTERN = frozenset("{}[]*?\\")
 PATH = "_path"
 """A column of this name holds the file that a row came from, for dead letters and errors."""
-_RECORD = {"key", "value", "headers", "topic", "partition", "offset", "timestamp", "timestampType", PATH}
-"""What Kafka and files say of a raw record."""
+_RECORD = {"key", "value", "headers", "topic", "partition", "offset", "timestamp", "timestamptype", PATH}
+"""The columns of raw records of Kafka and of files, in lower case."""
 
 
 def input_shape(schema: StructType, spec: TableSpec, ends: Sequence[SourceOffset]) -> InputShape:
     """Which of the stream's columns mean what.
 
-    A `value` of bytes or text is raw, and Kafka's other columns are the record's position and time. If the table has
-    a column of that name too, the stream must lack others. `ends` are the batch's offsets, one for each source.
+    Raw records are in `value`, and Kafka's other columns are their position and time. `ends` are the batch's offsets,
+    one for each source.
     """
     kinds = {field.name: field.dataType.simpleString() for field in schema.fields}
-    names = {column.name for column in (*spec.columns, *spec.partition_columns)}
-    is_record = kinds.keys() <= _RECORD and not {column.name for column in spec.columns} <= kinds.keys()
-    if kinds.get("value") not in {"binary", "string"} or ("value" in names and not is_record):
+    if not _is_raw(kinds, spec):
         return InputShape(path=PATH if PATH in kinds else None)
 
     def column(name: str, kind: str) -> str | None:
@@ -61,6 +60,23 @@ def input_shape(schema: StructType, spec: TableSpec, ends: Sequence[SourceOffset
     )
 
 
+def _is_raw(kinds: Mapping[str, str], spec: TableSpec) -> bool:
+    """Whether `value` holds raw records: the table's other columns aren't in the stream, names of Kafka's aside.
+
+    If the table has a column `value` itself, the stream is raw where it lacks columns, or where bytes can't fill it.
+    """
+    columns = {column.name: column.type for column in spec.columns}
+    present = {name.lower() for name in kinds} & {*columns, *(column.name for column in spec.partition_columns)}
+    kind = kinds.get("value")
+    if kind not in {"binary", "string"}:
+        return False
+    if "value" not in columns:
+        return present <= _RECORD
+    may_be = present <= _RECORD if kind == "binary" else present == {"value"}
+    has_all = columns.keys() <= present
+    return may_be and (not has_all or (kind == "binary" and columns["value"] is not Primitive.BINARY))
+
+
 def needed_input(schema: StructType, plan: TaskPlan) -> list[str]:
     """The stream's columns that tasks need. Raises MissingColumns for decoded rows."""
     shape = plan.shape
@@ -72,7 +88,7 @@ def needed_input(schema: StructType, plan: TaskPlan) -> list[str]:
         names = (shape.value, shape.timestamp if needs_time else None, *position)
         return [name for name in names if name is not None]
     keeps_path = shape.path is not None and plan.config["sink.on-bad-record"] is not OnBadRecord.DROP
-    return [*_decoded(schema, plan), *([PATH] if keeps_path else [])]
+    return list(dict.fromkeys([*_decoded(schema, plan), *([PATH] if keeps_path else [])]))
 
 
 def _decoded(schema: StructType, plan: TaskPlan) -> list[str]:

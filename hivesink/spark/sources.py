@@ -79,6 +79,11 @@ def _starting_offsets(partitions: Mapping[str, list[str]], resume: HiveSink | No
     if len(last.ref.end) != 1 or not isinstance(last.ref.end[0], KafkaOffset):
         raise ResumeImpossible(resume.setup.context.log.location, last.epoch, last.ref.end)
     known = last.ref.end[0].topics()
+    given_up = sorted(known.keys() - partitions.keys())
+    if given_up and resume.setup.spec.history_policy.append != last.epoch:
+        log, names = resume.setup.context.log.location, ", ".join(given_up)
+        problem = f"resume without {names}, of which {log} holds records: name it too, or, to give it up, "
+        raise InvalidOption((f"{problem}start the sink with append={last.epoch} beside resume",))
     # Spark wants every partition of the topics named: -2 is the first record.
     wanted = {
         topic: {partition: known.get(topic, {}).get(partition, -2) for partition in numbers}

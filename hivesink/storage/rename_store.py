@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from functools import partial
 from posixpath import basename, dirname
+from threading import Lock, Thread
 from typing import TYPE_CHECKING, BinaryIO, TypeVar
 
 from hivesink.core.bucket import normal
@@ -39,12 +39,30 @@ def run_parallel(calls: Iterable[Callable[[], _T]], parallelism: int) -> list[_T
     waiting = list(calls)
     if parallelism <= 1 or len(waiting) <= 1:
         return [call() for call in waiting]
-    with ThreadPoolExecutor(min(parallelism, len(waiting)), thread_name_prefix="hivesink-store") as pool:
-        futures = [pool.submit(call) for call in waiting]
-        wait(futures, return_when=FIRST_EXCEPTION)
-        # Calls start in order, so only those after the failed one are cancelled.
-        pool.shutdown(cancel_futures=True)
-    return [future.result() for future in futures]
+    left, lock = iter(enumerate(waiting)), Lock()
+    done: dict[int, _T] = {}
+    failed: dict[int, BaseException] = {}
+
+    def work() -> None:
+        while not failed:
+            with lock:
+                number, call = next(left, (-1, None))
+            if call is None:
+                return
+            try:
+                done[number] = call()
+            except BaseException as error:  # noqa: BLE001  the caller's thread raises it
+                failed[number] = error
+
+    # No executor: it takes no work any more once Python's main thread has ended, where queries may run on.
+    threads = [Thread(target=work, name="hivesink-store") for _ in range(min(parallelism, len(waiting)))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if failed:
+        raise failed[min(failed)]
+    return [done[number] for number in range(len(waiting))]
 
 
 class RenameFileStore:

@@ -260,6 +260,13 @@ def test_a_process_that_the_job_forks_leaves_its_queries_alone(child: str, tmp_p
     assert (done.returncode, done.stdout) == (0, "alone\nstopped\nfinished\n")
 
 
+def test_the_work_of_a_pool_belongs_to_the_job(tmp_path: Path) -> None:
+    lines = "import concurrent.futures as c; c.ThreadPoolExecutor(1).submit(lambda: (time.sleep(0.5), start(BAD)))"
+    done = _run(_job(tmp_path, QUERY, lines))
+    assert (done.returncode, done.stdout) == (65, "stopped\n")
+    assert "bad record" in done.stderr
+
+
 def test_a_pool_that_the_job_leaves_open_does_not_keep_it(tmp_path: Path) -> None:
     job = _job(
         tmp_path,

@@ -94,6 +94,8 @@ def test_over_kafka_resume_goes_on_where_the_log_ends_with_a_new_partition_too(s
         stage.drain(events=topic.stream(stage.spark))
     assert '"0": 20' in one_line(refused.value)
     assert not stage.checkpoint.exists()
+    with pytest.raises(errors.InvalidOption, match=f"resume without {topic.name}, .* append=3 beside resume"):
+        Topic.create(topic.servers, f"{topic.name}-other").stream(stage.spark, resume=stage.sink(resume=True))
     # Without the sink's help the query begins at the topic's first record.
     without = stage.sink(resume=True)
     with pytest.raises(errors.OffsetsDontChain, match="new checkpoint"):

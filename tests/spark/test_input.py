@@ -29,20 +29,46 @@ def test_files_and_folders_that_are_there_and_that_are_not(spark: SparkSession, 
     assert files.names("commits") == []
 
 
+KAFKA = "key binary, value binary, topic string, timestamp timestamp"
+KINDS = {"binary": BinaryType(), "string": StringType(), "bigint": LongType(), "timestamp": TimestampType()}
+
+
 @pytest.mark.parametrize(
-    ("stream", "is_raw"),
+    ("table", "stream", "is_raw"),
     [
-        ("value binary, topic string, timestamp timestamp", True),
-        ("value string, _path string", True),
-        ("value string, id bigint", False),
-        ("value string, name string", False),
-        ("value bigint", False),
+        ("id, name", KAFKA, True),
+        ("id, name", "value string, _path string", True),
+        ("id, name", "value string, source string", True),
+        ("id, name", "value bigint", False),
+        # The table's columns are there: one more is dropped, whatever its name.
+        ("id, name", "id bigint, name string, dt string, value string", False),
+        ("id, name", "Id bigint, name string, value binary", False),
+        ("id, name", "id bigint, value string", False),
+        ("id, name", "value string, dt string", False),
+        ("key, timestamp", KAFKA, True),
+        ("id, value", KAFKA, True),
+        ("id, value", "value string, _path string", True),
+        ("id, value", "value string, id bigint", False),
+        ("id, value", "value bigint", False),
+        ("value, timestamp", KAFKA, True),
+        ("value, timestamp", "value string, timestamp timestamp", False),
+        ("value, topic, unit", "value string, topic string", False),
+        ("value, topic, unit", KAFKA, True),
+        ("value, topic, unit", "value binary, topic string, dt string", False),
     ],
 )
-def test_a_table_with_a_column_named_value_takes_raw_records_too(stream: str, *, is_raw: bool) -> None:
-    columns = (Column("id", Primitive.BIGINT), Column("value", Primitive.STRING))
-    spec = TableSpec(TableName("demo", "t"), columns, (Column("site", Primitive.STRING),))
-    kinds = {"binary": BinaryType(), "string": StringType(), "bigint": LongType(), "timestamp": TimestampType()}
+def test_a_stream_is_raw_or_has_the_tables_columns(table: str, stream: str, *, is_raw: bool) -> None:
+    spec = TableSpec(
+        TableName("demo", "t"),
+        tuple(Column(name, Primitive.STRING) for name in table.split(", ")),
+        (Column("dt", Primitive.STRING),),
+    )
     pairs = (field.split() for field in stream.split(", "))
-    shape = input_shape(StructType([StructField(name, kinds[kind]) for name, kind in pairs]), spec, ())
+    shape = input_shape(StructType([StructField(name, KINDS[kind]) for name, kind in pairs]), spec, ())
     assert (shape.value is not None) is is_raw
+
+
+def test_kafkas_own_bytes_may_be_what_is_stored() -> None:
+    columns = (Column("key", Primitive.BINARY), Column("value", Primitive.BINARY))
+    schema = StructType([StructField(name, BinaryType()) for name in ("key", "value", "headers")])
+    assert input_shape(schema, TableSpec(TableName("demo", "t"), columns), ()).value is None

@@ -62,7 +62,10 @@ def writer_status(context: CommitContext, writer: str, table: str) -> WriterStat
     head = log.head
     tables = log.tables or (table,)
     folders = {part.folder for _, part in log.effective()}
-    files = list_files(context.store, locations_of(context, tables).values(), folders)
+    locations = locations_of(context, tables)
+    files = list_files(context.store, locations.values(), folders)
+    waiting = log.unregistered(files)
+    live = partitions_of(context, locations) if waiting else {}
     return WriterStatus(
         writer=writer,
         uid=log.uid,
@@ -77,7 +80,8 @@ def writer_status(context: CommitContext, writer: str, table: str) -> WriterStat
         files=_count(log, files),
         # A published epoch without parts has nothing to confirm.
         unsettled=tuple(one.epoch for one in log.open if not (log.is_published(one.epoch) and one.is_bare)),
-        unregistered=log.unregistered(files),
+        # Rows wait for a registered one too, until the metastore was looked at.
+        unregistered=tuple(gap for gap in waiting if (gap.table, gap.partition) not in live),
         last_batch=head.last_batch if head else None,
     )
 
