@@ -11,7 +11,7 @@ from pyspark.errors import StreamingQueryException
 
 from hivesink import errors
 from tests.cli.site import hivesink
-from tests.integration.stage import Stage, wait_until, wrap
+from tests.integration.stage import Stage, Topic, wait_until, wrap
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from hivesink import HiveSink
     from hivesink.core.manifest import Manifest
     from hivesink.sink.commit.context import Committed
-    from tests.integration.stage import Topic
 
 pytestmark = [pytest.mark.spark, pytest.mark.main_path]
 
