@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from posixpath import dirname
 from typing import TYPE_CHECKING
@@ -107,8 +107,7 @@ def open_table(table: str, metastore: str | None) -> Iterator[OpenedTable]:
         raise InvalidOption((str(error),)) from error
     site = Site.load(os.environ)
     connected = wiring.Metastore.at("thrift", metastore_address(metastore, site), site)
-    registrar = connected.registrar
-    try:
+    with closing(connected.registrar) as registrar:
         live = registrar.table(name)
         logs, store = TableLogs(name, live.location, site), wiring.file_store(live.location, site)
         writers = {
@@ -116,5 +115,3 @@ def open_table(table: str, metastore: str | None) -> Iterator[OpenedTable]:
             for writer, folder in sorted(logs.writers().items())
         }
         yield OpenedTable(str(name), live, writers, site, connected, logs)
-    finally:
-        registrar.close()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import getpass
 import os
 import re
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 from hivesink.config.site import NO_SITE, Site
@@ -51,11 +52,8 @@ def version(address: str, site: Site = NO_SITE) -> tuple[int, ...]:
 
     Raises InvalidOption, Unsupported, MetastoreUnreachable.
     """
-    connection = _connection(address, site)
-    try:
+    with closing(_connection(address, site)) as connection:
         text = str(connection.read(lambda client: client.getVersion()))
-    finally:
-        connection.close()
     # A distribution may add to the numbers: 4.0.0-fork-7.
     return tuple(int(number) for number in re.split(r"[^\d.]", text)[0].split(".") if number)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import unquote
@@ -190,11 +191,8 @@ class Checkpoint:
         def content(fs: Any, path: Any) -> bytes | None:
             if not fs.exists(path):
                 return None
-            stream = fs.open(path)
-            try:
+            with closing(fs.open(path)) as stream:
                 return bytes(driver_jvm(self._spark).org.apache.commons.io.IOUtils.toByteArray(stream))
-            finally:
-                stream.close()
 
         return self._by_hadoop(name, content)
 
