@@ -14,7 +14,7 @@ from hivesink.errors import InvalidOption, LogDamaged, StoreUnavailable
 from hivesink.storage import pointers
 from hivesink.storage.commit_log import RenameCommitLog
 from hivesink.storage.fs import FileSystem, Ownership
-from hivesink.storage.hdfs_address import beside, is_hdfs
+from hivesink.storage.hdfs_address import beside
 from hivesink.storage.local import LocalFileSystem
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def file_system(location: str, site: Site, ownership: Ownership | None = None) -
     """
     if normal(location).startswith("/"):
         return LocalFileSystem(ownership or Ownership())
-    if is_hdfs(location):
+    if location.startswith("hdfs:"):
         from hivesink.storage.hdfs import HdfsFileSystem
 
         return HdfsFileSystem(site.hadoop, ownership or Ownership(), as_folder=ownership is None)

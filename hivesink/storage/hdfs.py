@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, BinaryIO, TypeVar, cast
 from hdfs_native import TrashNotEnabledError, WriteOptions
 
 from hivesink.errors import HiveSinkError, OutcomeUnknown, StoreUnavailable
-from hivesink.storage.fs import Entry, Ownership, apart
+from hivesink.storage.fs import TRIES, Entry, Ownership, apart
 from hivesink.storage.hdfs_address import Address, quantity, resolve, umask
 from hivesink.storage.hdfs_calls import Failed, HdfsCalls, shared
 from hivesink.storage.hdfs_failures import ABSENT, CallAbandoned, Failure, Kind, judge, refusal
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
 
 _T = TypeVar("_T")
-_TRIES = 5
 _UNREACHED = frozenset({Kind.NOT_TAKEN, Kind.NO_DATA})
 """In a write: a DataNode that is dead, mostly."""
 _STREAM = 300.0
@@ -81,7 +80,7 @@ class HdfsFileSystem:
 
     def write_new(self, path: str, data: bytes) -> None:
         pauses = self._at(path)[0].pauses()
-        for _ in range(_TRIES):
+        for _ in range(TRIES):
             stream = self._create(path, pauses)
             try:
                 stream.write(data)
@@ -188,7 +187,7 @@ class HdfsFileSystem:
     def _in_folder(self, folders: Folders, folder: str, call: Callable[[], _T], action: str, path: str) -> _T:
         """The result of `call`, which makes a name in `folder`. Others may prune the folder before it has one."""
         with self._refusing(action, path, changing=True):
-            for _ in range(_TRIES):
+            for _ in range(TRIES):
                 try:
                     return call()
                 except Failed as error:  # noqa: PERF203 - to try again

@@ -36,11 +36,6 @@ class Address:
         return f"the NameNodes of {self.authority} ({', '.join(self.namenodes)})"
 
 
-def is_hdfs(location: str) -> bool:
-    """Whether `location` is for this file system."""
-    return location.startswith("hdfs:")
-
-
 def resolve(location: str, properties: Mapping[str, str]) -> tuple[Address, str]:
     """The file system of `location`, and the path in it. Raises FileSystemUnknown, Unsupported."""
     found = _LOCATION.fullmatch(location)

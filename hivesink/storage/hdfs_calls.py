@@ -96,9 +96,9 @@ class HdfsCalls:
     address: Address
     properties: Mapping[str, str]
     retry_policy: RetryPolicy
-    tick: Callable[[], float]
-    sleep: Callable[[float], None]
-    chance: Callable[[], float]
+    tick: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] = time.sleep
+    chance: Callable[[], float] = random.random
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _idle: deque[_Worker] = field(default_factory=deque)
     _clients: dict[int, Client] = field(default_factory=dict)
@@ -213,7 +213,5 @@ def shared(address: Address, properties: Mapping[str, str]) -> HdfsCalls:
     key = (os.getpid(), address, retry_policy, frozenset(properties.items()))
     with _lock:
         if key not in _all:
-            _all[key] = HdfsCalls(
-                address, properties, retry_policy, tick=time.monotonic, sleep=time.sleep, chance=random.random
-            )
+            _all[key] = HdfsCalls(address, properties, retry_policy)
         return _all[key]

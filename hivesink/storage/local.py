@@ -15,7 +15,7 @@ from posixpath import dirname
 from typing import TYPE_CHECKING, BinaryIO, TypeVar, cast
 
 from hivesink.errors import HiveSinkError, OutcomeUnknown, StoreUnavailable, Unsupported
-from hivesink.storage.fs import Entry, Ownership, cannot_give
+from hivesink.storage.fs import TRIES, Entry, Ownership, cannot_give
 from hivesink.storage.local_files import (
     NewFile,
     entry_of,
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 _BUFFER = 1 << 18
-_TRIES = 5
 _ABSENT_OK = contextlib.suppress(FileNotFoundError, NotADirectoryError)
 """Reusable, also by several threads: it has no state."""
 
@@ -215,7 +214,7 @@ class LocalFileSystem:
 
     def _in_folder(self, folder: str, call: Callable[[], _T], action: str, path: str) -> _T:
         """The result of `call`, which makes a name in `folder`. Others may prune the folder before it has one."""
-        for _ in range(_TRIES):
+        for _ in range(TRIES):
             self._make(folder)
             with contextlib.suppress(_FolderVanished):
                 return call()
