@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import os
-import random
 import signal
 import subprocess
 import sys
 import threading
-import time
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -78,8 +76,6 @@ def run(
                 child.run,
                 stopped=child.stop_asked.is_set,
                 wait=child.stop_asked.wait,
-                tick=time.monotonic,
-                chance=random.random,
                 on_restart=_announce,
                 backoff=Backoff(),
                 max_restarts=max_restarts if restart else 0,

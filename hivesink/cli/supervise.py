@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import signal
 import threading
 import time
@@ -56,11 +57,11 @@ def supervise(
     *,
     stopped: Callable[[], bool],
     wait: Callable[[float], object],
-    tick: Callable[[], float],
-    chance: Callable[[], float],
+    tick: Callable[[], float] = time.monotonic,
+    chance: Callable[[], float] = random.random,
     on_restart: Callable[[Restart], None],
     backoff: Backoff,
-    max_restarts: int | None = None,
+    max_restarts: int | None,
 ) -> Ended:
     """Run until the job is done or needs a person, or until `stopped` returns True.
 
