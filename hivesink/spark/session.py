@@ -127,7 +127,8 @@ def choose(
     if where.startswith("local") or _is_on_loopback(where):
         settings |= {"spark.driver.bindAddress": LOOPBACK, "spark.driver.host": LOOPBACK}
     if kafka and not _is_submitted(environ):
-        settings |= kafka_settings(own.pop("spark.jars", ""))
+        connector = [path.as_uri() for path in fetch(kafka_connector(importlib.metadata.version("pyspark")))]
+        settings["spark.jars"] = ",".join([*filter(None, own.pop("spark.jars", "").split(",")), *connector])
     uri, settings["spark.sql.warehouse.dir"] = (uri, _warehouse(site)) if uri else _embedded()
     if "spark.sql.hive.metastore.version" not in own and spark >= SPARK_4 and hive(uri, site) >= (4,):
         settings |= {
@@ -212,12 +213,6 @@ def start(app: str, master: str, settings: Mapping[str, str]) -> SparkSession:
     for name, value in {**logging_settings(), **settings}.items():
         builder = builder.config(name, value)
     return builder.getOrCreate()
-
-
-def kafka_settings(jars: str = "") -> dict[str, str]:
-    """Return the Spark settings that add the Kafka connector, fetched on first use, to `jars`."""
-    connector = [path.as_uri() for path in fetch(kafka_connector(importlib.metadata.version("pyspark")))]
-    return {"spark.jars": ",".join([*filter(None, jars.split(",")), *connector])}
 
 
 def logging_settings() -> dict[str, str]:
