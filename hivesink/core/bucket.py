@@ -11,7 +11,6 @@ if TYPE_CHECKING:
 
 _LETTERS = {"yyyy": "%Y", "MM": "%m", "dd": "%d", "HH": "%H", "mm": "%M", "ss": "%S"}
 _UNIT = {"yyyy": "year", "MM": "month", "dd": "day", "HH": "hour", "mm": "minute", "ss": "second"}
-_ORDER = ("year", "month", "day", "hour", "minute", "second")
 _TOKEN = re.compile(r"'(?P<quoted>(?:[^']|'')*)'|(?P<letters>([A-Za-z])\3*)|(?P<text>[^A-Za-z']+)")
 # PARTITIONS.PART_NAME. PARTITION_KEY_VALS.PART_KEY_VAL takes 255 or 256, which no folder name has room for.
 _LONGEST_PARTITION = 767
@@ -30,7 +29,7 @@ class TimePattern:
     @classmethod
     def parse(cls, pattern: str) -> TimePattern:
         """Raises ValueError for letters that a partition value can't use."""
-        strftime, units, at = [], set(), 0
+        strftime, used, at = [], set(), 0
         while at < len(pattern):
             token = _TOKEN.match(pattern, at)
             if token is None:
@@ -43,14 +42,14 @@ class TimePattern:
                 strftime.append(text.replace("%", "%%"))
             elif letters in _LETTERS:
                 strftime.append(_LETTERS[letters])
-                units.add(_UNIT[letters])
+                used.add(letters)
             else:
                 message = f"{letters!r} in {pattern!r} is none of {', '.join(_LETTERS)}; put text in single quotes"
                 raise ValueError(message)
-        if not units:
+        if not used:
             message = f"{pattern!r} has no part of a time; use some of {', '.join(_LETTERS)}"
             raise ValueError(message)
-        return cls("".join(strftime), max(units, key=_ORDER.index))
+        return cls("".join(strftime), _UNIT[max(used, key=[*_UNIT].index)])
 
     @classmethod
     def parse_all(cls, text: str) -> dict[str, TimePattern]:

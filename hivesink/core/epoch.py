@@ -186,14 +186,12 @@ def _first(batch: BatchRef | NextBatch, history_policy: HistoryPolicy, log: str)
     # were deleted, and with them the knowledge of which batches are in the table.
     # `append` names the last batch's epoch, 0 if there is none: fences of recovery don't count.
     if batch.batch > 0 and history_policy.append != 0:
-        raise LogMissing(log, batch.batch, 0)
+        raise LogMissing(log, batch.batch)
     return New(appended=batch.batch > 0)
 
 
 def _same_batch(last: LastBatch, batch: BatchRef | NextBatch, history_policy: HistoryPolicy, log: str) -> New | Replay:
-    if batch.start is None or batch.end is None:
-        return Replay(last.epoch)
-    if (batch.start, batch.end) == (last.ref.start, last.ref.end):
+    if batch.start is None or batch.end is None or (batch.start, batch.end) == (last.ref.start, last.ref.end):
         return Replay(last.epoch)
     if history_policy.append == last.epoch:
         return New(appended=True)

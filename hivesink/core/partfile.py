@@ -16,6 +16,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from enum import Enum
+from typing import Any
 
 from hivesink.errors import LengthMismatch, PartLost, TargetTaken
 
@@ -62,16 +63,9 @@ class PartName:
         found = _NAME.fullmatch(text)
         if found is None:
             return None
-        return cls(
-            uid=found["uid"],
-            epoch=int(found["epoch"]),
-            attempt=found["attempt"],
-            task_attempt=int(found["task_attempt"]),
-            task=int(found["task"]),
-            n=int(found["n"]),
-            prefix=found["prefix"],
-            suffix=found["suffix"],
-        )
+        # The groups of the pattern are the fields.
+        fields: dict[str, Any] = found.groupdict()
+        return cls(**fields | {name: int(fields[name]) for name in ("epoch", "task_attempt", "task", "n")})
 
     def staged(self, stage: Stage) -> str:
         return f".{self}{stage.value}"

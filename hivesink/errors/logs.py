@@ -45,12 +45,12 @@ class LogCopied(HiveSinkError):
 class LogMissing(HiveSinkError):
     """A checkpoint that has committed batches meets a log that holds none."""
 
-    def __init__(self, log: str, batch: int, head: int) -> None:
+    def __init__(self, log: str, batch: int) -> None:
         super().__init__(
             f"the checkpoint is at batch {batch}, but the log {log} holds no batch: it was deleted or reset, or the "
             "checkpoint belongs to another table, or to another writer's name; to go on: restore the log, or give the "
             'writer its old name (see "Renaming a writer" in docs/operations.md), or, if the batches before '
-            f"{batch} are in the table or not wanted, start with append={head}"
+            f"{batch} are in the table or not wanted, start with append=0"
         )
 
 
