@@ -186,19 +186,16 @@ class Committed:
     waiting: str | None = None
 
 
-@dataclass(slots=True)
 class Stopwatch:
     """Milliseconds per step. `tick` is a monotonic clock in seconds. Laps of one name add up."""
 
-    tick: Callable[[], float]
-    laps: dict[str, int] = field(default_factory=dict)
-    _last: float = field(init=False)
-
-    def __post_init__(self) -> None:
-        self._last = self.tick()
+    def __init__(self, tick: Callable[[], float]) -> None:
+        self.laps: dict[str, int] = {}
+        self._tick = tick
+        self._last = tick()
 
     def lap(self, name: str) -> None:
-        now = self.tick()
+        now = self._tick()
         self.laps[name] = self.laps.get(name, 0) + round(1000 * (now - self._last))
         self._last = now
 

@@ -111,17 +111,12 @@ class EpochWriter:
         """
         tables = self.spec.tables
 
-        def is_exposed(part: PartEntry) -> bool:
-            listed = live is not None and part.key in live
-            table = tables[part.table]
-            # One that lives elsewhere was listed at the last look.
-            return bool(part.partition) and not listed and part.folder == folder(table.location, part.partition)
-
         def moved(part: PartEntry) -> PartEntry:
-            if not is_exposed(part):
+            listed, location = live is not None and part.key in live, tables[part.table].location
+            # One that lives elsewhere was listed at the last look.
+            if not part.partition or listed or part.folder != folder(location, part.partition):
                 return part
-            waiting = self.context.store.set_aside(part.pending, aside(tables[part.table].location, attempt))
-            return replace(part, staged=waiting.staged)
+            return replace(part, staged=self.context.store.set_aside(part.pending, aside(location, attempt)).staged)
 
         return tuple(self.context.store.run_parallel(partial(moved, part) for part in parts))
 
@@ -162,11 +157,10 @@ class EpochWriter:
         """The partitions whose parts were staged in the wrong folder, with the right one."""
         tables, homes = self.spec.tables, {}
         for part in parts:
-            place = (part.table, part.partition)
             # A partition that was dropped lives nowhere: its new parts begin it in the default folder.
-            home = live[place].location if place in live else tables[part.table].folder(part.partition)
+            home = live[part.key].location if part.key in live else tables[part.table].folder(part.partition)
             if not same_location(home, part.folder):
-                homes[place] = home
+                homes[part.key] = home
         return homes
 
     def _plan(self, epoch: Epoch, shape: InputShape) -> TaskPlan:
