@@ -38,10 +38,9 @@ class JsonDecoder:
         if not columns:
             message = "a table without columns has no rows"
             raise ValueError(message)
-        self._columns = tuple(columns)
         self._options = options
         self.schema = arrow_schema(columns)
-        self._exact = ExactDecoder(self._columns, options)
+        self._exact = ExactDecoder(columns, options)
         self._fast = FastDecoder(self._exact)
 
     def decode(self, values: pa.Array | pa.ChunkedArray) -> DecodedRows:
@@ -76,9 +75,8 @@ class JsonDecoder:
         exact: list[list[Any]] = []
         indexes: list[int] = []
         doubtful = np.flatnonzero(doubt)
-        for index, record in zip(
-            doubtful.tolist(), records.view(pa.binary()).take(pa.array(doubtful)).to_pylist(), strict=True
-        ):
+        again = records.view(pa.binary()).take(pa.array(doubtful)).to_pylist()
+        for index, record in zip(doubtful.tolist(), again, strict=True):
             try:
                 exact.append(self._exact.row(record))
                 indexes.append(index)
@@ -89,9 +87,8 @@ class JsonDecoder:
         if not exact:
             return batch, rows[sure]
         order = np.concatenate([sure, indexes])
-        merged = pa.Table.from_batches([batch, exact_batch(exact, self.schema)]).take(
-            pa.array(np.argsort(order, kind="stable"))
-        )
+        both = pa.Table.from_batches([batch, exact_batch(exact, self.schema)])
+        merged = both.take(pa.array(np.argsort(order, kind="stable")))
         return merged.combine_chunks().to_batches()[0], rows[np.sort(order)]
 
 

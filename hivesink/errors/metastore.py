@@ -145,14 +145,10 @@ class TableRemade(HiveSinkError):
     """The table is not the one that the log knows, and the newest rows that the log counts are not in it."""
 
     def __init__(self, table: str, writer: str, log: str, epoch: int, waiting: int | None = None) -> None:
-        wait = (
-            ""
-            if waiting is None
-            else (
-                f"Epoch {waiting} waits, perhaps unpublished: if the old table has another name now, first rename both "
-                f"back and run `hivesink recover {table}`. "
-            )
-        )
+        wait = ""
+        if waiting is not None:
+            wait = f"Epoch {waiting} waits, perhaps unpublished: if the old table has another name now, first rename "
+            wait += f"both back and run `hivesink recover {table}`. "
         super().__init__(
             f"{table} was dropped, or renamed, and created again: the log {log} is at epoch {epoch}, and the files of "
             f"its newest rows are not in this table. {wait}To go on: restore the files; or, if the old table has "

@@ -182,15 +182,13 @@ class QueryRun:
 
     def _require_own(self, batch: NextBatch) -> None:
         """Raises OtherWriter for a writer that was renamed when Spark hadn't committed its last batch."""
+        if not batch.query:
+            return
         spec, run = self.setup.spec, self.query.run if self.query else None
         writer, table = spec.identity.writer, spec.target.name
         with _calls_lock:
             beside = {name for (where, name), call in _calls.items() if where == table and call.run == run}
-        found = (
-            wrote_instead(writer, self.setup.histories(batch.query), batch.batch, beside=beside)
-            if batch.query
-            else None
-        )
+        found = wrote_instead(writer, self.setup.histories(batch.query), batch.batch, beside=beside)
         if found is not None:
             other = found.newest.epoch
             raise OtherWriter(table, writer, batch.batch, other=found.writer, epoch=other, log=found.log)

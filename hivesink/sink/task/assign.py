@@ -248,7 +248,6 @@ def _texts(column: Column, distinct: list[Any], on_null: OnNull) -> tuple[list[s
     texts: list[str | None] = []
     problems: dict[int, str] = {}
     for code, value in enumerate(distinct):
-        text = None
         try:
             text = canonical(value, column.type)
             partition_path([column.name], [text])
