@@ -12,7 +12,7 @@ from hivesink import wiring
 from hivesink.config.options import SinkConfig
 from hivesink.config.site import Site
 from hivesink.core.log import require_writer_name
-from hivesink.core.table import TableName
+from hivesink.core.table import require_table_name
 from hivesink.embedded import metastore as embedded
 from hivesink.errors import InvalidOption
 from hivesink.logs import TableLogs, commit_log, log_folder
@@ -101,10 +101,7 @@ def metastore_address(given: str | None, site: Site) -> str:
 @contextmanager
 def open_table(table: str, metastore: str | None) -> Iterator[OpenedTable]:
     """Open `table`. Raises InvalidOption, SiteInvalid, UnknownTable, Unsupported, MetastoreUnreachable."""
-    try:
-        name = TableName.parse(table)
-    except ValueError as error:
-        raise InvalidOption((str(error),)) from error
+    name = require_table_name(table)
     site = Site.load(os.environ)
     connected = wiring.Metastore.at("thrift", metastore_address(metastore, site), site)
     with closing(connected.registrar) as registrar:

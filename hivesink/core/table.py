@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
+from hivesink.errors import InvalidOption
+
 PARQUET_INPUT = "org.apache.hadoop.hive.ql.io.parquet.MapredParquetInputFormat"
 PARQUET_OUTPUT = "org.apache.hadoop.hive.ql.io.parquet.MapredParquetOutputFormat"
 PARQUET_SERDE = "org.apache.hadoop.hive.ql.io.parquet.serde.ParquetHiveSerDe"
@@ -136,6 +138,14 @@ class TableName:
 
     def __str__(self) -> str:
         return f"{self.database}.{self.table}"
+
+
+def require_table_name(text: str) -> TableName:
+    """As `TableName.parse`, but raises InvalidOption, also for what is no text at all."""
+    try:
+        return TableName.parse(text)
+    except (AttributeError, ValueError):
+        raise InvalidOption((f"{text!r} is not a table name; write it as database.table",)) from None
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from hivesink import wiring
 from hivesink.core.epoch import Epoch, HistoryPolicy
-from hivesink.core.table import TableName
+from hivesink.core.table import require_table_name
 from hivesink.errors import InvalidOption, StoreUnavailable, Unsupported
 from hivesink.logs import require_outside
 from hivesink.spark import shipping
@@ -95,7 +95,7 @@ class HiveSink:
             )
             raise InvalidOption((problem,))
         setup = wiring.Setup.open(
-            table=_table_name(table),
+            table=require_table_name(table),
             writer=name,
             metastore=wiring.Metastore.at(registrar, uri, site),
             history_policy=HistoryPolicy(resume=resume, append=None if append is None else Epoch(append)),
@@ -176,10 +176,3 @@ def _triggered(writer: DataStreamWriter, trigger: Mapping[str, Any]) -> DataStre
         return writer.trigger(**trigger)
     except (PySparkException, TypeError) as error:
         raise InvalidOption((f"trigger = {trigger}: {str(error).partition(chr(10))[0]}",)) from error
-
-
-def _table_name(text: str) -> TableName:
-    try:
-        return TableName.parse(text)
-    except (AttributeError, ValueError):
-        raise InvalidOption((f"{text!r} is not a table name; write it as database.table",)) from None
