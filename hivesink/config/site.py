@@ -11,7 +11,7 @@ from xml.etree import ElementTree as ET
 from hivesink.errors import SiteInvalid
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
 _INCLUDE = "{http://www.w3.org/2001/XInclude}include"
 _FALLBACK = "{http://www.w3.org/2001/XInclude}fallback"
@@ -40,12 +40,8 @@ class Site:
         has one. A missing file is ignored, as by Hadoop's own clients; a folder that `HADOOP_CONF_DIR` or
         `HIVE_CONF_DIR` names must exist. Raises SiteInvalid.
         """
-        hadoop = _Properties(environ)
-        for file in _hadoop_files(environ):
-            hadoop.read(file)
-        hive = _Properties(environ, hadoop)
-        for file in _hive_files(environ):
-            hive.read(file)
+        hadoop = _Properties(environ, _hadoop_files(environ), {})
+        hive = _Properties(environ, _hive_files(environ), hadoop.raw)
         return cls(hadoop.expanded(), hive.expanded())
 
     def overlaid(self, written: str) -> Site:
@@ -53,7 +49,7 @@ class Site:
 
         Hadoop's built-in defaults in it, which any file replaces, are left out. Raises SiteInvalid.
         """
-        own = _Properties({})
+        own = _Properties({}, [], {})
         own.take(_parsed(written, "the session's Hadoop configuration"), Path(), but_defaults=True)
         properties = own.expanded()
         return Site(
@@ -78,13 +74,15 @@ NO_SITE = Site()
 class _Properties:
     """Files read one after the other: the later one wins, unless an earlier one made the property final."""
 
-    def __init__(self, environ: Mapping[str, str], below: _Properties | None = None) -> None:
+    def __init__(self, environ: Mapping[str, str], files: Iterable[Path], below: Mapping[str, str]) -> None:
         self._environ = environ
-        self._below: Mapping[str, str] = below.raw if below else {}
+        self._below = below
         self._final: set[str] = set()
         self.raw: dict[str, str] = {}
+        for file in files:
+            self._read(file)
 
-    def read(self, file: Path) -> None:
+    def _read(self, file: Path) -> None:
         try:
             text = file.read_bytes()
         except FileNotFoundError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 from hivesink.core.offsets import KafkaOffset
@@ -106,11 +107,10 @@ def _partitions(spark: SparkSession, client: Mapping[str, str], topics: str) -> 
         if name.startswith("kafka."):
             properties.put(name.removeprefix("kafka."), value)
     names = [topic.strip() for topic in topics.split(",")]
-    admin = None
     try:
-        admin = client_class.create(properties)
-        described = admin.describeTopics(names).allTopicNames().get()
-        return {topic: [str(info.partition()) for info in described[topic].partitions()] for topic in names}
+        with closing(client_class.create(properties)) as admin:
+            described = admin.describeTopics(names).allTopicNames().get()
+            return {topic: [str(info.partition()) for info in described[topic].partitions()] for topic in names}
     except Py4JJavaError as error:
         reason = str(error.java_exception.getCause() or error.java_exception)
         msg = f"topics {', '.join(names)} of Kafka at {client['kafka.bootstrap.servers']}"
@@ -121,6 +121,3 @@ def _partitions(spark: SparkSession, client: Mapping[str, str], topics: str) -> 
         if "UnknownTopicOrPartition" in reason:
             reason = "no such topic: create it, or correct its name"
         raise SourceUnreachable(msg, reason) from error
-    finally:
-        if admin is not None:
-            admin.close()

@@ -144,8 +144,8 @@ def _decode_accepted(data: bytes, file: str) -> Accepted:
         "accept the files of that uid again: `hivesink reset TABLE --uid UID`"
     )
     match _decode(data, file, way):
-        case {"uid": str(uid), "at": str(at), "writer": str() | None as writer, "log": str() | None as log}:
-            return Accepted(uid, at, writer, log, _decode(data, file, way).get("written"))
+        case {"uid": str(uid), "at": str(at), "writer": str() | None as writer, "log": str() | None as log} as found:
+            return Accepted(uid, at, writer, log, found.get("written"))
     raise LogDamaged(file, "it does not say whose parts were accepted", way)
 
 
