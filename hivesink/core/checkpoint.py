@@ -103,9 +103,7 @@ def _parse(text: str | None) -> SourceOffset:
         return OtherOffset(text)
     if isinstance(found, dict) and set(found) == {"logOffset"}:
         return FilesOffset(int(found["logOffset"]), "", 0)
-    if _is_kafka(found):
-        return KafkaOffset.of(found)
-    return OtherOffset(canonical(text))
+    return KafkaOffset.of(found) if _is_kafka(found) else OtherOffset(canonical(text))
 
 
 def _is_kafka(found: Any) -> bool:

@@ -127,9 +127,7 @@ def _follows(end: SourceOffset, start: SourceOffset) -> str | None:
         if end.counter == start.counter:
             return None
         return f"log ends at file log offset {end.counter}, batch starts at {start.counter}"
-    if end == start:
-        return None
-    return f"log ends at {end}, batch starts at {start}"
+    return None if end == start else f"log ends at {end}, batch starts at {start}"
 
 
 def runs_back(start: tuple[SourceOffset, ...], end: tuple[SourceOffset, ...]) -> str | None:

@@ -81,9 +81,7 @@ def plan(wanted: TableSpec, live: TableSpec | None) -> Plan:
         *_column_differences(wanted.name, wanted.columns, live.columns),
         *_partition_differences(wanted.partition_columns, live.partition_columns),
     )
-    if differences:
-        return Differs(wanted.name, differences)
-    return _properties(wanted, live)
+    return Differs(wanted.name, differences) if differences else _properties(wanted, live)
 
 
 def _table_differences(wanted: TableSpec, live: TableSpec) -> Iterator[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -191,9 +192,6 @@ def _set_figures(parameters: dict[str, str], exact: Statistics) -> bool:
 def _repeat_refused(call: Callable[[], None]) -> None:
     """Repeat a refused call a few times: it changed nothing, and two concurrent calls refuse each other."""
     for _ in range(TRIES - 1):
-        try:
-            call()
-        except RegistrationFailed:
-            continue
-        return
-    call()
+        with suppress(RegistrationFailed):
+            return call()
+    return call()

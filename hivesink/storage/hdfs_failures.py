@@ -150,9 +150,7 @@ def _of_server(java: str, reason: str) -> Failure:
     for kind, classes, pattern in _BY_TEXT:
         if (not classes or java in classes) and pattern.search(reason):
             return Failure(kind, reason)
-    if java in _RPC:
-        return Failure(_RPC[java], reason)
-    return Failure(Kind.REFUSED, f"{java}: {reason}")
+    return Failure(_RPC[java], reason) if java in _RPC else Failure(Kind.REFUSED, f"{java}: {reason}")
 
 
 def _line(text: str) -> str:

@@ -179,9 +179,7 @@ def require_columns(spec: TableSpec, config: SinkConfig) -> None:
 
 def needed_columns(spec: TableSpec, config: SinkConfig) -> tuple[Column, ...]:
     """The partition columns whose values come from the rows; the assigner makes the others."""
-    if config["sink.bucket.assigner"] == "date-time":
-        return ()
-    return spec.partition_columns
+    return () if config["sink.bucket.assigner"] == "date-time" else spec.partition_columns
 
 
 @dataclass(frozen=True, slots=True)
