@@ -57,7 +57,7 @@ _RESERVED = {
 
 @dataclass(slots=True)
 class Clauses:
-    """The clauses after the columns; `format` is empty if none names it."""
+    """The clauses after the columns; `format` is empty if none names it, `lines` has the properties' lines."""
 
     external: bool = False
     comment: str | None = None
@@ -65,13 +65,13 @@ class Clauses:
     format: str = ""
     partitioned_by: exp.PartitionedByProperty | None = None
     properties: dict[str, str] = field(default_factory=dict)
+    lines: dict[str, int] = field(default_factory=dict)
 
 
 def read_clauses(ddl: DdlText, create: exp.Create, check_properties: CheckProperties) -> Clauses:
     """Read everything after the columns. A repeated clause is a problem; its last value counts."""
     clauses = Clauses()
     nodes: list[exp.Expression] = create.args["properties"].expressions if create.args.get("properties") else []
-    lines: dict[str, int] = {}
     _once(ddl, nodes)
     for node in nodes:
         match node:
@@ -87,13 +87,13 @@ def read_clauses(ddl: DdlText, create: exp.Create, check_properties: CheckProper
                 _format(ddl, node, clauses)
             # Most clauses' classes derive from this one.
             case exp.Property() if type(node) is exp.Property:
-                _property(ddl, node, clauses.properties, lines)
+                _property(ddl, node, clauses)
             case _:
                 word, reason = _REFUSED.get(type(node), ("", f"{_sql(node)} is not supported"))
                 ddl.problem(ddl.line_of_word(word) if word else ddl.line(node), reason)
     if not clauses.format:
         ddl.problem(create.this, f"without STORED AS, Hive creates a text table; {_USE_PARQUET}")
-    _check(ddl, create, clauses.properties, lines, check_properties)
+    _check(ddl, create, clauses, check_properties)
     return clauses
 
 
@@ -140,25 +140,20 @@ def _format(ddl: DdlText, node: exp.FileFormatProperty | exp.RowFormatSerdePrope
         ddl.problem(line, f"STORED AS {name} is not supported yet; use STORED AS PARQUET")
 
 
-def _property(ddl: DdlText, node: exp.Property, properties: dict[str, str], lines: dict[str, int]) -> None:
+def _property(ddl: DdlText, node: exp.Property, clauses: Clauses) -> None:
     key, value = node.this, node.args["value"]
     if not all(isinstance(side, exp.Literal) and side.is_string for side in (key, value)):
         ddl.problem(node, f"TBLPROPERTIES: write {key.name!r}='{value.name}', both in quotes")
         return
-    if key.name in properties:
-        ddl.problem(key, f"property {key.name} is already set on line {lines[key.name]}")
-    properties[key.name] = value.name
-    lines.setdefault(key.name, ddl.line(key))
+    if key.name in clauses.properties:
+        ddl.problem(key, f"property {key.name} is already set on line {clauses.lines[key.name]}")
+    clauses.properties[key.name] = value.name
+    clauses.lines.setdefault(key.name, ddl.line(key))
 
 
-def _check(
-    ddl: DdlText,
-    create: exp.Create,
-    properties: Mapping[str, str],
-    lines: Mapping[str, int],
-    check_properties: CheckProperties,
-) -> None:
-    for key, value in properties.items():
+def _check(ddl: DdlText, create: exp.Create, clauses: Clauses, check_properties: CheckProperties) -> None:
+    lines = clauses.lines
+    for key, value in clauses.properties.items():
         if key in _RESERVED:
             ddl.problem(lines[key], f"property {key}: {_RESERVED[key]}")
         if key in METASTORE_OWN:
@@ -167,7 +162,7 @@ def _check(
             ddl.problem(lines[key], f"property {key}: the sink can't write to an ACID table; remove it")
         if key == "discover.partitions" and value.lower() != "false":
             ddl.problem(lines[key], "'discover.partitions' must be 'false', or the metastore adds folders by itself")
-    for reason in check_properties(properties):
+    for reason in check_properties(clauses.properties):
         named = re.split(r"[\s:=]", reason, maxsplit=1)[0]
         ddl.problem(lines.get(named) or ddl.line(create.this), reason)
 
