@@ -137,8 +137,7 @@ class EmbeddedServer(ABC):
         self._process = process if process.alive() else None
 
     def _write_record(self, port: int, process: Detached) -> None:
-        text = json.dumps(self._record(port, process), indent=2, sort_keys=True)
-        write_atomically(self.folder / RECORD, text + "\n")
+        write_atomically(self.folder / RECORD, json.dumps(self._record(port, process), indent=2, sort_keys=True) + "\n")
 
 
 def java_command(class_path: str, heap: str, *options: str, opens: Iterable[str] = OPENS) -> tuple[str, ...]:

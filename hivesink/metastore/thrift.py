@@ -175,10 +175,7 @@ class ThriftRegistrar:
 
 
 def _cleared(parameters: dict[str, str]) -> bool:
-    accurate = is_accurate(parameters.get(FLAG))
-    if accurate:
-        del parameters[FLAG]
-    return accurate
+    return is_accurate(parameters.pop(FLAG, None))
 
 
 def _set_figures(parameters: dict[str, str], exact: Statistics) -> bool:

@@ -119,8 +119,7 @@ class RenameCommitLog:
             self._refuse_anew(path)
 
     def touched(self) -> Sequence[Touched]:
-        found = (log_layout.parse_touched(entry.name) for entry in self._fs.list(self._touched))
-        return sorted(touched for touched in found if touched is not None)
+        return sorted(one for entry in self._fs.list(self._touched) if (one := log_layout.parse_touched(entry.name)))
 
     def folders(self, touched: Touched) -> tuple[str, ...]:
         data = self._fs.read(join(self._touched, log_layout.touched_name(touched)))

@@ -66,9 +66,7 @@ def client_properties(properties: Mapping[str, str], address: Address, rounds: i
 
 def answering_first(namenodes: tuple[str, ...], accepts: Callable[[str], bool]) -> tuple[str, ...]:
     """`namenodes`, those that accept connections first: others may keep a call waiting for minutes."""
-    if len(namenodes) == 1:
-        return namenodes
-    return tuple(sorted(namenodes, key=lambda one: not accepts(one)))
+    return namenodes if len(namenodes) == 1 else tuple(sorted(namenodes, key=lambda one: not accepts(one)))
 
 
 def accepts(namenode: str) -> bool:

@@ -82,11 +82,8 @@ def _recover(context: CommitContext, identity: Identity | None, policy: Policy, 
     done: list[Action] = []
     executor = Executor.begin(context, identity, policy, done.append)
     seen = _look_for_losses(context, executor.history)
-    lost = tuple(
-        loss
-        for loss in _losses(executor.history, seen, given_up)
-        if loss.part.target in given_up.targets | given_up.waiting
-    )
+    targets = given_up.targets | given_up.waiting
+    lost = tuple(loss for loss in _losses(executor.history, seen, given_up) if loss.part.target in targets)
     if lost:
         executor.decide(seen, given_up=given_up)
     executor.finish()

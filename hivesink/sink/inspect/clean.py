@@ -128,8 +128,7 @@ def throw_away(context: CommitContext, table: str, found: Sequence[Stray]) -> tu
     again = set(find_strays(context, table))
     found = [stray for stray in found if stray in again]
     live = context.lookup((table, stray.partition) for stray in found)
-    context.registrar.clear_accurate(
-        context.table(table), [partition for (_, partition), home in live.items() if home.accurate]
-    )
+    trusted = [partition for (_, partition), home in live.items() if home.accurate]
+    context.registrar.clear_accurate(context.table(table), trusted)
     moved = ((stray.path, context.store.trash(stray.path)) for stray in found)
     return tuple((path, trashed) for path, trashed in moved if trashed is not None)

@@ -102,15 +102,12 @@ class _Task:
             case OnBadRecord.DROP:
                 self.counts["dropped"] += len(bad)
             case _:
-                self._dead_letter(batch, bad)
-
-    def _dead_letter(self, batch: pa.RecordBatch, bad: list[BadRow]) -> None:
-        if self.rejects is None or self.plan.rejected is None:
-            message = "a dead letter without a table for it"
-            raise AssertionError(message)
-        rows, partition = rejected_rows(batch, self.plan.shape, bad, self.plan.arrival)
-        self.parts.add(self.rejects, partition, rows)
-        self.counts["rejected"] += len(bad)
+                if self.rejects is None:
+                    message = "a dead letter without a table for it"
+                    raise AssertionError(message)
+                rows, partition = rejected_rows(batch, self.plan.shape, bad, self.plan.arrival)
+                self.parts.add(self.rejects, partition, rows)
+                self.counts["rejected"] += len(bad)
 
 
 def run_task(
