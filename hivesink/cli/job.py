@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from hivesink.cli.codes import ExitCode, translate
 from hivesink.cli.output import output, redact
 from hivesink.cli.supervise import end_with_parent
-from hivesink.spark.query import forget_all, settle_all, wait_for_batch
+from hivesink.spark.query import settle_all, wait_for_batch
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -55,7 +55,6 @@ def main(arguments: list[str]) -> NoReturn:
         after_in_parent=lambda: change(signal.SIG_UNBLOCK),
         after_in_child=lambda: (signal.signal(signal.SIGTERM, signal.SIG_DFL), change(signal.SIG_UNBLOCK)),
     )
-    os.register_at_fork(after_in_child=forget_all)
     end_with_parent(os.environ)
     try:
         sys.argv = arguments

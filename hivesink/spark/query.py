@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import threading
 import time
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -22,6 +23,8 @@ _GRACE = 60.0
 
 _newest: dict[str, HiveQuery] = {}
 """The newest query, by log: a job that starts its sink again has dealt with the end of the query before."""
+# In a forked process, they are those of the process that forked it.
+os.register_at_fork(after_in_child=_newest.clear)
 
 
 def settle_all() -> None:
@@ -29,11 +32,6 @@ def settle_all() -> None:
     with contextlib.ExitStack() as ends:
         for query in list(_newest.values()):
             ends.callback(query.settle)
-
-
-def forget_all() -> None:
-    """In a forked process: the queries are those of the process that forked it."""
-    _newest.clear()
 
 
 def wait_for_batch(query: Any) -> None:
