@@ -7,6 +7,7 @@ run` dies, the job gets the first SIGTERM, and two minutes later the second.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import runpy
@@ -34,6 +35,8 @@ class _Stopped(BaseException):
 
 
 _end_asked = threading.Event()
+_GRACE = 2.0
+"""Seconds in which a thread of a failed job may end, once its queries are stopped."""
 
 
 def main(arguments: list[str]) -> NoReturn:
@@ -95,10 +98,26 @@ def _run(job: Path) -> None:
 
 def _join_threads() -> None:
     """Wait for the job's own threads, but not for those of its pools."""
-    for thread in threading.enumerate():
-        is_pools = thread in threads._threads_queues or thread in processes._threads_wakeups  # noqa: SLF001
-        if not thread.daemon and thread is not threading.main_thread() and not is_pools:
+    for thread in _own_threads():
+        if thread not in threads._threads_queues and thread not in processes._threads_wakeups:  # noqa: SLF001
             thread.join()
+
+
+def _own_threads() -> list[threading.Thread]:
+    return [one for one in threading.enumerate() if not one.daemon and one is not threading.main_thread()]
+
+
+def _end_threads(code: int) -> None:
+    """End a job that has failed though its threads work on: whoever restarts it waits for its end."""
+    working = _own_threads()
+    if working:
+        with contextlib.suppress(BaseException):  # The first failure was told.
+            settle_all()
+    for thread in working:
+        thread.join(_GRACE)
+        if thread.is_alive():
+            sys.stdout.flush()
+            os._exit(code)
 
 
 def _end_children() -> None:
@@ -132,4 +151,9 @@ def _stop_queries() -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    try:
+        main(sys.argv[1:])
+    except SystemExit as end:
+        if end.code:
+            _end_threads(int(end.code))
+        raise

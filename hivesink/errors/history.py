@@ -166,8 +166,8 @@ class OffsetsRunBack(HiveSinkError):
             f"subscribed, and with failOnDataLoss=false Spark passes over that. {log} is at epoch {epoch}; nothing was "
             f"written here. To go on: subscribe to the topic again, and delete offsets/{batch} and .{batch}.crc in the "
             "query's checkpoint (unless another sink of the query has committed it); or, if it is gone for good, "
-            f"start with append={epoch} (your decision); or, if it was created again, with a new checkpoint, "
-            f"startingOffsets and append={epoch}"
+            f"start with append={epoch} (your decision: subscribed again, it is read from its beginning); or, if it "
+            f"was created again, with a new checkpoint, startingOffsets and append={epoch}"
         )
 
 

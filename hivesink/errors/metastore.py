@@ -71,8 +71,6 @@ class RegistrationFailed(HiveSinkError):
 class FolderTaken(RegistrationFailed):
     """Partitions were not registered, since others are at their folders: `taken` are locations and owners by name."""
 
-    retryable = False
-
     def __init__(self, table: str, taken: Mapping[str, tuple[str, str]], metastore: str) -> None:
         said = (f"{location} is also the folder of {owner}" for location, owner in taken.values())
         reason = f"{'; '.join(said)}: its rows would be read twice; rename that partition back, or move it"

@@ -11,7 +11,6 @@ from urllib.parse import unquote
 from hivesink.config.options import OnBadRecord
 from hivesink.core.bucket import normal
 from hivesink.core.offsets import FilesOffset, KafkaOffset, SourceOffset
-from hivesink.core.table import Primitive
 from hivesink.errors import InvalidOption, MissingColumns, NotWritable, StoreUnavailable, Unsupported
 from hivesink.sink.task.assign import needed_columns
 from hivesink.sink.task.messages import InputShape, TaskPlan
@@ -23,8 +22,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.types import StructType
 
+    from hivesink.config.options import SinkConfig
     from hivesink.core.epoch import BatchRef
-    from hivesink.core.table import TableSpec
+    from hivesink.core.table import Column, TableSpec
 
 T = TypeVar("T")
 
@@ -35,14 +35,14 @@ _RECORD = {"key", "value", "headers", "topic", "partition", "offset", "timestamp
 """The columns of raw records of Kafka and of files, in lower case."""
 
 
-def input_shape(schema: StructType, spec: TableSpec, ends: Sequence[SourceOffset]) -> InputShape:
+def input_shape(schema: StructType, spec: TableSpec, config: SinkConfig, ends: Sequence[SourceOffset]) -> InputShape:
     """Which of the stream's columns mean what.
 
     Raw records are in `value`, and Kafka's other columns are their position and time. `ends` are the batch's offsets,
     one for each source.
     """
     kinds = {field.name: field.dataType.simpleString() for field in schema.fields}
-    if not _is_raw(kinds, spec):
+    if not _is_raw(kinds, spec, (*spec.columns, *needed_columns(spec, config))):
         return InputShape(path=PATH if PATH in kinds else None)
 
     def column(name: str, kind: str) -> str | None:
@@ -61,21 +61,16 @@ def input_shape(schema: StructType, spec: TableSpec, ends: Sequence[SourceOffset
     )
 
 
-def _is_raw(kinds: Mapping[str, str], spec: TableSpec) -> bool:
-    """Whether `value` holds raw records: the table's other columns aren't in the stream, names of Kafka's aside.
+def _is_raw(kinds: Mapping[str, str], spec: TableSpec, needed: Sequence[Column]) -> bool:
+    """Whether `value` holds raw records: the stream lacks a column of the table's, and has none but of Kafka's names.
 
-    If the table has a column `value` itself, the stream is raw where it lacks columns, or where bytes can't fill it.
+    If the table has a column `value` itself, that is the only one which the stream may have.
     """
-    columns = {column.name: column.type for column in spec.columns}
-    present = {name.lower() for name in kinds} & {*columns, *(column.name for column in spec.partition_columns)}
-    kind = kinds.get("value")
-    if kind not in {"binary", "string"}:
+    names = {column.name for column in (*spec.columns, *spec.partition_columns)}
+    present = names & {name.lower() for name in kinds}
+    if kinds.get("value") not in {"binary", "string"} or {column.name for column in needed} <= present:
         return False
-    if "value" not in columns:
-        return present <= _RECORD
-    may_be = present <= _RECORD if kind == "binary" else present == {"value"}
-    has_all = columns.keys() <= present
-    return may_be and (not has_all or (kind == "binary" and columns["value"] is not Primitive.BINARY))
+    return present <= ({"value"} if "value" in names else _RECORD)
 
 
 def needed_input(schema: StructType, plan: TaskPlan) -> list[str]:

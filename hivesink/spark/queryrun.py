@@ -137,7 +137,7 @@ class QueryRun:
         from pyspark.sql.types import StructType
 
         setup = self.setup
-        shape = input_shape(schema, setup.spec.target.spec, ())
+        shape = input_shape(schema, setup.spec.target.spec, setup.spec.config, ())
         plan = self.committer.spec.task_plan(Epoch(0), shape, setup.context.stamp())
         chosen = StructType([schema[name] for name in needed_input(schema, plan)])
         # PySpark 4.2 wants the zone of TIMESTAMPs; tasks get UTC from every version.
@@ -166,7 +166,7 @@ class QueryRun:
             ref = batch_ref(query.id, BatchId(batch_id), Checkpoint(self._spark, query.checkpoint).read)
             if not self._has_state:
                 self._require_state(ref, query)
-            shape = input_shape(batch.schema, self.setup.spec.target.spec, ref.end)
+            shape = input_shape(batch.schema, spec.target.spec, spec.config, ref.end)
             done = self.committer.commit(ref, shape, partial(self._write, batch, call, ref, query))
             if done.replayed:
                 # If the log may hold rows of this run, they must be these: after an error the batch may come again.

@@ -83,8 +83,9 @@ def _starting_offsets(partitions: Mapping[str, list[str]], resume: HiveSink | No
     given_up = sorted(known.keys() - partitions.keys())
     if given_up and resume.setup.spec.history_policy.append != last.epoch:
         log, names = resume.setup.context.log.location, ", ".join(given_up)
-        problem = f"resume without {names}, of which {log} holds records: name it too, or, to give it up, "
-        raise InvalidOption((f"{problem}start the sink with append={last.epoch} beside resume",))
+        problem = f"resume without {names}, of which {log} holds records: name it too, or, to give it up for good, "
+        problem += f"start the sink with append={last.epoch} beside resume; named again, it is read from its beginning"
+        raise InvalidOption((problem,))
     # Spark wants every partition of the topics named: -2 is the first record.
     wanted = {
         topic: {partition: known.get(topic, {}).get(partition, -2) for partition in numbers}

@@ -267,6 +267,14 @@ def test_the_work_of_a_pool_belongs_to_the_job(tmp_path: Path) -> None:
     assert "bad record" in done.stderr
 
 
+@pytest.mark.parametrize("worker", ["c.ThreadPoolExecutor(1).submit", "lambda do: threading.Thread(target=do).start()"])
+def test_a_job_that_fails_ends_though_its_threads_work_on(worker: str, tmp_path: Path) -> None:
+    lines = f"import concurrent.futures as c; start(); ({worker})(lambda: time.sleep(600)); raise DOWN"
+    done = _run(_job(tmp_path, QUERY, lines))
+    assert (done.returncode, done.stdout) == (75, "stopped\nfinished\n")
+    assert len(done.stderr.splitlines()) == 1
+
+
 def test_a_pool_that_the_job_leaves_open_does_not_keep_it(tmp_path: Path) -> None:
     job = _job(
         tmp_path,

@@ -79,7 +79,7 @@ def _carried_on(manifest: Manifest, before: LastBatch) -> Iterator[Finding]:
         return
     gap = chain(before.ref.end, last.ref.start)
     if last.appended:
-        yield _note(epoch, f"query {last.ref.query} begins a new history by `append`: {gap or 'it happens to follow'}")
+        yield _note(epoch, f"query {last.ref.query} begins a new history by `append`" + (f": {gap}" if gap else ""))
         return
     if last.ref.query != before.ref.query:
         if gap is not None:
