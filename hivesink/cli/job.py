@@ -110,7 +110,7 @@ def _own_threads() -> list[threading.Thread]:
 def _end_threads(code: int) -> None:
     """End a job that has failed though its threads work on: whoever restarts it waits for its end."""
     working = _own_threads()
-    if working:
+    if working and not _end_asked.is_set():
         with contextlib.suppress(BaseException):  # The first failure was told.
             settle_all()
     for thread in working:
