@@ -104,6 +104,7 @@ def test_it_listens_on_the_loopback_alone(metastore: EmbeddedMetastore) -> None:
         socket.create_connection(("127.0.0.2", port)).close()
 
 
+@pytest.mark.long
 def test_its_tables_are_there_after_a_restart_at_the_same_address(tmp_path: Path) -> None:
     server = EmbeddedMetastore(tmp_path / "server", tmp_path / "warehouse", durable=False)
     with server:

@@ -44,6 +44,7 @@ def test_a_topic_is_not_created_by_naming_it(kafka: str) -> None:
     assert "never-made" not in admin.list_topics(timeout=60).topics
 
 
+@pytest.mark.long
 def test_its_records_are_there_after_a_restart_at_the_same_address(tmp_path: Path) -> None:
     broker = EmbeddedKafka(tmp_path)
     with broker:
