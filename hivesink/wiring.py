@@ -30,7 +30,7 @@ from hivesink.sink.commit.observe import load
 from hivesink.sink.inspect.admission import Admission, others_of
 from hivesink.sink.inspect.facts import read_log
 from hivesink.sink.inspect.resets import SetAside
-from hivesink.sink.task.assign import assigner_for, needed_columns, require_columns
+from hivesink.sink.task.assign import assigner_for, require_columns, row_columns
 from hivesink.sink.task.attempt import TaskTools
 from hivesink.sink.task.messages import TablePlan, TaskPlan
 from hivesink.sink.task.rejects import rejected_spec
@@ -98,7 +98,7 @@ class ToolsSpec:
         )
         return TaskTools(
             store=file_store(plan.target.location, self.site, config),
-            reader=RowsReader((*spec.columns, *needed_columns(spec, config)), plan.shape.value, options),
+            reader=RowsReader(row_columns(spec, config), plan.shape.value, options),
             format=lambda table: ParquetFormat(arrow_schema(table.spec.columns), config["parquet.compression"]),
             touch=commit_log(self.log, self.writer, self.site).touch,
         )

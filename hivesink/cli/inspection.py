@@ -198,7 +198,8 @@ def _blocks(verdict: Verdict, last: int) -> Iterator[Line | Grid]:
     yield Grid(title, columns, rows, right=frozenset({"epoch", *_COUNTS, "files", "errors"}))
     counts = ", ".join(f"{name} {getattr(verdict.totals, name)}" for name in _COUNTS)
     yield Line(f"writer {verdict.writer}, all epochs: {counts}")
-    errors, notes = ([found for found in verdict.findings if found.level is level] for level in Level)
+    levels = (Level.ERROR, Level.NOTE)
+    errors, notes = ([found for found in verdict.findings if found.level is level] for level in levels)
     for found in (*errors, *notes[:_NOTES]):
         epoch = f"epoch {found.epoch}: " if found.epoch else ""
         yield Line(f"{found.level.value}: {epoch}{found.text}", "red" if found.level is Level.ERROR else "yellow")

@@ -51,7 +51,7 @@ def main(arguments: list[str]) -> NoReturn:
         quiet.addHandler(logging.NullHandler())
         quiet.propagate = False
     signal.signal(signal.SIGTERM, _on_sigterm)
-    # A forked process must not stop the queries of the one that forked it, however it ends: a pool's by this signal.
+    # A pool's processes are ended by this signal: in them it must not stop the queries of the process that forked them.
     change = partial(signal.pthread_sigmask, mask=[signal.SIGTERM])
     os.register_at_fork(
         before=lambda: change(signal.SIG_BLOCK),

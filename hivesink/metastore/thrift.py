@@ -175,7 +175,10 @@ class ThriftRegistrar:
 
 
 def _cleared(parameters: dict[str, str]) -> bool:
-    return is_accurate(parameters.pop(FLAG, None))
+    accurate = is_accurate(parameters.get(FLAG))
+    if accurate:
+        del parameters[FLAG]
+    return accurate
 
 
 def _set_figures(parameters: dict[str, str], exact: Statistics) -> bool:

@@ -12,7 +12,7 @@ from hivesink.config.options import OnBadRecord
 from hivesink.core.bucket import normal
 from hivesink.core.offsets import FilesOffset, KafkaOffset, SourceOffset
 from hivesink.errors import InvalidOption, MissingColumns, NotWritable, StoreUnavailable, Unsupported
-from hivesink.sink.task.assign import needed_columns
+from hivesink.sink.task.assign import row_columns
 from hivesink.sink.task.messages import InputShape, TaskPlan
 from hivesink.spark.site import driver_jvm, on_file_system
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from hivesink.config.options import SinkConfig
     from hivesink.core.epoch import BatchRef
-    from hivesink.core.table import Column, TableSpec
+    from hivesink.core.table import TableSpec
 
 T = TypeVar("T")
 
@@ -42,7 +42,7 @@ def input_shape(schema: StructType, spec: TableSpec, config: SinkConfig, ends: S
     one for each source.
     """
     kinds = {field.name: field.dataType.simpleString() for field in schema.fields}
-    if not _is_raw(kinds, spec, (*spec.columns, *needed_columns(spec, config))):
+    if not _is_raw(kinds, spec, config):
         return InputShape(path=PATH if PATH in kinds else None)
 
     def column(name: str, kind: str) -> str | None:
@@ -61,14 +61,14 @@ def input_shape(schema: StructType, spec: TableSpec, config: SinkConfig, ends: S
     )
 
 
-def _is_raw(kinds: Mapping[str, str], spec: TableSpec, needed: Sequence[Column]) -> bool:
+def _is_raw(kinds: Mapping[str, str], spec: TableSpec, config: SinkConfig) -> bool:
     """Whether `value` holds raw records: the stream lacks a column of the table's, and has none but of Kafka's names.
 
     If the table has a column `value` itself, that is the only one which the stream may have.
     """
     names = {column.name for column in (*spec.columns, *spec.partition_columns)}
-    present = names & {name.lower() for name in kinds}
-    if kinds.get("value") not in {"binary", "string"} or {column.name for column in needed} <= present:
+    present, needed = names & {name.lower() for name in kinds}, {column.name for column in row_columns(spec, config)}
+    if kinds.get("value") not in {"binary", "string"} or needed <= present:
         return False
     return present <= ({"value"} if "value" in names else _RECORD)
 
@@ -92,7 +92,7 @@ def _decoded(schema: StructType, plan: TaskPlan) -> list[str]:
     by_name: dict[str, list[str]] = {}
     for field in schema.fields:
         by_name.setdefault(field.name.lower(), []).append(field.name)
-    wanted = [column.name for column in (*spec.columns, *needed_columns(spec, plan.config))]
+    wanted = [column.name for column in row_columns(spec, plan.config)]
     missing = [name for name in wanted if len(by_name.get(name, ())) != 1]
     if missing:
         raise MissingColumns(plan.target.name, tuple(missing), tuple(schema.fieldNames()))

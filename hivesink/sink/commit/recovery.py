@@ -15,7 +15,7 @@ from hivesink.sink.commit.executor import Executor, StaleError
 from hivesink.sink.commit.observe import load, load_begun, look_at_files, look_at_tracks
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Iterable
 
     from hivesink.core.epoch import Epoch
     from hivesink.core.lifecycle import History, Identity
@@ -57,7 +57,8 @@ def preview(context: CommitContext, policy: Policy, *, given_up: GivenUp = NOTHI
         if first and isinstance(first[-1], Decide):
             actions += first
             history = history.decided(first[-1].manifest)
-    seen = look_at_files(context, history, _listed(context, history))
+    # Recovery creates a dropped table again.
+    seen = look_at_files(context, history, listed(context, history.folders()))
     tracks = look_at_tracks(context, history.epoch)
     actions += plan(history, Seen(seen.files, seen.partitions, tracks), stamp, policy)
     return Recovered(history.epoch, tuple(actions), lost)
@@ -111,15 +112,15 @@ def _losses(history: History, seen: Seen, given_up: GivenUp) -> tuple[Loss, ...]
 
 def _look_for_losses(context: CommitContext, history: History) -> Seen:
     # The table may have been created again with other columns.
-    return look_at_files(context, history, _listed(context, history, PartitionPathInvalid))
+    return look_at_files(context, history, listed(context, history.folders(), PartitionPathInvalid))
 
 
-def _listed(
-    context: CommitContext, history: History, *passed: type[HiveSinkError]
+def listed(
+    context: CommitContext, places: Iterable[PartitionKey], *passed: type[HiveSinkError]
 ) -> dict[PartitionKey, LivePartition]:
-    """The registered partitions. A dropped table has none: recovery creates it again."""
+    """The registered ones of `places`. A dropped table has none, nor one that raises one of `passed`."""
     registered: dict[PartitionKey, LivePartition] = {}
-    for table, partitions in by_table(history.folders()).items():
+    for table, partitions in by_table(places).items():
         with suppress(UnknownTable, *passed):
             registered |= context.lookup((table, partition) for partition in partitions)
     return registered

@@ -130,25 +130,26 @@ def _figures(rows: Rows) -> str:
 def present(evidence: Evidence) -> Iterator[Finding]:
     """Each part is where readers find it, with its length, or waits to be published."""
     for manifest, part in evidence.log.effective():
-        path = evidence.place(part)
+        path = evidence.places.get(part.name)
         length = part.length if path is None else evidence.files.visible[path]
         if length != part.length:
             text = f"{path} has {length} bytes where {part.length} were written; something else changed it"
             yield _error(manifest.epoch, text)
-        elif not evidence.is_visible(part.target):
+        elif evidence.canonical(part.target) not in evidence.files.visible:
             yield _absent(evidence, manifest, part)
     for manifest in evidence.log.manifests:
         if manifest.lost:
             yield _note(manifest.epoch, f"a person has accepted that {len(manifest.lost)} parts are lost")
     for target in sorted(evidence.log.lost):
-        if evidence.is_visible(target):
+        if evidence.canonical(target) in evidence.files.visible:
             yield _note(None, f"{target} was accepted as lost and is there; its rows are read again")
 
 
 def _absent(evidence: Evidence, manifest: Manifest, part: PartEntry) -> Finding:
     """What it means that a part's target is missing."""
     epoch, rows = manifest.epoch, f"{part.target} ({part.rows} rows)"
-    ways, home = "restore it, or accept the loss with `hivesink recover TABLE --accept-lost`", evidence.home(part)
+    ways = "restore it, or accept the loss with `hivesink recover TABLE --accept-lost`"
+    home = evidence.homes.get(part.key)
     if not evidence.log.is_published(epoch):
         found, own = evidence.files.of(part), {evidence.canonical(path) for path in (part.staged, part.restored)}
         is_staged = any(path in own or dirname(path) == home for path in found)
@@ -156,7 +157,7 @@ def _absent(evidence: Evidence, manifest: Manifest, part: PartEntry) -> Finding:
             return _note(epoch, f"{rows} waits to be published; `hivesink recover` does it")
         astray = f", but {part.way_back(found[0])}" if found else f"; {ways}"
         return _error(epoch, f"{rows} is neither staged nor published{astray}")
-    now = evidence.place(part)
+    now = evidence.places.get(part.name)
     is_home = None if home is None else home == evidence.canonical(part.folder)
     is_open = manifest.epoch in {unsettled.epoch for unsettled in evidence.log.open}
     if is_open and is_unproven(manifest, part, is_home=is_home):
@@ -169,7 +170,7 @@ def _absent(evidence: Evidence, manifest: Manifest, part: PartEntry) -> Finding:
 def footers(evidence: Evidence) -> Iterator[Finding]:
     """Each part holds the rows that its epoch counted."""
     for manifest, part in evidence.log.effective():
-        path = evidence.place(part)
+        path = evidence.places.get(part.name)
         rows = evidence.read.get(path or "", part.rows)
         if isinstance(rows, str):
             yield _error(manifest.epoch, f"{path} can't be read: {rows}")
@@ -183,12 +184,12 @@ def registered(evidence: Evidence) -> Iterator[Finding]:
     newest = {
         (part.table, part.partition, dirname(path)): manifest.epoch
         for manifest, part in evidence.log.effective()
-        if part.table in evidence.tables and (path := evidence.place(part))
+        if part.table in evidence.tables and (path := evidence.places.get(part.name))
     }
-    readers = {evidence.canonical(live.location): f"{at[0]} {at[1]}".strip() for at, live in evidence.live.items()}
+    readers = {home: f"{table} {partition}".strip() for (table, partition), home in evidence.homes.items()}
     for (table, partition, folder), epoch in newest.items():
         live, name = evidence.live.get((table, partition)), f"{table} {partition}".strip()
-        if live is not None and evidence.canonical(live.location) == folder:
+        if evidence.homes.get((table, partition)) == folder:
             continue
         if reader := readers.get(folder):
             yield _note(epoch, f"readers find the rows of {name} in {folder} as {reader}: somebody has renamed it")
@@ -209,8 +210,8 @@ def registered(evidence: Evidence) -> Iterator[Finding]:
 def shared(evidence: Evidence) -> Iterator[Finding]:
     """No two partitions of a table are at one folder."""
     at: dict[tuple[str, str], list[str]] = {}
-    for (table, partition), live in sorted(evidence.live.items()):
-        at.setdefault((table, evidence.canonical(live.location)), []).append(partition)
+    for (table, partition), home in sorted(evidence.homes.items()):
+        at.setdefault((table, home), []).append(partition)
     for (table, folder), partitions in at.items():
         if len(partitions) > 1:
             text = f"{' and '.join(partitions)} of {table} are registered at one folder, {folder}"
@@ -245,7 +246,7 @@ def strays(evidence: Evidence) -> Iterator[tuple[Epoch, str]]:
     for manifest, part in log.effective():
         target = evidence.canonical(part.target)
         # Whoever moved it may have left copies.
-        known.add(evidence.place(part) or target)
+        known.add(evidence.places.get(part.name) or target)
         if dirname(target) not in shown:
             known.add(target)
         if not log.is_published(manifest.epoch):
@@ -277,8 +278,9 @@ def leftovers(evidence: Evidence) -> Iterator[Finding]:
 
 
 def _table_of(evidence: Evidence, path: str) -> str:
-    homes = [*evidence.tables.items(), *((name, live.location) for (name, _), live in evidence.live.items())]
-    return next((name for name, home in homes if path.startswith(f"{evidence.canonical(home)}/")), "TABLE")
+    homes = [(name, evidence.canonical(location)) for name, location in evidence.tables.items()]
+    homes += [(name, home) for (name, _), home in evidence.homes.items()]
+    return next((name for name, home in homes if path.startswith(f"{home}/")), "TABLE")
 
 
 CHECKS: tuple[Callable[[Evidence], Iterator[Finding]], ...]

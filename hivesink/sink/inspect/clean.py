@@ -105,7 +105,7 @@ def find_strays(context: CommitContext, table: str) -> tuple[Stray, ...]:
     evidence = gather(context, table, None)
     evidence.log.require_readable()
     base = evidence.canonical(context.table(table).location)
-    homes = {evidence.canonical(live.location): part for (name, part), live in evidence.live.items() if name == table}
+    homes = {home: partition for (name, partition), home in evidence.homes.items() if name == table}
     inside = []
     for _, path in strays(evidence):
         folder = path.rpartition("/")[0]

@@ -238,31 +238,32 @@ class Evidence:
     live: Mapping[PartitionKey, LivePartition]
 
     @cached_property
+    def homes(self) -> Mapping[PartitionKey, str]:
+        """Where readers find each partition, spelled as in `files`."""
+        return {place: self.canonical(live.location) for place, live in self.live.items()}
+
+    @cached_property
     def shown(self) -> frozenset[str]:
-        """The folders that readers look into, spelled as in `files`."""
-        return frozenset(self.canonical(live.location) for live in self.live.values())
+        """The folders that readers look into."""
+        return frozenset(self.homes.values())
 
     def canonical(self, location: str) -> str:
         """`location` as the paths in `files` are spelled."""
         return self.files.canonical(location)
 
-    def is_visible(self, target: str) -> bool:
-        return self.canonical(target) in self.files.visible
+    @cached_property
+    def places(self) -> Mapping[str, str]:
+        """The visible file of each effective part, by its name, which is unique; none of one that is gone.
 
-    def place(self, part: PartEntry) -> str | None:
-        """The visible file that is `part`: of its copies one that readers find, best a whole one, best where it was."""
-        home, target, visible = self.home(part), self.canonical(part.target), self.files.visible
+        Of a part's copies it is one that readers find, best a whole one, best where it was.
+        """
+        by_name = ((part, self.files.by_name.get(part.name)) for _, part in self.log.effective())
+        return {part.name: min(paths, key=partial(self._rank, part)) for part, paths in by_name if paths}
 
-        def rank(path: str) -> tuple[bool, bool, bool, bool, str]:
-            folder = dirname(path)
-            return folder not in self.shown, visible[path] != part.length, path != target, folder != home, path
-
-        return min(self.files.by_name.get(part.name, ()), key=rank, default=None)
-
-    def home(self, part: PartEntry) -> str | None:
-        """Where the metastore says that the part's partition is, spelled as in `files`; None if it isn't registered."""
-        live = self.live.get(part.key)
-        return None if live is None else self.canonical(live.location)
+    def _rank(self, part: PartEntry, path: str) -> tuple[bool, bool, bool, bool, str]:
+        folder, is_torn = dirname(path), self.files.visible[path] != part.length
+        is_home = folder == self.homes.get(part.key)
+        return folder not in self.shown, is_torn, path != self.canonical(part.target), not is_home, path
 
 
 def list_files(store: FileStore, locations: Collection[str], folders: Iterable[str]) -> FileFacts:

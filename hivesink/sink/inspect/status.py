@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from hivesink.core.partfile import Stage
-from hivesink.errors import UnknownTable
+from hivesink.errors import PartitionPathInvalid, UnknownTable
+from hivesink.sink.commit.recovery import listed
 from hivesink.sink.inspect.facts import FileFacts, LogFacts, Unregistered, list_files, outside, read_log
 
 if TYPE_CHECKING:
@@ -62,10 +63,10 @@ def writer_status(context: CommitContext, writer: str, table: str) -> WriterStat
     head = log.head
     tables = log.tables or (table,)
     folders = {part.folder for _, part in log.effective()}
-    locations = locations_of(context, tables)
-    files = list_files(context.store, locations.values(), folders)
-    waiting = log.unregistered(files)
-    live = partitions_of(context, locations) if waiting else {}
+    files = list_files(context.store, locations_of(context, tables).values(), folders)
+    waiting = {(gap.table, gap.partition): gap for gap in log.unregistered(files)}
+    # Rows wait for a registered one too, until the metastore was looked at.
+    live = listed(context, waiting, PartitionPathInvalid)
     return WriterStatus(
         writer=writer,
         uid=log.uid,
@@ -80,8 +81,7 @@ def writer_status(context: CommitContext, writer: str, table: str) -> WriterStat
         files=_count(log, files),
         # A published epoch without parts has nothing to confirm.
         unsettled=tuple(one.epoch for one in log.open if not (log.is_published(one.epoch) and one.is_bare)),
-        # Rows wait for a registered one too, until the metastore was looked at.
-        unregistered=tuple(gap for gap in waiting if (gap.table, gap.partition) not in live),
+        unregistered=tuple(gap for place, gap in waiting.items() if place not in live),
         last_batch=head.last_batch if head else None,
     )
 

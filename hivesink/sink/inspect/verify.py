@@ -98,8 +98,8 @@ def gather(context: CommitContext, table: str, count_rows: CountRows | None) -> 
     evidence = Evidence(log, head_after, tables, files, {}, live)
     if count_rows is None:
         return evidence
-    places = ((part, path) for part in parts if (path := evidence.place(part)))
-    whole = (path for part, path in places if files.visible[path] == part.length)
+    wanted = {part.name: part.length for part in parts}
+    whole = (path for name, path in evidence.places.items() if files.visible[path] == wanted[name])
     return replace(evidence, read={path: _read(context, path, count_rows) for path in whole})
 
 

@@ -177,9 +177,9 @@ def require_columns(spec: TableSpec, config: SinkConfig) -> None:
             raise InvalidOption((f"sink.timestamp-format names {name!r}, which is no column of {spec.name}",))
 
 
-def needed_columns(spec: TableSpec, config: SinkConfig) -> tuple[Column, ...]:
-    """The partition columns whose values come from the rows; the assigner makes the others."""
-    return () if config["sink.bucket.assigner"] == "date-time" else spec.partition_columns
+def row_columns(spec: TableSpec, config: SinkConfig) -> tuple[Column, ...]:
+    """The columns whose values come from the rows; the assigner may make those of the partitions."""
+    return spec.columns if config["sink.bucket.assigner"] == "date-time" else (*spec.columns, *spec.partition_columns)
 
 
 @dataclass(frozen=True, slots=True)

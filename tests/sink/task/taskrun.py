@@ -14,7 +14,7 @@ from hivesink.decode.arrowtypes import arrow_schema
 from hivesink.decode.reader import RowsReader
 from hivesink.decode.values import DecodeOptions
 from hivesink.formats.parquet import ParquetFormat
-from hivesink.sink.task.assign import needed_columns
+from hivesink.sink.task.assign import row_columns
 from hivesink.sink.task.attempt import TaskTools, run_task
 from hivesink.sink.task.messages import InputShape, TablePlan, TaskPlan, TaskReport
 from hivesink.sink.task.rejects import rejected_spec
@@ -68,7 +68,7 @@ class Run:
             tombstone=config["sink.on-tombstone"],
             unknown_field=config["sink.on-unknown-field"],
         )
-        columns = (*spec.columns, *needed_columns(spec, config))
+        columns = row_columns(spec, config)
         return TaskTools(self.store, RowsReader(columns, self.shape.value, options), parquet, self.touched.append)
 
     def __call__(self, *batches: pa.RecordBatch) -> TaskReport:

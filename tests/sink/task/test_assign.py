@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from hivesink.config.options import OnNull, SinkConfig
 from hivesink.core.table import Char, Column, Decimal, HiveType, Primitive, TableName, TableSpec, Varchar
 from hivesink.errors import InvalidOption
-from hivesink.sink.task.assign import ByPartitionColumns, Moment, assigner_for, buckets, needed_columns
+from hivesink.sink.task.assign import ByPartitionColumns, Moment, assigner_for, buckets, row_columns
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -275,6 +275,6 @@ def test_ones_own_class(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_only_partition_columns_need_columns_of_the_stream() -> None:
     table = spec([Column("s", P.STRING)])
-    assert needed_columns(table, SinkConfig.parse({})) == DT
-    assert needed_columns(table, SinkConfig.parse({"sink.bucket.assigner": "date-time"})) == ()
+    assert row_columns(table, SinkConfig.parse({})) == (*table.columns, *DT)
+    assert row_columns(table, SinkConfig.parse({"sink.bucket.assigner": "date-time"})) == table.columns
     assert isinstance(assigner_for(spec([], ()), SinkConfig.parse({})), ByPartitionColumns)
