@@ -11,6 +11,7 @@ import pytest
 from hive_metastore.ttypes import FieldSchema, NoSuchObjectException
 
 from hivesink import wiring
+from hivesink.cli import inspection
 from hivesink.core.epoch import Epoch
 from hivesink.core.table import TableName
 from hivesink.errors import Unsupported
@@ -86,6 +87,19 @@ def test_verify_finds_nothing(table: str, capsys: pytest.CaptureFixture[str]) ->
     found = hivesink(capsys, "verify", table, "--json", "--quick").data
     assert found["errors"] == 0
     assert [epoch["epoch"] for epoch in found["writers"][0]["epochs"]] == [1, 2, 3]
+
+
+def test_verify_prints_some_notes_and_tells_of_more(
+    ingest: Ingest, table: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(inspection, "_NOTES", 1)
+    for epoch in (1, 2, 3):
+        _local(_part(ingest, epoch).target).unlink()
+    notes = hivesink(capsys, "verify", table, "--json").data["writers"][0]["findings"]
+    assert sum("is gone since it was published" in note["text"] for note in notes) == 3
+    said = hivesink(capsys, "verify", table)
+    assert (said.code, said.out.count("note: ")) == (0, 1)
+    assert f"and {len(notes) - 1} more notes; --json has them all" in said.out
 
 
 def test_verify_exits_with_1_on_an_error(ingest: Ingest, table: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -185,10 +185,14 @@ def test_an_epoch_to_append_to_that_is_none(stage: Stage, append: object) -> Non
     said(told.value, "append", repr(append))
 
 
-def test_a_checkpoint_in_the_tables_own_folder(stage: Stage) -> None:
-    stage.create()
+@pytest.mark.parametrize("way", ["", "/../{name}"])
+def test_a_checkpoint_in_the_tables_own_folder(stage: Stage, way: str) -> None:
+    folder = stage.create().location()
     with pytest.raises(errors.InvalidOption) as told:
-        stage.sink().start(stage.lines(), checkpoint=f"{stage.location()}/checkpoint")
+        stage.sink().start(stage.lines(), checkpoint=f"{folder}{way.format(name=folder.name)}/checkpoint")
+    said(told.value, "own folder", "outside")
+    with pytest.raises(errors.InvalidOption) as told:
+        stage.sink(options={"sink.log-location": f"file:{folder}{way.format(name=folder.name)}/logs"})
     said(told.value, "own folder", "outside")
 
 

@@ -63,19 +63,19 @@ KINDS = {"binary": BinaryType(), "string": StringType(), "bigint": LongType(), "
     ],
 )
 def test_a_stream_is_raw_or_has_the_tables_columns(table: str, stream: str, *, is_raw: bool) -> None:
-    spec = TableSpec(
-        TableName("demo", "t"),
-        tuple(Column(name, Primitive.STRING) for name in table.split(", ")),
-        (Column("dt", Primitive.STRING),),
-    )
-    pairs = (field.split() for field in stream.split(", "))
-    shape = input_shape(
-        StructType([StructField(name, KINDS[kind]) for name, kind in pairs]), spec, SinkConfig.parse({}), ()
-    )
-    assert (shape.value is not None) is is_raw
+    assert reads_raw(table, stream, (Column("dt", Primitive.STRING),)) is is_raw
 
 
-def test_kafkas_own_bytes_may_be_what_is_stored() -> None:
-    columns = (Column("key", Primitive.BINARY), Column("value", Primitive.BINARY))
-    schema = StructType([StructField(name, BinaryType()) for name in ("key", "value", "headers")])
-    assert input_shape(schema, TableSpec(TableName("demo", "t"), columns), SinkConfig.parse({}), ()).value is None
+@pytest.mark.parametrize(
+    ("table", "stream"),
+    [("key, value", "key binary, value binary"), ("key, timestamp", KAFKA), ("value", "value string")],
+)
+def test_a_stream_with_all_of_the_tables_columns_is_not_raw(table: str, stream: str) -> None:
+    assert not reads_raw(table, stream)
+
+
+def reads_raw(table: str, stream: str, partitions: tuple[Column, ...] = ()) -> bool:
+    columns = tuple(Column(name, Primitive.STRING) for name in table.split(", "))
+    fields = [StructField(name, KINDS[kind]) for name, kind in (field.split() for field in stream.split(", "))]
+    spec = TableSpec(TableName("demo", "t"), columns, partitions)
+    return input_shape(StructType(fields), spec, SinkConfig.parse({}), ()).value is not None

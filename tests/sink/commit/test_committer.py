@@ -326,7 +326,9 @@ def unwatched(site: Site, **more: Any) -> SiteJob:
     return job
 
 
-def test_epochs_are_decided_while_the_metastore_is_down_and_finish_when_it_is_back(site: Site) -> None:
+def test_epochs_are_decided_while_the_metastore_is_down_and_finish_when_it_is_back(
+    site: Site, caplog: pytest.LogCaptureFixture
+) -> None:
     job = site.job()
     site.metastore.go_down()
     for _ in range(2):
@@ -335,6 +337,7 @@ def test_epochs_are_decided_while_the_metastore_is_down_and_finish_when_it_is_ba
         assert done.waiting is not None
     trouble = job.committer.waiting
     assert trouble is not None
+    assert [trouble in record.message for record in caplog.records if record.levelname == "WARNING"] == [True]
     assert site.log.view().head == 2
     site.metastore.come_up()
     assert site.rows() == []

@@ -475,6 +475,12 @@ def test_a_metastore_that_is_down_leaves_an_epoch_open(site: Site) -> None:
     assert status.last_batch.epoch == 4
     assert site.errors() == []
     assert all("waits" in note for note in site.notes())
+    # Their rows wait, but the metastore has these partitions; and then one of them no more.
+    assert status.unregistered == ()
+    part = site.part(4)
+    site.metastore.drop_partition(TABLE, part.partition)
+    (waiting,) = writer_status(site.context, "w", NAME).unregistered
+    assert (waiting.partition, waiting.since) == (part.partition, 4)
 
 
 def test_an_epoch_that_died_before_its_last_look_is_unsettled(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
