@@ -185,14 +185,15 @@ def test_an_epoch_to_append_to_that_is_none(stage: Stage, append: object) -> Non
     said(told.value, "append", repr(append))
 
 
-@pytest.mark.parametrize("way", ["", "/../{name}"])
-def test_a_checkpoint_in_the_tables_own_folder(stage: Stage, way: str) -> None:
-    folder = stage.create().location()
+@pytest.mark.parametrize("way", ["", "elsewhere/../"])
+def test_a_checkpoint_or_a_log_in_the_tables_own_folder(stage: Stage, way: str) -> None:
+    location = stage.create().location()
+    folder = f"file:{location.parent}/{way}{location.name}"
     with pytest.raises(errors.InvalidOption) as told:
-        stage.sink().start(stage.lines(), checkpoint=f"{folder}{way.format(name=folder.name)}/checkpoint")
+        stage.sink().start(stage.lines(), checkpoint=f"{folder}/checkpoint")
     said(told.value, "own folder", "outside")
     with pytest.raises(errors.InvalidOption) as told:
-        stage.sink(options={"sink.log-location": f"file:{folder}{way.format(name=folder.name)}/logs"})
+        stage.sink(options={"sink.log-location": f"{folder}/logs"})
     said(told.value, "own folder", "outside")
 
 
