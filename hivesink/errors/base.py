@@ -74,7 +74,6 @@ class DdlDiffers(HiveSinkError):
     """Live tables differ from their DDL in ways that can't be applied; one a line, nothing was changed."""
 
     def __init__(self, differences: tuple[str, ...]) -> None:
-        self.differences = differences
         super().__init__("\n".join(differences))
 
 
@@ -93,7 +92,6 @@ class ValueUnfit(HiveSinkError):
     """A value can't be a partition value of its column's type."""
 
     def __init__(self, value: object, kind: object, reason: str) -> None:
-        self.kind = kind
         self.reason = reason
         super().__init__(f"{value!r:.80} can't be a partition value of type {kind}: {reason}")
 
@@ -112,7 +110,6 @@ class ColumnsDontFit(HiveSinkError):
     """The stream's columns have types that can't become the table's."""
 
     def __init__(self, problems: tuple[str, ...]) -> None:
-        self.problems = problems
         super().__init__("the stream doesn't fit the table: " + "; ".join(problems))
 
 

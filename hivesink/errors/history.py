@@ -113,7 +113,6 @@ class ReplayDiffers(HiveSinkError):
         resumable: bool,
         read: tuple[str, ...] = (),
     ) -> None:
-        self.read = read
         resume = f"start with a new checkpoint, {_RESUME}, or " if resumable else ""
         super().__init__(
             f"batch {batch} was committed as epoch {epoch} in {log} up to {_texts(logged)}, and now comes again up to "
@@ -210,7 +209,6 @@ class SourceFilesMissing(HiveSinkError):
     """Files that Spark planned for a batch were gone when it listed them, which it passes over in silence."""
 
     def __init__(self, query: str, batch: int, planned: int, missing: tuple[str, ...]) -> None:
-        self.missing = missing
         super().__init__(
             f"{len(missing)} of the {planned} files planned for batch {batch} of query {query} are gone: "
             f"{_named(missing)}; put them back, or, if their rows are not wanted in the table, start once with "
@@ -229,7 +227,6 @@ class ForeignParts(HiveSinkError):
         self, table: str, writer: str, uid: str, *, path: str, count: int, found: str | None, own: bool
     ) -> None:
         self.uid = uid
-        self.path = path
         if own:
             missing, restore = f"the log {found} of its uid {uid} holds no manifest", "restore the log"
             accept = f"`hivesink reset {table} --writer {writer}`"
@@ -255,8 +252,6 @@ class CalledTwice(HiveSinkError):
     """The sink, or another one of the same writer, was called again in a batch that is committed."""
 
     def __init__(self, log: str, batch: int, epoch: int) -> None:
-        self.batch = batch
-        self.epoch = epoch
         super().__init__(
             f"the sink was called twice in batch {batch}: {log} holds the first call's rows as epoch {epoch}, and the "
             "second call's are not written; give the second call a sink with its own writer, which writes this "

@@ -11,8 +11,6 @@ class LogDamaged(HiveSinkError):
     """A file of the log can't be read."""
 
     def __init__(self, file: str, reason: str, way: str | None = None) -> None:
-        self.file = file
-        self.reason = reason
         own = re.search(r"/([^/]+)/(?:uid|manifests/[^/]+)$", file)
         reset = f"start over with `hivesink reset TABLE --writer {own[1] if own else 'NAME'}`"
         way = way or f"hivesink leaves it alone: restore it from a snapshot or backup, or {reset}"
@@ -33,7 +31,6 @@ class LogCopied(HiveSinkError):
     """An epoch that isn't finished belongs to a log in another folder: this one is a copy of it, or was moved."""
 
     def __init__(self, log: str, epoch: int, own: str) -> None:
-        self.own = own
         super().__init__(
             f"epoch {epoch} in {log} is not finished, and belongs to the log {own}: its files are in that log's table. "
             f"If the log was moved here, move it back to {own}, run `hivesink recover TABLE`, then move it again. If "
@@ -95,8 +92,6 @@ class LogTwice(HiveSinkError):
     """Two writers of one table have logs of one uid: one log is a copy of the other."""
 
     def __init__(self, log: str, other: str, uid: str) -> None:
-        self.log = log
-        self.other = other
         super().__init__(
             f"the logs {log} and {other} both have the uid {uid}: one is a copy of the other, and each would take the "
             "other's files for its own. Move the copy away, with its .pointer file if it has one, then start again: "

@@ -67,8 +67,6 @@ class DanglingLink(HiveSinkError):
     """A folder is a symbolic link that leads to nothing."""
 
     def __init__(self, path: str, target: str) -> None:
-        self.path = path
-        self.target = target
         super().__init__(
             f"{path} is a symbolic link to {target}, which doesn't exist; restore {target} (is a disk not mounted?), "
             "or remove the link"

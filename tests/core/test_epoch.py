@@ -165,7 +165,6 @@ def test_a_file_batch_that_comes_again_names_what_was_read() -> None:
     again = BatchRef("q", BatchId(4), files(0), files(2, (1, "b"), (1, "a"), (2, "c")))
     with pytest.raises(ReplayDiffers, match=r"append=8 .*move away first the 2 files .*: b, a\)") as told:
         judge(FILES, again, NONE, "/log")
-    assert told.value.read == ("b", "a")
     assert "resume" not in str(told.value)
 
 

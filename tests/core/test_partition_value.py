@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import struct
 from datetime import date, datetime, timezone
 from decimal import Decimal as Number
@@ -119,9 +120,8 @@ def test_canonical(value: object, kind: HiveType, text: str | None) -> None:
     ],
 )
 def test_values_that_do_not_fit(value: object, kind: HiveType, reason: str) -> None:
-    with pytest.raises(ValueUnfit, match=reason) as caught:
+    with pytest.raises(ValueUnfit, match=f"of type {re.escape(str(kind))}: .*{reason}"):
         canonical(value, kind)
-    assert caught.value.kind == kind
 
 
 def test_an_error_does_not_repeat_a_megabyte() -> None:

@@ -94,8 +94,7 @@ def test_a_difference_stops_everything_before_the_first_change() -> None:
     changed = replace(A, columns=(Column("x", Primitive.STRING),), partition_columns=(Column("dt", Primitive.STRING),))
     with pytest.raises(DdlDiffers) as caught:
         apply([B, changed], catalog)
-    assert len(caught.value.differences) == 2
-    assert all(line.startswith("demo.a: ") for line in caught.value.differences)
+    assert [line.partition(": ")[0] for line in str(caught.value).splitlines()] == ["demo.a", "demo.a"]
     assert list(catalog.tables) == [A.name]
 
 

@@ -192,11 +192,10 @@ def test_a_lost_offsets_file_whose_batch_comes_again_with_other_files_is_refused
         said = one_line(refused.value)
         assert "append=2" in said
         assert "resume" not in said
-        (read,) = refused.value.read
-        assert f"move away first the 1 file that epoch 2 has read already: {read}" in said
+        read = said.partition("move away first the 1 file that epoch 2 has read already: ")[2]
         assert stage.ids() == rows
     # Which of the two it is hangs on times that may be equal.
-    (file,) = [path for path in stage.source.glob("000[01].json") if path.as_uri() == read]
+    (file,) = [path for path in stage.source.glob("000[01].json") if read.startswith(path.as_uri())]
     file.unlink()
     stage.drain(stage.sink(append=2))
     assert stage.ids() == list(range(30))

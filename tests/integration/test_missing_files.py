@@ -50,8 +50,8 @@ def test_a_planned_file_that_vanishes_stops_the_query_until_it_is_back_or_given_
     for _ in range(2):
         with pytest.raises(errors.SourceFilesMissing) as told:
             stage.drain()
-        assert told.value.missing == (path.as_uri(),)
         assert "1 of the 1 files planned for batch 1" in str(told.value)
+        assert f"are gone: {path.as_uri()}; " in str(told.value)
         assert "sink.on-missing-file=ignore" in str(told.value)
         assert stage.ids() == list(range(10))
     away.rename(path)
@@ -134,7 +134,7 @@ def test_every_file_source_of_a_query_counts_and_nothing_else(stage: Stage) -> N
         lost.unlink()
         with pytest.raises(errors.SourceFilesMissing) as told:
             stage.drain(events=events())
-        assert told.value.missing == (lost.as_uri(),)
+        assert f"are gone: {lost.as_uri()}; " in str(told.value)
     finally:
         stage.spark.conf.unset("spark.sql.streaming.fileSource.log.compactInterval")
     assert stage.ids() == list(range(30))

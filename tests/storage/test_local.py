@@ -162,9 +162,8 @@ def test_a_partition_whose_folder_is_a_dangling_link_needs_a_person(tmp_path: Pa
     ):
         with pytest.raises(DanglingLink) as told:
             act()
-        assert (told.value.path, told.value.target) == (f"{tmp_path}/t/dt=1", str(disk))
         assert not told.value.retryable
-        assert "is a symbolic link to" in str(told.value)
+        assert f"{tmp_path}/t/dt=1 is a symbolic link to {disk}, " in str(told.value)
 
     (tmp_path / "away").rename(disk)
     store.publish(pending)

@@ -127,11 +127,6 @@ class Committer:
         """Why epochs wait to be finished, or None."""
         return None if self._trouble is None else str(self._trouble)
 
-    @property
-    def has_open(self) -> bool:
-        """Whether decided epochs wait to be finished."""
-        return self._executor is not None and bool(self._executor.history.open)
-
     def _recovered(self) -> Executor:
         return self._executor if self._executor is not None and self._is_current else self.recover()
 
@@ -205,7 +200,7 @@ class Committer:
 
     def _left_open(self, error: HiveSinkError) -> HiveSinkError:
         """`error`, with what it means for the rows that are decided."""
-        if error.retryable and self.has_open:
+        if error.retryable and self._executor and self._executor.history.open:
             table = self.spec.target.name
             error.args = (f"rows of {table} are committed but can't be read yet, start the job again: {error}",)
         return error
