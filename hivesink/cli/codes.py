@@ -77,6 +77,13 @@ OLD_CLIENT = (
 )
 
 
+_LOST_IN_KAFKA = re.compile(r"Some data may have been lost because they are not available in Kafka|KAFKA_DATA_LOSS")
+KAFKA_LOSS = (
+    "Kafka no longer has records that the query was to read next: they expired, or a topic was left out, deleted or "
+    'made again; see "Records that Kafka no longer has" in docs/operations.md'
+)
+
+
 def translate(error: BaseException, job: Path, *, stopped: bool = False) -> tuple[HiveSinkError, int]:
     """What to report for a job that raised `error`, and the exit code. `stopped`: somebody had asked it to end."""
     if isinstance(error, KeyboardInterrupt):
@@ -105,8 +112,9 @@ def _carried_by_spark(error: BaseException, job: Path) -> JobFailed | None:
 
 
 def _judge(error: BaseException, job: Path) -> tuple[JobFailed, ExitCode]:
-    if is_old_client(error):
-        return JobFailed(job, OLD_CLIENT), ExitCode.NEEDS_PERSON
+    for is_known, meaning in ((is_old_client(error), OLD_CLIENT), (_LOST_IN_KAFKA.search(_whole(error)), KAFKA_LOSS)):
+        if is_known:
+            return JobFailed(job, meaning), ExitCode.NEEDS_PERSON
     what, line = f"{type(error).__name__}: {_reason(error)}", _line_of(error, job)
     if _is_fault(error):
         return JobFailed(job, f"{what}{line}"), ExitCode.NEEDS_PERSON

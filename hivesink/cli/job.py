@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from hivesink.cli.codes import ExitCode, translate
 from hivesink.cli.output import output, redact
 from hivesink.cli.supervise import end_with_parent
-from hivesink.spark.query import settle_all, wait_for_batch
+from hivesink.spark.query import active_queries, settle_all, wait_for_batch
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -97,9 +97,10 @@ def _run(job: Path) -> None:
 
 
 def _join_threads() -> None:
-    """Wait for the job's own threads, but not for those of its pools."""
-    for thread in _own_threads():
-        if thread not in threads._threads_queues and thread not in processes._threads_wakeups:  # noqa: SLF001
+    """Wait for the job's own threads and those that they start, but not for those of its pools."""
+    pools = (threads._threads_queues, processes._threads_wakeups)  # noqa: SLF001
+    while own := [one for one in _own_threads() if not any(one in pool for pool in pools)]:
+        for thread in own:
             thread.join()
 
 
@@ -113,15 +114,19 @@ def _end_threads(code: int) -> None:
     if working and not _end_asked.is_set():
         with contextlib.suppress(BaseException):  # The first failure was told.
             settle_all()
+    # Pools without work end by these calls, which wait for the others.
+    for end in (threads._python_exit, processes._python_exit):  # noqa: SLF001
+        threading.Thread(target=end, daemon=True).start()
     for thread in working:
         thread.join(_GRACE)
         if thread.is_alive():
             sys.stdout.flush()
+            _end_children()
             os._exit(code)
 
 
 def _end_children() -> None:
-    """End a JVM too that PySpark is just starting: without its starter it would stay for ever."""
+    """End the job's own processes, and a JVM that PySpark is just starting: otherwise they would stay for ever."""
     if os.getpgrp() == os.getpid():
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         os.killpg(0, signal.SIGTERM)
@@ -140,7 +145,7 @@ def _stop_queries() -> None:
     try:
         spark = sys.modules.get("pyspark.sql")
         session = spark.SparkSession._instantiatedSession if spark else None  # noqa: SLF001  the public one asks the JVM for this thread's
-        queries: list[Any] = list(session.streams.active) if session is not None else []
+        queries: list[Any] = [*active_queries(), *(session.streams.active if session is not None else ())]
         for query in queries:
             wait_for_batch(query)
             query.stop()

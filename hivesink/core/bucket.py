@@ -56,8 +56,12 @@ class TimePattern:
         """`pattern` (key `""`), or `column=pattern,column=pattern`. Raises ValueError."""
         if not re.match(r"\w+\s*=", text):
             return {"": cls.parse(text)}
-        pairs = (item.partition("=") for item in text.split(","))
-        return {column.strip().lower(): cls.parse(pattern.strip()) for column, _, pattern in pairs}
+        pairs = [item.partition("=") for item in text.split(",")]
+        found = {column.strip().lower(): cls.parse(pattern.strip()) for column, _, pattern in pairs}
+        if len(found) < len(pairs):
+            message = "write each column once"
+            raise ValueError(message)
+        return found
 
     def format(self, at: datetime) -> str:
         """The value for `at`'s own wall clock; years below 1000 have four digits, as Java prints them."""

@@ -15,6 +15,7 @@ from hivesink.errors import (
     BatchesMissing,
     CheckpointLeftOver,
     ForeignHistory,
+    InputChanged,
     LogMissing,
     OffsetsDontChain,
     OffsetsRunBack,
@@ -58,11 +59,13 @@ class LastBatch:
     """The newest batch that the log holds, and the epoch that committed it.
 
     `appended`: a person has allowed, with `append`, that it doesn't follow from the batch before it.
+    `raw`: its rows were raw records, not columns; None if an older version wrote it.
     """
 
     epoch: Epoch
     ref: BatchRef
     appended: bool = False
+    raw: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,15 +111,19 @@ class Replay:
     epoch: Epoch
 
 
-def judge(last: LastBatch | None, batch: BatchRef | NextBatch, history_policy: HistoryPolicy, log: str) -> New | Replay:
-    """Whether `batch` is new or a proven replay; `log` names the log in errors.
+def judge(
+    last: LastBatch | None, batch: BatchRef | NextBatch, history_policy: HistoryPolicy, log: str, *, raw: bool
+) -> New | Replay:
+    """Whether `batch` is new or a proven replay; `log` names the log in errors, `raw` is as in `LastBatch`.
 
     Raises LogMissing, ForeignHistory, CheckpointLeftOver, ReplayDiffers, BatchBehindLog, BatchesMissing,
-    OffsetsDontChain, OffsetsRunBack or ResumeImpossible if it is neither: a batch is never dropped in silence and never
-    written twice. What isn't planned yet of a NextBatch is taken to fit: the verdict only means that nothing speaks
-    against the query.
+    OffsetsDontChain, OffsetsRunBack, ResumeImpossible or InputChanged if it is neither: a batch is never dropped in
+    silence and never written twice. What isn't planned yet of a NextBatch is taken to fit: the verdict only means that
+    nothing speaks against the query.
     """
     verdict = _judge(last, batch, history_policy, log)
+    if isinstance(verdict, New) and last and last.raw == (not raw) and history_policy.append != last.epoch:
+        raise InputChanged(log, last.epoch, was_raw=not raw)
     back = runs_back(batch.start, batch.end) if batch.start and batch.end and isinstance(verdict, New) else None
     if back is not None:
         epoch = last.epoch if last else Epoch(0)

@@ -117,6 +117,7 @@ def last_batch_fields(last: LastBatch | None) -> dict[str, Any] | None:
     return {
         "epoch": last.epoch,
         "appended": last.appended,
+        "raw": last.raw,
         "query": last.ref.query,
         "batch": last.ref.batch,
         "start": [offsets.to_json(offset) for offset in last.ref.start],
@@ -129,4 +130,4 @@ def _to_last_batch(found: Any) -> LastBatch | None:
         return None
     start, end = (tuple(offsets.from_json(offset) for offset in found[name]) for name in ("start", "end"))
     ref = BatchRef(str(found["query"]), BatchId(int(found["batch"])), start, end)
-    return LastBatch(Epoch(int(found["epoch"])), ref, appended=bool(found["appended"]))
+    return LastBatch(Epoch(int(found["epoch"])), ref, appended=bool(found["appended"]), raw=found.get("raw"))

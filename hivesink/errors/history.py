@@ -170,6 +170,20 @@ class OffsetsRunBack(HiveSinkError):
         )
 
 
+class InputChanged(HiveSinkError):
+    """The stream's records were raw until now, and would be taken for columns; or the other way round."""
+
+    def __init__(self, log: str, epoch: int, *, was_raw: bool) -> None:
+        kinds = ("raw records, from `value`", "columns")
+        was, now = kinds if was_raw else kinds[::-1]
+        before = "select `value` alone" if was_raw else "select a column of the stream for each of the table's"
+        super().__init__(
+            f"up to epoch {epoch} in {log} the stream's rows came as {was}, and now they would be taken as {now}: the "
+            f"columns of the table or of the stream have changed. Nothing was written. To go on as before, {before}, "
+            f"or change the table back. If you want the change, start once with append={epoch}"
+        )
+
+
 class StateLost(HiveSinkError):
     """`resume` was asked for by a query that keeps state, which was in the checkpoint that is lost."""
 

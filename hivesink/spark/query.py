@@ -34,6 +34,11 @@ def settle_all() -> None:
             ends.callback(query.settle)
 
 
+def active_queries() -> list[StreamingQuery]:
+    """Spark's handles of the sinks' queries that run, in whichever session."""
+    return [query._query for query in list(_newest.values()) if query.isActive]  # noqa: SLF001  this module's own
+
+
 def wait_for_batch(query: Any) -> None:
     """Wait until `query` is between two batches, but not for ever."""
     deadline = time.monotonic() + _GRACE

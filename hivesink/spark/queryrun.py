@@ -29,7 +29,7 @@ from hivesink.errors import (
     Unsupported,
 )
 from hivesink.sink.task.attempt import check_input, run_task
-from hivesink.sink.task.messages import TaskFailure, TaskPlan, TaskReport
+from hivesink.sink.task.messages import InputShape, TaskFailure, TaskPlan, TaskReport
 from hivesink.spark import shipping
 from hivesink.spark.input import Checkpoint, SourceFiles, input_shape, needed_input
 from hivesink.spark.site import allowed_tries
@@ -124,15 +124,15 @@ class QueryRun:
         Raises what recovery raises, and the errors of `judge` that log and checkpoint reveal; MissingColumns,
         ColumnsDontFit and InvalidOption if the stream's columns can't fill the table.
         """
-        self._require_fit(schema)
+        raw = self._require_fit(schema).is_raw
         self.committer.recover()
         files = Checkpoint(self._spark, checkpoint)
         first = next_batch(checkpoint, files.read, files.names)
         self._require_own(first)
-        judge(self.setup.last_batch(), first, self.setup.spec.history_policy, self.setup.context.log.location)
+        judge(self.setup.last_batch(), first, self.setup.spec.history_policy, self.setup.context.log.location, raw=raw)
         self._has_begun = True
 
-    def _require_fit(self, schema: StructType) -> None:
+    def _require_fit(self, schema: StructType) -> InputShape:
         from pyspark.sql.pandas.types import to_arrow_schema
         from pyspark.sql.types import StructType
 
@@ -143,6 +143,7 @@ class QueryRun:
         # PySpark 4.2 wants the zone of TIMESTAMPs; tasks get UTC from every version.
         zone: dict[str, Any] = {"timezone": "UTC"} if "timezone" in signature(to_arrow_schema).parameters else {}
         check_input(to_arrow_schema(chosen, **zone), plan, setup.tools().open(plan))
+        return shape
 
     def __call__(self, batch: DataFrame, batch_id: int) -> None:
         self.failure = None

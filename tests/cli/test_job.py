@@ -117,6 +117,7 @@ class Query:
     def stop(self):
         print("stopped")
         self.isActive = False
+        self.over.set()
 
 def start(failure=None, finish=None, own=True, log="/log"):
     # Longer than any run of the suite: a query that its job leaves open would print in the middle of another test.
@@ -266,12 +267,44 @@ def test_the_work_of_a_pool_belongs_to_the_job(tmp_path: Path) -> None:
     assert "bad record" in done.stderr
 
 
-@pytest.mark.parametrize("worker", ["c.ThreadPoolExecutor(1).submit", "lambda do: threading.Thread(target=do).start()"])
-def test_a_job_that_fails_ends_though_its_threads_work_on(worker: str, tmp_path: Path) -> None:
-    lines = f"import concurrent.futures as c; start(); ({worker})(lambda: time.sleep(600)); raise DOWN"
-    done = _run(_job(tmp_path, QUERY, lines))
+@pytest.mark.parametrize(
+    "work",
+    [
+        "c.ThreadPoolExecutor(1).submit(time.sleep, 600)",
+        "threading.Thread(target=time.sleep, args=(600,)).start()",
+        "c.ProcessPoolExecutor(1).submit(time.sleep, 600)",
+    ],
+)
+def test_a_job_that_fails_ends_though_its_threads_and_processes_work_on(work: str, tmp_path: Path) -> None:
+    # Whatever of it lived on would have these pipes.
+    done = _run(_job(tmp_path, QUERY, f"import concurrent.futures as c; start(); {work}; raise DOWN"))
     assert (done.returncode, done.stdout) == (75, "stopped\nfinished\n")
     assert len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize("kind", ["Thread", "Process"])
+def test_a_pool_without_work_ends_with_the_job_that_fails(kind: str, tmp_path: Path) -> None:
+    lines = f"import atexit, concurrent.futures as c; pool = c.{kind}PoolExecutor(1); pool.submit(abs, -1).result()"
+    done = _run(_job(tmp_path, QUERY, lines, "atexit.register(print, 'tidied up'); raise DOWN"))
+    assert (done.returncode, done.stdout) == (75, "tidied up\n")
+
+
+def test_threads_that_start_threads_keep_the_job(tmp_path: Path) -> None:
+    lines = "def beat(left): print(left); left and threading.Timer(0.1, beat, (left - 1,)).start()"
+    done = _run(_job(tmp_path, QUERY, lines, "start(); beat(5)"))
+    assert (done.returncode, done.stdout.split()) == (0, [*"543210", "stopped", "finished"])
+
+
+def test_sigterm_stops_the_queries_of_every_session(tmp_path: Path) -> None:
+    lines = "query = start(); print('up', flush=True); query.awaitTermination()"
+    with subprocess.Popen(
+        _command(_job(tmp_path, QUERY, lines)), env=ENVIRONMENT, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "up\n"
+        process.send_signal(signal.SIGTERM)
+        out, _ = process.communicate()
+    assert (process.returncode, out) == (0, "stopped\nfinished\n")
 
 
 def test_a_pool_that_the_job_leaves_open_does_not_keep_it(tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ def full() -> Manifest:
         kind="batch",
         at=AT,
         settled=Epoch(11),
-        last_batch=LastBatch(Epoch(12), BatchRef("1f0c", BatchId(7), start, end), appended=True),
+        last_batch=LastBatch(Epoch(12), BatchRef("1f0c", BatchId(7), start, end), appended=True, raw=True),
         rows=Rows(read=21, written=6, rejected=5, dropped=4, late=3, skipped=3),
         parts=(
             _part("demo.flights", "dt=2013-01-01", 0),

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -25,6 +26,7 @@ from hivesink.errors import (
     CheckpointLeftOver,
     ForeignHistory,
     HiveSinkError,
+    InputChanged,
     LogMissing,
     OffsetsDontChain,
     OffsetsRunBack,
@@ -124,9 +126,9 @@ def test_every_branch(
 ) -> None:
     if isinstance(want, type):
         with pytest.raises(want, match="/log"):
-            judge(last, ref, history_policy, "/log")
+            judge(last, ref, history_policy, "/log", raw=True)
     else:
-        assert judge(last, ref, history_policy, "/log") == want
+        assert judge(last, ref, history_policy, "/log", raw=True) == want
 
 
 @pytest.mark.parametrize("side", ["log", "query"])
@@ -135,13 +137,13 @@ def test_files_cannot_resume(side: str) -> None:
     end, start = (files, at(50)) if side == "log" else (at(50), files)
     last = LastBatch(Epoch(8), BatchRef("q", BatchId(4), at(40), end))
     with pytest.raises(ResumeImpossible, match="resume works for Kafka only"):
-        judge(last, BatchRef("new", BatchId(0), start, start), RESUME, "/log")
+        judge(last, BatchRef("new", BatchId(0), start, start), RESUME, "/log", raw=True)
 
 
 def test_files_are_not_told_to_resume() -> None:
     last = LastBatch(Epoch(8), BatchRef("q", BatchId(4), at(40), (FilesOffset(3, "ab", 1),)))
     with pytest.raises(ForeignHistory, match=r"append=8 .*move away first what was read already") as told:
-        judge(last, batch(0, 50, 60, "new"), NONE, "/log")
+        judge(last, batch(0, 50, 60, "new"), NONE, "/log", raw=True)
     assert "resume" not in str(told.value)
     # Also true of an older checkpoint that somebody has restored.
     assert "query new's checkpoint isn't the one that its newest batch came from; to go on: restore" in str(told.value)
@@ -151,7 +153,20 @@ def test_files_are_not_told_to_resume() -> None:
 def test_refusals_name_both_ways_on(error: type[HiveSinkError]) -> None:
     ref = batch(0, 50, 60, "new") if error is ForeignHistory else batch(4, 40, 57)
     with pytest.raises(error, match=r"resume=True and hivesink\.sources\.kafka\(…, resume=sink\).*append=8"):
-        judge(LAST, ref, NONE, "/log")
+        judge(LAST, ref, NONE, "/log", raw=True)
+
+
+@pytest.mark.parametrize("was_raw", [True, False])
+def test_rows_that_would_be_taken_in_another_way_are_refused(was_raw: bool) -> None:
+    last = replace(LAST, raw=was_raw)
+    for coming_next in (batch(5, 50, 60), coming(5, 50, 60), coming(5, None)):
+        with pytest.raises(InputChanged, match=r"append=8$") as told:
+            judge(last, coming_next, STALE, "/log", raw=not was_raw)
+        assert ("select `value` alone" in str(told.value)) is was_raw
+        assert judge(last, coming_next, APPEND, "/log", raw=not was_raw) == New()
+        for known in (last, replace(LAST, raw=None)):
+            assert judge(known, coming_next, NONE, "/log", raw=known.raw is True) == New()
+    assert judge(last, last.ref, NONE, "/log", raw=not was_raw) == Replay(Epoch(8))
 
 
 def files(counter: int, *paths: tuple[int, str]) -> tuple[SourceOffset, ...]:
@@ -164,7 +179,7 @@ FILES = LastBatch(Epoch(8), BatchRef("q", BatchId(4), files(0), files(1, (1, "a"
 def test_a_file_batch_that_comes_again_names_what_was_read() -> None:
     again = BatchRef("q", BatchId(4), files(0), files(2, (1, "b"), (1, "a"), (2, "c")))
     with pytest.raises(ReplayDiffers, match=r"append=8 .*move away first the 2 files .*: b, a\)") as told:
-        judge(FILES, again, NONE, "/log")
+        judge(FILES, again, NONE, "/log", raw=True)
     assert "resume" not in str(told.value)
 
 
@@ -180,18 +195,18 @@ def test_an_error_names_a_few_of_many_files() -> None:
     last = LastBatch(Epoch(8), BatchRef("q", BatchId(4), files(0), files(1, *many)))
     again = BatchRef("q", BatchId(4), files(0), files(2, *many, (2, "new")))
     with pytest.raises(ReplayDiffers, match=r"the 20 files .*: f00, f01, f02, f03, f04 and 15 more"):
-        judge(last, again, NONE, "/log")
+        judge(last, again, NONE, "/log", raw=True)
 
 
 @pytest.mark.parametrize("history_policy", [NONE, RESUME])
 def test_a_checkpoint_that_a_refused_start_left_is_to_be_deleted(history_policy: HistoryPolicy) -> None:
     with pytest.raises(HiveSinkError, match=r"delete .*/checkpoint.* in the table|in the table: delete /checkpoint"):
-        judge(LAST, coming(0, 0, 60, "new"), history_policy, "/log")
+        judge(LAST, coming(0, 0, 60, "new"), history_policy, "/log", raw=True)
 
 
 def test_a_checkpoint_that_starts_at_the_logs_end_may_stay() -> None:
     with pytest.raises(ForeignHistory) as told:
-        judge(LAST, coming(0, 50, 60, "new"), NONE, "/log")
+        judge(LAST, coming(0, 50, 60, "new"), NONE, "/log", raw=True)
     assert "/checkpoint" not in str(told.value)
 
 

@@ -202,3 +202,19 @@ def test_a_log_that_was_moved_away_is_missed(
     with pytest.raises(errors.ForeignHistory):
         stage.drain()
     assert stage.ids() == rows
+
+
+def test_a_column_that_is_added_does_not_turn_rows_into_records(stage: Stage) -> None:
+    settings = {"sink.bucket.assigner": "date-time", "sink.bucket.time-pattern": "yyyy"}
+    stage.create(columns="value STRING", properties=settings)
+    stage.put_text('{"a": 1}\n')
+    stage.drain()
+    stage.spark.sql(f"ALTER TABLE {stage.table} ADD COLUMNS (note STRING)")
+    stage.put_text('{"a": 2}\n')
+    with pytest.raises(errors.InputChanged, match=r"came as columns.* append=1$"):
+        stage.drain()
+    stage.drain(events=stage.lines().selectExpr("*", "CAST(NULL AS STRING) AS note"))
+    assert [row.value for row in stage.query(f"SELECT value FROM {stage.table} ORDER BY value")] == [
+        '{"a": 1}',
+        '{"a": 2}',
+    ]

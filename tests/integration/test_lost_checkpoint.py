@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import re
 import threading
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from pyspark.errors import StreamingQueryException
 
 from hivesink import errors
+from hivesink.cli.codes import translate
 from tests.cli.site import hivesink
 from tests.integration.stage import Stage, Topic, wait_until, wrap
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from pyspark.sql import DataFrame
 
@@ -113,6 +114,12 @@ def test_over_kafka_resume_goes_on_where_the_log_ends_with_a_new_partition_too(s
     sink = stage.sink(resume=True)
     stage.drain(sink, topic.stream(stage.spark, resume=sink))
     assert stage.ids() == list(range(80))
+    # A topic that is left out is no server that is away.
+    other = Topic.create(topic.servers, f"{topic.name}-third")
+    with pytest.raises(StreamingQueryException) as left_out:
+        stage.drain(sink, other.stream(stage.spark))
+    told, code = translate(left_out.value, Path("job.py"))
+    assert (code, "Records that Kafka no longer has" in str(told)) == (65, True)
     # What a query remembers of its rows is in the checkpoint alone.
     stage.forget_checkpoint()
     topic.put(range(80, 85), partitions=3)

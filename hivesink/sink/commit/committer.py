@@ -80,12 +80,13 @@ class Committer:
             self._finish(executor)
             head = executor.history.head
             last = head.last_batch if head else None
-            verdict = judge(last, batch, self.spec.history_policy, self.context.log.location)
+            verdict = judge(last, batch, self.spec.history_policy, self.context.log.location, raw=shape.is_raw)
             if isinstance(verdict, Replay):
                 logger.info("batch %d was committed as epoch %d", batch.batch, verdict.epoch)
                 done = Committed(verdict.epoch, replayed=True)
             else:
-                new = LastBatch(Epoch(executor.history.epoch + 1), batch, appended=verdict.appended)
+                epoch = Epoch(executor.history.epoch + 1)
+                new = LastBatch(epoch, batch, appended=verdict.appended, raw=shape.is_raw)
                 if last is None and self.spec.was_written(batch):
                     done = self._commit_known(executor, new)
                 else:

@@ -13,6 +13,7 @@ from hivesink.sink.commit.observe import load
 from hivesink.sink.inspect.admission import parts_of
 from hivesink.sink.inspect.checks import strays
 from hivesink.sink.inspect.facts import read_log
+from hivesink.sink.inspect.status import homes_elsewhere, partitions_of
 from hivesink.sink.inspect.verify import gather
 
 if TYPE_CHECKING:
@@ -33,12 +34,11 @@ def find_leftovers(context: CommitContext, table: str) -> tuple[str, ...]:
     if uid is None or history.head is None:
         return ()
     store = context.store
-    folders = {store.canonical(folder): folder for folder in store.walk(context.table(table).location)}
-    for _, part in read_log(context.log).effective():
-        # A partition may live outside the table's folder, even where this store can't look.
-        canonical = store.canonical(part.folder)
-        if part.table == table and canonical not in folders and context.unreachable(part.folder) is None:
-            folders[canonical] = part.folder
+    location = {table: context.table(table).location}
+    # A partition may live outside the table's folder, even where this store can't look.
+    written = {part.folder for _, part in read_log(context.log).effective() if part.table == table}
+    away = homes_elsewhere(context, location, partitions_of(context, location), written)
+    folders = {store.canonical(folder): folder for folder in (*store.walk(location[table]), *away)}
     listed = store.run_parallel(partial(store.staged, folder) for folder in folders.values())
     return tuple(sorted(leftovers((path for paths in listed for path in paths), uid, history)))
 

@@ -13,7 +13,7 @@ from hivesink.sink.commit.recovery import listed
 from hivesink.sink.inspect.facts import FileFacts, LogFacts, Unregistered, list_files, outside, read_log
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping
     from datetime import datetime
 
     from hivesink.core.epoch import Epoch, LastBatch
@@ -62,8 +62,10 @@ def writer_status(context: CommitContext, writer: str, table: str) -> WriterStat
     log.require_readable()
     head = log.head
     tables = log.tables or (table,)
+    locations = locations_of(context, tables)
     folders = {part.folder for _, part in log.effective()}
-    files = list_files(context.store, locations_of(context, tables).values(), folders)
+    folders |= homes_elsewhere(context, locations, partitions_of(context, locations))
+    files = list_files(context.store, locations.values(), folders)
     waiting = {(gap.table, gap.partition): gap for gap in log.unregistered(files)}
     # Rows wait for a registered one too, until the metastore was looked at.
     live = listed(context, waiting, PartitionPathInvalid)
@@ -106,10 +108,13 @@ def partitions_of(context: CommitContext, tables: Iterable[str]) -> dict[Partiti
 
 
 def homes_elsewhere(
-    context: CommitContext, tables: Mapping[str, str], live: Mapping[PartitionKey, LivePartition]
+    context: CommitContext,
+    tables: Mapping[str, str],
+    live: Mapping[PartitionKey, LivePartition],
+    written: Collection[str] = (),
 ) -> set[str]:
-    """Where partitions are outside of the folders of their `tables`, if this store can look there."""
-    homes = outside(context.store, (one.location for one in live.values()), tables.values())
+    """Where partitions are, or were `written`, outside of their `tables`' folders, if this store can look there."""
+    homes = outside(context.store, {*written, *(one.location for one in live.values())}, tables.values())
     return {home for home in homes if context.unreachable(home) is None}
 
 

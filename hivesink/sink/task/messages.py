@@ -52,6 +52,10 @@ class InputShape:
     path: str | None = None
     topic_name: str | None = None
 
+    @property
+    def is_raw(self) -> bool:
+        return self.value is not None
+
 
 @dataclass(frozen=True, slots=True)
 class TaskPlan:
