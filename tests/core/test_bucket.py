@@ -43,6 +43,8 @@ def test_a_pattern_that_cant_be_one_says_why(pattern: str, reason: str) -> None:
 def test_several_columns_have_a_pattern_each() -> None:
     found = TimePattern.parse_all("dt=yyyy-MM-dd, Hour=HH")
     assert {name: pattern.strftime for name, pattern in found.items()} == {"dt": "%Y-%m-%d", "hour": "%H"}
+    with pytest.raises(ValueError, match="each column once"):
+        TimePattern.parse_all("dt=yyyy, DT=MM")
 
 
 @pytest.mark.parametrize(

@@ -406,6 +406,18 @@ def test_a_leftover_among_dead_letters_names_their_table(site: Site) -> None:
     assert f"`hivesink clean {NAME}__rejected` removes it" in note.text
 
 
+def test_status_and_clean_look_into_a_partition_that_was_moved_away(site: Site) -> None:
+    part, before = site.part(), writer_status(site.context, "w", NAME).files
+    leftover = f".{part.name.replace('-2-', '-1-')}.pending"
+    site.put(f"{part.folder}/{leftover}", b"1\n")
+    for file in site.fs.list(part.folder):
+        site.fs.rename(f"{part.folder}/{file.name}", f"/elsewhere/{file.name}")
+    site.metastore.register(TABLE, part.partition, "/elsewhere")
+    assert writer_status(site.context, "w", NAME).files == replace(before, pending=1)
+    assert any(f"/elsewhere/{leftover} is a leftover" in note for note in site.notes())
+    assert find_leftovers(site.context, NAME) == (f"/elsewhere/{leftover}",)
+
+
 def test_clean_keeps_what_a_run_at_work_is_writing(site: Site) -> None:
     name = site.part().target.rpartition("/")[2].replace(f"-{UID}-2-", f"-{UID}-4-")
     path = f"{site.part().folder}/.{name}.inprogress"
