@@ -33,7 +33,6 @@ Uids = Annotated[
     ),
 ]
 
-
 Written = Annotated[
     str | None,
     typer.Option(

@@ -137,22 +137,9 @@ class Trim:
     epoch: Epoch
 
 
-Action = (
-    Decide
-    | ClearAccurate
-    | Register
-    | Publish
-    | Keep
-    | Refuse
-    | PutAway
-    | MarkPublished
-    | LookAgain
-    | SuccessFiles
-    | MarkSettled
-    | Discard
-    | Forget
-    | Trim
-)
+_OnLog = Decide | MarkPublished | MarkSettled | Forget | Trim
+_OnFiles = Publish | Keep | Refuse | PutAway | SuccessFiles | Discard
+Action = _OnLog | _OnFiles | ClearAccurate | Register | LookAgain
 
 
 def describe(action: Action) -> Iterator[tuple[str, str]]:  # noqa: C901, PLR0912  one case per action

@@ -9,19 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NewType
 
+from hivesink import errors
 from hivesink.core.offsets import FilesOffset, SourceOffset, chain, runs_back
-from hivesink.errors import (
-    BatchBehindLog,
-    BatchesMissing,
-    CheckpointLeftOver,
-    ForeignHistory,
-    InputChanged,
-    LogMissing,
-    OffsetsDontChain,
-    OffsetsRunBack,
-    ReplayDiffers,
-    ResumeImpossible,
-)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable
@@ -123,12 +112,12 @@ def judge(
     """
     verdict = _judge(last, batch, history_policy, log)
     if isinstance(verdict, New) and last and last.raw == (not raw) and history_policy.append != last.epoch:
-        raise InputChanged(log, last.epoch, was_raw=not raw)
+        raise errors.InputChanged(log, last.epoch, was_raw=not raw)
     back = runs_back(batch.start, batch.end) if batch.start and batch.end and isinstance(verdict, New) else None
     if back is not None:
         epoch = last.epoch if last else Epoch(0)
         if history_policy.append != epoch:
-            raise OffsetsRunBack(log, epoch, batch.batch, back)
+            raise errors.OffsetsRunBack(log, epoch, batch.batch, back)
         verdict = New(appended=True)
     return verdict
 
@@ -144,14 +133,14 @@ def _judge(
         return _same_batch(last, batch, history_policy, log)
     resumable = _resumable(last.ref.end)
     if batch.batch < last.ref.batch:
-        raise BatchBehindLog(log, last.epoch, last.ref.batch, batch.batch, last.ref.end, resumable=resumable)
+        raise errors.BatchBehindLog(log, last.epoch, last.ref.batch, batch.batch, last.ref.end, resumable=resumable)
     if batch.batch > last.ref.batch + 1:
         if history_policy.append == last.epoch:
             return New(appended=True)
-        raise BatchesMissing(log, last.epoch, last.ref.batch, batch.batch)
+        raise errors.BatchesMissing(log, last.epoch, last.ref.batch, batch.batch)
     gap = _gap(last, batch)
     if gap is not None and history_policy.append != last.epoch:
-        raise OffsetsDontChain(log, last.epoch, gap)
+        raise errors.OffsetsDontChain(log, last.epoch, gap)
     return New(appended=gap is not None)
 
 
@@ -193,7 +182,7 @@ def _first(batch: BatchRef | NextBatch, history_policy: HistoryPolicy, log: str)
     # were deleted, and with them the knowledge of which batches are in the table.
     # `append` names the last batch's epoch, 0 if there is none: fences of recovery don't count.
     if batch.batch > 0 and history_policy.append != 0:
-        raise LogMissing(log, batch.batch)
+        raise errors.LogMissing(log, batch.batch)
     return New(appended=batch.batch > 0)
 
 
@@ -203,7 +192,7 @@ def _same_batch(last: LastBatch, batch: BatchRef | NextBatch, history_policy: Hi
     if history_policy.append == last.epoch:
         return New(appended=True)
     resumable, read = _resumable(last.ref.end), read_before(last, batch)
-    raise ReplayDiffers(log, last.epoch, batch.batch, last.ref.end, batch.end, resumable=resumable, read=read)
+    raise errors.ReplayDiffers(log, last.epoch, batch.batch, last.ref.end, batch.end, resumable=resumable, read=read)
 
 
 def _other_query(last: LastBatch, batch: BatchRef | NextBatch, history_policy: HistoryPolicy, log: str) -> New:
@@ -213,14 +202,16 @@ def _other_query(last: LastBatch, batch: BatchRef | NextBatch, history_policy: H
     left_over = batch.checkpoint if gap and isinstance(batch, NextBatch) and batch.batch == 0 else None
     resumable = _resumable(last.ref.end + (batch.start or ()))
     if not history_policy.resume:
-        raise ForeignHistory(log, last.epoch, last.ref.end, batch.query, resumable=resumable, left_over=left_over)
+        raise errors.ForeignHistory(
+            log, last.epoch, last.ref.end, batch.query, resumable=resumable, left_over=left_over
+        )
     if not resumable:
-        raise ResumeImpossible(log, last.epoch, last.ref.end, left_over)
+        raise errors.ResumeImpossible(log, last.epoch, last.ref.end, left_over)
     if gap is None:
         return New()
     if left_over is not None:
-        raise CheckpointLeftOver(log, last.epoch, left_over, gap)
-    raise OffsetsDontChain(log, last.epoch, gap)
+        raise errors.CheckpointLeftOver(log, last.epoch, left_over, gap)
+    raise errors.OffsetsDontChain(log, last.epoch, gap)
 
 
 def _gap(last: LastBatch, batch: BatchRef | NextBatch) -> str | None:

@@ -181,7 +181,7 @@ def _lowest_outgoing_port() -> int:
     try:
         return int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text(encoding="utf-8").split()[0])
     except OSError:
-        # The lowest by IANA, and on macOS.
+        # The lowest by IANA.
         return 49152
 
 
@@ -204,7 +204,7 @@ def identity_of(pid: int) -> str | None:
         fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
         boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="utf-8").strip()
     except OSError:
-        return None if Path("/proc/self/stat").exists() else _identity_by_ps(pid)
+        return None
     return None if fields[0] in "ZX" and not _has_other_threads(pid) else f"{boot} {fields[19]}"
 
 
@@ -214,14 +214,6 @@ def _has_other_threads(pid: int) -> bool:
         return len(list(Path(f"/proc/{pid}/task").iterdir())) > 1
     except OSError:
         return False
-
-
-def _identity_by_ps(pid: int) -> str | None:
-    answer = subprocess.run(
-        ["/bin/ps", "-o", "stat=,lstart=", "-p", str(pid)], capture_output=True, text=True, check=False
-    )
-    state, _, started = answer.stdout.strip().partition(" ")
-    return None if answer.returncode or state.startswith("Z") else started.strip()
 
 
 def _await_ready(launch: Launch, server: Attached | Detached) -> None:

@@ -43,13 +43,13 @@ def ship(spark: SparkSession) -> str | None:
     context = spark.sparkContext
     if is_local(spark) or _submitted(spark):
         return None
-    zipped = _zip()
-    name = f"hivesink-{hivesink.__version__}-{sha256(zipped).hexdigest()[:12]}.zip"
+    content = zipped()
+    name = f"hivesink-{hivesink.__version__}-{sha256(content).hexdigest()[:12]}.zip"
     if any(added.rpartition("/")[2] == name for added in context.listFiles):
         return name
     path = cache_folder() / "packages" / name
     if not path.is_file():
-        write_atomically(path, zipped)
+        write_atomically(path, content)
     before = list(sys.path)
     context.addPyFile(str(path))
     # Spark puts it on the driver's path too; the driver keeps the package that made the zip.
@@ -76,12 +76,8 @@ def unsealed(seal: Sealed) -> Any:
     return pickle.loads(pickled)  # noqa: S301  the driver's own bytes, by Spark's own channel
 
 
-def write_zip(path: Path) -> None:
-    """Write the package as a zip to import from."""
-    write_atomically(path, _zip())
-
-
-def _zip() -> bytes:
+def zipped() -> bytes:
+    """The package as a zip to import from."""
     whole = io.BytesIO()
     with zipfile.ZipFile(whole, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, content in sorted(_files(importlib.resources.files("hivesink"), "hivesink")):
@@ -100,4 +96,4 @@ def _files(folder: Traversable, name: str) -> Iterator[tuple[str, bytes]]:
 
 
 if __name__ == "__main__":
-    write_zip(Path(os.fsdecode(sys.argv[1])))
+    write_atomically(Path(os.fsdecode(sys.argv[1])), zipped())

@@ -7,19 +7,9 @@ import json
 from posixpath import dirname
 from typing import TYPE_CHECKING, NoReturn
 
+from hivesink import errors
 from hivesink.core import manifest_json
 from hivesink.core.log import LogView, Mark, Touched, require_own, require_whole
-from hivesink.errors import (
-    EpochTaken,
-    FencedOut,
-    HiveSinkError,
-    LogDamaged,
-    LogGone,
-    NotWritable,
-    OutcomeUnknown,
-    PointerTaken,
-    StoreUnavailable,
-)
 from hivesink.storage import log_layout
 from hivesink.storage.fs import DOUBTS, FileSystem, delete, drop, join, put_once, retry_unknown, stage
 from hivesink.storage.pointers import decode_pointer, encode_pointer, pointer_path
@@ -59,7 +49,7 @@ class RenameCommitLog:
             found = put_once(self._fs, self._uid, f"{uid}\n".encode())
         uid = found.decode("ascii", "replace").strip()
         if not uid.isalnum() or not uid.isascii():
-            raise LogDamaged(self._uid, "it holds no uid")
+            raise errors.LogDamaged(self._uid, "it holds no uid")
         return uid
 
     def view(self) -> LogView:
@@ -82,7 +72,7 @@ class RenameCommitLog:
     def manifest(self, epoch: Epoch) -> Manifest:
         path, found = self._decoded(epoch)
         # Without a uid the log is refused at its start; whoever only looks at it can still read this manifest.
-        with contextlib.suppress(LogDamaged):
+        with contextlib.suppress(errors.LogDamaged):
             self._own = self._own or self.uid(None)
         require_own(path, found, self._own or found.uid)
         return found
@@ -98,8 +88,8 @@ class RenameCommitLog:
             with _unknown_from_here(path):
                 created = self._find_out(manifest, path, temporary, error)
             if not created:
-                raise StoreUnavailable(action="create", path=path, reason=str(error)) from error
-        except HiveSinkError:
+                raise errors.StoreUnavailable(action="create", path=path, reason=str(error)) from error
+        except errors.HiveSinkError:
             drop(self._fs, temporary)
             raise
         with _unknown_from_here(path):
@@ -156,17 +146,17 @@ class RenameCommitLog:
         data = self._fs.read(path) or put_once(self._fs, path, wanted)
         found = decode_pointer(self._fs, data, path)
         if self._fs.canonical(found) != self._fs.canonical(self._folder):
-            raise PointerTaken(path, self._writer, str(table), found, self._folder)
+            raise errors.PointerTaken(path, self._writer, str(table), found, self._folder)
 
     def _decoded(self, epoch: Epoch) -> tuple[str, Manifest]:
         """The path and content of the epoch's manifest, of whatever uid."""
         path = self._manifest_path(log_layout.manifest_name(epoch))
         data = self._fs.read(path)
         if data is None:
-            raise LogDamaged(path, "it is missing")
+            raise errors.LogDamaged(path, "it is missing")
         found = manifest_json.decode(data, path)
         if found.epoch != epoch:
-            raise LogDamaged(path, f"it holds epoch {found.epoch}")
+            raise errors.LogDamaged(path, f"it holds epoch {found.epoch}")
         return path, found
 
     def _uid_of_manifests(self) -> str | None:
@@ -199,9 +189,9 @@ class RenameCommitLog:
             return True
         if not source_deleted and isinstance(doubt, FileNotFoundError) and self.view().head >= manifest.epoch:
             # While this run stalled, another went on and its clean-up deleted the temporary file.
-            raise EpochTaken(self._folder, manifest.epoch)
+            raise errors.EpochTaken(self._folder, manifest.epoch)
         if not source_deleted:
-            raise OutcomeUnknown(action="create", path=path, reason=str(doubt)) from doubt
+            raise errors.OutcomeUnknown(action="create", path=path, reason=str(doubt)) from doubt
         return False
 
     def _is_own(self, manifest: Manifest, path: str, temporary: str) -> bool:
@@ -214,7 +204,7 @@ class RenameCommitLog:
             self._fs.make_durable(dirname(path))
         drop(self._fs, temporary)
         if not own:
-            raise EpochTaken(self._folder, manifest.epoch)
+            raise errors.EpochTaken(self._folder, manifest.epoch)
         return True
 
     def _require_newest(self, epoch: Epoch, path: str) -> None:
@@ -222,9 +212,9 @@ class RenameCommitLog:
         if view.floor >= epoch:
             # With a floor at or above the epoch nobody reads the file, whether it is deleted or not.
             drop(self._fs, path)
-            raise EpochTaken(self._folder, epoch)
+            raise errors.EpochTaken(self._folder, epoch)
         if view.head > epoch:
-            raise FencedOut(self._folder, epoch, view.head)
+            raise errors.FencedOut(self._folder, epoch, view.head)
         # A floor is there before what it covers is deleted, so only a second listing shows that none covers the gap.
         if _lacks(view, epoch - 1) and _lacks(self.view(), epoch - 1):
             self._refuse_anew(path)
@@ -234,7 +224,7 @@ class RenameCommitLog:
     def _refuse_anew(self, path: str) -> NoReturn:
         """Take back a file that has made the log's folder anew, after a reset beside this run. Raises LogGone."""
         drop(self._fs, path)
-        raise LogGone(self._folder)
+        raise errors.LogGone(self._folder)
 
 
 def _lacks(view: LogView, epoch: int) -> bool:
@@ -246,5 +236,5 @@ def _unknown_from_here(path: str) -> Iterator[None]:
     """Raise OutcomeUnknown for a failing store: after the rename was requested, the epoch may be decided."""
     try:
         yield
-    except (StoreUnavailable, NotWritable) as error:
-        raise OutcomeUnknown(action="create", path=path, reason=str(error)) from error
+    except (errors.StoreUnavailable, errors.NotWritable) as error:
+        raise errors.OutcomeUnknown(action="create", path=path, reason=str(error)) from error

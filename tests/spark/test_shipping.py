@@ -24,16 +24,16 @@ import importlib, pkgutil, sys, hivesink
 for module in pkgutil.walk_packages(hivesink.__path__, "hivesink."):
     importlib.import_module(module.name)
 from hivesink.jvm.jars import HIVE_CLIENT
-from hivesink.spark.shipping import write_zip
+from hivesink.spark.shipping import zipped
 from pathlib import Path
-write_zip(Path(sys.argv[1]))
+Path(sys.argv[1]).write_bytes(zipped())
 print(hivesink.spark.sink.__file__, len(HIVE_CLIENT.coordinates))
 """
 
 
 def test_the_zip_is_the_package_without_its_servers_and_makes_itself_again(tmp_path: Path) -> None:
     first, again = tmp_path / "hivesink-1.zip", tmp_path / "again.zip"
-    shipping.write_zip(first)
+    first.write_bytes(shipping.zipped())
     environment = {**os.environ, "PYTHONPATH": str(first), "PYTHONDONTWRITEBYTECODE": "1"}
     done = subprocess.run(
         [sys.executable, "-c", IMPORTS, str(again)],

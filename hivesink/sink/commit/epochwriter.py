@@ -7,20 +7,9 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+from hivesink import errors
 from hivesink.core.bucket import aside, folder, same_location
 from hivesink.core.manifest import PartEntry, Rows
-from hivesink.errors import (
-    BadRecord,
-    EpochTaken,
-    HiveSinkError,
-    MetastoreUnreachable,
-    PartitionElsewhere,
-    RegistrationFailed,
-    RegistrationUnknown,
-    StoreUnavailable,
-    TaskFailed,
-    Unsupported,
-)
 from hivesink.sink.task.messages import InputShape, TablePlan, TaskPlan, TaskReport
 
 if TYPE_CHECKING:
@@ -30,7 +19,7 @@ if TYPE_CHECKING:
     from hivesink.core.partition import LivePartition, PartitionKey
     from hivesink.sink.commit.context import CommitContext, Stopwatch, WriterSpec
 
-METASTORE_TROUBLE = (MetastoreUnreachable, RegistrationFailed, RegistrationUnknown)
+METASTORE_TROUBLE = (errors.MetastoreUnreachable, errors.RegistrationFailed, errors.RegistrationUnknown)
 
 _TRIES = 3
 """Tries at one epoch while partitions keep turning out to live elsewhere."""
@@ -58,7 +47,7 @@ class EpochWriter:
 
     context: CommitContext
     spec: WriterSpec
-    tolerate: Callable[[HiveSinkError], None]
+    tolerate: Callable[[errors.HiveSinkError], None]
     _moved: dict[PartitionKey, str] = field(default_factory=dict)
 
     def write(self, epoch: Epoch, shape: InputShape, write: Write, watch: Stopwatch) -> Written:
@@ -88,7 +77,7 @@ class EpochWriter:
             self.context.store.discard(part.staged for part in parts)
             self._require_reachable(elsewhere)
             self._moved.update(elsewhere)
-        raise StoreUnavailable(
+        raise errors.StoreUnavailable(
             action="keep",
             path=str(vanished),
             reason="something deleted or truncated it before its epoch could be decided",
@@ -128,7 +117,7 @@ class EpochWriter:
         # Once it is decided, a wrong length could only be repaired by hand.
         gone = next((part.staged for part, file in both if file is None or file.length != part.length), None)
         if gone is not None and self.context.log.view().head >= epoch:
-            raise EpochTaken(self.context.log.location, epoch)
+            raise errors.EpochTaken(self.context.log.location, epoch)
         return gone
 
     def _reports(self, write: Write, plan: TaskPlan) -> tuple[TaskReport, ...]:
@@ -139,7 +128,7 @@ class EpochWriter:
             # A run that starts beside this one shuts out this try and sweeps its files. The errors that tasks then
             # fail with don't say so.
             if self.context.log.view().head >= plan.epoch:
-                raise EpochTaken(self.context.log.location, plan.epoch) from error
+                raise errors.EpochTaken(self.context.log.location, plan.epoch) from error
             raise
         return reports
 
@@ -149,7 +138,7 @@ class EpochWriter:
             reason = self.context.unreachable(home)
             if reason is not None:
                 own, where = self.spec.tables[table].folder(partition), self.context.registrar.address
-                raise PartitionElsewhere(table, partition, home, reason, where, folder=own, staged=False)
+                raise errors.PartitionElsewhere(table, partition, home, reason, where, folder=own, staged=False)
 
     def _elsewhere(
         self, parts: Iterable[PartEntry], live: Mapping[PartitionKey, LivePartition]
@@ -176,7 +165,7 @@ class EpochWriter:
         bad = next((report.bad for report in reports if report.bad), None)
         if bad is not None:
             self.context.store.discard(part.staged for report in reports for part in report.parts)
-            raise BadRecord(self.spec.target.name, bad.position, bad.field, bad.reason)
+            raise errors.BadRecord(self.spec.target.name, bad.position, bad.field, bad.reason)
         for report in reports:
             if not report.rows.balanced:
                 message = f"task {report.task} reports {report.rows}, which don't add up"
@@ -190,11 +179,11 @@ def _require_parquet(live: Mapping[PartitionKey, LivePartition]) -> None:
             what = f"the format of partition {partition} of {table} ({found.format})"
             way = f"if it holds no files, run: ALTER TABLE {table} PARTITION (…) SET FILEFORMAT PARQUET; otherwise see "
             way += '"A partition of another format" in docs/operations.md'
-            raise Unsupported(what, "the sink writes Parquet", way)
+            raise errors.Unsupported(what, "the sink writes Parquet", way)
 
 
 def _require_no_failure(reports: Iterable[TaskReport]) -> None:
     """Raises TaskFailed. The other tasks' parts are left to the next sweep: now the store may fail here too."""
     failure = next((report.failure for report in reports if report.failure), None)
     if failure is not None:
-        raise TaskFailed(failure.message, retryable=failure.retryable)
+        raise errors.TaskFailed(failure.message, retryable=failure.retryable)

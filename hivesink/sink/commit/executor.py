@@ -10,6 +10,7 @@ from functools import partial
 from itertools import groupby
 from typing import TYPE_CHECKING
 
+from hivesink import errors
 from hivesink.core import actions
 from hivesink.core.bucket import given_up, is_given_up
 from hivesink.core.epoch import Epoch
@@ -19,17 +20,6 @@ from hivesink.core.partfile import Pending, parse_staged
 from hivesink.core.partition import NewPartition, PartitionKey
 from hivesink.core.plan import Policy, plan, until_look
 from hivesink.core.seen import NOTHING, GivenUp, Seen, Winner, locate
-from hivesink.errors import (
-    FencedOut,
-    FolderTaken,
-    HiveSinkError,
-    LengthMismatch,
-    PartitionElsewhere,
-    PartLost,
-    RegistrationFailed,
-    TargetTaken,
-    Unsupported,
-)
 from hivesink.sink.commit.observe import load, load_begun, look, look_at_tracks
 
 if TYPE_CHECKING:
@@ -44,7 +34,7 @@ _MOST_ADDS = 2
 """A partition that is missing after so many adds is kept out of the metastore by something else."""
 
 
-class StaleError(FencedOut):
+class StaleError(errors.FencedOut):
     """Another recovery has advanced the same epochs meanwhile: look again."""
 
 
@@ -94,7 +84,7 @@ class Executor:
         self._added.clear()
         refused: frozenset[PartitionKey] = frozenset()
         taken: frozenset[PartitionKey] = frozenset()
-        error: RegistrationFailed | None = None
+        error: errors.RegistrationFailed | None = None
         while self.history.open:
             seen, first = first or look(self.context, self.history), None
             try:
@@ -102,13 +92,13 @@ class Executor:
                 self._carry_out(planned)
             except StaleError:
                 self.history = load(self.context, self.history.identity)
-            except RegistrationFailed as failed:
+            except errors.RegistrationFailed as failed:
                 # Everything that the metastore doesn't refuse is settled first.
                 error, named = failed, frozenset((failed.table, name) for name in failed.partitions)
                 if named <= refused:
                     raise
                 refused |= named
-                taken |= named if isinstance(failed, FolderTaken) else frozenset()
+                taken |= named if isinstance(failed, errors.FolderTaken) else frozenset()
             else:
                 if error is not None and all(isinstance(action, actions.ClearAccurate) for action in planned):
                     raise error
@@ -128,9 +118,9 @@ class Executor:
             tracks = look_at_tracks(self.context, self.history.epoch, winners)
             for action in self._plan(Seen(tracks=tracks)):
                 self._perform(action)
-        except FencedOut:
+        except errors.FencedOut:
             raise
-        except HiveSinkError as error:
+        except errors.HiveSinkError as error:
             # No row depends on it, so it fails no committed batch; `status` and `verify` show what stays wrong.
             logger.warning("couldn't clean up after epoch %d, will try again: %s", self.history.epoch, error)
 
@@ -158,13 +148,13 @@ class Executor:
                 self._require_current()
                 try:
                     self.context.store.publish(Pending(source, part.put_away, part.length))
-                except PartLost as error:
+                except errors.PartLost as error:
                     raise self._stale() from error
             case actions.MarkPublished(epoch, waited):
                 self.context.log.mark(epoch, Mark.PUBLISHED)
                 self.history = self.history.published(epoch)
                 # An empty folder harms nobody.
-                with suppress(HiveSinkError):
+                with suppress(errors.HiveSinkError):
                     self.context.store.prune(waited)
             case actions.SuccessFiles(paths):
                 self._require_current()
@@ -204,7 +194,7 @@ class Executor:
             if self._added[place] > _MOST_ADDS:
                 where = self.context.registrar.address
                 reason = "the metastore accepted it but doesn't list it afterwards"
-                raise RegistrationFailed(action.table, "register", reason, where, (partition,))
+                raise errors.RegistrationFailed(action.table, "register", reason, where, (partition,))
         waiting: dict[str, list[PartEntry]] = {}
         for part in self.history.waiting():
             waiting.setdefault(part.target.rpartition("/")[0], []).append(part)
@@ -222,17 +212,17 @@ class Executor:
     def _publish(self, part: PartEntry, source: str) -> None:
         try:
             self.context.store.publish(Pending(source, part.target, part.length))
-        except (PartLost, LengthMismatch, TargetTaken):
+        except (errors.PartLost, errors.LengthMismatch, errors.TargetTaken):
             self._require_current()
             if not self._publish_from_elsewhere(part, source):
                 raise
-        except Unsupported as error:
+        except errors.Unsupported as error:
             folder, where = source.rpartition("/")[0], self.context.registrar.address
             if folder == part.folder:
                 raise
             if not self._publish_from_elsewhere(part, source):
                 home, reason = part.folder, str(error)
-                raise PartitionElsewhere(
+                raise errors.PartitionElsewhere(
                     part.table, part.partition, home, reason, where, folder=folder, staged=True
                 ) from error
 
@@ -273,9 +263,9 @@ class Executor:
         self.history = replace(self.history, floor=upto)
 
 
-def _loss(refused: actions.Refuse) -> HiveSinkError:
+def _loss(refused: actions.Refuse) -> errors.HiveSinkError:
     if not refused.found:
         way_back = refused.part.way_back(refused.astray) if refused.astray else None
-        return PartLost(refused.part.staged, refused.part.target, way_back)
+        return errors.PartLost(refused.part.staged, refused.part.target, way_back)
     path, length = refused.found[0]
-    return LengthMismatch(path, refused.part.length, length)
+    return errors.LengthMismatch(path, refused.part.length, length)

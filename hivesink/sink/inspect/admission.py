@@ -8,21 +8,11 @@ from functools import partial
 from itertools import chain, islice
 from typing import TYPE_CHECKING
 
+from hivesink import errors
 from hivesink.core.bucket import is_hidden
 from hivesink.core.manifest import PartEntry, standing
 from hivesink.core.partition import LivePartition, is_partition
 from hivesink.core.table import TableName
-from hivesink.errors import (
-    FileSystemUnknown,
-    ForeignParts,
-    LogOutdated,
-    LogShared,
-    TableFolderGone,
-    TableRemade,
-    TableRenamed,
-    UnknownTable,
-    Unsupported,
-)
 from hivesink.sink.inspect.facts import FoundPart, LogFacts, outside, read_log
 
 if TYPE_CHECKING:
@@ -57,7 +47,7 @@ def parts_of(
 def _visible(store: FileStore, folders: Iterable[str]) -> Iterator[FoundPart]:
     def listed(folder: str) -> Sequence[Finished]:
         # It has written nothing on a file system that it can't reach.
-        with suppress(Unsupported, FileSystemUnknown):
+        with suppress(errors.Unsupported, errors.FileSystemUnknown):
             return store.visible(folder)
         return ()
 
@@ -69,7 +59,7 @@ def others_of(log: CommitLog, registrar: Registrar, table: str) -> tuple[str, ..
     """The living tables that `log` serves, but for `table`. One that was renamed or made anew is another by then."""
     found = []
     for name, created in log.admitted().items():
-        with suppress(UnknownTable, Unsupported, ValueError):
+        with suppress(errors.UnknownTable, errors.Unsupported, ValueError):
             if name != table and registrar.table(TableName.parse(name)).created in created:
                 found.append(name)
     return tuple(sorted(found))
@@ -106,14 +96,14 @@ class Admission:
         # A log that serves a table serves its dead letters too.
         others = [other for other in others_of(self.log, self.registrar, name) if f"{other}__rejected" != name]
         if others:
-            raise LogShared(self.log.location, self.writer, name, tuple(others))
+            raise errors.LogShared(self.log.location, self.writer, name, tuple(others))
         facts = read_log(self.log)
         if self.log.view().head and self.is_other_table() and not self._holds_newest_rows(facts):
             waiting = next((epoch for epoch, _ in self._open_parts()), None)
-            raise TableRemade(name, self.writer, self.log.location, self.log.view().head, waiting)
+            raise errors.TableRemade(name, self.writer, self.log.location, self.log.view().head, waiting)
         for epoch, part in self._open_parts():
             if part.table.removesuffix("__rejected") != name.removesuffix("__rejected"):
-                raise TableRenamed(name, part.table, epoch, self.log.location)
+                raise errors.TableRenamed(name, part.table, epoch, self.log.location)
         self._require_folders(facts)
         self._require_newest(facts)
 
@@ -129,7 +119,7 @@ class Admission:
             folders += [home.location for home in homes if self.store.canonical(home.location) in written]
         for folder in folders:
             if next(iter(self.store.walk(folder)), None) is None:
-                raise TableFolderGone(table, folder, self.log.location)
+                raise errors.TableFolderGone(table, folder, self.log.location)
 
     def _require_newest(self, facts: LogFacts) -> None:
         """Raises LogOutdated if the table holds a file of a later epoch: the log was restored from a backup, say."""
@@ -141,7 +131,9 @@ class Admission:
             is_later = part.name.uid == facts.uid and part.name.epoch > facts.view.head
             # A run that works beside this one has decided the epoch before its file was visible.
             if is_later and part.name.epoch > self.log.view().head:
-                raise LogOutdated(str(self.live.spec.name), self.writer, self.log.location, facts.view.head, part.path)
+                raise errors.LogOutdated(
+                    str(self.live.spec.name), self.writer, self.log.location, facts.view.head, part.path
+                )
 
     def _open_parts(self) -> Iterator[tuple[Epoch, PartEntry]]:
         """The parts for which unsettled epochs answer. Raises LogDamaged, NewerFormat."""
@@ -213,4 +205,4 @@ class Admission:
         log = self.log.location if own else logs[uid]
         # Those beside it, of the same writer.
         same = [(part.path.rpartition("/")[0], part.name.uid) for part in foreign].count((path.rpartition("/")[0], uid))
-        raise ForeignParts(table, self.writer, uid, path=path, count=same, found=log, own=own)
+        raise errors.ForeignParts(table, self.writer, uid, path=path, count=same, found=log, own=own)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from enum import Enum
+from functools import partial
 from itertools import pairwise
 from posixpath import dirname
 from typing import TYPE_CHECKING
@@ -40,12 +41,7 @@ class Finding:
     text: str
 
 
-def _error(epoch: Epoch | None, text: str) -> Finding:
-    return Finding(Level.ERROR, epoch, text)
-
-
-def _note(epoch: Epoch | None, text: str) -> Finding:
-    return Finding(Level.NOTE, epoch, text)
+_error, _note = partial(Finding, Level.ERROR), partial(Finding, Level.NOTE)
 
 
 def whole(evidence: Evidence) -> Iterator[Finding]:
