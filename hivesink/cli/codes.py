@@ -69,7 +69,7 @@ class JobFailed(HiveSinkError):
         super().__init__(f"{job}: {reason}")
 
 
-_CUT_OFF = "stopped in the middle of a batch; the next start finishes what was decided, and writes the rest again"
+_CUT_OFF = "stopped before its first batch or in the middle of one; the next start finishes what is open and goes on"
 
 OLD_CLIENT = (
     "this Spark has no client for a metastore of Hive 4, so its SQL can't read the tables (the sink can write them); "
@@ -79,8 +79,8 @@ OLD_CLIENT = (
 
 _LOST_IN_KAFKA = re.compile(r"Some data may have been lost because they are not available in Kafka|KAFKA_DATA_LOSS")
 KAFKA_LOSS = (
-    "Kafka no longer has records that the query was to read next: they expired, or a topic was left out, deleted or "
-    'made again; see "Records that Kafka no longer has" in docs/operations.md'
+    "records that the query was to read next have expired in Kafka, or their topic is no longer named by the job, "
+    'or was deleted, or made again; see "Records that Kafka no longer has" in docs/operations.md'
 )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,7 +14,7 @@ from hivesink.cli.opened import OpenedTable, open_table
 from hivesink.cli.output import Grid, Line, Report
 from hivesink.core.manifest_json import last_batch_fields
 from hivesink.formats.parquet import rows_in
-from hivesink.sink.inspect.checks import Level
+from hivesink.sink.inspect.checks import Finding, Level
 from hivesink.sink.inspect.status import WriterStatus, writer_status
 from hivesink.sink.inspect.verify import Verdict
 from hivesink.sink.inspect.verify import verify as verify_writer
@@ -29,8 +30,9 @@ Quick = Annotated[bool, typer.Option("--quick", help="Don't read the files' foot
 Last = Annotated[int, typer.Option("--epochs", min=0, help="How many epochs to print; all are checked.")]
 
 _COUNTS = ("read", "written", "rejected", "dropped", "late", "skipped")
-_NOTES = 20
-"""Notes of a writer that `verify` prints: TRUNCATE makes one for each file."""
+_NOTES = 5
+"""Notes of one kind that `verify` prints: TRUNCATE makes one for each file."""
+_SUBJECT = re.compile(r"\S*[/\d]\S*")
 
 
 def status(table: Table, metastore: Metastore = None, json: Json = False, debug: Debug = False) -> None:
@@ -200,8 +202,17 @@ def _blocks(verdict: Verdict, last: int) -> Iterator[Line | Grid]:
     yield Line(f"writer {verdict.writer}, all epochs: {counts}")
     levels = (Level.ERROR, Level.NOTE)
     errors, notes = ([found for found in verdict.findings if found.level is level] for level in levels)
-    for found in (*errors, *notes[:_NOTES]):
-        epoch = f"epoch {found.epoch}: " if found.epoch else ""
-        yield Line(f"{found.level.value}: {epoch}{found.text}", "red" if found.level is Level.ERROR else "yellow")
-    if len(notes) > _NOTES:
-        yield Line(f"and {len(notes) - _NOTES} more notes; --json has them all", "yellow")
+    for found in errors:
+        yield _line(found, "red")
+    kinds: dict[str, list[Finding]] = {}
+    for found in notes:
+        kinds.setdefault(_SUBJECT.sub("", found.text), []).append(found)
+    for alike in kinds.values():
+        yield from (_line(found, "yellow") for found in alike[:_NOTES])
+        if len(alike) > _NOTES:
+            yield Line(f"and {len(alike) - _NOTES} more notes like these; --json has them all", "yellow")
+
+
+def _line(found: Finding, colour: str) -> Line:
+    epoch = f"epoch {found.epoch}: " if found.epoch else ""
+    return Line(f"{found.level.value}: {epoch}{found.text}", colour)

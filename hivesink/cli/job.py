@@ -7,13 +7,16 @@ run` dies, the job gets the first SIGTERM, and two minutes later the second.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import logging
+import multiprocessing
 import os
 import runpy
 import signal
 import sys
 import threading
+import time
 import traceback
 from concurrent.futures import process as processes
 from concurrent.futures import thread as threads
@@ -37,6 +40,9 @@ class _Stopped(BaseException):
 _end_asked = threading.Event()
 _GRACE = 2.0
 """Seconds in which a thread of a failed job may end, once its queries are stopped."""
+_POLL = 0.5
+_thread_errors: list[BaseException] = []
+"""What has ended threads of the job: nobody else is told."""
 
 
 def main(arguments: list[str]) -> NoReturn:
@@ -58,6 +64,9 @@ def main(arguments: list[str]) -> NoReturn:
         after_in_parent=lambda: change(signal.SIG_UNBLOCK),
         after_in_child=lambda: (signal.signal(signal.SIGTERM, signal.SIG_DFL), change(signal.SIG_UNBLOCK)),
     )
+    # Of a job that fails. It runs after the job's own, and before that of `multiprocessing`, which waits for processes.
+    atexit.register(_end_children)
+    threading.excepthook = _on_thread_error
     end_with_parent(os.environ)
     try:
         sys.argv = arguments
@@ -76,6 +85,7 @@ def main(arguments: list[str]) -> NoReturn:
         if isinstance(error, _Stopped):
             _end_children()
         sys.exit(code)
+    atexit.unregister(_end_children)
     sys.exit(ExitCode.DONE)
 
 
@@ -93,7 +103,18 @@ def _run(job: Path) -> None:
     # The job's last queries, which end now, may use pools again.
     threads._shutdown = processes._global_shutdown = False  # noqa: SLF001
     _join_threads()
+    for process in multiprocessing.active_children():
+        if not process.daemon:
+            process.join()
     settle_all()
+    if _thread_errors:
+        raise _thread_errors[0]
+
+
+def _on_thread_error(ended: threading.ExceptHookArgs) -> None:
+    threading.__excepthook__(ended)
+    if ended.exc_value is not None and not isinstance(ended.exc_value, SystemExit):
+        _thread_errors.append(ended.exc_value)
 
 
 def _join_threads() -> None:
@@ -141,7 +162,16 @@ def _on_sigterm(number: int, frame: FrameType | None) -> None:  # noqa: ARG001  
 
 
 def _stop_queries() -> None:
-    """Stop each query between two batches. If there is no query, end the job itself."""
+    """Stop each query between two batches, also those that start from now on. If there is none, end the job itself."""
+    if not _stop_active():
+        os.kill(os.getpid(), signal.SIGTERM)
+    while True:
+        time.sleep(_POLL)
+        _stop_active()
+
+
+def _stop_active() -> bool:
+    """Whether there were queries, and all are stopped."""
     try:
         spark = sys.modules.get("pyspark.sql")
         session = spark.SparkSession._instantiatedSession if spark else None  # noqa: SLF001  the public one asks the JVM for this thread's
@@ -150,9 +180,8 @@ def _stop_queries() -> None:
             wait_for_batch(query)
             query.stop()
     except Exception:  # noqa: BLE001  if the JVM doesn't answer, the job ends as if it had no query
-        queries = []
-    if not queries:
-        os.kill(os.getpid(), signal.SIGTERM)
+        return False
+    return bool(queries)
 
 
 if __name__ == "__main__":

@@ -102,7 +102,8 @@ class MissingColumns(HiveSinkError):
     def __init__(self, table: str, missing: tuple[str, ...], found: tuple[str, ...]) -> None:
         super().__init__(
             f"{table} needs exactly one column of the stream for each of {', '.join(missing)}, but the stream has "
-            f"{', '.join(found)}; select or rename the columns, or, if the records are raw, select `value` alone"
+            f"{', '.join(found)}; select or rename the columns, or, if the records are "
+            "raw, leave out the columns that the table has too, except `value`"
         )
 
 

@@ -176,11 +176,13 @@ class InputChanged(HiveSinkError):
     def __init__(self, log: str, epoch: int, *, was_raw: bool) -> None:
         kinds = ("raw records, from `value`", "columns")
         was, now = kinds if was_raw else kinds[::-1]
-        before = "select `value` alone" if was_raw else "select a column of the stream for each of the table's"
+        before = "select a column of the stream for each of the table's"
+        if was_raw:
+            before = "leave out of the stream the columns that the table has too, except `value`"
         super().__init__(
             f"up to epoch {epoch} in {log} the stream's rows came as {was}, and now they would be taken as {now}: the "
-            f"columns of the table or of the stream have changed. Nothing was written. To go on as before, {before}, "
-            f"or change the table back. If you want the change, start once with append={epoch}"
+            f"columns of the table or of the stream have changed. Nothing was written. To go on as before, change "
+            f"them back, or {before}. If you want the change, start once with append={epoch}"
         )
 
 

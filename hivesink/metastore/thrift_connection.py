@@ -22,15 +22,7 @@ from thrift.Thrift import TApplicationException, TException
 from thrift.transport.TSocket import TSocket
 from thrift.transport.TTransport import TTransportException
 
-from hivesink.errors import (
-    HiveSinkError,
-    InvalidOption,
-    MetastoreFailing,
-    MetastoreNotUnderstood,
-    MetastoreUnreachable,
-    RegistrationFailed,
-    RegistrationUnknown,
-)
+from hivesink import errors
 from hivesink.metastore.login import MetastoreLogin
 
 if TYPE_CHECKING:
@@ -75,7 +67,7 @@ def _endpoint(uri: str) -> Endpoint:
     if parts.scheme != "thrift" or not host:
         # Don't repeat the text: it may hold a password.
         problem = "metastore: write it as thrift://host:port[,thrift://host2:port2], with a port up to 65535"
-        raise InvalidOption((problem,))
+        raise errors.InvalidOption((problem,))
     return Endpoint(host, port or DEFAULT_PORT)
 
 
@@ -105,7 +97,7 @@ class Connection:
             except TException as error:
                 raise self._failure(error) from error
             except _BROKEN as error:
-                raise MetastoreUnreachable(self.address, reason(error)) from error
+                raise errors.MetastoreUnreachable(self.address, reason(error)) from error
 
     def change(self, table: str, action: str, ask: Callable[[Client], T]) -> T:
         """Raises MetastoreUnreachable (nothing was sent), RegistrationFailed, RegistrationUnknown.
@@ -116,18 +108,18 @@ class Connection:
             try:
                 return self._ask(ask)
             except _BROKEN as error:
-                raise RegistrationUnknown(table, action, reason(error), self.address) from error
+                raise errors.RegistrationUnknown(table, action, reason(error), self.address) from error
             except TException as error:
                 if _is_unknown_call(error):
                     raise self._failure(error) from error
-                raise RegistrationFailed(table, action, reason(error), self.address) from error
+                raise errors.RegistrationFailed(table, action, reason(error), self.address) from error
 
-    def _failure(self, error: TException) -> HiveSinkError:
+    def _failure(self, error: TException) -> errors.HiveSinkError:
         if isinstance(error, TTransportException):
-            return MetastoreUnreachable(self.address, reason(error))
+            return errors.MetastoreUnreachable(self.address, reason(error))
         if isinstance(error, TProtocolException) or _is_unknown_call(error):
-            return MetastoreNotUnderstood(self.address, reason(error))
-        return MetastoreFailing(self.address, reason(error))
+            return errors.MetastoreNotUnderstood(self.address, reason(error))
+        return errors.MetastoreFailing(self.address, reason(error))
 
     def close(self) -> None:
         """Close the connection; a later call opens another."""
@@ -168,8 +160,8 @@ class Connection:
             return client
         reasons = "; ".join(dict.fromkeys(map(reason, failures)))
         if all(isinstance(failure, TProtocolException) or _is_unknown_call(failure) for failure in failures):
-            raise MetastoreNotUnderstood(self.address, reasons)
-        raise MetastoreUnreachable(self.address, reasons)
+            raise errors.MetastoreNotUnderstood(self.address, reasons)
+        raise errors.MetastoreUnreachable(self.address, reasons)
 
     def _open(self, endpoint: Endpoint) -> Client:
         # TSocket.open() logs a stack trace for every refused connection, so the socket is opened here.

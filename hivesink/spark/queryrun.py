@@ -13,21 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from hivesink import errors
 from hivesink.config.options import OnMissingFile
 from hivesink.core.checkpoint import batch_ref, next_batch
 from hivesink.core.epoch import BatchId, BatchRef, Epoch, NextBatch, judge, read_before, wrote_instead
 from hivesink.core.manifest import Rows
 from hivesink.core.table import quoted
-from hivesink.errors import (
-    CalledTwice,
-    CheckpointUnreadable,
-    HiveSinkError,
-    ModuleMissing,
-    OtherWriter,
-    SourceFilesMissing,
-    StateLost,
-    Unsupported,
-)
 from hivesink.sink.task.attempt import check_input, run_task
 from hivesink.sink.task.messages import InputShape, TaskFailure, TaskPlan, TaskReport
 from hivesink.spark import shipping
@@ -63,11 +54,13 @@ class Running:
         query = spark.sparkContext.getLocalProperty("sql.streaming.queryId")
         if not query:
             msg = "a call of the sink outside a streaming query"
-            raise Unsupported(msg, "a batch must have a checkpoint", "use events.writeStream.foreachBatch(sink)")
+            raise errors.Unsupported(msg, "a batch must have a checkpoint", "use events.writeStream.foreachBatch(sink)")
         running = spark.streams.get(query)
         if running is None:
             msg = "the checkpoint"
-            raise CheckpointUnreadable(msg, f"no query {query!r} runs in the session that the sink was made with")
+            raise errors.CheckpointUnreadable(
+                msg, f"no query {query!r} runs in the session that the sink was made with"
+            )
         execution = running._jsq.streamingQuery()  # noqa: SLF001  PySpark offers no other way
         # Not the job group, which holds the run's id too: a job may set its own.
         return cls(query, str(running.runId), str(execution.resolvedCheckpointRoot()), execution, running)
@@ -163,7 +156,7 @@ class QueryRun:
         call = _call(spec.target.name, spec.identity.writer, query.run, batch_id)
         with call.lock:
             if call.epoch is not None:
-                raise CalledTwice(log, batch_id, call.epoch)
+                raise errors.CalledTwice(log, batch_id, call.epoch)
             ref = batch_ref(query.id, BatchId(batch_id), Checkpoint(self._spark, query.checkpoint).read)
             if not self._has_state:
                 self._require_state(ref, query)
@@ -172,7 +165,7 @@ class QueryRun:
             if done.replayed:
                 # If the log may hold rows of this run, they must be these: after an error the batch may come again.
                 if call.written is not None and not batch.sameSemantics(call.written):
-                    raise CalledTwice(log, batch_id, done.epoch)
+                    raise errors.CalledTwice(log, batch_id, done.epoch)
                 # Run without writing, its operators store the state that the next batch needs.
                 if _keeps_state(query.execution.lastExecution().executedPlan()):
                     files = SourceFiles(self._spark, query.execution, ref)
@@ -192,14 +185,14 @@ class QueryRun:
         found = wrote_instead(writer, self.setup.histories(batch.query), batch.batch, beside=beside)
         if found is not None:
             other = found.newest.epoch
-            raise OtherWriter(table, writer, batch.batch, other=found.writer, epoch=other, log=found.log)
+            raise errors.OtherWriter(table, writer, batch.batch, other=found.writer, epoch=other, log=found.log)
 
     def _require_state(self, ref: BatchRef, query: Running) -> None:
         """Raises StateLost where a query would go on without its state."""
         last, policy = self.setup.last_batch(), self.setup.spec.history_policy
         plan = query.execution.lastExecution().executedPlan()
         if last and policy.append != last.epoch and last.ref.query != ref.query and _keeps_state(plan):
-            raise StateLost(self.setup.context.log.location, last.epoch)
+            raise errors.StateLost(self.setup.context.log.location, last.epoch)
         self._has_state = True
 
     def _write(
@@ -220,7 +213,7 @@ class QueryRun:
             missing = re.search(r"ModuleNotFoundError: No module named '([\w.]+)'", str(error))
             if missing is None:
                 raise
-            raise ModuleMissing(missing[1]) from error
+            raise errors.ModuleMissing(missing[1]) from error
         self._miss(files.missing_after(), files, ref)
         return [TaskReport.decode(row.report) for row in reports]
 
@@ -234,7 +227,7 @@ class QueryRun:
         gone = tuple(path for path in missing if path not in read)
         if not gone:
             return
-        error = SourceFilesMissing(ref.query, ref.batch, len(files.planned), gone)
+        error = errors.SourceFilesMissing(ref.query, ref.batch, len(files.planned), gone)
         if self.setup.spec.config["sink.on-missing-file"] is OnMissingFile.FAIL:
             raise error
         passed_over = "batch %d: %d of %d planned files are gone and are passed over, the first is %s"
@@ -258,7 +251,7 @@ def _run_in_task(batches: Iterator[pa.RecordBatch], sealed: shipping.Sealed) -> 
             # PySpark's worker collects garbage after each task, which takes 50 ms with the modules loaded by now.
             gc.freeze()
         report = run_task(batches, plan, opened, task, attempt)
-    except HiveSinkError as error:
+    except errors.HiveSinkError as error:
         if error.retryable and context.attemptNumber() + 1 < tries:
             raise
         report = TaskReport(task, attempt, Rows(), failure=TaskFailure(str(error), error.retryable))

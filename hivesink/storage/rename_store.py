@@ -9,18 +9,9 @@ from posixpath import basename, dirname
 from threading import Lock, Thread
 from typing import TYPE_CHECKING, BinaryIO, TypeVar
 
+from hivesink import errors
 from hivesink.core.bucket import normal
 from hivesink.core.partfile import Finished, InProgress, Pending, PublishStep, decide_publish, parse_staged
-from hivesink.errors import (
-    FileSystemUnknown,
-    HiveSinkError,
-    LengthMismatch,
-    OutcomeUnknown,
-    PartLost,
-    StoreUnavailable,
-    TargetTaken,
-    Unsupported,
-)
 from hivesink.storage.fs import DOUBTS, TRIES, FileSystem, delete, join, retry_unknown
 
 if TYPE_CHECKING:
@@ -81,26 +72,28 @@ class RenameFileStore:
     def canonical(self, location: str) -> str:
         try:
             return normal(self._fs.canonical(location))
-        except (FileSystemUnknown, Unsupported):
+        except (errors.FileSystemUnknown, errors.Unsupported):
             return normal(location)
 
     def create(self, part: InProgress) -> _StagedPart:
         try:
             stream = self._fs.open_new(part.staged)
         except FileExistsError as error:
-            raise StoreUnavailable(action="create", path=part.staged, reason="a file of that name exists") from error
-        except OutcomeUnknown as error:
+            raise errors.StoreUnavailable(
+                action="create", path=part.staged, reason="a file of that name exists"
+            ) from error
+        except errors.OutcomeUnknown as error:
             # Only this attempt uses the name: if a file appears later, it is an empty leftover.
-            raise StoreUnavailable(action="create", path=part.staged, reason=error.reason) from error
+            raise errors.StoreUnavailable(action="create", path=part.staged, reason=error.reason) from error
         return _StagedPart(self._fs, part, stream)
 
     def set_aside(self, part: Pending, folder: str) -> Pending:
         waiting = Pending(join(folder, basename(part.staged)), part.target, part.length)
         try:
             # Missing or cut short: whoever looks at it next reports that.
-            with contextlib.suppress(PartLost, LengthMismatch):
+            with contextlib.suppress(errors.PartLost, errors.LengthMismatch):
                 converge(self._fs, Pending(part.staged, waiting.staged, part.length))
-        except Unsupported:
+        except errors.Unsupported:
             # The partition's folder is in another encryption zone or on another file system.
             return part
         return waiting
@@ -142,7 +135,7 @@ class RenameFileStore:
         try:
             return self._fs.open(path)
         except FileNotFoundError as error:
-            raise StoreUnavailable(action="read", path=path, reason="it is not there") from error
+            raise errors.StoreUnavailable(action="read", path=path, reason="it is not there") from error
 
     def mark(self, path: str) -> None:
         def create() -> None:
@@ -179,16 +172,16 @@ class _StagedPart:
             pending = self.part.close(self.stream.tell())
             self.fs.sync_close(self.stream, staged)
             _rename(self.fs, Pending(staged, pending.staged, pending.length))
-        except (PartLost, LengthMismatch, TargetTaken, OutcomeUnknown) as error:
+        except (errors.PartLost, errors.LengthMismatch, errors.TargetTaken, errors.OutcomeUnknown) as error:
             # Nothing was decided about this part, so it is a leftover in any state.
-            raise StoreUnavailable(action="close", path=staged, reason=str(error)) from error
+            raise errors.StoreUnavailable(action="close", path=staged, reason=str(error)) from error
         return pending
 
     def abort(self) -> None:
         # Best effort: recovery sweeps what stays behind.
-        with contextlib.suppress(HiveSinkError, OSError):
+        with contextlib.suppress(errors.HiveSinkError, OSError):
             self.stream.close()
-        with contextlib.suppress(HiveSinkError, OSError):
+        with contextlib.suppress(errors.HiveSinkError, OSError):
             self.fs.delete(self.part.staged)
 
 
@@ -218,8 +211,8 @@ def converge(fs: FileSystem, part: Pending) -> None:
         else:
             return
     if isinstance(doubt, FileExistsError):
-        raise TargetTaken(part.staged, part.target) from doubt
-    raise OutcomeUnknown(action="publish", path=part.target, reason=str(doubt)) from doubt
+        raise errors.TargetTaken(part.staged, part.target) from doubt
+    raise errors.OutcomeUnknown(action="publish", path=part.target, reason=str(doubt)) from doubt
 
 
 def _step(fs: FileSystem, part: Pending) -> None:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import atexit
 import json
 import logging
 import os
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from hivesink.cli import job
 from hivesink.cli.job import main
 from hivesink.spark import query
 
@@ -47,7 +50,9 @@ def here(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.setattr(sys, "argv", sys.argv)
     monkeypatch.setattr(query, "_newest", {})
+    monkeypatch.setattr(threading, "excepthook", threading.excepthook)
     yield
+    atexit.unregister(job._end_children)
     signal.signal(signal.SIGTERM, handler)
 
 
@@ -267,18 +272,23 @@ def test_the_work_of_a_pool_belongs_to_the_job(tmp_path: Path) -> None:
     assert "bad record" in done.stderr
 
 
+IMPORTS = "import concurrent.futures as c, multiprocessing as m, subprocess as s"
+
+
 @pytest.mark.parametrize(
-    "work",
+    ("work", "ends"),
     [
-        "c.ThreadPoolExecutor(1).submit(time.sleep, 600)",
-        "threading.Thread(target=time.sleep, args=(600,)).start()",
-        "c.ProcessPoolExecutor(1).submit(time.sleep, 600)",
+        ("c.ThreadPoolExecutor(1).submit(time.sleep, 600)", "stopped\nfinished\n"),
+        ("threading.Thread(target=time.sleep, args=(600,)).start()", "stopped\nfinished\n"),
+        ("c.ProcessPoolExecutor(1).submit(time.sleep, 600)", "stopped\nfinished\n"),
+        ("m.get_context('fork').Process(target=time.sleep, args=(600,)).start()", ""),
+        ("s.Popen(['sleep', '600'])", ""),
     ],
 )
-def test_a_job_that_fails_ends_though_its_threads_and_processes_work_on(work: str, tmp_path: Path) -> None:
+def test_a_job_that_fails_ends_though_its_threads_and_processes_work_on(work: str, ends: str, tmp_path: Path) -> None:
     # Whatever of it lived on would have these pipes.
-    done = _run(_job(tmp_path, QUERY, f"import concurrent.futures as c; start(); {work}; raise DOWN"))
-    assert (done.returncode, done.stdout) == (75, "stopped\nfinished\n")
+    done = _run(_job(tmp_path, QUERY, IMPORTS, f"start(); {work}; raise DOWN"))
+    assert (done.returncode, done.stdout) == (75, ends)
     assert len(done.stderr.splitlines()) == 1
 
 
@@ -295,8 +305,25 @@ def test_threads_that_start_threads_keep_the_job(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout.split()) == (0, [*"543210", "stopped", "finished"])
 
 
+def test_an_error_that_ends_a_thread_fails_the_job(tmp_path: Path) -> None:
+    lines = "def work(): raise DOWN", "threading.Thread(target=work).start()", "start()"
+    done = _run(_job(tmp_path, QUERY, *lines))
+    assert (done.returncode, done.stdout) == (75, "stopped\nfinished\n")
+    assert done.stderr.splitlines()[-1].startswith("hivesink: the metastore at thrift://h:1")
+    assert _run(_job(tmp_path, QUERY, "threading.Thread(target=sys.exit, args=(3,)).start()")).returncode == 0
+
+
+def test_a_job_waits_for_its_processes(tmp_path: Path) -> None:
+    lines = (
+        "import multiprocessing as m; start(); m.get_context('fork').Process(target=time.sleep, args=(0.5,)).start()"
+    )
+    done = _run(_job(tmp_path, QUERY, lines, "import atexit; atexit.register(print, len(m.active_children()))"))
+    assert (done.returncode, done.stdout) == (0, "stopped\nfinished\n1\n")
+
+
 def test_sigterm_stops_the_queries_of_every_session(tmp_path: Path) -> None:
-    lines = "query = start(); print('up', flush=True); query.awaitTermination()"
+    # The second one starts when the job was told to end.
+    lines = "query = start(); print('up', flush=True); query.awaitTermination(); start(log='/other').awaitTermination()"
     with subprocess.Popen(
         _command(_job(tmp_path, QUERY, lines)), env=ENVIRONMENT, stdout=subprocess.PIPE, text=True
     ) as process:
@@ -304,7 +331,7 @@ def test_sigterm_stops_the_queries_of_every_session(tmp_path: Path) -> None:
         assert process.stdout.readline() == "up\n"
         process.send_signal(signal.SIGTERM)
         out, _ = process.communicate()
-    assert (process.returncode, out) == (0, "stopped\nfinished\n")
+    assert (process.returncode, out) == (0, "stopped\nfinished\n" * 2)
 
 
 def test_a_pool_that_the_job_leaves_open_does_not_keep_it(tmp_path: Path) -> None:
@@ -338,7 +365,7 @@ def test_a_signal_ends_the_job_and_the_restarts(number: signal.Signals, tmp_path
         out, err = process.communicate()
     assert process.returncode == 128 + signal.SIGTERM
     assert out == "tidied up\n"
-    assert "stopped in the middle of a batch" in err
+    assert "stopped before its first batch or in the middle of one" in err
 
 
 def test_the_job_ends_with_its_supervisor(tmp_path: Path) -> None:
@@ -363,4 +390,4 @@ def test_the_job_ends_with_its_supervisor(tmp_path: Path) -> None:
         # The job and its child have these pipes too: they are at their end when both are gone.
         out, err = process.communicate(timeout=60)
     assert out == "tidied up\n"
-    assert "stopped in the middle of a batch" in err
+    assert "stopped before its first batch or in the middle of one" in err

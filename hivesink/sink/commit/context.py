@@ -13,6 +13,7 @@ from datetime import datetime, timezone
 from functools import partial
 from typing import TYPE_CHECKING
 
+from hivesink import errors
 from hivesink.config.options import PolicyKind, SinkConfig
 from hivesink.core.bucket import is_aside, normal
 from hivesink.core.epoch import STRICT, BatchRef, Epoch, HistoryPolicy
@@ -21,15 +22,6 @@ from hivesink.core.manifest import NO_ROWS, Rows
 from hivesink.core.partition import LivePartition, PartitionKey, by_table, is_partition
 from hivesink.core.plan import Policy
 from hivesink.core.table import TableName
-from hivesink.errors import (
-    FencedOut,
-    FileSystemUnknown,
-    FolderTaken,
-    MetastoreUnreachable,
-    NotWritable,
-    UnknownTable,
-    Unsupported,
-)
 from hivesink.sink.task.messages import InputShape, TablePlan, TaskPlan
 
 if TYPE_CHECKING:
@@ -65,7 +57,7 @@ class CommitContext:
             parsed = TableName.parse(name)
             try:
                 self._tables[name] = self.registrar.table(parsed)
-            except UnknownTable:
+            except errors.UnknownTable:
                 if not self.remake(parsed):
                     raise
                 self._tables[name] = self.registrar.table(parsed)
@@ -79,7 +71,7 @@ class CommitContext:
         """Why this store can't look at a partition's location (another file system, say); None if it can."""
         try:
             self.store.staged(location)
-        except (Unsupported, FileSystemUnknown) as error:
+        except (errors.Unsupported, errors.FileSystemUnknown) as error:
             return str(error)
         return None
 
@@ -87,12 +79,12 @@ class CommitContext:
         """The file at `path`; None too if this store can't look there: then it has written nothing there."""
         try:
             return self.store.find(path)
-        except (Unsupported, FileSystemUnknown):
+        except (errors.Unsupported, errors.FileSystemUnknown):
             return None
 
     def parts_in(self, folder: str) -> list[str]:
         """The files in `folder`, staged ones too; none if this store can't look there. Raises StoreUnavailable."""
-        with suppress(Unsupported, FileSystemUnknown):
+        with suppress(errors.Unsupported, errors.FileSystemUnknown):
             return [*self.store.staged(folder), *(file.path for file in self.store.visible(folder))]
         return []
 
@@ -102,7 +94,7 @@ class CommitContext:
         for table, partitions in by_table(places).items():
             try:
                 live = self.registrar.lookup(self.table(table), partitions)
-            except UnknownTable:
+            except errors.UnknownTable:
                 # Only the sink's own table may be replaced by another one.
                 if not self.remake(TableName.parse(table)):
                     raise
@@ -127,13 +119,13 @@ class CommitContext:
             if (others := owners.get(self.store.canonical(location), set()) - {partition})
         }
         if taken:
-            raise FolderTaken(table, taken, self.registrar.address)
+            raise errors.FolderTaken(table, taken, self.registrar.address)
 
     def require_head(self, epoch: Epoch) -> LogView:
         """The log now. Raises FencedOut unless `epoch` is its newest. Call it before anything that isn't idempotent."""
         view = self.log.view()
         if view.head != epoch:
-            raise FencedOut(self.log.location, epoch, view.head)
+            raise errors.FencedOut(self.log.location, epoch, view.head)
         return view
 
     def discard(self, staged: Collection[str], folders: Iterable[str]) -> None:
@@ -148,7 +140,7 @@ class CommitContext:
         emptied |= {folder for folder, files in zip(others, listed, strict=True) if not files}
         self.prune(filter(is_aside, emptied))
         # An empty folder harms nobody.
-        with suppress(MetastoreUnreachable):
+        with suppress(errors.MetastoreUnreachable):
             self.prune(self.unregistered(emptied).values())
 
     def unregistered(self, folders: Iterable[str]) -> dict[PartitionKey, str]:
@@ -169,7 +161,7 @@ class CommitContext:
     def prune(self, folders: Iterable[str]) -> None:
         """Remove those of `folders` that are empty and may be removed, the longest first."""
         for folder in sorted(folders, key=len, reverse=True):
-            with suppress(NotWritable):
+            with suppress(errors.NotWritable):
                 self.store.prune([folder])
 
 
