@@ -32,7 +32,7 @@ Last = Annotated[int, typer.Option("--epochs", min=0, help="How many epochs to p
 _COUNTS = ("read", "written", "rejected", "dropped", "late", "skipped")
 _NOTES = 5
 """Notes of one kind that `verify` prints: TRUNCATE makes one for each file."""
-_SUBJECT = re.compile(r"\S*[/\d]\S*")
+_SUBJECT = re.compile(r"\S*/.*/\S*|\S*\d\S*")
 
 
 def status(table: Table, metastore: Metastore = None, json: Json = False, debug: Debug = False) -> None:

@@ -12,24 +12,25 @@ import contextlib
 import logging
 import multiprocessing
 import os
-import runpy
 import signal
 import sys
 import threading
 import time
 import traceback
 from concurrent.futures import process as processes
-from concurrent.futures import thread as threads
+from concurrent.futures import thread as pools
 from functools import partial
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from hivesink.cli.codes import ExitCode, translate
+from hivesink.cli.codes import BY_SIGNAL, ExitCode, translate
 from hivesink.cli.output import output, redact
 from hivesink.cli.supervise import end_with_parent
 from hivesink.spark.query import active_queries, settle_all, wait_for_batch
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from types import FrameType
 
 
@@ -43,6 +44,8 @@ _GRACE = 2.0
 _POLL = 0.5
 _thread_errors: list[BaseException] = []
 """What has ended threads of the job: nobody else is told."""
+_failed_with: list[int] = []
+"""The exit code of a job that has failed."""
 
 
 def main(arguments: list[str]) -> NoReturn:
@@ -64,8 +67,6 @@ def main(arguments: list[str]) -> NoReturn:
         after_in_parent=lambda: change(signal.SIG_UNBLOCK),
         after_in_child=lambda: (signal.signal(signal.SIGTERM, signal.SIG_DFL), change(signal.SIG_UNBLOCK)),
     )
-    # Of a job that fails. It runs after the job's own, and before that of `multiprocessing`, which waits for processes.
-    atexit.register(_end_children)
     threading.excepthook = _on_thread_error
     end_with_parent(os.environ)
     try:
@@ -85,30 +86,29 @@ def main(arguments: list[str]) -> NoReturn:
         if isinstance(error, _Stopped):
             _end_children()
         sys.exit(code)
-    atexit.unregister(_end_children)
     sys.exit(ExitCode.DONE)
 
 
 def _run(job: Path) -> None:
     """Run the job to its end, with its threads, then end its queries: one may have failed, or have rows that wait."""
+    # It stays for good, unlike runpy's: pools and processes look up in it what their work needs.
+    module = sys.modules["__main__"] = ModuleType("__main__")
+    module.__file__ = str(job)
     try:
-        runpy.run_path(str(job), run_name="__main__")
+        exec(compile(job.read_bytes(), str(job), "exec", dont_inherit=True), vars(module))  # noqa: S102  the user's job
     except SystemExit as end:
         if end.code not in (None, 0):
             raise
-    _join_threads()
-    # A pool's threads do the work that they have, then wait for more until the interpreter ends them, by these calls.
-    threads._python_exit()  # noqa: SLF001
-    processes._python_exit()  # noqa: SLF001
+    _wait_for_threads()
     # The job's last queries, which end now, may use pools again.
-    threads._shutdown = processes._global_shutdown = False  # noqa: SLF001
-    _join_threads()
-    for process in multiprocessing.active_children():
-        if not process.daemon:
-            process.join()
+    pools._shutdown = processes._global_shutdown = False  # noqa: SLF001
     settle_all()
     if _thread_errors:
         raise _thread_errors[0]
+
+
+_wait_for_threads: Callable[[], None] = threading._shutdown  # type: ignore[attr-defined]  # noqa: SLF001
+"""As the interpreter at its end: let pools do the work that they have, and wait for all threads that aren't daemons."""
 
 
 def _on_thread_error(ended: threading.ExceptHookArgs) -> None:
@@ -117,33 +117,44 @@ def _on_thread_error(ended: threading.ExceptHookArgs) -> None:
         _thread_errors.append(ended.exc_value)
 
 
-def _join_threads() -> None:
-    """Wait for the job's own threads and those that they start, but not for those of its pools."""
-    pools = (threads._threads_queues, processes._threads_wakeups)  # noqa: SLF001
-    while own := [one for one in _own_threads() if not any(one in pool for pool in pools)]:
-        for thread in own:
-            thread.join()
-
-
 def _own_threads() -> list[threading.Thread]:
     return [one for one in threading.enumerate() if not one.daemon and one is not threading.main_thread()]
 
 
-def _end_threads(code: int) -> None:
-    """End a job that has failed though its threads work on: whoever restarts it waits for its end."""
-    working = _own_threads()
-    if working and not _end_asked.is_set():
+def _end(code: int) -> None:
+    """What is left to do once the exit code is known. Another SIGTERM ends the job with it at once."""
+    signal.signal(signal.SIGTERM, lambda *_: _exit_now(code or BY_SIGNAL + signal.SIGTERM))
+    # Pools without work end by these calls, which wait for the others.
+    for end in (pools._python_exit, processes._python_exit):  # noqa: SLF001
+        threading.Thread(target=end, daemon=True).start()
+    if not code:
+        while own := _own_threads():
+            own[0].join()
+        return
+    # A job that has failed ends though its threads and processes work on: whoever restarts it waits for its end.
+    if _own_threads() and not _end_asked.is_set():
         with contextlib.suppress(BaseException):  # The first failure was told.
             settle_all()
-    # Pools without work end by these calls, which wait for the others.
-    for end in (threads._python_exit, processes._python_exit):  # noqa: SLF001
-        threading.Thread(target=end, daemon=True).start()
-    for thread in working:
-        thread.join(_GRACE)
-        if thread.is_alive():
-            sys.stdout.flush()
-            _end_children()
-            os._exit(code)
+    deadline = time.monotonic() + _GRACE
+    while own := _own_threads():
+        own[0].join(max(0, deadline - time.monotonic()))
+        if time.monotonic() >= deadline:
+            _exit_now(code)
+    _failed_with.append(code)
+
+
+def _exit_after_failure() -> None:
+    """At the interpreter's end, before it would wait for processes."""
+    if _failed_with:
+        _exit_now(_failed_with[0])
+
+
+def _exit_now(code: int) -> NoReturn:
+    _end_children()
+    with contextlib.suppress(Exception):
+        sys.stdout.flush()
+        sys.stderr.flush()
+    os._exit(code)
 
 
 def _end_children() -> None:
@@ -151,6 +162,9 @@ def _end_children() -> None:
     if os.getpgrp() == os.getpid():
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         os.killpg(0, signal.SIGTERM)
+        for child in multiprocessing.active_children():
+            child.join(_GRACE)
+            child.kill()
 
 
 def _on_sigterm(number: int, frame: FrameType | None) -> None:  # noqa: ARG001  the signal module's form
@@ -185,9 +199,10 @@ def _stop_active() -> bool:
 
 
 if __name__ == "__main__":
+    # Registered before the job's own, it runs after them; registered after that of `multiprocessing`, before it.
+    atexit.register(_exit_after_failure)
     try:
         main(sys.argv[1:])
     except SystemExit as end:
-        if end.code:
-            _end_threads(int(end.code))
+        _end(int(end.code or 0))
         raise

@@ -96,7 +96,7 @@ def _require_known(partitions: Collection[PartitionKey], lost: Sequence[Loss]) -
     unknown = sorted(set(partitions) - {loss.part.key for loss in lost})
     if unknown:
         names = ", ".join(f"{partition} of {table}" for table, partition in unknown)
-        problem = f"--give-up: no rows wait for {names}; `hivesink status` lists what waits, and for which table"
+        problem = f"--give-up: no rows wait for {names}; `hivesink status` lists what waits, by table and exact name"
         raise InvalidOption((problem,))
 
 

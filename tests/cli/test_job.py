@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
 import json
 import logging
 import os
@@ -10,6 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -40,6 +40,12 @@ def _run(job: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(_command(job, *arguments), env=ENVIRONMENT, capture_output=True, text=True, check=False)
 
 
+def _wait_for_new(before: set[threading.Thread]) -> None:
+    for thread in set(threading.enumerate()) - before:
+        if not thread.daemon:
+            thread.join()
+
+
 @pytest.fixture
 def here(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """The child's own program in this process, which is left as it was."""
@@ -51,8 +57,9 @@ def here(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(sys, "argv", sys.argv)
     monkeypatch.setattr(query, "_newest", {})
     monkeypatch.setattr(threading, "excepthook", threading.excepthook)
+    monkeypatch.setattr(job, "_wait_for_threads", partial(_wait_for_new, set(threading.enumerate())))
+    monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])
     yield
-    atexit.unregister(job._end_children)
     signal.signal(signal.SIGTERM, handler)
 
 
@@ -313,12 +320,62 @@ def test_an_error_that_ends_a_thread_fails_the_job(tmp_path: Path) -> None:
     assert _run(_job(tmp_path, QUERY, "threading.Thread(target=sys.exit, args=(3,)).start()")).returncode == 0
 
 
-def test_a_job_waits_for_its_processes(tmp_path: Path) -> None:
-    lines = (
-        "import multiprocessing as m; start(); m.get_context('fork').Process(target=time.sleep, args=(0.5,)).start()"
-    )
-    done = _run(_job(tmp_path, QUERY, lines, "import atexit; atexit.register(print, len(m.active_children()))"))
-    assert (done.returncode, done.stdout) == (0, "stopped\nfinished\n1\n")
+@pytest.mark.parametrize(
+    "lines",
+    [
+        "manager = m.Manager()",
+        (
+            "def wait():\n    while threading.main_thread().is_alive(): time.sleep(0.1)\n"
+            "threading.Thread(target=wait).start()"
+        ),
+        (
+            "queue = m.get_context('fork').SimpleQueue(); m.get_context('fork').Process(target=queue.get).start()\n"
+            "import atexit; atexit.register(queue.put, None)"
+        ),
+        (
+            "pool = c.ProcessPoolExecutor(1)\ndef work(n): return n\n"
+            "done = [pool.submit(work, n) for n in range(20)]\n"
+            "import atexit; atexit.register(lambda: sum(one.result() for one in done) == 190 or print('lost'))"
+        ),
+    ],
+)
+def test_what_ends_with_the_interpreter_does_not_keep_a_job(lines: str, tmp_path: Path) -> None:
+    done = _run(_job(tmp_path, QUERY, IMPORTS, "start()", lines))
+    assert (done.returncode, done.stdout, done.stderr) == (0, "stopped\nfinished\n", "")
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        "def beat(): threading.Timer(0.2, beat).start()\nbeat()",
+        (
+            "def stay(): s.signal(s.SIGTERM, s.SIG_IGN); print('up', flush=True); time.sleep(600)\n"
+            "import signal as s; m.get_context('fork').Process(target=stay).start(); time.sleep(0.5)"
+        ),
+    ],
+)
+def test_a_job_that_fails_ends_whatever_goes_on(lines: str, tmp_path: Path) -> None:
+    done = _run(_job(tmp_path, QUERY, IMPORTS, lines, "raise DOWN"))
+    assert done.returncode == 75
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_a_signal_while_a_failed_job_ends_changes_no_code(tmp_path: Path) -> None:
+    lines = "threading.Thread(target=time.sleep, args=(600,)).start(); print('up', flush=True); raise DOWN"
+    with subprocess.Popen(
+        _command(_job(tmp_path, QUERY, lines)),
+        env=ENVIRONMENT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stdout.readline() == "up\n"
+        assert process.stderr.readline().startswith("hivesink: ")
+        process.send_signal(signal.SIGTERM)
+        _, err = process.communicate()
+    assert (process.returncode, err) == (75, "")
 
 
 def test_sigterm_stops_the_queries_of_every_session(tmp_path: Path) -> None:

@@ -203,7 +203,7 @@ class Committer:
         """`error`, with what it means for the rows that are decided."""
         if error.retryable and self._executor and self._executor.history.open:
             table = self.spec.target.name
-            error.args = (f"rows of {table} are committed but can't be read yet, start the job again: {error}",)
+            error.args = (f"rows of {table} are committed but can't be read until the job runs again: {error}",)
         return error
 
     def _clear_trouble(self) -> None:
