@@ -30,7 +30,7 @@ from hivesink.cli.supervise import end_with_parent
 from hivesink.spark.query import active_queries, settle_all, wait_for_batch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
     from types import FrameType
 
 
@@ -53,8 +53,8 @@ def main(arguments: list[str]) -> NoReturn:
     flags = set()
     while arguments and arguments[0].startswith("--"):
         flags.add(arguments.pop(0))
-    job, debug = Path(arguments[0]), "--debug" in flags
-    if not debug:
+    job = Path(arguments[0])
+    if "--debug" not in flags:
         # py4j logs the stack trace of a callback's error, which the query raises anyway.
         quiet = logging.getLogger("py4j")
         quiet.addHandler(logging.NullHandler())
@@ -67,7 +67,8 @@ def main(arguments: list[str]) -> NoReturn:
         after_in_parent=lambda: change(signal.SIG_UNBLOCK),
         after_in_child=lambda: (signal.signal(signal.SIGTERM, signal.SIG_DFL), change(signal.SIG_UNBLOCK)),
     )
-    threading.excepthook = _on_thread_error
+
+    threading.excepthook = partial(_on_thread_error, job, flags)
     end_with_parent(os.environ)
     try:
         sys.argv = arguments
@@ -79,14 +80,26 @@ def main(arguments: list[str]) -> NoReturn:
             print(end.code, file=sys.stderr)
         sys.exit(end.code if isinstance(end.code, int) else int(end.code is not None))
     except BaseException as error:  # noqa: BLE001  whatever ends the job is reported in one line
-        if debug:
-            print(redact(traceback.format_exc()), file=sys.stderr, end="")
-        failure, code = translate(error, job, stopped=_end_asked.is_set())
-        output(as_json="--json" in flags).fail(failure)
+        code = _report(error, job, flags)
         if isinstance(error, _Stopped):
             _end_children()
         sys.exit(code)
     sys.exit(ExitCode.DONE)
+
+
+def _report(error: BaseException, job: Path, flags: Collection[str]) -> int:
+    """Tell the error, and return its exit code."""
+    if "--debug" in flags:
+        print(redact("".join(traceback.format_exception(error))), file=sys.stderr, end="")
+    failure, code = translate(error, job, stopped=_end_asked.is_set())
+    output(as_json="--json" in flags).fail(failure)
+    return code
+
+
+def _on_thread_error(job: Path, flags: Collection[str], ended: threading.ExceptHookArgs) -> None:
+    if ended.exc_value is not None and not isinstance(ended.exc_value, SystemExit):
+        _report(ended.exc_value, job, flags)
+        _thread_errors.append(ended.exc_value)
 
 
 def _run(job: Path) -> None:
@@ -111,12 +124,6 @@ _wait_for_threads: Callable[[], None] = threading._shutdown  # type: ignore[attr
 """As the interpreter at its end: let pools do the work that they have, and wait for all threads that aren't daemons."""
 
 
-def _on_thread_error(ended: threading.ExceptHookArgs) -> None:
-    threading.__excepthook__(ended)
-    if ended.exc_value is not None and not isinstance(ended.exc_value, SystemExit):
-        _thread_errors.append(ended.exc_value)
-
-
 def _own_threads() -> list[threading.Thread]:
     return [one for one in threading.enumerate() if not one.daemon and one is not threading.main_thread()]
 
@@ -124,18 +131,14 @@ def _own_threads() -> list[threading.Thread]:
 def _end(code: int) -> None:
     """What is left to do once the exit code is known. Another SIGTERM ends the job with it at once."""
     signal.signal(signal.SIGTERM, lambda *_: _exit_now(code or BY_SIGNAL + signal.SIGTERM))
+    if code and _own_threads() and not _end_asked.is_set():
+        with contextlib.suppress(BaseException):  # The first failure was told.
+            settle_all()
     # Pools without work end by these calls, which wait for the others.
     for end in (pools._python_exit, processes._python_exit):  # noqa: SLF001
         threading.Thread(target=end, daemon=True).start()
-    if not code:
-        while own := _own_threads():
-            own[0].join()
-        return
-    # A job that has failed ends though its threads and processes work on: whoever restarts it waits for its end.
-    if _own_threads() and not _end_asked.is_set():
-        with contextlib.suppress(BaseException):  # The first failure was told.
-            settle_all()
-    deadline = time.monotonic() + _GRACE
+    # A job that has failed ends though its threads work on: whoever restarts it waits for its end.
+    deadline = time.monotonic() + (_GRACE if code else threading.TIMEOUT_MAX)
     while own := _own_threads():
         own[0].join(max(0, deadline - time.monotonic()))
         if time.monotonic() >= deadline:
@@ -145,7 +148,7 @@ def _end(code: int) -> None:
 
 def _exit_after_failure() -> None:
     """At the interpreter's end, before it would wait for processes."""
-    if _failed_with:
+    if any(_failed_with):
         _exit_now(_failed_with[0])
 
 

@@ -10,16 +10,9 @@ from contextlib import contextmanager
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
+from hivesink import errors
 from hivesink.core.partition import DEFAULT_PARTITION, LivePartition, NewPartition, Statistics
 from hivesink.core.table import PARQUET_INPUT, TableName, TableSpec, quoted
-from hivesink.errors import (
-    MetastoreUnreachable,
-    RegistrationFailed,
-    RegistrationUnknown,
-    TableReplaced,
-    UnknownTable,
-    Unsupported,
-)
 from hivesink.hive.session import BROKEN, REFUSED, Login, Session, reason
 from hivesink.metastore.common import FLAG, Facts, change_all, column, is_accurate, name_of, values_of
 from hivesink.metastore.hive_text import Described, DescribedColumn, described, literal, partition_clause
@@ -50,7 +43,7 @@ class HiveServer2Registrar:
         facts = _facts(name, found, properties)
         facts.refuse()
         if self._spark and not found.partition_columns:
-            raise Unsupported(
+            raise errors.Unsupported(
                 what=f"{name}, a table without partitions, through Spark's Thrift Server",
                 why=f"it doesn't show {FLAG}, so Hive might count wrong",
                 instead="use the metastore's own address (registrar thrift), or HiveServer2",
@@ -85,7 +78,7 @@ class HiveServer2Registrar:
 
     def _require_same(self, table: LiveTable, created: int) -> None:
         if created != table.created:
-            raise TableReplaced(str(table.spec.name), self.address)
+            raise errors.TableReplaced(str(table.spec.name), self.address)
 
     def add(self, table: LiveTable, partitions: Sequence[NewPartition]) -> None:
         spec = table.spec
@@ -103,7 +96,7 @@ class HiveServer2Registrar:
                 per_call=SPECS_A_STATEMENT,
                 ask=lambda: self._describe(spec.name),
             )
-        except RegistrationFailed:
+        except errors.RegistrationFailed:
             self._update_columns(spec, existing)
             raise
         self._update_columns(spec, existing)
@@ -149,7 +142,7 @@ class HiveServer2Registrar:
         spec = table.spec
         trusted = [partition for partition, live in self.lookup(table, partitions).items() if live.accurate]
         if trusted:
-            raise RegistrationFailed(
+            raise errors.RegistrationFailed(
                 str(spec.name),
                 "drop the accuracy of statistics" + (" of" if spec.is_partitioned else ""),
                 "HiveQL can't; use the metastore's own address (registrar thrift), and run ANALYZE TABLE … COMPUTE "
@@ -191,7 +184,7 @@ class HiveServer2Registrar:
         databases = self._read(f"SHOW DATABASES LIKE {literal(name.database)}")
         show = f"SHOW TABLES IN {quoted(name.database)} {literal(name.table)}"
         if not any(name.database in row for row in databases) or not any(name.table in row for row in self._read(show)):
-            raise UnknownTable(str(name), self.address)
+            raise errors.UnknownTable(str(name), self.address)
         return described(self._read(f"DESCRIBE FORMATTED {name.quoted}"))
 
     @property
@@ -211,15 +204,15 @@ class HiveServer2Registrar:
         try:
             yield
         except (*BROKEN, REFUSED) as error:
-            raise MetastoreUnreachable(self.address, reason(error)) from error
+            raise errors.MetastoreUnreachable(self.address, reason(error)) from error
 
     def _change(self, name: TableName, action: str, statement: str) -> None:
         try:
             self._session.run(statement)
         except REFUSED as error:
-            raise RegistrationFailed(str(name), action, reason(error), self.address) from error
+            raise errors.RegistrationFailed(str(name), action, reason(error), self.address) from error
         except BROKEN as error:
-            raise RegistrationUnknown(str(name), action, reason(error), self.address) from error
+            raise errors.RegistrationUnknown(str(name), action, reason(error), self.address) from error
 
 
 _NULL_PARTITIONS = {"hive.exec.default.partition.name": "__HIVESINK_NONE__", "hive.typecheck.on.insert": "false"}

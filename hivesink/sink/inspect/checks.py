@@ -131,13 +131,13 @@ def present(evidence: Evidence) -> Iterator[Finding]:
         if length != part.length:
             text = f"{path} has {length} bytes where {part.length} were written; something else changed it"
             yield _error(manifest.epoch, text)
-        elif evidence.canonical(part.target) not in evidence.files.visible:
+        elif evidence.files.canonical(part.target) not in evidence.files.visible:
             yield _absent(evidence, manifest, part)
     for manifest in evidence.log.manifests:
         if manifest.lost:
             yield _note(manifest.epoch, f"a person has accepted that {len(manifest.lost)} parts are lost")
     for target in sorted(evidence.log.lost):
-        if evidence.canonical(target) in evidence.files.visible:
+        if evidence.files.canonical(target) in evidence.files.visible:
             yield _note(None, f"{target} was accepted as lost and is there; its rows are read again")
 
 
@@ -147,14 +147,14 @@ def _absent(evidence: Evidence, manifest: Manifest, part: PartEntry) -> Finding:
     ways = "restore it, or accept the loss with `hivesink recover TABLE --accept-lost`"
     home = evidence.homes.get(part.key)
     if not evidence.log.is_published(epoch):
-        found, own = evidence.files.of(part), {evidence.canonical(path) for path in (part.staged, part.restored)}
+        found, own = evidence.files.of(part), {evidence.files.canonical(path) for path in (part.staged, part.restored)}
         is_staged = any(path in own or dirname(path) == home for path in found)
         if is_staged or part.name in evidence.files.put_away:
             return _note(epoch, f"{rows} waits to be published; `hivesink recover` does it")
         astray = f", but {part.way_back(found[0])}" if found else f"; {ways}"
         return _error(epoch, f"{rows} is neither staged nor published{astray}")
     now = evidence.places.get(part.name)
-    is_home = None if home is None else home == evidence.canonical(part.folder)
+    is_home = None if home is None else home == evidence.files.canonical(part.folder)
     is_open = manifest.epoch in {unsettled.epoch for unsettled in evidence.log.open}
     if is_open and is_unproven(manifest, part, is_home=is_home):
         ways = part.way_back(now) if now else ways
@@ -235,12 +235,14 @@ def strays(evidence: Evidence) -> Iterator[tuple[Epoch, str]]:
     """The writer's visible files that belong to no epoch, with the epochs in their names."""
     log, shown = evidence.log, evidence.shown
     # What was copied with its partition is read at one place only.
-    moved = {evidence.canonical(move.was) for manifest in log.manifests for move in manifest.moves}
-    known = {path for path in moved if dirname(path) not in shown} | {evidence.canonical(path) for path in log.lost}
+    moved = {evidence.files.canonical(move.was) for manifest in log.manifests for move in manifest.moves}
+    known = {path for path in moved if dirname(path) not in shown} | {
+        evidence.files.canonical(path) for path in log.lost
+    }
     # A lost part may have been moved by a user while readers had it.
     waiting = {target.rpartition("/")[2] for target in log.lost}
     for manifest, part in log.effective():
-        target = evidence.canonical(part.target)
+        target = evidence.files.canonical(part.target)
         # Whoever moved it may have left copies.
         known.add(evidence.places.get(part.name) or target)
         if dirname(target) not in shown:
@@ -249,7 +251,7 @@ def strays(evidence: Evidence) -> Iterator[tuple[Epoch, str]]:
             # A move epoch finds its parts wherever an earlier epoch put them.
             waiting.add(part.name)
     epochs = {manifest.epoch for manifest in log.manifests}
-    bases = tuple(f"{evidence.canonical(location)}/" for location in evidence.tables.values())
+    bases = tuple(f"{evidence.files.canonical(location)}/" for location in evidence.tables.values())
     for file, _ in evidence.files.parts(log.uid):
         if file.path in known or file.path.rpartition("/")[2] in waiting:
             continue
@@ -274,7 +276,7 @@ def leftovers(evidence: Evidence) -> Iterator[Finding]:
 
 
 def _table_of(evidence: Evidence, path: str) -> str:
-    homes = [(name, evidence.canonical(location)) for name, location in evidence.tables.items()]
+    homes = [(name, evidence.files.canonical(location)) for name, location in evidence.tables.items()]
     homes += [(name, home) for (name, _), home in evidence.homes.items()]
     return next((name for name, home in homes if path.startswith(f"{home}/")), "TABLE")
 

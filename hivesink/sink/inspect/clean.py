@@ -104,7 +104,7 @@ def find_strays(context: CommitContext, table: str) -> tuple[Stray, ...]:
     """
     evidence = gather(context, table, None)
     evidence.log.require_readable()
-    base = evidence.canonical(context.table(table).location)
+    base = evidence.files.canonical(context.table(table).location)
     homes = {home: partition for (name, partition), home in evidence.homes.items() if name == table}
     inside = []
     for _, path in strays(evidence):

@@ -240,16 +240,12 @@ class Evidence:
     @cached_property
     def homes(self) -> Mapping[PartitionKey, str]:
         """Where readers find each partition, spelled as in `files`."""
-        return {place: self.canonical(live.location) for place, live in self.live.items()}
+        return {place: self.files.canonical(live.location) for place, live in self.live.items()}
 
     @cached_property
     def shown(self) -> frozenset[str]:
         """The folders that readers look into."""
         return frozenset(self.homes.values())
-
-    def canonical(self, location: str) -> str:
-        """`location` as the paths in `files` are spelled."""
-        return self.files.canonical(location)
 
     @cached_property
     def places(self) -> Mapping[str, str]:
@@ -263,7 +259,7 @@ class Evidence:
     def _rank(self, part: PartEntry, path: str) -> tuple[bool, bool, bool, bool, str]:
         folder, is_torn = dirname(path), self.files.visible[path] != part.length
         is_home = folder == self.homes.get(part.key)
-        return folder not in self.shown, is_torn, path != self.canonical(part.target), not is_home, path
+        return folder not in self.shown, is_torn, path != self.files.canonical(part.target), not is_home, path
 
 
 def list_files(store: FileStore, locations: Collection[str], folders: Iterable[str]) -> FileFacts:
