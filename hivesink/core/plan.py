@@ -15,21 +15,7 @@ from dataclasses import dataclass, replace
 from itertools import takewhile
 from typing import TYPE_CHECKING
 
-from hivesink.core.actions import (
-    Action,
-    ClearAccurate,
-    Decide,
-    Keep,
-    LookAgain,
-    MarkPublished,
-    MarkSettled,
-    Publish,
-    PutAway,
-    Refuse,
-    Register,
-    SuccessFiles,
-    Trim,
-)
+from hivesink.core import actions
 from hivesink.core.bucket import is_aside, is_given_up, same_location
 from hivesink.core.epoch import Epoch
 from hivesink.core.manifest import Manifest, Move
@@ -42,7 +28,7 @@ if TYPE_CHECKING:
     from hivesink.core.lifecycle import History, Stamp
 
 
-Located = dict[Epoch, list[Publish | Keep | Refuse]]
+Located = dict[Epoch, list[actions.Publish | actions.Keep | actions.Refuse]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +48,7 @@ def plan(
     batch: Manifest | None = None,
     starting: bool = False,
     given_up: GivenUp = NOTHING,
-) -> tuple[Action, ...]:
+) -> tuple[actions.Action, ...]:
     """Everything to do, as far as `seen` shows.
 
     `batch` is the manifest of a batch whose tasks have succeeded. `starting`: what tasks have begun belongs to an
@@ -73,7 +59,7 @@ def plan(
     if manifest is not None:
         put_away = _put_away(history, seen, given_up) if manifest.lost else ()
         after = plan(history.decided(manifest), seen, stamp, policy, starting=starting, given_up=given_up)
-        return (*put_away, Decide(manifest), *after)  # `Decide` is the point of no return.
+        return (*put_away, actions.Decide(manifest), *after)  # `Decide` is the point of no return.
     finish = () if seen.partitions is None else _finish(history, seen, seen.partitions, stamp, policy)
     clean_up = () if seen.tracks is None else (*sweep(history, seen.tracks), *_trim(history, policy))
     return (*finish, *clean_up)
@@ -96,29 +82,29 @@ def _accepted(history: History, seen: Seen, stamp: Stamp, given_up: GivenUp) -> 
     return replace(history.following("accept-lost", stamp), lost=tuple(part.target for part in parts))
 
 
-def _put_away(history: History, seen: Seen, given_up: GivenUp) -> Iterator[PutAway]:
+def _put_away(history: History, seen: Seen, given_up: GivenUp) -> Iterator[actions.PutAway]:
     """Before the decision, after which the files would be leftovers. A crash in between: give up again."""
     others = history.other_paths(seen.partitions)
     for part in abandoned(history, seen, given_up):
         match locate(part, others.get(part.name, ()), seen.files):
-            case Publish(_, source) if source != part.put_away:
-                yield PutAway(part, source)
-            case Keep():
-                yield PutAway(part, part.target)
-            case Refuse(_, _, str(source)) as found if found.waits:
-                yield PutAway(part, source)
+            case actions.Publish(_, source) if source != part.put_away:
+                yield actions.PutAway(part, source)
+            case actions.Keep():
+                yield actions.PutAway(part, part.target)
+            case actions.Refuse(_, _, str(source)) as found if found.waits:
+                yield actions.PutAway(part, source)
 
 
 def _finish(
     history: History, seen: Seen, live: Mapping[PartitionKey, LivePartition], stamp: Stamp, policy: Policy
-) -> Iterator[Action]:
+) -> Iterator[actions.Action]:
     if not history.open:
         return
     located = _located(history, seen)
     moves = tuple(_moves(history, seen.files, live, located)) or tuple(_carried(history, seen, live, located))
     if moves:
         manifest = replace(history.following("move", stamp), moves=moves)
-        yield Decide(manifest)  # The point of no return, for the moves.
+        yield actions.Decide(manifest)  # The point of no return, for the moves.
         yield from _finish(history.decided(manifest), seen, live, stamp, policy)
         return
     yield from _clear(live)
@@ -131,9 +117,9 @@ def _finish(
         yield from _confirm(history, seen, live, policy)
 
 
-def _clear(live: Mapping[PartitionKey, LivePartition]) -> Iterator[ClearAccurate]:
+def _clear(live: Mapping[PartitionKey, LivePartition]) -> Iterator[actions.ClearAccurate]:
     for table, partitions in by_table(key for key, partition in live.items() if partition.accurate).items():
-        yield ClearAccurate(table, tuple(partitions))
+        yield actions.ClearAccurate(table, tuple(partitions))
 
 
 def _publish(
@@ -144,39 +130,39 @@ def _publish(
     policy: Policy,
     *,
     located: Located,
-) -> Iterator[Action]:
+) -> Iterator[actions.Action]:
     folders = history.folders()
-    actions = [action for own in located.values() for action in own]
-    waiting = {action.key for action in actions}
+    steps = [action for own in located.values() for action in own]
+    waiting = {action.key for action in steps}
     behind = {key for key in waiting if key in live and live[key].columns_behind}
     # A published part's partition that a user has dropped since isn't registered again until all is published.
     missing = {key for key in waiting if key not in live}
     # Parts whose partition is listed need no registration, which may fail.
-    yield from (action for action in actions if action.key in live and not isinstance(action, Refuse))
+    yield from (action for action in steps if action.key in live and not isinstance(action, actions.Refuse))
     wanted = (missing | behind) - seen.refused
     yield from _register({key: folders[key] for key in wanted})
     after, held = history, seen.refused & missing
     for epoch in history.unpublished:
         own = located.get(epoch.manifest.epoch, [])
-        yield from (action for action in own if action.key in missing - held and not isinstance(action, Refuse))
-        lost = [action for action in own if isinstance(action, Refuse) and action.key not in held]
+        yield from (action for action in own if action.key in missing - held and not isinstance(action, actions.Refuse))
+        lost = [action for action in own if isinstance(action, actions.Refuse) and action.key not in held]
         yield from lost
         if lost:
             return
         if any(action.key in held for action in own):
             continue
         waited = {action.part.staged.rpartition("/")[0] for action in own}
-        yield MarkPublished(epoch.manifest.epoch, tuple(sorted(filter(is_aside, waited))))
+        yield actions.MarkPublished(epoch.manifest.epoch, tuple(sorted(filter(is_aside, waited))))
         after = after.published(epoch.manifest.epoch)
     if after.unpublished:
         return
-    yield LookAgain()
+    yield actions.LookAgain()
     # What that look finds if nobody interferes.
     then = {
         key: LivePartition(key[1], home, accurate=False, columns_behind=False)
         for key, home in _homes(folders, live).items()
     }
-    files = {**seen.files, **{action.part.target: action.part.length for action in actions}}
+    files = {**seen.files, **{action.part.target: action.part.length for action in steps}}
     yield from _finish(after, replace(seen, files=files), then, stamp, policy)
 
 
@@ -197,7 +183,7 @@ def _homes(folders: Mapping[PartitionKey, str], live: Mapping[PartitionKey, Live
 
 def _confirm(
     history: History, seen: Seen, live: Mapping[PartitionKey, LivePartition], policy: Policy
-) -> Iterator[Action]:
+) -> Iterator[actions.Action]:
     """All is published that isn't refused. What was dropped since the last look is registered again: it has rows.
 
     What has another partition's folder now was renamed by a user: readers find its published rows there.
@@ -209,16 +195,16 @@ def _confirm(
     dropped = {key: folder for key, folder in folders.items() if key not in live}
     if dropped:
         yield from _register(dropped)
-        yield LookAgain()
+        yield actions.LookAgain()
     if policy.success_file is not None:
         homes = sorted(_homes(folders, live).items())
-        yield SuccessFiles(tuple(f"{home.rstrip('/')}/{policy.success_file}" for _, home in homes))
-    yield MarkSettled(history.confirmable)
+        yield actions.SuccessFiles(tuple(f"{home.rstrip('/')}/{policy.success_file}" for _, home in homes))
+    yield actions.MarkSettled(history.confirmable)
 
 
-def _register(folders: Mapping[PartitionKey, str]) -> Iterator[Register]:
+def _register(folders: Mapping[PartitionKey, str]) -> Iterator[actions.Register]:
     for table, partitions in by_table(folders).items():
-        yield Register(table, tuple((partition, folders[table, partition]) for partition in partitions))
+        yield actions.Register(table, tuple((partition, folders[table, partition]) for partition in partitions))
 
 
 def _moves(
@@ -231,7 +217,9 @@ def _moves(
 
     What a `recover --give-up` has put away comes back by such an epoch too: of the two, only one can decide next.
     """
-    sources = {action.part: action.source for own in located.values() for action in own if isinstance(action, Publish)}
+    sources = {
+        action.part: action.source for own in located.values() for action in own if isinstance(action, actions.Publish)
+    }
     for epoch, part in history.standing:
         home, source = live.get(part.key), sources.get(part, part.staged)
         is_away = source != part.staged and is_given_up(source)
@@ -261,23 +249,23 @@ def _carried(
     refused = [(epoch, action.part) for epoch, action in waiting if action.key in held]
     others = (action for _, action in waiting if action.key not in held)
     last = max((epoch.manifest.epoch for epoch, part in history.standing if part.key not in held), default=Epoch(0))
-    if all(isinstance(action, Keep) and action.key in live for action in others):
+    if all(isinstance(action, actions.Keep) and action.key in live for action in others):
         yield from (Move(epoch, part.target, part) for epoch, part in refused if refused[0][0] <= last)
 
 
-def _trim(history: History, policy: Policy) -> Iterator[Trim]:
+def _trim(history: History, policy: Policy) -> Iterator[actions.Trim]:
     """Only every few epochs, so that most don't pay for it."""
     keep = policy.retained
     if keep is None or history.open or history.epoch % max(1, keep // 4):
         return
     highest = Epoch(min(history.settled, history.epoch - keep))
     if highest > history.floor:
-        yield Trim(highest)
+        yield actions.Trim(highest)
 
 
-def until_look(actions: Iterable[Action]) -> Iterator[Action]:
+def until_look(planned: Iterable[actions.Action]) -> Iterator[actions.Action]:
     """The actions that one look is good for: up to the first decision, or until the plan asks for another look."""
-    for action in takewhile(lambda action: not isinstance(action, LookAgain), actions):
+    for action in takewhile(lambda action: not isinstance(action, actions.LookAgain), planned):
         yield action
-        if isinstance(action, Decide):
+        if isinstance(action, actions.Decide):
             return
