@@ -39,13 +39,10 @@ class _Stopped(BaseException):
 
 
 _end_asked = threading.Event()
-_GRACE = 2.0
-"""Seconds in which a thread of a failed job may end, once its queries are stopped."""
-_POLL = 0.5
+_SETTLE, _GRACE = 90.0, 2.0
+"""Seconds in which the queries of a failed job may end, then its threads."""
 _thread_errors: list[BaseException] = []
 """What has ended threads of the job: nobody else is told."""
-_failed_with: list[int] = []
-"""The exit code of a job that has failed."""
 
 
 def main(arguments: list[str]) -> NoReturn:
@@ -61,11 +58,11 @@ def main(arguments: list[str]) -> NoReturn:
         quiet.propagate = False
     signal.signal(signal.SIGTERM, _on_sigterm)
     # A pool's processes are ended by this signal: in them it must not stop the queries of the process that forked them.
-    change = partial(signal.pthread_sigmask, mask=[signal.SIGTERM])
+    before: list[set[int]] = []
     os.register_at_fork(
-        before=lambda: change(signal.SIG_BLOCK),
-        after_in_parent=lambda: change(signal.SIG_UNBLOCK),
-        after_in_child=lambda: (signal.signal(signal.SIGTERM, signal.SIG_DFL), change(signal.SIG_UNBLOCK)),
+        before=lambda: before.append(signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])),
+        after_in_parent=lambda: signal.pthread_sigmask(signal.SIG_SETMASK, before.pop()),
+        after_in_child=partial(_in_child, before),
     )
 
     threading.excepthook = partial(_on_thread_error, job, flags)
@@ -76,10 +73,11 @@ def main(arguments: list[str]) -> NoReturn:
         sys.path[0] = str(job.resolve().parent)
         _run(job)
     except SystemExit as end:
-        if isinstance(end.code, str):
+        if not isinstance(end.code, int | None):
             print(end.code, file=sys.stderr)
         sys.exit(end.code if isinstance(end.code, int) else int(end.code is not None))
     except BaseException as error:  # noqa: BLE001  whatever ends the job is reported in one line
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
         code = _report(error, job, flags)
         if isinstance(error, _Stopped):
             _end_children()
@@ -132,8 +130,10 @@ def _end(code: int) -> None:
     """What is left to do once the exit code is known. Another SIGTERM ends the job with it at once."""
     signal.signal(signal.SIGTERM, lambda *_: _exit_now(code or BY_SIGNAL + signal.SIGTERM))
     if code and _own_threads() and not _end_asked.is_set():
-        with contextlib.suppress(BaseException):  # The first failure was told.
-            settle_all()
+        threading.excepthook = lambda _: None  # The first failure was told.
+        settling = threading.Thread(target=settle_all, daemon=True)
+        settling.start()
+        settling.join(_SETTLE)  # A batch that hangs is cut off.
     # Pools without work end by these calls, which wait for the others.
     for end in (pools._python_exit, processes._python_exit):  # noqa: SLF001
         threading.Thread(target=end, daemon=True).start()
@@ -143,13 +143,6 @@ def _end(code: int) -> None:
         own[0].join(max(0, deadline - time.monotonic()))
         if time.monotonic() >= deadline:
             _exit_now(code)
-    _failed_with.append(code)
-
-
-def _exit_after_failure() -> None:
-    """At the interpreter's end, before it would wait for processes."""
-    if any(_failed_with):
-        _exit_now(_failed_with[0])
 
 
 def _exit_now(code: int) -> NoReturn:
@@ -170,6 +163,12 @@ def _end_children() -> None:
             child.kill()
 
 
+def _in_child(before: list[set[int]]) -> None:
+    if signal.getsignal(signal.SIGTERM) is _on_sigterm:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, before.pop())
+
+
 def _on_sigterm(number: int, frame: FrameType | None) -> None:  # noqa: ARG001  the signal module's form
     if _end_asked.is_set():
         raise _Stopped
@@ -183,7 +182,7 @@ def _stop_queries() -> None:
     if not _stop_active():
         os.kill(os.getpid(), signal.SIGTERM)
     while True:
-        time.sleep(_POLL)
+        time.sleep(0.5)
         _stop_active()
 
 
@@ -203,9 +202,14 @@ def _stop_active() -> bool:
 
 if __name__ == "__main__":
     # Registered before the job's own, it runs after them; registered after that of `multiprocessing`, before it.
-    atexit.register(_exit_after_failure)
+    atexit.register(_end_children)
     try:
         main(sys.argv[1:])
     except SystemExit as end:
-        _end(int(end.code or 0))
-        raise
+        code = int(end.code or 0)
+    except _Stopped:  # While the end of the job was being told.
+        code = BY_SIGNAL + signal.SIGTERM
+    _end(code)
+    if not code:
+        atexit.unregister(_end_children)
+    sys.exit(code)

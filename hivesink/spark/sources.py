@@ -23,6 +23,8 @@ FETCH = {
     "kafka.max.partition.fetch.bytes": str(8 << 20),
     "kafka.fetch.max.bytes": str(64 << 20),
     "kafka.receive.buffer.bytes": str(1 << 20),
+    # Kafka's own default reads the records of transactions that were aborted, too.
+    "kafka.isolation.level": "read_committed",
 }
 
 ASK = {"kafka.default.api.timeout.ms": "15000", "kafka.request.timeout.ms": "10000"}
@@ -77,9 +79,12 @@ def _starting_offsets(partitions: Mapping[str, list[str]], resume: HiveSink | No
     last = resume.setup.last_batch() if resume is not None else None
     if resume is None or last is None:
         return "earliest"
-    if len(last.ref.end) != 1 or not isinstance(last.ref.end[0], KafkaOffset):
+    ends = [end.topics() for end in last.ref.end if isinstance(end, KafkaOffset)]
+    if len(ends) != len(last.ref.end):
         raise ResumeImpossible(resume.setup.context.log.location, last.epoch, last.ref.end)
-    known = last.ref.end[0].topics()
+    # Of a query with several sources, those that have one of these topics.
+    own = [topics for topics in ends if len(ends) == 1 or not topics.keys().isdisjoint(partitions)]
+    known = {topic: offsets for topics in own for topic, offsets in topics.items()}
     given_up = sorted(known.keys() - partitions.keys())
     if given_up and resume.setup.spec.history_policy.append != last.epoch:
         log, names = resume.setup.context.log.location, ", ".join(given_up)

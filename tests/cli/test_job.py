@@ -361,6 +361,28 @@ def test_a_job_that_fails_ends_whatever_goes_on(lines: str, tmp_path: Path) -> N
     assert len(done.stderr.splitlines()) == 1
 
 
+def test_a_signal_while_the_failure_is_told_changes_nothing(tmp_path: Path) -> None:
+    lines = "class Odd(Exception):\n    def __str__(self): os.kill(os.getpid(), 15); return 'odd'"
+    done = _run(
+        _job(
+            tmp_path, QUERY, "import os", lines, "threading.Thread(target=time.sleep, args=(600,)).start()", "raise Odd"
+        )
+    )
+    assert done.returncode == 1
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_a_job_that_fails_keeps_what_it_has_written(tmp_path: Path) -> None:
+    done = _run(_job(tmp_path, f"file = open({str(tmp_path / 'out')!r}, 'w')", "file.write('precious')", "1 / 0"))
+    assert (done.returncode, (tmp_path / "out").read_text()) == (1, "precious")
+
+
+@pytest.mark.parametrize(("code", "said"), [("ValueError('why')", "why\n"), ("'why'", "why\n"), ("(1, 2)", "(1, 2)\n")])
+def test_an_exit_code_that_is_no_number_is_told(code: str, said: str, tmp_path: Path) -> None:
+    done = _run(_job(tmp_path, "import sys", f"sys.exit({code})"))
+    assert (done.returncode, done.stderr) == (1, said)
+
+
 def test_a_signal_while_a_failed_job_ends_changes_no_code(tmp_path: Path) -> None:
     lines = "threading.Thread(target=time.sleep, args=(600,)).start(); print('up', flush=True); raise DOWN"
     with subprocess.Popen(

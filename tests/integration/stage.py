@@ -240,5 +240,17 @@ class Topic:
             producer.produce(self.name, value, partition=partition, timestamp=int(moment.timestamp() * 1000))
         assert producer.flush(30) == 0
 
+    def abort(self, numbers: Iterable[int]) -> None:
+        """Records of a transaction that doesn't take place."""
+        from confluent_kafka import Producer
+
+        producer = Producer({"bootstrap.servers": self.servers, "transactional.id": self.name})
+        producer.init_transactions(30)
+        producer.begin_transaction()
+        for number in numbers:
+            producer.produce(self.name, json.dumps(event(number)).encode(), partition=0)
+        producer.flush(30)
+        producer.abort_transaction(30)
+
     def stream(self, spark: SparkSession, resume: HiveSink | None = None, **options: str) -> DataFrame:
         return sources.kafka(spark, self.servers, self.name, resume=resume, options=options)
