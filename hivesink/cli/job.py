@@ -87,10 +87,11 @@ def main(arguments: list[str]) -> NoReturn:
 
 def _report(error: BaseException, job: Path, flags: Collection[str]) -> int:
     """Tell the error, and return its exit code."""
-    if "--debug" in flags:
-        print(redact("".join(traceback.format_exception(error))), file=sys.stderr, end="")
     failure, code = translate(error, job, stopped=_end_asked.is_set())
-    output(as_json="--json" in flags).fail(failure)
+    with contextlib.suppress(Exception):  # Nobody may listen any more.
+        if "--debug" in flags:
+            print(redact("".join(traceback.format_exception(error))), file=sys.stderr, end="")
+        output(as_json="--json" in flags).fail(failure)
     return code
 
 

@@ -79,12 +79,9 @@ def _starting_offsets(partitions: Mapping[str, list[str]], resume: HiveSink | No
     last = resume.setup.last_batch() if resume is not None else None
     if resume is None or last is None:
         return "earliest"
-    ends = [end.topics() for end in last.ref.end if isinstance(end, KafkaOffset)]
-    if len(ends) != len(last.ref.end):
+    if len(last.ref.end) != 1 or not isinstance(last.ref.end[0], KafkaOffset):
         raise ResumeImpossible(resume.setup.context.log.location, last.epoch, last.ref.end)
-    # Of a query with several sources, those that have one of these topics.
-    own = [topics for topics in ends if len(ends) == 1 or not topics.keys().isdisjoint(partitions)]
-    known = {topic: offsets for topics in own for topic, offsets in topics.items()}
+    known = last.ref.end[0].topics()
     given_up = sorted(known.keys() - partitions.keys())
     if given_up and resume.setup.spec.history_policy.append != last.epoch:
         log, names = resume.setup.context.log.location, ", ".join(given_up)

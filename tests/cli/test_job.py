@@ -372,6 +372,11 @@ def test_a_signal_while_the_failure_is_told_changes_nothing(tmp_path: Path) -> N
     assert len(done.stderr.splitlines()) == 1
 
 
+def test_a_failure_that_nobody_hears_has_its_code(tmp_path: Path) -> None:
+    lines = "threading.Thread(target=time.sleep, args=(600,)).start(); sys.stderr = None; raise DOWN"
+    assert _run(_job(tmp_path, QUERY, lines)).returncode == 75
+
+
 def test_a_job_that_fails_keeps_what_it_has_written(tmp_path: Path) -> None:
     done = _run(_job(tmp_path, f"file = open({str(tmp_path / 'out')!r}, 'w')", "file.write('precious')", "1 / 0"))
     assert (done.returncode, (tmp_path / "out").read_text()) == (1, "precious")

@@ -136,7 +136,7 @@ def test_files_cannot_resume(side: str) -> None:
     files: tuple[SourceOffset, ...] = (FilesOffset(3, "ab", 1),)
     end, start = (files, at(50)) if side == "log" else (at(50), files)
     last = LastBatch(Epoch(8), BatchRef("q", BatchId(4), at(40), end))
-    with pytest.raises(ResumeImpossible, match="resume works for Kafka only"):
+    with pytest.raises(ResumeImpossible, match="resume works for one Kafka source"):
         judge(last, BatchRef("new", BatchId(0), start, start), RESUME, "/log", raw=True)
 
 
