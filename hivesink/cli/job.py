@@ -64,7 +64,6 @@ def main(arguments: list[str]) -> NoReturn:
         after_in_parent=lambda: signal.pthread_sigmask(signal.SIG_SETMASK, before.pop()),
         after_in_child=partial(_in_child, before),
     )
-
     threading.excepthook = partial(_on_thread_error, job, flags)
     end_with_parent(os.environ)
     try:
