@@ -216,9 +216,10 @@ class ResumeImpossible(HiveSinkError):
     def __init__(self, log: str, epoch: int, end: tuple[object, ...], left_over: str | None = None) -> None:
         super().__init__(
             f"resume works for one Kafka source (with a new checkpoint a file source reads all files again), but {log} "
-            f"ends at {_texts(end)}. To go on: if the query has its checkpoint, leave resume out of sources.kafka; if not, "
-            "restore the one of its newest batch, or move away the files that were read, give Kafka sources startingOffsets "
-            f"of your own, and start with append={epoch}{_delete_first(left_over)}"
+            f"ends at {_texts(end)}. To go on: if the query has its checkpoint, leave resume out of sources.kafka; if "
+            "not, restore the one of its newest batch, or move away the files that were read, give Kafka sources "
+            "startingOffsets of your own, "
+            f"and start with append={epoch}{_delete_first(left_over)}"
         )
 
 
