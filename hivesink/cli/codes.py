@@ -112,9 +112,10 @@ def _carried_by_spark(error: BaseException, job: Path) -> JobFailed | None:
 
 
 def _judge(error: BaseException, job: Path) -> tuple[JobFailed, ExitCode]:
-    for is_known, meaning in ((is_old_client(error), OLD_CLIENT), (_LOST_IN_KAFKA.search(_whole(error)), KAFKA_LOSS)):
-        if is_known:
-            return JobFailed(job, meaning), ExitCode.NEEDS_PERSON
+    if is_old_client(error):
+        return JobFailed(job, OLD_CLIENT), ExitCode.NEEDS_PERSON
+    if _LOST_IN_KAFKA.search(_whole(error)):
+        return JobFailed(job, KAFKA_LOSS), ExitCode.NEEDS_PERSON
     what, line = f"{type(error).__name__}: {_reason(error)}", _line_of(error, job)
     if _is_fault(error):
         return JobFailed(job, f"{what}{line}"), ExitCode.NEEDS_PERSON

@@ -181,7 +181,7 @@ class InputChanged(HiveSinkError):
             before = "leave out of the stream the columns that the table has too, except `value`"
         super().__init__(
             f"up to epoch {epoch} in {log} the stream's rows came as {was}, and now they would be taken as {now}: the "
-            f"columns of the table or of the stream have changed. Nothing was written. To go on as before, change "
+            "columns of the table or of the stream have changed. Nothing was written. To go on as before, change "
             f"them back, or {before}. If you want the change, start once with append={epoch}"
         )
 
@@ -218,8 +218,7 @@ class ResumeImpossible(HiveSinkError):
             f"resume works for one Kafka source (with a new checkpoint a file source reads all files again), but {log} "
             f"ends at {_texts(end)}. To go on: if the query has its checkpoint, leave resume out of sources.kafka; if "
             "not, restore the one of its newest batch, or move away the files that were read, give Kafka sources "
-            "startingOffsets of your own, "
-            f"and start with append={epoch}{_delete_first(left_over)}"
+            f"startingOffsets of your own, and start with append={epoch}{_delete_first(left_over)}"
         )
 
 
