@@ -77,7 +77,9 @@ OLD_CLIENT = (
 )
 
 
-_LOST_IN_KAFKA = re.compile(r"Some data may have been lost because they are not available in Kafka|KAFKA_DATA_LOSS")
+_LOST_IN_KAFKA = re.compile("Some data may have been lost because they are not available in Kafka|KAFKA_DATA_LOSS")
+_WHAT_IS_LOST = re.compile(r"\bReason:\s*([^\n]+?) *(?:SQLSTATE|\n|$)|([^\n: ][^\n:]*)\. Some data may have been lost")
+"""Spark's own sentence, which names topics and partitions: after its advice since 4.0, before it until 3.5."""
 KAFKA_LOSS = (
     "records that the query was to read next have expired in Kafka, or their topic is no longer named by the job, "
     'or was deleted, or made again; see "Records that Kafka no longer has" in docs/operations.md'
@@ -115,7 +117,9 @@ def _judge(error: BaseException, job: Path) -> tuple[JobFailed, ExitCode]:
     if is_old_client(error):
         return JobFailed(job, OLD_CLIENT), ExitCode.NEEDS_PERSON
     if _LOST_IN_KAFKA.search(_whole(error)):
-        return JobFailed(job, KAFKA_LOSS), ExitCode.NEEDS_PERSON
+        said = _WHAT_IS_LOST.search(_whole(error))
+        lost = f"{KAFKA_LOSS}. Spark says: {said[1] or said[2]}" if said else KAFKA_LOSS
+        return JobFailed(job, lost), ExitCode.NEEDS_PERSON
     what, line = f"{type(error).__name__}: {_reason(error)}", _line_of(error, job)
     if _is_fault(error):
         return JobFailed(job, f"{what}{line}"), ExitCode.NEEDS_PERSON

@@ -42,7 +42,6 @@ _end_asked = threading.Event()
 _SETTLE, _GRACE = 90.0, 2.0
 """Seconds in which the queries of a failed job may end, then its threads."""
 _thread_errors: list[BaseException] = []
-"""What has ended threads of the job: nobody else is told."""
 
 
 def main(arguments: list[str]) -> NoReturn:
@@ -77,10 +76,7 @@ def main(arguments: list[str]) -> NoReturn:
         sys.exit(end.code if isinstance(end.code, int) else int(end.code is not None))
     except BaseException as error:  # noqa: BLE001  whatever ends the job is reported in one line
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        code = _report(error, job, flags)
-        if isinstance(error, _Stopped):
-            _end_children()
-        sys.exit(code)
+        sys.exit(_report(error, job, flags))
     sys.exit(ExitCode.DONE)
 
 

@@ -68,8 +68,8 @@ class Refuse(_OfPart):
     """Where its own file is instead, if somebody has moved it within the table."""
 
     @property
-    def waits(self) -> bool:
-        """Whether that file is hidden: nobody reads it, so its loss can't be accepted."""
+    def is_hidden(self) -> bool:
+        """Whether that file is still hidden. Otherwise readers may find its rows where it is."""
         return self.astray is not None and self.astray.rpartition("/")[2] != self.part.name
 
     @property

@@ -73,8 +73,8 @@ def _fence(history: History, seen: Seen, stamp: Stamp) -> Manifest | None:
 
 
 def _accepted(history: History, seen: Seen, stamp: Stamp, given_up: GivenUp) -> Manifest | None:
-    """An epoch that no longer answers for what is given up. A file that still waits, if elsewhere, is no loss."""
-    gone = (loss.part for loss in losses(history, seen.files, seen.partitions) if not loss.waits)
+    """An epoch that no longer answers for what is given up. A file that is elsewhere is no loss."""
+    gone = (loss.part for loss in losses(history, seen.files, seen.partitions) if loss.astray is None)
     lost = [part for part in gone if part.target in given_up.targets]
     parts = [*lost, *(part for part in abandoned(history, seen, given_up) if part not in lost)]
     if not parts:
@@ -91,7 +91,7 @@ def _put_away(history: History, seen: Seen, given_up: GivenUp) -> Iterator[actio
                 yield actions.PutAway(part, source)
             case actions.Keep():
                 yield actions.PutAway(part, part.target)
-            case actions.Refuse(_, _, str(source)) as found if found.waits:
+            case actions.Refuse(_, _, str(source)) as found if found.is_hidden:
                 yield actions.PutAway(part, source)
 
 

@@ -157,10 +157,11 @@ def paths_to_look(history: History, live: Mapping[PartitionKey, LivePartition], 
 def abandoned(history: History, seen: Seen, given_up: GivenUp) -> list[PartEntry]:
     """The parts that are given up though they are not lost, except those that readers see."""
     live = seen.partitions
+    elsewhere = {loss.part.target for loss in losses(history, seen.files, live) if loss.astray and not loss.is_hidden}
     return [
         part
         for epoch, part in history.standing
-        if part.target in given_up.waiting
+        if part.target in given_up.waiting - elsewhere
         # Readers see it if it is at its target and its partition is listed. Format 1 published before it registered.
         and (part.target not in seen.files or (live is not None and part.key not in live))
         and (not epoch.is_published or (epoch.manifest.log is None and live is not None and part.key not in live))

@@ -178,7 +178,7 @@ class InputChanged(HiveSinkError):
         was, now = kinds if was_raw else kinds[::-1]
         before = "select a column of the stream for each of the table's"
         if was_raw:
-            before = "leave out of the stream the columns that the table has too, except `value`"
+            before = "if the table has more columns than `value`, leave these out of the stream"
         super().__init__(
             f"up to epoch {epoch} in {log} the stream's rows came as {was}, and now they would be taken as {now}: the "
             "columns of the table or of the stream have changed. Nothing was written. To go on as before, change "
@@ -192,8 +192,8 @@ class StateLost(HiveSinkError):
     def __init__(self, log: str, epoch: int) -> None:
         super().__init__(
             f"this query keeps state (dropDuplicates, a window, a join), and a new checkpoint has none: resumed after "
-            f"epoch {epoch} of {log}, open windows would lose rows, and duplicates would get in. To go on: restore the "
-            f"checkpoint, or start with append={epoch} (your decision: the state begins empty)"
+            f"epoch {epoch} of {log}, open windows would lose rows, and duplicates get in. Restore the checkpoint in "
+            f"place of the one that this start made, or start with append={epoch} (your decision: the state is empty)"
         )
 
 

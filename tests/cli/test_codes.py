@@ -146,3 +146,20 @@ def test_what_hdfs_refuses_whoever_tries_again_needs_a_person(java: str) -> None
     told, code = translate(PySparkException(text), JOB)
     assert code == 65
     assert java in str(told)
+
+
+_LOST = "Some data may have been lost because they are not available in Kafka any more;"
+
+
+@pytest.mark.parametrize(
+    "java",
+    [
+        f"java.lang.IllegalStateException: Set(refunds-0) are gone. {_LOST} either the\n data was aged out by Kafka",
+        f"[KAFKA_DATA_LOSS.PARTITIONS_DELETED] {_LOST}\nprocessed.\nReason: Set(refunds-0) are gone. SQLSTATE: 22000",
+        f"[KAFKA_DATA_LOSS.PARTITIONS_DELETED] {_LOST}\nwas processed.\nReason:\nSet(refunds-0) are gone.\n\tat a.b",
+    ],
+)
+def test_records_that_kafka_has_lost_are_told_with_their_topic(java: str) -> None:
+    told, code = translate(RuntimeError(java), JOB)
+    assert code == 65
+    assert str(told).removesuffix(".").endswith("in docs/operations.md. Spark says: Set(refunds-0) are gone")

@@ -33,16 +33,21 @@ def listed() -> Site:
     return site
 
 
-def killed_after_the_manifest() -> Site:
+def killed_after(name: str) -> Site:
+    """Right after the first rename of a file that has `name` in its own."""
     probe = listed()
     counting = FaultyFileSystem(probe.fs)
     probe.job(counting).run()
-    decided = next(call for call in counting.calls if call.name == "rename" and ".json." in call.path)
+    renamed = next(call for call in counting.calls if call.name == "rename" and name in call.path)
     site = listed()
     with pytest.raises(Kill):
-        site.job(FaultyFileSystem(site.fs, Plan(decided.number, Mode.AFTER))).run()
+        site.job(FaultyFileSystem(site.fs, Plan(renamed.number, Mode.AFTER))).run()
     assert {part.staged.rpartition("/")[0] for part in waiting(site)} == {HOME}
     return site
+
+
+def killed_after_the_manifest() -> Site:
+    return killed_after(".json.")
 
 
 def waiting(site: Site) -> list[PartEntry]:
@@ -116,6 +121,30 @@ def test_the_file_of_a_renamed_partition_is_found_and_kept_until_it_is_moved_bac
     carry(site, RENAMED, HOME)
     site.job().run()
     site.check(range(4))
+
+
+def test_a_file_that_readers_find_in_a_renamed_partition_is_not_given_up() -> None:
+    site = killed_after(".pending ->")
+    published = next(part for part in waiting(site) if site.fs.length(part.target) is not None)
+    carry(site, HOME, RENAMED)
+    site.metastore.drop_partition(TABLE, DAY)
+    site.metastore.register(TABLE, "dt=z", RENAMED)
+    seen = site.rows()
+    assert len(seen) == published.rows
+    job, every = site.job(), frozenset(part.target for part in waiting(site))
+    spec = job.committer.spec
+    with pytest.raises(PartLost, match=f"was found at {RENAMED}/.*: move it back to {HOME},"):
+        recover(job.context, spec.identity, spec.policy, given_up=GivenUp(every))
+    assert [loss.part for loss in find_losses(job.context, {published.key})] == [
+        part for part in waiting(site) if part != published
+    ]
+    with pytest.raises(PartLost, match=f"was found at {RENAMED}/.*: move it back to {HOME},"):
+        recover(job.context, spec.identity, spec.policy, given_up=GivenUp(every, every))
+    assert site.rows() == seen
+    carry(site, RENAMED, HOME)
+    site.metastore.drop_partition(TABLE, "dt=z")
+    site.job().run()
+    assert site.rows() == seen
 
 
 def test_the_files_of_a_moved_table_are_found_and_kept_until_they_are_moved_back() -> None:

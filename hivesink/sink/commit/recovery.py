@@ -104,7 +104,7 @@ def find_losses(context: CommitContext, partitions: Collection[PartitionKey] = (
 
 def _losses(history: History, seen: Seen, given_up: GivenUp) -> tuple[Loss, ...]:
     refused = losses(history, seen.files, seen.partitions)
-    reasons = {action.part: action.reason for action in refused if not action.waits}
+    reasons = {action.part: action.reason for action in refused if action.astray is None}
     for part in abandoned(history, seen, given_up):
         reasons.setdefault(part, "its partition is given up")
     return tuple(Loss(part, reason) for part, reason in reasons.items())
