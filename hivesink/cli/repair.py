@@ -67,10 +67,7 @@ def recover(
         for name in chosen:
             opened.admission(name).require_same_table()
         partitions = frozenset((opened.name, partition) for partition in give_up or ())
-        losses = [
-            [loss for loss in find_losses(context, partitions) if accept_lost or loss.part.key in partitions]
-            for context in chosen.values()
-        ]
+        losses = [find_losses(context, partitions, accept=accept_lost) for context in chosen.values()]
         lost = [loss for own in losses for loss in own]
         _require_known(partitions, lost)
         if lost and not dry_run and not yes:

@@ -41,8 +41,7 @@ class Site:
         `HIVE_CONF_DIR` names must exist. Raises SiteInvalid.
         """
         hadoop = _Properties(environ, _hadoop_files(environ), {})
-        hive = _Properties(environ, _hive_files(environ), hadoop.raw)
-        return cls(hadoop.expanded(), hive.expanded())
+        return cls(hadoop.expanded(), _Properties(environ, _hive_files(environ), hadoop.raw).expanded())
 
     def overlaid(self, written: str) -> Site:
         """This site, overridden by a running client's configuration, as its `Configuration.writeXml` wrote it.

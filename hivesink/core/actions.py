@@ -65,7 +65,7 @@ class Refuse(_OfPart):
     found: tuple[tuple[str, int], ...]
     """Paths where another file stands, with its length."""
     astray: str | None = None
-    """Where its own file is instead, if somebody has moved it within the table."""
+    """Where its own file is instead, if somebody has moved it within the table: then its loss can't be accepted."""
 
     @property
     def is_hidden(self) -> bool:
@@ -74,10 +74,9 @@ class Refuse(_OfPart):
 
     @property
     def reason(self) -> str:
-        if not self.found:
-            return "neither staged nor published" + (f", but {self.part.way_back(self.astray)}" if self.astray else "")
         wrong = ", ".join(f"{path} has {length} bytes" for path, length in self.found)
-        return f"{wrong} where {self.part.length} were written"
+        told = f"{wrong} where {self.part.length} were written" if wrong else "neither staged nor published"
+        return told + (f", but {self.part.way_back(self.astray)}" if self.astray else "")
 
 
 @dataclass(frozen=True, slots=True)

@@ -129,8 +129,7 @@ def _initial(index: int, read: Read) -> SourceOffset:
 
 def _files(index: int, since: int, until: int, read: Read) -> FilesOffset:
     counters = range(since + 1, until + 1)
-    paths = tuple((number, path) for number in counters for path in _paths(index, number, read))
-    return FilesOffset.of(until, paths)
+    return FilesOffset.of(until, tuple((number, path) for number in counters for path in _paths(index, number, read)))
 
 
 def _paths(index: int, number: int, read: Read) -> list[str]:

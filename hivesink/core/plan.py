@@ -101,7 +101,11 @@ def _finish(
     if not history.open:
         return
     located = _located(history, seen)
-    moves = tuple(_moves(history, seen.files, live, located)) or tuple(_carried(history, seen, live, located))
+    steps = [action for own in located.values() for action in own]
+    # Readers find a visible part of a taken folder under its new name: it waits for nothing.
+    hidden = {action.key for action in steps if not isinstance(action, actions.Keep)}
+    held = seen.refused - live.keys() - (seen.taken - hidden)
+    moves = tuple(_moves(history, seen.files, live, located)) or tuple(_carried(history, live, located, held))
     if moves:
         manifest = replace(history.following("move", stamp), moves=moves)
         yield actions.Decide(manifest)  # The point of no return, for the moves.
@@ -109,10 +113,9 @@ def _finish(
         return
     yield from _clear(live)
     yield from vanished(history, live, seen.files)
-    held = seen.refused - live.keys()
     owned = (located.get(epoch.manifest.epoch) for epoch in history.unpublished)
     if not all(own and all(action.key in held for action in own) for own in owned):
-        yield from _publish(history, seen, live, stamp, policy, located=located)
+        yield from _publish(history, seen, live, stamp, policy, located=located, held=held)
     else:
         yield from _confirm(history, seen, live, policy)
 
@@ -130,6 +133,7 @@ def _publish(
     policy: Policy,
     *,
     located: Located,
+    held: frozenset[PartitionKey],
 ) -> Iterator[actions.Action]:
     folders = history.folders()
     steps = [action for own in located.values() for action in own]
@@ -141,7 +145,7 @@ def _publish(
     yield from (action for action in steps if action.key in live and not isinstance(action, actions.Refuse))
     wanted = (missing | behind) - seen.refused
     yield from _register({key: folders[key] for key in wanted})
-    after, held = history, seen.refused & missing
+    after = history
     for epoch in history.unpublished:
         own = located.get(epoch.manifest.epoch, [])
         yield from (action for action in own if action.key in missing - held and not isinstance(action, actions.Refuse))
@@ -237,14 +241,13 @@ def _moves(
 
 
 def _carried(
-    history: History, seen: Seen, live: Mapping[PartitionKey, LivePartition], located: Located
+    history: History, live: Mapping[PartitionKey, LivePartition], located: Located, held: frozenset[PartitionKey]
 ) -> Iterator[Move]:
     """The parts of refused partitions go on in an epoch of their own, behind all others, so that these are settled.
 
     Until then a user may not touch the others' files. Only once a look shows the others where readers find them: what
     is refused is known by then, so no retry decides again.
     """
-    held = seen.refused - live.keys()
     waiting = [(epoch, action) for epoch, own in located.items() for action in own]
     refused = [(epoch, action.part) for epoch, action in waiting if action.key in held]
     others = (action for _, action in waiting if action.key not in held)

@@ -45,7 +45,7 @@ class Seen:
 
     `partitions` None: the metastore was not asked, or doesn't answer. `tracks` None: nobody has looked. `refused` are
     partitions that the metastore has refused to register: their epochs stay open, all others go on. `taken` are those
-    of them whose folder is another partition's now.
+    of them whose folder is another partition's now. `read` are those of `files` that readers find, if somebody asked.
     """
 
     files: Mapping[str, int] = field(default_factory=dict)
@@ -53,6 +53,7 @@ class Seen:
     tracks: Tracks | None = None
     refused: frozenset[PartitionKey] = frozenset()
     taken: frozenset[PartitionKey] = frozenset()
+    read: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,8 +91,8 @@ def vanished(
 
 
 def _astray(part: PartEntry, files: Mapping[str, int]) -> str | None:
-    own = {part.name, part.hidden}
-    return next((path for path in files if path.rpartition("/")[2] in own and files[path] == part.length), None)
+    whole = {path.rpartition("/")[2]: path for path, length in files.items() if length == part.length}
+    return whole.get(part.name) or whole.get(part.hidden)
 
 
 def unproven(history: History, live: Mapping[PartitionKey, LivePartition]) -> list[PartEntry]:
@@ -137,7 +138,7 @@ def locate(part: PartEntry, others: Iterable[str], files: Mapping[str, int]) -> 
     if right and part.target not in lengths:
         return Publish(part, right[0])
     wrong = tuple((path, length) for path, length in lengths.items() if length != part.length)
-    return Refuse(part, wrong, None if wrong else _astray(part, files))
+    return Refuse(part, wrong, _astray(part, files))
 
 
 def paths_to_look(history: History, live: Mapping[PartitionKey, LivePartition], *, far: bool = False) -> set[str]:
@@ -155,13 +156,15 @@ def paths_to_look(history: History, live: Mapping[PartitionKey, LivePartition], 
 
 
 def abandoned(history: History, seen: Seen, given_up: GivenUp) -> list[PartEntry]:
-    """The parts that are given up though they are not lost, except those that readers see."""
+    """The parts that are given up though they are not lost, except those that readers see, or might see."""
     live = seen.partitions
     elsewhere = {loss.part.target for loss in losses(history, seen.files, live) if loss.astray and not loss.is_hidden}
+    read = {(path.rpartition("/")[2], seen.files[path]) for path in seen.read}
     return [
         part
         for epoch, part in history.standing
         if part.target in given_up.waiting - elsewhere
+        and (part.name, part.length) not in read
         # Readers see it if it is at its target and its partition is listed. Format 1 published before it registered.
         and (part.target not in seen.files or (live is not None and part.key not in live))
         and (not epoch.is_published or (epoch.manifest.log is None and live is not None and part.key not in live))

@@ -19,11 +19,9 @@ class PartLost(HiveSinkError):
 class LengthMismatch(HiveSinkError):
     """A decided part has another length than its task wrote."""
 
-    def __init__(self, path: str, expected: int, found: int) -> None:
-        super().__init__(
-            f"{path} has {found} bytes where {expected} were written; something else changed it: restore it, or "
-            f"{_ACCEPT}"
-        )
+    def __init__(self, path: str, expected: int, found: int, way_back: str | None = None) -> None:
+        todo = f"delete it; the whole file was {way_back}" if way_back else f"restore it, or {_ACCEPT}"
+        super().__init__(f"{path} has {found} bytes where {expected} were written; something else changed it: {todo}")
 
 
 class TargetTaken(HiveSinkError):
@@ -57,10 +55,10 @@ class OutcomeUnknown(HiveSinkError):
 
 
 class NotWritable(HiveSinkError):
-    """A location can't be written by this user."""
+    """A location can't be written, or looked into, by this user."""
 
     def __init__(self, path: str, reason: str) -> None:
-        super().__init__(f"{path} can't be written ({reason}); give this user write access, or set another location")
+        super().__init__(f"{path} can't be used ({reason}); give this user access, or set another location")
 
 
 class DanglingLink(HiveSinkError):

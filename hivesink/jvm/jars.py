@@ -191,5 +191,4 @@ def key_store(certificates: list[bytes]) -> bytes:
         alias = f"ca{number}".encode()
         body += struct.pack(">IH", 2, len(alias)) + alias + struct.pack(">Q", 0)
         body += struct.pack(">H", 5) + b"X.509" + struct.pack(">I", len(certificate)) + certificate
-    salted = PASSWORD.encode("utf-16-be") + b"Mighty Aphrodite" + body
-    return body + sha1(salted, usedforsecurity=False).digest()
+    return body + sha1(PASSWORD.encode("utf-16-be") + b"Mighty Aphrodite" + body, usedforsecurity=False).digest()

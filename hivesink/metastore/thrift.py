@@ -10,16 +10,9 @@ from hive_metastore import ttypes
 
 from hivesink.core.partition import LivePartition, NewPartition, Statistics
 from hivesink.errors import RegistrationFailed, TableReplaced, UnknownTable
+from hivesink.metastore import thrift_table
 from hivesink.metastore.common import BASIC_ONLY, FLAG, Values, change_all, is_accurate, name_of, values_of
 from hivesink.metastore.thrift_calls import add_partitions
-from hivesink.metastore.thrift_table import (
-    ThriftTables,
-    columns_behind,
-    facts,
-    live_partition,
-    live_table,
-    new_partition,
-)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -39,14 +32,14 @@ class ThriftRegistrar:
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
-        self._tables = ThriftTables(connection)
+        self._tables = thrift_table.ThriftTables(connection)
 
     @property
     def address(self) -> str:
         return self._connection.address
 
     def table(self, name: TableName) -> LiveTable:
-        return live_table(self._tables.get(name))
+        return thrift_table.live_table(self._tables.get(name))
 
     def lookup(self, table: LiveTable, partitions: Sequence[str] | None) -> Mapping[str, LivePartition]:
         if partitions is not None and not partitions:
@@ -55,7 +48,7 @@ class ThriftRegistrar:
         fresh = self._tables.get(name)
         if (fresh.createTime or 0) != table.created:
             raise TableReplaced(str(name), self.address)
-        facts(fresh).refuse()
+        thrift_table.facts(fresh).refuse()
         if not table.spec.is_partitioned:
             accurate = is_accurate((fresh.parameters or {}).get(FLAG))
             return {"": LivePartition("", fresh.sd.location, accurate, columns_behind=False)}
@@ -63,14 +56,15 @@ class ThriftRegistrar:
             partitions = self._connection.read(lambda client: client.get_partition_names(name.database, name.table, -1))
         wanted = {values_of(table.spec, partition): partition for partition in partitions}
         found = self._read(table, tuple(wanted), self._tables.calls.states)
-        return {wanted[values]: live_partition(wanted[values], found[values], fresh) for values in found}
+        return {wanted[values]: thrift_table.live_partition(wanted[values], found[values], fresh) for values in found}
 
     def add(self, table: LiveTable, partitions: Sequence[NewPartition]) -> None:
         if not partitions or not table.spec.is_partitioned:
             return
         fresh = self._tables.get(table.spec.name)
         structs = {
-            values_of(table.spec, wanted.partition): new_partition(wanted, table.spec, fresh) for wanted in partitions
+            values_of(table.spec, wanted.partition): thrift_table.new_partition(wanted, table.spec, fresh)
+            for wanted in partitions
         }
 
         def register(chunk: Sequence[Values]) -> None:
@@ -141,13 +135,13 @@ class ThriftRegistrar:
         fresh = self._tables.get(table.spec.name)
 
         def update(_values: Values, partition: Any) -> bool:
-            behind = columns_behind(partition, fresh)
+            behind = thrift_table.columns_behind(partition, fresh)
             if behind:
                 partition.sd.cols = fresh.sd.cols
             return behind
 
         states = self._read(table, wanted, self._tables.calls.states)
-        late = [values for values, found in states.items() if columns_behind(found, fresh)]
+        late = [values for values, found in states.items() if thrift_table.columns_behind(found, fresh)]
         self._alter(table, "update the columns", late, update)
 
     def _alter(

@@ -251,8 +251,7 @@ class HdfsFileSystem:
             raise self._refusal(path, action, error.failure, changing=changing) from error
 
     def _refusal(self, path: str, action: str, failure: Failure, *, changing: bool = False) -> Exception:
-        calls = self._at(path)[0]
-        return refusal(action, self.canonical(path), failure, calls, self._properties, changing=changing)
+        return refusal(action, self.canonical(path), failure, self._at(path)[0], self._properties, changing=changing)
 
     def _at(self, location: str) -> tuple[HdfsCalls, Folders, str]:
         address, path = resolve(location, self._properties)

@@ -15,18 +15,9 @@ from posixpath import dirname
 from typing import TYPE_CHECKING, BinaryIO, TypeVar, cast
 
 from hivesink.errors import HiveSinkError, OutcomeUnknown, StoreUnavailable, Unsupported
+from hivesink.storage import local_files
 from hivesink.storage.fs import TRIES, Entry, Ownership, cannot_give
-from hivesink.storage.local_files import (
-    NewFile,
-    entry_of,
-    no_link,
-    posix,
-    refusal,
-    refusing,
-    require_no_dangling_link,
-    sync,
-    sync_folder,
-)
+from hivesink.storage.local_files import posix, refusal, refusing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -79,7 +70,7 @@ class LocalFileSystem:
                     if data:
                         stream.write_all(data)
                         os.fsync(stream.fileno())
-                sync_folder(dirname(file))
+                local_files.sync_folder(dirname(file))
         except HiveSinkError:
             with contextlib.suppress(OSError):
                 os.unlink(file)
@@ -88,7 +79,7 @@ class LocalFileSystem:
     def rename(self, source: str, target: str) -> None:
         self.link(source, target)
         try:
-            sync_folder(dirname(posix(target)))
+            local_files.sync_folder(dirname(posix(target)))
             os.unlink(posix(source))
         except FileNotFoundError:
             # Another process finished this rename and removed the old name.
@@ -110,7 +101,7 @@ class LocalFileSystem:
             except FileExistsError:
                 raise
             except OSError as error:
-                raise no_link(source, target, error) from error
+                raise local_files.no_link(source, target, error) from error
 
         self._in_folder(dirname(new), link, "rename", source)
 
@@ -127,7 +118,7 @@ class LocalFileSystem:
             os.rename(old, new)
         try:
             for folder in (dirname(new), dirname(old)):
-                sync_folder(folder)
+                local_files.sync_folder(folder)
         except OSError as error:
             raise OutcomeUnknown(action="rename", path=source, reason=error.strerror or str(error)) from error
 
@@ -135,9 +126,9 @@ class LocalFileSystem:
         target = posix(path)
         with refusing(path, "sync"), contextlib.suppress(FileNotFoundError):
             if not os.path.isdir(target):
-                sync(target)
+                local_files.sync(target)
                 target = dirname(target)
-            sync_folder(target)
+            local_files.sync_folder(target)
 
     def delete(self, path: str) -> bool:
         with refusing(path, "delete"), _ABSENT_OK:
@@ -167,7 +158,7 @@ class LocalFileSystem:
             return None
         except FileNotFoundError:
             # Behind a dangling link the file may still exist: it must not count as lost, or as not renamed yet.
-            require_no_dangling_link(dirname(posix(path)))
+            local_files.require_no_dangling_link(dirname(posix(path)))
             return None
         except OSError as error:
             raise refusal(path, "look at", error) from error
@@ -190,7 +181,7 @@ class LocalFileSystem:
 
     def list(self, folder: str) -> Sequence[Entry]:
         with refusing(folder, "list"), _ABSENT_OK, os.scandir(posix(folder)) as items:
-            return sorted(entry for item in items if (entry := entry_of(item)) is not None)
+            return sorted(entry for item in items if (entry := local_files.entry_of(item)) is not None)
         return ()
 
     def read(self, path: str) -> bytes | None:
@@ -202,11 +193,11 @@ class LocalFileSystem:
         with refusing(path, "read", but=FileNotFoundError):
             return open(posix(path), "rb")
 
-    def _create(self, file: str) -> NewFile:
-        def create() -> NewFile:
+    def _create(self, file: str) -> local_files.NewFile:
+        def create() -> local_files.NewFile:
             with refusing(file, "create", but=FileExistsError):
                 try:
-                    return NewFile(file)
+                    return local_files.NewFile(file)
                 except FileNotFoundError:
                     raise _FolderVanished from None
 
@@ -233,7 +224,7 @@ class LocalFileSystem:
                 self._dress(folder, folder, self._ownership.folder_permission)
         except FileExistsError:
             # Another process was quicker. If a file is in the way, the first use of the folder fails.
-            require_no_dangling_link(folder)
+            local_files.require_no_dangling_link(folder)
         except FileNotFoundError:
             # Pruned meanwhile: the caller tries again.
             self._forget(parent)
@@ -242,7 +233,7 @@ class LocalFileSystem:
             raise refusal(folder, "create", error) from error
         # This process did not make a folder that it can pass through but not read.
         with refusing(parent, "sync"), contextlib.suppress(PermissionError):
-            sync_folder(parent)
+            local_files.sync_folder(parent)
         self._known.add(folder)
 
     def _dress(self, what: int | str, path: str, mode: int | None) -> None:

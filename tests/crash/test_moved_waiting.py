@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from hivesink.core.seen import GivenUp
-from hivesink.errors import PartLost
+from hivesink.errors import LengthMismatch, PartLost, StoreUnavailable
 from hivesink.sink.commit.observe import load
 from hivesink.sink.commit.recovery import find_losses, preview, recover
 from hivesink.sink.inspect.checks import Level
@@ -18,6 +18,8 @@ from tests.crash.site import Site
 from tests.sink.harness import LOCATION, TABLE, Source, count_lines, events
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from hivesink.core.manifest import PartEntry
     from hivesink.sink.inspect.checks import Finding
 
@@ -138,13 +140,92 @@ def test_a_file_that_readers_find_in_a_renamed_partition_is_not_given_up() -> No
     assert [loss.part for loss in find_losses(job.context, {published.key})] == [
         part for part in waiting(site) if part != published
     ]
-    with pytest.raises(PartLost, match=f"was found at {RENAMED}/.*: move it back to {HOME},"):
+    # An older copy changes nothing: readers find the other one.
+    with site.store.open(f"{RENAMED}/{published.name}") as stream:
+        site.fs.write_new(f"{LOCATION}/archive/{published.hidden}", stream.read())
+    with pytest.raises(PartLost, match=f"was found at {RENAMED}/{published.name}: move it back to {HOME},"):
         recover(job.context, spec.identity, spec.policy, given_up=GivenUp(every, every))
     assert site.rows() == seen
     carry(site, RENAMED, HOME)
     site.metastore.drop_partition(TABLE, "dt=z")
     site.job().run()
     assert site.rows() == seen
+
+
+def test_nothing_is_given_up_while_a_folder_cannot_be_searched(monkeypatch: pytest.MonkeyPatch) -> None:
+    site = killed_after_the_manifest()
+    carry(site, HOME, f"{LOCATION}/archive")
+    closed = f"{LOCATION}/bob"
+    site.fs.write_new(f"{closed}/file", b"")
+    listing = type(site.fs).list
+
+    def listed_if_open(fs: Any, folder: str) -> Any:
+        if folder == closed:
+            raise StoreUnavailable(action="list", path=folder, reason="permission denied")
+        return listing(fs, folder)
+
+    monkeypatch.setattr(type(site.fs), "list", listed_if_open)
+    job = site.job()
+    spec = job.committer.spec
+    with pytest.raises(StoreUnavailable, match=f"{closed}: permission denied"):
+        find_losses(job.context)
+    with pytest.raises(StoreUnavailable, match=f"{closed}: permission denied"):
+        recover(job.context, spec.identity, spec.policy, given_up=everything(site))
+    # Without a question, it stops at the loss.
+    with pytest.raises(PartLost):
+        recover(job.context, spec.identity, spec.policy)
+    monkeypatch.undo()
+    assert len(site.staged()) == len(waiting(site))
+
+
+@pytest.mark.parametrize("last_name", [True, False], ids=["as its last name", "hidden"])
+def test_a_copy_that_was_cut_short_loses_nothing(last_name: bool) -> None:
+    site = killed_after_the_manifest()
+    carry(site, HOME, RENAMED)
+    parts = waiting(site)
+    torn = [f"{HOME}/{part.name if last_name else part.hidden}" for part in parts]
+    for path in torn:
+        site.fs.write_new(path, b"1")
+    assert any("has 1 bytes where" in text or "found at" in text for text in errors(site))
+    job = site.job()
+    spec = job.committer.spec
+    assert find_losses(job.context) == ()
+    with pytest.raises(LengthMismatch, match=r"delete it; the whole file was found at .*: move it back to"):
+        recover(job.context, spec.identity, spec.policy, given_up=everything(site))
+    for path in torn:
+        site.fs.delete(path)
+    carry(site, RENAMED, HOME)
+    site.job().run()
+    site.check(range(4))
+
+
+def renamed_in_place(site: Site) -> None:
+    """A user's RENAME of a partition of an external table."""
+    site.metastore.drop_partition(TABLE, DAY)
+    site.metastore.register(TABLE, "dt=z", HOME)
+
+
+def moved_with_its_files(site: Site) -> None:
+    """A user's SET LOCATION."""
+    carry(site, HOME, "/elsewhere/x")
+    site.metastore.register(TABLE, DAY, "/elsewhere/x")
+
+
+@pytest.mark.parametrize("user", [renamed_in_place, moved_with_its_files])
+def test_what_readers_see_is_not_given_up_with_its_partition(user: Callable[[Site], None]) -> None:
+    site = killed_after(".pending ->")
+    published = next(part for part in waiting(site) if site.fs.length(part.target) is not None)
+    others = [part for part in waiting(site) if part != published]
+    seen = site.rows()
+    user(site)
+    job, every = site.job(), frozenset(part.target for part in waiting(site))
+    spec = job.committer.spec
+    assert [loss.part for loss in find_losses(job.context, {published.key})] == others
+    done = recover(job.context, spec.identity, spec.policy, given_up=GivenUp(every, every))
+    assert [loss.part for loss in done.lost] == others
+    site.job().run()
+    assert site.rows() == seen
+    assert errors(site) == []
 
 
 def test_the_files_of_a_moved_table_are_found_and_kept_until_they_are_moved_back() -> None:

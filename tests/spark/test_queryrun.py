@@ -63,7 +63,7 @@ def test_spark_tries_again_while_that_may_help(task: Callable[..., TaskReport]) 
 def test_what_no_try_can_help_is_reported_by_the_first(task: Callable[..., TaskReport]) -> None:
     failure = task(READ_ONLY, 0, 4).failure
     assert failure is not None
-    assert failure.message.startswith("/w/t can't be written (Read-only file system)")
+    assert failure.message.startswith("/w/t can't be used (Read-only file system)")
     assert not failure.retryable
 
 

@@ -61,7 +61,7 @@ def failing(number: int) -> Callable[..., Any]:
 @pytest.mark.parametrize(
     ("number", "error", "words"),
     [
-        (errno.EACCES, NotWritable, "give this user write access"),
+        (errno.EACCES, NotWritable, "give this user access"),
         (errno.EROFS, NotWritable, "Read-only"),
         (errno.ENOSPC, StoreUnavailable, "the disk is full"),
         (errno.EDQUOT, StoreUnavailable, "the disk is full"),

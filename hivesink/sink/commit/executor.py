@@ -264,8 +264,8 @@ class Executor:
 
 
 def _loss(refused: actions.Refuse) -> errors.HiveSinkError:
+    way_back = refused.part.way_back(refused.astray) if refused.astray else None
     if not refused.found:
-        way_back = refused.part.way_back(refused.astray) if refused.astray else None
         return errors.PartLost(refused.part.staged, refused.part.target, way_back)
     path, length = refused.found[0]
-    return errors.LengthMismatch(path, refused.part.length, length)
+    return errors.LengthMismatch(path, refused.part.length, length, way_back)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -76,26 +76,37 @@ def look(context: CommitContext, history: History) -> Seen:
     return look_at_files(context, history, context.lookup(history.folders()))
 
 
-def look_at_files(context: CommitContext, history: History, live: Mapping[PartitionKey, LivePartition]) -> Seen:
-    """The files that decide what to do, and those of lost parts that are elsewhere. Raises StoreUnavailable."""
+def look_at_files(
+    context: CommitContext, history: History, live: Mapping[PartitionKey, LivePartition], *, everywhere: bool = False
+) -> Seen:
+    """The files that decide what to do, and those of lost parts that are elsewhere. Raises StoreUnavailable.
+
+    `everywhere`: search for all parts of open epochs, which a person may give up, and raise whatever ends the search.
+    """
     files = _lengths(context, paths_to_look(history, live))
     if losses(history, files):
         files |= _lengths(context, paths_to_look(history, live, far=True) - set(files))
-    if lost := losses(history, files, live):
-        # It only says where a lost file is: the loss itself is told without it, too.
-        with suppress(HiveSinkError):
-            files |= _lengths(context, set(_astray(context, [loss.part for loss in lost])) - set(files))
-    return Seen(files, live)
+    refused = {loss.part for loss in losses(history, files, live)}
+    lost = [part for _, part in history.standing if everywhere or part in refused]
+    found: dict[str, bool] = {}
+    # Otherwise it only says where a lost file is: the loss itself is told without it, too.
+    with nullcontext() if everywhere else suppress(HiveSinkError):
+        found = dict(_search(context, lost))
+        files |= _lengths(context, found.keys() - files.keys())
+    return Seen(files, live, read=frozenset(path for path, is_read in found.items() if is_read and path in files))
 
 
-def _astray(context: CommitContext, lost: list[PartEntry]) -> Iterator[str]:
-    """The paths of files with the names of `lost` parts, in their tables' folders and where the partitions are."""
-    names = {name for part in lost for name in (part.name, part.hidden)}
+def _search(context: CommitContext, lost: list[PartEntry]) -> Iterator[tuple[str, bool]]:
+    """The paths of files with the names of `lost` parts, in their tables and partitions; whether readers see them."""
+    names = {name: name == part.name for part in lost for name in (part.name, part.hidden)}
+    canonical = context.store.canonical
     for table in {part.table: context.table(part.table) for part in lost}.values():
-        homes = (one.location for one in context.registrar.lookup(table, None).values())
-        folders = {context.store.canonical(folder): folder for folder in (*homes, *context.store.walk(table.location))}
-        for paths in context.store.run_parallel(partial(context.parts_in, folder) for folder in folders.values()):
-            yield from (path for path in paths if path.rpartition("/")[2] in names)
+        homes = {canonical(one.location): one.location for one in context.registrar.lookup(table, None).values()}
+        folders = {**{canonical(folder): folder for folder in context.store.walk(table.location)}, **homes}
+        listed = context.store.run_parallel(partial(context.parts_in, folder) for folder in folders.values())
+        for folder, paths in zip(folders, listed, strict=True):
+            own = (path for path in paths if path.rpartition("/")[2] in names)
+            yield from ((path, names[path.rpartition("/")[2]] and folder in homes) for path in own)
 
 
 def _lengths(context: CommitContext, paths: Iterable[str]) -> dict[str, int]:

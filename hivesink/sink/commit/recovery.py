@@ -49,7 +49,7 @@ def preview(context: CommitContext, policy: Policy, *, given_up: GivenUp = NOTHI
     history, tracks = load_begun(context)
     stamp = context.stamp()
     actions: list[Action] = []
-    seen = _look_for_losses(context, history)
+    seen = _look_for_losses(context, history, everywhere=given_up != NOTHING)
     lost = _losses(history, seen, given_up)
     # First it shuts out an older try, then it gives up parts: neither changes what this one look shows.
     for look, gone in ((Seen(tracks=tracks), NOTHING), (seen, given_up)):
@@ -82,7 +82,7 @@ def recover(
 def _recover(context: CommitContext, identity: Identity | None, policy: Policy, given_up: GivenUp) -> Recovered:
     done: list[Action] = []
     executor = Executor.begin(context, identity, policy, done.append)
-    seen = _look_for_losses(context, executor.history)
+    seen = _look_for_losses(context, executor.history, everywhere=given_up != NOTHING)
     targets = given_up.targets | given_up.waiting
     lost = tuple(loss for loss in _losses(executor.history, seen, given_up) if loss.part.target in targets)
     if lost:
@@ -92,14 +92,19 @@ def _recover(context: CommitContext, identity: Identity | None, policy: Policy, 
     return Recovered(executor.history.epoch, tuple(done), lost)
 
 
-def find_losses(context: CommitContext, partitions: Collection[PartitionKey] = ()) -> tuple[Loss, ...]:
-    """The parts that no publish can bring back, and those that wait for `partitions`; none that only lie elsewhere.
+def find_losses(
+    context: CommitContext, partitions: Collection[PartitionKey] = (), *, accept: bool = True
+) -> tuple[Loss, ...]:
+    """With `accept` the parts that no publish can bring back, none that only lie elsewhere; and all of `partitions`.
 
-    Raises LogDamaged, NewerFormat, LogCopied.
+    Raises LogDamaged, NewerFormat, LogCopied, and whatever ends the search for their files.
     """
+    if not accept and not partitions:
+        return ()
     history = load(context)
     given_up = GivenUp(waiting=frozenset(part.target for _, part in history.standing if part.key in partitions))
-    return _losses(history, _look_for_losses(context, history), given_up)
+    found = _losses(history, _look_for_losses(context, history, everywhere=True), given_up)
+    return tuple(loss for loss in found if accept or loss.part.key in partitions)
 
 
 def _losses(history: History, seen: Seen, given_up: GivenUp) -> tuple[Loss, ...]:
@@ -110,9 +115,10 @@ def _losses(history: History, seen: Seen, given_up: GivenUp) -> tuple[Loss, ...]
     return tuple(Loss(part, reason) for part, reason in reasons.items())
 
 
-def _look_for_losses(context: CommitContext, history: History) -> Seen:
+def _look_for_losses(context: CommitContext, history: History, *, everywhere: bool) -> Seen:
     # The table may have been created again with other columns.
-    return look_at_files(context, history, listed(context, history.folders(), PartitionPathInvalid))
+    live = listed(context, history.folders(), PartitionPathInvalid)
+    return look_at_files(context, history, live, everywhere=everywhere)
 
 
 def listed(

@@ -90,5 +90,4 @@ def _counted(context: CommitContext, partition: str, live: LivePartition, count_
         return None
     if context.store.visible(live.location) != before:
         return None
-    exact = Statistics(partition, len(before), sum(file.length for file in before), rows)
-    return Counted(exact, tuple(before))
+    return Counted(Statistics(partition, len(before), sum(file.length for file in before), rows), tuple(before))

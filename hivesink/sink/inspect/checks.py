@@ -14,6 +14,7 @@ from posixpath import dirname
 from typing import TYPE_CHECKING
 
 from hivesink.core.epoch import Epoch, LastBatch
+from hivesink.core.manifest import lost_parts
 from hivesink.core.offsets import chain, span
 from hivesink.core.seen import is_unproven
 from hivesink.core.table import TableName
@@ -126,19 +127,22 @@ def _figures(rows: Rows) -> str:
 def present(evidence: Evidence) -> Iterator[Finding]:
     """Each part is where readers find it, with its length, or waits to be published."""
     for manifest, part in evidence.log.effective():
-        path = evidence.places.get(part.name)
+        path, target = evidence.places.get(part.name), evidence.files.canonical(part.target)
+        if not evidence.log.is_published(manifest.epoch) and target in evidence.files.visible:
+            path = target  # Where a start looks.
         length = part.length if path is None else evidence.files.visible[path]
         if length != part.length:
             text = f"{path} has {length} bytes where {part.length} were written; something else changed it"
             yield _error(manifest.epoch, text)
-        elif evidence.files.canonical(part.target) not in evidence.files.visible:
+        elif target not in evidence.files.visible:
             yield _absent(evidence, manifest, part)
     for manifest in evidence.log.manifests:
         if manifest.lost:
             yield _note(manifest.epoch, f"a person has accepted that {len(manifest.lost)} parts are lost")
-    for target in sorted(evidence.log.lost):
-        if evidence.files.canonical(target) in evidence.files.visible:
-            yield _note(None, f"{target} was accepted as lost and is there; its rows are read again")
+    for _, part in lost_parts(evidence.log.manifests):
+        for path in evidence.files.of(part):
+            if path.endswith(f"/{part.name}") and dirname(path) in evidence.shown:
+                yield _note(None, f"{path} was accepted as lost and is there; its rows are read again")
 
 
 def _absent(evidence: Evidence, manifest: Manifest, part: PartEntry) -> Finding:

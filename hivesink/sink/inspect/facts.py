@@ -98,8 +98,7 @@ class LogFacts:
     @property
     def totals(self) -> Rows:
         """Row counts from the writer's first epoch on: the floor's, and those of the manifests."""
-        start = self.floor.totals if self.floor else Rows()
-        return sum((manifest.rows for manifest in self.manifests), start)
+        return sum((manifest.rows for manifest in self.manifests), self.floor.totals if self.floor else Rows())
 
     @property
     def tables(self) -> tuple[str, ...]:
