@@ -234,8 +234,7 @@ def admission(
 def log_of(uid: str, logs: TableLogs, folder: str, registrar: Registrar) -> str | None:
     """The log of `uid` beside a table, or in `folder`. None if it serves another living table: the files are copies."""
     found = logs.with_uid(uid, folder)
-    serves_another = found and others_of(commit_log(found, "", logs.site), registrar, str(logs.table))
-    return None if serves_another else found
+    return None if found and others_of(commit_log(found, "", logs.site), registrar, str(logs.table)) else found
 
 
 def _require_sole(uid: str, log: CommitLog, logs: TableLogs, store: FileStore) -> None:

@@ -179,6 +179,9 @@ _FAULT = re.compile(
 )
 """No permission on HDFS, or an unknown nameservice: a retry gets the same answer."""
 
+_PYTHON_RAISED = re.compile(r"Traceback \(most recent call last\):\n(?:\s.*\n)*(\S+?):?(?=\s|$)")
+"""The error at the end of each stack trace of Python's."""
+
 _OLD_CLIENT = re.compile(r"Invalid method name: '(get_table\w*)'")
 _JAVA_LINE = re.compile(
     r"^\s*(?:: |Caused by: )?((?:[a-z]\w*\.)+[A-Z]\w*(?:Exception|Error|Failure): .+)$", re.MULTILINE
@@ -211,8 +214,8 @@ def _may_pass(error: BaseException) -> bool:
         return True
     if isinstance(error, (AnalysisException, ParseException, IllegalArgumentException)):
         return False
-    # Python code that failed in a task or a callback fails again.
-    return "Traceback (most recent call last)" not in text
+    # Python code that failed in a task or a callback fails again, unless it was the JVM that failed under it.
+    return set(_PYTHON_RAISED.findall(text)) <= {"py4j.protocol.Py4JJavaError"}
 
 
 def _reason(error: BaseException) -> str:

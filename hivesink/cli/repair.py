@@ -103,8 +103,7 @@ def _identity(opened: OpenedTable, writer: str, context: CommitContext, config: 
     uid = log.uid(None)
     if uid is None:
         raise InvalidOption((f"{log.location} is no log: it has no uid; restore it, or remove the writer's pointer",))
-    zone = config["sink.bucket.time-zone"].key
-    return Identity(writer, uid, (opened.name,), ((opened.name, zone),), log.location)
+    return Identity(writer, uid, (opened.name,), ((opened.name, config["sink.bucket.time-zone"].key),), log.location)
 
 
 def _ask(lost: Sequence[Loss], *, as_json: bool) -> None:

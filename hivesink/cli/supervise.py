@@ -31,8 +31,7 @@ class Backoff:
     def delay(self, failures: int, chance: float) -> float:
         """The delay after the `failures`-th failure in a row; `chance` (0 to 1) takes off up to half of it."""
         # After 32 doublings any delay is the longest one.
-        whole = min(self.longest, self.first * 2 ** min(failures - 1, 32))
-        return float(whole * (1 - chance / 2))
+        return float(min(self.longest, self.first * 2 ** min(failures - 1, 32)) * (1 - chance / 2))
 
 
 @dataclass(frozen=True, slots=True)

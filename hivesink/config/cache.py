@@ -15,8 +15,7 @@ def cache_folder() -> Path:
     """Return `$XDG_CACHE_HOME/hivesink`, by default `~/.cache/hivesink`; it may not exist yet."""
     base = os.environ.get("XDG_CACHE_HOME", "")
     # The XDG Base Directory Specification ("Basics") has a relative XDG_CACHE_HOME ignored.
-    root = Path(base) if base and Path(base).is_absolute() else Path.home() / ".cache"
-    return root / "hivesink"
+    return (Path(base) if base and Path(base).is_absolute() else Path.home() / ".cache") / "hivesink"
 
 
 def state_folder() -> Path:

@@ -202,8 +202,7 @@ def _hive_files(environ: Mapping[str, str]) -> list[Path]:
     spark, hadoop = environ.get("SPARK_CONF_DIR"), environ.get("HADOOP_CONF_DIR")
     folders = [own, spark and Path(spark), hadoop and Path(hadoop)]
     folders += [Path(environ[name], "conf") for name in ("HIVE_HOME", "SPARK_HOME") if environ.get(name)]
-    files = (folder / "hive-site.xml" for folder in folders if folder)
-    return [file for file in files if file.is_file()][:1]
+    return [file for folder in folders if folder and (file := folder / "hive-site.xml").is_file()][:1]
 
 
 def _conf_dir(environ: Mapping[str, str], name: str) -> Path | None:

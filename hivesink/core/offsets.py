@@ -110,8 +110,7 @@ def chain(end: tuple[SourceOffset, ...], start: tuple[SourceOffset, ...]) -> str
     """
     if len(end) != len(start):
         return f"the log knows {len(end)} sources, the query has {len(start)}"
-    problems = [problem for pair in zip(end, start, strict=True) if (problem := _follows(*pair))]
-    return "; ".join(problems) or None
+    return "; ".join(problem for pair in zip(end, start, strict=True) if (problem := _follows(*pair))) or None
 
 
 def _follows(end: SourceOffset, start: SourceOffset) -> str | None:

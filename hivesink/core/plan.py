@@ -105,7 +105,9 @@ def _finish(
     # Readers find a visible part of a taken folder under its new name: it waits for nothing.
     hidden = {action.key for action in steps if not isinstance(action, actions.Keep)}
     held = seen.refused - live.keys() - (seen.taken - hidden)
-    moves = tuple(_moves(history, seen.files, live, located)) or tuple(_carried(history, live, located, held))
+    moves = tuple(_moves(history, seen.files, live, located)) or tuple(
+        _carried(history, seen.taken | live.keys(), located, held)
+    )
     if moves:
         manifest = replace(history.following("move", stamp), moves=moves)
         yield actions.Decide(manifest)  # The point of no return, for the moves.
@@ -241,7 +243,7 @@ def _moves(
 
 
 def _carried(
-    history: History, live: Mapping[PartitionKey, LivePartition], located: Located, held: frozenset[PartitionKey]
+    history: History, read: frozenset[PartitionKey], located: Located, held: frozenset[PartitionKey]
 ) -> Iterator[Move]:
     """The parts of refused partitions go on in an epoch of their own, behind all others, so that these are settled.
 
@@ -252,7 +254,7 @@ def _carried(
     refused = [(epoch, action.part) for epoch, action in waiting if action.key in held]
     others = (action for _, action in waiting if action.key not in held)
     last = max((epoch.manifest.epoch for epoch, part in history.standing if part.key not in held), default=Epoch(0))
-    if all(isinstance(action, actions.Keep) and action.key in live for action in others):
+    if all(isinstance(action, actions.Keep) and action.key in read for action in others):
         yield from (Move(epoch, part.target, part) for epoch, part in refused if refused[0][0] <= last)
 
 

@@ -52,6 +52,14 @@ def test_spark_trouble_may_pass_and_bad_sql_and_python_do_not() -> None:
     assert translate(AnalysisException("no such column"), JOB)[1] == 1
     trace = "PythonException: Traceback (most recent call last):\nValueError: x"
     assert translate(StreamingQueryException(trace), JOB)[1] == 1
+    # What fails in the JVM under the sink's own callback is no Python that would fail again, unless a task's did.
+    callback = (
+        'Traceback (most recent call last):\n  File "clientserver.py", line 1, in _call_proxy\n    x()\n    ^^^\n'
+    )
+    crashed = f"{callback}py4j.protocol.Py4JJavaError: An error occurred while calling o7.collect.\n: SparkException: "
+    assert translate(StreamingQueryException(f"{crashed}Python worker exited unexpectedly"), JOB)[1] == 75
+    assert translate(StreamingQueryException(f"{crashed}{trace}"), JOB)[1] == 1
+    assert translate(StreamingQueryException(f"{callback}ZeroDivisionError: division by zero"), JOB)[1] == 1
 
 
 # As Spark 4.2 and its clients said it, with the middle of the stacks left out.

@@ -70,6 +70,41 @@ def test_once_it_is_registered_by_hand_its_rows_come() -> None:
     site.check(range(8))
 
 
+@pytest.mark.parametrize("renamed", [("dt=a",), ("dt=a", REFUSED)], ids=["and one is refused", "both"])
+def test_a_kill_between_two_publishes_and_renames_in_place_end_in_one_error(renamed: tuple[str, ...]) -> None:
+    """A part that readers find under its partition's new name holds up nothing, and nothing waits for it in a loop."""
+
+    def begun() -> Site:
+        site = Site(Source([Event(0, "b")]), metastore=MemoryMetastore() if REFUSED in renamed else Choosy())
+        for partition in renamed:
+            site.metastore.register(TABLE, partition, f"{LOCATION}/{partition}")
+        if REFUSED in renamed:
+            site.job().run()  # The folder that it takes along holds a file.
+        site.source.events[:] = [Event(0, "b"), Event(1, "a"), Event(2, "b")][REFUSED not in renamed :]
+        return site
+
+    probe = begun()
+    counting = FaultyFileSystem(probe.fs)
+    with contextlib.suppress(HiveSinkError):
+        probe.job(counting).run()
+    published = next(call for call in counting.calls if "/dt=a/part-" in call.path.partition(".pending -> ")[2])
+    site = begun()
+    with pytest.raises(Kill):
+        site.job(FaultyFileSystem(site.fs, Plan(published.number, Mode.AFTER))).run()
+    seen = site.rows()
+    for partition in renamed:
+        home = site.places(TABLE)[partition]
+        site.metastore.drop_partition(TABLE, partition)
+        site.metastore.register(TABLE, f"{partition}-renamed", home)
+    for _ in range(2):
+        with pytest.raises(RegistrationFailed, match=f"'{REFUSED}'"):
+            site.job().run()
+    assert site.rows() == seen
+    site.metastore.register(TABLE, REFUSED, "/elsewhere/b")
+    site.job().run()
+    assert site.rows() == sorted({*seen, *(event.id for event in site.source.events)})
+
+
 def test_a_folder_that_a_renamed_partition_took_along_is_not_read_twice() -> None:
     site = Site(Source(list(EVENTS[:4])))
     site.job().run()

@@ -100,7 +100,8 @@ class Executor:
                 refused |= named
                 taken |= named if isinstance(failed, errors.FolderTaken) else frozenset()
             else:
-                if error is not None and all(isinstance(action, actions.ClearAccurate) for action in planned):
+                # Neither of these brings an epoch further.
+                if error and all(isinstance(action, (actions.ClearAccurate, actions.Keep)) for action in planned):
                     raise error
 
     def _carry_out(self, planned: Iterable[actions.Action]) -> None:
