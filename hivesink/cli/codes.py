@@ -163,6 +163,7 @@ _UNREACHABLE = re.compile(
     | org\.apache\.kafka\.common\.errors\.(?:Timeout|Disconnect|Network|BrokerNotAvailable|CoordinatorNotAvailable
         |LeaderNotAvailable|NotLeaderOrFollower|ReplicaNotAvailable|Retriable)Exception
     | ExecutorLostFailure
+    | Python\ worker\ exited\ unexpectedly
     | SparkContext\ (?:was|has\ been)\ (?:shut\ down|stopped)
     | stopped\ SparkContext
     | Spark\ cluster\ looks\ dead
@@ -175,12 +176,9 @@ _UNREACHABLE = re.compile(
 
 _FAULT = re.compile(
     r"org\.apache\.hadoop\.security\.AccessControlException|java\.lang\.IllegalArgumentException: "
-    r"java\.net\.UnknownHostException"
+    r"java\.net\.UnknownHostException|(?:Spark)?ClassNotFoundException|No suitable driver|\[MALFORMED_RECORD_IN_PARSING"
 )
-"""No permission on HDFS, or an unknown nameservice: a retry gets the same answer."""
-
-_PYTHON_RAISED = re.compile(r"Traceback \(most recent call last\):\n(?:\s.*\n)*(\S+?):?(?=\s|$)")
-"""The error at the end of each stack trace of Python's."""
+"""No permission on HDFS, an unknown nameservice, a missing class, a malformed record: a retry gets the same answer."""
 
 _OLD_CLIENT = re.compile(r"Invalid method name: '(get_table\w*)'")
 _JAVA_LINE = re.compile(
@@ -214,8 +212,8 @@ def _may_pass(error: BaseException) -> bool:
         return True
     if isinstance(error, (AnalysisException, ParseException, IllegalArgumentException)):
         return False
-    # Python code that failed in a task or a callback fails again, unless it was the JVM that failed under it.
-    return set(_PYTHON_RAISED.findall(text)) <= {"py4j.protocol.Py4JJavaError"}
+    # Python code that failed in a task or a callback fails again.
+    return "Traceback (most recent call last)" not in text
 
 
 def _reason(error: BaseException) -> str:

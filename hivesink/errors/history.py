@@ -152,7 +152,8 @@ class OffsetsDontChain(HiveSinkError):
     def __init__(self, log: str, epoch: int, gap: str) -> None:
         super().__init__(
             f"the batch doesn't follow from epoch {epoch} in {log}: {gap}; rows would be lost or doubled; to go on: "
-            f"start with a new checkpoint where the log ends ({_RESUME}), or with append={epoch} (your decision)"
+            f"start with a new checkpoint where the log ends ({_RESUME}), or with append={epoch} (your decision; "
+            "without `resume` if a topic was made again)"
         )
 
 

@@ -52,13 +52,19 @@ def test_spark_trouble_may_pass_and_bad_sql_and_python_do_not() -> None:
     assert translate(AnalysisException("no such column"), JOB)[1] == 1
     trace = "PythonException: Traceback (most recent call last):\nValueError: x"
     assert translate(StreamingQueryException(trace), JOB)[1] == 1
-    # What fails in the JVM under the sink's own callback is no Python that would fail again, unless a task's did.
+    # A worker that was killed, by the kernel say, is no Python that would fail again.
     callback = (
         'Traceback (most recent call last):\n  File "clientserver.py", line 1, in _call_proxy\n    x()\n    ^^^\n'
     )
     crashed = f"{callback}py4j.protocol.Py4JJavaError: An error occurred while calling o7.collect.\n: SparkException: "
     assert translate(StreamingQueryException(f"{crashed}Python worker exited unexpectedly"), JOB)[1] == 75
     assert translate(StreamingQueryException(f"{crashed}{trace}"), JOB)[1] == 1
+    assert translate(StreamingQueryException(f"{crashed}[TASK_WRITE_FAILED] x"), JOB)[1] == 1
+    for same in (
+        "x.SparkClassNotFoundException: [DATA_SOURCE_NOT_FOUND]",
+        "[MALFORMED_RECORD_IN_PARSING.WITHOUT_SUGG]",
+    ):
+        assert translate(StreamingQueryException(f"An error occurred.\n: {same} nosuch"), JOB)[1] == 65
     assert translate(StreamingQueryException(f"{callback}ZeroDivisionError: division by zero"), JOB)[1] == 1
 
 

@@ -152,6 +152,24 @@ def test_a_file_that_readers_find_in_a_renamed_partition_is_not_given_up() -> No
     assert site.rows() == seen
 
 
+def test_a_dead_letter_that_was_moved_into_the_table_itself_is_found() -> None:
+    site = Site(Source(events(6)), dead=True)
+    job = site.job()
+    job.committer.recover()
+    site.metastore.go_down()
+    job.step(6)
+    site.metastore.come_up()
+    part = next(one for one in waiting(site) if one.table == str(TABLE.rejected))
+    site.fs.rename(part.staged, f"{HOME}/{part.hidden}")
+    for _ in range(2):
+        with pytest.raises(PartLost, match=f"was found at {HOME}/"):
+            site.job().run()
+    assert find_losses(site.job().context) == ()
+    site.fs.rename(f"{HOME}/{part.hidden}", part.staged)
+    site.job().run()
+    site.check(range(6))
+
+
 def test_nothing_is_given_up_while_a_folder_cannot_be_searched(monkeypatch: pytest.MonkeyPatch) -> None:
     site = killed_after_the_manifest()
     carry(site, HOME, f"{LOCATION}/archive")

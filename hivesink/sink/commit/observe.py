@@ -91,16 +91,16 @@ def look_at_files(
     found: dict[str, bool] = {}
     # Otherwise it only says where a lost file is: the loss itself is told without it, too.
     with nullcontext() if everywhere else suppress(HiveSinkError):
-        found = dict(_search(context, lost))
+        found = dict(_search(context, lost, {part.table for _, part in history.standing if lost}))
         files |= _lengths(context, found.keys() - files.keys())
     return Seen(files, live, read=frozenset(path for path, is_read in found.items() if is_read and path in files))
 
 
-def _search(context: CommitContext, lost: list[PartEntry]) -> Iterator[tuple[str, bool]]:
-    """The paths of files with the names of `lost` parts, in their tables and partitions; whether readers see them."""
+def _search(context: CommitContext, lost: list[PartEntry], tables: set[str]) -> Iterator[tuple[str, bool]]:
+    """The paths of files with the names of `lost` parts, in `tables` and their partitions; whether readers see them."""
     names = {name: name == part.name for part in lost for name in (part.name, part.hidden)}
     canonical = context.store.canonical
-    for table in {part.table: context.table(part.table) for part in lost}.values():
+    for table in map(context.table, sorted(tables)):
         homes = {canonical(one.location): one.location for one in context.registrar.lookup(table, None).values()}
         folders = {**{canonical(folder): folder for folder in context.store.walk(table.location)}, **homes}
         listed = context.store.run_parallel(partial(context.parts_in, folder) for folder in folders.values())
