@@ -77,7 +77,7 @@ OLD_CLIENT = (
 )
 
 
-_LOST_IN_KAFKA = re.compile("Some data may have been lost because they are not available in Kafka|KAFKA_DATA_LOSS")
+_LOST_IN_KAFKA = re.compile(r"Some data may have been lost because they are not available in Kafka|: \[KAFKA_DATA_LOSS")
 _WHAT_IS_LOST = re.compile(r"\bReason:\s*([^\n]+?) *(?:SQLSTATE|\n|$)|([^\n: ][^\n:]*)\. Some data may have been lost")
 """Spark's own sentence, which names topics and partitions: after its advice since 4.0, before it until 3.5."""
 KAFKA_LOSS = (
@@ -94,9 +94,7 @@ def translate(error: BaseException, job: Path, *, stopped: bool = False) -> tupl
     own = own or _carried_by_spark(error, job)
     if own is not None:
         return own, code_of(own)
-    if stopped:
-        return JobFailed(job, _CUT_OFF), BY_SIGNAL + signal.SIGTERM
-    return _judge(error, job)
+    return (JobFailed(job, _CUT_OFF), BY_SIGNAL + signal.SIGTERM) if stopped else _judge(error, job)
 
 
 _RAISED = re.compile(r"^hivesink\.errors\.(\w+): (.+)$", re.MULTILINE)
@@ -152,34 +150,40 @@ def _line_of(error: BaseException, job: Path) -> str:
 
 _UNREACHABLE = re.compile(
     r"""
-      java\.net\.(?:Connect|SocketTimeout|NoRouteToHost|Socket|PortUnreachable)Exception
+    (?:^\s*|:\ |\()
+    (?: java\.net\.(?:Connect|SocketTimeout|NoRouteToHost|Socket|PortUnreachable)Exception
     | java\.nio\.channels\.ClosedChannelException
+    | java\.util\.concurrent\.TimeoutException
     | org\.apache\.hadoop\.net\.ConnectTimeoutException
     | org\.apache\.hadoop\.ipc\.(?:Standby|Retriable|ObserverRetryOnActive)Exception
     | org\.apache\.hadoop\.hdfs\.server\.namenode\.SafeModeException
     | org\.apache\.hadoop\.hdfs\.(?:BlockMissing|CannotObtainBlockLength)Exception
-    | could\ only\ be\ written\ to\ \d+\ of\ the\ \d+\ minReplication\ nodes
     | org\.apache\.thrift\.transport\.TTransportException
     | org\.apache\.kafka\.common\.errors\.(?:Timeout|Disconnect|Network|BrokerNotAvailable|CoordinatorNotAvailable
         |LeaderNotAvailable|NotLeaderOrFollower|ReplicaNotAvailable|Retriable)Exception
     | ExecutorLostFailure
-    | Python\ worker\ exited\ unexpectedly
+    )
+    | could\ only\ be\ written\ to\ \d+\ of\ the\ \d+\ minReplication\ nodes
     | SparkContext\ (?:was|has\ been)\ (?:shut\ down|stopped)
     | stopped\ SparkContext
     | Spark\ cluster\ looks\ dead
     | All\ masters\ are\ unresponsive
-    | java\.util\.concurrent\.TimeoutException
     """,
-    re.VERBOSE,
+    re.VERBOSE | re.MULTILINE,
 )
 """How the JVM's clients report an unreachable server, at any depth of an error."""
 
 _FAULT = re.compile(
-    r"org\.apache\.hadoop\.security\.AccessControlException|java\.lang\.IllegalArgumentException: "
-    r"java\.net\.UnknownHostException|(?:Spark)?ClassNotFoundException|No suitable driver|\[MALFORMED_RECORD_IN_PARSING"
+    r"(?:^\s*|: |\()(?:org\.apache\.hadoop\.security\.AccessControlException|java\.lang\.IllegalArgumentException: "
+    r"java\.net\.UnknownHostException|[\w.]*ClassNotFoundException|java\.sql\.SQLException: No suitable driver|"
+    r"\[MALFORMED_RECORD_IN_PARSING)",
+    re.MULTILINE,
 )
 """No permission on HDFS, an unknown nameservice, a missing class, a malformed record: a retry gets the same answer."""
 
+_PYTHON_RAISED = re.compile(r"Traceback \(most recent call last\):\n(?:\s.*\n)*(\S+?):?(?=\s|$)")
+_PLAN = re.compile(r"^=== Streaming Query ===$.*?(?=^\s+at |\Z)", re.MULTILINE | re.DOTALL)
+"""What Spark tells of the query: the job's own words, which may name any error."""
 _OLD_CLIENT = re.compile(r"Invalid method name: '(get_table\w*)'")
 _JAVA_LINE = re.compile(
     r"^\s*(?:: |Caused by: )?((?:[a-z]\w*\.)+[A-Z]\w*(?:Exception|Error|Failure): .+)$", re.MULTILINE
@@ -212,8 +216,8 @@ def _may_pass(error: BaseException) -> bool:
         return True
     if isinstance(error, (AnalysisException, ParseException, IllegalArgumentException)):
         return False
-    # Python code that failed in a task or a callback fails again.
-    return "Traceback (most recent call last)" not in text
+    # Python code that failed in a task or a callback fails again, unless it was the JVM that failed under it.
+    return set(_PYTHON_RAISED.findall(text)) <= {"py4j.protocol.Py4JJavaError"}
 
 
 def _reason(error: BaseException) -> str:
@@ -230,7 +234,8 @@ def _reason(error: BaseException) -> str:
 
 def _whole(error: BaseException) -> str:
     """The texts of the error and its causes, with Java's stack traces as far as the JVM can still be asked."""
-    return "\n".join(text for one in _causes(error) for text in (_text(one), str(getattr(one, "_stackTrace", ""))))
+    texts = (text for one in _causes(error) for text in (_text(one), str(getattr(one, "_stackTrace", ""))))
+    return "\n".join(_PLAN.sub("", text) for text in texts)
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:

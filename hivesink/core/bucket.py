@@ -123,8 +123,7 @@ def same_location(left: str, right: str) -> bool:
 def normal(location: str) -> str:
     """One spelling of a location: no trailing slash, local paths without scheme, HDFS without its usual port."""
     local = re.fullmatch(r"file:(?://)?(/.*)", location)
-    spelled = local[1] if local else re.sub(r"^(hdfs://[^/:]+):8020(?=/|$)", r"\1", location)
-    return spelled.rstrip("/") or "/"
+    return (local[1] if local else re.sub(r"^(hdfs://[^/:]+):8020(?=/|$)", r"\1", location)).rstrip("/") or "/"
 
 
 def unregistrable(path: str) -> str | None:

@@ -114,8 +114,7 @@ def _micros(times: pa.Array) -> Micros:
 
 def _has_minutes(texts: pa.Array) -> bool:
     """Arrow also reads dates and bare hours; only timestamps have a colon before the minutes."""
-    marks = pc.binary_slice(texts.view(pa.binary()), _COLON, _COLON + 1)
-    return bool(pc.all(pc.equal(marks, b":")).as_py())
+    return bool(pc.all(pc.equal(pc.binary_slice(texts.view(pa.binary()), _COLON, _COLON + 1), b":")).as_py())
 
 
 def _clocks(micros: Micros, absent: Mask) -> pa.Array:

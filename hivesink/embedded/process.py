@@ -244,8 +244,7 @@ def _await_ready(launch: Launch, server: Attached | Detached) -> None:
 def tail(log: Path) -> str:
     """Return the log's last eight lines as one line, without frames of stack traces."""
     lines = [line.strip() for line in log.read_text(errors="replace").splitlines()]
-    telling = [line for line in lines if line and not re.match(r"at \S+\(|\.\.\. \d+ ", line)]
-    return " | ".join(telling[-8:])
+    return " | ".join([line for line in lines if line and not re.match(r"at \S+\(|\.\.\. \d+ ", line)][-8:])
 
 
 def wait_until(condition: Callable[[], bool], seconds: float) -> bool:

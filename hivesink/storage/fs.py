@@ -59,9 +59,7 @@ class Ownership:
     @property
     def folder_permission(self) -> int | None:
         """The mode of folders: who may read files may also enter and list their folder."""
-        if self.permission is None:
-            return None
-        return self.permission | 0o300 | (self.permission & 0o444) >> 2
+        return None if self.permission is None else self.permission | 0o300 | (self.permission & 0o444) >> 2
 
 
 class FileSystem(Protocol):

@@ -59,13 +59,28 @@ def test_spark_trouble_may_pass_and_bad_sql_and_python_do_not() -> None:
     crashed = f"{callback}py4j.protocol.Py4JJavaError: An error occurred while calling o7.collect.\n: SparkException: "
     assert translate(StreamingQueryException(f"{crashed}Python worker exited unexpectedly"), JOB)[1] == 75
     assert translate(StreamingQueryException(f"{crashed}{trace}"), JOB)[1] == 1
-    assert translate(StreamingQueryException(f"{crashed}[TASK_WRITE_FAILED] x"), JOB)[1] == 1
+    assert translate(StreamingQueryException(f"{crashed}java.io.IOException: No space left on device"), JOB)[1] == 75
     for same in (
         "x.SparkClassNotFoundException: [DATA_SOURCE_NOT_FOUND]",
         "[MALFORMED_RECORD_IN_PARSING.WITHOUT_SUGG]",
     ):
         assert translate(StreamingQueryException(f"An error occurred.\n: {same} nosuch"), JOB)[1] == 65
     assert translate(StreamingQueryException(f"{callback}ZeroDivisionError: division by zero"), JOB)[1] == 1
+
+
+@pytest.mark.parametrize(
+    "word", ["x.ClassNotFoundException", "[KAFKA_DATA_LOSS]", "java.net.ConnectException", "No suitable driver"]
+)
+def test_words_of_the_job_or_of_a_record_decide_nothing(word: str) -> None:
+    from pyspark.errors import StreamingQueryException
+
+    plan = f"=== Streaming Query ===\nLogical Plan:\nFilter NOT value#11 LIKE\n: {word}\n\n\tat a.B.c(B.java:1)\n"
+    killed = f"{plan}Caused by: org.apache.spark.SparkException: Python worker exited unexpectedly (crashed)\n"
+    bug = f"{plan}PythonException: Traceback (most recent call last):\nZeroDivisionError: division by zero\n"
+    record = (
+        f"PythonException: Traceback (most recent call last):\nValueError: invalid literal for int(): '{word}: x'\n"
+    )
+    assert [translate(StreamingQueryException(text), JOB)[1] for text in (killed, bug, record)] == [75, 1, 1]
 
 
 # As Spark 4.2 and its clients said it, with the middle of the stacks left out.
