@@ -78,7 +78,9 @@ OLD_CLIENT = (
 
 
 _LOST_IN_KAFKA = re.compile(r"Some data may have been lost because they are not available in Kafka|: \[KAFKA_DATA_LOSS")
-_WHAT_IS_LOST = re.compile(r"\bReason:\s*([^\n]+?) *(?:SQLSTATE|\n|$)|([^\n: ][^\n:]*)\. Some data may have been lost")
+_WHAT_IS_LOST = re.compile(
+    r"\bReason:\s*([^\n]+?) *(?:SQLSTATE|\n|$)|([^\n: ][^\n:]*)\.\s+Some data may have been lost"
+)
 """Spark's own sentence, which names topics and partitions: after its advice since 4.0, before it until 3.5."""
 KAFKA_LOSS = (
     "records that the query was to read next have expired in Kafka, or their topic is no longer named by the job, "

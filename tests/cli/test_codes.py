@@ -183,7 +183,7 @@ _LOST = "Some data may have been lost because they are not available in Kafka an
 @pytest.mark.parametrize(
     "java",
     [
-        f"java.lang.IllegalStateException: Set(refunds-0) are gone. {_LOST} either the\n data was aged out by Kafka",
+        f"java.lang.IllegalStateException: Set(refunds-0) are gone. \n{_LOST} either the\n data was aged out by Kafka",
         f"[KAFKA_DATA_LOSS.PARTITIONS_DELETED] {_LOST}\nprocessed.\nReason: Set(refunds-0) are gone. SQLSTATE: 22000",
         f"[KAFKA_DATA_LOSS.PARTITIONS_DELETED] {_LOST}\nwas processed.\nReason:\nSet(refunds-0) are gone.\n\tat a.b",
     ],
