@@ -29,8 +29,8 @@ class TargetTaken(HiveSinkError):
 
     def __init__(self, staged: str, target: str) -> None:
         super().__init__(
-            f"{staged} can't be published as {target}, which exists already; hivesink never overwrites: see which of "
-            "the two holds the rows (`hivesink verify TABLE`) and move the other away"
+            f"{staged} can't be published as {target}, which exists already; hivesink never overwrites: read both, "
+            "and move the one without the rows away (either, if they are alike); `hivesink verify TABLE` names a torn one"
         )
 
 
