@@ -30,7 +30,7 @@ class TargetTaken(HiveSinkError):
     def __init__(self, staged: str, target: str) -> None:
         super().__init__(
             f"{staged} can't be published as {target}, which exists already; hivesink never overwrites: read both, "
-            "and move the one without the rows away (either, if they are alike); `hivesink verify TABLE` names a torn one"
+            "move the one without the rows away (either, if they are alike); `hivesink verify TABLE` names a torn one"
         )
 
 
