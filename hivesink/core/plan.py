@@ -101,9 +101,8 @@ def _finish(
     if not history.open:
         return
     located = _located(history, seen)
-    steps = [action for own in located.values() for action in own]
     # Readers find a visible part of a taken folder under its new name: it waits for nothing.
-    hidden = {action.key for action in steps if not isinstance(action, actions.Keep)}
+    hidden = {action.key for own in located.values() for action in own if not isinstance(action, actions.Keep)}
     held = seen.refused - live.keys() - (seen.taken - hidden)
     moves = tuple(_moves(history, seen.files, live, located)) or tuple(
         _carried(history, seen.taken | live.keys(), located, held)

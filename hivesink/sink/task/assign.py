@@ -78,7 +78,8 @@ class ByTime:
         if times is None:
             problem = f"sink.bucket.time-column = {self.column!r} is a column neither of the table nor of the stream"
             raise InvalidOption((problem,))
-        return [_formatted(times, pattern, self._clock(times.type)) for pattern in self.patterns]
+        clock = self._clock(times.type)
+        return [_formatted(times, pattern, clock) for pattern in self.patterns]
 
     def _clock(self, kind: pa.DataType) -> Callable[[datetime], datetime]:
         """A function from a stored time, read as UTC, to the wall clock in the bucket zone."""
