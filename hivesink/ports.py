@@ -103,6 +103,35 @@ class FileStore(Protocol):
         """Delete those of `folders` that are empty, never their contents."""
 
 
+class SegmentFile(Protocol):
+    """A segment that one task attempt is writing."""
+
+    @property
+    def stream(self) -> BinaryIO: ...
+
+    def close(self) -> None:
+        """Make bytes and name durable. Raises StoreUnavailable, LogGone."""
+
+    def abort(self) -> None:
+        """Delete it. Raises nothing: what stays behind is a leftover."""
+
+
+class SegmentStore(Protocol):
+    """The segments of a log. Each name is used once, by one task attempt."""
+
+    def create(self, name: str) -> SegmentFile:
+        """Raises NotWritable, StoreUnavailable."""
+
+    def read(self, name: str, offset: int, length: int) -> bytes:
+        """Raises StoreUnavailable; SegmentLost if the segment is missing or too short."""
+
+    def lengths(self) -> Mapping[str, int]:
+        """The bytes of all segments by name, finished or not."""
+
+    def drop(self, names: Iterable[str]) -> None:
+        """Delete segments. A missing one is no error."""
+
+
 class CommitLog(Protocol):
     """One writer's log. Mutual exclusion: at most one run can create the manifest of an epoch."""
 
@@ -147,6 +176,10 @@ class CommitLog(Protocol):
 
     def forget(self, touched: Iterable[Touched]) -> None:
         """Delete touched-lists. A missing one is no error."""
+
+    @property
+    def segments(self) -> SegmentStore:
+        """The rows that wait across epochs."""
 
     def trim(self, floor: Floor) -> None:
         """Write the floor, then delete manifests and marks at or below it, and older floors."""
@@ -257,3 +290,9 @@ class PartFormat(Protocol):
     """A file format of finished parts, for one table."""
 
     def open(self, stream: BinaryIO) -> RecordWriter: ...
+
+    def fit(self, rows: pa.Table) -> pa.Table:
+        """`rows`, decoded when the table may have had other columns, by name: new ones null, dropped ones left out.
+
+        Raises RowsUnfit where a column's values don't fit its type of today.
+        """

@@ -31,19 +31,22 @@ from hivesink.sink.inspect.admission import Admission, others_of
 from hivesink.sink.inspect.facts import read_log
 from hivesink.sink.inspect.resets import SetAside
 from hivesink.sink.task.assign import assigner_for, require_columns, row_columns
-from hivesink.sink.task.attempt import TaskTools
+from hivesink.sink.task.attempt import TaskTools, run_encoding
 from hivesink.sink.task.messages import TablePlan, TaskPlan
 from hivesink.sink.task.rejects import rejected_spec
 from hivesink.storage.fs import Ownership
 from hivesink.storage.rename_store import RenameFileStore
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from hivesink.core.epoch import BatchId, HistoryPolicy, LastBatch
+    from hivesink.core.rolling import Encoding
     from hivesink.core.table import TableName, TableSpec
     from hivesink.hiveql.apply import Catalog
     from hivesink.ports import CommitLog, FileStore, LiveTable, Registrar
+    from hivesink.sink.commit.roller import Encode
+    from hivesink.sink.task.messages import TaskReport
     from hivesink.storage.pointers import Accepted
 
 
@@ -96,11 +99,13 @@ class ToolsSpec:
             tombstone=config["sink.on-tombstone"],
             unknown_field=config["sink.on-unknown-field"],
         )
+        log = commit_log(self.log, self.writer, self.site)
         return TaskTools(
             store=file_store(plan.target.location, self.site, config),
             reader=RowsReader(row_columns(spec, config), plan.shape.value, options),
             format=lambda table: ParquetFormat(arrow_schema(table.spec.columns), config["parquet.compression"]),
-            touch=commit_log(self.log, self.writer, self.site).touch,
+            touch=log.touch,
+            segments=log.segments,
         )
 
 
@@ -163,7 +168,9 @@ class Setup:
             remake=remaker(metastore, live),
             _tables={str(table): live},
         )
-        rejected = _rejected(context, live, config)
+        waiting = {name for name, _ in load(context).rows.buckets}
+        is_wanted = config["sink.on-bad-record"] is OnBadRecord.DEAD_LETTER or str(table.rejected) in waiting
+        rejected = _rejected(context, live) if is_wanted else None
         plans = [plan for plan in (TablePlan(live.spec, live.location), rejected) if plan]
         for plan in plans:
             log.point(plan.spec.name, normal(plan.location))
@@ -209,8 +216,13 @@ class Setup:
                     batches = partial(_batches, log, query)
                     yield QueryHistory(writer, log.location, newest, batches, trimmed=view.floor > 0)
 
-    def committer(self, *, tolerant: bool) -> Committer:
-        return Committer(self.context, replace(self.spec, tolerant=tolerant))
+    def committer(self, *, tolerant: bool, encode: Encode | None = None, tasks: int = 1) -> Committer:
+        """`encode` makes part files of rows that wait, on `tasks` tasks at a time; by default in this process."""
+        return Committer(self.context, replace(self.spec, tolerant=tolerant), encode or self._encode_here, tasks)
+
+    def _encode_here(self, work: Sequence[Sequence[Encoding]], plan: TaskPlan) -> Iterator[TaskReport]:
+        tools = self.tools().open(plan)
+        return (run_encoding(own, plan, tools, task, task) for task, own in enumerate(work))
 
     def tools(self) -> ToolsSpec:
         # Tasks need no metastore: its properties, perhaps with a password, stay in the driver.
@@ -258,10 +270,8 @@ def _put_aside(logs: TableLogs) -> Iterator[tuple[str, CommitLog, Accepted]]:
             yield one.writer, commit_log(one.log, one.writer, logs.site), one
 
 
-def _rejected(context: CommitContext, live: LiveTable, config: SinkConfig) -> TablePlan | None:
-    """The dead-letter table, created if missing; None unless the setting asks for it."""
-    if config["sink.on-bad-record"] is not OnBadRecord.DEAD_LETTER:
-        return None
+def _rejected(context: CommitContext, live: LiveTable) -> TablePlan:
+    """The dead-letter table, created if missing."""
     found, own = context.table(str(live.spec.name.rejected)), rejected_spec(live.spec.name, None, external=False)
     for needed, there in ((own.columns, found.spec.columns), (own.partition_columns, found.spec.partition_columns)):
         kinds = {column.name: column.type for column in there}

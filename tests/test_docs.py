@@ -41,6 +41,7 @@ SAMPLES = {
     "ms, s, min, h": ("5ms", "5s", "5min", "5h"),
     "octal, such as 640": ("640",),
     "pattern, or column=pattern,…": ("yyyy", "y=yyyy,m=MM"),
+    "rows": ("1000",),
     "text, epoch-millis, or column=epoch-millis,…": ("text", "epoch-millis", "a=epoch-millis,b=text"),
 }
 """Values as the page describes them; every other description is a list of the values themselves."""

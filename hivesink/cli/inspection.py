@@ -14,7 +14,7 @@ from hivesink.cli.opened import OpenedTable, open_table
 from hivesink.cli.output import Grid, Line, Report
 from hivesink.core.manifest_json import last_batch_fields
 from hivesink.formats.parquet import rows_in
-from hivesink.sink.inspect.checks import Finding, Level
+from hivesink.sink.inspect.findings import Finding, Level
 from hivesink.sink.inspect.status import WriterStatus, writer_status
 from hivesink.sink.inspect.verify import Verdict
 from hivesink.sink.inspect.verify import verify as verify_writer
@@ -75,6 +75,9 @@ def _status_rows(status: WriterStatus) -> Iterator[tuple[str, object]]:
     yield "rows rejected, dropped, late, skipped", f"{rows.rejected}, {rows.dropped}, {rows.late}, {rows.skipped}"
     yield "files finished", f"{files.finished} ({files.finished_bytes} bytes)"
     yield "files pending, in progress", f"{files.pending}, {files.in_progress}"
+    if (waiting := status.waiting).since is not None:
+        since = f"in {waiting.buckets} buckets, {waiting.bytes} bytes, since {waiting.since:%Y-%m-%d %H:%M:%S} UTC"
+        yield "rows that wait to be rolled", f"{waiting.rows} ({since})"
     yield "unregistered partitions", len(status.unregistered)
     yield "unsettled epochs", ", ".join(map(str, status.unsettled)) or "none"
     if last is None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from hivesink import wiring
 from hivesink.config.options import SinkConfig
 from hivesink.config.site import Site
+from hivesink.core.epoch import STRICT
 from hivesink.core.log import require_writer_name
 from hivesink.core.table import require_table_name
 from hivesink.embedded import metastore as embedded
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
     from hivesink.core.manifest import Manifest
     from hivesink.ports import LiveTable
+    from hivesink.sink.commit.committer import Committer
     from hivesink.sink.inspect.admission import Admission
 
 
@@ -74,6 +76,19 @@ class OpenedTable:
         head = load(context).head
         config = SinkConfig.parse(self.live.spec.options, dict(head.options if head else ()))
         return replace(context, store=wiring.file_store(self.live.location, self.site, config)), config, head
+
+    def committer(self, writer: str) -> Committer:
+        """What commits for `writer` as its job would. Raises what `Setup.open` raises."""
+        _, _, head = self.for_recovery(writer)
+        setup = wiring.Setup.open(
+            table=self.live.spec.name,
+            writer=writer,
+            metastore=self.metastore,
+            history_policy=STRICT,
+            options=dict(head.options) if head else {},
+            site=self.site,
+        )
+        return setup.committer(tolerant=False)
 
     def log_of(self, uid: str) -> str | None:
         """The log of `uid`, if it is beside the table or where the table's writers have theirs."""

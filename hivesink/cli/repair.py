@@ -55,7 +55,7 @@ def recover(
     json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """Finish decided epochs and remove what was not decided, as the next start of the job would.
+    """Finish decided epochs, remove what was not decided, and publish the rows that wait to be rolled.
 
     Stop the job first: if it is writing an epoch, it loses that epoch and stops. --accept-lost gives up the rows of
     lost parts, --give-up those of a partition that the metastore refuses. Both ask first.
@@ -85,6 +85,8 @@ def recover(
                 remaking = replace(context, remake=wiring.remaker(opened.metastore, opened.live))
                 identity = None if head else _identity(opened, name, context, config)
                 result = recover_writer(remaking, identity, policy, given_up=given_up)
+                if result.waiting.buckets:
+                    opened.committer(name).finish()
             done.append((name, result))
         out.show(_report(opened, done, dry_run=dry_run, unharmed=accept_lost and not lost))
 

@@ -57,6 +57,13 @@ class OnUnknownField(Enum):
     BAD_RECORD = "bad-record"
 
 
+class OnStop(Enum):
+    """What becomes of rows that wait when a query is stopped."""
+
+    PUBLISH = "publish"
+    KEEP = "keep"
+
+
 class PolicyKind(Enum):
     """What marks a partition as committed."""
 
@@ -174,6 +181,14 @@ user_name = matching(r"\s*[^\s:/]+\s*", "write one name, without spaces, : and /
 """The name of a user or group."""
 
 
+def flag(text: str) -> bool:
+    """`true` or `false`; ValueError otherwise."""
+    if text.strip().lower() not in {"true", "false"}:
+        message = "write true or false"
+        raise ValueError(message)
+    return text.strip().lower() == "true"
+
+
 def time_format(text: str) -> Mapping[str, str]:
     """`epoch-millis` for every column (key `""`), or `column=epoch-millis,…`; `text` is the default."""
     formats: dict[str, str] = {}
@@ -214,6 +229,13 @@ OPTIONS: Mapping[str, Option] = {
     "sink.file.owner": Option(None, user_name),
     "sink.file.group": Option(None, user_name),
     "sink.rolling-policy.file-size": Option("128MB", size),
+    "sink.rolling-policy.on-epoch": Option("true", flag),
+    "sink.rolling-policy.rollover-interval": Option("5min", interval),
+    "sink.rolling-policy.inactivity-interval": Option("1min", interval),
+    "sink.rolling-policy.check-interval": Option("10s", interval),
+    "sink.rolling-policy.record-count": Option(None, positive),
+    "sink.open-bytes-limit": Option("10GB", size),
+    "sink.on-stop": Option("publish", one_of(OnStop)),
     "sink.task-memory": Option("256MB", size),
     "sink.partition-commit.policy.kind": Option("metastore", policies),
     "sink.partition-commit.success-file.name": Option("_SUCCESS", file_name),

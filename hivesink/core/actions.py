@@ -130,13 +130,20 @@ class Forget:
 
 
 @dataclass(frozen=True, slots=True)
+class DropSegments:
+    """Delete segments whose rows are all in part files, or were never decided."""
+
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Trim:
     """Delete the manifests up to `epoch`; the floor takes over their totals."""
 
     epoch: Epoch
 
 
-_OnLog = Decide | MarkPublished | MarkSettled | Forget | Trim
+_OnLog = Decide | MarkPublished | MarkSettled | Forget | DropSegments | Trim
 _OnFiles = Publish | Keep | Refuse | PutAway | SuccessFiles | Discard
 Action = _OnLog | _OnFiles | ClearAccurate | Register | LookAgain
 
@@ -168,6 +175,8 @@ def describe(action: Action) -> Iterator[tuple[str, str]]:  # noqa: C901, PLR091
             yield from (("discard", path) for path in staged)
         case Forget(lists):
             yield from (("forget", f"list of epoch {one.epoch}, task {one.task}") for one in lists)
+        case DropSegments(names):
+            yield from (("drop segment", name) for name in names)
         case Trim(epoch):
             yield "trim", f"manifests up to epoch {epoch}"
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from hivesink.core.bucket import given_up, same_location
 from hivesink.core.epoch import Epoch
 from hivesink.core.manifest import Manifest, PartEntry, standing
+from hivesink.core.rolling import OpenRows
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -139,12 +140,16 @@ class OpenEpoch:
 
 @dataclass(frozen=True)
 class History:
-    """A writer's epochs as its log holds them: the newest manifest, and the open epochs, oldest first."""
+    """A writer's epochs as its log holds them.
+
+    The newest manifest, the open epochs, oldest first, and the rows that wait.
+    """
 
     identity: Identity
     head: Manifest | None = None
     open: tuple[OpenEpoch, ...] = ()
     floor: Epoch = field(default=Epoch(0))
+    rows: OpenRows = field(default_factory=OpenRows)
 
     @property
     def epoch(self) -> Epoch:
@@ -206,7 +211,9 @@ class History:
     def decided(self, manifest: Manifest) -> History:
         """The history once `manifest` has been created."""
         state = step(EpochState.BEGUN, Step.DECIDE)
-        return replace(self, head=manifest, open=(*self.open, OpenEpoch(manifest, state)))
+        # A bare epoch has nothing to publish, and nothing to confirm.
+        new = () if manifest.is_bare else (OpenEpoch(manifest, state),)
+        return replace(self, head=manifest, open=(*self.open, *new), rows=self.rows.after(manifest))
 
     def published(self, epoch: Epoch) -> History:
         """The history once every part of `epoch` is visible, and its mark says so."""
@@ -214,8 +221,7 @@ class History:
             replace(one, state=step(one.state, Step.PUBLISH)) if one.manifest.epoch == epoch else one
             for one in self.open
         )
-        # A bare epoch has nothing to confirm.
-        return replace(self, open=tuple(one for one in epochs if not (one.is_published and one.manifest.is_bare)))
+        return replace(self, open=tuple(epochs))
 
     def confirmed(self) -> History:
         """The history once the metastore was looked at, after the epochs up to `confirmable` were published."""

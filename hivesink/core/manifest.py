@@ -15,8 +15,9 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from hivesink.core.partition import PartitionKey
+    from hivesink.core.rolling import OpenBucket, Opened
 
-FORMAT = 2
+FORMAT = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,10 +107,14 @@ class Move:
 class Manifest:
     """One epoch. `at` is UTC and never before the last manifest's; `zones` are the tables' bucket zones.
 
-    `kind` says why the epoch exists: `batch` (rows of a micro-batch), `fence` (recovery shut out an older try at this
-    epoch), `move` (parts go where their partition lives), `accept-lost` (a person accepted that the parts in `lost`
-    are gone). `log` is the folder of its log, None in format 1. `options` are the settings that the last batch's job
-    gave itself, which outrank the table's: whoever finishes its epochs uses them too.
+    `kind` says why the epoch exists: `batch` (rows of a micro-batch), `roll` (rows that waited become part files),
+    `fence` (recovery shut out an older try at this epoch), `move` (parts go where their partition lives), `accept-lost`
+    (a person accepted that the parts in `lost` are gone). `log` is the folder of its log, None in format 1. `options`
+    are the settings that the last batch's job gave itself, which outrank the table's: whoever finishes its epochs uses
+    them too.
+
+    `opened` are the rows that wait from this epoch on, `rolled` the buckets whose waiting rows it has encoded;
+    `waiting`, if it isn't None, holds all buckets that wait after it.
     """
 
     writer: str
@@ -128,6 +133,9 @@ class Manifest:
     zones: tuple[tuple[str, str], ...] = ()
     log: str | None = None
     options: tuple[tuple[str, str], ...] = ()
+    opened: tuple[Opened, ...] = ()
+    rolled: tuple[PartitionKey, ...] = ()
+    waiting: tuple[tuple[PartitionKey, OpenBucket], ...] | None = None
 
     def publishes(self) -> tuple[PartEntry, ...]:
         """Every part that this epoch must publish, its own and the moved ones."""
@@ -151,6 +159,9 @@ class Manifest:
             parts=(),
             moves=(),
             lost=(),
+            opened=(),
+            rolled=(),
+            waiting=None,
         )
 
 

@@ -9,10 +9,13 @@ from typing import TYPE_CHECKING, Any
 from hivesink.core import offsets
 from hivesink.core.epoch import BatchId, BatchRef, Epoch, LastBatch
 from hivesink.core.manifest import FORMAT, Floor, Manifest, Move, PartEntry, Rows
+from hivesink.core.rolling import OpenBucket, Opened, Slice
 from hivesink.errors import LogDamaged, NewerFormat
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from hivesink.core.partition import PartitionKey
 
 
 def encode(manifest: Manifest) -> bytes:
@@ -24,8 +27,11 @@ def encode(manifest: Manifest) -> bytes:
             "last_batch": last_batch_fields(manifest.last_batch),
             "zones": dict(manifest.zones),
             "options": dict(manifest.options),
-            # Rows that wait across epochs, which nothing writes yet: older versions of this format require it.
-            "open": {"snapshot": False, "added": [], "removed": []},
+            "opened": [
+                {"table": one.table, "partition": one.partition, **_slice(one.slice)} for one in manifest.opened
+            ],
+            "rolled": [{"table": table, "partition": partition} for table, partition in manifest.rolled],
+            "waiting": None if manifest.waiting is None else [_bucket(*item) for item in manifest.waiting],
         }
     )
 
@@ -35,6 +41,8 @@ def decode(data: bytes, file: str) -> Manifest:
     found = _parse(data, file, {"log": None})
     # Format 2 was without them at first.
     options = found.get("options", {})
+    # Formats 1 and 2 know no rows that wait.
+    waiting = found.get("waiting", None if found["format"] == FORMAT else [])
     try:
         return Manifest(
             writer=str(found["writer"]),
@@ -53,6 +61,9 @@ def decode(data: bytes, file: str) -> Manifest:
             zones=tuple(sorted((str(table), str(zone)) for table, zone in found["zones"].items())),
             log=None if found["log"] is None else str(found["log"]),
             options=tuple(sorted((str(name), str(text)) for name, text in options.items())),
+            opened=tuple(Opened(*_key(one), _to_slice(one)) for one in found.get("opened", ())),
+            rolled=tuple(_key(one) for one in found.get("rolled", ())),
+            waiting=None if waiting is None else tuple((_key(one), _to_bucket(one)) for one in waiting),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise LogDamaged(file, f"{type(error).__name__}: {error}") from error
@@ -82,7 +93,7 @@ def _parse(data: bytes, file: str, defaults: Mapping[str, Any]) -> dict[str, Any
         raise LogDamaged(file, f"not JSON ({error})") from error
     if not isinstance(found, dict) or not isinstance(found.get("format"), int):
         raise LogDamaged(file, "no format version")
-    if found["format"] not in (1, FORMAT):
+    if found["format"] not in (1, 2, FORMAT):
         raise NewerFormat(file, found["format"], FORMAT)
     return {**found, **defaults} if found["format"] == 1 else found
 
@@ -108,6 +119,31 @@ def _to_rows(found: Any) -> Rows:
 def _to_part(found: Any) -> PartEntry:
     table, partition, staged, target = (str(found[name]) for name in ("table", "partition", "staged", "target"))
     return PartEntry(table, partition, staged, target, length=int(found["length"]), rows=int(found["rows"]))
+
+
+def _slice(one: Slice) -> dict[str, Any]:
+    return {"segment": one.segment, "offset": one.offset, "length": one.length, "rows": one.rows}
+
+
+def _bucket(key: PartitionKey, bucket: OpenBucket) -> dict[str, Any]:
+    # A snapshot may hold thousands of slices: each is one line.
+    slices = [f"{one.segment} {one.offset} {one.length} {one.rows}" for one in bucket.slices]
+    return {"table": key[0], "partition": key[1], "first": bucket.first, "last": bucket.last, "slices": slices}
+
+
+def _key(found: Any) -> PartitionKey:
+    return str(found["table"]), str(found["partition"])
+
+
+def _to_slice(found: Any) -> Slice:
+    return Slice(str(found["segment"]), int(found["offset"]), int(found["length"]), int(found["rows"]))
+
+
+def _to_bucket(found: Any) -> OpenBucket:
+    slices = (text.split(" ") for text in found["slices"])
+    first, last = (datetime.fromisoformat(found[name]).astimezone(timezone.utc) for name in ("first", "last"))
+    known = tuple(Slice(name, int(at), int(size), int(rows)) for name, at, size, rows in slices)
+    return OpenBucket.of(known, first, last)
 
 
 def last_batch_fields(last: LastBatch | None) -> dict[str, Any] | None:

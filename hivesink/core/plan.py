@@ -58,6 +58,7 @@ def plan(
     manifest = batch or fence or _accepted(history, seen, stamp, given_up)
     if manifest is not None:
         put_away = _put_away(history, seen, given_up) if manifest.lost else ()
+        manifest = history.rows.complete(manifest)
         after = plan(history.decided(manifest), seen, stamp, policy, starting=starting, given_up=given_up)
         return (*put_away, actions.Decide(manifest), *after)  # `Decide` is the point of no return.
     finish = () if seen.partitions is None else _finish(history, seen, seen.partitions, stamp, policy)
@@ -108,7 +109,7 @@ def _finish(
         _carried(history, seen.taken | live.keys(), located, held)
     )
     if moves:
-        manifest = replace(history.following("move", stamp), moves=moves)
+        manifest = history.rows.complete(replace(history.following("move", stamp), moves=moves))
         yield actions.Decide(manifest)  # The point of no return, for the moves.
         yield from _finish(history.decided(manifest), seen, live, stamp, policy)
         return
@@ -262,7 +263,8 @@ def _trim(history: History, policy: Policy) -> Iterator[actions.Trim]:
     keep = policy.retained
     if keep is None or history.open or history.epoch % max(1, keep // 4):
         return
-    highest = Epoch(min(history.settled, history.epoch - keep))
+    # What waits is known from its newest snapshot on.
+    highest = Epoch(min(history.settled, history.epoch - keep, history.rows.snapshot - 1))
     if highest > history.floor:
         yield actions.Trim(highest)
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from hivesink.core.actions import Action, Discard, Forget, Keep, Publish, Refuse
+from hivesink.core.actions import Action, Discard, DropSegments, Forget, Keep, Publish, Refuse
 from hivesink.core.bucket import given_up, is_aside, is_given_up, same_location
 from hivesink.core.epoch import Epoch
 from hivesink.core.partfile import parse_staged
+from hivesink.core.rolling import segment_epoch
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -27,7 +28,7 @@ Winner = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class Tracks:
-    """What tasks have recorded: touched-lists, the folders of these that were looked into, their staged files.
+    """What tasks have left: touched-lists, the folders of these that were looked into, their staged files; segments.
 
     A winner's list leads to no leftovers. A running query knows its `winners`, and only tries at the head itself are
     news to it; recovery looks into all folders of all lists.
@@ -37,6 +38,7 @@ class Tracks:
     folders: tuple[str, ...] = ()
     staged: tuple[str, ...] = ()
     winners: frozenset[Winner] = frozenset()
+    segments: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,6 +198,20 @@ def sweep(history: History, tracks: Tracks) -> Iterator[Action]:
     forgotten = tuple(one for one in old if one not in losers or one.epoch <= head - LINGER)
     if forgotten:
         yield Forget(forgotten)
+    unread = tuple(_unread(history, tracks.segments))
+    if unread:
+        yield DropSegments(unread)
+
+
+def _unread(history: History, segments: Iterable[str]) -> Iterator[str]:
+    """The segments that hold no row that waits, nor one whose part could still be lost."""
+    if any(epoch.manifest.rolled for epoch in history.open):
+        return
+    held = history.rows.segments()
+    for name in segments:
+        epoch = segment_epoch(name)
+        if epoch is not None and epoch <= history.epoch and name not in held:
+            yield name
 
 
 def leftovers(staged: Iterable[str], uid: str, history: History) -> list[str]:

@@ -72,6 +72,26 @@ class LogGone(HiveSinkError):
         )
 
 
+class SegmentLost(HiveSinkError):
+    """A segment whose rows wait is gone or cut short."""
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(
+            f"{path} holds committed rows that aren't in the table yet, but {reason}; restore it from a snapshot or a "
+            "backup"
+        )
+
+
+class RowsUnfit(HiveSinkError):
+    """Rows that wait have values that their column can't hold any more."""
+
+    def __init__(self, column: str, kind: str, reason: str) -> None:
+        super().__init__(
+            f"rows that wait can't be written: column {column} was {kind} when they came, and they don't fit its type "
+            f"of today ({reason}); change the column back, and start again"
+        )
+
+
 class BatchSetAside(HiveSinkError):
     """Spark runs a batch again that was committed before `hivesink reset` put `log`, of this `uid`, aside.
 

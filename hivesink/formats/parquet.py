@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from hivesink.config.options import Compression
+from hivesink.errors import RowsUnfit
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +34,21 @@ class ParquetFormat:
             store_schema=False,
         )
         return ParquetRecords(writer)
+
+    def fit(self, rows: pa.Table) -> pa.Table:
+        """Raises RowsUnfit."""
+        if rows.schema.equals(self.schema):
+            return rows
+        columns = []
+        for wanted in self.schema:
+            if wanted.name not in rows.column_names:
+                columns.append(pa.nulls(rows.num_rows, wanted.type))
+                continue
+            try:
+                columns.append(rows.column(wanted.name).cast(wanted.type))
+            except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+                raise RowsUnfit(wanted.name, str(rows.column(wanted.name).type), str(error)) from error
+        return pa.table(columns, schema=self.schema)
 
 
 class ParquetRecords:

@@ -8,6 +8,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from hivesink.config.options import OnStop
 from hivesink.errors import EpochTaken, FencedOut, HiveSinkError
 
 if TYPE_CHECKING:
@@ -52,10 +53,11 @@ def wait_for_batch(query: Any) -> None:
 class HiveQuery:
     """A started query. Its end, by itself or by `stop`, finishes what is open and sets exact statistics.
 
-    Every other attribute is Spark's `StreamingQuery`'s. `own` is False if `HiveSink.start` didn't make the query.
+    Every other attribute is Spark's `StreamingQuery`'s. `own` is False if `HiveSink.start` didn't make the query,
+    `endless` if its trigger ends it by itself.
     """
 
-    def __init__(self, query: StreamingQuery, run: QueryRun, *, own: bool = True) -> None:
+    def __init__(self, query: StreamingQuery, run: QueryRun, *, own: bool = True, endless: bool = True) -> None:
         self._query = query
         self._run = run
         self._ended = threading.Event()
@@ -64,6 +66,8 @@ class HiveQuery:
         self._late_failure: Exception | None = None
         self._timer = threading.Thread(target=self._keep_time, name="hivesink-timer", daemon=True)
         self._own = own
+        on_stop = run.setup.spec.config["sink.on-stop"]
+        self._publishes = not endless or on_stop is OnStop.PUBLISH
         if own:
             self._timer.start()
         _newest[run.setup.context.log.location] = self
@@ -148,7 +152,7 @@ class HiveQuery:
             return  # Another run is at work, and finishes what waits.
         with self._finishing:
             if not self._finished:
-                self._run.committer.finish()
+                self._run.committer.finish(roll=self._publishes)
                 self._finished = True
 
     def _end_timer(self) -> None:
@@ -157,13 +161,16 @@ class HiveQuery:
             self._timer.join()
 
     def _keep_time(self) -> None:
-        """While no data comes, retry what waits for the metastore."""
-        interval: timedelta = self._run.setup.spec.config["sink.registration.retry-interval"]
+        """While no data comes, retry what waits for the metastore, and roll rows that wait."""
+        config = self._run.setup.spec.config
+        rolls = not config["sink.rolling-policy.on-epoch"]
+        name = "sink.rolling-policy.check-interval" if rolls else "sink.registration.retry-interval"
+        interval: timedelta = config[name]
         while not self._ended.wait(interval.total_seconds()):
             if not self._query.isActive:
                 return
             try:
-                self._run.committer.retry()
+                self._run.committer.keep_up()
             except Exception as error:  # noqa: BLE001  whatever it is, the handle raises it
                 self._late_failure = error
                 with contextlib.suppress(Exception):  # the query may be ending by itself

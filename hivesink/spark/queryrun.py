@@ -19,20 +19,22 @@ from hivesink.core.checkpoint import batch_ref, next_batch
 from hivesink.core.epoch import BatchId, BatchRef, Epoch, NextBatch, judge, read_before, wrote_instead
 from hivesink.core.manifest import Rows
 from hivesink.core.table import quoted
-from hivesink.sink.task.attempt import check_input, run_task
+from hivesink.sink.task.attempt import check_input, run_encoding, run_task
 from hivesink.sink.task.messages import InputShape, TaskFailure, TaskPlan, TaskReport
 from hivesink.spark import shipping
 from hivesink.spark.input import Checkpoint, SourceFiles, input_shape, needed_input
 from hivesink.spark.site import allowed_tries
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
     from pyspark.sql.types import StructType
 
+    from hivesink.core.rolling import Encoding
     from hivesink.sink.commit.committer import Committer
+    from hivesink.sink.task.attempt import TaskTools
     from hivesink.wiring import Setup
 
 logger = logging.getLogger("hivesink")
@@ -103,7 +105,8 @@ class QueryRun:
     def __init__(self, spark: SparkSession, setup: Setup, *, tolerant: bool, query: Running | None = None) -> None:
         self._spark = spark
         self.setup = setup
-        self.committer: Committer = setup.committer(tolerant=tolerant)
+        tasks = spark.sparkContext.defaultParallelism
+        self.committer: Committer = setup.committer(tolerant=tolerant, encode=self._encode, tasks=tasks)
         self.failure: BaseException | None = None
         self.query = query
         self._has_begun = False
@@ -198,23 +201,33 @@ class QueryRun:
     def _write(
         self, batch: DataFrame, call: _Call, ref: BatchRef, query: Running, plan: TaskPlan
     ) -> Iterable[TaskReport]:
-        from py4j.protocol import Py4JJavaError
-        from pyspark.errors import PySparkException
-
         call.written = batch
         files = SourceFiles(self._spark, query.execution, ref)
         self._miss(files.missing(), files, ref)
         rows = batch.select(*map(quoted, needed_input(batch.schema, plan)))
-        order = shipping.sealed((plan, self.setup.tools(), self._tries))
+        reports = self._reports(rows, partial(_run_in_task, sealed=self._order(plan)))
+        self._miss(files.missing_after(), files, ref)
+        return reports
+
+    def _encode(self, work: Sequence[Sequence[Encoding]], plan: TaskPlan) -> Iterable[TaskReport]:
+        tasks = self._spark.range(0, len(work), 1, len(work))
+        return self._reports(tasks, partial(_encode_in_task, sealed=self._order(plan), work=shipping.sealed(work)))
+
+    def _order(self, plan: TaskPlan) -> shipping.Sealed:
+        return shipping.sealed((plan, self.setup.tools(), self._tries))
+
+    def _reports(self, rows: DataFrame, task: Callable[..., Iterator[pa.RecordBatch]]) -> list[TaskReport]:
+        from py4j.protocol import Py4JJavaError
+        from pyspark.errors import PySparkException
+
         try:
-            reports = rows.mapInArrow(partial(_run_in_task, sealed=order), "report string").collect()
+            reports = rows.mapInArrow(task, "report string").collect()
         except (Py4JJavaError, PySparkException) as error:
             # Such an executor can't even load the code that reports errors: Spark's text is all there is.
             missing = re.search(r"ModuleNotFoundError: No module named '([\w.]+)'", str(error))
             if missing is None:
                 raise
             raise errors.ModuleMissing(missing[1]) from error
-        self._miss(files.missing_after(), files, ref)
         return [TaskReport.decode(row.report) for row in reports]
 
     def _miss(self, missing: Sequence[str], files: SourceFiles, ref: BatchRef, *, replayed: bool = False) -> None:
@@ -235,7 +248,29 @@ class QueryRun:
 
 
 def _run_in_task(batches: Iterator[pa.RecordBatch], sealed: shipping.Sealed) -> Iterator[pa.RecordBatch]:
-    """In a task: write its rows and yield its report.
+    """In a task: write its rows and yield its report."""
+
+    def write(plan: TaskPlan, tools: TaskTools, task: int, attempt: int) -> TaskReport:
+        return run_task(batches, plan, tools, task, attempt)
+
+    yield _report(sealed, write)
+
+
+def _encode_in_task(
+    batches: Iterator[pa.RecordBatch], sealed: shipping.Sealed, work: shipping.Sealed
+) -> Iterator[pa.RecordBatch]:
+    """In a task: encode the rows that its number in `batches` says, and yield its report."""
+
+    def write(plan: TaskPlan, tools: TaskTools, task: int, attempt: int) -> TaskReport:
+        mine = [piece for batch in batches for number in batch.column(0).to_pylist() for piece in all_work[number]]
+        return run_encoding(mine, plan, tools, task, attempt)
+
+    all_work = shipping.unsealed(work)
+    yield _report(sealed, write)
+
+
+def _report(sealed: shipping.Sealed, write: Callable[[TaskPlan, TaskTools, int, int], TaskReport]) -> pa.RecordBatch:
+    """What `write` reports.
 
     An error of the sink's is raised only where Spark may try the task again and that may help; otherwise it is
     reported, so that the driver has it as it is, not inside Spark's stack trace.
@@ -250,9 +285,9 @@ def _run_in_task(batches: Iterator[pa.RecordBatch], sealed: shipping.Sealed) -> 
         if not gc.get_freeze_count():
             # PySpark's worker collects garbage after each task, which takes 50 ms with the modules loaded by now.
             gc.freeze()
-        report = run_task(batches, plan, opened, task, attempt)
+        report = write(plan, opened, task, attempt)
     except errors.HiveSinkError as error:
         if error.retryable and context.attemptNumber() + 1 < tries:
             raise
         report = TaskReport(task, attempt, Rows(), failure=TaskFailure(str(error), error.retryable))
-    yield pa.RecordBatch.from_pydict({"report": [report.encode()]})
+    return pa.RecordBatch.from_pydict({"report": [report.encode()]})

@@ -147,7 +147,7 @@ class HiveSink:
         self._run = run
         if name is not None:
             writer = writer.queryName(name)
-        self._query = HiveQuery(_started(writer, location), run)
+        self._query = HiveQuery(_started(writer, location), run, endless="processingTime" in chosen)
         return self._query
 
     def __call__(self, batch: DataFrame, batch_id: int) -> None:

@@ -13,6 +13,7 @@ from hivesink.core.log import LogView, Mark, Touched, require_own, require_whole
 from hivesink.storage import log_layout
 from hivesink.storage.fs import DOUBTS, FileSystem, delete, drop, join, put_once, retry_unknown, stage
 from hivesink.storage.pointers import decode_pointer, encode_pointer, pointer_path
+from hivesink.storage.segments import LogSegments
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -34,6 +35,7 @@ class RenameCommitLog:
         self._tables = join(self._folder, "tables")
         self._uid = join(self._folder, "uid")
         self._own: str | None = None
+        self.segments = LogSegments(fs, join(self._folder, "segments"))
 
     @property
     def location(self) -> str:

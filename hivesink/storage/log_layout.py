@@ -5,6 +5,7 @@
 <log>/manifests/floor-0000000007
 <log>/manifests/.0000000012.json.<attempt>.tmp        not yet decided
 <log>/touched/<epoch>-<attempt>t<task attempt>-<task>-<chunk>
+<log>/segments/<epoch>-<attempt>t<task attempt>-<task>.arrow    rows that wait (`core.rolling`)
 <log>/tables/<db>.<table>@<creation time>             a table that the writer was let into
 """
 

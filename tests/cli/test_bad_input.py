@@ -73,11 +73,11 @@ def test_a_newer_manifest_is_named_by_file_and_version(
     command: list[str], ingest: Ingest, table: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = _manifest(ingest, 3)
-    newer = path.read_bytes().replace(b'"format": 2', b'"format": 3')
+    newer = path.read_bytes().replace(b'"format": 3', b'"format": 4')
     path.write_bytes(newer)
     said = hivesink(capsys, *command, table)
     assert said.code == (1 if command == ["verify"] else 65)
-    assert f"{path} has format version 3, this hivesink knows 2" in said.out + said.err
+    assert f"{path} has format version 4, this hivesink knows 3" in said.out + said.err
     assert path.read_bytes() == newer
 
 

@@ -112,7 +112,7 @@ BAD = BadRecord("demo.t", "a.json", None, "no number")
 class Waits:
     def __init__(self, finish=None):
         self.error = finish
-    def finish(self):
+    def finish(self, *, roll):
         print("finished")
         if self.error: raise self.error
 
@@ -133,7 +133,8 @@ class Query:
 
 def start(failure=None, finish=None, own=True, log="/log"):
     # Longer than any run of the suite: a query that its job leaves open would print in the middle of another test.
-    config = {"sink.registration.retry-interval": SimpleNamespace(total_seconds=lambda: 86400)}
+    day = SimpleNamespace(total_seconds=lambda: 86400)
+    config = {"sink.on-stop": None, "sink.rolling-policy.on-epoch": True, "sink.registration.retry-interval": day}
     spec = SimpleNamespace(config=config, target=SimpleNamespace(name="demo.t"))
     setup = SimpleNamespace(spec=spec, context=SimpleNamespace(log=SimpleNamespace(location=log)))
     stored = failure if isinstance(failure, HiveSinkError) else None

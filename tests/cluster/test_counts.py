@@ -189,7 +189,7 @@ def test_while_the_metastore_is_down_nothing_shows_and_nothing_is_wrong(addresse
         wire.cut()
         assert ingest.put(rows(2)).waiting
         wire.mend()
-        ingest.committer.retry()
+        ingest.committer.keep_up()
         ingest.finish()
     assert reader.trusts()
     assert reader.scan() == 21

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 
 from hivesink.core.epoch import BatchId, BatchRef, Epoch, LastBatch
 from hivesink.core.manifest import Manifest, Move, PartEntry, Rows
 from hivesink.core.offsets import FilesOffset, KafkaOffset, NoOffset, OtherOffset
+from hivesink.core.rolling import OpenBucket, Opened, Slice
 
 AT = datetime(2026, 11, 21, 4, 5, 6, 789, tzinfo=timezone.utc)
+OLD, NEW = Slice("7-00112233aat0-3.arrow", 640, 320, 5), Slice("12-00112233aat0-0.arrow", 0, 340, 3)
 
 
 def small(epoch: int, attempt: str = "aaaabbbb") -> Manifest:
@@ -40,6 +42,9 @@ def full() -> Manifest:
         zones=(("demo.flights", "Europe/Berlin"), ("demo.flights__rejected", "UTC")),
         log="/w/.hivesink/demo.flights/flights",
         options=(("sink.file.permission", "640"), ("sink.log.retained-epochs", "7")),
+        opened=(Opened("demo.flights", "dt=2013-01-01", NEW),),
+        rolled=(("demo.flights", "dt=a%3Ab ü"),),
+        waiting=((("demo.flights", "dt=2013-01-01"), OpenBucket.of((OLD, NEW), AT - timedelta(minutes=3), AT)),),
     )
 
 

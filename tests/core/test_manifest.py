@@ -43,6 +43,9 @@ def manifests(draw: st.DrawFn) -> Manifest:
         zones=tuple(sorted(draw(st.dictionaries(text, text)).items())),
         log=draw(st.none() | text),
         options=tuple(sorted(draw(st.dictionaries(text, text)).items())),
+        opened=draw(st.sampled_from([(), base.opened])),
+        rolled=tuple(draw(st.lists(st.tuples(text, text)))),
+        waiting=draw(st.sampled_from([None, (), base.waiting])),
     )
 
 
@@ -57,12 +60,16 @@ def test_a_floor_round_trips(epoch: int, rows: Rows, files: int, lost: int) -> N
     assert decode_floor(encode_floor(floor), "f") == floor
 
 
-def test_the_bytes_of_format_2_are_pinned() -> None:
-    manifest, floor = (GOLDEN / "manifest-2.json").read_bytes(), (GOLDEN / "floor-2.json").read_bytes()
+def test_the_bytes_of_format_3_are_pinned() -> None:
+    manifest, floor = (GOLDEN / "manifest-3.json").read_bytes(), (GOLDEN / "floor-3.json").read_bytes()
     assert encode(full()) == manifest
     assert decode(manifest, "m") == full()
     assert encode_floor(FLOOR) == floor
     assert decode_floor(floor, "f") == FLOOR
+
+
+FORMAT_2 = replace(full(), opened=(), rolled=(), waiting=())
+"""No row waited in it."""
 
 
 def older(manifest: Manifest) -> Manifest:
@@ -72,45 +79,51 @@ def older(manifest: Manifest) -> Manifest:
     return replace(manifest, options=(), last_batch=replace(manifest.last_batch, raw=None))
 
 
+def test_format_2_is_read() -> None:
+    manifest, floor = (GOLDEN / "manifest-2.json").read_bytes(), (GOLDEN / "floor-2.json").read_bytes()
+    assert decode(manifest, "m") == FORMAT_2
+    assert decode_floor(floor, "f") == FLOOR
+
+
 def test_the_first_manifests_of_format_2_lack_two_fields() -> None:
-    fields = json.loads(encode(full()))
+    fields = json.loads((GOLDEN / "manifest-2.json").read_bytes())
     del fields["options"], fields["last_batch"]["raw"]
-    assert decode(json.dumps(fields).encode(), "m") == older(full())
+    assert decode(json.dumps(fields).encode(), "m") == older(FORMAT_2)
 
 
 def test_format_1_is_read() -> None:
     manifest, floor = (GOLDEN / "manifest-1.json").read_bytes(), (GOLDEN / "floor-1.json").read_bytes()
-    assert decode(manifest, "m") == replace(older(full()), log=None)
+    assert decode(manifest, "m") == replace(older(FORMAT_2), log=None)
     assert decode_floor(floor, "f") == replace(FLOOR, lost=0)
 
 
-def test_format_2_lacks_nothing_that_format_1_may() -> None:
+def test_format_3_lacks_nothing_that_format_1_may() -> None:
     with pytest.raises(LogDamaged, match="'log'"):
         decode(encode(full()).replace(b'"log":', b'"else":'), "m")
     with pytest.raises(LogDamaged, match="'lost'"):
         decode_floor(encode_floor(FLOOR).replace(b'"lost":', b'"else":'), "f")
 
 
-@pytest.mark.parametrize("version", [0, 3])
+@pytest.mark.parametrize("version", [0, 4])
 def test_another_format_is_refused_by_file_and_version(version: int) -> None:
     known = (encode(full()), encode_floor(FLOOR))
-    manifest, floor = (data.replace(b'"format": 2', b'"format": %d' % version) for data in known)
-    with pytest.raises(NewerFormat, match=f"^m has format version {version}, this hivesink knows 2"):
+    manifest, floor = (data.replace(b'"format": 3', b'"format": %d' % version) for data in known)
+    with pytest.raises(NewerFormat, match=f"^m has format version {version}, this hivesink knows 3"):
         decode(manifest, "m")
-    with pytest.raises(NewerFormat, match=f"^f has format version {version}, this hivesink knows 2"):
+    with pytest.raises(NewerFormat, match=f"^f has format version {version}, this hivesink knows 3"):
         decode_floor(floor, "f")
 
 
 def test_a_damaged_log_is_refused_by_file() -> None:
     log = RenameCommitLog(LocalFileSystem(), str(GOLDEN / "log-damaged"), "w")
-    assert log.manifest(Epoch(1)) == small(1)
+    assert log.manifest(Epoch(1)) == replace(small(1), waiting=())
     with pytest.raises(LogDamaged, match=r"log-damaged/manifests/0000000002\.json is damaged"):
         log.manifest(log.view().head)
 
 
 def test_a_newer_log_is_refused_by_file_and_version() -> None:
     log = RenameCommitLog(LocalFileSystem(), str(GOLDEN / "log-newer"), "w")
-    with pytest.raises(NewerFormat, match=r"0000000002\.json has format version 3, this hivesink knows 2"):
+    with pytest.raises(NewerFormat, match=r"0000000002\.json has format version 4, this hivesink knows 3"):
         log.manifest(log.view().head)
 
 

@@ -18,6 +18,7 @@ from hivesink.core.actions import (
     ClearAccurate,
     Decide,
     Discard,
+    DropSegments,
     Forget,
     Keep,
     LookAgain,
@@ -37,12 +38,14 @@ from hivesink.core.manifest import Manifest, PartEntry
 from hivesink.core.partfile import PartName, Stage
 from hivesink.core.partition import LivePartition
 from hivesink.core.plan import Policy, plan, until_look
+from hivesink.core.rolling import Opened, Slice, open_rows, segment_epoch, segment_name
 from hivesink.core.seen import Seen, Tracks, followed, losses, newest, paths_to_look
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from hivesink.core.actions import Action
+    from hivesink.core.partition import PartitionKey
 
 HISTORIES = 10_000
 TABLE, HOME = "demo.events", "/w/events"
@@ -61,7 +64,7 @@ class Refused(BaseException):
 
 @dataclass
 class Simulation:
-    """Files by path with their rows (a part's length is its row's number), the log, and the metastore."""
+    """Files by path, the log, and the metastore. A part's length is the number of its row, or of rows that waited."""
 
     chance: random.Random
     policy: Policy
@@ -78,6 +81,10 @@ class Simulation:
     moves: int = 0
     attempts: int = 0
     committed: list[int] = field(default_factory=list)
+    segments: dict[str, int] = field(default_factory=dict)
+    """By name, the row of each."""
+    encoded: dict[int, list[int]] = field(default_factory=dict)
+    """By length, the rows of parts that were made of segments."""
 
     def stamp(self) -> Stamp:
         self.attempts += 1
@@ -90,16 +97,17 @@ class Simulation:
         if not self.manifests:
             return History(IDENTITY)
         head = self.manifests[max(self.manifests)]
+        rows = open_rows(self.manifests[epoch] for epoch in sorted(self.manifests, reverse=True))
         if Mark.REGISTERED in self.marks.get(head.epoch, ()):
-            return History(IDENTITY, head, floor=self.floor)
+            return History(IDENTITY, head, floor=self.floor, rows=rows)
         found = []
         for epoch in sorted(epoch for epoch in self.manifests if epoch > head.settled):
             published = Mark.PUBLISHED in self.marks.get(epoch, ())
             state = EpochState.PUBLISHED if published else EpochState.DECIDED
             one = OpenEpoch(self.manifests[epoch], state)
-            if not (published and one.manifest.is_bare):
+            if not one.manifest.is_bare:
                 found.append(one)
-        return History(IDENTITY, head, tuple(found), self.floor)
+        return History(IDENTITY, head, tuple(found), self.floor, rows)
 
     def look(self, history: History) -> Seen:
         live = {
@@ -119,7 +127,7 @@ class Simulation:
         tracks = Tracks(tuple(sorted(self.lists)), winners=winners)
         folders = {folder for one in followed(tracks, head) for folder in one.folders}
         staged = tuple(path for path in self.files if path.rpartition("/")[0] in folders and "/." in path)
-        return replace(tracks, folders=tuple(sorted(folders)), staged=staged)
+        return replace(tracks, folders=tuple(sorted(folders)), staged=staged, segments=tuple(self.segments))
 
     # What users do.
 
@@ -164,8 +172,8 @@ class Simulation:
         history = self.carry_out(history, Seen(tracks=Tracks(tuple(lists))), deciding=True)
         history = self.finish(history)
         history = self.carry_out(history, Seen(tracks=self.tracks(history.epoch)))
-        for _ in range(self.chance.randrange(3)):
-            history = self.batch(history)
+        for _ in range(self.chance.randrange(4)):
+            history = self.chance.choice((self.batch, self.waiting_batch, self.roll))(history)
 
     def ends_well(self) -> bool:
         try:
@@ -190,10 +198,41 @@ class Simulation:
         return history
 
     def batch(self, history: History) -> History:
+        return self.publish(history, "batch", [(day, []) for day in self.chance.sample(DAYS, 2)])
+
+    def waiting_batch(self, history: History) -> History:
+        """An epoch whose rows wait."""
+        stamp, opened = self.stamp(), []
+        for task in range(self.chance.randrange(1, 3)):
+            self.rows += 1
+            name = segment_name(Epoch(history.epoch + 1), stamp.attempt, 0, task)
+            self.interrupt()
+            self.segments[name] = self.rows
+            opened.append(Opened(TABLE, self.chance.choice(DAYS), Slice(name, 0, 1, 1)))
+        manifest = replace(history.following("batch", stamp), opened=tuple(opened))
+        rows = [self.segments[one.slice.segment] for one in opened]
+        history = self.finish(self.carry_out(history, Seen(), batch=manifest, rows=rows))
+        return self.carry_out(history, Seen(tracks=self.tracks(history.epoch)))
+
+    def roll(self, history: History) -> History:
+        buckets = [key for key in sorted(history.rows.buckets) if self.chance.random() < 0.6]
+        slices = {day: history.rows.buckets[table, day].slices for table, day in buckets}
+        work = [(day, [self.segments[one.segment] for one in slices[day]]) for day in slices]
+        return self.publish(history, "roll", work, tuple(buckets)) if work else history
+
+    def publish(
+        self,
+        history: History,
+        kind: str,
+        work: list[tuple[str, list[int]]],
+        rolled: tuple[PartitionKey, ...] = (),
+    ) -> History:
+        """An epoch with a part for each of `work`: a day, and its rows that waited, or none for a new row."""
         moved: dict[str, str] = {}
         while True:
             stamp = self.stamp()
-            parts = [self.write(history, stamp, day, moved) for day in self.chance.sample(DAYS, 2)]
+            parts = [self.write(history, stamp, day, moved) for day, _ in work]
+            self.encoded |= {part.length: waited for part, (_, waited) in zip(parts, work, strict=True) if waited}
             self.interrupt()
             live = {} if self.down else self.partitions
             elsewhere = {p.partition: live[p.partition] for p in parts if live.get(p.partition, p.folder) != p.folder}
@@ -205,8 +244,8 @@ class Simulation:
             if all(self.files.get(part.staged) == part.length for part in parts):
                 break
             self.drop(part.staged for part in parts)
-        manifest = replace(history.following("batch", stamp), parts=tuple(parts))
-        rows = [part.length for part in parts]
+        manifest = replace(history.following(kind, stamp), parts=tuple(parts), rolled=rolled)
+        rows = [] if rolled else [part.length for part in parts]
         history = self.carry_out(history, Seen(), batch=manifest, rows=rows)
         history = self.finish(history)
         tracks = self.tracks(history.epoch, frozenset({(stamp.attempt, 0)}))
@@ -289,6 +328,9 @@ class Simulation:
                 return history.confirmed()
             case Discard(staged):
                 self.drop(staged)
+            case DropSegments(names):
+                for name in names:
+                    del self.segments[name]
             case Forget(lists):
                 self.lists -= set(lists)
             case Trim(epoch):
@@ -305,7 +347,8 @@ class Simulation:
 
     def readable(self) -> list[int]:
         folders = set(self.partitions.values())
-        return [row for path, row in self.files.items() if path.rpartition("/")[0] in folders and "/part-" in path]
+        parts = (n for path, n in self.files.items() if path.rpartition("/")[0] in folders and "/part-" in path)
+        return [row for part in parts for row in self.encoded.get(part, [part])]
 
 
 def settle(site: Simulation) -> None:
@@ -314,11 +357,15 @@ def settle(site: Simulation) -> None:
     site.meddle = site.interrupt = lambda: None  # type: ignore[method-assign]  # everybody has gone home
     history = site.carry_out(site.history(), Seen(tracks=Tracks(tuple(site.lists))), deciding=True)
     history = site.finish(history)
+    site.chance.random = lambda: 0.0  # type: ignore[method-assign]  # all of them
+    history = site.roll(history)
     site.carry_out(history, Seen(tracks=site.tracks(history.epoch)))
+    # The next epoch takes those of a task whose epoch nobody has decided.
+    assert all((segment_epoch(name) or 0) > history.epoch for name in site.segments)
 
 
 def test_every_history_ends_with_every_row_once() -> None:
-    decided = deaths = moved = 0
+    decided = deaths = moved = rolled = 0
     for seed in range(HISTORIES):
         site = Simulation(random.Random(seed), POLICIES[seed % len(POLICIES)])  # noqa: S311  a seed
         for _ in range(3):
@@ -329,7 +376,9 @@ def test_every_history_ends_with_every_row_once() -> None:
         assert not [path for path in site.files if "/." in path], seed
         decided += len(site.committed)
         moved += any(manifest.kind == "move" for manifest in site.manifests.values())
+        rolled += len(site.encoded)
     # It has been somewhere: rows were committed, processes died, partitions moved under open epochs.
     assert decided > HISTORIES
     assert deaths > HISTORIES // 4
     assert moved > HISTORIES // 100
+    assert rolled > HISTORIES // 2

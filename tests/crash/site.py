@@ -57,6 +57,9 @@ class _Letters:
     def open(self, stream: BinaryIO) -> _Letters._Writer:
         return _Letters._Writer(stream)
 
+    def fit(self, rows: pa.Table) -> pa.Table:
+        return rows
+
     class _Writer:
         def __init__(self, stream: BinaryIO) -> None:
             self._stream = stream
@@ -82,19 +85,22 @@ class SiteJob(Job):
             live = self.registrar.table(TABLE.rejected)
             identity = replace(spec.identity, tables=(str(TABLE), str(TABLE.rejected)))
             spec = replace(spec, identity=identity, rejected=TablePlan(live.spec, live.location))
-        self.committer = Committer(self.context, spec)
+        self.committer = Committer(self.context, spec, self.encode)
 
     def write(self, plan: TaskPlan, rows: Sequence[Event]) -> list[TaskReport]:
-        def lines(table: TablePlan) -> Any:
-            return Lines() if table.name == str(TABLE) else _Letters()
-
         reports = []
         for task in range(self.tasks):
             own = [{"id": row.id, "dt": row.dt} for row in rows[task :: self.tasks]]
             batch = pa.RecordBatch.from_pylist(own, schema=ROWS)
-            tools = TaskTools(self.store, _Choosy() if self.dead else Rows(), lines, self.log.touch)
-            reports.append(run_task([batch], plan, tools, task, task))
+            reports.append(run_task([batch], plan, self.tools(), task, task))
         return reports
+
+    def tools(self) -> TaskTools:
+        def lines(table: TablePlan) -> Any:
+            return Lines() if table.name == str(TABLE) else _Letters()
+
+        reader = _Choosy() if self.dead else Rows()
+        return TaskTools(self.store, reader, lines, self.log.touch, self.log.segments)
 
 
 User = "Callable[[Site, int], None]"

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 EVENTS = 12
 BATCH = 4
+ROLLING = {"sink.rolling-policy.on-epoch": "false", "sink.rolling-policy.record-count": "3"}
+"""Rows wait, and some buckets are rolled in the middle of a run, the others at its end."""
 
 
 @dataclass
@@ -40,6 +42,7 @@ class Site:
     source: Source = field(init=False)
     clock: Clock = field(default_factory=Clock)
     faults: Callable[[FileSystem, Plan | None], FaultyFileSystem] = FaultyFileSystem
+    options: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.source = Source(events(self.count))
@@ -61,6 +64,7 @@ class Site:
             source=self.source,
             clock=self.clock,
             tasks=self.tasks,
+            options=self.options,
         )
 
     def faulty(self, plan: Plan | None = None) -> FaultyFileSystem:
@@ -80,12 +84,13 @@ class Site:
         return died
 
     def check(self, case: object = "") -> None:
-        """Every row once, and no staged file that the log doesn't list."""
+        """Every row once, no staged file that the log doesn't list, and no row that still waits."""
         store = RenameFileStore(self.connect())
         found = readable(store, self.registrar, partitions(self.source.events))
         assert found == list(range(self.count)), case
         staged = {path for folder in store.walk(self.location) for path in store.staged(folder)}
         assert staged <= self._listed(), case
+        assert self.log().segments.lengths() == {}, case
 
     def _listed(self) -> set[str]:
         head: Manifest | None = None

@@ -8,29 +8,29 @@ from __future__ import annotations
 
 import pytest
 
-from tests.crash.faults import Mode, Plan
-from tests.crash.steps import Site, calls_of, cases, play
+from tests.crash.faults import Call, Mode, Plan
+from tests.crash.steps import ROLLING, Site, calls_of, cases, play
 from tests.inmemory.filesystem import MemoryFileSystem
 
 
-def new_site() -> Site:
+def new_site(options: dict[str, str]) -> Site:
     fs = MemoryFileSystem()
-    return Site(connect=lambda: fs)
+    return Site(connect=lambda: fs, options=options)
 
 
-CALLS = calls_of(new_site())
-STEPS = len(CALLS)
+WAYS = {"on epoch": {}, "rolling": ROLLING}
+CALLS = [(way, call) for way, options in WAYS.items() for call in calls_of(new_site(options))]
 
 
-@pytest.mark.parametrize("step", range(1, STEPS + 1))
-def test_a_fault_of_the_storage_at_any_call_loses_and_doubles_nothing(step: int) -> None:
-    for case in cases(CALLS[step - 1]):
-        play(new_site(), case)
+@pytest.mark.parametrize(("way", "call"), CALLS, ids=lambda one: one if isinstance(one, str) else str(one.number))
+def test_a_fault_of_the_storage_at_any_call_loses_and_doubles_nothing(way: str, call: Call) -> None:
+    for case in cases(call):
+        play(new_site(WAYS[way]), case)
 
 
-@pytest.mark.parametrize("step", range(1, STEPS + 1, 3))
-def test_a_second_death_during_recovery_changes_nothing(step: int) -> None:
-    site = new_site()
+@pytest.mark.parametrize(("way", "step"), [(way, call.number) for way, call in CALLS if call.number % 3 == 1])
+def test_a_second_death_during_recovery_changes_nothing(way: str, step: int) -> None:
+    site = new_site(WAYS[way])
     site.dies(site.faulty(Plan(step, Mode.AFTER)))
     again = 1
     while True:

@@ -187,7 +187,7 @@ def test_format_1_gives_up_nothing_that_readers_see() -> None:
     for path in [path for path in site.fs._files if path.startswith(f"{site.log.location}/manifests/")]:
         text = (site.fs.read(path) or b"").decode()
         if path.endswith(".json"):
-            as_it_was = text.replace('"format": 2', '"format": 1').replace(f'\n "log": "{site.log.location}",', "")
+            as_it_was = text.replace('"format": 3', '"format": 1').replace(f'\n "log": "{site.log.location}",', "")
             site.fs.delete(path)
             site.fs.write_new(path, as_it_was.encode())
         elif path.endswith(".registered"):

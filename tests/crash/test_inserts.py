@@ -161,7 +161,7 @@ def test_a_partition_that_an_older_hivesink_published_unregistered_is_missed_lou
     name = "0000000001"
     manifests = f"{site.log.location}/manifests"
     found = (site.fs.read(f"{manifests}/{name}.json") or b"").decode()
-    as_it_was = found.replace('"format": 2', '"format": 1').replace('\n "log": "' + site.log.location + '",', "")
+    as_it_was = found.replace('"format": 3', '"format": 1').replace('\n "log": "' + site.log.location + '",', "")
     as_it_was = as_it_was.replace('"tables": [', '"unregistered": [],\n "tables": [')
     site.fs.delete(f"{manifests}/{name}.json")
     site.fs.delete(f"{manifests}/{name}.registered")

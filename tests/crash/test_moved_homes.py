@@ -8,8 +8,8 @@ import pytest
 
 from hivesink.core.log import Touched
 from hivesink.errors import NotWritable
-from hivesink.sink.inspect.checks import Level
 from hivesink.sink.inspect.clean import clean, find_leftovers, find_strays, throw_away
+from hivesink.sink.inspect.findings import Level
 from hivesink.sink.inspect.verify import verify
 from tests.crash.faults import FaultyFileSystem, Kill, Mode, Plan
 from tests.crash.site import PLAIN, Site

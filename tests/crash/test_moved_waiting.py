@@ -10,8 +10,8 @@ from hivesink.core.seen import GivenUp
 from hivesink.errors import LengthMismatch, PartLost, StoreUnavailable
 from hivesink.sink.commit.observe import load
 from hivesink.sink.commit.recovery import find_losses, preview, recover
-from hivesink.sink.inspect.checks import Level
 from hivesink.sink.inspect.clean import clean, find_leftovers
+from hivesink.sink.inspect.findings import Level
 from hivesink.sink.inspect.verify import verify
 from tests.crash.faults import FaultyFileSystem, Kill, Mode, Plan
 from tests.crash.site import Site
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from hivesink.core.manifest import PartEntry
-    from hivesink.sink.inspect.checks import Finding
+    from hivesink.sink.inspect.findings import Finding
 
 DAY = "dt=2024-01-01"
 HOME = f"{LOCATION}/{DAY}"

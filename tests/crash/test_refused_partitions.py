@@ -266,7 +266,7 @@ def test_what_is_visible_is_the_users_own_while_another_is_refused(size: int, da
     left = make_it_theirs(site, day, how)
     expected = sorted({*OTHERS} - theirs) + left
     for _ in range(3):
-        job.committer.retry()
+        job.committer.keep_up()
         with pytest.raises(RegistrationFailed):
             site.job().run()
     assert site.log.view().head == head, "no retry decides again"

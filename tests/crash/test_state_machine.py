@@ -35,6 +35,7 @@ from hivesink.errors import OutcomeUnknown as Unknown
 from hivesink.sink.inspect.clean import clean, find_leftovers
 from tests.crash.faults import FaultyFileSystem, Kill, Mode, Plan
 from tests.crash.site import Site, Watched
+from tests.crash.steps import ROLLING
 from tests.crash.test_two_runs import Stalling
 from tests.sink.harness import TABLE, Event, Source
 
@@ -56,9 +57,11 @@ FAULTS = (Unknown, StoreUnavailable, MetastoreUnreachable, RegistrationFailed, R
 class Histories(RuleBasedStateMachine):
     """`ended` are the events that earlier checkpoints committed; the present one goes on from `start`."""
 
-    @initialize(kept=st.integers(1, 4), success=st.booleans())
-    def begin(self, kept: int, success: bool) -> None:
+    @initialize(kept=st.integers(1, 4), success=st.booleans(), records=st.none() | st.integers(1, 4))
+    def begin(self, kept: int, success: bool, records: int | None) -> None:
         options = {"sink.log.retained-epochs": str(kept)}
+        if records is not None:
+            options |= {**ROLLING, "sink.rolling-policy.record-count": str(records)}
         if success:
             options["sink.partition-commit.policy.kind"] = "metastore,success-file"
         self.site = Site(Source([]), options=options)

@@ -10,7 +10,7 @@ import pytest
 from hivesink import wiring
 from hivesink.errors import MetastoreUnreachable
 from hivesink.formats.parquet import rows_in
-from hivesink.sink.inspect.checks import Level
+from hivesink.sink.inspect.findings import Level
 from hivesink.sink.inspect.verify import verify
 from tests.integration.stage import hive_reader
 

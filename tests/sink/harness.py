@@ -18,12 +18,13 @@ from hivesink.core.table import Column, Primitive, TableName, TableSpec
 from hivesink.ports import DecodedRows
 from hivesink.sink.commit.committer import Committer
 from hivesink.sink.commit.context import CommitContext, Committed, WriterSpec
-from hivesink.sink.task.attempt import TaskTools, run_task
+from hivesink.sink.task.attempt import TaskTools, run_encoding, run_task
 from hivesink.sink.task.messages import InputShape, TablePlan, TaskPlan, TaskReport
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
+    from hivesink.core.rolling import Encoding
     from hivesink.ports import CommitLog, FileStore, Registrar
 
 TABLE = TableName("demo", "events")
@@ -94,6 +95,9 @@ class Lines:
 
     def open(self, stream: BinaryIO) -> Lines._Writer:
         return Lines._Writer(stream)
+
+    def fit(self, rows: pa.Table) -> pa.Table:
+        return rows
 
     class _Writer:
         def __init__(self, stream: BinaryIO) -> None:
@@ -166,7 +170,7 @@ class Job:
             tolerant=self.tolerant,
         )
         self.context = context
-        self.committer = Committer(context, sink)
+        self.committer = Committer(context, sink, self.encode)
 
     def run(self, size: int = 4, batches: int | None = None) -> list[Committed]:
         """Recover, run what the source has (at most `batches`), finish: what `start` and `awaitTermination` do."""
@@ -193,9 +197,14 @@ class Job:
         for task in range(self.tasks):
             own = rows[task :: self.tasks]
             batch = pa.RecordBatch.from_pylist([{"id": row.id, "dt": row.dt} for row in own], schema=ROWS)
-            tools = TaskTools(self.store, Rows(), lambda _: Lines(), self.log.touch)
-            reports.append(run_task([batch], plan, tools, task, task))
+            reports.append(run_task([batch], plan, self.tools(), task, task))
         return reports
+
+    def encode(self, work: Sequence[Sequence[Encoding]], plan: TaskPlan) -> list[TaskReport]:
+        return [run_encoding(own, plan, self.tools(), task, task) for task, own in enumerate(work)]
+
+    def tools(self) -> TaskTools:
+        return TaskTools(self.store, Rows(), lambda _: Lines(), self.log.touch, self.log.segments)
 
 
 def readable(store: FileStore, registrar: Registrar, places: Iterable[str]) -> list[int]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 import threading
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from hivesink.core.epoch import BatchRef, Epoch, LastBatch, Replay, judge
@@ -20,14 +21,15 @@ from hivesink.errors import EpochTaken, HiveSinkError
 from hivesink.sink.commit.context import CommitContext, Committed, Stopwatch, WriterSpec
 from hivesink.sink.commit.epochwriter import METASTORE_TROUBLE, EpochWriter, Write, Written
 from hivesink.sink.commit.executor import Executor
+from hivesink.sink.commit.roller import Encode, Roller
 from hivesink.sink.commit.statistics import refresh_statistics
+from hivesink.sink.task.messages import InputShape
 
 if TYPE_CHECKING:
     from datetime import timedelta
 
     from hivesink.core.manifest import Manifest
     from hivesink.core.partition import PartitionKey
-    from hivesink.sink.task.messages import InputShape
 
 logger = logging.getLogger("hivesink")
 
@@ -35,13 +37,16 @@ logger = logging.getLogger("hivesink")
 class Committer:
     """Commits batches one at a time, after `recover`. Safe to call from the query's thread and a timer's."""
 
-    def __init__(self, context: CommitContext, spec: WriterSpec) -> None:
+    def __init__(self, context: CommitContext, spec: WriterSpec, encode: Encode, tasks: int = 1) -> None:
+        """`encode` runs on `tasks` tasks at a time."""
         self.context = context
         self.spec = spec
         self.lock = threading.RLock()
         self._executor: Executor | None = None
         self._is_current = False
         self._writer = EpochWriter(context, spec, self._tolerate)
+        self._roller = Roller(spec.rolling, tasks)
+        self._encode = encode
         self._seen: set[PartitionKey] = set()
         self._waiting_since: float | None = None
         self._trouble: HiveSinkError | None = None
@@ -63,6 +68,7 @@ class Committer:
         executor = self._executor = Executor.begin(self.context, self.spec.identity, self.spec.policy)
         self._finish(executor)
         executor.clean_up()
+        self._roller.note(executor.history.rows, self.context.tick(), self.context.now())
         self._is_current = True
         return executor
 
@@ -93,21 +99,28 @@ class Committer:
                     done = self._commit_new(executor, new, shape, write, watch)
             self._is_current = True
             self.spec.on_commit(done)
+            self._roll(executor, self._roller.due(executor.history.rows, self.context.tick()))
             return done
 
-    def retry(self) -> None:
-        """Try again what waits for the metastore. Raises the metastore's errors once the limit is passed."""
+    def keep_up(self) -> None:
+        """While no batch comes: try again what waits for the metastore, and roll what is due.
+
+        Raises the metastore's errors once the limit is passed, and what `commit` raises.
+        """
         with self.lock:
             if self._executor is not None and self._is_current:
                 self._finish(self._executor)
+                self._roll(self._executor, self._roller.due(self._executor.history.rows, self.context.tick()))
 
-    def finish(self) -> None:
-        """End the query: make everything readable and set exact statistics.
+    def finish(self, *, roll: bool = True) -> None:
+        """End the query: make everything readable and set exact statistics. Without `roll`, rows that wait still do.
 
         Raises if a publish or a registration stays open, so that the run doesn't end well.
         """
         with self.lock:
             executor = self._recovered()
+            if roll:
+                self._roll(executor, tuple(sorted(executor.history.rows.buckets)))
             self._seen |= set(executor.history.folders())
             try:
                 executor.finish()
@@ -135,7 +148,34 @@ class Committer:
         self, executor: Executor, batch: LastBatch, shape: InputShape, write: Write, watch: Stopwatch
     ) -> Committed:
         written = self._writer.write(batch.epoch, shape, write, watch)
-        manifest = self._manifest(executor, batch, written)
+        done = self._decide(executor, self._manifest(executor, batch, written), written, watch)
+        self._roller.came((one.key for one in written.opened), self.context.tick())
+        return done
+
+    def _roll(self, executor: Executor, keys: tuple[PartitionKey, ...]) -> None:
+        """Make part files of the rows that wait in these buckets, by an epoch of its own."""
+        if not keys:
+            return
+        self._is_current = False
+        watch, history = Stopwatch(self.context.tick), executor.history
+        work = self._roller.work(history.rows, keys)
+        encode = partial(self._encode, work)
+        written = self._writer.write(Epoch(history.epoch + 1), InputShape(), encode, watch)
+        waited, encoded = (
+            sum(rows)
+            for rows in ((history.rows.buckets[key].rows for key in keys), (part.rows for part in written.parts))
+        )
+        if waited != encoded:
+            message = f"{encoded} rows were encoded where {waited} wait"
+            raise AssertionError(message)
+        stamp = Stamp(self.context.now(), written.attempt)
+        manifest = replace(history.following("roll", stamp), parts=written.parts, rolled=keys)
+        self._decide(executor, manifest, written, watch)
+        self._roller.rolled(history.rows, manifest)
+        self._roller.note(executor.history.rows, self.context.tick(), self.context.now())
+        self._is_current = True
+
+    def _decide(self, executor: Executor, manifest: Manifest, written: Written, watch: Stopwatch) -> Committed:
         executor.decide(Seen(), batch=manifest)
         watch.lap("manifest")
         # The lookup before the manifest says nothing about older epochs that still wait.
@@ -143,7 +183,8 @@ class Committer:
         staged = {part.staged: part.length for part in written.parts}
         self._finish(executor, Seen(staged, written.live) if fresh else None)
         watch.lap("publish")
-        executor.clean_up(frozenset((written.attempt, report.task_attempt) for report in written.reports))
+        winners = frozenset((written.attempt, report.task_attempt) for report in written.reports)
+        executor.clean_up(winners, segments=bool(manifest.rolled))
         watch.lap("sweep")
         done = Committed(
             epoch=manifest.epoch,
@@ -172,6 +213,7 @@ class Committer:
             last_batch=batch,
             rows=written.rows,
             parts=written.parts,
+            opened=written.opened,
             tables=identity.tables,
             zones=identity.zones,
             options=self.spec.options,

@@ -21,6 +21,7 @@ from hivesink.core.lifecycle import Identity, Stamp
 from hivesink.core.manifest import NO_ROWS, Rows
 from hivesink.core.partition import LivePartition, PartitionKey, by_table, is_partition
 from hivesink.core.plan import Policy
+from hivesink.core.rolling import RollingPolicy
 from hivesink.core.table import TableName
 from hivesink.sink.task.messages import InputShape, TablePlan, TaskPlan
 
@@ -222,6 +223,14 @@ class WriterSpec:
     @property
     def policy(self) -> Policy:
         return policy_of(self.config)
+
+    @property
+    def rolling(self) -> RollingPolicy:
+        size, rollover, inactivity, records = (
+            self.config[f"sink.rolling-policy.{name}"]
+            for name in ("file-size", "rollover-interval", "inactivity-interval", "record-count")
+        )
+        return RollingPolicy(size, rollover, inactivity, self.config["sink.open-bytes-limit"], records)
 
     def task_plan(self, epoch: Epoch, shape: InputShape, stamp: Stamp) -> TaskPlan:
         """One try at `epoch`, with every partition in its default folder."""

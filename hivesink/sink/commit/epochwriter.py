@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from hivesink.core.epoch import Epoch
     from hivesink.core.partition import LivePartition, PartitionKey
+    from hivesink.core.rolling import Opened
     from hivesink.sink.commit.context import CommitContext, Stopwatch, WriterSpec
 
 METASTORE_TROUBLE = (errors.MetastoreUnreachable, errors.RegistrationFailed, errors.RegistrationUnknown)
@@ -35,6 +36,10 @@ class Written:
     reports: tuple[TaskReport, ...]
     parts: tuple[PartEntry, ...]
     live: Mapping[PartitionKey, LivePartition] | None
+
+    @property
+    def opened(self) -> tuple[Opened, ...]:
+        return tuple(one for report in self.reports for one in report.opened)
 
     @property
     def rows(self) -> Rows:

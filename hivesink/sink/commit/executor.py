@@ -113,10 +113,10 @@ class Executor:
                 for action in group:
                     self._perform(action)
 
-    def clean_up(self, winners: frozenset[Winner] = frozenset()) -> None:
+    def clean_up(self, winners: frozenset[Winner] = frozenset(), *, segments: bool = True) -> None:
         """Delete leftovers and old manifests. Raises FencedOut; whatever else fails is tried again later."""
         try:
-            tracks = look_at_tracks(self.context, self.history.epoch, winners)
+            tracks = look_at_tracks(self.context, self.history.epoch, winners, segments=segments)
             for action in self._plan(Seen(tracks=tracks)):
                 self._perform(action)
         except errors.FencedOut:
@@ -168,6 +168,9 @@ class Executor:
                 self.context.discard(staged, folders)
             case actions.Forget(lists):
                 self.context.log.forget(lists)
+            case actions.DropSegments(names):
+                self.context.require_head(self.history.epoch)
+                self.context.log.segments.drop(names)
             case actions.Trim(epoch):
                 self._trim(epoch)
             case actions.LookAgain():

@@ -10,6 +10,7 @@ from hivesink.core.bucket import is_aside
 from hivesink.core.epoch import Epoch
 from hivesink.core.lifecycle import EpochState, History, Identity, OpenEpoch
 from hivesink.core.log import LogView, Mark, missing, require_whole
+from hivesink.core.rolling import open_rows
 from hivesink.core.seen import Seen, Tracks, Winner, followed, losses, newest, paths_to_look
 from hivesink.errors import HiveSinkError, LogCopied, LogDamaged
 
@@ -41,7 +42,10 @@ def _load(context: CommitContext, view: LogView, identity: Identity | None) -> H
     if head is None:
         return History(identity or Identity("", context.log.uid(None) or "", (), (), context.log.location))
     identity = identity or Identity(head.writer, head.uid, head.tables, head.zones, context.log.location)
-    return History(identity, head, tuple(_open(context, view, head, settled)), view.floor)
+    epochs = tuple(_open(context, view, head, settled))
+    known = {epoch.manifest.epoch: epoch.manifest for epoch in epochs} | {head.epoch: head}
+    older = (known.get(epoch) or context.log.manifest(epoch) for epoch in reversed(view.manifests))
+    return History(identity, head, epochs, view.floor, open_rows(older))
 
 
 def _open(context: CommitContext, view: LogView, head: Manifest, settled: Epoch) -> Iterable[OpenEpoch]:
@@ -50,7 +54,7 @@ def _open(context: CommitContext, view: LogView, head: Manifest, settled: Epoch)
     for manifest in [head if epoch == head.epoch else context.log.manifest(epoch) for epoch in unsettled]:
         published = Mark.PUBLISHED in view.marks.get(manifest.epoch, frozenset())
         epoch = OpenEpoch(manifest, EpochState.PUBLISHED if published else EpochState.DECIDED)
-        if published and manifest.is_bare:
+        if manifest.is_bare:
             continue
         if manifest.log is not None and context.store.canonical(manifest.log) != context.store.canonical(own):
             raise LogCopied(own, manifest.epoch, manifest.log)
@@ -114,8 +118,13 @@ def _lengths(context: CommitContext, paths: Iterable[str]) -> dict[str, int]:
     return {file.path: file.length for file in files if file is not None}
 
 
-def look_at_tracks(context: CommitContext, head: Epoch, winners: frozenset[Winner] = frozenset()) -> Tracks:
-    """The touched-lists, and the staged files in the folders of those that lost. Raises StoreUnavailable."""
+def look_at_tracks(
+    context: CommitContext, head: Epoch, winners: frozenset[Winner] = frozenset(), *, segments: bool = True
+) -> Tracks:
+    """The touched-lists, and the staged files in the folders of those that lost. Raises StoreUnavailable.
+
+    With `segments` the segments too, of which there may be thousands.
+    """
     tracks = Tracks(tuple(context.log.touched()), winners=winners)
     folders = sorted({folder for one in followed(tracks, head) for folder in context.log.folders(one)})
     # Parts move from their own folder to the one where they are set aside: looking there last misses none.
@@ -124,4 +133,5 @@ def look_at_tracks(context: CommitContext, head: Epoch, winners: frozenset[Winne
         now = [folder for folder in folders if is_aside(folder) is is_last]
         for paths in context.store.run_parallel(partial(context.store.staged, folder) for folder in now):
             staged += paths
-    return Tracks(tracks.lists, tuple(folders), tuple(staged), winners)
+    names = tuple(context.log.segments.lengths()) if segments else ()
+    return Tracks(tracks.lists, tuple(folders), tuple(staged), winners, names)

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from hivesink.core.epoch import Epoch
     from hivesink.core.lifecycle import History, Identity
     from hivesink.core.manifest import PartEntry
+    from hivesink.core.rolling import OpenRows
     from hivesink.sink.commit.context import CommitContext
 
 
@@ -38,10 +39,14 @@ class Recovered:
     epoch: Epoch
     actions: tuple[Action, ...]
     lost: tuple[Loss, ...]
+    waiting: OpenRows
+    """The rows that still wait to be rolled."""
 
     def described(self) -> list[tuple[str, str]]:
-        """Each action in words: what it does, and to what."""
-        return [line for action in self.actions for line in describe(action)]
+        """Each action in words: what it does, and to what. The last are the rolls of what waits."""
+        rolls = ((f"{table} {partition}".strip(), one.rows) for (table, partition), one in self.waiting.buckets.items())
+        lines = [line for action in self.actions for line in describe(action)]
+        return [*lines, *(("roll", f"{name} ({rows} rows)") for name, rows in sorted(rolls))]
 
 
 def preview(context: CommitContext, policy: Policy, *, given_up: GivenUp = NOTHING) -> Recovered:
@@ -61,7 +66,7 @@ def preview(context: CommitContext, policy: Policy, *, given_up: GivenUp = NOTHI
     seen = look_at_files(context, history, listed(context, history.folders()))
     tracks = look_at_tracks(context, history.epoch)
     actions += plan(history, Seen(seen.files, seen.partitions, tracks), stamp, policy)
-    return Recovered(history.epoch, tuple(actions), lost)
+    return Recovered(history.epoch, tuple(actions), lost, history.rows)
 
 
 def recover(
@@ -89,7 +94,7 @@ def _recover(context: CommitContext, identity: Identity | None, policy: Policy, 
         executor.decide(seen, given_up=given_up)
     executor.finish()
     executor.clean_up()
-    return Recovered(executor.history.epoch, tuple(done), lost)
+    return Recovered(executor.history.epoch, tuple(done), lost, executor.history.rows)
 
 
 def find_losses(

@@ -104,6 +104,9 @@ class Admission:
         for epoch, part in self._open_parts():
             if part.table.removesuffix("__rejected") != name.removesuffix("__rejected"):
                 raise errors.TableRenamed(name, part.table, epoch, self.log.location)
+        for table, _ in facts.open_rows.buckets:
+            if table.removesuffix("__rejected") != name.removesuffix("__rejected"):
+                raise errors.TableRenamed(name, table, self.log.view().head, self.log.location)
         self._require_folders(facts)
         self._require_newest(facts)
 

@@ -6,122 +6,21 @@ notes: a settled epoch's files are the users' own, so even a missing one is only
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from enum import Enum
-from functools import partial
-from itertools import pairwise
 from posixpath import dirname
 from typing import TYPE_CHECKING
 
-from hivesink.core.epoch import Epoch, LastBatch
+from hivesink.core.epoch import Epoch
 from hivesink.core.manifest import lost_parts
-from hivesink.core.offsets import chain, span
 from hivesink.core.seen import is_unproven
-from hivesink.core.table import TableName
+from hivesink.sink.inspect import log_checks
+from hivesink.sink.inspect.findings import error, note
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from hivesink.core.manifest import Manifest, PartEntry, Rows
+    from hivesink.core.manifest import Manifest, PartEntry
     from hivesink.sink.inspect.facts import Evidence
-
-
-class Level(Enum):
-    """How bad a finding is: only errors make `verify` fail."""
-
-    ERROR = "error"
-    NOTE = "note"
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One thing that isn't as the log says; `epoch` is None if it isn't about a single epoch."""
-
-    level: Level
-    epoch: Epoch | None
-    text: str
-
-
-_error, _note = partial(Finding, Level.ERROR), partial(Finding, Level.NOTE)
-
-
-def whole(evidence: Evidence) -> Iterator[Finding]:
-    """Manifests follow each other from the floor to the head, all belong to this log, and time doesn't run back."""
-    log = evidence.log
-    for epoch, reason in sorted(log.unreadable.items()):
-        yield _error(epoch, str(reason))
-    for epoch in log.missing:
-        marked = ", while its mark is there" if epoch in log.view.marks else ""
-        text = f"the manifest of epoch {epoch} is missing in {log.location}{marked}"
-        yield _error(epoch, f"{text}; restore it from a snapshot or a backup")
-    if log.view.floor and not log.view.manifests:
-        yield _error(log.view.floor, f"every manifest above the floor is missing in {log.location}; restore them")
-    for before, manifest in pairwise(log.manifests):
-        if manifest.at < before.at:
-            yield _error(manifest.epoch, f"its time {manifest.at} is before that of epoch {before.epoch}")
-
-
-def offsets(evidence: Evidence) -> Iterator[Finding]:
-    """Each batch starts where the one before it ended; epochs without a batch carry the last one on."""
-    for before, manifest in pairwise(evidence.log.manifests):
-        if before.epoch + 1 == manifest.epoch and before.last_batch is not None:
-            yield from _carried_on(manifest, before.last_batch)
-
-
-def _carried_on(manifest: Manifest, before: LastBatch) -> Iterator[Finding]:
-    epoch, last = manifest.epoch, manifest.last_batch
-    if last is None or last.epoch != epoch:
-        if last != before:
-            yield _error(epoch, f"it carries on a batch other than {before.ref.batch} of epoch {before.epoch}")
-        return
-    gap = chain(before.ref.end, last.ref.start)
-    if last.appended:
-        yield _note(epoch, f"query {last.ref.query} begins a new history by `append`" + (f": {gap}" if gap else ""))
-        return
-    if last.ref.query != before.ref.query:
-        if gap is not None:
-            yield _error(epoch, f"query {last.ref.query} doesn't start where epoch {before.epoch} ended: {gap}")
-        return
-    if last.ref.batch != before.ref.batch + 1:
-        yield _error(epoch, f"batch {last.ref.batch} comes after batch {before.ref.batch} of epoch {before.epoch}")
-    if gap is not None:
-        yield _error(epoch, f"its batch doesn't start where epoch {before.epoch} ended: {gap}")
-
-
-def gaps(evidence: Evidence) -> Iterator[Finding]:
-    """Offsets without a record: what compaction, transactions and `failOnDataLoss=false` leave out."""
-    for manifest in evidence.log.manifests:
-        last = manifest.last_batch
-        if last is None or last.epoch != manifest.epoch:
-            continue
-        offsets_read = span(last.ref.start, last.ref.end)
-        if offsets_read is not None and offsets_read != manifest.rows.read:
-            text = f"its batch spans {offsets_read} Kafka offsets and {manifest.rows.read} rows came out of it"
-            why = "the job filters or adds rows, or the topic is compacted, transactional or had lost records"
-            yield _note(manifest.epoch, f"{text}: {why}")
-
-
-def rows(evidence: Evidence) -> Iterator[Finding]:
-    """Rows read = written + rejected + dropped + late + skipped, and the parts hold those written and rejected."""
-    floor = evidence.log.floor
-    if floor is not None and not floor.totals.balanced:
-        yield _error(floor.epoch, f"the floor's totals don't add up: {_figures(floor.totals)}")
-    for manifest in evidence.log.manifests:
-        if not manifest.rows.balanced:
-            yield _error(manifest.epoch, f"its rows don't add up: {_figures(manifest.rows)}")
-        dead = {str(TableName.parse(table).rejected) for table in manifest.tables}
-        rejected = sum(part.rows for part in manifest.parts if part.table in dead)
-        written = sum(part.rows for part in manifest.parts) - rejected
-        for what, counted, held in (
-            ("written", manifest.rows.written, written),
-            ("rejected", manifest.rows.rejected, rejected),
-        ):
-            if counted != held:
-                yield _error(manifest.epoch, f"{counted} rows {what}, but its parts hold {held}")
-
-
-def _figures(rows: Rows) -> str:
-    return ", ".join(f"{name} {count}" for name, count in asdict(rows).items())
+    from hivesink.sink.inspect.findings import Finding
 
 
 def present(evidence: Evidence) -> Iterator[Finding]:
@@ -133,16 +32,16 @@ def present(evidence: Evidence) -> Iterator[Finding]:
         length = part.length if path is None else evidence.files.visible[path]
         if length != part.length:
             text = f"{path} has {length} bytes where {part.length} were written; something else changed it"
-            yield _error(manifest.epoch, text)
+            yield error(manifest.epoch, text)
         elif target not in evidence.files.visible:
             yield _absent(evidence, manifest, part)
     for manifest in evidence.log.manifests:
         if manifest.lost:
-            yield _note(manifest.epoch, f"a person has accepted that {len(manifest.lost)} parts are lost")
+            yield note(manifest.epoch, f"a person has accepted that {len(manifest.lost)} parts are lost")
     for _, part in lost_parts(evidence.log.manifests):
         for path in evidence.files.of(part):
             if path.endswith(f"/{part.name}") and dirname(path) in evidence.shown:
-                yield _note(None, f"{path} was accepted as lost and is there; its rows are read again")
+                yield note(None, f"{path} was accepted as lost and is there; its rows are read again")
 
 
 def _absent(evidence: Evidence, manifest: Manifest, part: PartEntry) -> Finding:
@@ -154,17 +53,17 @@ def _absent(evidence: Evidence, manifest: Manifest, part: PartEntry) -> Finding:
         found, own = evidence.files.of(part), {evidence.files.canonical(path) for path in (part.staged, part.restored)}
         is_staged = any(path in own or dirname(path) == home for path in found)
         if is_staged or part.name in evidence.files.put_away:
-            return _note(epoch, f"{rows} waits to be published; `hivesink recover` does it")
+            return note(epoch, f"{rows} waits to be published; `hivesink recover` does it")
         astray = f", but {part.way_back(found[0])}" if found else f"; {ways}"
-        return _error(epoch, f"{rows} is neither staged nor published{astray}")
+        return error(epoch, f"{rows} is neither staged nor published{astray}")
     now = evidence.places.get(part.name)
     is_home = None if home is None else home == evidence.files.canonical(part.folder)
     is_open = manifest.epoch in {unsettled.epoch for unsettled in evidence.log.open}
     if is_open and is_unproven(manifest, part, is_home=is_home):
         ways = part.way_back(now) if now else ways
-        return _error(epoch, f"{rows} disappeared before its epoch was settled; {ways}")
+        return error(epoch, f"{rows} disappeared before its epoch was settled; {ways}")
     gone = f"has been moved to {now}" if now else "is gone"
-    return _note(epoch, f"{rows} {gone} since it was published: somebody other than hivesink did that")
+    return note(epoch, f"{rows} {gone} since it was published: somebody other than hivesink did that")
 
 
 def footers(evidence: Evidence) -> Iterator[Finding]:
@@ -173,9 +72,9 @@ def footers(evidence: Evidence) -> Iterator[Finding]:
         path = evidence.places.get(part.name)
         rows = evidence.read.get(path or "", part.rows)
         if isinstance(rows, str):
-            yield _error(manifest.epoch, f"{path} can't be read: {rows}")
+            yield error(manifest.epoch, f"{path} can't be read: {rows}")
         elif rows != part.rows:
-            yield _error(manifest.epoch, f"{path} holds {rows} rows where {part.rows} were written")
+            yield error(manifest.epoch, f"{path} holds {rows} rows where {part.rows} were written")
 
 
 def registered(evidence: Evidence) -> Iterator[Finding]:
@@ -192,19 +91,19 @@ def registered(evidence: Evidence) -> Iterator[Finding]:
         if evidence.homes.get((table, partition)) == folder:
             continue
         if reader := readers.get(folder):
-            yield _note(epoch, f"readers find the rows of {name} in {folder} as {reader}: somebody has renamed it")
+            yield note(epoch, f"readers find the rows of {name} in {folder} as {reader}: somebody has renamed it")
         elif live is not None:
             text = f"{name} is registered at {live.location}, but its parts are in {folder}: no reader finds them"
-            yield _error(epoch, f"{text}; move them there, or alter the partition's location")
+            yield error(epoch, f"{text}; move them there, or alter the partition's location")
         elif (table, partition) in waiting or not evidence.log.is_published(epoch):
-            yield _note(epoch, f"{name} waits for its registration; `hivesink recover` does it")
+            yield note(epoch, f"{name} waits for its registration; `hivesink recover` does it")
         else:
             text = f"{name} is not in the metastore, but its parts are in {folder}: no reader finds them"
             ways = "add it again (ALTER TABLE … ADD PARTITION … LOCATION), or move the folder out of the table"
-            yield _error(epoch, f"{text}; {ways}")
+            yield error(epoch, f"{text}; {ways}")
     for table in evidence.log.tables:
         if table not in evidence.tables:
-            yield _note(None, f"table {table} is no longer in the metastore; its files were not checked")
+            yield note(None, f"table {table} is no longer in the metastore; its files were not checked")
 
 
 def shared(evidence: Evidence) -> Iterator[Finding]:
@@ -216,14 +115,14 @@ def shared(evidence: Evidence) -> Iterator[Finding]:
         if len(partitions) > 1:
             text = f"{' and '.join(partitions)} of {table} are registered at one folder, {folder}"
             ways = "drop the one that has no files of its own, or move its files and alter its location"
-            yield _error(None, f"{text}: readers find its rows under each name; {ways}")
+            yield error(None, f"{text}: readers find its rows under each name; {ways}")
 
 
 def doubled(evidence: Evidence) -> Iterator[Finding]:
     """Every visible file of this writer belongs to an epoch: the rows of any other would be read twice."""
     for epoch, path in strays(evidence):
         text = f"{path} is in no manifest: its rows are doubled or were never committed"
-        yield _error(epoch, f"{text}; `hivesink clean --strays` moves it to the trash if it is in a partition's folder")
+        yield error(epoch, f"{text}; `hivesink clean --strays` moves it to the trash if it is in a partition's folder")
 
 
 def newer(evidence: Evidence) -> Iterator[Finding]:
@@ -232,7 +131,7 @@ def newer(evidence: Evidence) -> Iterator[Finding]:
     later = sorted(file.path for file, _ in evidence.files.parts(evidence.log.uid) if file.name.epoch > head)
     if later:
         text = f"{len(later)} files, such as {later[0]}, are of epochs after {head}, where this log ends: it is too old"
-        yield _error(None, f"{text}; restore the log's newest copy, and leave the files alone")
+        yield error(None, f"{text}; restore the log's newest copy, and leave the files alone")
 
 
 def strays(evidence: Evidence) -> Iterator[tuple[Epoch, str]]:
@@ -276,7 +175,7 @@ def leftovers(evidence: Evidence) -> Iterator[Finding]:
             text = f"is a leftover of a failed try; `hivesink clean {_table_of(evidence, file.path)}` removes it"
             if file.name.epoch > log.view.head:
                 text = "is of a run at work, or of one that died; the writer's next start removes it"
-            yield _note(Epoch(file.name.epoch), f"{file.path} {text}")
+            yield note(Epoch(file.name.epoch), f"{file.path} {text}")
 
 
 def _table_of(evidence: Evidence, path: str) -> str:
@@ -286,4 +185,5 @@ def _table_of(evidence: Evidence, path: str) -> str:
 
 
 CHECKS: tuple[Callable[[Evidence], Iterator[Finding]], ...]
-CHECKS = (whole, offsets, gaps, rows, present, footers, registered, shared, doubled, newer, leftovers)
+_LOG = (log_checks.whole, log_checks.offsets, log_checks.gaps, log_checks.rows, log_checks.segments)
+CHECKS = (*_LOG, present, footers, registered, shared, doubled, newer, leftovers)

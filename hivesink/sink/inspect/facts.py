@@ -13,6 +13,7 @@ from hivesink.core.epoch import Epoch
 from hivesink.core.log import LogView, Mark, missing
 from hivesink.core.manifest import Floor, Manifest, PartEntry, Rows, lost_parts, standing
 from hivesink.core.partfile import PartName, Stage, parse_staged
+from hivesink.core.rolling import OpenRows, open_rows
 from hivesink.errors import HiveSinkError, LogDamaged, NewerFormat, StoreUnavailable
 
 if TYPE_CHECKING:
@@ -88,11 +89,10 @@ class LogFacts:
             # Format 1 staged these in their partition's folder, like all others.
             is_set_aside = (is_aside(folder) or manifest.log is None) and name in staged
             if part.partition and (is_set_aside or part.name in files.put_away):
-                place = (part.table, part.partition)
                 # A part's name says who wrote it; a move may have taken it on.
                 wrote = PartName.parse(part.name)
                 since = Epoch(wrote.epoch) if wrote else manifest.epoch
-                gaps.setdefault(place, Unregistered(*place, part.folder, since))
+                gaps.setdefault(part.key, Unregistered(*part.key, part.folder, since))
         return tuple(gaps[place] for place in sorted(gaps))
 
     @property
@@ -114,6 +114,11 @@ class LogFacts:
         return (part for manifest, part in self.effective() if not self.is_published(manifest.epoch))
 
     @property
+    def open_rows(self) -> OpenRows:
+        """The rows that wait after the newest manifest."""
+        return open_rows(reversed(self.manifests))
+
+    @property
     def lost(self) -> frozenset[str]:
         """Targets whose loss a person has accepted."""
         return frozenset(target for manifest in self.manifests for target in manifest.lost)
@@ -121,8 +126,7 @@ class LogFacts:
     @property
     def lost_rows(self) -> int:
         """The rows of all parts whose loss a person has accepted, from the writer's first epoch on."""
-        start = self.floor.lost if self.floor else 0
-        return start + sum(part.rows for _, part in lost_parts(self.manifests))
+        return (self.floor.lost if self.floor else 0) + sum(part.rows for _, part in lost_parts(self.manifests))
 
 
 def read_log(log: CommitLog) -> LogFacts:
@@ -225,8 +229,8 @@ class FileFacts:
 class Evidence:
     """What was found for one writer. `read` are row counts by path, or why the file can't be read.
 
-    `live` are all partitions of the writer's tables. `head_after` is the log's head after the files were listed: a job
-    may be running meanwhile.
+    `live` are all partitions of the writer's tables, `segments` the lengths of its segments. `head_after` is the log's
+    head after the files were listed: a job may be running meanwhile.
     """
 
     log: LogFacts
@@ -235,6 +239,7 @@ class Evidence:
     files: FileFacts
     read: Mapping[str, int | str]
     live: Mapping[PartitionKey, LivePartition]
+    segments: Mapping[str, int] = field(default_factory=dict)
 
     @cached_property
     def homes(self) -> Mapping[PartitionKey, str]:

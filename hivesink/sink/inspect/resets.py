@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from datetime import datetime
 
-    from hivesink.core.epoch import BatchRef, Epoch
+    from hivesink.core.epoch import BatchRef, Epoch, LastBatch
     from hivesink.ports import CommitLog, FileStore, Registrar
     from hivesink.sink.commit.context import CommitContext
 
@@ -65,7 +65,7 @@ def plan_reset(context: CommitContext, writer: str, table: str, at: datetime) ->
         aside=f"{facts.location.rpartition('/')[0]}/{reset_name(writer, at)}",
         epoch=facts.view.head,
         rows=facts.totals.written,
-        unpublished=sum(part.rows for part in facts.waiting()),
+        unpublished=facts.open_rows.rows + sum(part.rows for part in facts.waiting()),
         finished=sum(1 for _ in files.parts(uid)),
         tables=tables,
     )
@@ -116,8 +116,15 @@ class SetAside:
             return False, "the table has files of later epochs"
         if newest is None or newest.ref.batch != batch.batch:
             return False, None
+        return self._compare(facts, newest, batch, found)
+
+    def _compare(
+        self, facts: LogFacts, newest: LastBatch, batch: BatchRef, found: Mapping[PartName, str]
+    ) -> tuple[bool, str | None]:
         if newest.epoch not in {manifest.epoch for manifest in facts.manifests}:
             return False, f"the manifest of its epoch {newest.epoch} is trimmed or can't be read"
+        if any(manifest.opened for manifest in facts.manifests if manifest.epoch == newest.epoch):
+            return False, "its rows waited to be rolled: those that still did are in no file of the table"
         parts = [part for _, part in facts.effective()]
         wanted = {name: part.length for part in parts if (name := PartName.parse(part.name))}
         wanted = {name: length for name, length in wanted.items() if name.epoch == newest.epoch}

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from hivesink.core.epoch import Epoch, LastBatch
     from hivesink.core.manifest import Rows
     from hivesink.core.partition import LivePartition, PartitionKey
+    from hivesink.core.rolling import OpenRows
     from hivesink.sink.commit.context import CommitContext
 
 
@@ -30,6 +31,20 @@ class FileCounts:
     pending: int
     finished: int
     finished_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """The rows that wait until their buckets are rolled; `since` is the oldest one's epoch's time (UTC)."""
+
+    rows: int
+    bytes: int
+    buckets: int
+    since: datetime | None
+
+    @classmethod
+    def of(cls, rows: OpenRows) -> Waiting:
+        return cls(rows.rows, rows.bytes, len(rows.buckets), rows.oldest)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +66,7 @@ class WriterStatus:
     rows: Rows
     lost_rows: int
     files: FileCounts
+    waiting: Waiting
     unsettled: tuple[Epoch, ...]
     unregistered: tuple[Unregistered, ...]
     last_batch: LastBatch | None
@@ -81,8 +97,9 @@ def writer_status(context: CommitContext, writer: str, table: str) -> WriterStat
         rows=log.totals,
         lost_rows=log.lost_rows,
         files=_count(log, files),
-        # A published epoch without parts has nothing to confirm.
-        unsettled=tuple(one.epoch for one in log.open if not (log.is_published(one.epoch) and one.is_bare)),
+        waiting=Waiting.of(log.open_rows),
+        # An epoch without parts has nothing to publish.
+        unsettled=tuple(one.epoch for one in log.open if not one.is_bare),
         unregistered=tuple(gap for place, gap in waiting.items() if place not in live),
         last_batch=head.last_batch if head else None,
     )

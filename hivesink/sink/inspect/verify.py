@@ -7,8 +7,9 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from hivesink.errors import LogOutdated, LogShared, TableFolderGone, TableRemade, TableRenamed
-from hivesink.sink.inspect.checks import CHECKS, Finding, Level
+from hivesink.sink.inspect.checks import CHECKS
 from hivesink.sink.inspect.facts import Evidence, list_files, read_log
+from hivesink.sink.inspect.findings import Finding, Level
 from hivesink.sink.inspect.status import homes_elsewhere, locations_of, partitions_of
 
 if TYPE_CHECKING:
@@ -95,7 +96,7 @@ def gather(context: CommitContext, table: str, count_rows: CountRows | None) -> 
     torn = {file.path for file in found if file and file.length != lengths[file.path.rpartition("/")[2]]}
     files = replace(files, staged=tuple(part for part in files.staged if part.path not in torn))
     head_after = context.log.view().head
-    evidence = Evidence(log, head_after, tables, files, {}, live)
+    evidence = Evidence(log, head_after, tables, files, {}, live, context.log.segments.lengths())
     if count_rows is None:
         return evidence
     wanted = {part.name: part.length for part in parts}
@@ -124,6 +125,6 @@ def _results(evidence: Evidence, findings: Sequence[Finding]) -> Iterator[EpochR
             rows=manifest.rows,
             files=len(parts),
             present=sum(map(evidence.files.has, parts)),
-            published=evidence.log.is_published(manifest.epoch),
+            published=manifest.is_bare or evidence.log.is_published(manifest.epoch),
             errors=sum(finding.epoch == manifest.epoch and finding.level is Level.ERROR for finding in findings),
         )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field, replace
+from itertools import count
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,15 +18,18 @@ from hivesink.config.options import OnBadRecord
 from hivesink.core.log import Touched
 from hivesink.core.manifest import Rows
 from hivesink.core.partfile import PartName
+from hivesink.core.rolling import segment_name
 from hivesink.sink.task.assign import BucketAssigner, Buckets, Moment, assigner_for, buckets
 from hivesink.sink.task.messages import BadReport, TablePlan, TaskPlan, TaskReport
 from hivesink.sink.task.parts import Parts, Target
 from hivesink.sink.task.rejects import position, rejected_rows
+from hivesink.sink.task.segments import SegmentWriter, encode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from hivesink.ports import BadRow, FileStore, PartFormat, RowReader
+    from hivesink.core.rolling import Encoding
+    from hivesink.ports import BadRow, FileStore, PartFormat, RowReader, SegmentStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +40,7 @@ class TaskTools:
     reader: RowReader
     format: Callable[[TablePlan], PartFormat]
     touch: Callable[[Touched], None]
+    segments: SegmentStore
 
 
 class _Stop(Exception):
@@ -48,7 +53,7 @@ class _Task:
     plan: TaskPlan
     tools: TaskTools
     assigner: BucketAssigner
-    parts: Parts
+    files: Parts | SegmentWriter
     target: Target
     rejects: Target | None
     counts: Counter[str] = field(default_factory=Counter)
@@ -79,7 +84,7 @@ class _Task:
     def _write(self, rows: pa.Table, assigned: Buckets) -> None:
         if len(assigned.paths) == 1 and not assigned.unfit:
             if rows.num_rows:
-                self.parts.add(self.target, assigned.paths[0], rows)
+                self.files.add(self.target, assigned.paths[0], rows)
                 self.counts["written"] += rows.num_rows
             return
         order = np.argsort(assigned.codes, kind="stable")
@@ -88,7 +93,7 @@ class _Task:
             # A copy for each bucket: slices of one shared table would keep all of it in memory.
             indices = order[edges[code] : edges[code + 1]]
             if len(indices):
-                self.parts.add(self.target, path, rows.take(pa.array(indices)))
+                self.files.add(self.target, path, rows.take(pa.array(indices)))
                 self.counts["written"] += len(indices)
 
     def _reject(self, batch: pa.RecordBatch, bad: list[BadRow]) -> None:
@@ -106,72 +111,95 @@ class _Task:
                     message = "a dead letter without a table for it"
                     raise AssertionError(message)
                 rows, partition = rejected_rows(batch, self.plan.shape, bad, self.plan.arrival)
-                self.parts.add(self.rejects, partition, rows)
+                self.files.add(self.rejects, partition, rows)
                 self.counts["rejected"] += len(bad)
 
 
 def run_task(
     batches: Iterable[pa.RecordBatch], plan: TaskPlan, tools: TaskTools, task: int, task_attempt: int
 ) -> TaskReport:
-    """Write `batches` as pending parts and report them.
+    """Write `batches` as pending parts, or as rows that wait, and report them.
 
     A record that stops the query is reported, not raised, so that its one line isn't buried in Spark's stack trace.
     Nothing is left of the attempt then.
     """
-    chunks = 0
-
-    def touch(folders: tuple[str, ...]) -> None:
-        nonlocal chunks
-        # The driver may set any part aside, so the list must lead there too.
-        leading = folders if chunks else (*folders, *plan.asides)
-        tools.touch(Touched(plan.epoch, plan.attempt, task_attempt, task, chunks, leading))
-        chunks += 1
-
-    work = _open_task(plan, tools, task, task_attempt, touch)
+    work = _open_task(plan, tools, _files(plan, tools, task, task_attempt))
     try:
         for batch in batches:
             if batch.num_rows:
                 work.take(batch)
-        parts = work.parts.finish()
+        rows = Rows(**work.counts)
+        if isinstance(work.files, Parts):
+            return TaskReport(task, task_attempt, rows, work.files.finish())
+        return TaskReport(task, task_attempt, rows, opened=work.files.finish())
     except _Stop as stop:
-        work.parts.abort()
+        work.files.abort()
         return TaskReport(task, task_attempt, Rows(), bad=stop.bad)
     except BaseException:
-        work.parts.abort()
+        work.files.abort()
         raise
-    return TaskReport(task, task_attempt, Rows(**work.counts), parts)
+
+
+def run_encoding(
+    work: Iterable[Encoding], plan: TaskPlan, tools: TaskTools, task: int, task_attempt: int
+) -> TaskReport:
+    """Write rows that wait as pending parts and report them. Their epochs have counted the rows."""
+    tables = {table.name: _target(table, tools) for table in (plan.target, plan.rejected) if table}
+    parts = _parts(plan, tools, task, task_attempt)
+    try:
+        encode(((tables[piece.table], piece) for piece in work), tools.segments, parts)
+        return TaskReport(task, task_attempt, Rows(), parts.finish())
+    except BaseException:
+        parts.abort()
+        raise
 
 
 def check_input(schema: pa.Schema, plan: TaskPlan, tools: TaskTools) -> None:
     """Take a batch without rows, as every task may have to. Raises ColumnsDontFit, InvalidOption."""
     batch = pa.RecordBatch.from_pylist([], schema=schema)
-    _open_task(plan, tools, 0, 0, lambda _: None).take(batch)
+    _open_task(plan, tools, _files(plan, tools, 0, 0)).take(batch)
 
 
-def _open_task(
-    plan: TaskPlan, tools: TaskTools, task: int, task_attempt: int, touch: Callable[[tuple[str, ...]], None]
-) -> _Task:
-    config = plan.config
+def _open_task(plan: TaskPlan, tools: TaskTools, files: Parts | SegmentWriter) -> _Task:
+    return _Task(
+        plan=plan,
+        tools=tools,
+        assigner=assigner_for(plan.target.spec, plan.config),
+        files=files,
+        target=_target(plan.target, tools),
+        rejects=_target(plan.rejected, tools) if plan.rejected else None,
+    )
+
+
+def _target(table: TablePlan, tools: TaskTools) -> Target:
+    return Target(table.name, table.folder, tools.format(table))
+
+
+def _files(plan: TaskPlan, tools: TaskTools, task: int, task_attempt: int) -> Parts | SegmentWriter:
+    if plan.config["sink.rolling-policy.on-epoch"]:
+        return _parts(plan, tools, task, task_attempt)
+    name = segment_name(plan.epoch, plan.attempt, task_attempt, task)
+    return SegmentWriter(tools.segments, name, plan.config["sink.task-memory"])
+
+
+def _parts(plan: TaskPlan, tools: TaskTools, task: int, task_attempt: int) -> Parts:
+    config, chunks = plan.config, count()
     suffix = config["sink.part-suffix"] + config["parquet.compression"].extension
 
     def name(n: int) -> PartName:
         return PartName(plan.uid, plan.epoch, plan.attempt, task_attempt, task, n, config["sink.part-prefix"], suffix)
 
-    def target(table: TablePlan) -> Target:
-        return Target(table.name, table.folder, tools.format(table))
+    def touch(folders: tuple[str, ...]) -> None:
+        chunk = next(chunks)
+        # The driver may set any part aside, so the list must lead there too.
+        leading = folders if chunk else (*folders, *plan.asides)
+        tools.touch(Touched(plan.epoch, plan.attempt, task_attempt, task, chunk, leading))
 
-    return _Task(
-        plan=plan,
-        tools=tools,
-        assigner=assigner_for(plan.target.spec, config),
-        parts=Parts(
-            store=tools.store,
-            name=name,
-            touch=touch,
-            memory=config["sink.task-memory"],
-            file_size=config["sink.rolling-policy.file-size"],
-            row_group=config["parquet.block.size"],
-        ),
-        target=target(plan.target),
-        rejects=target(plan.rejected) if plan.rejected else None,
+    return Parts(
+        store=tools.store,
+        name=name,
+        touch=touch,
+        memory=config["sink.task-memory"],
+        file_size=config["sink.rolling-policy.file-size"],
+        row_group=config["parquet.block.size"],
     )

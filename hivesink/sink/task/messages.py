@@ -10,6 +10,7 @@ import msgspec
 
 from hivesink.core.bucket import aside, folder
 from hivesink.core.manifest import PartEntry, Rows  # noqa: TC001  msgspec reads them at run time
+from hivesink.core.rolling import Opened  # noqa: TC001  the same
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -96,12 +97,13 @@ class TaskFailure:
 
 @dataclass(frozen=True, slots=True)
 class TaskReport:
-    """What one task attempt did: its parts are pending and its counts complete, unless `bad` or `failure` is set."""
+    """What one task attempt did: its files are whole and its counts complete, unless `bad` or `failure` is set."""
 
     task: int
     task_attempt: int
     rows: Rows
     parts: tuple[PartEntry, ...] = ()
+    opened: tuple[Opened, ...] = ()
     bad: BadReport | None = None
     failure: TaskFailure | None = None
 

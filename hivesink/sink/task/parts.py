@@ -42,7 +42,9 @@ class Target:
 
 
 @dataclass(slots=True)
-class _Bucket:
+class Bucket:
+    """A bucket of one task attempt: its rows in memory, and its open file, if it has one."""
+
     target: Target
     partition: str
     fragments: list[pa.Table] = field(default_factory=list)
@@ -59,6 +61,12 @@ class _Bucket:
             self.fragments = [pa.concat_tables(self.fragments).combine_chunks()]
             self.bytes = self.fragments[0].nbytes + _FRAGMENT_BYTES
 
+    def take(self) -> pa.Table:
+        """Its rows in memory, which it no longer holds."""
+        rows = pa.concat_tables(self.fragments)
+        self.fragments, self.bytes = [], 0
+        return rows
+
 
 @dataclass(slots=True)
 class Parts:
@@ -70,7 +78,7 @@ class Parts:
     memory: int
     file_size: int
     row_group: int
-    _buckets: dict[tuple[str, str], _Bucket] = field(default_factory=dict)
+    _buckets: dict[tuple[str, str], Bucket] = field(default_factory=dict)
     _open: dict[tuple[str, str], None] = field(default_factory=dict)
     _touched: set[str] = field(default_factory=set)
     _done: list[PartEntry] = field(default_factory=list)
@@ -80,7 +88,7 @@ class Parts:
     def add(self, target: Target, partition: str, rows: pa.Table) -> None:
         """Take over `rows`, whose buffers nobody else may hold, and stay within the memory cap."""
         key = (target.table, partition)
-        bucket = self._buckets.setdefault(key, _Bucket(target, partition))
+        bucket = self._buckets.setdefault(key, Bucket(target, partition))
         before = bucket.bytes
         bucket.add(rows)
         self._held += bucket.bytes - before
@@ -116,10 +124,9 @@ class Parts:
     def _most_open(self) -> int:
         return min(MAX_OPEN_FILES, max(8, self.memory // 4 // _FILE_BYTES))
 
-    def _write_out(self, bucket: _Bucket) -> None:
-        rows = pa.concat_tables(bucket.fragments)
+    def _write_out(self, bucket: Bucket) -> None:
         self._held -= bucket.bytes
-        bucket.fragments, bucket.bytes = [], 0
+        rows = bucket.take()
         writer = bucket.writer or self._open_file(bucket)
         for group in _row_groups(rows, self.row_group):
             writer.write(group)
@@ -128,12 +135,12 @@ class Parts:
         if bucket.file is not None and bucket.file.stream.tell() >= self.file_size:
             self._close([bucket])
 
-    def _open_file(self, bucket: _Bucket) -> RecordWriter:
+    def _open_file(self, bucket: Bucket) -> RecordWriter:
         if len(self._open) >= self._most_open:
             self._close([max((self._buckets[key] for key in self._open), key=lambda bucket: bucket.written)])
         return self._open_files([bucket])[0]
 
-    def _open_files(self, buckets: list[_Bucket]) -> list[RecordWriter]:
+    def _open_files(self, buckets: list[Bucket]) -> list[RecordWriter]:
         """Begin a part of each bucket, in parallel. If one fails, the others are leftovers, which recovery sweeps."""
         parts = [self._next_part(bucket) for bucket in buckets]
         files = self.store.run_parallel(partial(self.store.create, part) for part in parts)
@@ -145,7 +152,7 @@ class Parts:
             writers.append(bucket.writer)
         return writers
 
-    def _next_part(self, bucket: _Bucket) -> InProgress:
+    def _next_part(self, bucket: Bucket) -> InProgress:
         folder = bucket.target.folder(bucket.partition)
         if folder not in self._touched:
             waiting = {other.target.folder(other.partition) for other in self._buckets.values()}
@@ -155,7 +162,7 @@ class Parts:
         self._next += 1
         return InProgress(folder, self.name(self._next - 1))
 
-    def _close(self, buckets: Iterable[_Bucket]) -> None:
+    def _close(self, buckets: Iterable[Bucket]) -> None:
         """Make the open files of `buckets` pending, in parallel. If one fails, the others are leftovers."""
         closing, files = [], []
         for bucket in buckets:

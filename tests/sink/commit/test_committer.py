@@ -341,7 +341,7 @@ def test_epochs_are_decided_while_the_metastore_is_down_and_finish_when_it_is_ba
     assert site.log.view().head == 2
     site.metastore.come_up()
     assert site.rows() == []
-    job.committer.retry()
+    job.committer.keep_up()
     assert job.committer.waiting is None
     assert site.rows() == IDS[:8]
     job.run()
@@ -358,7 +358,7 @@ def test_past_the_limit_a_metastore_that_is_down_stops_the_query(site: Site) -> 
     site.clock.ticks += 120
     waits = "rows of .* are committed but can't be read until the job runs again: the metastore at"
     with pytest.raises(MetastoreUnreachable, match=waits):
-        job.committer.retry()
+        job.committer.keep_up()
     with pytest.raises(MetastoreUnreachable, match=waits):
         job.committer.finish()
     site.metastore.come_up()
@@ -568,7 +568,7 @@ def test_a_dead_letter_table_that_vanishes_is_made_again_whenever_it_does(monkey
             return name == TABLE.rejected
 
         job = site.job()
-        job.committer = Committer(replace(job.context, remake=remake), job.committer.spec)
+        job.committer = Committer(replace(job.context, remake=remake), job.committer.spec, job.encode)
         with monkeypatch.context() as patch:
             patch.setattr(site.metastore, "lookup", lookup)
             job.step(len(EVENTS))
@@ -610,7 +610,7 @@ def test_exact_statistics_come_back_for_epochs_that_recovery_finishes(site: Site
 
 def test_no_exact_statistics_beside_another_writer(site: Site) -> None:
     job = site.job()
-    job.committer = Committer(job.context, replace(job.committer.spec, sole_writer=lambda: False))
+    job.committer = Committer(job.context, replace(job.committer.spec, sole_writer=lambda: False), job.encode)
     job.run()
     assert accurate(site) == set()
     site.check(IDS)
@@ -647,7 +647,7 @@ def test_what_changes_while_footers_are_read_gets_no_statistics(site: Site, act:
                 site.fs.delete(file.path)
 
     done: list[bool] = []
-    job.committer = Committer(job.context, replace(job.committer.spec, count_rows=count))
+    job.committer = Committer(job.context, replace(job.committer.spec, count_rows=count), job.encode)
     job.run()
     assert done
     assert accurate(site) == set()

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hivesink.sink.inspect.checks import Level
 from hivesink.sink.inspect.clean import clean, find_leftovers, find_strays
+from hivesink.sink.inspect.findings import Level
 from hivesink.sink.inspect.verify import verify
 from hivesink.storage.commit_log import RenameCommitLog
 from hivesink.storage.pointers import default_log_location

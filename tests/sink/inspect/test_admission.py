@@ -22,8 +22,8 @@ from hivesink.errors import (
     Unsupported,
 )
 from hivesink.sink.inspect.admission import Admission, parts_below
-from hivesink.sink.inspect.checks import Finding, Level
 from hivesink.sink.inspect.clean import find_strays
+from hivesink.sink.inspect.findings import Finding, Level
 from hivesink.sink.inspect.verify import verify
 from hivesink.storage.commit_log import RenameCommitLog
 from hivesink.storage.rename_store import RenameFileStore

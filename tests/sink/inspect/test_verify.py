@@ -15,9 +15,9 @@ from hivesink.core.partition import Statistics
 from hivesink.core.seen import GivenUp
 from hivesink.errors import MetastoreUnreachable, PartLost
 from hivesink.sink.commit.recovery import find_losses, recover
-from hivesink.sink.inspect.checks import Level
 from hivesink.sink.inspect.clean import Stranger, clean, find_leftovers, find_strays, strangers, throw_away
 from hivesink.sink.inspect.facts import read_log
+from hivesink.sink.inspect.findings import Level
 from hivesink.sink.inspect.status import writer_status
 from hivesink.sink.inspect.verify import verify
 from hivesink.storage.commit_log import RenameCommitLog
@@ -237,7 +237,7 @@ def test_a_newer_manifest_is_named_by_file_and_version(site: Site) -> None:
     path = f"{LOG}/manifests/0000000003.json"
     data = site.fs.read(path)
     assert data is not None
-    site.put(path, data.replace(b'"format": 2', b'"format": 7'))
+    site.put(path, data.replace(b'"format": 3', b'"format": 7'))
     (error,) = site.errors()
     assert "0000000003.json has format version 7" in error
     assert site.fs.read(path) is not None
@@ -473,7 +473,7 @@ def test_rows_that_do_not_add_up_are_errors(site: Site) -> None:
     site.put(path, data.replace(b'"written": 4', b'"written": 3'))
     assert [error.partition(":")[0] for error in site.errors()] == [
         "its rows don't add up",
-        "3 rows written, but its parts hold 4",
+        "3 rows written, but its files hold 4",
     ]
 
 

@@ -18,6 +18,9 @@ from hivesink.sink.task.assign import row_columns
 from hivesink.sink.task.attempt import TaskTools, run_task
 from hivesink.sink.task.messages import InputShape, TablePlan, TaskPlan, TaskReport
 from hivesink.sink.task.rejects import rejected_spec
+from hivesink.storage.fs import Ownership
+from hivesink.storage.local import LocalFileSystem
+from hivesink.storage.segments import LogSegments
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -56,6 +59,10 @@ class Run:
             TablePlan(spec, self.location), rejected, config, self.shape, UID, Epoch(1), ATTEMPT, self.arrival
         )
 
+    @property
+    def segments(self) -> LogSegments:
+        return LogSegments(LocalFileSystem(Ownership()), f"{self.location}.segments")
+
     def tools(self, plan: TaskPlan) -> TaskTools:
         config, spec = plan.config, plan.target.spec
 
@@ -69,7 +76,9 @@ class Run:
             unknown_field=config["sink.on-unknown-field"],
         )
         columns = row_columns(spec, config)
-        return TaskTools(self.store, RowsReader(columns, self.shape.value, options), parquet, self.touched.append)
+        return TaskTools(
+            self.store, RowsReader(columns, self.shape.value, options), parquet, self.touched.append, self.segments
+        )
 
     def __call__(self, *batches: pa.RecordBatch) -> TaskReport:
         plan = self.plan

@@ -1,0 +1,229 @@
+"""Rows that wait across epochs: the open buckets of a writer, and which of them are due to become part files.
+
+A segment is one file of a task in the writer's log. It holds the rows of several buckets, each as a slice of its own.
+An epoch opens slices, a later epoch of kind `roll` encodes all open slices of a bucket as parts and closes them.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from hivesink.core.epoch import Epoch
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+    from datetime import datetime, timedelta
+
+    from hivesink.core.manifest import Manifest
+    from hivesink.core.partition import PartitionKey
+
+SNAPSHOT_EVERY = 64
+"""Most manifests that a start reads to know the open buckets; each snapshot repeats all of them."""
+_NAME = re.compile(r"([1-9]\d*)-[0-9a-f]{8,32}t\d+-\d+\.arrow", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """The rows of one bucket in a segment: an Arrow IPC stream of `length` bytes from `offset` on."""
+
+    segment: str
+    offset: int
+    length: int
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A slice that an epoch has opened, with its bucket."""
+
+    table: str
+    partition: str
+    slice: Slice
+
+    @property
+    def key(self) -> PartitionKey:
+        return self.table, self.partition
+
+
+@dataclass(frozen=True, slots=True)
+class OpenBucket:
+    """The open rows of one partition. `first` and `last` are the times (UTC) of the oldest and the newest epoch."""
+
+    slices: tuple[Slice, ...]
+    first: datetime
+    last: datetime
+    rows: int
+    bytes: int
+    """As segments hold them."""
+
+    @classmethod
+    def of(cls, slices: tuple[Slice, ...], first: datetime, last: datetime) -> OpenBucket:
+        return cls(slices, first, last, sum(one.rows for one in slices), sum(one.length for one in slices))
+
+    def add(self, one: Slice, at: datetime) -> OpenBucket:
+        return OpenBucket((*self.slices, one), self.first, at, self.rows + one.rows, self.bytes + one.length)
+
+
+def segment_name(epoch: Epoch, attempt: str, task_attempt: int, task: int) -> str:
+    """No two tasks share a name: `attempt` is random, the task attempt is Spark's own number."""
+    return f"{epoch}-{attempt}t{task_attempt}-{task}.arrow"
+
+
+def segment_epoch(name: str) -> Epoch | None:
+    """The epoch in a segment's name; None for any other name."""
+    found = _NAME.fullmatch(name)
+    return Epoch(int(found[1])) if found else None
+
+
+@dataclass(frozen=True, slots=True)
+class OpenRows:
+    """All rows that wait, by bucket, as the manifests say. `snapshot` is the newest epoch that holds them whole."""
+
+    buckets: Mapping[PartitionKey, OpenBucket] = field(default_factory=dict)
+    snapshot: Epoch = field(default=Epoch(0))
+
+    def after(self, manifest: Manifest) -> OpenRows:
+        """The rows that wait once `manifest` is decided: what it rolls is closed, then what it opens is added."""
+        if manifest.waiting is not None:
+            return OpenRows(dict(manifest.waiting), manifest.epoch)
+        return replace(self, buckets=self._changed(manifest))
+
+    def complete(self, manifest: Manifest) -> Manifest:
+        """`manifest` with a snapshot, where a start would have to read too many manifests without one."""
+        after = self._changed(manifest)
+        if after and manifest.epoch - self.snapshot < SNAPSHOT_EVERY:
+            return manifest
+        return replace(manifest, waiting=tuple(sorted(after.items())))
+
+    def segments(self) -> frozenset[str]:
+        """The names of the segments that hold them."""
+        return frozenset(one.segment for bucket in self.buckets.values() for one in bucket.slices)
+
+    def _changed(self, manifest: Manifest) -> dict[PartitionKey, OpenBucket]:
+        rolled = set(manifest.rolled)
+        buckets = {key: bucket for key, bucket in self.buckets.items() if key not in rolled}
+        for one in manifest.opened:
+            before = buckets.get(one.key) or OpenBucket.of((), manifest.at, manifest.at)
+            buckets[one.key] = before.add(one.slice, manifest.at)
+        return buckets
+
+    @property
+    def rows(self) -> int:
+        return sum(bucket.rows for bucket in self.buckets.values())
+
+    @property
+    def bytes(self) -> int:
+        return sum(bucket.bytes for bucket in self.buckets.values())
+
+    @property
+    def oldest(self) -> datetime | None:
+        return min((bucket.first for bucket in self.buckets.values()), default=None)
+
+
+def open_rows(newest_first: Iterable[Manifest]) -> OpenRows:
+    """The rows that wait after the first of these manifests; reads on until one holds a snapshot, or they end."""
+    needed: list[Manifest] = []
+    for manifest in newest_first:
+        needed.append(manifest)
+        if manifest.waiting is not None:
+            break
+    state = OpenRows()
+    for manifest in reversed(needed):
+        state = state.after(manifest)
+    return state
+
+
+@dataclass(frozen=True, slots=True)
+class RollingPolicy:
+    """When a bucket's rows become part files. `records` None: any number.
+
+    `file_size` is in bytes of a finished file; `open_bytes`, the most that may wait in all, in those of segments.
+    """
+
+    file_size: int
+    rollover: timedelta
+    inactivity: timedelta
+    open_bytes: int
+    records: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Ages:
+    """How long a bucket has had open rows, and how long it has had no new ones, by a monotonic clock."""
+
+    open: timedelta
+    idle: timedelta
+
+
+def due(
+    rows: OpenRows, ages: Mapping[PartitionKey, Ages], policy: RollingPolicy, ratio: float
+) -> tuple[PartitionKey, ...]:
+    """The buckets that are to be rolled now, sorted; the oldest ones too while more waits than may.
+
+    `ratio` is what a byte of a segment becomes in a finished file.
+    """
+
+    def is_due(key: PartitionKey, bucket: OpenBucket) -> bool:
+        age = ages[key]
+        return (
+            bucket.bytes * ratio >= policy.file_size
+            or (policy.records is not None and bucket.rows >= policy.records)
+            or age.open >= policy.rollover
+            or age.idle >= policy.inactivity
+        )
+
+    now = {key for key, bucket in rows.buckets.items() if is_due(key, bucket)}
+    left = rows.bytes - sum(rows.buckets[key].bytes for key in now)
+    for key in sorted(rows.buckets.keys() - now, key=lambda key: ages[key].open, reverse=True):
+        if left <= policy.open_bytes:
+            break
+        now.add(key)
+        left -= rows.buckets[key].bytes
+    return tuple(sorted(now))
+
+
+@dataclass(frozen=True, slots=True)
+class Encoding:
+    """What one task encodes: some slices of one bucket, in the order in which they came."""
+
+    table: str
+    partition: str
+    slices: tuple[Slice, ...]
+
+    @property
+    def bytes(self) -> int:
+        return sum(one.length for one in self.slices)
+
+
+def spread(rows: OpenRows, keys: Iterable[PartitionKey], size: float, tasks: int) -> tuple[tuple[Encoding, ...], ...]:
+    """The work of each encoding task, at most `tasks` for the buckets that fit one of them.
+
+    A bucket of more than `size` bytes, as segments hold them, is cut into several, each for a file of its own: tasks
+    can encode these side by side. Small ones share a task.
+    """
+    pieces = sorted(
+        (piece for key in keys for piece in _pieces(key, rows.buckets[key], size)),
+        key=lambda piece: (-piece.bytes, piece.table, piece.partition),
+    )
+    loads: list[list[Encoding]] = [[] for _ in range(max(1, min(tasks, len(pieces))))]
+    weights = [0] * len(loads)
+    for piece in pieces:
+        lightest = weights.index(min(weights))
+        loads[lightest].append(piece)
+        weights[lightest] += piece.bytes
+    return tuple(tuple(load) for load in loads if load)
+
+
+def _pieces(key: PartitionKey, bucket: OpenBucket, size: float) -> Iterator[Encoding]:
+    count = max(1, round(bucket.bytes / size))
+    share, taken, held = bucket.bytes / count, 0, list[Slice]()
+    for one in bucket.slices:
+        held.append(one)
+        taken += one.length
+        if taken >= share:
+            yield Encoding(*key, tuple(held))
+            taken, held = 0, []
+    if held:
+        yield Encoding(*key, tuple(held))

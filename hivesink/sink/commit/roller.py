@@ -1,0 +1,69 @@
+"""Rolls waiting rows: decides which buckets are due, has them encoded, and says how far that has come."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
+
+from hivesink.core.rolling import Ages, Encoding, OpenRows, due, spread
+
+if TYPE_CHECKING:
+    from hivesink.core.manifest import Manifest
+    from hivesink.core.partition import PartitionKey
+    from hivesink.core.rolling import RollingPolicy
+    from hivesink.sink.task.messages import TaskPlan, TaskReport
+
+Encode = Callable[[Sequence[Sequence[Encoding]], "TaskPlan"], Iterable["TaskReport"]]
+"""Encodes waiting rows as parts, each inner sequence in a task of its own."""
+
+_RATIO = 0.5
+"""What a byte of a segment becomes in a Parquet file, until a roll has shown it."""
+
+
+@dataclass(slots=True)
+class Roller:
+    """How long buckets have waited, by a monotonic clock, so that a wall clock that people set rolls nothing."""
+
+    policy: RollingPolicy
+    tasks: int
+    _since: dict[PartitionKey, tuple[float, float]] = field(default_factory=dict)
+    _ratio: float = _RATIO
+
+    def note(self, rows: OpenRows, tick: float, now: datetime) -> None:
+        """Take up the buckets in `rows` that aren't known yet, with the age that their epochs' times (UTC) show."""
+        for key, bucket in rows.buckets.items():
+            if key not in self._since:
+                first, last = (tick - self._age(now - at) for at in (bucket.first, bucket.last))
+                self._since[key] = first, last
+        for key in self._since.keys() - rows.buckets.keys():
+            del self._since[key]
+
+    def came(self, keys: Iterable[PartitionKey], tick: float) -> None:
+        """Rows of these buckets have come just now."""
+        for key in keys:
+            first, _ = self._since.get(key, (tick, tick))
+            self._since[key] = first, tick
+
+    def due(self, rows: OpenRows, tick: float) -> tuple[PartitionKey, ...]:
+        ages = {
+            key: Ages(timedelta(seconds=tick - first), timedelta(seconds=tick - last))
+            for key, (first, last) in self._since.items()
+        }
+        return due(rows, ages, self.policy, self._ratio)
+
+    def work(self, rows: OpenRows, keys: Iterable[PartitionKey]) -> tuple[tuple[Encoding, ...], ...]:
+        """What each encoding task is to do."""
+        return spread(rows, keys, self.policy.file_size / self._ratio, self.tasks)
+
+    def rolled(self, rows: OpenRows, manifest: Manifest) -> None:
+        """`manifest` has rolled buckets of `rows`: learn what became of their bytes."""
+        before = sum(rows.buckets[key].bytes for key in manifest.rolled)
+        after = sum(part.length for part in manifest.parts)
+        if before and after:
+            self._ratio = after / before
+
+    def _age(self, age: timedelta) -> float:
+        # A clock that was set back or forth makes a bucket wait for at most one interval more, or none.
+        return min(max(age, timedelta(0)), self.policy.rollover).total_seconds()

@@ -1,0 +1,89 @@
+"""Rows that wait: a task attempt's segment, and the part files made of segments later.
+
+A segment is cheap to write: Arrow's own format, one stream of record batches for each bucket.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from hivesink.core.rolling import Opened, Slice
+from hivesink.sink.task.parts import Bucket, Target
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from hivesink.core.rolling import Encoding
+    from hivesink.ports import SegmentFile, SegmentStore
+    from hivesink.sink.task.parts import Parts
+
+_OPTIONS = pa.ipc.IpcWriteOptions(compression="lz4")
+_BATCH = 64 << 10
+"""Rows of a record batch: an encoding task holds one in memory."""
+
+
+@dataclass(slots=True)
+class SegmentWriter:
+    """Takes rows as `Parts` does, and keeps them waiting."""
+
+    store: SegmentStore
+    name: str
+    memory: int
+    _buckets: dict[tuple[str, str], Bucket] = field(default_factory=dict)
+    _file: SegmentFile | None = None
+    _opened: list[Opened] = field(default_factory=list)
+    _held: int = 0
+
+    def add(self, target: Target, partition: str, rows: pa.Table) -> None:
+        """Take over `rows`, whose buffers nobody else may hold, and stay within the memory cap."""
+        key = (target.table, partition)
+        bucket = self._buckets.setdefault(key, Bucket(target, partition))
+        before = bucket.bytes
+        bucket.add(rows)
+        self._held += bucket.bytes - before
+        while self._held > self.memory:
+            self._write_out(max(self._buckets.values(), key=lambda bucket: bucket.bytes))
+
+    def finish(self) -> tuple[Opened, ...]:
+        """Write out everything and make it durable, at the normal end of the input."""
+        for bucket in self._buckets.values():
+            if bucket.fragments:
+                self._write_out(bucket)
+        if self._file is not None:
+            self._file.close()
+        return tuple(self._opened)
+
+    def abort(self) -> None:
+        if self._file is not None:
+            self._file.abort()
+
+    def _write_out(self, bucket: Bucket) -> None:
+        self._held -= bucket.bytes
+        rows = bucket.take()
+        self._file = self._file or self.store.create(self.name)
+        stream = self._file.stream
+        start = stream.tell()
+        with pa.ipc.new_stream(pa.PythonFile(stream, mode="w"), rows.schema, options=_OPTIONS) as writer:
+            writer.write_table(rows.combine_chunks(), max_chunksize=_BATCH)
+        one = Slice(self.name, start, stream.tell() - start, rows.num_rows)
+        self._opened.append(Opened(bucket.target.table, bucket.partition, one))
+
+
+def encode(work: Iterable[tuple[Target, Encoding]], store: SegmentStore, parts: Parts) -> None:
+    """Add the rows of slices to `parts`, by the names of the columns.
+
+    Raises RowsUnfit for rows that the table's columns can't hold any more; SegmentLost, StoreUnavailable.
+    """
+    for target, piece in work:
+        for one in piece.slices:
+            for rows in _read(store, one):
+                parts.add(target, piece.partition, target.format.fit(rows))
+
+
+def _read(store: SegmentStore, one: Slice) -> Iterator[pa.Table]:
+    data = store.read(one.segment, one.offset, one.length)
+    for batch in pa.ipc.open_stream(pa.BufferReader(data)):
+        yield pa.Table.from_batches([batch])

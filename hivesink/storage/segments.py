@@ -1,0 +1,74 @@
+"""The segments of a log on a file system: rows that wait across epochs, in files that no reader sees."""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass
+from posixpath import dirname
+from typing import TYPE_CHECKING, BinaryIO
+
+from hivesink import errors
+from hivesink.storage.fs import FileSystem, delete, join
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+
+@dataclass(frozen=True, slots=True)
+class LogSegments:
+    """Implements `ports.SegmentStore` in `folder`, the log's `segments`, beside its `uid`."""
+
+    fs: FileSystem
+    folder: str
+
+    def create(self, name: str) -> _NewSegment:
+        path = join(self.folder, name)
+        try:
+            return _NewSegment(self.fs, path, self.fs.open_new(path))
+        except (FileExistsError, errors.OutcomeUnknown) as error:
+            # Only this attempt uses the name: what appears later is an empty leftover.
+            raise errors.StoreUnavailable(action="create", path=path, reason=str(error)) from error
+
+    def read(self, name: str, offset: int, length: int) -> bytes:
+        path = join(self.folder, name)
+        try:
+            with contextlib.closing(self.fs.open(path)) as stream:
+                stream.seek(offset)
+                data = stream.read(length)
+        except FileNotFoundError as error:
+            raise errors.SegmentLost(path, "it is missing") from error
+        if len(data) != length:
+            raise errors.SegmentLost(path, f"it has {offset + len(data)} bytes of {offset + length}")
+        return data
+
+    def lengths(self) -> Mapping[str, int]:
+        return {entry.name: entry.length for entry in self.fs.list(self.folder) if entry.length is not None}
+
+    def drop(self, names: Iterable[str]) -> None:
+        for name in names:
+            delete(self.fs, join(self.folder, name))
+
+
+@dataclass(frozen=True, slots=True)
+class _NewSegment:
+    """Implements `ports.SegmentFile`."""
+
+    fs: FileSystem
+    path: str
+    stream: BinaryIO
+
+    def close(self) -> None:
+        self.fs.sync_close(self.stream, self.path)
+        self.fs.make_durable(dirname(self.path))
+        log = dirname(dirname(self.path))
+        if self.fs.length(join(log, "uid")) is None and not self.fs.is_folder(join(log, "manifests")):
+            # After a reset beside this run, the file has made the log's folder anew.
+            self.abort()
+            raise errors.LogGone(log)
+
+    def abort(self) -> None:
+        # Best effort: recovery sweeps what stays behind.
+        with contextlib.suppress(errors.HiveSinkError, OSError):
+            self.stream.close()
+        with contextlib.suppress(errors.HiveSinkError, OSError):
+            self.fs.delete(self.path)

@@ -1,0 +1,93 @@
+"""What every store of segments promises: rows that wait are durable, and read back slice by slice."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from hivesink.errors import LogGone, SegmentLost, StoreUnavailable
+from hivesink.storage.commit_log import RenameCommitLog
+from tests.contracts.test_commit_log import FILE_SYSTEMS
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from hivesink.ports import SegmentStore
+    from hivesink.storage.fs import FileSystem
+
+NAME, OTHER = "1-00ff00ff00t0-0.arrow", "1-00ff00ff00t1-1.arrow"
+
+
+@pytest.fixture(params=FILE_SYSTEMS)
+def log(request: pytest.FixtureRequest, tmp_path: Path) -> RenameCommitLog:
+    fs, root = FILE_SYSTEMS[request.param](request, tmp_path)
+    opened = RenameCommitLog(fs, f"{root}/.hivesink/demo.flights/w", "w")
+    opened.uid("0a1b2c3d")
+    return opened
+
+
+@pytest.fixture
+def segments(log: RenameCommitLog) -> SegmentStore:
+    return log.segments
+
+
+def fs_of(log: RenameCommitLog) -> FileSystem:
+    return log.segments.fs
+
+
+def write(segments: SegmentStore, name: str, data: bytes) -> None:
+    file = segments.create(name)
+    file.stream.write(data)
+    assert file.stream.tell() == len(data)
+    file.close()
+
+
+def test_a_log_without_segments(segments: SegmentStore) -> None:
+    assert segments.lengths() == {}
+    segments.drop([NAME])
+    with pytest.raises(SegmentLost, match=f"{NAME} holds committed rows .*, but it is missing"):
+        segments.read(NAME, 0, 1)
+
+
+def test_slices_are_read_back(segments: SegmentStore) -> None:
+    write(segments, NAME, b"one" + bytes(2_000_000) + b"two")
+    assert segments.read(NAME, 0, 3) == b"one"
+    assert segments.read(NAME, 2_000_003, 3) == b"two"
+    assert segments.lengths() == {NAME: 2_000_006}
+
+
+def test_a_segment_that_was_cut_short_is_lost(segments: SegmentStore) -> None:
+    write(segments, NAME, b"one")
+    with pytest.raises(SegmentLost, match="but it has 3 bytes of 5"):
+        segments.read(NAME, 1, 4)
+
+
+def test_a_name_is_used_once(segments: SegmentStore) -> None:
+    write(segments, NAME, b"one")
+    with pytest.raises(StoreUnavailable):
+        segments.create(NAME)
+    assert segments.read(NAME, 0, 3) == b"one"
+
+
+def test_what_is_aborted_or_dropped_is_gone(segments: SegmentStore) -> None:
+    write(segments, NAME, b"one")
+    file = segments.create(OTHER)
+    file.stream.write(b"two")
+    file.abort()
+    assert set(segments.lengths()) == {NAME}
+    segments.drop([NAME, OTHER])
+    assert segments.lengths() == {}
+
+
+def test_a_segment_makes_no_log_anew(log: RenameCommitLog) -> None:
+    file = log.segments.create(NAME)
+    file.stream.write(b"one")
+    fs = fs_of(log)
+    fs.rename_folder(log.location, f"{log.location}.reset-20261123T000000Z")
+    other = log.segments.create(OTHER)
+    other.stream.write(b"two")
+    with pytest.raises(LogGone):
+        other.close()
+    assert fs.list(f"{log.location}/segments") == []
+    file.abort()

@@ -1,0 +1,161 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hivesink.core.epoch import Epoch
+from hivesink.core.rolling import (
+    SNAPSHOT_EVERY,
+    Ages,
+    OpenBucket,
+    Opened,
+    OpenRows,
+    RollingPolicy,
+    Slice,
+    due,
+    open_rows,
+    segment_epoch,
+    segment_name,
+    spread,
+)
+from tests.contracts.manifests import AT, small
+
+if TYPE_CHECKING:
+    from hivesink.core.manifest import Manifest
+    from hivesink.core.partition import PartitionKey
+
+TABLE = "demo.events"
+HOUR, MINUTE = timedelta(hours=1), timedelta(minutes=1)
+POLICY = RollingPolicy(file_size=1000, rollover=HOUR, inactivity=MINUTE, open_bytes=5000, records=50)
+YOUNG = Ages(timedelta(seconds=1), timedelta(seconds=1))
+
+
+def opened(epoch: int, day: str, length: int = 10, rows: int = 1) -> Opened:
+    return Opened(TABLE, day, Slice(segment_name(Epoch(epoch), "00ff00ff00", 0, 0), 0, length, rows))
+
+
+def epoch(number: int, days: str = "", rolled: str = "") -> Manifest:
+    """One that opens a slice for each of `days`, and rolls the buckets of `rolled`."""
+    at = AT + timedelta(seconds=number)
+    own = tuple(opened(number, day) for day in days)
+    return replace(small(number), at=at, opened=own, rolled=tuple((TABLE, day) for day in rolled))
+
+
+def decided(steps: list[tuple[str, str]]) -> list[Manifest]:
+    """The manifests of a log: each step opens and rolls days."""
+    rows, manifests = OpenRows(), []
+    for number, (days, rolled) in enumerate(steps, 1):
+        manifests.append(rows.complete(epoch(number, days, rolled)))
+        rows = rows.after(manifests[-1])
+    return manifests
+
+
+def days_of(rows: OpenRows) -> dict[str, int]:
+    return {day: len(bucket.slices) for (_, day), bucket in rows.buckets.items()}
+
+
+def test_rows_wait_until_their_bucket_is_rolled() -> None:
+    manifests = decided([("ab", ""), ("b", ""), ("", "b"), ("ac", "a")])
+    states = [days_of(open_rows(reversed(manifests[:end]))) for end in range(1, 5)]
+    assert states == [{"a": 1, "b": 1}, {"a": 1, "b": 2}, {"a": 1}, {"a": 1, "c": 1}]
+
+
+def test_a_bucket_knows_its_rows_its_bytes_and_its_time() -> None:
+    rows = OpenRows()
+    for number in (1, 3):
+        rows = rows.after(epoch(number, "a"))
+    (bucket,) = rows.buckets.values()
+    assert (bucket.rows, bucket.bytes) == (2, 20)
+    assert (bucket.first, bucket.last) == (AT + timedelta(seconds=1), AT + timedelta(seconds=3))
+    assert (rows.rows, rows.bytes, rows.oldest) == (2, 20, bucket.first)
+    assert rows.segments() == {one.segment for one in bucket.slices}
+
+
+STEPS = st.lists(st.tuples(st.text("abc", max_size=2), st.text("abc", max_size=2)), max_size=3 * SNAPSHOT_EVERY)
+
+
+@given(STEPS)
+def test_a_start_knows_what_waits_from_few_manifests(steps: list[tuple[str, str]]) -> None:
+    manifests = decided(steps)
+    whole = OpenRows()
+    for manifest in manifests:
+        whole = whole.after(replace(manifest, waiting=None))
+    newest_first = iter(reversed(manifests))
+    assert open_rows(newest_first).buckets == whole.buckets
+    assert len(manifests) - len(list(newest_first)) <= SNAPSHOT_EVERY
+    # Where nothing waits, the newest manifest says so.
+    assert not manifests or whole.buckets or manifests[-1].waiting == ()
+
+
+@pytest.mark.parametrize(
+    ("length", "rows", "ages", "is_due"),
+    [
+        (10, 1, YOUNG, False),
+        (2000, 1, YOUNG, True),
+        (1999, 1, YOUNG, False),
+        (10, 50, YOUNG, True),
+        (10, 1, Ages(HOUR, timedelta(0)), True),
+        (10, 1, Ages(MINUTE, MINUTE), True),
+    ],
+)
+def test_a_bucket_is_due_by_size_count_age_or_silence(length: int, rows: int, ages: Ages, is_due: bool) -> None:
+    state = OpenRows().after(replace(small(1), opened=(opened(1, "a", length, rows),)))
+    assert due(state, {(TABLE, "a"): ages}, POLICY, ratio=0.5) == (((TABLE, "a"),) if is_due else ())
+
+
+def test_without_a_count_any_number_of_rows_waits() -> None:
+    state = OpenRows().after(replace(small(1), opened=(opened(1, "a", rows=10**9),)))
+    assert due(state, {(TABLE, "a"): YOUNG}, replace(POLICY, records=None), ratio=0.5) == ()
+
+
+def test_beyond_the_limit_the_oldest_buckets_are_due() -> None:
+    state = OpenRows().after(replace(small(1), opened=tuple(opened(1, day, 1900) for day in "abcd")))
+    ages = {(TABLE, day): replace(YOUNG, open=timedelta(seconds=n)) for n, day in enumerate("bdac")}
+    assert due(state, ages, POLICY, ratio=0.5) == ((TABLE, "a"), (TABLE, "c"))
+    assert due(state, ages, replace(POLICY, open_bytes=7600), ratio=0.5) == ()
+
+
+BUCKETS = st.dictionaries(
+    st.text("abcdef", min_size=1, max_size=2), st.lists(st.integers(1, 400), min_size=1, max_size=30), min_size=1
+)
+
+
+@given(BUCKETS, st.integers(1, 500), st.integers(1, 8))
+def test_every_slice_is_encoded_once_in_order_by_few_tasks(
+    buckets: dict[str, list[int]], size: int, tasks: int
+) -> None:
+    state = OpenRows(
+        {
+            (TABLE, day): OpenBucket.of(
+                tuple(Slice(f"{day}{n}", 0, length, 1) for n, length in enumerate(lengths)), AT, AT
+            )
+            for day, lengths in buckets.items()
+        }
+    )
+    loads = spread(state, state.buckets, size, tasks)
+    assert 1 <= len(loads) <= tasks
+    found: dict[PartitionKey, list[Slice]] = {}
+    for piece in (piece for load in loads for piece in load):
+        assert piece.bytes <= 1.5 * size + 400
+        found.setdefault((piece.table, piece.partition), []).extend(piece.slices)
+    assert {key: sorted(slices, key=lambda one: int(one.segment.strip("abcdef"))) for key, slices in found.items()} == {
+        key: list(bucket.slices) for key, bucket in state.buckets.items()
+    }
+    # A bucket is cut into no more pieces than it would fill files.
+    for key, bucket in state.buckets.items():
+        pieces = [piece for load in loads for piece in load if (piece.table, piece.partition) == key]
+        assert len(pieces) <= max(1, round(bucket.bytes / size))
+    # No task has more than the others could take from it.
+    weights = [sum(piece.bytes for piece in load) for load in loads]
+    assert max(weights) - min(weights) <= max(piece.bytes for load in loads for piece in load)
+
+
+def test_the_name_of_a_segment_says_its_epoch() -> None:
+    assert segment_epoch(segment_name(Epoch(12), "00ff00ff00", 3, 4)) == 12
+    assert segment_epoch("12.json") is None
+    assert segment_epoch(".12-00ff00ff00t0-0.arrow.tmp") is None
