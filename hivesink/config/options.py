@@ -1,18 +1,13 @@
-"""The sink's settings: TBLPROPERTIES of the table, with Flink's names where Flink has one, and what each may be.
-
-Parsers of values raise ValueError with what to write.
-"""
+"""The sink's settings: TBLPROPERTIES of the table, with Flink's names where Flink has one, and what each may be."""
 
 from __future__ import annotations
 
 import difflib
-import re
 from dataclasses import dataclass
-from datetime import timedelta
 from enum import Enum
-from typing import TYPE_CHECKING, Any, TypeVar
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+from typing import TYPE_CHECKING, Any
 
+from hivesink.config.parsers import duration, flag, interval, matching, one_of, size, time_format, zone
 from hivesink.core.bucket import TimePattern
 from hivesink.core.partfile import PREFIX, SUFFIX
 from hivesink.errors import InvalidOption
@@ -84,69 +79,6 @@ class Compression(Enum):
         return {"snappy": ".snappy.parquet", "gzip": ".gz.parquet", "zstd": ".zstd.parquet"}.get(self.value, ".parquet")
 
 
-_UNITS = {"b": 1, "k": 1 << 10, "kb": 1 << 10, "m": 1 << 20, "mb": 1 << 20, "g": 1 << 30, "gb": 1 << 30}
-_SECOND, _MINUTE = timedelta(seconds=1), timedelta(minutes=1)
-_TIMES = {"ms": _SECOND / 1000, "s": _SECOND, "sec": _SECOND, "m": _MINUTE, "min": _MINUTE}
-_TIMES |= {"h": timedelta(hours=1), "d": timedelta(days=1)}
-_QUANTITY = re.compile(r"(\d+)\s*([a-z]*)")
-
-
-def size(text: str) -> int:
-    """Bytes of `128MB`, `64 kb`, `1000`; ValueError otherwise."""
-    quantity = _QUANTITY.fullmatch(text.strip().lower())
-    if quantity is None or (quantity[2] or "b") not in _UNITS or int(quantity[1]) == 0:
-        message = "write a size such as 128MB"
-        raise ValueError(message)
-    return int(quantity[1]) * _UNITS[quantity[2] or "b"]
-
-
-def duration(text: str) -> timedelta:
-    """The duration of `30min`, `5 s`, `1h`; ValueError otherwise."""
-    quantity = _QUANTITY.fullmatch(text.strip().lower())
-    if quantity is None or quantity[2] not in _TIMES:
-        message = "write a duration such as 30min, 10s or 1h"
-        raise ValueError(message)
-    try:
-        return int(quantity[1]) * _TIMES[quantity[2]]
-    except OverflowError as error:
-        message = "write a shorter duration, such as 30d"
-        raise ValueError(message) from error
-
-
-def interval(text: str) -> timedelta:
-    """A duration above 0; ValueError otherwise."""
-    found = duration(text)
-    if not found:
-        message = "write a duration above 0, such as 30s"
-        raise ValueError(message)
-    return found
-
-
-def zone(text: str) -> ZoneInfo:
-    """A zone of the IANA database; ValueError otherwise."""
-    try:
-        return ZoneInfo(text)
-    except (ZoneInfoNotFoundError, ValueError, OSError) as error:
-        message = "write a zone of the IANA database such as Europe/Berlin or UTC"
-        raise ValueError(message) from error
-
-
-_E = TypeVar("_E", bound=Enum)
-
-
-def one_of(kind: type[_E]) -> Callable[[str], _E]:
-    """A parser of `kind`'s values."""
-
-    def parse(text: str) -> _E:
-        try:
-            return kind(text.strip().lower())
-        except ValueError:
-            message = "write one of " + ", ".join(member.value for member in kind)
-            raise ValueError(message) from None
-
-    return parse
-
-
 def policies(text: str) -> frozenset[PolicyKind]:
     """Commit policies, separated by commas; ValueError otherwise."""
     kinds = frozenset(one_of(PolicyKind)(part) for part in text.split(","))
@@ -154,17 +86,6 @@ def policies(text: str) -> frozenset[PolicyKind]:
         message = "metastore must be among them, or no reader finds the partition"
         raise ValueError(message)
     return kinds
-
-
-def matching(pattern: str | re.Pattern[str], problem: str, made: Callable[[str], Any] = str) -> Callable[[str], Any]:
-    """A parser that returns what is `made` of a text that matches as a whole; `problem` says what to write instead."""
-
-    def parse(text: str) -> Any:
-        if re.fullmatch(pattern, text) is None:
-            raise ValueError(problem)
-        return made(text)
-
-    return parse
 
 
 assigner = matching(
@@ -179,26 +100,6 @@ permission = matching(
 )
 user_name = matching(r"\s*[^\s:/]+\s*", "write one name, without spaces, : and /", str.strip)
 """The name of a user or group."""
-
-
-def flag(text: str) -> bool:
-    """`true` or `false`; ValueError otherwise."""
-    if text.strip().lower() not in {"true", "false"}:
-        message = "write true or false"
-        raise ValueError(message)
-    return text.strip().lower() == "true"
-
-
-def time_format(text: str) -> Mapping[str, str]:
-    """`epoch-millis` for every column (key `""`), or `column=epoch-millis,…`; `text` is the default."""
-    formats: dict[str, str] = {}
-    for item in text.split(","):
-        column, _, kind = item.strip().rpartition("=")
-        if kind not in {"text", "epoch-millis"}:
-            message = "write text, epoch-millis, or column=epoch-millis,…"
-            raise ValueError(message)
-        formats[column.strip().lower()] = kind
-    return formats
 
 
 @dataclass(frozen=True, slots=True)
