@@ -1,0 +1,125 @@
+"""The time that a partition stands for: its start, read from its values, and the instant at which it is over.
+
+Names as in Flink's "Partition Time Extractor". Unlike Flink, lengths are of the wall clock: a day has 23 to 25 hours.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
+from typing import TYPE_CHECKING, Protocol
+
+from hivesink.core.partition import parse_path
+from hivesink.errors import PartitionPathInvalid
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from zoneinfo import ZoneInfo
+
+    from hivesink.core.bucket import TimePattern
+
+_VARIABLE = re.compile(r"\$(\w+)", re.ASCII)
+_FORMATS = ("%Y-%m-%d %H:%M:%S", "%Y-%m-%d %H:%M", "%Y-%m-%d")
+_UNITS = {unit: timedelta(**{f"{unit}s": 1}) for unit in ("day", "hour", "minute", "second")}
+_TICK = timedelta(microseconds=1)
+
+
+class TimeExtractor(Protocol):
+    """A custom extractor is a class with this method; it is built with the table's spec and settings."""
+
+    def start(self, values: Mapping[str, str | None]) -> datetime | None:
+        """The wall clock at which the partition begins, without a zone; None if its values hold no time."""
+
+
+@dataclass(frozen=True, slots=True)
+class FromPatterns:
+    """Reads the values that bucket patterns, one for each partition column, have made."""
+
+    patterns: tuple[tuple[str, TimePattern], ...]
+
+    def start(self, values: Mapping[str, str | None]) -> datetime | None:
+        texts = [values.get(name) for name, _ in self.patterns]
+        formats = "|".join(pattern.strftime for _, pattern in self.patterns)
+        return None if None in texts else _parsed("|".join(map(str, texts)), formats)
+
+    @property
+    def problem(self) -> str | None:
+        """Why no time can be read from them."""
+        codes = re.findall(r"%([YmdHMS])", "".join(pattern.strftime for _, pattern in self.patterns).replace("%%", ""))
+        if "Y" not in codes:
+            return "its values show no year"
+        return "its values show the same field twice" if len(set(codes)) < len(codes) else None
+
+    @property
+    def unit(self) -> str:
+        """The finest unit that they show, which is how long a partition lasts."""
+        finest = max((pattern.unit for _, pattern in self.patterns), key=["year", "month", *_UNITS].index)
+        return str(finest)
+
+
+@dataclass(frozen=True, slots=True)
+class FromTemplate:
+    """Flink's `timestamp-pattern`, such as `$dt $hour:00:00`, read by `formatter`.
+
+    Without a formatter: a date with or without a time, as in `2024-01-02 03:00:00`.
+    """
+
+    template: str
+    formatter: TimePattern | None = None
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The partition columns that it names."""
+        return tuple(name.lower() for name in _VARIABLE.findall(self.template))
+
+    def start(self, values: Mapping[str, str | None]) -> datetime | None:
+        if any(values.get(name) is None for name in self.columns):
+            return None
+        text = _VARIABLE.sub(lambda found: str(values[found[1].lower()]), self.template)
+        formats = (self.formatter.strftime,) if self.formatter else _FORMATS
+        return next((found for one in formats if (found := _parsed(text, one)) is not None), None)
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionClock:
+    """When partitions are over. `lasts` is a length of the wall clock in `zone`, or a unit such as `month`."""
+
+    extractor: TimeExtractor
+    lasts: timedelta | str
+    zone: ZoneInfo
+
+    def end(self, partition: str) -> datetime | None:
+        """The instant (UTC) from which no clock in the zone shows a time in `partition`; None if it has no time."""
+        try:
+            start = self.extractor.start(dict(parse_path(partition)))
+            return None if start is None else _instant(_after(start, self.lasts), self.zone)
+        except (PartitionPathInvalid, OverflowError, ValueError):
+            return None
+
+
+def _parsed(text: str, form: str) -> datetime | None:
+    try:
+        return datetime.strptime(text, form)  # noqa: DTZ007  a wall clock
+    except ValueError:
+        return None
+
+
+def _after(start: datetime, lasts: timedelta | str) -> datetime:
+    if isinstance(lasts, timedelta):
+        return start + lasts
+    if lasts in _UNITS:
+        return start + _UNITS[lasts]
+    months = 12 if lasts == "year" else 1
+    year, month = divmod(start.year * 12 + start.month - 1 + months, 12)
+    return start.replace(year=year, month=month + 1)
+
+
+def _instant(wall: datetime, zone: ZoneInfo) -> datetime:
+    """The instant from which no clock in `zone` shows a time before `wall` any more.
+
+    If the last moment before it comes twice, since clocks are set back, the second one counts (PEP 495's fold).
+    """
+    first, second = ((wall - _TICK).replace(tzinfo=zone, fold=fold).utcoffset() for fold in (0, 1))
+    comes_twice = first is not None and second is not None and first > second
+    return wall.replace(tzinfo=zone, fold=int(comes_twice)).astimezone(timezone.utc)

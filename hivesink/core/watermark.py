@@ -1,0 +1,62 @@
+"""The sink's watermark: the event time up to which all rows are taken to have come.
+
+It is the minimum over the source's partitions (FLIP-27 and Flink's "Dealing With Idle Sources"). Unlike Flink's it goes
+on when all input stops: by the wall clock's pace, from the newest event time on, so that the last partitions end too.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from datetime import datetime, timedelta
+
+
+@dataclass(frozen=True, slots=True)
+class WatermarkPolicy:
+    """`delay` is how late rows may come in order; a source partition without records for `idle` holds nothing back."""
+
+    delay: timedelta
+    idle: timedelta
+
+
+@dataclass(frozen=True, slots=True)
+class Watermark:
+    """`at` (UTC) never goes back; None: nothing is known yet.
+
+    `newest` holds the newest event time (UTC) of each partition of the source, None for one without any. It is empty
+    if the watermark is Spark's own.
+    """
+
+    at: datetime | None = None
+    newest: Mapping[str, datetime | None] = field(default_factory=dict)
+
+    def saw(self, newest: Mapping[str, datetime | None], now: datetime) -> Watermark:
+        """These event times have come too. One that is later than `now` counts as `now`: that hour isn't over."""
+        merged = dict(self.newest)
+        for name, time in newest.items():
+            known = [one for one in (merged.get(name), None if time is None else min(time, now)) if one is not None]
+            merged[name] = max(known, default=None)
+        return replace(self, newest=merged)
+
+    def reached(self, idle: Mapping[str, timedelta], policy: WatermarkPolicy) -> Watermark:
+        """The watermark once each partition in `newest` has had no record for so long."""
+        active = [time for name, time in self.newest.items() if idle[name] < policy.idle]
+        times = [time for time in self.newest.values() if time is not None]
+        if active:
+            oldest = None if None in active else min(time for time in active if time is not None)
+            return self.at_least(None if oldest is None else oldest - policy.delay)
+        return self._going_on(max(times), min(idle.values()), policy) if times else self
+
+    def stopped(self, idle: timedelta, policy: WatermarkPolicy) -> Watermark:
+        """Spark's own watermark, once no batch has come for `idle`: Spark advances it with batches only."""
+        return self if self.at is None or idle < policy.idle else self._going_on(self.at, idle, policy)
+
+    def at_least(self, time: datetime | None) -> Watermark:
+        """At `time`, or where it is already."""
+        return self if time is None or (self.at is not None and self.at >= time) else replace(self, at=time)
+
+    def _going_on(self, since: datetime, idle: timedelta, policy: WatermarkPolicy) -> Watermark:
+        return self.at_least(since + (idle - policy.idle))

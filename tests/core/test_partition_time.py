@@ -1,0 +1,101 @@
+"""Partition times: Flink's extractor, and the ends of partitions where clocks are set."""
+
+from __future__ import annotations
+
+import itertools
+from datetime import datetime, timedelta, timezone
+from zoneinfo import ZoneInfo
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hivesink.core.bucket import TimePattern
+from hivesink.core.partition import partition_path
+from hivesink.core.partition_time import FromPatterns, FromTemplate, PartitionClock
+
+UTC = ZoneInfo("UTC")
+BERLIN = ZoneInfo("Europe/Berlin")
+HOURS = FromPatterns((("dt", TimePattern.parse("yyyy-MM-dd--HH")),))
+
+
+def utc(year: int, month: int, day: int, hour: int = 0, minute: int = 0) -> datetime:
+    return datetime(year, month, day, hour, minute, tzinfo=timezone.utc)
+
+
+@pytest.mark.parametrize(
+    ("partition", "end"),
+    [
+        # 2024-10-27: 02:00 to 03:00 comes twice, and the partition of that hour holds both.
+        ("dt=2024-10-27--01", utc(2024, 10, 27, 0)),
+        ("dt=2024-10-27--02", utc(2024, 10, 27, 2)),
+        ("dt=2024-10-27--03", utc(2024, 10, 27, 3)),
+        # 2024-03-31: 02:00 to 03:00 doesn't exist.
+        ("dt=2024-03-31--01", utc(2024, 3, 31, 1)),
+        ("dt=2024-03-31--02", utc(2024, 3, 31, 1)),
+        ("dt=2024-03-31--03", utc(2024, 3, 31, 2)),
+    ],
+)
+def test_hours_around_daylight_saving(partition: str, end: datetime) -> None:
+    assert PartitionClock(HOURS, "hour", BERLIN).end(partition) == end
+
+
+def test_a_day_has_25_hours_and_23() -> None:
+    clock = PartitionClock(FromTemplate("$dt"), timedelta(days=1), BERLIN)
+    ends = [clock.end(f"dt={day}") for day in ("2024-10-26", "2024-10-27", "2024-03-30", "2024-03-31")]
+    hours = [(after - before).total_seconds() / 3600 for before, after in itertools.pairwise(ends) if before and after]
+    assert (hours[0], hours[2]) == (25, 23)
+
+
+@given(st.integers(0, 366 * 1440), st.sampled_from(["Europe/Berlin", "Australia/Lord_Howe"]))
+def test_no_row_of_a_partition_is_later_than_its_end_and_one_is_just_before(minute: int, key: str) -> None:
+    zone, pattern = ZoneInfo(key), TimePattern.parse("yyyy-MM-dd--HH")
+    at = utc(2024, 1, 1) + timedelta(minutes=minute)
+    partition = f"dt={pattern.format(at.astimezone(zone))}"
+    end = PartitionClock(HOURS, "hour", zone).end(partition)
+    assert end is not None
+    assert at < end
+    assert partition == f"dt={pattern.format((end - timedelta(microseconds=1)).astimezone(zone))}"
+
+
+@pytest.mark.parametrize(
+    ("patterns", "values", "end"),
+    [
+        ({"y": "yyyy", "m": "MM"}, ["2024", "12"], utc(2025, 1, 1)),
+        ({"y": "yyyy"}, ["2023"], utc(2024, 1, 1)),
+        ({"dt": "yyyy-MM-dd", "hour": "HH"}, ["2024-02-29", "7"], utc(2024, 2, 29, 8)),
+        ({"y": "yyyy", "d": "MM-dd"}, ["2024", "02-29"], utc(2024, 3, 1)),
+        ({"dt": "yyyyMMdd'T'HHmm"}, ["20240102T0304"], utc(2024, 1, 2, 3, 5)),
+        ({"dt": "yyyy-MM-dd"}, [None], None),
+        ({"dt": "yyyy-MM-dd"}, ["never"], None),
+        ({"y": "yyyy"}, ["9999"], None),
+    ],
+)
+def test_values_of_bucket_patterns(patterns: dict[str, str], values: list[str | None], end: datetime | None) -> None:
+    extractor = FromPatterns(tuple((name, TimePattern.parse(text)) for name, text in patterns.items()))
+    assert extractor.problem is None
+    assert PartitionClock(extractor, extractor.unit, UTC).end(partition_path([*patterns], values)) == end
+
+
+@pytest.mark.parametrize(("pattern", "problem"), [("MM-dd", "no year"), ("yyyy-MM-dd yyyy", "twice")])
+def test_patterns_that_hold_no_time(pattern: str, problem: str) -> None:
+    assert problem in str(FromPatterns((("dt", TimePattern.parse(pattern)),)).problem)
+
+
+@pytest.mark.parametrize(
+    ("template", "formatter", "partition", "start"),
+    [
+        ("$dt $hour:00:00", None, "dt=2024-01-02/hour=3", utc(2024, 1, 2, 3)),
+        ("$DT", None, "dt=2024-01-02", utc(2024, 1, 2)),
+        ("$dt", None, "dt=2024-01-02 03%3A04", utc(2024, 1, 2, 3, 4)),
+        ("$y-$m-01", None, "y=2024/m=5", utc(2024, 5, 1)),
+        ("$dt$hh", "yyyyMMddHH", "dt=20240102/hh=23", utc(2024, 1, 2, 23)),
+        ("$dt", None, "dt=__HIVE_DEFAULT_PARTITION__", None),
+        ("$dt", None, "dt=2024-13-02", None),
+        ("$dt", None, "dt=0001-01-02", utc(1, 1, 2)),
+        ("$dt", None, "no partition", None),
+    ],
+)
+def test_flinks_timestamp_pattern(template: str, formatter: str | None, partition: str, start: datetime | None) -> None:
+    extractor = FromTemplate(template, TimePattern.parse(formatter) if formatter else None)
+    assert PartitionClock(extractor, timedelta(0), UTC).end(partition) == start
