@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from hivesink.core.manifest import Floor, Manifest
     from hivesink.core.partfile import Finished, InProgress, Pending
     from hivesink.core.partition import LivePartition, NewPartition, Statistics
+    from hivesink.core.partition_commit import Recorded
     from hivesink.core.table import TableName, TableSpec
 
 _T = TypeVar("_T")
@@ -181,8 +182,11 @@ class CommitLog(Protocol):
     def segments(self) -> SegmentStore:
         """The rows that wait across epochs."""
 
-    def trim(self, floor: Floor) -> None:
-        """Write the floor, then delete manifests and marks at or below it, and older floors."""
+    def records(self) -> Sequence[Recorded]:
+        """The partition commits of epochs that were trimmed. Raises LogDamaged, NewerFormat."""
+
+    def trim(self, floor: Floor, records: Sequence[Recorded] = ()) -> None:
+        """Keep `records`, write the floor, then delete manifests and marks at or below it, and older floors."""
 
     def point(self, table: TableName, location: str) -> None:
         """Leave a pointer to this log beside `table`, which it writes, at `location`."""
@@ -241,6 +245,12 @@ class Registrar(Protocol):
 
     def set_statistics(self, table: LiveTable, statistics: Sequence[Statistics]) -> bool:
         """Set exact basic statistics. Returns False, and changes nothing, if this adapter can't."""
+
+    def announce(self, table: LiveTable, files: Mapping[str, Sequence[str]]) -> None:
+        """Fire the metastore's INSERT event for each partition, with the files that were added to it.
+
+        Raises Unsupported if this adapter can't, also for none at all.
+        """
 
     def close(self) -> None: ...
 

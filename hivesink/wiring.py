@@ -10,7 +10,7 @@ from itertools import chain
 from posixpath import dirname
 from typing import TYPE_CHECKING
 
-from hivesink.config.options import OnBadRecord, SinkConfig, as_texts
+from hivesink.config.options import OnBadRecord, OnLate, SinkConfig, as_texts
 from hivesink.config.site import NO_SITE, Site
 from hivesink.core.bucket import normal
 from hivesink.core.epoch import QueryHistory
@@ -48,6 +48,9 @@ if TYPE_CHECKING:
     from hivesink.sink.commit.roller import Encode
     from hivesink.sink.task.messages import TaskReport
     from hivesink.storage.pointers import Accepted
+
+
+_LETTERS = ("sink.on-bad-record", "sink.late-rows")
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +172,11 @@ class Setup:
             _tables={str(table): live},
         )
         waiting = {name for name, _ in load(context).rows.buckets}
-        is_wanted = config["sink.on-bad-record"] is OnBadRecord.DEAD_LETTER or str(table.rejected) in waiting
+        letters = {config["sink.on-bad-record"], config["sink.late-rows"]} & {
+            OnBadRecord.DEAD_LETTER,
+            OnLate.DEAD_LETTER,
+        }
+        is_wanted = letters or str(table.rejected) in waiting
         rejected = _rejected(context, live) if is_wanted else None
         plans = [plan for plan in (TablePlan(live.spec, live.location), rejected) if plan]
         for plan in plans:

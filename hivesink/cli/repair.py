@@ -75,7 +75,7 @@ def recover(
         done = []
         for name, own in zip(chosen, losses, strict=True):
             context, config, head = opened.for_recovery(name)
-            policy = policy_of(config)
+            policy = policy_of(opened.live.spec, config)
             waiting = frozenset(loss.part.target for loss in own if loss.part.key in partitions)
             given_up = GivenUp(frozenset(loss.part.target for loss in own), waiting)
             if dry_run:

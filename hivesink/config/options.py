@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from hivesink.config.parsers import duration, flag, interval, matching, one_of, size, time_format, zone
 from hivesink.core.bucket import TimePattern
 from hivesink.core.partfile import PREFIX, SUFFIX
+from hivesink.core.partition_commit import PolicyKind
 from hivesink.errors import InvalidOption
 
 if TYPE_CHECKING:
@@ -59,11 +60,26 @@ class OnStop(Enum):
     KEEP = "keep"
 
 
-class PolicyKind(Enum):
-    """What marks a partition as committed."""
+class CommitTrigger(Enum):
+    """What a partition's commit waits for."""
 
-    METASTORE = "metastore"
-    SUCCESS_FILE = "success-file"
+    PROCESS_TIME = "process-time"
+    PARTITION_TIME = "partition-time"
+
+
+class OnLate(Enum):
+    """What happens to rows of a partition whose end the watermark has passed."""
+
+    APPEND = "append"
+    DEAD_LETTER = "dead-letter"
+    DROP = "drop"
+
+
+class ExtractorKind(Enum):
+    """How the time of a partition is read from its values."""
+
+    DEFAULT = "default"
+    CUSTOM = "custom"
 
 
 class Compression(Enum):
@@ -79,9 +95,9 @@ class Compression(Enum):
         return {"snappy": ".snappy.parquet", "gzip": ".gz.parquet", "zstd": ".zstd.parquet"}.get(self.value, ".parquet")
 
 
-def policies(text: str) -> frozenset[PolicyKind]:
+def policies(text: str) -> tuple[PolicyKind, ...]:
     """Commit policies, separated by commas; ValueError otherwise."""
-    kinds = frozenset(one_of(PolicyKind)(part) for part in text.split(","))
+    kinds = tuple(dict.fromkeys(one_of(PolicyKind)(part) for part in text.split(",")))
     if PolicyKind.METASTORE not in kinds:
         message = "metastore must be among them, or no reader finds the partition"
         raise ValueError(message)
@@ -91,6 +107,7 @@ def policies(text: str) -> frozenset[PolicyKind]:
 assigner = matching(
     r"partition-columns|date-time|[\w.]+:\w+", "write partition-columns, date-time, or your own class as module:Class"
 )
+own_class = matching(r"[\w.]+:\w+", "write module:Class")
 file_name = matching(
     r"(?!\.\.?$)[._][\w.-]*", "write a file name that begins with _ or . so that readers pass over it, but not . or .."
 )
@@ -98,6 +115,7 @@ positive = matching(r"\s*\d*[1-9]\d*\s*", "write a whole number above 0", int)
 permission = matching(
     r"\s*0?[4-7][0-7]{2}\s*", "write an octal mode by which the owner can read, such as 640", lambda text: int(text, 8)
 )
+column = matching(r"\s*\S.*", "write the name of a column", lambda text: text.strip().lower())
 user_name = matching(r"\s*[^\s:/]+\s*", "write one name, without spaces, : and /", str.strip)
 """The name of a user or group."""
 
@@ -112,7 +130,7 @@ class Option:
 
 OPTIONS: Mapping[str, Option] = {
     "sink.bucket.assigner": Option("partition-columns", assigner),
-    "sink.bucket.time-column": Option(None, lambda text: text.strip().lower()),
+    "sink.bucket.time-column": Option(None, column),
     "sink.bucket.time-pattern": Option("yyyy-MM-dd--HH", TimePattern.parse_all),
     "sink.bucket.time-zone": Option("UTC", zone),
     "sink.bucket.on-null": Option("default-partition", one_of(OnNull)),
@@ -135,10 +153,23 @@ OPTIONS: Mapping[str, Option] = {
     "sink.rolling-policy.inactivity-interval": Option("1min", interval),
     "sink.rolling-policy.check-interval": Option("10s", interval),
     "sink.rolling-policy.record-count": Option(None, positive),
+    "sink.rolling-policy.class": Option(None, own_class),
     "sink.open-bytes-limit": Option("10GB", size),
     "sink.on-stop": Option("publish", one_of(OnStop)),
     "sink.task-memory": Option("256MB", size),
+    "sink.partition-commit.trigger": Option("process-time", one_of(CommitTrigger)),
+    "sink.partition-commit.delay": Option(None, duration),
+    "sink.partition-commit.watermark-column": Option(None, column),
+    "sink.partition-commit.watermark-delay": Option("0s", duration),
+    "sink.partition-commit.watermark-time-zone": Option(None, zone),
+    "sink.partition-commit.idle-timeout": Option("5min", interval),
+    "sink.late-rows": Option("append", one_of(OnLate)),
+    "partition.time-extractor.kind": Option("default", one_of(ExtractorKind)),
+    "partition.time-extractor.class": Option(None, own_class),
+    "partition.time-extractor.timestamp-pattern": Option(None, str),
+    "partition.time-extractor.timestamp-formatter": Option(None, TimePattern.parse),
     "sink.partition-commit.policy.kind": Option("metastore", policies),
+    "sink.partition-commit.policy.class": Option(None, own_class),
     "sink.partition-commit.success-file.name": Option("_SUCCESS", file_name),
     "sink.log-location": Option(None, lambda text: text.rstrip("/")),
     "sink.log.retained-epochs": Option("200", positive),
@@ -148,6 +179,9 @@ OPTIONS: Mapping[str, Option] = {
     "parquet.block.size": Option("128MB", size),
 }
 """The only list of the settings; `docs/options.md`, which a test holds to it, says what each does."""
+
+
+_PREFIXES = ("sink.", "partition.time-extractor.")
 
 
 def check(properties: Mapping[str, str]) -> tuple[str, ...]:
@@ -180,7 +214,11 @@ def as_texts(options: Mapping[str, object]) -> dict[str, str]:
 
 def _parse(properties: Mapping[str, str], own: Mapping[str, str]) -> tuple[dict[str, Any], tuple[str, ...]]:
     given = {**properties, **own}
-    wrong = (name for name in sorted(given) if name not in OPTIONS and (name in own or name.startswith("sink.")))
+    wrong = (
+        name
+        for name in sorted(given)
+        if name not in OPTIONS and (name in own or name.startswith(("sink.", "partition.time-extractor.")))
+    )
     problems = [_unknown(name) for name in wrong]
     parsed: dict[str, Any] = {}
     for name, option in OPTIONS.items():

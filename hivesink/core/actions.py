@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from hivesink.core.log import Touched
     from hivesink.core.manifest import Manifest, PartEntry
     from hivesink.core.partition import PartitionKey
+    from hivesink.core.partition_commit import CommittedPartition, PolicyKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,10 +102,11 @@ class LookAgain:
 
 
 @dataclass(frozen=True, slots=True)
-class SuccessFiles:
-    """Create success files."""
+class Announce:
+    """Make known that these partitions are committed, in one of the table's ways."""
 
-    paths: tuple[str, ...]
+    kind: PolicyKind
+    partitions: tuple[CommittedPartition, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +146,7 @@ class Trim:
 
 
 _OnLog = Decide | MarkPublished | MarkSettled | Forget | DropSegments | Trim
-_OnFiles = Publish | Keep | Refuse | PutAway | SuccessFiles | Discard
+_OnFiles = Publish | Keep | Refuse | PutAway | Announce | Discard
 Action = _OnLog | _OnFiles | ClearAccurate | Register | LookAgain
 
 
@@ -167,8 +169,8 @@ def describe(action: Action) -> Iterator[tuple[str, str]]:  # noqa: C901, PLR091
             yield "put away", f"{source} as {part.put_away}"
         case MarkPublished(epoch):
             yield "mark published", f"epoch {epoch}"
-        case SuccessFiles(paths):
-            yield from (("success file", path) for path in paths)
+        case Announce(kind, committed):
+            yield from ((kind.value, _name(one.table, one.partition)) for one in committed)
         case MarkSettled(epoch):
             yield "mark settled", f"epoch {epoch}"
         case Discard(staged):

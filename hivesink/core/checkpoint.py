@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from datetime import datetime, timedelta, timezone
 from typing import Any
 
 from hivesink.core.epoch import BatchId, BatchRef, NextBatch
@@ -34,6 +35,20 @@ def parse_offsets(data: bytes, file: str) -> tuple[str | None, ...]:
     except ValueError as error:
         raise CheckpointUnreadable(file, f"its metadata line: {error}") from error
     return tuple(None if line == "-" else line for line in sources)
+
+
+def batch_watermark(batch: BatchId, read: Read) -> datetime | None:
+    """The watermark (UTC) with which Spark runs a batch (OffsetSeqMetadata); None if it has none yet.
+
+    Raises CheckpointUnreadable.
+    """
+    name = f"offsets/{batch}"
+    metadata, *_ = _lines(read(name) or b"", name) or [""]
+    try:
+        millis = int(json.loads(metadata).get("batchWatermarkMs", 0))
+    except (ValueError, AttributeError) as error:
+        raise CheckpointUnreadable(name, f"its metadata line: {error}") from error
+    return datetime.fromtimestamp(0, timezone.utc) + timedelta(milliseconds=millis) if millis else None
 
 
 def _lines(data: bytes, file: str) -> list[str]:

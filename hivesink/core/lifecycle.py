@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from hivesink.core.partition import LivePartition, PartitionKey
+    from hivesink.core.partition_commit import Commit
 
 
 class EpochState(Enum):
@@ -180,6 +181,21 @@ class History:
     def waiting(self) -> list[PartEntry]:
         """The decided parts that aren't published yet."""
         return [part for epoch, part in self.standing if not epoch.is_published]
+
+    def committed(self, upto: Epoch | None = None) -> dict[PartitionKey, Commit | None]:
+        """The partitions that open epochs (up to `upto`) commit, each with its newest record, if it has one."""
+        done: dict[PartitionKey, Commit | None] = {}
+        for manifest in (epoch.manifest for epoch in self.open if upto is None or epoch.manifest.epoch <= upto):
+            if manifest.commits is None:
+                done |= {part.key: done.get(part.key) for part in manifest.publishes()}
+            else:
+                done |= {commit.key: commit for commit in manifest.commits}
+        return done
+
+    @property
+    def places(self) -> set[PartitionKey]:
+        """The partitions that the metastore must be asked about."""
+        return self.folders().keys() | self.committed().keys()
 
     def folders(self) -> dict[PartitionKey, str]:
         """The partition of each standing part, with the folder that was chosen for it last."""

@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from hivesink.core.partition import PartitionKey
+    from hivesink.core.partition_commit import Commit
     from hivesink.core.rolling import OpenBucket, Opened
+    from hivesink.core.watermark import Watermark
 
 FORMAT = 3
 
@@ -114,7 +116,8 @@ class Manifest:
     them too.
 
     `opened` are the rows that wait from this epoch on, `rolled` the buckets whose waiting rows it has encoded;
-    `waiting`, if it isn't None, holds all buckets that wait after it.
+    `waiting`, if it isn't None, holds all buckets that are open after it. `commits` are the partitions that it commits;
+    None: all that it publishes, without a record.
     """
 
     writer: str
@@ -136,6 +139,8 @@ class Manifest:
     opened: tuple[Opened, ...] = ()
     rolled: tuple[PartitionKey, ...] = ()
     waiting: tuple[tuple[PartitionKey, OpenBucket], ...] | None = None
+    commits: tuple[Commit, ...] | None = None
+    watermark: Watermark | None = None
 
     def publishes(self) -> tuple[PartEntry, ...]:
         """Every part that this epoch must publish, its own and the moved ones."""
@@ -143,8 +148,8 @@ class Manifest:
 
     @property
     def is_bare(self) -> bool:
-        """It publishes no part, and accepts no loss."""
-        return not self.publishes() and not self.lost
+        """It publishes no part, commits no partition, and accepts no loss."""
+        return not (self.publishes() or self.lost or self.commits)
 
     def follow(self, *, kind: str, attempt: str, at: datetime, settled: Epoch) -> Manifest:
         """The next epoch's manifest, with what is carried forward and nothing of its own yet."""
@@ -162,6 +167,7 @@ class Manifest:
             opened=(),
             rolled=(),
             waiting=None,
+            commits=None,
         )
 
 

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
 from hivesink.core import offsets
 from hivesink.core.epoch import BatchId, BatchRef, Epoch, LastBatch
 from hivesink.core.manifest import FORMAT, Floor, Manifest, Move, PartEntry, Rows
+from hivesink.core.partition_commit import Commit, Recorded
 from hivesink.core.rolling import OpenBucket, Opened, Slice
+from hivesink.core.watermark import Watermark
 from hivesink.errors import LogDamaged, NewerFormat
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from hivesink.core.partition import PartitionKey
 
@@ -32,6 +35,7 @@ def encode(manifest: Manifest) -> bytes:
             ],
             "rolled": [{"table": table, "partition": partition} for table, partition in manifest.rolled],
             "waiting": None if manifest.waiting is None else [_bucket(*item) for item in manifest.waiting],
+            "watermark": _watermark(manifest.watermark),
         }
     )
 
@@ -50,7 +54,7 @@ def decode(data: bytes, file: str) -> Manifest:
             epoch=Epoch(int(found["epoch"])),
             attempt=str(found["attempt"]),
             kind=str(found["kind"]),
-            at=datetime.fromisoformat(found["at"]).astimezone(timezone.utc),
+            at=_to_time(found["at"]),
             settled=Epoch(int(found["settled"])),
             last_batch=_to_last_batch(found["last_batch"]),
             rows=_to_rows(found["rows"]),
@@ -64,8 +68,29 @@ def decode(data: bytes, file: str) -> Manifest:
             opened=tuple(Opened(*_key(one), _to_slice(one)) for one in found.get("opened", ())),
             rolled=tuple(_key(one) for one in found.get("rolled", ())),
             waiting=None if waiting is None else tuple((_key(one), _to_bucket(one)) for one in waiting),
+            commits=_to_commits(found.get("commits")),
+            watermark=_to_watermark(found.get("watermark")),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise LogDamaged(file, f"{type(error).__name__}: {error}") from error
+
+
+def encode_records(records: Iterable[Recorded]) -> bytes:
+    """In the form of `encode`. Partitions that one epoch committed share its fields."""
+    epochs, commits = dict[str, Any](), []
+    for one in records:
+        end = [offsets.to_json(offset) for offset in one.end]
+        epochs[str(one.epoch)] = {"at": one.at, "watermark": one.watermark, "end": end}
+        commits.append({**_fields(one.commit), "epoch": one.epoch})
+    return _bytes({"format": FORMAT, "epochs": epochs, "commits": commits})
+
+
+def decode_records(data: bytes, file: str) -> tuple[Recorded, ...]:
+    """The inverse of `encode_records`. Raises NewerFormat or LogDamaged, both naming `file`."""
+    found = _parse(data, file, {})
+    try:
+        return tuple(_to_recorded(one, found["epochs"][str(one["epoch"])]) for one in found["commits"])
+    except (KeyError, TypeError, ValueError) as error:
         raise LogDamaged(file, f"{type(error).__name__}: {error}") from error
 
 
@@ -128,7 +153,8 @@ def _slice(one: Slice) -> dict[str, Any]:
 def _bucket(key: PartitionKey, bucket: OpenBucket) -> dict[str, Any]:
     # A snapshot may hold thousands of slices: each is one line.
     slices = [f"{one.segment} {one.offset} {one.length} {one.rows}" for one in bucket.slices]
-    return {"table": key[0], "partition": key[1], "first": bucket.first, "last": bucket.last, "slices": slices}
+    known = {"first": bucket.first, "last": bucket.last, "published": bucket.published, "files": bucket.files}
+    return {"table": key[0], "partition": key[1], **known, "slices": slices}
 
 
 def _key(found: Any) -> PartitionKey:
@@ -141,9 +167,38 @@ def _to_slice(found: Any) -> Slice:
 
 def _to_bucket(found: Any) -> OpenBucket:
     slices = (text.split(" ") for text in found["slices"])
-    first, last = (datetime.fromisoformat(found[name]).astimezone(timezone.utc) for name in ("first", "last"))
     known = tuple(Slice(name, int(at), int(size), int(rows)) for name, at, size, rows in slices)
-    return OpenBucket.of(known, first, last)
+    bucket = OpenBucket.of(known, _to_time(found["first"]), _to_time(found["last"]))
+    return replace(bucket, published=int(found["published"]), files=int(found["files"]))
+
+
+def _to_commits(found: Any) -> tuple[Commit, ...] | None:
+    return None if found is None else tuple(_to_commit(one) for one in found)
+
+
+def _to_commit(found: Any) -> Commit:
+    return Commit(*_key(found), *(int(found[name]) for name in ("revision", "rows", "files")))
+
+
+def _to_recorded(found: Any, epoch: Any) -> Recorded:
+    mark = None if epoch["watermark"] is None else _to_time(epoch["watermark"])
+    end = tuple(offsets.from_json(offset) for offset in epoch["end"])
+    return Recorded(_to_commit(found), Epoch(int(found["epoch"])), _to_time(epoch["at"]), mark, end)
+
+
+def _watermark(mark: Watermark | None) -> dict[str, Any] | None:
+    return None if mark is None else {"at": mark.at, "newest": dict(mark.newest)}
+
+
+def _to_watermark(found: Any) -> Watermark | None:
+    if found is None:
+        return None
+    times = {str(name): None if time is None else _to_time(time) for name, time in found["newest"].items()}
+    return Watermark(None if found["at"] is None else _to_time(found["at"]), times)
+
+
+def _to_time(text: str) -> datetime:
+    return datetime.fromisoformat(text).astimezone(timezone.utc)
 
 
 def last_batch_fields(last: LastBatch | None) -> dict[str, Any] | None:

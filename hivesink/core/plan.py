@@ -20,12 +20,14 @@ from hivesink.core.bucket import is_aside, is_given_up, same_location
 from hivesink.core.epoch import Epoch
 from hivesink.core.manifest import Manifest, Move
 from hivesink.core.partition import LivePartition, PartitionKey, by_table
+from hivesink.core.partition_commit import CommittedPartition
 from hivesink.core.seen import NOTHING, GivenUp, Seen, abandoned, locate, losses, newest, sweep, vanished
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from hivesink.core.lifecycle import History, Stamp
+    from hivesink.core.partition_commit import PolicyKind
 
 
 Located = dict[Epoch, list[actions.Publish | actions.Keep | actions.Refuse]]
@@ -33,10 +35,15 @@ Located = dict[Epoch, list[actions.Publish | actions.Keep | actions.Refuse]]
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """The table's settings. `retained` None: old manifests stay. `success_file` is its name."""
+    """The table's settings. `retained` None: old manifests stay.
 
-    success_file: str | None = None
+    `announce`: how commits are made known, in order, with the success file's name and the user's own function.
+    """
+
+    announce: tuple[PolicyKind, ...] = ()
     retained: int | None = None
+    success_file: str = "_SUCCESS"
+    own: Callable[[CommittedPartition], None] | None = None
 
 
 def plan(
@@ -109,7 +116,10 @@ def _finish(
         _carried(history, seen.taken | live.keys(), located, held)
     )
     if moves:
-        manifest = history.rows.complete(replace(history.following("move", stamp), moves=moves))
+        moved, done = {move.part.key for move in moves}, history.committed().values()
+        commits = tuple(commit for commit in done if commit and commit.key in moved)
+        manifest = replace(history.following("move", stamp), moves=moves, commits=commits)
+        manifest = history.rows.complete(manifest)
         yield actions.Decide(manifest)  # The point of no return, for the moves.
         yield from _finish(history.decided(manifest), seen, live, stamp, policy)
         return
@@ -202,10 +212,19 @@ def _confirm(
     if dropped:
         yield from _register(dropped)
         yield actions.LookAgain()
-    if policy.success_file is not None:
-        homes = sorted(_homes(folders, live).items())
-        yield actions.SuccessFiles(tuple(f"{home.rstrip('/')}/{policy.success_file}" for _, home in homes))
+    if committed := tuple(_committed(history, _homes(folders, live))):
+        yield from (actions.Announce(kind, committed) for kind in policy.announce)
     yield actions.MarkSettled(history.confirmable)
+
+
+def _committed(history: History, homes: Mapping[PartitionKey, str]) -> Iterator[CommittedPartition]:
+    files: dict[PartitionKey, list[str]] = {}
+    for epoch, part in history.standing:
+        if epoch.manifest.epoch <= history.confirmable:
+            files.setdefault(part.key, []).append(part.target)
+    for key, commit in sorted(history.committed(history.confirmable).items(), key=lambda item: item[0]):
+        if key in homes:
+            yield CommittedPartition(*key, homes[key].rstrip("/"), tuple(files.get(key, ())), commit)
 
 
 def _register(folders: Mapping[PartitionKey, str]) -> Iterator[actions.Register]:

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from hivesink.core.epoch import Epoch
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Container, Iterable, Iterator, Mapping
     from datetime import datetime, timedelta
 
     from hivesink.core.manifest import Manifest
@@ -49,7 +49,10 @@ class Opened:
 
 @dataclass(frozen=True, slots=True)
 class OpenBucket:
-    """The open rows of one partition. `first` and `last` are the times (UTC) of the oldest and the newest epoch."""
+    """What isn't committed yet of one partition. `first` and `last` are the times (UTC) of its oldest and newest epoch.
+
+    `slices` hold its rows that wait; `published` rows in `files` are readable already.
+    """
 
     slices: tuple[Slice, ...]
     first: datetime
@@ -57,13 +60,24 @@ class OpenBucket:
     rows: int
     bytes: int
     """As segments hold them."""
+    published: int = 0
+    files: int = 0
 
     @classmethod
     def of(cls, slices: tuple[Slice, ...], first: datetime, last: datetime) -> OpenBucket:
         return cls(slices, first, last, sum(one.rows for one in slices), sum(one.length for one in slices))
 
     def add(self, one: Slice, at: datetime) -> OpenBucket:
-        return OpenBucket((*self.slices, one), self.first, at, self.rows + one.rows, self.bytes + one.length)
+        rows, size = self.rows + one.rows, self.bytes + one.length
+        return replace(self, slices=(*self.slices, one), last=at, rows=rows, bytes=size)
+
+    def rolled(self) -> OpenBucket:
+        """Its rows no longer wait."""
+        return replace(self, slices=(), rows=0, bytes=0)
+
+    def publish(self, rows: int, at: datetime) -> OpenBucket:
+        """One more file is readable."""
+        return replace(self, last=at, published=self.published + rows, files=self.files + 1)
 
 
 def segment_name(epoch: Epoch, attempt: str, task_attempt: int, task: int) -> str:
@@ -79,13 +93,16 @@ def segment_epoch(name: str) -> Epoch | None:
 
 @dataclass(frozen=True, slots=True)
 class OpenRows:
-    """All rows that wait, by bucket, as the manifests say. `snapshot` is the newest epoch that holds them whole."""
+    """The partitions with rows that wait, or that aren't committed.
+
+    `snapshot` is the newest epoch whose manifest holds them all.
+    """
 
     buckets: Mapping[PartitionKey, OpenBucket] = field(default_factory=dict)
     snapshot: Epoch = field(default=Epoch(0))
 
     def after(self, manifest: Manifest) -> OpenRows:
-        """The rows that wait once `manifest` is decided: what it rolls is closed, then what it opens is added."""
+        """What is open once `manifest` is decided."""
         if manifest.waiting is not None:
             return OpenRows(dict(manifest.waiting), manifest.epoch)
         return replace(self, buckets=self._changed(manifest))
@@ -97,16 +114,26 @@ class OpenRows:
             return manifest
         return replace(manifest, waiting=tuple(sorted(after.items())))
 
+    def published(self, key: PartitionKey) -> tuple[int, int]:
+        """The rows and files of an uncommitted partition that are readable already."""
+        bucket = self.buckets.get(key)
+        return (bucket.published, bucket.files) if bucket else (0, 0)
+
     def segments(self) -> frozenset[str]:
         """The names of the segments that hold them."""
         return frozenset(one.segment for bucket in self.buckets.values() for one in bucket.slices)
 
     def _changed(self, manifest: Manifest) -> dict[PartitionKey, OpenBucket]:
         rolled = set(manifest.rolled)
-        buckets = {key: bucket for key, bucket in self.buckets.items() if key not in rolled}
+        done = rolled if manifest.commits is None else {commit.key for commit in manifest.commits}
+        open_still = ((key, bucket) for key, bucket in self.buckets.items() if key not in done)
+        buckets = {key: bucket.rolled() if key in rolled else bucket for key, bucket in open_still}
+        new = OpenBucket.of((), manifest.at, manifest.at)
+        for part in manifest.parts if manifest.commits is not None else ():
+            if part.key not in done:
+                buckets[part.key] = buckets.get(part.key, new).publish(part.rows, manifest.at)
         for one in manifest.opened:
-            before = buckets.get(one.key) or OpenBucket.of((), manifest.at, manifest.at)
-            buckets[one.key] = before.add(one.slice, manifest.at)
+            buckets[one.key] = buckets.get(one.key, new).add(one.slice, manifest.at)
         return buckets
 
     @property
@@ -119,7 +146,7 @@ class OpenRows:
 
     @property
     def oldest(self) -> datetime | None:
-        return min((bucket.first for bucket in self.buckets.values()), default=None)
+        return min((bucket.first for bucket in self.buckets.values() if bucket.slices), default=None)
 
 
 def open_rows(newest_first: Iterable[Manifest]) -> OpenRows:
@@ -139,7 +166,8 @@ def open_rows(newest_first: Iterable[Manifest]) -> OpenRows:
 class RollingPolicy:
     """When a bucket's rows become part files. `records` None: any number.
 
-    `file_size` is in bytes of a finished file; `open_bytes`, the most that may wait in all, in those of segments.
+    `file_size` is in bytes of a finished file; `open_bytes`, the most that may wait in all, in those of segments. `own`
+    is the user's, which decides instead of size, age and number.
     """
 
     file_size: int
@@ -147,6 +175,25 @@ class RollingPolicy:
     inactivity: timedelta
     open_bytes: int
     records: int | None = None
+    own: BucketRolling | None = None
+
+    def is_due(self, partition: str, bucket: OpenBucket, age: Ages, size: float) -> bool:
+        """`size` is what the bucket's rows would become in bytes."""
+        if self.own is not None:
+            return self.own.should_roll(partition, bucket.rows, int(size), age.open, age.idle)
+        return (
+            size >= self.file_size
+            or (self.records is not None and bucket.rows >= self.records)
+            or age.open >= self.rollover
+            or age.idle >= self.inactivity
+        )
+
+
+class BucketRolling(Protocol):
+    """A custom rolling policy is a class with this method; it is built with the table's spec and settings."""
+
+    def should_roll(self, partition: str, rows: int, size: int, open_for: timedelta, idle_for: timedelta) -> bool:
+        """Whether the rows of `partition` that wait become files now; `size` is an estimate of these, in bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,30 +205,29 @@ class Ages:
 
 
 def due(
-    rows: OpenRows, ages: Mapping[PartitionKey, Ages], policy: RollingPolicy, ratio: float
-) -> tuple[PartitionKey, ...]:
-    """The buckets that are to be rolled now, sorted; the oldest ones too while more waits than may.
+    rows: OpenRows,
+    ages: Mapping[PartitionKey, Ages],
+    policy: RollingPolicy,
+    ratio: float,
+    held: Container[PartitionKey] = (),
+) -> set[PartitionKey]:
+    """The buckets that are to be rolled now; the oldest ones too while more waits than may, though they are `held`.
 
     `ratio` is what a byte of a segment becomes in a finished file.
     """
-
-    def is_due(key: PartitionKey, bucket: OpenBucket) -> bool:
-        age = ages[key]
-        return (
-            bucket.bytes * ratio >= policy.file_size
-            or (policy.records is not None and bucket.rows >= policy.records)
-            or age.open >= policy.rollover
-            or age.idle >= policy.inactivity
-        )
-
-    now = {key for key, bucket in rows.buckets.items() if is_due(key, bucket)}
+    now = {
+        key
+        for key, bucket in rows.buckets.items()
+        if bucket.slices and key not in held and policy.is_due(key[1], bucket, ages[key], bucket.bytes * ratio)
+    }
     left = rows.bytes - sum(rows.buckets[key].bytes for key in now)
-    for key in sorted(rows.buckets.keys() - now, key=lambda key: ages[key].open, reverse=True):
+    waiting = (key for key, bucket in rows.buckets.items() if bucket.slices and key not in now)
+    for key in sorted(waiting, key=lambda key: ages[key].open, reverse=True):
         if left <= policy.open_bytes:
             break
         now.add(key)
         left -= rows.buckets[key].bytes
-    return tuple(sorted(now))
+    return now
 
 
 @dataclass(frozen=True, slots=True)

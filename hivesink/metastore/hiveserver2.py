@@ -155,6 +155,11 @@ class HiveServer2Registrar:
         """Return False: HiveQL has no statement that sets the number of rows and keeps it trusted."""
         return False
 
+    def announce(self, table: LiveTable, files: Mapping[str, Sequence[str]]) -> None:  # noqa: ARG002
+        """Raises Unsupported."""
+        what, way = "insert-event in sink.partition-commit.policy.kind", "use the metastore's own address"
+        raise errors.Unsupported(what, "HiveQL can't fire it", f"{way} (registrar thrift), or leave it out")
+
     def close(self) -> None:
         self._session.close()
 

@@ -12,7 +12,7 @@ from hivesink.core.partition import LivePartition, NewPartition, Statistics
 from hivesink.errors import RegistrationFailed, TableReplaced, UnknownTable
 from hivesink.metastore import thrift_table
 from hivesink.metastore.common import BASIC_ONLY, FLAG, Values, change_all, is_accurate, name_of, values_of
-from hivesink.metastore.thrift_calls import add_partitions
+from hivesink.metastore.thrift_calls import add_partitions, insert_event
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -95,6 +95,13 @@ class ThriftRegistrar:
             for figures in statistics:
                 self._tables.alter(table.spec.name, action, partial(_set_figures, exact=figures))
         return True
+
+    def announce(self, table: LiveTable, files: Mapping[str, Sequence[str]]) -> None:
+        name = table.spec.name
+        for partition, added in files.items():
+            values = list(values_of(table.spec, partition)) if table.spec.is_partitioned else None
+            event = partial(insert_event, name=name, values=values, files=added)
+            self._connection.change(str(name), f"announce {partition or name}", event)
 
     def close(self) -> None:
         self._connection.close()

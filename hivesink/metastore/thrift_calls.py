@@ -14,8 +14,9 @@ from thrift.Thrift import TApplicationException
 from hivesink.metastore.common import FLAG
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
+    from hivesink.core.table import TableName
     from hivesink.metastore.thrift_connection import Client
 
     PartitionsCall = Callable[[Client, str, str, list[str]], list[Any]]
@@ -147,3 +148,11 @@ def _alter_partitions_req(client: Client, database: str, table: str, partitions:
 
 def _alter_partitions(client: Client, database: str, table: str, partitions: list[Any]) -> None:
     client.alter_partitions_with_environment_context(database, table, partitions, _KEEP_STATISTICS)
+
+
+def insert_event(client: Client, name: TableName, values: list[str] | None, files: Sequence[str]) -> None:
+    """Tell the metastore's listeners of an INSERT, as `Hive.fireInsertEvent` does. Known since Hive 0.14."""
+    added = ttypes.InsertEventRequestData(replace=False, filesAdded=list(files))
+    data = ttypes.FireEventRequestData(insertData=added)
+    request = ttypes.FireEventRequest(True, data, dbName=name.database, tableName=name.table, partitionVals=values)
+    client.fire_listener_event(request)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import unquote
 
-from hivesink.config.options import OnBadRecord
+from hivesink.config.options import CommitTrigger, OnBadRecord
 from hivesink.core.bucket import normal
 from hivesink.core.offsets import FilesOffset, KafkaOffset, SourceOffset
 from hivesink.errors import InvalidOption, MissingColumns, NotWritable, StoreUnavailable, Unsupported
@@ -61,6 +62,34 @@ def input_shape(schema: StructType, spec: TableSpec, config: SinkConfig, ends: S
     )
 
 
+def watermark_of(
+    shape: InputShape, schema: StructType, spec: TableSpec, config: SinkConfig, *, sparks: bool
+) -> InputShape:
+    """`shape` with what the watermark is made of, if partition commits wait for one; `sparks`: the stream has one.
+
+    A declared column comes first, then Spark's own watermark, then the time that decides the buckets. Raises
+    InvalidOption where there is none.
+    """
+    if config["sink.partition-commit.trigger"] is not CommitTrigger.PARTITION_TIME:
+        return shape
+    own = config["sink.partition-commit.watermark-column"]
+    name = own or (None if sparks else config["sink.bucket.time-column"])
+    if name is None and not sparks:
+        problem = (
+            "sink.partition-commit.trigger = 'partition-time': there is no watermark; set "
+            "sink.partition-commit.watermark-column, or give the stream one with withWatermark"
+        )
+        raise InvalidOption((problem,))
+    if name is None or shape.is_raw:
+        return replace(shape, event_time=name)
+    # Decoded rows may have kept the columns that say where they come from.
+    of_table = {column.name for column in (*spec.columns, *spec.partition_columns)}
+    kinds = {field.name: field.dataType.simpleString() for field in schema.fields if field.name not in of_table}
+    is_known = kinds.get("topic") == "string" and kinds.get("partition") == "int"
+    topic, partition = ("topic", "partition") if is_known else (None, None)
+    return replace(shape, event_time=name, topic=topic, partition=partition)
+
+
 def _is_raw(kinds: Mapping[str, str], spec: TableSpec, config: SinkConfig) -> bool:
     """Whether `value` holds raw records: the stream lacks a column of the table's, and has none but of Kafka's names.
 
@@ -79,10 +108,11 @@ def needed_input(schema: StructType, plan: TaskPlan) -> list[str]:
     if shape.value is not None:
         keeps_position = plan.config["sink.on-bad-record"] is not OnBadRecord.DROP
         position = (shape.topic, shape.partition, shape.offset, shape.path) if keeps_position else ()
-        column = plan.config["sink.bucket.time-column"]
-        needs_time = column is not None and column not in {field.name for field in plan.target.spec.columns}
-        names = (shape.value, shape.timestamp if needs_time else None, *position)
-        return [name for name in names if name is not None]
+        of_table = {field.name for field in plan.target.spec.columns}
+        needs_time = {plan.config["sink.bucket.time-column"], shape.event_time} - {None} - of_table
+        source = () if shape.event_time is None else (shape.topic, shape.partition)
+        names = (shape.value, shape.timestamp if needs_time else None, *position, *source)
+        return list(dict.fromkeys(name for name in names if name is not None))
     keeps_path = shape.path is not None and plan.config["sink.on-bad-record"] is not OnBadRecord.DROP
     return list(dict.fromkeys([*_decoded(schema, plan), *([PATH] if keeps_path else [])]))
 
@@ -96,8 +126,9 @@ def _decoded(schema: StructType, plan: TaskPlan) -> list[str]:
     missing = [name for name in wanted if len(by_name.get(name, ())) != 1]
     if missing:
         raise MissingColumns(plan.target.name, tuple(missing), tuple(schema.fieldNames()))
-    time = plan.config["sink.bucket.time-column"]
-    extra = by_name.get(time, [])[:1] if time and time not in wanted else []
+    shape = plan.shape
+    others = (plan.config["sink.bucket.time-column"], shape.event_time, shape.topic, shape.partition)
+    extra = [name for other in others if other and other not in wanted for name in by_name.get(other, [])[:1]]
     return [by_name[name][0] for name in wanted] + extra
 
 

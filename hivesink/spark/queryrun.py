@@ -6,7 +6,7 @@ import gc
 import logging
 import re
 import threading
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from inspect import signature
 from typing import TYPE_CHECKING, Any
@@ -15,64 +15,30 @@ import pyarrow as pa
 
 from hivesink import errors
 from hivesink.config.options import OnMissingFile
-from hivesink.core.checkpoint import batch_ref, next_batch
+from hivesink.core.checkpoint import batch_ref, batch_watermark, next_batch
 from hivesink.core.epoch import BatchId, BatchRef, Epoch, NextBatch, judge, read_before, wrote_instead
 from hivesink.core.manifest import Rows
 from hivesink.core.table import quoted
 from hivesink.sink.task.attempt import check_input, run_encoding, run_task
 from hivesink.sink.task.messages import InputShape, TaskFailure, TaskPlan, TaskReport
 from hivesink.spark import shipping
-from hivesink.spark.input import Checkpoint, SourceFiles, input_shape, needed_input
+from hivesink.spark.input import Checkpoint, SourceFiles, input_shape, needed_input, watermark_of
+from hivesink.spark.running import Running, has_node, keeps_state
 from hivesink.spark.site import allowed_tries
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.streaming.query import StreamingQuery
     from pyspark.sql.types import StructType
 
+    from hivesink.core.offsets import SourceOffset
     from hivesink.core.rolling import Encoding
     from hivesink.sink.commit.committer import Committer
     from hivesink.sink.task.attempt import TaskTools
     from hivesink.wiring import Setup
 
 logger = logging.getLogger("hivesink")
-
-
-@dataclass(frozen=True, slots=True)
-class Running:
-    """The query whose batch the current thread runs. `execution` is the JVM's `StreamExecution`."""
-
-    id: str
-    run: str
-    checkpoint: str
-    execution: Any
-    handle: StreamingQuery
-
-    @classmethod
-    def here(cls, spark: SparkSession) -> Running:
-        """Asks the session that started the query. Raises Unsupported, CheckpointUnreadable."""
-        query = spark.sparkContext.getLocalProperty("sql.streaming.queryId")
-        if not query:
-            msg = "a call of the sink outside a streaming query"
-            raise errors.Unsupported(msg, "a batch must have a checkpoint", "use events.writeStream.foreachBatch(sink)")
-        running = spark.streams.get(query)
-        if running is None:
-            msg = "the checkpoint"
-            raise errors.CheckpointUnreadable(
-                msg, f"no query {query!r} runs in the session that the sink was made with"
-            )
-        execution = running._jsq.streamingQuery()  # noqa: SLF001  PySpark offers no other way
-        # Not the job group, which holds the run's id too: a job may set its own.
-        return cls(query, str(running.runId), str(execution.resolvedCheckpointRoot()), execution, running)
-
-
-def _keeps_state(plan: Any) -> bool:
-    # The trait StatefulOperator has another package in each line of Spark; its method is the same in all.
-    children = plan.children()
-    inner = (children.apply(index) for index in range(children.size()))
-    return "getStateInfo" in dir(plan) or any(map(_keeps_state, inner))
 
 
 @dataclass(slots=True)
@@ -111,15 +77,17 @@ class QueryRun:
         self.query = query
         self._has_begun = False
         self._has_state = not setup.spec.history_policy.resume
+        self._has_watermark = False
         # Asked once: reading the session's settings takes a call to the JVM for each of them.
         self._tries = allowed_tries(spark)
 
-    def begin(self, checkpoint: str, schema: StructType) -> None:
-        """Recover, and refuse a checkpoint that doesn't follow from the log.
+    def begin(self, checkpoint: str, schema: StructType, plan: Any) -> None:
+        """Recover, and refuse a checkpoint that doesn't follow from the log. `plan` is the stream's, in the JVM.
 
         Raises what recovery raises, and the errors of `judge` that log and checkpoint reveal; MissingColumns,
         ColumnsDontFit and InvalidOption if the stream's columns can't fill the table.
         """
+        self._has_watermark = has_node(plan, "EventTimeWatermark")
         raw = self._require_fit(schema).is_raw
         self.committer.recover()
         files = Checkpoint(self._spark, checkpoint)
@@ -133,7 +101,7 @@ class QueryRun:
         from pyspark.sql.types import StructType
 
         setup = self.setup
-        shape = input_shape(schema, setup.spec.target.spec, setup.spec.config, ())
+        shape = self._shape(schema, ())
         plan = self.committer.spec.task_plan(Epoch(0), shape, setup.context.stamp())
         chosen = StructType([schema[name] for name in needed_input(schema, plan)])
         # PySpark 4.2 wants the zone of TIMESTAMPs; tasks get UTC from every version.
@@ -141,12 +109,16 @@ class QueryRun:
         check_input(to_arrow_schema(chosen, **zone), plan, setup.tools().open(plan))
         return shape
 
+    def _shape(self, schema: StructType, ends: Sequence[SourceOffset]) -> InputShape:
+        spec, config = self.setup.spec.target.spec, self.setup.spec.config
+        return watermark_of(input_shape(schema, spec, config, ends), schema, spec, config, sparks=self._has_watermark)
+
     def __call__(self, batch: DataFrame, batch_id: int) -> None:
         self.failure = None
         try:
             self.query = self.query or Running.here(self._spark)
             if not self._has_begun:
-                self.begin(self.query.checkpoint, batch.schema)
+                self.begin(self.query.checkpoint, batch.schema, self.query.execution.logicalPlan())
             self._commit(batch, batch_id, self.query)
         except BaseException as error:
             # Spark's own exception holds this as text only; the handle raises the real one.
@@ -160,17 +132,20 @@ class QueryRun:
         with call.lock:
             if call.epoch is not None:
                 raise errors.CalledTwice(log, batch_id, call.epoch)
-            ref = batch_ref(query.id, BatchId(batch_id), Checkpoint(self._spark, query.checkpoint).read)
+            read = Checkpoint(self._spark, query.checkpoint).read
+            ref = batch_ref(query.id, BatchId(batch_id), read)
             if not self._has_state:
                 self._require_state(ref, query)
-            shape = input_shape(batch.schema, spec.target.spec, spec.config, ref.end)
+            shape = self._shape(batch.schema, ref.end)
+            if self._has_watermark and shape.event_time is None:
+                shape = replace(shape, watermark=batch_watermark(ref.batch, read))
             done = self.committer.commit(ref, shape, partial(self._write, batch, call, ref, query))
             if done.replayed:
                 # If the log may hold rows of this run, they must be these: after an error the batch may come again.
                 if call.written is not None and not batch.sameSemantics(call.written):
                     raise errors.CalledTwice(log, batch_id, done.epoch)
                 # Run without writing, its operators store the state that the next batch needs.
-                if _keeps_state(query.execution.lastExecution().executedPlan()):
+                if keeps_state(query.execution.lastExecution().executedPlan()):
                     files = SourceFiles(self._spark, query.execution, ref)
                     self._miss(files.missing(), files, ref, replayed=True)
                     batch.write.format("noop").mode("append").save()
@@ -194,7 +169,7 @@ class QueryRun:
         """Raises StateLost where a query would go on without its state."""
         last, policy = self.setup.last_batch(), self.setup.spec.history_policy
         plan = query.execution.lastExecution().executedPlan()
-        if last and policy.append != last.epoch and last.ref.query != ref.query and _keeps_state(plan):
+        if last and policy.append != last.epoch and last.ref.query != ref.query and keeps_state(plan):
             raise errors.StateLost(self.setup.context.log.location, last.epoch)
         self._has_state = True
 

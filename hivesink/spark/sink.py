@@ -12,7 +12,8 @@ from hivesink.errors import InvalidOption, StoreUnavailable, Unsupported
 from hivesink.logs import require_outside
 from hivesink.spark import shipping
 from hivesink.spark.query import HiveQuery
-from hivesink.spark.queryrun import QueryRun, Running
+from hivesink.spark.queryrun import QueryRun
+from hivesink.spark.running import Running
 from hivesink.spark.site import check_encryption, resolved_checkpoint, site_of
 
 if TYPE_CHECKING:
@@ -143,7 +144,7 @@ class HiveSink:
         require_outside(self.setup.spec.target.location, location, f"checkpoint {location}")
         run = QueryRun(events.sparkSession, self.setup, tolerant=True)
         writer = _triggered(events.writeStream.foreachBatch(run).option("checkpointLocation", location), chosen)
-        run.begin(location, events.schema)
+        run.begin(location, events.schema, events._jdf.queryExecution().analyzed())  # noqa: SLF001  the only way to it
         self._run = run
         if name is not None:
             writer = writer.queryName(name)

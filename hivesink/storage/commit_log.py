@@ -12,6 +12,7 @@ from hivesink.core import manifest_json
 from hivesink.core.log import LogView, Mark, Touched, require_own, require_whole
 from hivesink.storage import log_layout
 from hivesink.storage.fs import DOUBTS, FileSystem, delete, drop, join, put_once, retry_unknown, stage
+from hivesink.storage.ledger import Ledger
 from hivesink.storage.pointers import decode_pointer, encode_pointer, pointer_path
 from hivesink.storage.segments import LogSegments
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
     from hivesink.core.epoch import Epoch
     from hivesink.core.manifest import Floor, Manifest
+    from hivesink.core.partition_commit import Recorded
     from hivesink.core.table import TableName
 
 
@@ -36,6 +38,7 @@ class RenameCommitLog:
         self._uid = join(self._folder, "uid")
         self._own: str | None = None
         self.segments = LogSegments(fs, join(self._folder, "segments"))
+        self._ledger = Ledger(fs, join(self._folder, "commits"))
 
     @property
     def location(self) -> str:
@@ -127,12 +130,17 @@ class RenameCommitLog:
         for one in touched:
             delete(self._fs, join(self._touched, log_layout.touched_name(one)))
 
-    def trim(self, floor: Floor) -> None:
+    def records(self) -> Sequence[Recorded]:
+        return self._ledger.read()
+
+    def trim(self, floor: Floor, records: Sequence[Recorded] = ()) -> None:
         names = [entry.name for entry in self._fs.list(self._manifests)]
         view = log_layout.parse_view(names)
         if floor.epoch >= view.head:
             message = f"epoch {floor.epoch} can't be the floor of {self._folder}: its head is {view.head}"
             raise ValueError(message)
+        # First: what the floor covers is no longer in manifests.
+        self._ledger.add(floor.epoch, records)
         lowest = max(floor.epoch, view.floor)
         if floor.epoch > view.floor:
             path = self._manifest_path(log_layout.floor_name(floor.epoch))

@@ -6,6 +6,7 @@
 <log>/manifests/.0000000012.json.<attempt>.tmp        not yet decided
 <log>/touched/<epoch>-<attempt>t<task attempt>-<task>-<chunk>
 <log>/segments/<epoch>-<attempt>t<task attempt>-<task>.arrow    rows that wait (`core.rolling`)
+<log>/commits/<floor>.json                            partition commits of trimmed epochs, the newest of each partition
 <log>/tables/<db>.<table>@<creation time>             a table that the writer was let into
 """
 
@@ -94,6 +95,17 @@ def parse_view(names: Iterable[str]) -> LogView:
         manifests=tuple(sorted(epoch for epoch in manifests if epoch > floor)),
         marks={epoch: known for epoch, known in marks.items() if epoch > floor},
     )
+
+
+def ledger_name(floor: Epoch) -> str:
+    """Partition commits of epochs up to `floor`."""
+    return f"{floor:010d}.json"
+
+
+def parse_ledger(name: str) -> Epoch | None:
+    """The inverse of `ledger_name`; None for any other name."""
+    found = _MANIFEST.fullmatch(name)
+    return Epoch(int(found[1])) if found and found[2] == "json" else None
 
 
 def is_dead(name: str, floor: Epoch, head: Epoch) -> bool:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 
 from hivesink.core.epoch import BatchId, BatchRef, Epoch, LastBatch
 from hivesink.core.manifest import Manifest, Move, PartEntry, Rows
 from hivesink.core.offsets import FilesOffset, KafkaOffset, NoOffset, OtherOffset
+from hivesink.core.partition_commit import Commit
 from hivesink.core.rolling import OpenBucket, Opened, Slice
+from hivesink.core.watermark import Watermark
 
 AT = datetime(2026, 11, 21, 4, 5, 6, 789, tzinfo=timezone.utc)
 OLD, NEW = Slice("7-00112233aat0-3.arrow", 640, 320, 5), Slice("12-00112233aat0-0.arrow", 0, 340, 3)
+WAITS = OpenBucket.of((OLD, NEW), AT - timedelta(minutes=3), AT)
 
 
 def small(epoch: int, attempt: str = "aaaabbbb") -> Manifest:
@@ -44,7 +48,9 @@ def full() -> Manifest:
         options=(("sink.file.permission", "640"), ("sink.log.retained-epochs", "7")),
         opened=(Opened("demo.flights", "dt=2013-01-01", NEW),),
         rolled=(("demo.flights", "dt=a%3Ab ü"),),
-        waiting=((("demo.flights", "dt=2013-01-01"), OpenBucket.of((OLD, NEW), AT - timedelta(minutes=3), AT)),),
+        waiting=((("demo.flights", "dt=2013-01-01"), replace(WAITS, published=9, files=2)),),
+        commits=(Commit("demo.flights", "dt=a%3Ab ü", 3, 40, 5),),
+        watermark=Watermark(AT - timedelta(hours=2), {"t-0": AT - timedelta(hours=1), "t-1": None}),
     )
 
 

@@ -57,6 +57,19 @@ def made(server: LiveMetastore, folder: Path, *partition_columns: Column) -> Liv
     return server.connect().table(spec.name)
 
 
+def test_an_insert_is_announced(server: LiveMetastore, live: LiveTable, tmp_path: Path) -> None:
+    registrar = server.connect()
+    registrar.add(live, [new(live, dt(1))])
+    if server.kind.startswith("hiveserver2"):
+        with pytest.raises(Unsupported, match="insert-event"):
+            registrar.announce(live, {})
+        return
+    registrar.announce(live, {})
+    registrar.announce(live, {dt(1): [f"{live.location}/{dt(1)}/part-1", f"{live.location}/{dt(1)}/part-2"]})
+    plain = made(server, tmp_path / "plain")
+    registrar.announce(plain, {"": [f"{plain.location}/part-1"]})
+
+
 def test_a_table_reads_back(server: LiveMetastore, tmp_path: Path) -> None:
     spec = declared(tmp_path, DT, Column("hour", Primitive.INT, "of day"))
     server.create(spec)

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from hivesink.core.epoch import Epoch
 from hivesink.core.manifest import Floor, Manifest, Move, PartEntry, Rows, floor_over, lost_parts, standing
 from hivesink.core.manifest_json import decode, decode_floor, encode, encode_floor
+from hivesink.core.watermark import Watermark
 from hivesink.errors import LogDamaged, NewerFormat
 from hivesink.storage.commit_log import RenameCommitLog
 from hivesink.storage.local import LocalFileSystem
@@ -46,6 +47,8 @@ def manifests(draw: st.DrawFn) -> Manifest:
         opened=draw(st.sampled_from([(), base.opened])),
         rolled=tuple(draw(st.lists(st.tuples(text, text)))),
         waiting=draw(st.sampled_from([None, (), base.waiting])),
+        commits=draw(st.sampled_from([None, (), base.commits])),
+        watermark=draw(st.sampled_from([None, Watermark(), base.watermark])),
     )
 
 
@@ -68,7 +71,7 @@ def test_the_bytes_of_format_3_are_pinned() -> None:
     assert decode_floor(floor, "f") == FLOOR
 
 
-FORMAT_2 = replace(full(), opened=(), rolled=(), waiting=())
+FORMAT_2 = replace(full(), opened=(), rolled=(), waiting=(), commits=None, watermark=None)
 """No row waited in it."""
 
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hivesink.core.actions import (
+    Announce,
     ClearAccurate,
     Decide,
     Discard,
@@ -27,7 +28,6 @@ from hivesink.core.actions import (
     Publish,
     Refuse,
     Register,
-    SuccessFiles,
     Trim,
 )
 from hivesink.core.bucket import aside
@@ -37,6 +37,7 @@ from hivesink.core.log import Mark, Touched
 from hivesink.core.manifest import Manifest, PartEntry
 from hivesink.core.partfile import PartName, Stage
 from hivesink.core.partition import LivePartition
+from hivesink.core.partition_commit import PolicyKind
 from hivesink.core.plan import Policy, plan, until_look
 from hivesink.core.rolling import Opened, Slice, open_rows, segment_epoch, segment_name
 from hivesink.core.seen import Seen, Tracks, followed, losses, newest, paths_to_look
@@ -51,7 +52,7 @@ HISTORIES = 10_000
 TABLE, HOME = "demo.events", "/w/events"
 IDENTITY = Identity("w", "00c0ffee0001", (TABLE,), ((TABLE, "UTC"),), "/w/.hivesink/w")
 DAYS = ("dt=a", "dt=b", "dt=c")
-POLICIES = (Policy("_SUCCESS", 2), Policy(None, 1), Policy())
+POLICIES = (Policy((PolicyKind.SUCCESS_FILE,), 2), Policy((), 1), Policy())
 
 
 class Death(BaseException):
@@ -337,7 +338,7 @@ class Simulation:
                 self.floor = epoch
                 self.manifests = {found: manifest for found, manifest in self.manifests.items() if found > epoch}
                 return replace(history, floor=epoch)
-            case Keep() | SuccessFiles() | LookAgain():
+            case Keep() | Announce() | LookAgain():
                 pass
             case Refuse():
                 pytest.fail(f"nobody took {action.part} away: {action.reason}")

@@ -9,6 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hivesink.core.epoch import Epoch
+from hivesink.core.manifest import PartEntry
+from hivesink.core.partition_commit import Commit
 from hivesink.core.rolling import (
     SNAPSHOT_EVERY,
     Ages,
@@ -53,6 +55,10 @@ def decided(steps: list[tuple[str, str]]) -> list[Manifest]:
         manifests.append(rows.complete(epoch(number, days, rolled)))
         rows = rows.after(manifests[-1])
     return manifests
+
+
+def part(day: str, rows: int) -> PartEntry:
+    return PartEntry(TABLE, day, f"/t/{day}/.p", f"/t/{day}/p", 1, rows)
 
 
 def days_of(rows: OpenRows) -> dict[str, int]:
@@ -105,19 +111,63 @@ def test_a_start_knows_what_waits_from_few_manifests(steps: list[tuple[str, str]
 )
 def test_a_bucket_is_due_by_size_count_age_or_silence(length: int, rows: int, ages: Ages, is_due: bool) -> None:
     state = OpenRows().after(replace(small(1), opened=(opened(1, "a", length, rows),)))
-    assert due(state, {(TABLE, "a"): ages}, POLICY, ratio=0.5) == (((TABLE, "a"),) if is_due else ())
+    assert due(state, {(TABLE, "a"): ages}, POLICY, ratio=0.5) == ({(TABLE, "a")} if is_due else set())
 
 
 def test_without_a_count_any_number_of_rows_waits() -> None:
     state = OpenRows().after(replace(small(1), opened=(opened(1, "a", rows=10**9),)))
-    assert due(state, {(TABLE, "a"): YOUNG}, replace(POLICY, records=None), ratio=0.5) == ()
+    assert due(state, {(TABLE, "a"): YOUNG}, replace(POLICY, records=None), ratio=0.5) == set()
 
 
 def test_beyond_the_limit_the_oldest_buckets_are_due() -> None:
     state = OpenRows().after(replace(small(1), opened=tuple(opened(1, day, 1900) for day in "abcd")))
     ages = {(TABLE, day): replace(YOUNG, open=timedelta(seconds=n)) for n, day in enumerate("bdac")}
-    assert due(state, ages, POLICY, ratio=0.5) == ((TABLE, "a"), (TABLE, "c"))
-    assert due(state, ages, replace(POLICY, open_bytes=7600), ratio=0.5) == ()
+    assert due(state, ages, POLICY, ratio=0.5) == {(TABLE, "a"), (TABLE, "c")}
+    assert due(state, ages, replace(POLICY, open_bytes=7600), ratio=0.5) == set()
+
+
+def test_a_held_bucket_waits_unless_too_much_does() -> None:
+    state = OpenRows().after(replace(small(1), opened=(opened(1, "a", 1900), opened(1, "b", 1900))))
+    ages = {(TABLE, "a"): Ages(2 * HOUR, HOUR), (TABLE, "b"): YOUNG}
+    assert due(state, ages, POLICY, 0.5, held={(TABLE, "a")}) == set()
+    assert due(state, ages, replace(POLICY, open_bytes=1900), 0.5, held={(TABLE, "a")}) == {(TABLE, "a")}
+
+
+class Fullest:
+    """A custom policy: ten rows, whatever else."""
+
+    def should_roll(self, partition: str, rows: int, size: int, open_for: timedelta, idle_for: timedelta) -> bool:
+        return partition == "a" and rows >= 10 and size == 5 and (open_for, idle_for) == (HOUR, MINUTE)
+
+
+@pytest.mark.parametrize(("rows", "is_due"), [(9, False), (10, True)])
+def test_an_own_class_decides_alone(rows: int, is_due: bool) -> None:
+    state = OpenRows().after(replace(small(1), opened=(opened(1, "a", 10, rows),)))
+    policy = replace(POLICY, own=Fullest())
+    assert due(state, {(TABLE, "a"): Ages(HOUR, MINUTE)}, policy, 0.5) == ({(TABLE, "a")} if is_due else set())
+
+
+def commit(day: str, revision: int = 1) -> Commit:
+    return Commit(TABLE, day, revision, 1, 1)
+
+
+def test_a_partition_stays_open_until_it_is_committed() -> None:
+    rolled = replace(small(2), opened=(), rolled=((TABLE, "a"),), parts=(part("a", 7),), commits=())
+    state = OpenRows().after(replace(small(1), opened=(opened(1, "a"),))).after(rolled)
+    assert state.buckets[TABLE, "a"].slices == ()
+    assert state.published((TABLE, "a")) == (7, 1)
+    assert (state.rows, state.oldest, state.segments()) == (0, None, frozenset())
+    assert due(state, {(TABLE, "a"): Ages(HOUR, HOUR)}, POLICY, 0.5) == set()
+    later = state.after(replace(small(3), opened=(opened(3, "a"),)))
+    assert later.published((TABLE, "a")) == (7, 1)
+    assert later.after(replace(small(4), opened=(), commits=(commit("a"),))).buckets == {}
+
+
+def test_what_an_epoch_publishes_without_a_commit_is_open() -> None:
+    batch = replace(small(1), opened=(), parts=(part("a", 7), part("b", 1), part("a", 2)), commits=(commit("b"),))
+    state = OpenRows().after(batch)
+    assert {key: (one.published, one.files) for key, one in state.buckets.items()} == {(TABLE, "a"): (9, 2)}
+    assert OpenRows().after(replace(batch, commits=None)).buckets == {}
 
 
 BUCKETS = st.dictionaries(

@@ -65,6 +65,9 @@ class FaultyRegistrar:
     def set_statistics(self, table: LiveTable, statistics: Sequence[Statistics]) -> bool:
         return bool(self._do("set_statistics", table, self.inner.set_statistics, statistics))
 
+    def announce(self, table: LiveTable, files: Mapping[str, Sequence[str]]) -> None:
+        self._do("announce", table, lambda name, some: self.inner.announce(name, dict(some)), list(files.items()))
+
     def close(self) -> None:
         self.inner.close()
 

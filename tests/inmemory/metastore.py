@@ -54,6 +54,7 @@ class MemoryMetastore:
         self._down = False
         self._created = 0
         self._entries: dict[TableName, MemoryTable] = {}
+        self.events: list[tuple[str, str, tuple[str, ...]]] = []
         for spec in tables:
             self.create(spec)
 
@@ -123,6 +124,10 @@ class MemoryMetastore:
                 for parameters in _parameters(entry, [exact.partition]):
                     parameters.update(_figures(exact))
         return True
+
+    def announce(self, table: LiveTable, files: Mapping[str, Sequence[str]]) -> None:
+        with self._entry(table.spec.name):
+            self.events += [(str(table.spec.name), partition, tuple(added)) for partition, added in files.items()]
 
     def close(self) -> None:
         """Nothing is open."""

@@ -18,6 +18,7 @@ from hivesink.core.epoch import BatchRef, Epoch, LastBatch, Replay, judge
 from hivesink.core.lifecycle import Identity, Stamp
 from hivesink.core.seen import Seen
 from hivesink.errors import EpochTaken, HiveSinkError
+from hivesink.sink.commit.commits import PartitionCommits
 from hivesink.sink.commit.context import CommitContext, Committed, Stopwatch, WriterSpec
 from hivesink.sink.commit.epochwriter import METASTORE_TROUBLE, EpochWriter, Write, Written
 from hivesink.sink.commit.executor import Executor
@@ -26,10 +27,15 @@ from hivesink.sink.commit.statistics import refresh_statistics
 from hivesink.sink.task.messages import InputShape
 
 if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable
     from datetime import timedelta
 
+    from hivesink.core.lifecycle import History
     from hivesink.core.manifest import Manifest
     from hivesink.core.partition import PartitionKey
+    from hivesink.core.partition_commit import Commit
+    from hivesink.core.rolling import OpenRows
+    from hivesink.core.watermark import Watermark
 
 logger = logging.getLogger("hivesink")
 
@@ -45,7 +51,9 @@ class Committer:
         self._executor: Executor | None = None
         self._is_current = False
         self._writer = EpochWriter(context, spec, self._tolerate)
-        self._roller = Roller(spec.rolling, tasks)
+        rule = spec.commit_rule
+        self._commits = PartitionCommits(context, rule, spec.watermark)
+        self._roller = Roller(spec.rolling, tasks, max(spec.rolling.rollover, rule.delay))
         self._encode = encode
         self._seen: set[PartitionKey] = set()
         self._waiting_since: float | None = None
@@ -65,10 +73,11 @@ class Committer:
 
     def _recover(self) -> Executor:
         self._is_current = False
+        self._commits.forget()
         executor = self._executor = Executor.begin(self.context, self.spec.identity, self.spec.policy)
         self._finish(executor)
         executor.clean_up()
-        self._roller.note(executor.history.rows, self.context.tick(), self.context.now())
+        self._note(executor)
         self._is_current = True
         return executor
 
@@ -99,18 +108,18 @@ class Committer:
                     done = self._commit_new(executor, new, shape, write, watch)
             self._is_current = True
             self.spec.on_commit(done)
-            self._roll(executor, self._roller.due(executor.history.rows, self.context.tick()))
+            self._roll_due(executor)
             return done
 
     def keep_up(self) -> None:
-        """While no batch comes: try again what waits for the metastore, and roll what is due.
+        """While no batch comes: try again what waits for the metastore, roll what is due, commit partitions.
 
         Raises the metastore's errors once the limit is passed, and what `commit` raises.
         """
         with self.lock:
             if self._executor is not None and self._is_current:
                 self._finish(self._executor)
-                self._roll(self._executor, self._roller.due(self._executor.history.rows, self.context.tick()))
+                self._roll_due(self._executor)
 
     def finish(self, *, roll: bool = True) -> None:
         """End the query: make everything readable and set exact statistics. Without `roll`, rows that wait still do.
@@ -120,7 +129,7 @@ class Committer:
         with self.lock:
             executor = self._recovered()
             if roll:
-                self._roll(executor, tuple(sorted(executor.history.rows.buckets)))
+                self._roll(executor, executor.history.rows.buckets)
             self._seen |= set(executor.history.folders())
             try:
                 executor.finish()
@@ -147,36 +156,69 @@ class Committer:
     def _commit_new(
         self, executor: Executor, batch: LastBatch, shape: InputShape, write: Write, watch: Stopwatch
     ) -> Committed:
-        written = self._writer.write(batch.epoch, shape, write, watch)
-        done = self._decide(executor, self._manifest(executor, batch, written), written, watch)
+        history = executor.history
+        before = history.head.watermark if history.head else None
+        written = self._writer.write(batch.epoch, shape, write, watch, late=before.at if before else None)
+        mark = self._commits.mark_after(history.head, batch.ref, shape, written.reports)
+        manifest = self._manifest(executor, batch, written)
+        commits = self._records({part.key for part in written.parts}, history.rows, written, mark)
+        done = self._decide(executor, replace(manifest, commits=commits, watermark=mark), written, watch)
         self._roller.came((one.key for one in written.opened), self.context.tick())
+        self._note(executor)
         return done
 
-    def _roll(self, executor: Executor, keys: tuple[PartitionKey, ...]) -> None:
-        """Make part files of the rows that wait in these buckets, by an epoch of its own."""
+    def _records(
+        self, keys: Iterable[PartitionKey], rows: OpenRows, written: Written, mark: Watermark | None
+    ) -> tuple[Commit, ...]:
+        ages = {key: age.open for key, age in self._roller.ages(self.context.tick()).items()}
+        return self._commits.records(keys, rows, written.parts, ages, mark)
+
+    def _roll_due(self, executor: Executor) -> None:
+        ages = self._roller.ages(self.context.tick())
+        mark = self._commits.mark(executor.history.head)
+        held, over = self._commits.due({key: age.open for key, age in ages.items()}, mark)
+        self._roll(executor, self._roller.due(executor.history.rows, ages, held) | over)
+
+    def _roll(self, executor: Executor, keys: Collection[PartitionKey]) -> None:
+        """Make part files of the rows that wait in these buckets, and commit what is over, by an epoch of its own."""
         if not keys:
             return
         self._is_current = False
         watch, history = Stopwatch(self.context.tick), executor.history
-        work = self._roller.work(history.rows, keys)
-        encode = partial(self._encode, work)
-        written = self._writer.write(Epoch(history.epoch + 1), InputShape(), encode, watch)
-        waited, encoded = (
-            sum(rows)
-            for rows in ((history.rows.buckets[key].rows for key in keys), (part.rows for part in written.parts))
+        rows, mark = history.rows, self._commits.mark(history.head)
+        rolled = tuple(sorted(key for key in keys if rows.buckets[key].slices))
+        written = self._encoded(history, rolled, watch)
+        stamp = Stamp(self.context.now(), written.attempt)
+        manifest = replace(
+            history.following("roll" if rolled else "commit", stamp),
+            parts=written.parts,
+            rolled=rolled,
+            commits=self._records(keys, rows, written, mark),
+            watermark=mark,
         )
+        if not manifest.is_bare:
+            self._decide(executor, manifest, written, watch)
+            self._roller.rolled(rows, manifest)
+            self._note(executor)
+        self._is_current = True
+
+    def _note(self, executor: Executor) -> None:
+        self._roller.note(executor.history.rows, self.context.tick(), self.context.now())
+
+    def _encoded(self, history: History, rolled: tuple[PartitionKey, ...], watch: Stopwatch) -> Written:
+        if not rolled:
+            return Written(self.context.stamp().attempt, (), (), None)
+        encode = partial(self._encode, self._roller.work(history.rows, rolled))
+        written = self._writer.write(Epoch(history.epoch + 1), InputShape(), encode, watch)
+        waited, encoded = sum(history.rows.buckets[key].rows for key in rolled), sum(one.rows for one in written.parts)
         if waited != encoded:
             message = f"{encoded} rows were encoded where {waited} wait"
             raise AssertionError(message)
-        stamp = Stamp(self.context.now(), written.attempt)
-        manifest = replace(history.following("roll", stamp), parts=written.parts, rolled=keys)
-        self._decide(executor, manifest, written, watch)
-        self._roller.rolled(history.rows, manifest)
-        self._roller.note(executor.history.rows, self.context.tick(), self.context.now())
-        self._is_current = True
+        return written
 
     def _decide(self, executor: Executor, manifest: Manifest, written: Written, watch: Stopwatch) -> Committed:
         executor.decide(Seen(), batch=manifest)
+        self._commits.decided(manifest)
         watch.lap("manifest")
         # The lookup before the manifest says nothing about older epochs that still wait.
         fresh = len(executor.history.open) == 1 and self._trouble is None and written.live is not None

@@ -14,22 +14,27 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from hivesink import errors
-from hivesink.config.options import PolicyKind, SinkConfig
+from hivesink.config.own_class import own_object
 from hivesink.core.bucket import is_aside, normal
 from hivesink.core.epoch import STRICT, BatchRef, Epoch, HistoryPolicy
 from hivesink.core.lifecycle import Identity, Stamp
 from hivesink.core.manifest import NO_ROWS, Rows
 from hivesink.core.partition import LivePartition, PartitionKey, by_table, is_partition
+from hivesink.core.partition_commit import PolicyKind
 from hivesink.core.plan import Policy
 from hivesink.core.rolling import RollingPolicy
-from hivesink.core.table import TableName
+from hivesink.core.table import TableName, TableSpec
+from hivesink.core.watermark import WatermarkPolicy
+from hivesink.sink.task.commit_rule import commit_rule
 from hivesink.sink.task.messages import InputShape, TablePlan, TaskPlan
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
 
+    from hivesink.config.options import SinkConfig
     from hivesink.core.log import LogView
     from hivesink.core.partfile import Finished
+    from hivesink.core.partition_commit import CommitRule
     from hivesink.ports import CommitLog, FileStore, LiveTable, Registrar
     from hivesink.sink.commit.statistics import CountRows
 
@@ -222,7 +227,7 @@ class WriterSpec:
 
     @property
     def policy(self) -> Policy:
-        return policy_of(self.config)
+        return policy_of(self.target.spec, self.config)
 
     @property
     def rolling(self) -> RollingPolicy:
@@ -230,9 +235,21 @@ class WriterSpec:
             self.config[f"sink.rolling-policy.{name}"]
             for name in ("file-size", "rollover-interval", "inactivity-interval", "record-count")
         )
-        return RollingPolicy(size, rollover, inactivity, self.config["sink.open-bytes-limit"], records)
+        name = "sink.rolling-policy.class"
+        own = None if self.config[name] is None else own_object(name, self.target.spec, self.config)
+        return RollingPolicy(size, rollover, inactivity, self.config["sink.open-bytes-limit"], records, own)
 
-    def task_plan(self, epoch: Epoch, shape: InputShape, stamp: Stamp) -> TaskPlan:
+    @property
+    def commit_rule(self) -> CommitRule:
+        """Raises InvalidOption."""
+        return commit_rule(self.target.spec, self.config)
+
+    @property
+    def watermark(self) -> WatermarkPolicy:
+        delay, idle = (self.config[f"sink.partition-commit.{name}"] for name in ("watermark-delay", "idle-timeout"))
+        return WatermarkPolicy(delay, idle)
+
+    def task_plan(self, epoch: Epoch, shape: InputShape, stamp: Stamp, late: datetime | None = None) -> TaskPlan:
         """One try at `epoch`, with every partition in its default folder."""
         return TaskPlan(
             target=self.target,
@@ -243,11 +260,22 @@ class WriterSpec:
             epoch=epoch,
             attempt=stamp.attempt,
             arrival=stamp.at,
+            late=late,
         )
 
 
-def policy_of(config: SinkConfig) -> Policy:
-    """What the settings say about the end of an epoch."""
-    name: str = config["sink.partition-commit.success-file.name"]
-    has_file = PolicyKind.SUCCESS_FILE in config["sink.partition-commit.policy.kind"]
-    return Policy(name if has_file else None, config["sink.log.retained-epochs"])
+def policy_of(spec: TableSpec, config: SinkConfig) -> Policy:
+    """What the settings say about the end of an epoch. Raises InvalidOption."""
+    kinds: tuple[PolicyKind, ...] = config["sink.partition-commit.policy.kind"]
+    name = "sink.partition-commit.policy.class"
+    if (PolicyKind.CUSTOM in kinds) != (config[name] is not None):
+        raise errors.InvalidOption(
+            (f"{name} and the kind custom in sink.partition-commit.policy.kind need each other",)
+        )
+    return Policy(
+        # They are registered before anything is published into them.
+        announce=tuple(kind for kind in kinds if kind is not PolicyKind.METASTORE),
+        retained=config["sink.log.retained-epochs"],
+        success_file=config["sink.partition-commit.success-file.name"],
+        own=own_object(name, spec, config).commit if PolicyKind.CUSTOM in kinds else None,
+    )

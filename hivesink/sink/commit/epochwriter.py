@@ -14,6 +14,7 @@ from hivesink.sink.task.messages import InputShape, TablePlan, TaskPlan, TaskRep
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from datetime import datetime
 
     from hivesink.core.epoch import Epoch
     from hivesink.core.partition import LivePartition, PartitionKey
@@ -55,14 +56,16 @@ class EpochWriter:
     tolerate: Callable[[errors.HiveSinkError], None]
     _moved: dict[PartitionKey, str] = field(default_factory=dict)
 
-    def write(self, epoch: Epoch, shape: InputShape, write: Write, watch: Stopwatch) -> Written:
-        """Run the tasks until their parts are whole and in the folders of their partitions.
+    def write(
+        self, epoch: Epoch, shape: InputShape, write: Write, watch: Stopwatch, *, late: datetime | None = None
+    ) -> Written:
+        """Run the tasks until their parts are whole and in the folders of their partitions; `late` as in `TaskPlan`.
 
         Raises BadRecord (after which nothing is left of the try), TaskFailed, EpochTaken, StoreUnavailable,
         PartitionElsewhere, and what `tolerate` raises.
         """
         for left in reversed(range(_TRIES)):
-            plan = self._plan(epoch, shape)
+            plan = self._plan(epoch, shape, late)
             reports = self._reports(write, plan)
             watch.lap("write")
             self._require_good(reports)
@@ -157,12 +160,12 @@ class EpochWriter:
                 homes[part.key] = home
         return homes
 
-    def _plan(self, epoch: Epoch, shape: InputShape) -> TaskPlan:
+    def _plan(self, epoch: Epoch, shape: InputShape, late: datetime | None) -> TaskPlan:
         def with_moves(table: TablePlan) -> TablePlan:
             moved = {partition: home for (name, partition), home in self._moved.items() if name == table.name}
             return replace(table, moved=moved)
 
-        plan = self.spec.task_plan(epoch, shape, self.context.stamp())
+        plan = self.spec.task_plan(epoch, shape, self.context.stamp(), late)
         rejected = with_moves(plan.rejected) if plan.rejected else None
         return replace(plan, target=with_moves(plan.target), rejected=rejected)
 

@@ -18,8 +18,10 @@ from hivesink.core.log import Mark
 from hivesink.core.manifest import Manifest, PartEntry, floor_over
 from hivesink.core.partfile import Pending, parse_staged
 from hivesink.core.partition import NewPartition, PartitionKey
+from hivesink.core.partition_commit import newest, recorded
 from hivesink.core.plan import Policy, plan, until_look
 from hivesink.core.seen import NOTHING, GivenUp, Seen, Winner, locate
+from hivesink.sink.commit.announce import announce
 from hivesink.sink.commit.observe import load, load_begun, look, look_at_tracks
 
 if TYPE_CHECKING:
@@ -157,9 +159,9 @@ class Executor:
                 # An empty folder harms nobody.
                 with suppress(errors.HiveSinkError):
                     self.context.store.prune(waited)
-            case actions.SuccessFiles(paths):
+            case actions.Announce(kind, partitions):
                 self._require_current()
-                self.context.store.run_parallel(partial(self.context.store.mark, path) for path in paths)
+                announce(self.context, self.policy, kind, partitions)
             case actions.MarkSettled(epoch):
                 self.context.log.mark(epoch, Mark.REGISTERED)
                 self.history = self.history.confirmed()
@@ -263,7 +265,8 @@ class Executor:
             if manifests[-1].settled >= upto:
                 break  # `floor_over` needs no more. Usually this is the first one that stays.
         self.context.require_head(self.history.epoch)
-        log.trim(floor_over(before, manifests, upto))
+        records = [one for manifest in manifests if manifest.epoch <= upto for one in recorded(manifest)]
+        log.trim(floor_over(before, manifests, upto), list(newest(records).values()))
         self.history = replace(self.history, floor=upto)
 
 

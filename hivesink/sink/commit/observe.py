@@ -77,7 +77,7 @@ def look(context: CommitContext, history: History) -> Seen:
 
     Raises MetastoreUnreachable, UnknownTable, StoreUnavailable.
     """
-    return look_at_files(context, history, context.lookup(history.folders()))
+    return look_at_files(context, history, context.lookup(history.places))
 
 
 def look_at_files(

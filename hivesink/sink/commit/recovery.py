@@ -63,7 +63,7 @@ def preview(context: CommitContext, policy: Policy, *, given_up: GivenUp = NOTHI
             actions += first
             history = history.decided(first[-1].manifest)
     # Recovery creates a dropped table again.
-    seen = look_at_files(context, history, listed(context, history.folders()))
+    seen = look_at_files(context, history, listed(context, history.places))
     tracks = look_at_tracks(context, history.epoch)
     actions += plan(history, Seen(seen.files, seen.partitions, tracks), stamp, policy)
     return Recovered(history.epoch, tuple(actions), lost, history.rows)
@@ -122,7 +122,7 @@ def _losses(history: History, seen: Seen, given_up: GivenUp) -> tuple[Loss, ...]
 
 def _look_for_losses(context: CommitContext, history: History, *, everywhere: bool) -> Seen:
     # The table may have been created again with other columns.
-    live = listed(context, history.folders(), PartitionPathInvalid)
+    live = listed(context, history.places, PartitionPathInvalid)
     return look_at_files(context, history, live, everywhere=everywhere)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
@@ -28,6 +28,8 @@ class Roller:
 
     policy: RollingPolicy
     tasks: int
+    longest: timedelta
+    """No bucket waits for longer by the clock alone."""
     _since: dict[PartitionKey, tuple[float, float]] = field(default_factory=dict)
     _ratio: float = _RATIO
 
@@ -46,12 +48,18 @@ class Roller:
             first, _ = self._since.get(key, (tick, tick))
             self._since[key] = first, tick
 
-    def due(self, rows: OpenRows, tick: float) -> tuple[PartitionKey, ...]:
-        ages = {
+    def ages(self, tick: float) -> dict[PartitionKey, Ages]:
+        """Those of all open buckets."""
+        return {
             key: Ages(timedelta(seconds=tick - first), timedelta(seconds=tick - last))
             for key, (first, last) in self._since.items()
         }
-        return due(rows, ages, self.policy, self._ratio)
+
+    def due(
+        self, rows: OpenRows, ages: Mapping[PartitionKey, Ages], held: Container[PartitionKey]
+    ) -> set[PartitionKey]:
+        """As `core.rolling.due`."""
+        return due(rows, ages, self.policy, self._ratio, held)
 
     def work(self, rows: OpenRows, keys: Iterable[PartitionKey]) -> tuple[tuple[Encoding, ...], ...]:
         """What each encoding task is to do."""
@@ -66,4 +74,4 @@ class Roller:
 
     def _age(self, age: timedelta) -> float:
         # A clock that was set back or forth makes a bucket wait for at most one interval more, or none.
-        return min(max(age, timedelta(0)), self.policy.rollover).total_seconds()
+        return min(max(age, timedelta(0)), self.longest).total_seconds()

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import importlib
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any, Protocol
@@ -16,6 +15,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from hivesink.config.options import OnNull, SinkConfig
+from hivesink.config.own_class import own_object
 from hivesink.core.bucket import TimePattern, unregistrable
 from hivesink.core.partition import DEFAULT_PARTITION, partition_path
 from hivesink.core.partition_value import canonical
@@ -149,18 +149,14 @@ def assigner_for(spec: TableSpec, config: SinkConfig) -> BucketAssigner:
             time,
             config["sink.timestamp-zone"],
             config["sink.bucket.time-zone"],
-            _patterns(names, config["sink.bucket.time-pattern"]),
+            time_patterns(names, config["sink.bucket.time-pattern"]),
         )
-    module, _, name = kind.partition(":")
-    try:
-        made: BucketAssigner = getattr(importlib.import_module(module), name)(spec, config)
-    except (ImportError, AttributeError, TypeError) as error:
-        hint = "write module:Class, and put the module beside the job, or on PYTHONPATH; it gets (spec, config)"
-        raise InvalidOption((f"sink.bucket.assigner = {kind!r}: {error}; {hint}",)) from error
+    made: BucketAssigner = own_object("sink.bucket.assigner", spec, config)
     return made
 
 
-def _patterns(names: tuple[str, ...], patterns: dict[str, TimePattern]) -> tuple[TimePattern, ...]:
+def time_patterns(names: tuple[str, ...], patterns: dict[str, TimePattern]) -> tuple[TimePattern, ...]:
+    """The pattern of each partition column. Raises InvalidOption."""
     if set(patterns) == {""} and len(names) == 1:
         return (patterns[""],)
     if set(patterns) != set(names):

@@ -14,19 +14,20 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from hivesink.config.options import OnBadRecord
+from hivesink.config.options import OnBadRecord, OnLate
 from hivesink.core.log import Touched
 from hivesink.core.manifest import Rows
 from hivesink.core.partfile import PartName
 from hivesink.core.rolling import segment_name
 from hivesink.sink.task.assign import BucketAssigner, Buckets, Moment, assigner_for, buckets
+from hivesink.sink.task.events import EventTimes, LateRows, column_of
 from hivesink.sink.task.messages import BadReport, TablePlan, TaskPlan, TaskReport
 from hivesink.sink.task.parts import Parts, Target
 from hivesink.sink.task.rejects import position, rejected_rows
 from hivesink.sink.task.segments import SegmentWriter, encode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
     from hivesink.core.rolling import Encoding
     from hivesink.ports import BadRow, FileStore, PartFormat, RowReader, SegmentStore
@@ -56,33 +57,29 @@ class _Task:
     files: Parts | SegmentWriter
     target: Target
     rejects: Target | None
+    events: EventTimes
+    late: LateRows | None
     counts: Counter[str] = field(default_factory=Counter)
 
     def take(self, batch: pa.RecordBatch) -> None:
         decoded = self.tools.reader.read(batch)
         rows = decoded.table
-        moment = Moment(self._record_times(batch, decoded.good), self.plan.arrival)
+        time = self.plan.config["sink.bucket.time-column"] or self.plan.shape.timestamp
+        moment = Moment(column_of(batch, time, decoded.good), self.plan.arrival)
+        self.events.take(batch, rows, decoded.good)
         spec, config = self.plan.target.spec, self.plan.config
         values = self.assigner.assign(rows, moment) if spec.partition_columns else ()
         assigned = buckets(spec.partition_columns, values, rows.num_rows, config["sink.bucket.on-null"])
-        good = decoded.good
-        unfit = (row if good is None else replace(row, index=good[row.index].as_py()) for row in assigned.unfit)
-        self._reject(batch, sorted((*decoded.bad, *unfit), key=lambda row: row.index))
+        self._reject(batch, [*decoded.bad, *_of_input(assigned.unfit, decoded.good)])
+        if self.late is not None:
+            assigned, late = self.late.split(assigned)
+            self._put_late(batch, list(_of_input(late, decoded.good)))
         self._write(rows.select([column.name for column in spec.columns]), assigned)
         self.counts["read"] += batch.num_rows
         self.counts["skipped"] += decoded.skipped
 
-    def _record_times(self, batch: pa.RecordBatch, good: pa.Array | None) -> pa.Array | None:
-        """The stream's own time: the declared column, or that of a Kafka record."""
-        name = self.plan.config["sink.bucket.time-column"] or self.plan.shape.timestamp
-        columns = [index for index, column in enumerate(batch.schema.names) if column.lower() == name]
-        if len(columns) != 1:
-            return None
-        times = batch.column(columns[0])
-        return times if good is None else times.take(good)
-
     def _write(self, rows: pa.Table, assigned: Buckets) -> None:
-        if len(assigned.paths) == 1 and not assigned.unfit:
+        if len(assigned.paths) == 1 and not (assigned.codes < 0).any():
             if rows.num_rows:
                 self.files.add(self.target, assigned.paths[0], rows)
                 self.counts["written"] += rows.num_rows
@@ -99,6 +96,7 @@ class _Task:
     def _reject(self, batch: pa.RecordBatch, bad: list[BadRow]) -> None:
         if not bad:
             return
+        bad.sort(key=lambda row: row.index)
         match self.plan.config["sink.on-bad-record"]:
             case OnBadRecord.FAIL:
                 first = bad[0]
@@ -107,12 +105,26 @@ class _Task:
             case OnBadRecord.DROP:
                 self.counts["dropped"] += len(bad)
             case _:
-                if self.rejects is None:
-                    message = "a dead letter without a table for it"
-                    raise AssertionError(message)
-                rows, partition = rejected_rows(batch, self.plan.shape, bad, self.plan.arrival)
-                self.files.add(self.rejects, partition, rows)
-                self.counts["rejected"] += len(bad)
+                self._put_aside(batch, bad)
+
+    def _put_late(self, batch: pa.RecordBatch, late: list[BadRow]) -> None:
+        if late and self.plan.config["sink.late-rows"] is OnLate.DEAD_LETTER:
+            self._put_aside(batch, late)
+        else:
+            self.counts["late"] += len(late)
+
+    def _put_aside(self, batch: pa.RecordBatch, bad: list[BadRow]) -> None:
+        if self.rejects is None:
+            message = "a dead letter without a table for it"
+            raise AssertionError(message)
+        rows, partition = rejected_rows(batch, self.plan.shape, bad, self.plan.arrival)
+        self.files.add(self.rejects, partition, rows)
+        self.counts["rejected"] += len(bad)
+
+
+def _of_input(rows: Iterable[BadRow], good: pa.Array | None) -> Iterator[BadRow]:
+    """Rows that are numbered among the `good` ones of a batch, with their numbers in it."""
+    return (row if good is None else replace(row, index=good[row.index].as_py()) for row in rows)
 
 
 def run_task(
@@ -129,9 +141,10 @@ def run_task(
             if batch.num_rows:
                 work.take(batch)
         rows = Rows(**work.counts)
+        newest = work.events.newest
         if isinstance(work.files, Parts):
-            return TaskReport(task, task_attempt, rows, work.files.finish())
-        return TaskReport(task, task_attempt, rows, opened=work.files.finish())
+            return TaskReport(task, task_attempt, rows, work.files.finish(), newest=newest)
+        return TaskReport(task, task_attempt, rows, opened=work.files.finish(), newest=newest)
     except _Stop as stop:
         work.files.abort()
         return TaskReport(task, task_attempt, Rows(), bad=stop.bad)
@@ -168,6 +181,8 @@ def _open_task(plan: TaskPlan, tools: TaskTools, files: Parts | SegmentWriter) -
         files=files,
         target=_target(plan.target, tools),
         rejects=_target(plan.rejected, tools) if plan.rejected else None,
+        events=EventTimes(plan),
+        late=LateRows.of(plan),
     )
 
 

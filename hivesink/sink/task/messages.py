@@ -52,6 +52,10 @@ class InputShape:
     offset: str | None = None
     path: str | None = None
     topic_name: str | None = None
+    event_time: str | None = None
+    """The column of the sink's own watermark, in lower case."""
+    watermark: datetime | None = None
+    """Spark's own for this batch (UTC), where it decides."""
 
     @property
     def is_raw(self) -> bool:
@@ -60,7 +64,10 @@ class InputShape:
 
 @dataclass(frozen=True, slots=True)
 class TaskPlan:
-    """One try at an epoch, as each of its tasks sees it. `arrival` is UTC, fixed once per try."""
+    """One try at an epoch, as each of its tasks sees it. `arrival` is UTC, fixed once per try.
+
+    `late` is the watermark (UTC) before the batch: rows of partitions that were over by then are late.
+    """
 
     target: TablePlan
     rejected: TablePlan | None
@@ -70,6 +77,7 @@ class TaskPlan:
     epoch: Epoch
     attempt: str
     arrival: datetime
+    late: datetime | None = None
 
     @property
     def asides(self) -> tuple[str, ...]:
@@ -104,6 +112,8 @@ class TaskReport:
     rows: Rows
     parts: tuple[PartEntry, ...] = ()
     opened: tuple[Opened, ...] = ()
+    newest: dict[str, int | None] = field(default_factory=dict)
+    """Where the sink has its own watermark: the newest event time of each source partition, in µs since 1970."""
     bad: BadReport | None = None
     failure: TaskFailure | None = None
 

@@ -1,0 +1,135 @@
+"""Partition commits: when a partition's rows are all there, and what is written down about it then.
+
+A commit says that all rows of the partition which the writer has read, up to the offsets of the commit's manifest, are
+published. Rows that come later make a new revision.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from enum import Enum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Container, Iterable, Mapping
+    from datetime import datetime
+
+    from hivesink.core.epoch import Epoch
+    from hivesink.core.manifest import Manifest
+    from hivesink.core.offsets import SourceOffset
+    from hivesink.core.partition import PartitionKey
+    from hivesink.core.partition_time import PartitionClock
+    from hivesink.core.watermark import Watermark
+
+
+class PolicyKind(Enum):
+    """How a partition's commit is made known, with Flink's names; `insert-event` is the metastore's listener event."""
+
+    METASTORE = "metastore"
+    SUCCESS_FILE = "success-file"
+    INSERT_EVENT = "insert-event"
+    CUSTOM = "custom"
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """`revision` is 1, 2, 3…; `rows` and `files` are all that the writer has published in the partition."""
+
+    table: str
+    partition: str
+    revision: int
+    rows: int
+    files: int
+
+    @property
+    def key(self) -> PartitionKey:
+        return self.table, self.partition
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """A commit with the epoch that decided it, its time (UTC), the watermark then, and the offsets that it covers."""
+
+    commit: Commit
+    epoch: Epoch
+    at: datetime
+    watermark: datetime | None
+    end: tuple[SourceOffset, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CommittedPartition:
+    """A partition whose commit is made known: `partition` is its escaped path, `files` those that were published now.
+
+    `commit` is None for epochs of before version 3 of the log.
+    """
+
+    table: str
+    partition: str
+    location: str
+    files: tuple[str, ...]
+    commit: Commit | None
+
+
+def recorded(manifest: Manifest) -> tuple[Recorded, ...]:
+    """What `manifest` commits."""
+    end = manifest.last_batch.ref.end if manifest.last_batch else ()
+    mark = manifest.watermark.at if manifest.watermark else None
+    return tuple(Recorded(commit, manifest.epoch, manifest.at, mark, end) for commit in manifest.commits or ())
+
+
+def newest(records: Iterable[Recorded]) -> dict[PartitionKey, Recorded]:
+    """The newest record of each partition, whatever the order."""
+    known: dict[PartitionKey, Recorded] = {}
+    for one in records:
+        before = known.get(one.commit.key)
+        if before is None or one.epoch >= before.epoch:
+            known[one.commit.key] = one
+    return known
+
+
+def commit_after(before: Commit | None, key: PartitionKey, rows: int, files: int) -> Commit:
+    """The next revision, with so many more rows and files."""
+    was = before or Commit(*key, 0, 0, 0)
+    return Commit(*key, was.revision + 1, was.rows + rows, was.files + files)
+
+
+@dataclass(frozen=True, slots=True)
+class CommitRule:
+    """When the partitions of `table` are committed. Those of other tables (dead letters) are at each publish.
+
+    With a `clock`, once the watermark has passed their end (Flink's trigger `partition-time`); without one, `delay`
+    after their first row (`process-time`).
+    """
+
+    table: str
+    clock: PartitionClock | None = None
+    delay: timedelta = timedelta(0)
+
+    def end(self, key: PartitionKey) -> datetime | None:
+        """The event time (UTC) at which the partition is over; None if its commit doesn't wait for one."""
+        return self.clock.end(key[1]) if self.clock and key[0] == self.table else None
+
+    def holds(self, key: PartitionKey) -> bool:
+        """Whether its rows wait for its commit; otherwise each publish commits it."""
+        return self.end(key) is not None or (key[0] == self.table and self.clock is None and bool(self.delay))
+
+    def is_over(self, key: PartitionKey, age: timedelta, mark: Watermark) -> bool:
+        """Whether it can be committed, `age` after its first row."""
+        if not self.holds(key):
+            return True
+        end = self.end(key)
+        return age >= self.delay if end is None else mark.at is not None and end <= mark.at
+
+
+def due_commits(
+    rule: CommitRule, ages: Mapping[PartitionKey, timedelta], mark: Watermark, committed: Container[PartitionKey]
+) -> tuple[frozenset[PartitionKey], frozenset[PartitionKey]]:
+    """Of the partitions that aren't committed as they are: those that must wait, and those whose time has come.
+
+    The rows of all others are published by the rolling policy: late rows, and where nothing is held.
+    """
+    held = {key for key in ages if rule.holds(key)}
+    over = {key for key in held if rule.is_over(key, ages[key], mark)}
+    return frozenset(held - over), frozenset(key for key in over if key not in committed)

@@ -1,0 +1,68 @@
+"""The table's rule of partition commits, from its settings. Tasks need it too: it says which rows are late."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from hivesink.config.options import CommitTrigger, ExtractorKind
+from hivesink.config.own_class import own_object
+from hivesink.core.partition_commit import CommitRule
+from hivesink.core.partition_time import FromPatterns, FromTemplate, PartitionClock
+from hivesink.core.table import Primitive
+from hivesink.errors import InvalidOption
+from hivesink.sink.task.assign import time_patterns
+
+if TYPE_CHECKING:
+    from hivesink.config.options import SinkConfig
+    from hivesink.core.partition_time import TimeExtractor
+    from hivesink.core.table import TableSpec
+
+_PATTERN = "partition.time-extractor.timestamp-pattern"
+
+
+def commit_rule(spec: TableSpec, config: SinkConfig) -> CommitRule:
+    """Raises InvalidOption where no time can be read from the table's partitions, or their length isn't known."""
+    delay: timedelta | None = config["sink.partition-commit.delay"]
+    if config["sink.partition-commit.trigger"] is CommitTrigger.PROCESS_TIME:
+        return CommitRule(str(spec.name), None, delay or timedelta(0))
+    if not spec.is_partitioned:
+        problem = f"sink.partition-commit.trigger = 'partition-time': {spec.name} has no partitions"
+        raise InvalidOption((problem,))
+    extractor, unit = _extractor(spec, config)
+    lasts = unit if delay is None else delay
+    if lasts is None:
+        problem = (
+            "sink.partition-commit.delay is missing: with the trigger partition-time, say how long a partition lasts, "
+            "such as 1h"
+        )
+        raise InvalidOption((problem,))
+    zone = config["sink.partition-commit.watermark-time-zone"] or config["sink.bucket.time-zone"]
+    return CommitRule(str(spec.name), PartitionClock(extractor, lasts, zone))
+
+
+def _extractor(spec: TableSpec, config: SinkConfig) -> tuple[TimeExtractor, str | None]:
+    """What reads a partition's time, and the unit that it lasts, if that is known."""
+    if config["partition.time-extractor.kind"] is ExtractorKind.CUSTOM:
+        if config["partition.time-extractor.class"] is None:
+            raise InvalidOption(("partition.time-extractor.class is missing: name your class as module:Class",))
+        return own_object("partition.time-extractor.class", spec, config), None
+    template: str | None = config[_PATTERN]
+    names = tuple(column.name for column in spec.partition_columns)
+    if template is None and config["sink.bucket.assigner"] == "date-time":
+        patterns = time_patterns(names, config["sink.bucket.time-pattern"])
+        found = FromPatterns(tuple(zip(names, patterns, strict=True)))
+        if found.problem is not None:
+            raise InvalidOption((f"sink.bucket.time-pattern: {found.problem}; set {_PATTERN}",))
+        return found, found.unit
+    if template is None and len(names) > 1:
+        raise InvalidOption(
+            (f"{_PATTERN} is missing: say how {', '.join(names)} make a time, as in '$dt $hour:00:00'",)
+        )
+    of_columns = FromTemplate(template or f"${names[0]}", config["partition.time-extractor.timestamp-formatter"])
+    unknown = [name for name in of_columns.columns if name not in names]
+    if unknown or not of_columns.columns:
+        what = f"names {unknown[0]}, which is no partition column" if unknown else "names no partition column"
+        raise InvalidOption((f"{_PATTERN} = {template!r} {what}; {spec.name} has {', '.join(names)}",))
+    is_date = template is None and spec.partition_columns[0].type is Primitive.DATE
+    return of_columns, "day" if is_date else None

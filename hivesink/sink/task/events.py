@@ -1,0 +1,134 @@
+"""Event times in a task: the newest one of each partition of the source, and the rows that come too late."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import date, datetime, timedelta, timezone
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from hivesink.config.options import CommitTrigger, OnLate
+from hivesink.errors import InvalidOption
+from hivesink.ports import BadRow
+from hivesink.sink.task.assign import Buckets
+from hivesink.sink.task.commit_rule import commit_rule
+
+if TYPE_CHECKING:
+    from zoneinfo import ZoneInfo
+
+    from hivesink.core.partition_commit import CommitRule
+    from hivesink.sink.task.messages import TaskPlan
+
+_MICRO = timedelta(microseconds=1)
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+
+
+@dataclass(slots=True)
+class EventTimes:
+    """What a task has seen of event times, in µs since 1970 UTC, by the name of the source's partition."""
+
+    plan: TaskPlan
+    newest: dict[str, int | None] = field(default_factory=dict)
+
+    def take(self, batch: pa.RecordBatch, rows: pa.Table, good: pa.Array | None) -> None:
+        """Take in the good rows of `batch`, which are `rows`. Raises InvalidOption for a column that holds no times."""
+        name = self.plan.shape.event_time
+        if name is None:
+            return
+        times = rows.column(name) if name in rows.column_names else column_of(batch, name, good)
+        if times is None:
+            raise _unfit(name, "is a column neither of the table nor of the stream")
+        if not (pa.types.is_timestamp(times.type) or pa.types.is_date(times.type) or pa.types.is_int64(times.type)):
+            raise _unfit(name, f"is of type {times.type}, not TIMESTAMP, DATE or BIGINT (milliseconds)")
+        for source, newest in _newest(times, self._sources(batch, good)):
+            found, before = self._micros(newest), self.newest.get(source)
+            self.newest[source] = before if found is None else found if before is None else max(before, found)
+
+    def _sources(self, batch: pa.RecordBatch, good: pa.Array | None) -> pa.Array | None:
+        shape = self.plan.shape
+        numbers = None if shape.partition is None else column_of(batch, shape.partition, good)
+        if numbers is None:
+            return None
+        topics = None if shape.topic is None else column_of(batch, shape.topic, good)
+        topic = pa.scalar(shape.topic_name or "") if topics is None else topics.cast(pa.string())
+        return pc.binary_join_element_wise(topic, numbers.cast(pa.string()), "-")
+
+    def _micros(self, newest: pa.Scalar) -> int | None:
+        try:
+            time = None if newest is None else newest.as_py()
+            return None if time is None else (self._instant(time) - _EPOCH) // _MICRO
+        except (OverflowError, ValueError):
+            # Outside of the years 1 to 9999: in the future it counts as now, and otherwise for nothing.
+            return (self.plan.arrival - _EPOCH) // _MICRO if newest.cast(pa.int64()).as_py() > 0 else None
+
+    def _instant(self, time: int | datetime | date) -> datetime:
+        if isinstance(time, int):
+            return _EPOCH + timedelta(milliseconds=time)
+        if isinstance(time, datetime):
+            # Of a wall clock that comes twice, the earlier moment: the watermark must not run ahead.
+            return time if time.tzinfo else time.replace(tzinfo=self._zone)
+        return datetime(time.year, time.month, time.day, tzinfo=self._zone)
+
+    @property
+    def _zone(self) -> ZoneInfo:
+        zone: ZoneInfo = self.plan.config["sink.timestamp-zone"]
+        return zone
+
+
+def column_of(batch: pa.RecordBatch, name: str | None, good: pa.Array | None) -> pa.Array | None:
+    """A column of the stream's, whatever its case, for the `good` rows of `batch`; None if there isn't just one."""
+    columns = [index for index, column in enumerate(batch.schema.names) if column.lower() == name]
+    if len(columns) != 1:
+        return None
+    found = batch.column(columns[0])
+    return found if good is None else found.take(good)
+
+
+def _unfit(name: str, problem: str) -> InvalidOption:
+    return InvalidOption((f"the watermark's column {name!r} {problem}: set sink.partition-commit.watermark-column",))
+
+
+def _newest(times: pa.Array, sources: pa.Array | None) -> list[tuple[str, pa.Scalar]]:
+    if not len(times):
+        return []
+    if sources is None:
+        return [("", pc.max(times))]
+    table = pa.table({"source": sources, "time": times}).group_by("source").aggregate([("time", "max")])
+    return [(source or "", table["time_max"][row]) for row, source in enumerate(table["source"].to_pylist())]
+
+
+@dataclass(frozen=True, slots=True)
+class LateRows:
+    """Finds the rows of partitions that were over before this batch, where they aren't simply appended."""
+
+    rule: CommitRule
+    late: datetime
+
+    @classmethod
+    def of(cls, plan: TaskPlan) -> LateRows | None:
+        """None if no row of `plan` is to be treated as late."""
+        config = plan.config
+        by_time = config["sink.partition-commit.trigger"] is CommitTrigger.PARTITION_TIME
+        if plan.late is None or not by_time or config["sink.late-rows"] is OnLate.APPEND:
+            return None
+        return cls(commit_rule(plan.target.spec, config), plan.late)
+
+    def split(self, assigned: Buckets) -> tuple[Buckets, list[BadRow]]:
+        """The rows that are in time, and the others."""
+        ends = ((code, self.rule.end((self.rule.table, path))) for code, path in enumerate(assigned.paths))
+        over = {
+            code: f"late: {assigned.paths[code]} was over at {end:%Y-%m-%d %H:%M} UTC"
+            for code, end in ends
+            if end is not None and end <= self.late
+        }
+        if not over:
+            return assigned, []
+        late = np.isin(assigned.codes, [*over])
+        texts = {
+            code: f"late: {assigned.paths[code]} was over at {end:%Y-%m-%d %H:%M} UTC" for code, end in over.items()
+        }
+        rows = [BadRow(row, None, texts[int(assigned.codes[row])]) for row in np.flatnonzero(late).tolist()]
+        return Buckets(assigned.paths, np.where(late, -1, assigned.codes), assigned.unfit), rows

@@ -1,0 +1,53 @@
+"""The query whose batch runs, and what its plan holds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from hivesink.errors import CheckpointUnreadable, Unsupported
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """The query whose batch the current thread runs. `execution` is the JVM's `StreamExecution`."""
+
+    id: str
+    run: str
+    checkpoint: str
+    execution: Any
+    handle: StreamingQuery
+
+    @classmethod
+    def here(cls, spark: SparkSession) -> Running:
+        """Asks the session that started the query. Raises Unsupported, CheckpointUnreadable."""
+        query = spark.sparkContext.getLocalProperty("sql.streaming.queryId")
+        if not query:
+            msg = "a call of the sink outside a streaming query"
+            raise Unsupported(msg, "a batch must have a checkpoint", "use events.writeStream.foreachBatch(sink)")
+        running = spark.streams.get(query)
+        if running is None:
+            msg = "the checkpoint"
+            raise CheckpointUnreadable(msg, f"no query {query!r} runs in the session that the sink was made with")
+        execution = running._jsq.streamingQuery()  # noqa: SLF001  PySpark offers no other way
+        # Not the job group, which holds the run's id too: a job may set its own.
+        return cls(query, str(running.runId), str(execution.resolvedCheckpointRoot()), execution, running)
+
+
+def keeps_state(plan: Any) -> bool:
+    """Whether a physical plan in the JVM has a node with state."""
+    # The trait StatefulOperator has another package in each line of Spark; its method is the same in all.
+    children = plan.children()
+    inner = (children.apply(index) for index in range(children.size()))
+    return "getStateInfo" in dir(plan) or any(map(keeps_state, inner))
+
+
+def has_node(plan: Any, name: str) -> bool:
+    """Whether a plan in the JVM has a node of that class."""
+    children = plan.children()
+    inner = (children.apply(index) for index in range(children.size()))
+    return str(plan.getClass().getSimpleName()) == name or any(has_node(child, name) for child in inner)
