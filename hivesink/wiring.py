@@ -25,7 +25,7 @@ from hivesink.hiveql.render import declared, render, stored
 from hivesink.logs import TableLogs, commit_log, file_system, log_folder
 from hivesink.metastore import catalog, connect
 from hivesink.sink.commit.committer import Committer
-from hivesink.sink.commit.context import CommitContext, Committed, WriterSpec
+from hivesink.sink.commit.context import CommitContext, WriterSpec
 from hivesink.sink.commit.observe import load
 from hivesink.sink.inspect.admission import Admission, others_of
 from hivesink.sink.inspect.facts import read_log
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from hivesink.core.table import TableName, TableSpec
     from hivesink.hiveql.apply import Catalog
     from hivesink.ports import CommitLog, FileStore, LiveTable, Registrar
+    from hivesink.sink.commit.committed import Committed
     from hivesink.sink.commit.roller import Encode
     from hivesink.sink.task.messages import TaskReport
     from hivesink.storage.pointers import Accepted

@@ -126,10 +126,10 @@ class CommitRule:
 def due_commits(
     rule: CommitRule, ages: Mapping[PartitionKey, timedelta], mark: Watermark, committed: Container[PartitionKey]
 ) -> tuple[frozenset[PartitionKey], frozenset[PartitionKey]]:
-    """Of the partitions that aren't committed as they are: those that must wait, and those whose time has come.
+    """The open partitions that must wait, and those whose time has come.
 
     The rows of all others are published by the rolling policy: late rows, and where nothing is held.
     """
-    held = {key for key in ages if rule.holds(key)}
+    held = {key for key in ages if rule.holds(key) and key not in committed}
     over = {key for key in held if rule.is_over(key, ages[key], mark)}
-    return frozenset(held - over), frozenset(key for key in over if key not in committed)
+    return frozenset(held - over), frozenset(over)

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
     from hivesink.config.site import Site
+    from hivesink.sink.commit.committed import Committed
     from hivesink.sink.commit.committer import Committer
-    from hivesink.sink.commit.context import Committed
 
 _TRIGGERS = {"processingTime", "availableNow", "once"}
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Row, SparkSession
 
     from hivesink.core.partfile import Finished
-    from hivesink.sink.commit.context import Committed
+    from hivesink.sink.commit.committed import Committed
 
 
 def main() -> int:

@@ -12,7 +12,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from hivesink.sink.commit.context import Committed
+    from hivesink.sink.commit.committed import Committed
 
 WIDTH = 80
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-    from hivesink.sink.commit.context import Committed
+    from hivesink.sink.commit.committed import Committed
     from hivesink.spark.query import HiveQuery
 
     Query = HiveQuery | StreamingQuery

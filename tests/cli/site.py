@@ -19,7 +19,7 @@ from hivesink.sink.task.attempt import run_task
 from hivesink.sink.task.messages import InputShape, TaskPlan, TaskReport
 
 if TYPE_CHECKING:
-    from hivesink.sink.commit.context import Committed
+    from hivesink.sink.commit.committed import Committed
 
 DDL = """CREATE TABLE {name} (id BIGINT, note STRING)
 PARTITIONED BY (dt STRING)

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from hivesink.config.site import Site
+    from hivesink.sink.commit.committed import Committed
     from hivesink.sink.commit.committer import Committer
-    from hivesink.sink.commit.context import Committed
     from hivesink.sink.inspect.verify import Verdict
     from hivesink.sink.task.messages import TaskPlan, TaskReport
 

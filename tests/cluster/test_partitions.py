@@ -16,7 +16,7 @@ from tests.cluster.wire import Traffic, Wire
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from hivesink.sink.commit.context import Committed
+    from hivesink.sink.commit.committed import Committed
     from tests.cluster.conftest import Place
     from tests.cluster.hive import Hive
     from tests.cluster.ingest import Addresses, Ingest

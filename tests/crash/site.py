@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from hivesink.core.table import TableName, TableSpec
     from hivesink.ports import Registrar
-    from hivesink.sink.commit.context import Committed
+    from hivesink.sink.commit.committed import Committed
     from hivesink.storage.fs import FileSystem
     from tests.crash.faults import Call, Plan
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from hivesink.core.table import TableSpec
-    from hivesink.sink.commit.context import Committed
+    from hivesink.sink.commit.committed import Committed
     from tests.crash.site import SiteJob
 
 # Epoch 1 begins two partitions; epoch 2 goes on with one of them and begins a third.

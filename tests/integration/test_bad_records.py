@@ -10,7 +10,7 @@ import pytest
 from hivesink import errors
 
 if TYPE_CHECKING:
-    from hivesink.sink.commit.context import Committed
+    from hivesink.sink.commit.committed import Committed
     from tests.integration.stage import Stage, Topic
 
 pytestmark = [pytest.mark.spark, pytest.mark.main_path]

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from hivesink import HiveSink
     from hivesink.core.manifest import Manifest
-    from hivesink.sink.commit.context import Committed
+    from hivesink.sink.commit.committed import Committed
 
 pytestmark = [pytest.mark.spark, pytest.mark.main_path]
 

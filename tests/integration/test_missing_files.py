@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
-    from hivesink.sink.commit.context import Committed
+    from hivesink.sink.commit.committed import Committed
 
 pytestmark = [pytest.mark.spark, pytest.mark.main_path]
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from hivesink import HiveSink
     from hivesink.core.epoch import BatchRef
-    from hivesink.sink.commit.context import Committed
+    from hivesink.sink.commit.committed import Committed
     from tests.integration.stage import Stage
 
 pytestmark = [pytest.mark.spark, pytest.mark.main_path]

@@ -11,7 +11,7 @@ from tests.integration.stage import wait_until
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from hivesink.sink.commit.context import Committed
+    from hivesink.sink.commit.committed import Committed
     from tests.integration.stage import Stage
 
 pytestmark = [pytest.mark.spark, pytest.mark.main_path]

@@ -17,7 +17,7 @@ from hivesink.core.offsets import KafkaOffset, NoOffset
 from hivesink.core.table import Column, Primitive, TableName, TableSpec
 from hivesink.ports import DecodedRows
 from hivesink.sink.commit.committer import Committer
-from hivesink.sink.commit.context import CommitContext, Committed, WriterSpec
+from hivesink.sink.commit.context import CommitContext, WriterSpec
 from hivesink.sink.task.attempt import TaskTools, run_encoding, run_task
 from hivesink.sink.task.messages import InputShape, TablePlan, TaskPlan, TaskReport
 
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from hivesink.core.rolling import Encoding
     from hivesink.ports import CommitLog, FileStore, Registrar
+    from hivesink.sink.commit.committed import Committed
 
 TABLE = TableName("demo", "events")
 LOCATION = "/warehouse/demo.db/events"

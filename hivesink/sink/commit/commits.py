@@ -92,7 +92,7 @@ class PartitionCommits:
             files[part.key] += 1
         commits = []
         for key in sorted(keys):
-            if self.rule.is_over(key, ages.get(key, timedelta(0)), mark or Watermark()):
+            if self.rule.is_over(key, ages.get(key, timedelta(0)), mark or Watermark()) or key in self:
                 before_rows, before_files = rows.published(key)
                 total = before_rows + counts[key], before_files + files[key]
                 commits.append(commit_after(self._commits().get(key), key, *total))

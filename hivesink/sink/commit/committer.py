@@ -15,27 +15,30 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from hivesink.core.epoch import BatchRef, Epoch, LastBatch, Replay, judge
-from hivesink.core.lifecycle import Identity, Stamp
+from hivesink.core.lifecycle import Stamp
 from hivesink.core.seen import Seen
 from hivesink.errors import EpochTaken, HiveSinkError
 from hivesink.sink.commit.commits import PartitionCommits
-from hivesink.sink.commit.context import CommitContext, Committed, Stopwatch, WriterSpec
+from hivesink.sink.commit.committed import Committed, Stopwatch, tell
 from hivesink.sink.commit.epochwriter import METASTORE_TROUBLE, EpochWriter, Write, Written
 from hivesink.sink.commit.executor import Executor
+from hivesink.sink.commit.patience import Patience
 from hivesink.sink.commit.roller import Encode, Roller
 from hivesink.sink.commit.statistics import refresh_statistics
 from hivesink.sink.task.messages import InputShape
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
+    from collections.abc import Set as AbstractSet
     from datetime import timedelta
 
     from hivesink.core.lifecycle import History
     from hivesink.core.manifest import Manifest
     from hivesink.core.partition import PartitionKey
     from hivesink.core.partition_commit import Commit
-    from hivesink.core.rolling import OpenRows
+    from hivesink.core.rolling import Ages, OpenRows
     from hivesink.core.watermark import Watermark
+    from hivesink.sink.commit.context import CommitContext, WriterSpec
 
 logger = logging.getLogger("hivesink")
 
@@ -56,8 +59,7 @@ class Committer:
         self._roller = Roller(spec.rolling, tasks, max(spec.rolling.rollover, rule.delay))
         self._encode = encode
         self._seen: set[PartitionKey] = set()
-        self._waiting_since: float | None = None
-        self._trouble: HiveSinkError | None = None
+        self._patience = Patience(spec.config["sink.registration.max-delay"] if spec.tolerant else None)
 
     def recover(self) -> Executor:
         """Finish what earlier runs decided. `commit` does so itself if nobody has.
@@ -136,7 +138,7 @@ class Committer:
             except HiveSinkError as error:
                 self._left_open(error)
                 raise
-            self._clear_trouble()
+            self._patience.clear()
             if self.spec.sole_writer():
                 refresh_statistics(self.context, executor.history.epoch, self._seen, self.spec.count_rows)
 
@@ -148,7 +150,7 @@ class Committer:
     @property
     def waiting(self) -> str | None:
         """Why epochs wait to be finished, or None."""
-        return None if self._trouble is None else str(self._trouble)
+        return self._patience.reason
 
     def _recovered(self) -> Executor:
         return self._executor if self._executor is not None and self._is_current else self.recover()
@@ -174,10 +176,23 @@ class Committer:
         return self._commits.records(keys, rows, written.parts, ages, mark)
 
     def _roll_due(self, executor: Executor) -> None:
+        ages, held, over = self._held(executor)
+        self._roll(executor, self._roller.due(executor.history.rows, ages, held) | over)
+
+    def _held(
+        self, executor: Executor
+    ) -> tuple[dict[PartitionKey, Ages], AbstractSet[PartitionKey], AbstractSet[PartitionKey]]:
+        """The ages of open buckets, those that wait for their partition's commit, and those whose time has come."""
         ages = self._roller.ages(self.context.tick())
         mark = self._commits.mark(executor.history.head)
-        held, over = self._commits.due({key: age.open for key, age in ages.items()}, mark)
-        self._roll(executor, self._roller.due(executor.history.rows, ages, held) | over)
+        return ages, *self._commits.due({key: age.open for key, age in ages.items()}, mark)
+
+    def _readable_in(self, executor: Executor) -> timedelta | None:
+        """How long the rows that wait stay out of readers' sight at most; None if that depends on the watermark."""
+        ages, held, _ = self._held(executor)
+        waits = [age for key, age in ages.items() if key not in held]
+        check: timedelta = self.spec.config["sink.rolling-policy.check-interval"]
+        return self._roller.longest_wait(waits) + check if len(waits) == len(ages) else None
 
     def _roll(self, executor: Executor, keys: Collection[PartitionKey]) -> None:
         """Make part files of the rows that wait in these buckets, and commit what is over, by an epoch of its own."""
@@ -221,7 +236,7 @@ class Committer:
         self._commits.decided(manifest)
         watch.lap("manifest")
         # The lookup before the manifest says nothing about older epochs that still wait.
-        fresh = len(executor.history.open) == 1 and self._trouble is None and written.live is not None
+        fresh = len(executor.history.open) == 1 and self._patience.trouble is None and written.live is not None
         staged = {part.staged: part.length for part in written.parts}
         self._finish(executor, Seen(staged, written.live) if fresh else None)
         watch.lap("publish")
@@ -236,8 +251,12 @@ class Committer:
             partitions=len({part.key for part in written.parts}),
             milliseconds=watch.laps,
             waiting=self.waiting,
+            kind=manifest.kind,
+            committed=len(manifest.commits or ()),
+            open_rows=executor.history.rows.rows,
+            readable_in=self._readable_in(executor),
         )
-        _log(self.spec.identity, done)
+        tell(self.spec.identity.writer, done)
         return done
 
     def _commit_known(self, executor: Executor, batch: LastBatch) -> Committed:
@@ -268,20 +287,11 @@ class Committer:
         except METASTORE_TROUBLE as error:
             self._tolerate(error)
         else:
-            self._clear_trouble()
+            self._patience.clear()
 
     def _tolerate(self, error: HiveSinkError) -> None:
-        """Wait for a metastore that is down, up to the limit. Nothing is lost meanwhile."""
-        # Not the wall clock, which people set.
-        now = self.context.tick()
-        since = self._waiting_since = now if self._waiting_since is None else self._waiting_since
-        before, self._trouble = self.waiting, error
-        limit: timedelta = self.spec.config["sink.registration.max-delay"]
-        if not self.spec.tolerant or now - since > limit.total_seconds():
+        if self._patience.is_at_end(error, self.context.tick()):
             raise self._left_open(error)
-        # Each batch's own line repeats it.
-        if self.waiting != before:
-            logger.warning("epochs wait to be published or registered, at most %s: %s", limit, error)
 
     def _left_open(self, error: HiveSinkError) -> HiveSinkError:
         """`error`, with what it means for the rows that are decided."""
@@ -289,14 +299,3 @@ class Committer:
             table = self.spec.target.name
             error.args = (f"rows of {table} are committed but can't be read until the job runs again: {error}",)
         return error
-
-    def _clear_trouble(self) -> None:
-        self._trouble = self._waiting_since = None
-
-
-def _log(identity: Identity, done: Committed) -> None:
-    rows, steps = done.rows, " ".join(f"{step}={spent}ms" for step, spent in done.milliseconds.items())
-    counts = (rows.read, rows.written, rows.rejected, rows.dropped, rows.skipped, done.files, done.partitions)
-    waiting = f" waiting: {done.waiting}" if done.waiting else ""
-    text = "writer=%s epoch=%d rows=%d written=%d rejected=%d dropped=%d skipped=%d files=%d partitions=%d %s%s"
-    logger.info(text, identity.writer, done.epoch, *counts, steps, waiting)

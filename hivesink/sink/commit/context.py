@@ -1,4 +1,4 @@
-"""What the committer works with, and one epoch's outcome with the time it took.
+"""What the committer works with.
 
 Its adapters, time and randomness, with what it asks of them in several places; and what its writer writes.
 """
@@ -18,7 +18,6 @@ from hivesink.config.own_class import own_object
 from hivesink.core.bucket import is_aside, normal
 from hivesink.core.epoch import STRICT, BatchRef, Epoch, HistoryPolicy
 from hivesink.core.lifecycle import Identity, Stamp
-from hivesink.core.manifest import NO_ROWS, Rows
 from hivesink.core.partition import LivePartition, PartitionKey, by_table, is_partition
 from hivesink.core.partition_commit import PolicyKind
 from hivesink.core.plan import Policy
@@ -36,6 +35,7 @@ if TYPE_CHECKING:
     from hivesink.core.partfile import Finished
     from hivesink.core.partition_commit import CommitRule
     from hivesink.ports import CommitLog, FileStore, LiveTable, Registrar
+    from hivesink.sink.commit.committed import Committed
     from hivesink.sink.commit.statistics import CountRows
 
 
@@ -169,33 +169,6 @@ class CommitContext:
         for folder in sorted(folders, key=len, reverse=True):
             with suppress(errors.NotWritable):
                 self.store.prune([folder])
-
-
-@dataclass(frozen=True, slots=True)
-class Committed:
-    """One epoch's outcome. `waiting` says why epochs wait to be finished, if they do."""
-
-    epoch: Epoch
-    replayed: bool
-    rows: Rows = NO_ROWS
-    files: int = 0
-    partitions: int = 0
-    milliseconds: Mapping[str, int] = field(default_factory=dict)
-    waiting: str | None = None
-
-
-class Stopwatch:
-    """Milliseconds per step. `tick` is a monotonic clock in seconds. Laps of one name add up."""
-
-    def __init__(self, tick: Callable[[], float]) -> None:
-        self.laps: dict[str, int] = {}
-        self._tick = tick
-        self._last = tick()
-
-    def lap(self, name: str) -> None:
-        now = self._tick()
-        self.laps[name] = self.laps.get(name, 0) + round(1000 * (now - self._last))
-        self._last = now
 
 
 @dataclass(frozen=True, slots=True)

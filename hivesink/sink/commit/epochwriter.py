@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from hivesink.core.epoch import Epoch
     from hivesink.core.partition import LivePartition, PartitionKey
     from hivesink.core.rolling import Opened
-    from hivesink.sink.commit.context import CommitContext, Stopwatch, WriterSpec
+    from hivesink.sink.commit.committed import Stopwatch
+    from hivesink.sink.commit.context import CommitContext, WriterSpec
 
 METASTORE_TROUBLE = (errors.MetastoreUnreachable, errors.RegistrationFailed, errors.RegistrationUnknown)
 

@@ -61,6 +61,12 @@ class Roller:
         """As `core.rolling.due`."""
         return due(rows, ages, self.policy, self._ratio, held)
 
+    def longest_wait(self, ages: Iterable[Ages]) -> timedelta:
+        """Until the rolling policy's times have run out for all of these."""
+        policy, nothing = self.policy, timedelta(0)
+        left = (min(policy.rollover - age.open, policy.inactivity - age.idle) for age in ages)
+        return max((one for one in left), default=nothing)
+
     def work(self, rows: OpenRows, keys: Iterable[PartitionKey]) -> tuple[tuple[Encoding, ...], ...]:
         """What each encoding task is to do."""
         return spread(rows, keys, self.policy.file_size / self._ratio, self.tasks)

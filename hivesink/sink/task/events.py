@@ -127,8 +127,5 @@ class LateRows:
         if not over:
             return assigned, []
         late = np.isin(assigned.codes, [*over])
-        texts = {
-            code: f"late: {assigned.paths[code]} was over at {end:%Y-%m-%d %H:%M} UTC" for code, end in over.items()
-        }
-        rows = [BadRow(row, None, texts[int(assigned.codes[row])]) for row in np.flatnonzero(late).tolist()]
+        rows = [BadRow(row, None, over[int(assigned.codes[row])]) for row in np.flatnonzero(late).tolist()]
         return Buckets(assigned.paths, np.where(late, -1, assigned.codes), assigned.unfit), rows

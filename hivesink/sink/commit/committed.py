@@ -1,0 +1,70 @@
+"""One epoch's outcome, the time that it took, and the line of the log that tells it."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from hivesink.core.manifest import NO_ROWS, Rows
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from datetime import timedelta
+
+    from hivesink.core.epoch import Epoch
+
+logger = logging.getLogger("hivesink")
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """One epoch's outcome. `waiting` says why epochs wait to be finished, if they do.
+
+    `files` and `partitions` count what it has published, `committed` the partitions that it commits. `open_rows` wait
+    after it; readers see them within `readable_in`, None if their partitions must be over first.
+    """
+
+    epoch: Epoch
+    replayed: bool
+    rows: Rows = NO_ROWS
+    files: int = 0
+    partitions: int = 0
+    kind: str = "batch"
+    committed: int = 0
+    open_rows: int = 0
+    readable_in: timedelta | None = None
+    milliseconds: Mapping[str, int] = field(default_factory=dict)
+    waiting: str | None = None
+
+
+class Stopwatch:
+    """Milliseconds per step. `tick` is a monotonic clock in seconds. Laps of one name add up."""
+
+    def __init__(self, tick: Callable[[], float]) -> None:
+        self.laps: dict[str, int] = {}
+        self._tick = tick
+        self._last = tick()
+
+    def lap(self, name: str) -> None:
+        now = self._tick()
+        self.laps[name] = self.laps.get(name, 0) + round(1000 * (now - self._last))
+        self._last = now
+
+
+def tell(writer: str, done: Committed) -> None:
+    """Log the epoch in one line."""
+    rows, steps = done.rows, " ".join(f"{step}={spent}ms" for step, spent in done.milliseconds.items())
+    counts = (rows.read, rows.written, rows.rejected, rows.dropped, rows.late, rows.skipped)
+    published = (done.files, done.partitions, done.committed)
+    still = f" open={done.open_rows} ({_readable(done.readable_in)})" if done.open_rows else ""
+    waiting = f" waiting: {done.waiting}" if done.waiting else ""
+    text = "writer=%s epoch=%d %s rows=%d written=%d rejected=%d dropped=%d late=%d skipped=%d "
+    text += "files=%d partitions=%d committed=%d %s%s%s"
+    logger.info(text, writer, done.epoch, done.kind, *counts, *published, steps, still, waiting)
+
+
+def _readable(within: timedelta | None) -> str:
+    if within is None:
+        return "readable once their partitions are over"
+    return f"readable within {max(0, round(within.total_seconds()))} s"
