@@ -12,7 +12,7 @@ from hivesink.core.partition import LivePartition, NewPartition, Statistics
 from hivesink.errors import RegistrationFailed, TableReplaced, UnknownTable
 from hivesink.metastore import thrift_table
 from hivesink.metastore.common import BASIC_ONLY, FLAG, Values, change_all, is_accurate, name_of, values_of
-from hivesink.metastore.thrift_calls import add_partitions, insert_event
+from hivesink.metastore.thrift_calls import add_partitions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -100,8 +100,11 @@ class ThriftRegistrar:
         name = table.spec.name
         for partition, added in files.items():
             values = list(values_of(table.spec, partition)) if table.spec.is_partitioned else None
-            event = partial(insert_event, name=name, values=values, files=added)
-            self._connection.change(str(name), f"announce {partition or name}", event)
+
+            def fire(client: Client, values: list[str] | None = values, added: Sequence[str] = added) -> None:
+                self._tables.calls.insert_event(client, name, values, added)
+
+            self._connection.change(str(name), f"announce {partition or name}", fire)
 
     def close(self) -> None:
         self._connection.close()

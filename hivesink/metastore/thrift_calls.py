@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from hive_metastore import ttypes
-from thrift.Thrift import TApplicationException
+from thrift.Thrift import TApplicationException, TType
 
 from hivesink.metastore.common import FLAG
 
@@ -73,6 +73,9 @@ class MetastoreCalls:
         self.states: PartitionsCall = FirstKnown(_states, self.partitions)
         self.alter_partitions: Callable[[Client, str, str, list[Any]], None] = FirstKnown(
             _alter_partitions_req, _alter_partitions
+        )
+        self.insert_event: Callable[[Client, TableName, list[str] | None, Sequence[str]], None] = FirstKnown(
+            _insert_event, _insert_event_of_hive_2
         )
 
     def partitions(self, client: Client, database: str, table: str, names: list[str]) -> list[Any]:
@@ -150,9 +153,38 @@ def _alter_partitions(client: Client, database: str, table: str, partitions: lis
     client.alter_partitions_with_environment_context(database, table, partitions, _KEEP_STATISTICS)
 
 
-def insert_event(client: Client, name: TableName, values: list[str] | None, files: Sequence[str]) -> None:
-    """Tell the metastore's listeners of an INSERT, as `Hive.fireInsertEvent` does. Known since Hive 0.14."""
-    added = ttypes.InsertEventRequestData(replace=False, filesAdded=list(files))
-    data = ttypes.FireEventRequestData(insertData=added)
-    request = ttypes.FireEventRequest(True, data, dbName=name.database, tableName=name.table, partitionVals=values)
+def _insert_event(client: Client, name: TableName, values: list[str] | None, files: Sequence[str]) -> None:
+    # Known since Hive 3, as is the event's form of today: its fields have other numbers in Hive 2.
+    client.get_catalogs()
+    _fire(client, name, values, ttypes.InsertEventRequestData(replace=False, filesAdded=list(files)))
+
+
+def _insert_event_of_hive_2(client: Client, name: TableName, values: list[str] | None, files: Sequence[str]) -> None:
+    protocol = client._oprot  # noqa: SLF001  the bindings have no other way to write a struct by hand
+    fast, protocol._fast_encode = protocol._fast_encode, None  # noqa: SLF001  the same
+    try:
+        _fire(client, name, values, _InsertOfHive2(filesAdded=list(files)))
+    finally:
+        protocol._fast_encode = fast  # noqa: SLF001  the same
+
+
+class _InsertOfHive2(ttypes.InsertEventRequestData):  # type: ignore[misc]  # the bindings have no types
+    """Hive 2.3's `struct InsertEventRequestData { 1: required list<string> filesAdded, … }`."""
+
+    def write(self, oprot: Any) -> None:
+        oprot.writeStructBegin("InsertEventRequestData")
+        oprot.writeFieldBegin("filesAdded", TType.LIST, 1)
+        oprot.writeListBegin(TType.STRING, len(self.filesAdded))
+        for file in self.filesAdded:
+            oprot.writeString(file)
+        oprot.writeListEnd()
+        oprot.writeFieldEnd()
+        oprot.writeFieldStop()
+        oprot.writeStructEnd()
+
+
+def _fire(client: Client, name: TableName, values: list[str] | None, data: Any) -> None:
+    """As `Hive.fireInsertEvent` does."""
+    event = ttypes.FireEventRequestData(insertData=data)
+    request = ttypes.FireEventRequest(True, event, dbName=name.database, tableName=name.table, partitionVals=values)
     client.fire_listener_event(request)

@@ -1,0 +1,194 @@
+"""Partition commits on real Spark, by the sink's own watermark and by Spark's, from files and from Kafka."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from hivesink.core.partition_commit import Recorded, newest, recorded
+from hivesink.errors import InvalidOption
+from hivesink.logs import commit_log
+from tests.integration.stage import wait_until
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.integration.stage import Stage, Topic
+
+pytestmark = [pytest.mark.spark, pytest.mark.main_path]
+
+HOURLY = {
+    "sink.rolling-policy.on-epoch": "false",
+    "sink.rolling-policy.check-interval": "200ms",
+    "sink.bucket.assigner": "date-time",
+    "sink.bucket.time-column": "at",
+    "sink.partition-commit.trigger": "partition-time",
+    "sink.partition-commit.policy.kind": "metastore,success-file,insert-event",
+}
+BY_SECOND = HOURLY | {
+    "sink.bucket.time-pattern": "yyyy-MM-dd--HHmmss",
+    "sink.partition-commit.idle-timeout": "1s",
+}
+COLUMNS = "id BIGINT, at TIMESTAMP"
+
+
+def line(identity: int, time: str) -> str:
+    return json.dumps({"id": identity, "at": f"2024-01-02 {time}"}) + "\n"
+
+
+def records(stage: Stage) -> dict[str, Recorded]:
+    """By the partition's value."""
+    log = commit_log(str(stage.log()), "stage")
+    own = [one for epoch in log.view().manifests for one in recorded(log.manifest(epoch))]
+    return {key[1].partition("=")[2]: one for key, one in newest(own).items()}
+
+
+def has_success(stage: Stage, value: str) -> bool:
+    return (stage.location() / f"dt={value}" / "_SUCCESS").exists()
+
+
+def partitions(stage: Stage) -> list[str]:
+    return [row[0].partition("=")[2] for row in stage.spark.sql(f"SHOW PARTITIONS {stage.table}").collect()]
+
+
+def test_an_hour_becomes_a_partition_once_it_is_over(stage: Stage) -> None:
+    stage.create(columns=COLUMNS, properties=HOURLY)
+    query = stage.begin(stage.sink(), trigger="100 milliseconds")
+    try:
+        stage.put_text(line(1, "03:10:00") + line(2, "03:50:00"))
+        query.processAllAvailable()
+        assert partitions(stage) == []
+        stage.put_text(line(3, "04:00:01"))
+        query.processAllAvailable()
+        wait_until(lambda: has_success(stage, "2024-01-02--03"))
+        assert partitions(stage) == ["2024-01-02--03"]
+        record = records(stage)["2024-01-02--03"]
+        assert (record.commit.revision, record.commit.rows, record.commit.files) == (1, 2, 1)
+        assert record.watermark == datetime(2024, 1, 2, 4, 0, 1, tzinfo=timezone.utc)
+        stage.put_text(line(4, "03:59:00"))
+        query.processAllAvailable()
+    finally:
+        query.stop()
+    assert stage.ids() == [1, 2, 3, 4]
+    assert records(stage)["2024-01-02--03"].commit.revision == 2
+    # The stop has published the last hour, which isn't over.
+    assert "2024-01-02--04" not in records(stage)
+    assert not has_success(stage, "2024-01-02--04")
+
+
+def test_when_input_stops_every_partition_is_committed(stage: Stage) -> None:
+    stage.create(columns=COLUMNS, properties=BY_SECOND)
+    query = stage.begin(stage.sink(), trigger="100 milliseconds")
+    try:
+        stage.put_text("".join(line(second, f"03:00:{second:02d}") for second in range(5)))
+        wait_until(lambda: len(records(stage)) == 5 and has_success(stage, "2024-01-02--030004"))
+        assert query.isActive
+    finally:
+        query.stop()
+    assert stage.ids() == [0, 1, 2, 3, 4]
+
+
+def test_sparks_own_watermark_commits_too(stage: Stage) -> None:
+    stage.create(columns=COLUMNS, properties=HOURLY)
+    schema = "id BIGINT, at TIMESTAMP"
+    rows = stage.lines().selectExpr(f"from_json(value, '{schema}') AS r").select("r.*")
+    events = rows.withWatermark("at", "10 minutes").dropDuplicates(["id", "at"])
+    query = stage.begin(stage.sink(), events, trigger="100 milliseconds")
+    try:
+        stage.put_text(line(1, "03:10:00") + line(1, "03:10:00"))
+        query.processAllAvailable()
+        stage.put_text(line(2, "04:10:00"))
+        query.processAllAvailable()
+        wait_until(lambda: has_success(stage, "2024-01-02--03"))
+        assert partitions(stage) == ["2024-01-02--03"]
+    finally:
+        query.stop()
+    assert stage.ids() == [1, 2]
+
+
+@pytest.mark.kafka
+def test_the_slowest_kafka_partition_decides(stage: Stage, topic: Topic) -> None:
+    stage.create(columns=COLUMNS, properties=HOURLY | {"sink.partition-commit.idle-timeout": "3s"})
+    times = [(0, "03:10:00"), (0, "05:00:00"), (1, "03:20:00")]
+    topic.put_raw([(number, line(row, time).encode()) for row, (number, time) in enumerate(times, 1)])
+    query = stage.begin(stage.sink(), topic.stream(stage.spark), trigger="100 milliseconds")
+    try:
+        query.processAllAvailable()
+        mark = commit_log(str(stage.log()), "stage").manifest(query._run.committer.head).watermark
+        assert mark is not None
+        newest_times = {name.rpartition("-")[2]: str(time)[:16] for name, time in mark.newest.items()}
+        assert newest_times == {"0": "2024-01-02 05:00", "1": "2024-01-02 03:20"}
+        assert str(mark.at)[:16] == "2024-01-02 03:20"
+        assert partitions(stage) == []
+
+        def goes_on() -> bool:
+            # From now on the second one is idle.
+            topic.put_raw([(0, line(4, "05:00:00").encode())])
+            return has_success(stage, "2024-01-02--03")
+
+        wait_until(goes_on)
+        assert partitions(stage) == ["2024-01-02--03"]
+    finally:
+        query.stop()
+    assert {1, 2, 3} <= set(stage.ids())
+
+
+def test_late_rows_become_dead_letters(stage: Stage) -> None:
+    stage.create(columns=COLUMNS, properties=HOURLY | {"sink.late-rows": "dead-letter"})
+    # One file a run: of two that are equally old, Spark may read either first.
+    for text in (line(1, "03:10:00"), line(2, "04:10:00"), line(3, "03:20:00") + line(4, "04:20:00")):
+        stage.put_text(text)
+        stage.drain(stage.sink())
+    assert stage.ids() == [1, 2, 4]
+    [letter] = stage.query(f"SELECT value, reason FROM {stage.table}__rejected")
+    assert json.loads(letter.value)["id"] == 3
+    assert letter.reason == "late: dt=2024-01-02--03 was over at 2024-01-02 04:00 UTC"
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ({"sink.partition-commit.watermark-column": "id2"}, "'id2' is a column neither"),
+        ({"sink.partition-commit.watermark-column": "name"}, "'name' is of type"),
+        ({"sink.partition-commit.delay": "1h", "sink.bucket.assigner": "partition-columns"}, "withWatermark"),
+    ],
+)
+def test_a_trigger_that_can_not_be_reached_is_refused_at_the_start(
+    stage: Stage, settings: dict[str, str], told: str
+) -> None:
+    base = {name: text for name, text in HOURLY.items() if name != "sink.bucket.time-column"}
+    stage.create(columns="id BIGINT, name STRING, at TIMESTAMP", properties=base | settings)
+    with pytest.raises(InvalidOption, match=told):
+        stage.begin(stage.sink())
+    assert not stage.checkpoint.exists()
+
+
+OWN = """
+from hivesink.core.partition_commit import CommittedPartition
+
+
+class Told:
+    def __init__(self, spec, config):
+        self.table = str(spec.name)
+
+    def commit(self, partition):
+        with open({path!r}, "a") as out:
+            print(partition.table == self.table, partition.partition, partition.commit.revision, file=out)
+"""
+
+
+def test_an_own_policy_is_told_of_each_commit(stage: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    told = tmp_path / "told.txt"
+    (tmp_path / "own_commit_policy.py").write_text(OWN.format(path=str(told)))
+    monkeypatch.syspath_prepend(tmp_path)
+    own: dict[str, Any] = {
+        "sink.partition-commit.policy.kind": "metastore,custom",
+        "sink.partition-commit.policy.class": "own_commit_policy:Told",
+    }
+    stage.create(columns=COLUMNS, properties=HOURLY | own)
+    stage.put_text(line(1, "03:10:00") + line(2, "04:10:00"))
+    stage.drain(stage.sink())
+    assert told.read_text().splitlines() == ["True dt=2024-01-02--03 1"]
