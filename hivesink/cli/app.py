@@ -13,6 +13,7 @@ from hivesink.cli import metastore
 from hivesink.cli.codes import ExitCode
 from hivesink.cli.inspection import status, verify
 from hivesink.cli.output import output
+from hivesink.cli.partitions import partitions, wait
 from hivesink.cli.query import query
 from hivesink.cli.repair import clean, recover
 from hivesink.cli.reset import reset
@@ -28,7 +29,7 @@ app = typer.Typer(
 app.add_typer(metastore.ddl, name="ddl")
 # Options that hivesink doesn't know belong to the job.
 app.command(context_settings={"ignore_unknown_options": True})(run)
-for _command in (query, status, verify, recover, clean, reset):
+for _command in (query, status, partitions, wait, verify, recover, clean, reset):
     app.command()(_command)
 app.add_typer(metastore.embedded, name="metastore")
 

@@ -14,12 +14,15 @@ from hivesink.config.site import Site
 from hivesink.core.epoch import STRICT
 from hivesink.core.log import require_writer_name
 from hivesink.core.table import require_table_name
+from hivesink.core.why_open import Policies
 from hivesink.embedded import metastore as embedded
 from hivesink.errors import InvalidOption
 from hivesink.logs import TableLogs, commit_log, log_folder
-from hivesink.sink.commit.context import CommitContext
+from hivesink.sink.commit.context import CommitContext, rolling_policy, watermark_policy
 from hivesink.sink.commit.observe import load
 from hivesink.sink.inspect.clean import Stranger, strangers
+from hivesink.sink.inspect.partitions import LogFollower
+from hivesink.sink.task.commit_rule import commit_rule
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -76,6 +79,13 @@ class OpenedTable:
         head = load(context).head
         config = SinkConfig.parse(self.live.spec.options, dict(head.options if head else ()))
         return replace(context, store=wiring.file_store(self.live.location, self.site, config)), config, head
+
+    def follower(self, writer: str) -> LogFollower:
+        """What reads `writer`'s partition commits. Raises InvalidOption, LogDamaged, NewerFormat, LogCopied."""
+        context, config, _ = self.for_recovery(writer)
+        spec = self.live.spec
+        policies = Policies(commit_rule(spec, config), rolling_policy(spec, config), watermark_policy(config))
+        return LogFollower(writer, context.log, policies)
 
     def committer(self, writer: str) -> Committer:
         """What commits for `writer` as its job would. Raises what `Setup.open` raises."""

@@ -20,6 +20,7 @@ from hivesink.core.seen import Seen
 from hivesink.errors import EpochTaken, HiveSinkError
 from hivesink.sink.commit.commits import PartitionCommits
 from hivesink.sink.commit.committed import Committed, Stopwatch, tell
+from hivesink.sink.commit.context import watermark_policy
 from hivesink.sink.commit.epochwriter import METASTORE_TROUBLE, EpochWriter, Write, Written
 from hivesink.sink.commit.executor import Executor
 from hivesink.sink.commit.patience import Patience
@@ -55,7 +56,7 @@ class Committer:
         self._is_current = False
         self._writer = EpochWriter(context, spec, self._tolerate)
         rule = spec.commit_rule
-        self._commits = PartitionCommits(context, rule, spec.watermark)
+        self._commits = PartitionCommits(context, rule, watermark_policy(spec.config))
         self._roller = Roller(spec.rolling, tasks, max(spec.rolling.rollover, rule.delay))
         self._encode = encode
         self._seen: set[PartitionKey] = set()

@@ -204,23 +204,12 @@ class WriterSpec:
 
     @property
     def rolling(self) -> RollingPolicy:
-        size, rollover, inactivity, records = (
-            self.config[f"sink.rolling-policy.{name}"]
-            for name in ("file-size", "rollover-interval", "inactivity-interval", "record-count")
-        )
-        name = "sink.rolling-policy.class"
-        own = None if self.config[name] is None else own_object(name, self.target.spec, self.config)
-        return RollingPolicy(size, rollover, inactivity, self.config["sink.open-bytes-limit"], records, own)
+        return rolling_policy(self.target.spec, self.config)
 
     @property
     def commit_rule(self) -> CommitRule:
         """Raises InvalidOption."""
         return commit_rule(self.target.spec, self.config)
-
-    @property
-    def watermark(self) -> WatermarkPolicy:
-        delay, idle = (self.config[f"sink.partition-commit.{name}"] for name in ("watermark-delay", "idle-timeout"))
-        return WatermarkPolicy(delay, idle)
 
     def task_plan(self, epoch: Epoch, shape: InputShape, stamp: Stamp, late: datetime | None = None) -> TaskPlan:
         """One try at `epoch`, with every partition in its default folder."""
@@ -252,3 +241,18 @@ def policy_of(spec: TableSpec, config: SinkConfig) -> Policy:
         success_file=config["sink.partition-commit.success-file.name"],
         own=own_object(name, spec, config).commit if PolicyKind.CUSTOM in kinds else None,
     )
+
+
+def rolling_policy(spec: TableSpec, config: SinkConfig) -> RollingPolicy:
+    """When rows that wait become files. Raises InvalidOption."""
+    size, rollover, inactivity, records, own = (
+        config[f"sink.rolling-policy.{name}"]
+        for name in ("file-size", "rollover-interval", "inactivity-interval", "record-count", "class")
+    )
+    policy = None if own is None else own_object("sink.rolling-policy.class", spec, config)
+    return RollingPolicy(size, rollover, inactivity, config["sink.open-bytes-limit"], records, policy)
+
+
+def watermark_policy(config: SinkConfig) -> WatermarkPolicy:
+    """How the sink's own watermark advances."""
+    return WatermarkPolicy(*(config[f"sink.partition-commit.{name}"] for name in ("watermark-delay", "idle-timeout")))

@@ -1,0 +1,74 @@
+"""Why a partition isn't committed yet, and when it will be, in words."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from hivesink.core.partition import PartitionKey
+    from hivesink.core.partition_commit import CommitRule
+    from hivesink.core.rolling import OpenBucket, RollingPolicy
+    from hivesink.core.watermark import Watermark, WatermarkPolicy
+
+
+@dataclass(frozen=True, slots=True)
+class Policies:
+    """What decides when a partition's rows are published and committed."""
+
+    rule: CommitRule
+    rolling: RollingPolicy
+    watermark: WatermarkPolicy
+
+
+def why_open(
+    key: PartitionKey,
+    bucket: OpenBucket | None,
+    mark: Watermark | None,
+    now: datetime,
+    policies: Policies,
+    *,
+    has_record: bool,
+) -> str:
+    """For a partition without a bucket too, which has had no rows yet. `now` is UTC."""
+    rule = policies.rule
+    end = rule.end(key)
+    if bucket is None and end is None:
+        return "it has had no rows yet"
+    if bucket is not None and (has_record or not rule.holds(key)):
+        due = min(bucket.first + policies.rolling.rollover, bucket.last + policies.rolling.inactivity)
+        return f"{bucket.rows} rows wait to be rolled, by {_time(max(due, now))} while a job runs"
+    if bucket is not None and end is None:
+        return f"it is committed at {_time(bucket.first + rule.delay)}, {rule.delay} after its first row"
+    return _before(end, mark, now, policies) if end else ""
+
+
+def _before(end: datetime, mark: Watermark | None, now: datetime, policies: Policies) -> str:
+    if mark is None:
+        return f"it is over at {_time(end)}, and there is no watermark: none of the job's batches has had one yet"
+    if mark.at is not None and end <= mark.at:
+        return f"the watermark ({_time(mark.at)}) has passed its end: the job commits it next"
+    told = f"it is over at {_time(end)}, the watermark is " + ("not known yet" if mark.at is None else _time(mark.at))
+    return "; ".join([told, *_reasons(mark, end, now, policies)])
+
+
+def _reasons(mark: Watermark, end: datetime, now: datetime, policies: Policies) -> list[str]:
+    reasons, policy, rule = [], policies.watermark, policies.rule
+    silent = sorted(name for name, time in mark.newest.items() if time is None)
+    known = {time: name for name, time in mark.newest.items() if time is not None}
+    if silent and any(mark.newest):
+        reasons.append(f"{', '.join(silent)} has had no rows yet, and holds it back for {policy.idle} at most")
+    elif len(known) > 1:
+        reasons.append(f"it follows {known[min(known)]}, whose newest time is {_time(min(known))}")
+    if end > now:
+        zone = rule.clock.zone.key if rule.clock else "UTC"
+        reasons.append(f"by the clock that is still to come; its time is read in the zone {zone}")
+    else:
+        reasons.append(f"if no rows come for {policy.idle}, it goes on by the clock while a job runs")
+    return reasons
+
+
+def _time(at: datetime) -> str:
+    return f"{at:%Y-%m-%d %H:%M:%S} UTC"

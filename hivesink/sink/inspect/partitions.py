@@ -1,0 +1,111 @@
+"""The partitions of a writer: which are committed, by which record, and what the others wait for."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from hivesink.core.epoch import Epoch
+from hivesink.core.partition_commit import newest, recorded
+from hivesink.core.rolling import OpenBucket, OpenRows, open_rows
+from hivesink.core.why_open import why_open
+from hivesink.errors import LogDamaged
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from hivesink.core.manifest import Manifest
+    from hivesink.core.partition import PartitionKey
+    from hivesink.core.partition_commit import Recorded
+    from hivesink.core.why_open import Policies
+    from hivesink.ports import CommitLog
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionState:
+    """One partition as one writer has it. `record` is its newest commit that readers see, if there is one.
+
+    `open_rows` wait; `published_rows` are readable though no commit covers them. `waits_for` says in words why it isn't
+    committed as it is; None if it is.
+    """
+
+    writer: str
+    table: str
+    partition: str
+    record: Recorded | None
+    open_rows: int
+    published_rows: int
+    waits_for: str | None
+
+    @property
+    def is_complete(self) -> bool:
+        """A commit covers all rows that the writer has read."""
+        return self.waits_for is None
+
+
+@dataclass(slots=True)
+class LogFollower:
+    """A log, read again and again: each manifest once."""
+
+    writer: str
+    log: CommitLog
+    policies: Policies
+    _manifests: dict[Epoch, Manifest] = field(default_factory=dict)
+    _ledger: tuple[Epoch, dict[PartitionKey, Recorded]] | None = None
+    _settled: Epoch = field(default=Epoch(0))
+
+    def read(self) -> None:
+        """Take in what is new. Raises LogDamaged, NewerFormat, StoreUnavailable."""
+        view = self.log.view()
+        for epoch in view.manifests:
+            if epoch not in self._manifests:
+                # A running job may trim it meanwhile.
+                with suppress(LogDamaged):
+                    self._manifests[epoch] = self.log.manifest(epoch)
+        if self._ledger is None or self._ledger[0] != view.floor:
+            self._ledger = view.floor, newest(self.log.records())
+        head = self._manifests.get(view.head)
+        self._settled = view.settled(head.settled if head else Epoch(0))
+
+    @property
+    def head(self) -> Manifest | None:
+        """The newest manifest."""
+        return self._manifests[max(self._manifests)] if self._manifests else None
+
+    @property
+    def open(self) -> OpenRows:
+        """The partitions that no commit covers."""
+        return open_rows(self._manifests[epoch] for epoch in sorted(self._manifests, reverse=True))
+
+    def records(self) -> dict[PartitionKey, Recorded]:
+        """The newest decided commit of each partition."""
+        old = [] if self._ledger is None else self._ledger[1].values()
+        return newest([*old, *(one for manifest in self._manifests.values() for one in recorded(manifest))])
+
+    def states(self, now: datetime) -> list[PartitionState]:
+        """All partitions that have rows, sorted."""
+        records, buckets = self.records(), self.open.buckets
+        keys = sorted(records.keys() | buckets.keys())
+        return [self._state(key, records.get(key), buckets.get(key), now) for key in keys]
+
+    def state(self, key: PartitionKey, now: datetime) -> PartitionState:
+        """One partition, also one without rows."""
+        return self._state(key, self.records().get(key), self.open.buckets.get(key), now)
+
+    def _state(
+        self, key: PartitionKey, record: Recorded | None, bucket: OpenBucket | None, now: datetime
+    ) -> PartitionState:
+        mark = self.head.watermark if self.head else None
+        waits_for = None
+        if bucket is not None or record is None:
+            waits_for = why_open(key, bucket, mark, now, self.policies, has_record=record is not None)
+            end = self.policies.rule.end(key)
+            if bucket is None and end is not None and mark is not None and mark.at is not None and end <= mark.at:
+                # It has no rows at all.
+                waits_for = None
+        elif record.epoch > self._settled:
+            waits_for = f"it is committed as epoch {record.epoch}, which waits to be published and registered"
+        is_readable = record is not None and record.epoch <= self._settled
+        counts = (bucket.rows, bucket.published) if bucket else (0, 0)
+        return PartitionState(self.writer, *key, record if is_readable else None, *counts, waits_for)
