@@ -137,7 +137,7 @@ def open_rows(newest_first: Iterable[Manifest]) -> OpenRows:
 
 @dataclass(frozen=True, slots=True)
 class RollingPolicy:
-    """When a bucket's rows become part files. `records` None: any number.
+    """When a bucket's rows become part files. `records` None: any number. `at_once`: whatever still waits.
 
     `file_size` is in bytes of a finished file; `open_bytes`, the most that may wait in all, in those of segments.
     """
@@ -147,6 +147,7 @@ class RollingPolicy:
     inactivity: timedelta
     open_bytes: int
     records: int | None = None
+    at_once: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +169,8 @@ def due(
     def is_due(key: PartitionKey, bucket: OpenBucket) -> bool:
         age = ages[key]
         return (
-            bucket.bytes * ratio >= policy.file_size
+            policy.at_once
+            or bucket.bytes * ratio >= policy.file_size
             or (policy.records is not None and bucket.rows >= policy.records)
             or age.open >= policy.rollover
             or age.idle >= policy.inactivity

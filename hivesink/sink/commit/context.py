@@ -230,7 +230,8 @@ class WriterSpec:
             self.config[f"sink.rolling-policy.{name}"]
             for name in ("file-size", "rollover-interval", "inactivity-interval", "record-count")
         )
-        return RollingPolicy(size, rollover, inactivity, self.config["sink.open-bytes-limit"], records)
+        limit, at_once = self.config["sink.open-bytes-limit"], self.config["sink.rolling-policy.on-epoch"]
+        return RollingPolicy(size, rollover, inactivity, limit, records, at_once=at_once)
 
     def task_plan(self, epoch: Epoch, shape: InputShape, stamp: Stamp) -> TaskPlan:
         """One try at `epoch`, with every partition in its default folder."""
