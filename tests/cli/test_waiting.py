@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow.dataset as ds
+import pyarrow.parquet as pq
 import pytest
 
 from hivesink.core.table import TableName
-from hivesink.errors import TableRemade
+from hivesink.errors import TableRemade, TableReplaced
 from hivesink.metastore.thrift_connection import Connection
 from tests.cli.site import Ingest, hivesink
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
+
 
 WAIT = {"sink.rolling-policy.on-epoch": "false"}
 A_SECOND = 1.1
@@ -153,3 +155,63 @@ def test_a_table_made_anew_without_its_files_counts_what_waits(
     assert "4 rows wait in the log, in no table" in said.error
     assert "append=0 doesn't" in said.error
     assert len(segments(waiting)) == 1
+
+
+def test_a_table_made_anew_under_a_run_gets_what_waits_at_the_next_start(
+    waiting: Ingest, table: str, uri: str, ddl: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    make_anew(waiting, ddl, "note STRING", "note STRING", capsys)
+    with pytest.raises(TableReplaced):
+        waiting.committer.finish()
+    assert len(segments(waiting)) == 3
+    again = Ingest(table, uri, options=WAIT)
+    again.committer.finish()
+    assert ids(again) == IDS
+    assert segments(again) == []
+    assert hivesink(capsys, "verify", table).code == 0
+    again.close()
+
+
+def test_columns_that_are_added_in_every_partition_are_null_in_what_waits(
+    waiting: Ingest, table: str, uri: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    waiting.committer.finish()
+    waiting.commit()
+    name = TableName.parse(table)
+    connection = Connection(uri)
+    found = connection.read(lambda client: client.get_table(name.database, name.table))
+    found.sd.cols.append(type(found.sd.cols[0])("more", "int"))
+    connection.read(lambda client: client.alter_table_with_cascade(name.database, name.table, found, True))
+    connection.close()
+    waiting.commit()
+    waiting.committer.finish()
+    again = Ingest(table, uri, options=WAIT, batches=waiting.batches)
+    again.commit()
+    again.committer.finish()
+    assert ids(waiting) == sorted([0, 1, 2, 3] * 6)
+    assert segments(waiting) == []
+    assert hivesink(capsys, "verify", table).code == 0
+    again.close()
+
+
+@pytest.mark.parametrize("dropped", [False, True])
+def test_dead_letters_that_wait_are_published_though_none_are_written_any_more(
+    table: str, uri: str, dropped: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = Ingest(table, uri, options={**WAIT, "sink.on-bad-record": "dead-letter"})
+    before.commit()
+    before.close()
+    if dropped:
+        name = TableName.parse(table)
+        connection = Connection(uri)
+        connection.read(lambda client: client.drop_table(name.database, f"{name.table}__rejected", True))
+        connection.close()
+    after = Ingest(table, uri, options=WAIT, batches=1)
+    after.commit()
+    after.committer.finish()
+    assert ids(after) == sorted([0, 1, 2, 3] * 2)
+    letters = list(Path(f"{after.location}__rejected").rglob("part-*"))
+    assert [rows.num_rows for rows in map(pq.read_metadata, letters)] == [1]
+    assert segments(after) == []
+    assert hivesink(capsys, "verify", table).code == 0
+    after.close()

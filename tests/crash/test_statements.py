@@ -12,6 +12,7 @@ import pytest
 
 from hivesink.core.seen import GivenUp
 from hivesink.errors import PartLost
+from hivesink.sink.commit.observe import load
 from hivesink.sink.commit.recovery import find_losses, recover
 from hivesink.sink.inspect.clean import clean
 from tests.crash.faults import FaultyFileSystem, Mode, Plan
@@ -104,10 +105,15 @@ class User:
     site: Site
     statement: Statement
     day: str
+    decided: frozenset[str] = frozenset()
     before: Counter[int] | None = None
     after: Counter[int] | None = None
+    early: bool = False
+    """A file was lost that wasn't decided when the statement came."""
 
     def __call__(self) -> None:
+        # A task's own file is no part of the table until its manifest lists it.
+        self.decided = frozenset(part.target for _, part in load(self.site.job().context).standing)
         self.before = Counter(self.site.rows())
         self.statement(self.site, self.day)
         self.after = Counter(self.site.rows())
@@ -133,10 +139,11 @@ def calls(spec: TableSpec) -> int:
     return len(counting.calls)
 
 
-def accept(site: Site) -> int:
+def accept(site: Site, user: User) -> int:
     """A person accepts what is lost; returns its rows."""
     job = site.job()
     found = find_losses(job.context)
+    user.early = not {loss.part.target for loss in found} <= user.decided
     gone = frozenset(loss.part.target for loss in found)
     recover(job.context, job.committer.spec.identity, job.committer.spec.policy, given_up=GivenUp(gone))
     return sum(loss.part.rows for loss in found)
@@ -150,7 +157,7 @@ def make_durable(site: Site, user: User, case: object) -> bool:
         if user.statement is rename:
             rename_back(site, user.day)
         else:
-            lost = accept(site)
+            lost = accept(site, user)
             assert lost, case
         assert wakes(site.job) is None, case
     user.check(lost, case)
@@ -179,8 +186,11 @@ def test_while_the_job_runs(spec: TableSpec, statement: Statement, day: str) -> 
     for at in range(1, calls(spec) + 1):
         site = new_site(spec)
         user = User(site, statement, day)
-        dies(partial(site.job, Stalling(site, at, user)))
+        stalling = Stalling(site, at, user)
+        dies(partial(site.job, stalling))
         taken += make_durable(site, user, at)
+        # What is gone when the driver looks, immediately before the decision, is written again.
+        assert not user.early or "/manifests/" in stalling.calls[at - 1].path, at
     # Of a decided roll, between its manifest and its renames.
     assert taken or statement in {overwrite, set_location}
 

@@ -280,7 +280,7 @@ def test_a_kill_at_each_step_of_publishing_on_a_file_source(
 
 @pytest.mark.spark
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("kills", [4, pytest.param(60, marks=[pytest.mark.long, pytest.mark.timeout(3600)])], ids=str)
+@pytest.mark.parametrize("kills", [4, pytest.param(30, marks=[pytest.mark.long, pytest.mark.timeout(3600)])], ids=str)
 def test_kills_while_rows_wait(tmp_path: Path, metastore: EmbeddedMetastore, spark: SparkSession, kills: int) -> None:
     steps = tuple(islice(cycle(ROLLING_STEPS), kills))
     # Only a roll has parts.
