@@ -197,7 +197,11 @@ def test_while_the_job_runs(spec: TableSpec, statement: Statement, day: str) -> 
 
 @pytest.mark.parametrize(
     ("spec", "statement", "day"),
-    [*cases("dt=a"), *OF_TABLE],
+    [
+        pytest.param(SPEC, one, "dt=a", id=one.__name__, marks=() if one is drop else pytest.mark.long)
+        for one in STATEMENTS.values()
+    ]
+    + OF_TABLE[1:],
 )
 def test_between_a_death_and_the_next_start(spec: TableSpec, statement: Statement, day: str) -> None:
     for at in range(1, calls(spec) + 1):
