@@ -301,8 +301,8 @@ class PartFormat(Protocol):
 
     def open(self, stream: BinaryIO) -> RecordWriter: ...
 
-    def fit(self, rows: pa.Table) -> pa.Table:
+    def fit(self, rows: pa.Table, table: str, partition: str) -> pa.Table:
         """`rows`, decoded when the table may have had other columns, by name: new ones null, dropped ones left out.
 
-        Raises RowsUnfit where a column's values don't fit its type of today.
+        Raises RowsUnfit, with their `table` and `partition`, where a column's values don't fit its type of today.
         """

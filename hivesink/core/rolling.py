@@ -164,7 +164,7 @@ def open_rows(newest_first: Iterable[Manifest]) -> OpenRows:
 
 @dataclass(frozen=True, slots=True)
 class RollingPolicy:
-    """When a bucket's rows become part files. `records` None: any number.
+    """When a bucket's rows become part files. `records` None: any number. `at_once`: whatever still waits.
 
     `file_size` is in bytes of a finished file; `open_bytes`, the most that may wait in all, in those of segments. `own`
     is the user's, which decides instead of size, age and number.
@@ -176,9 +176,12 @@ class RollingPolicy:
     open_bytes: int
     records: int | None = None
     own: BucketRolling | None = None
+    at_once: bool = False
 
     def is_due(self, partition: str, bucket: OpenBucket, age: Ages, size: float) -> bool:
         """`size` is what the bucket's rows would become in bytes."""
+        if self.at_once:
+            return True
         if self.own is not None:
             return self.own.should_roll(partition, bucket.rows, int(size), age.open, age.idle)
         return (
@@ -218,7 +221,9 @@ def due(
     now = {
         key
         for key, bucket in rows.buckets.items()
-        if bucket.slices and key not in held and policy.is_due(key[1], bucket, ages[key], bucket.bytes * ratio)
+        if bucket.slices
+        and (policy.at_once or key not in held)
+        and policy.is_due(key[1], bucket, ages[key], bucket.bytes * ratio)
     }
     left = rows.bytes - sum(rows.buckets[key].bytes for key in now)
     waiting = (key for key, bucket in rows.buckets.items() if bucket.slices and key not in now)

@@ -83,12 +83,14 @@ class SegmentLost(HiveSinkError):
 
 
 class RowsUnfit(HiveSinkError):
-    """Rows that wait have values that their column can't hold any more."""
+    """Rows that wait have values that their column can't hold any more. `kinds`: its Arrow types, then and now."""
 
-    def __init__(self, column: str, kind: str, reason: str) -> None:
+    def __init__(self, table: str, partition: str, column: str, kinds: tuple[str, str], reason: str) -> None:
+        where, (before, now) = f"{table}, partition {partition}" if partition else table, kinds
         super().__init__(
-            f"rows that wait can't be written: column {column} was {kind} when they came, and they don't fit its type "
-            f"of today ({reason}); change the column back, and start again"
+            f"rows that wait for {where} don't fit column {column}: it was {before} when they came and is {now} today "
+            f"({reason}). They stay where they are: change the column back, run `hivesink recover "
+            f"{table.removesuffix('__rejected')}`, which publishes them, then change the column again"
         )
 
 

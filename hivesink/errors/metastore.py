@@ -140,13 +140,20 @@ class TableReplaced(HiveSinkError):
 
 
 class TableRemade(HiveSinkError):
-    """The table is not the one that the log knows, and the newest rows that the log counts are not in it."""
+    """The table is not the one that the log knows, and the newest rows that the log counts are not in it.
 
-    def __init__(self, table: str, writer: str, log: str, epoch: int, waiting: int | None = None) -> None:
-        wait = ""
-        if waiting is not None:
-            wait = f"Epoch {waiting} waits, perhaps unpublished: if the old table has another name now, first rename "
-            wait += f"both back and run `hivesink recover {table}`. "
+    `waiting` is the first epoch that isn't settled; `rows` wait in segments.
+    """
+
+    def __init__(
+        self, table: str, writer: str, log: str, epoch: int, *, waiting: int | None = None, rows: int = 0
+    ) -> None:
+        wait = f"Epoch {waiting} waits, perhaps unpublished" if waiting is not None else ""
+        if rows:
+            wait = f"{rows} rows wait in the log, in no table; a new checkpoint reads them again, append=0 doesn't"
+        if wait:
+            wait += ": if the old table has another name now, first rename both back and run "
+            wait += f"`hivesink recover {table}`. "
         super().__init__(
             f"{table} was dropped, or renamed, and created again: the log {log} is at epoch {epoch}, and the files of "
             f"its newest rows are not in this table. {wait}To go on: restore the files; or, if the old table has "

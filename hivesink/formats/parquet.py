@@ -35,7 +35,7 @@ class ParquetFormat:
         )
         return ParquetRecords(writer)
 
-    def fit(self, rows: pa.Table) -> pa.Table:
+    def fit(self, rows: pa.Table, table: str, partition: str) -> pa.Table:
         """Raises RowsUnfit."""
         if rows.schema.equals(self.schema):
             return rows
@@ -46,8 +46,9 @@ class ParquetFormat:
                 continue
             try:
                 columns.append(rows.column(wanted.name).cast(wanted.type))
-            except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-                raise RowsUnfit(wanted.name, str(rows.column(wanted.name).type), str(error)) from error
+            except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
+                kinds = str(rows.column(wanted.name).type), str(wanted.type)
+                raise RowsUnfit(table, partition, wanted.name, kinds, str(error).partition("\n")[0]) from error
         return pa.table(columns, schema=self.schema)
 
 

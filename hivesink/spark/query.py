@@ -66,8 +66,9 @@ class HiveQuery:
         self._late_failure: Exception | None = None
         self._timer = threading.Thread(target=self._keep_time, name="hivesink-timer", daemon=True)
         self._own = own
-        on_stop = run.setup.spec.config["sink.on-stop"]
-        self._publishes = not endless or on_stop is OnStop.PUBLISH
+        config = run.setup.spec.config
+        keeps = config["sink.on-stop"] is OnStop.KEEP and not config["sink.rolling-policy.on-epoch"]
+        self._publishes = not (endless and keeps)
         if own:
             self._timer.start()
         _newest[run.setup.context.log.location] = self

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
+    from hivesink.ports import CommitLog
     from jobs.cluster import Cluster
 
 BATCH = 400
@@ -42,6 +43,13 @@ STEPS = (
     "after-publish",
     "random",
 )
+ROLLING = {
+    "sink.rolling-policy.on-epoch": "false",
+    "sink.rolling-policy.record-count": "200",
+    "sink.rolling-policy.check-interval": "100ms",
+    # Tasks write their segments piece by piece.
+    "sink.task-memory": "16KB",
+}
 SHORT = ("after-manifest", "while-publishing", "in-task")
 """The first two lie between manifest and the end of the publish, of one epoch."""
 
@@ -73,12 +81,19 @@ class Kills:
         self.died.append(step)
         self.between += self._died_between()
 
-    def _died_between(self) -> bool:
-        """Whether the log's head is decided, and not all of it is published and registered."""
+    def segments(self) -> list[str]:
+        """The segments that the job has left."""
+        return sorted(self._log().segments.lengths())
+
+    def _log(self) -> CommitLog:
         site = Site.load({"HADOOP_CONF_DIR": str(self.stage.cluster.conf)})
         live = connect("thrift", self.stage.cluster.metastore_uri).table(TableName.parse(self.stage.target.name))
         (folder,) = TableLogs(live.spec.name, live.location, site).writers().values()
-        log = commit_log(folder, WRITER, site=site)
+        return commit_log(folder, WRITER, site=site)
+
+    def _died_between(self) -> bool:
+        """Whether the log's head is decided, and not all of it is published and registered."""
+        log = self._log()
         view = log.view()
         if not view.head:
             return False
@@ -89,7 +104,13 @@ class Kills:
 
 
 def kill_until_done(
-    cluster: Cluster, folder: Path, name: str, steps: tuple[str, ...], spark: Mapping[str, str]
+    cluster: Cluster,
+    folder: Path,
+    name: str,
+    steps: tuple[str, ...],
+    spark: Mapping[str, str],
+    *,
+    options: Mapping[str, str] | None = None,
 ) -> Kills:
     """A kill at each of `steps`, then a run until nothing is left; each row must be there once."""
     name = own(name)
@@ -97,7 +118,7 @@ def kill_until_done(
     rows = (len(steps) + SETTLED) * BATCH
     feed.put(rows)
     target = Target.create(cluster, name)
-    stage = Stage(cluster, folder, target, feed, spark, BATCH, slow=True)
+    stage = Stage(cluster, folder, target, feed, spark, BATCH, options=options or {}, slow=True)
     # Several batches of rows in a task, so that it can stand still between two.
     stage.spark = {**spark, "spark.sql.execution.arrow.maxRecordsPerBatch": "15"}
     kills = Kills(stage, random.Random(4711))  # noqa: S311  a repeatable choice of moments
@@ -118,6 +139,16 @@ def test_three_kills_of_a_job_on_hdfs(cluster: Cluster, tmp_path: Path) -> None:
     assert len(kills.died) == 3
     assert kills.between >= 2
     print(f"3 kills on HDFS, {kills.between} of them between manifest and registration")
+
+
+@pytest.mark.spark
+@pytest.mark.long
+@pytest.mark.timeout(1200)
+def test_kills_on_hdfs_while_rows_wait(cluster: Cluster, tmp_path: Path) -> None:
+    kills = kill_until_done(cluster, tmp_path, "kills_rolling", STEPS, local(), options=ROLLING)
+    assert len(kills.died) == len(STEPS)
+    assert kills.between >= 2
+    assert kills.segments() == []
 
 
 @pytest.mark.spark

@@ -57,7 +57,7 @@ class _Letters:
     def open(self, stream: BinaryIO) -> _Letters._Writer:
         return _Letters._Writer(stream)
 
-    def fit(self, rows: pa.Table) -> pa.Table:
+    def fit(self, rows: pa.Table, *_: str) -> pa.Table:
         return rows
 
     class _Writer:

@@ -8,6 +8,7 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, BinaryIO
 
 import pytest
@@ -16,7 +17,7 @@ from hivesink.config.site import Site as Hadoop
 from hivesink.storage.hdfs import HdfsFileSystem
 from hivesink.storage.hdfs_calls import HdfsCalls, RetryPolicy
 from tests.crash.faults import FaultyFileSystem, Mode
-from tests.crash.steps import BATCH, Case, Site, calls_of, cases, play
+from tests.crash.steps import BATCH, ROLLING, Case, Site, calls_of, cases, play
 from tests.inmemory.filesystem import MemoryFileSystem
 
 if TYPE_CHECKING:
@@ -73,11 +74,12 @@ class Sites:
     _numbers: itertools.count[int] = field(default_factory=itertools.count)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def new(self, count: int, tasks: int) -> Site:
+    def new(self, count: int, tasks: int, options: dict[str, str]) -> Site:
         with self._lock:
             number = next(self._numbers)
         root = f"{self.root}/{number}"
-        return Site(lambda: new_client(self.hadoop.hadoop), root, count, tasks, faults=Abandoning)
+        connect = partial(new_client, self.hadoop.hadoop)
+        return Site(connect, root, count, tasks, faults=Abandoning, options=options)
 
 
 @pytest.fixture(scope="module")
@@ -85,16 +87,16 @@ def sites(cluster: Cluster) -> Sites:
     return Sites(f"{cluster.filesystem}/crash-{time.time_ns()}", Hadoop.load({"HADOOP_CONF_DIR": str(cluster.conf)}))
 
 
-def in_memory(count: int, tasks: int) -> list[Call]:
+def in_memory(count: int, tasks: int, options: dict[str, str]) -> list[Call]:
     """What a job asks of any file system."""
     fs = MemoryFileSystem()
-    return calls_of(Site(lambda: fs, count=count, tasks=tasks))
+    return calls_of(Site(lambda: fs, count=count, tasks=tasks, options=options))
 
 
-def play_all(sites: Sites, found: Iterable[Case], count: int, tasks: int) -> int:
+def play_all(sites: Sites, found: Iterable[Case], count: int, tasks: int, options: dict[str, str]) -> int:
     """Side by side: most of a case is waiting for the NameNode."""
     with ThreadPoolExecutor(4) as pool:
-        return len(list(pool.map(lambda case: play(sites.new(count, tasks), case), found)))
+        return len(list(pool.map(lambda case: play(sites.new(count, tasks, options), case), found)))
 
 
 def decides_or_publishes(call: Call) -> bool:
@@ -103,18 +105,27 @@ def decides_or_publishes(call: Call) -> bool:
 
 
 def test_a_fault_at_any_step_of_log_and_publish_loses_and_doubles_nothing(sites: Sites) -> None:
-    steps = [call for call in in_memory(SHORT, 1) if decides_or_publishes(call)]
+    steps = [call for call in in_memory(SHORT, 1, {}) if decides_or_publishes(call)]
     # Who dies before a change leaves what the change before it has left.
     found = [case for call in steps for case in cases(call) if case.mode is not Mode.BEFORE]
-    played = play_all(sites, found, SHORT, 1)
+    played = play_all(sites, found, SHORT, 1, {})
     print(f"{played} faults at {len(steps)} steps of log and publish on HDFS")
     assert played > 100
 
 
+def test_a_fault_at_any_step_of_segments_loses_and_doubles_nothing(sites: Sites) -> None:
+    steps = [call for call in in_memory(SHORT, 1, ROLLING) if call.changes and "/segments/" in call.path]
+    found = [case for call in steps for case in cases(call) if case.mode is not Mode.BEFORE]
+    played = play_all(sites, found, SHORT, 1, ROLLING)
+    print(f"{played} faults at {len(steps)} steps of segments on HDFS")
+    assert {call.name for call in steps} >= {"open_new", "sync_close", "delete"}
+
+
 @pytest.mark.long
 @pytest.mark.timeout(3600)
-def test_a_fault_at_any_call_of_hdfs_loses_and_doubles_nothing(sites: Sites) -> None:
-    calls = in_memory(3 * BATCH, 2)
-    played = play_all(sites, (case for call in calls for case in cases(call)), 3 * BATCH, 2)
+@pytest.mark.parametrize("options", [{}, ROLLING], ids=["on epoch", "rolling"])
+def test_a_fault_at_any_call_of_hdfs_loses_and_doubles_nothing(sites: Sites, options: dict[str, str]) -> None:
+    calls = in_memory(3 * BATCH, 2, options)
+    played = play_all(sites, (case for call in calls for case in cases(call)), 3 * BATCH, 2, options)
     print(f"{played} faults at {len(calls)} calls on HDFS")
     assert played > 400

@@ -16,6 +16,7 @@ from hivesink.errors import HiveSinkError, PartLost
 from hivesink.sink.commit.recovery import find_losses, recover
 from tests.crash.faults import FaultyFileSystem, Kill, Mode, Plan, moments
 from tests.crash.site import PLAIN, Site, Watched, dies, modes
+from tests.crash.steps import ROLLING
 from tests.sink.harness import LOCATION, SPEC, TABLE, Event, Source
 
 if TYPE_CHECKING:
@@ -57,6 +58,8 @@ SCENARIOS = [
     Scenario("analyzed", user=analyzes),
     Scenario("dead-letters", dead=True, user=analyzes),
     Scenario("unpartitioned", PLAIN, user=analyzes),
+    Scenario("rolling", options={**ROLLING, **SUCCESS}, user=analyzes),
+    Scenario("rolling-dead-letters", dead=True, options=ROLLING, user=analyzes),
     *(Scenario(f"retained-{kept}", options={"sink.log.retained-epochs": str(kept)}) for kept in (1, 2, 3)),
 ]
 

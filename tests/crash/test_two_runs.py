@@ -16,6 +16,7 @@ import pytest
 from hivesink.errors import BatchBehindLog, EpochTaken, FencedOut, HiveSinkError
 from tests.crash.faults import FaultyFileSystem, Kill, Mode, Plan, moments
 from tests.crash.site import Site, SiteJob, Watched, dies
+from tests.crash.steps import ROLLING
 from tests.sink.harness import Event, Source
 
 if TYPE_CHECKING:
@@ -48,8 +49,8 @@ class Stalling(FaultyFileSystem):
         return super()._begin(name, path, changes=changes)
 
 
-def new_site() -> Site:
-    return Site(Source(list(FIRST)), options=dict(OPTIONS))
+def new_site(**options: str) -> Site:
+    return Site(Source(list(FIRST)), options={**OPTIONS, **options})
 
 
 @dataclass
@@ -92,8 +93,8 @@ def check(site: Site, other: Other, error: HiveSinkError | None, case: object, *
     site.check(ALL, case)
 
 
-def count() -> int:
-    site = new_site()
+def count(**options: str) -> int:
+    site = new_site(**options)
     fs = FaultyFileSystem(site.fs)
     site.job(fs).run()
     return len(fs.calls)
@@ -112,6 +113,15 @@ def test_one_run_stalls_while_the_other_goes_on(at: int) -> None:
     if max(decided, default=0) < 2:
         assert error is not None, at
     check(site, other, error, (at, stalling.calls[at - 1]))
+
+
+@pytest.mark.parametrize("at", moments(count(**ROLLING), every=4))
+def test_one_run_stalls_while_the_other_rolls(at: int) -> None:
+    site = new_site(**ROLLING)
+    other = Other(site)
+    stalling = Stalling(site, at, other)
+    check(site, other, wakes(lambda: site.job(stalling)), at)
+    assert site.log.segments.lengths() == {}
 
 
 def _decides(path: str) -> bool:

@@ -9,21 +9,33 @@ from __future__ import annotations
 import json
 import sys
 import time
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hivesink import HiveSink, sources
+from hivesink.spark.queryrun import QueryRun
 from hivesink.spark.session import session
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import pyarrow as pa
+    from pyspark.sql import DataFrame
 
 
 class Halting:
-    """Passes everything on to `inner`; stands still before or after one call of the method `name`."""
+    """Passes everything on to `inner`; stands still before or after one call of the method `name`.
 
-    def __init__(self, inner: Any, name: str, *, after: bool, reached: Path) -> None:
+    With `of_roll`, of one whose manifest is a roll's.
+    """
+
+    def __init__(self, inner: Any, name: str, *, after: bool, reached: Path, of_roll: bool = False) -> None:
         self._inner = inner
         self._name = name
         self._after = after
         self._reached = reached
+        self._of_roll = of_roll
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._inner, name)
@@ -31,18 +43,44 @@ class Halting:
             return found
 
         def halting(*args: Any, **kwargs: Any) -> Any:
-            if not self._after:
-                self._halt()
+            passes = self._of_roll and not args[0].rolled
+            if not self._after and not passes:
+                halt(self._reached)
             result = found(*args, **kwargs)
-            if self._after:
-                self._halt()
+            if self._after and not passes:
+                halt(self._reached)
             return result
 
         return halting
 
-    def _halt(self) -> None:
-        self._reached.write_text(self._name)
-        time.sleep(600)
+
+def halt(reached: Path) -> None:
+    reached.touch()
+    time.sleep(600)
+
+
+def halt_in_task(batches: Iterator[pa.RecordBatch], reached: Path) -> Iterator[pa.RecordBatch]:
+    """For mapInArrow, before the sink: the sink has some of the rows, and has written them for want of memory."""
+    for number, batch in enumerate(batches):
+        # Spark's buffers hold back the last one or two.
+        if number >= HELD_BACK:
+            halt(reached)
+        yield batch
+
+
+def halt_at_encoding(step: str, reached: Path) -> None:
+    """Before or after the tasks that make part files of rows that wait."""
+    encode = QueryRun._encode
+
+    def halting(self: QueryRun, *args: Any) -> Any:
+        if step == "before-encoding":
+            halt(reached)
+        reports = encode(self, *args)
+        if step == "after-encoding":
+            halt(reached)
+        return reports
+
+    QueryRun._encode = halting  # type: ignore[method-assign,assignment]
 
 
 STEPS = {
@@ -52,7 +90,27 @@ STEPS = {
     "after-publish": ("log", "mark", True),
     "before-register": ("registrar", "add", False),
     "after-register": ("registrar", "add", True),
+    "before-sweep": ("segments", "drop", False),
+    "after-sweep": ("segments", "drop", True),
 }
+OF_ROLLS = {"before-roll": "before-manifest", "after-roll": "after-manifest"}
+HELD_BACK = 5
+
+
+def halt_at(step: str, sink: HiveSink, events: DataFrame, reached: Path) -> DataFrame:
+    """Make the job stand still there; returns the events to read."""
+    if step in {"before-encoding", "after-encoding"}:
+        halt_at_encoding(step, reached)
+    if step == "in-segment":
+        return events.mapInArrow(partial(halt_in_task, reached=reached), events.schema)
+    port, method, after = STEPS.get(OF_ROLLS.get(step, step), ("", "", False))
+    if port:
+        context = sink.setup.context
+        holder = context.log if port == "segments" else context
+        inner = getattr(holder, port)
+        wrapped = Halting(inner, method, after=after, reached=reached, of_roll=step in OF_ROLLS)
+        object.__setattr__(holder, port, wrapped)
+    return events
 
 
 def main() -> None:
@@ -66,14 +124,9 @@ def main() -> None:
         with committed.open("a") as file:
             file.write("epoch\n")
         if order["die_at"] == "after-commit":
-            reached.write_text("commit")
-            time.sleep(600)
+            halt(reached)
 
-    sink = HiveSink.for_table(spark, order["table"], writer="killed", on_commit=on_commit)
-    if order["die_at"] in STEPS:
-        port, method, after = STEPS[order["die_at"]]
-        context = sink.setup.context
-        object.__setattr__(context, port, Halting(getattr(context, port), method, after=after, reached=reached))
+    sink = HiveSink.for_table(spark, order["table"], writer="killed", on_commit=on_commit, options=order["options"])
     if "servers" in order:
         events = sources.kafka(
             spark, order["servers"], order["topic"], options={"maxOffsetsPerTrigger": str(order["batch"])}
@@ -82,6 +135,7 @@ def main() -> None:
         events = sources.lines(spark, order["source"], options={"maxFilesPerTrigger": "1"})
     if order["distinct"]:
         events = events.dropDuplicates(["value"])
+    events = halt_at(order["die_at"], sink, events, reached)
     query = sink.start(events, checkpoint=order["checkpoint"], trigger={"availableNow": True})
     query.awaitTermination()
     spark.stop()

@@ -56,6 +56,32 @@ STEPS = (
 """The first three lie between manifest and registration."""
 SHORT = STEPS[2:5]
 """`tests/cluster/test_kills.py` has the two before, from Kafka to HDFS."""
+ROLLING_STEPS = (
+    "in-segment",
+    "after-encoding",
+    "after-roll",
+    "before-sweep",
+    "before-manifest",
+    "after-manifest",
+    "before-encoding",
+    "before-roll",
+    "while-publishing",
+    "before-register",
+    "after-register",
+    "after-publish",
+    "after-sweep",
+    "after-commit",
+    "random",
+)
+ROLLING = {
+    "sink.rolling-policy.on-epoch": "false",
+    "sink.rolling-policy.record-count": "120",
+    "sink.rolling-policy.rollover-interval": "1s",
+    "sink.rolling-policy.check-interval": "100ms",
+    # Tasks write their segments piece by piece.
+    "sink.task-memory": "16KB",
+}
+SMALL_BATCHES = {"spark.sql.execution.arrow.maxRecordsPerBatch": "15"}
 
 
 @dataclass
@@ -69,6 +95,7 @@ class Stage:
     batch: int = ROWS_A_BATCH
     distinct: bool = False
     settings: Mapping[str, str] = field(default_factory=dict)
+    options: Mapping[str, str] = field(default_factory=dict)
     between: int = 0
     died: list[str] = field(default_factory=list)
 
@@ -83,6 +110,7 @@ class Stage:
             "die_at": die_at,
             "batch": self.batch,
             "distinct": self.distinct,
+            "options": self.options,
             "spark": {
                 "spark.local.dir": str(self.folder / "scratch"),
                 "spark.sql.session.timeZone": "UTC",
@@ -138,14 +166,16 @@ class Stage:
 
     def _died_between(self) -> bool:
         """Whether the log's head is decided, and not all of it is published and registered."""
-        live = connect("thrift", self.metastore.uri).table(TableName.parse(self.table))
-        folder = default_log_location(live.location.removeprefix("file:"), live.spec.name, "killed")
-        log = commit_log(folder, "killed")
+        log = commit_log(str(self.log()), "killed")
         view = log.view()
         marks = view.marks.get(view.head, frozenset())
         head = log.manifest(view.head)
         waits = not marks >= {Mark.PUBLISHED, Mark.REGISTERED}
         return bool(head.parts and waits)
+
+    def log(self) -> Path:
+        live = connect("thrift", self.metastore.uri).table(TableName.parse(self.table))
+        return Path(default_log_location(live.location.removeprefix("file:"), live.spec.name, "killed"))
 
 
 def day(number: int) -> str:
@@ -182,6 +212,10 @@ def check_once(stage: Stage, spark: SparkSession, rows: int) -> None:
     assert sorted(found) == [(number, day(number)) for number in range(rows)]
     warehouse = stage.metastore.warehouse / "kills.db" / stage.table.split(".")[1]
     assert [path for path in warehouse.rglob(".*") if not path.name.endswith(".crc")] == []
+    assert list(stage.log().glob("segments/*")) == []
+    command = ("verify", stage.table, "--metastore", stage.metastore.uri)
+    said = subprocess.run([sys.executable, "-m", "hivesink.cli", *command], capture_output=True, text=True, check=False)
+    assert said.returncode == 0, said.stdout + said.stderr
 
 
 def write_files(folder: Path, batches: int, *, again: bool = False) -> str:
@@ -197,11 +231,20 @@ def write_files(folder: Path, batches: int, *, again: bool = False) -> str:
 
 
 def run_on_files(
-    folder: Path, metastore: EmbeddedMetastore, spark: SparkSession, *, table: str, steps: Sequence[str], between: int
+    folder: Path,
+    metastore: EmbeddedMetastore,
+    spark: SparkSession,
+    *,
+    table: str,
+    steps: Sequence[str],
+    between: int,
+    options: Mapping[str, str] | None = None,
 ) -> None:
     batches = len(steps) + 8
     source = write_files(folder, batches)
     stage = begin(folder, metastore, table, {"source": source})
+    if options is not None:
+        stage.options, stage.settings = options, SMALL_BATCHES
     kill_until_done(stage, steps)
     assert len(stage.died) == len(steps) + 1
     assert stage.between >= between
@@ -233,6 +276,16 @@ def test_a_kill_at_each_step_of_publishing_on_a_file_source(
     tmp_path: Path, metastore: EmbeddedMetastore, spark: SparkSession
 ) -> None:
     run_on_files(tmp_path, metastore, spark, table="files_3", steps=SHORT, between=1)
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("kills", [4, pytest.param(30, marks=[pytest.mark.long, pytest.mark.timeout(3600)])], ids=str)
+def test_kills_while_rows_wait(tmp_path: Path, metastore: EmbeddedMetastore, spark: SparkSession, kills: int) -> None:
+    steps = tuple(islice(cycle(ROLLING_STEPS), kills))
+    # Only a roll has parts.
+    between = steps.count("after-roll")
+    run_on_files(tmp_path, metastore, spark, table=f"rolling_{kills}", steps=steps, between=between, options=ROLLING)
 
 
 @pytest.mark.spark

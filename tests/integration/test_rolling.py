@@ -113,3 +113,33 @@ def test_a_stopped_query_may_keep_what_waits(stage: Stage) -> None:
     assert stage.ids() == []
     stage.drain(stage.sink(options=keeps))
     assert stage.ids() == list(range(9))
+
+
+def test_back_on_epoch_a_query_publishes_what_waits_though_no_row_comes(stage: Stage) -> None:
+    stage.create()
+    stage.put(range(9))
+    query = stage.begin(stage.sink(options={**WAIT, "sink.on-stop": "keep"}), trigger="100 milliseconds")
+    query.processAllAvailable()
+    query.stop()
+    assert waiting(stage)
+    at_once = {"sink.rolling-policy.on-epoch": "true", "sink.registration.retry-interval": "200ms"}
+    query = stage.begin(stage.sink(options=at_once), trigger="100 milliseconds")
+    try:
+        wait_until(lambda: len(files(stage)) == 3)
+    finally:
+        query.stop()
+    assert stage.ids() == list(range(9))
+    assert waiting(stage) == []
+
+
+def test_back_on_epoch_a_stopped_query_has_nothing_to_keep(stage: Stage) -> None:
+    stage.create()
+    stage.put(range(9))
+    keeps = {"sink.on-stop": "keep"}
+    query = stage.begin(stage.sink(options={**WAIT, **keeps}), trigger="100 milliseconds")
+    query.processAllAvailable()
+    query.stop()
+    assert waiting(stage)
+    stage.begin(stage.sink(options=keeps), trigger="100 milliseconds").stop()
+    assert stage.ids() == list(range(9))
+    assert waiting(stage) == []

@@ -97,7 +97,7 @@ class Lines:
     def open(self, stream: BinaryIO) -> Lines._Writer:
         return Lines._Writer(stream)
 
-    def fit(self, rows: pa.Table) -> pa.Table:
+    def fit(self, rows: pa.Table, *_: str) -> pa.Table:
         return rows
 
     class _Writer:

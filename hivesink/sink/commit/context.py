@@ -250,7 +250,8 @@ def rolling_policy(spec: TableSpec, config: SinkConfig) -> RollingPolicy:
         for name in ("file-size", "rollover-interval", "inactivity-interval", "record-count", "class")
     )
     policy = None if own is None else own_object("sink.rolling-policy.class", spec, config)
-    return RollingPolicy(size, rollover, inactivity, config["sink.open-bytes-limit"], records, policy)
+    limit, at_once = config["sink.open-bytes-limit"], config["sink.rolling-policy.on-epoch"]
+    return RollingPolicy(size, rollover, inactivity, limit, records, policy, at_once)
 
 
 def watermark_policy(config: SinkConfig) -> WatermarkPolicy:

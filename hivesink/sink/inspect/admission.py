@@ -100,7 +100,8 @@ class Admission:
         facts = read_log(self.log)
         if self.log.view().head and self.is_other_table() and not self._holds_newest_rows(facts):
             waiting = next((epoch for epoch, _ in self._open_parts()), None)
-            raise errors.TableRemade(name, self.writer, self.log.location, self.log.view().head, waiting)
+            head, rows = self.log.view().head, facts.open_rows.rows
+            raise errors.TableRemade(name, self.writer, self.log.location, head, waiting=waiting, rows=rows)
         for epoch, part in self._open_parts():
             if part.table.removesuffix("__rejected") != name.removesuffix("__rejected"):
                 raise errors.TableRenamed(name, part.table, epoch, self.log.location)
@@ -159,16 +160,22 @@ class Admission:
         return bool(manifests) and self.live.created > self.log.manifest(manifests[-1]).at.timestamp()
 
     def _holds_newest_rows(self, facts: LogFacts) -> bool:
-        """Whether every part of the newest epoch that has any is in the table: then its files have survived."""
+        """Whether every part of the newest epoch that has any is in the table: then its files have survived.
+
+        Rows that wait must have a partition in it.
+        """
         facts.require_readable()
         parts = [
             (manifest.epoch, part) for manifest, part in standing(facts.manifests) if part.table in facts.tables[:1]
         ]
+        columns = [column.name for column in self.live.spec.partition_columns]
+        waiting = (partition for table, partition in facts.open_rows.buckets if table in facts.tables[:1])
+        if not all(is_partition(partition, columns) for partition in waiting):
+            return False
         if not parts:
             return facts.floor is None or facts.floor.files == 0
         last = max(epoch for epoch, _ in parts)
         newest = [part for epoch, part in parts if epoch == last]
-        columns = [column.name for column in self.live.spec.partition_columns]
         if not all(is_partition(part.partition, columns) for part in newest):
             return False
         homes = self.registrar.lookup(self.live, sorted({part.partition for part in newest}))

@@ -80,7 +80,8 @@ def encode(work: Iterable[tuple[Target, Encoding]], store: SegmentStore, parts: 
     for target, piece in work:
         for one in piece.slices:
             for rows in _read(store, one):
-                parts.add(target, piece.partition, target.format.fit(rows))
+                fitting = target.format.fit(rows, target.table, piece.partition)
+                parts.add(target, piece.partition, fitting)
 
 
 def _read(store: SegmentStore, one: Slice) -> Iterator[pa.Table]:

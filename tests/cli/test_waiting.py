@@ -1,0 +1,217 @@
+"""The commands while rows wait to be rolled, on the real metastore."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+import pytest
+
+from hivesink.core.table import TableName
+from hivesink.errors import TableRemade, TableReplaced
+from hivesink.metastore.thrift_connection import Connection
+from tests.cli.site import Ingest, hivesink
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+WAIT = {"sink.rolling-policy.on-epoch": "false"}
+A_SECOND = 1.1
+"""A metastore tells tables of one name apart by the second in which they were made."""
+IDS = sorted([0, 1, 2, 3] * 3)
+
+
+@pytest.fixture
+def waiting(uri: str, table: str) -> Iterator[Ingest]:
+    """Three epochs of four rows each, all of which wait, and no query that would roll them."""
+    with_options = Ingest(table, uri, options=WAIT)
+    for _ in range(3):
+        with_options.commit()
+    yield with_options
+    with_options.close()
+
+
+def ids(ingest: Ingest) -> list[int]:
+    found = ds.dataset(sorted(map(str, ingest.location.rglob("part-*"))), format="parquet") if files(ingest) else None
+    return sorted(found.to_table(["id"])["id"].to_pylist()) if found else []
+
+
+def files(ingest: Ingest) -> list[Path]:
+    return sorted(ingest.location.rglob("part-*"))
+
+
+def segments(ingest: Ingest) -> list[str]:
+    return [path.name for path in (ingest.log / "segments").glob("*")]
+
+
+def make_anew(ingest: Ingest, ddl: Path, was: str, now: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Drop the table, and create it again with other columns."""
+    name = TableName.parse(ingest.table)
+    connection = Connection(ingest.metastore)
+    connection.read(lambda client: client.drop_table(name.database, name.table, False))
+    connection.close()
+    time.sleep(A_SECOND)
+    text = ddl.read_text()
+    assert was in text
+    ddl.write_text(text.replace(was, now))
+    assert hivesink(capsys, "ddl", "apply", ddl).code == 0
+
+
+def test_every_command_says_what_waits_and_recover_publishes_it(
+    waiting: Ingest, table: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert "12 (in 2 buckets, " in hivesink(capsys, "status", table).out
+    (writer,) = hivesink(capsys, "status", table, "--json").data["writers"]
+    assert (writer["waiting"]["rows"], writer["waiting"]["buckets"]) == (12, 2)
+    assert hivesink(capsys, "verify", table).code == 0
+    before = segments(waiting)
+    assert hivesink(capsys, "clean", table, "--strays").code == 0
+    assert "12 decided rows are not known to be published" in hivesink(capsys, "reset", table, "--dry-run").out
+    actions = hivesink(capsys, "recover", table, "--dry-run", "--json").data["writers"][0]["actions"]
+    named = [{"what": "roll", "subject": f"{table} dt=2026-01-0{day} (6 rows)"} for day in (1, 2)]
+    assert [one for one in actions if one["what"] == "roll"] == named
+    assert (segments(waiting), files(waiting)) == (before, [])
+
+    recovered = hivesink(capsys, "recover", table, "--json").data["writers"][0]
+    assert [one for one in recovered["actions"] if one["what"] == "roll"] == named
+    assert ids(waiting) == IDS
+    assert segments(waiting) == []
+    assert "wait to be rolled" not in hivesink(capsys, "status", table).out
+    assert hivesink(capsys, "verify", table).code == 0
+    assert "nothing to recover" in hivesink(capsys, "recover", table).out
+
+
+def test_two_writers_wait_apart(waiting: Ingest, table: str, uri: str, capsys: pytest.CaptureFixture[str]) -> None:
+    other = Ingest(table, uri, "other", options=WAIT)
+    other.commit()
+    assert hivesink(capsys, "verify", table).code == 0
+    found = {one["writer"]: one for one in hivesink(capsys, "status", table, "--json").data["writers"]}
+    assert {name: one["waiting"]["rows"] for name, one in found.items()} == {"ingest": 12, "other": 4}
+    other.committer.finish()
+    assert ids(waiting) == [0, 1, 2, 3]
+    assert len(segments(waiting)) == 3
+    waiting.commit()
+    waiting.committer.finish()
+    assert ids(waiting) == sorted([0, 1, 2, 3] * 5)
+    assert segments(waiting) == segments(other) == []
+    assert hivesink(capsys, "verify", table).code == 0
+    other.commit()
+    waiting.commit()
+    assert hivesink(capsys, "recover", table).code == 0
+    assert ids(waiting) == sorted([0, 1, 2, 3] * 7)
+    assert hivesink(capsys, "verify", table).code == 0
+    other.close()
+
+
+def test_rows_that_no_longer_fit_a_column_wait_until_they_do(
+    waiting: Ingest, table: str, ddl: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    make_anew(waiting, ddl, "note STRING", "note INT", capsys)
+    said = hivesink(capsys, "recover", table)
+    assert said.code != 0
+    assert (
+        f"rows that wait for {table}, partition dt=2026-01-01 don't fit column note: it was string when they came and "
+        "is int32 today" in said.error
+    )
+    assert f"change the column back, run `hivesink recover {table}`" in said.error
+    assert "12 (in 2 buckets, " in hivesink(capsys, "status", table).out
+    assert len(segments(waiting)) == 3
+    assert files(waiting) == []
+    make_anew(waiting, ddl, "note INT", "note STRING", capsys)
+    assert hivesink(capsys, "recover", table).code == 0
+    assert ids(waiting) == IDS
+    assert hivesink(capsys, "verify", table).code == 0
+
+
+def test_rows_that_wait_want_the_partition_columns_that_they_came_for(
+    waiting: Ingest, table: str, uri: str, ddl: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    make_anew(waiting, ddl, "(dt STRING)", "(day STRING)", capsys)
+    said = hivesink(capsys, "recover", table)
+    assert said.code != 0
+    assert "12 rows wait in the log, in no table" in said.error
+    assert f"`hivesink reset {table} --writer ingest`" in said.error
+    with pytest.raises(TableRemade):
+        Ingest(table, uri, options=WAIT)
+    assert len(segments(waiting)) == 3
+    make_anew(waiting, ddl, "(day STRING)", "(dt STRING)", capsys)
+    assert hivesink(capsys, "recover", table).code == 0
+    assert ids(waiting) == IDS
+
+
+def test_a_table_made_anew_without_its_files_counts_what_waits(
+    waiting: Ingest, table: str, ddl: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    waiting.committer.finish()
+    waiting.commit()
+    for path in files(waiting):
+        path.unlink()
+    make_anew(waiting, ddl, "note STRING", "note STRING", capsys)
+    said = hivesink(capsys, "recover", table)
+    assert "4 rows wait in the log, in no table" in said.error
+    assert "append=0 doesn't" in said.error
+    assert len(segments(waiting)) == 1
+
+
+def test_a_table_made_anew_under_a_run_gets_what_waits_at_the_next_start(
+    waiting: Ingest, table: str, uri: str, ddl: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    make_anew(waiting, ddl, "note STRING", "note STRING", capsys)
+    with pytest.raises(TableReplaced):
+        waiting.committer.finish()
+    assert len(segments(waiting)) == 3
+    again = Ingest(table, uri, options=WAIT)
+    again.committer.finish()
+    assert ids(again) == IDS
+    assert segments(again) == []
+    assert hivesink(capsys, "verify", table).code == 0
+    again.close()
+
+
+def test_columns_that_are_added_in_every_partition_are_null_in_what_waits(
+    waiting: Ingest, table: str, uri: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    waiting.committer.finish()
+    waiting.commit()
+    name = TableName.parse(table)
+    connection = Connection(uri)
+    found = connection.read(lambda client: client.get_table(name.database, name.table))
+    found.sd.cols.append(type(found.sd.cols[0])("more", "int"))
+    connection.read(lambda client: client.alter_table_with_cascade(name.database, name.table, found, True))
+    connection.close()
+    waiting.commit()
+    waiting.committer.finish()
+    again = Ingest(table, uri, options=WAIT, batches=waiting.batches)
+    again.commit()
+    again.committer.finish()
+    assert ids(waiting) == sorted([0, 1, 2, 3] * 6)
+    assert segments(waiting) == []
+    assert hivesink(capsys, "verify", table).code == 0
+    again.close()
+
+
+@pytest.mark.parametrize("dropped", [False, True])
+def test_dead_letters_that_wait_are_published_though_none_are_written_any_more(
+    table: str, uri: str, dropped: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = Ingest(table, uri, options={**WAIT, "sink.on-bad-record": "dead-letter"})
+    before.commit()
+    before.close()
+    if dropped:
+        name = TableName.parse(table)
+        connection = Connection(uri)
+        connection.read(lambda client: client.drop_table(name.database, f"{name.table}__rejected", True))
+        connection.close()
+    after = Ingest(table, uri, options=WAIT, batches=1)
+    after.commit()
+    after.committer.finish()
+    assert ids(after) == sorted([0, 1, 2, 3] * 2)
+    letters = list(Path(f"{after.location}__rejected").rglob("part-*"))
+    assert [rows.num_rows for rows in map(pq.read_metadata, letters)] == [1]
+    assert segments(after) == []
+    assert hivesink(capsys, "verify", table).code == 0
+    after.close()
