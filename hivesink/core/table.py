@@ -111,6 +111,18 @@ class Column:
     nullable: bool = True
 
 
+@dataclass(frozen=True, slots=True)
+class SortKey:
+    """Rows by the values of a column, in lower case. Nulls come last, whichever the direction."""
+
+    column: str
+    descending: bool = False
+
+    @property
+    def direction(self) -> str:
+        return "descending" if self.descending else "ascending"
+
+
 @dataclass(frozen=True, slots=True, order=True)
 class TableName:
     """A database and a table, both in lower case."""
