@@ -113,13 +113,14 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class SortKey:
-    """Rows by the values of a column, in lower case. Nulls come last, whichever the direction."""
+    """Orders rows by a column, whose name is in lower case. Nulls come last in both directions."""
 
     column: str
     descending: bool = False
 
     @property
     def direction(self) -> str:
+        """As Arrow calls it."""
         return "descending" if self.descending else "ascending"
 
 
