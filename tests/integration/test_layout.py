@@ -80,9 +80,10 @@ def test_rows_are_sorted_and_files_say_so(stage: Stage, settings: Mapping[str, s
 def test_hives_reader_reads_dictionaries_and_bloom_filters(stage: Stage) -> None:
     named = "id, kind, price, seen"
     properties = {"sink.parquet.dictionary": "on", "sink.parquet.bloom-filter-columns": named}
-    stage.create(columns=COLUMNS, properties={**properties, "parquet.compression": "gzip"})
+    hives = {"parquet.compression": "gzip", "parquet.block.size": "1MB"}
+    stage.create(columns=COLUMNS, properties={**properties, **hives})
     put(stage, *range(40))
-    stage.drain(stage.sink(options={"sink.parquet.compression": "zstd"}))
+    stage.drain(stage.sink(options={"sink.parquet.compression": "zstd", "sink.parquet.row-group-size": "256"}))
     rows = stage.query(
         f"SELECT id, kind, cast(price AS DOUBLE) AS price, seen, flag, tags FROM {stage.table} ORDER BY id"
     )
@@ -94,7 +95,9 @@ def test_hives_reader_reads_dictionaries_and_bloom_filters(stage: Stage) -> None
     assert found.rows == sum(one["kind"] == "k1" for one in expected)
     for path in files(stage):
         assert path.name.endswith(".zstd.parquet")
-        group = pq.ParquetFile(path).metadata.row_group(0)
+        metadata = pq.ParquetFile(path).metadata
+        assert metadata.num_row_groups > 2
+        group = metadata.row_group(0)
         columns = {column["path_in_schema"]: column for column in group.to_dict()["columns"]}
         assert {name for name, column in columns.items() if column["has_dictionary_page"]} == columns.keys() - {"flag"}
         assert {column["compression"] for column in columns.values()} == {"ZSTD"}
