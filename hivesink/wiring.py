@@ -10,6 +10,7 @@ from itertools import chain
 from posixpath import dirname
 from typing import TYPE_CHECKING
 
+from hivesink.config.layout import require_columns
 from hivesink.config.options import OnBadRecord, OnLate, SinkConfig, as_texts
 from hivesink.config.site import NO_SITE, Site
 from hivesink.core.bucket import normal
@@ -30,7 +31,7 @@ from hivesink.sink.commit.observe import load
 from hivesink.sink.inspect.admission import Admission, others_of
 from hivesink.sink.inspect.facts import read_log
 from hivesink.sink.inspect.resets import SetAside
-from hivesink.sink.task.assign import assigner_for, require_columns, row_columns
+from hivesink.sink.task.assign import assigner_for, row_columns
 from hivesink.sink.task.attempt import TaskTools, run_encoding
 from hivesink.sink.task.messages import TablePlan, TaskPlan
 from hivesink.sink.task.rejects import rejected_spec
@@ -107,7 +108,7 @@ class ToolsSpec:
         return TaskTools(
             store=file_store(plan.target.location, self.site, config),
             reader=RowsReader(row_columns(spec, config), plan.shape.value, options),
-            format=lambda table: ParquetFormat(arrow_schema(table.spec.columns), config["parquet.compression"]),
+            format=lambda table: ParquetFormat(arrow_schema(table.spec.columns), plan.layout(table)),
             touch=log.touch,
             segments=log.segments,
         )

@@ -7,7 +7,19 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
-from hivesink.config.parsers import duration, flag, interval, matching, one_of, size, time_format, zone
+from hivesink.config.parsers import (
+    columns,
+    columns_or_flag,
+    duration,
+    flag,
+    interval,
+    matching,
+    one_of,
+    size,
+    sort_keys,
+    time_format,
+    zone,
+)
 from hivesink.core.bucket import TimePattern
 from hivesink.core.partfile import PREFIX, SUFFIX
 from hivesink.core.partition_commit import PolicyKind
@@ -83,7 +95,7 @@ class ExtractorKind(Enum):
 
 
 class Compression(Enum):
-    """`parquet.compression`, Hive's own property. Codecs that every Hive reader knows."""
+    """A codec that every Hive reader knows."""
 
     SNAPPY = "snappy"
     GZIP = "gzip"
@@ -147,6 +159,12 @@ OPTIONS: Mapping[str, Option] = {
     "sink.file.permission": Option(None, permission),
     "sink.file.owner": Option(None, user_name),
     "sink.file.group": Option(None, user_name),
+    "sink.parquet.row-group-size": Option(None, size),
+    "sink.parquet.compression": Option(None, one_of(Compression)),
+    "sink.parquet.dictionary": Option("off", columns_or_flag),
+    "sink.parquet.bloom-filter-columns": Option(None, columns),
+    "sink.sort-by": Option(None, sort_keys),
+    "sink.shuffle-by-partition.enable": Option("false", flag),
     "sink.rolling-policy.file-size": Option("128MB", size),
     "sink.rolling-policy.on-epoch": Option("true", flag),
     "sink.rolling-policy.rollover-interval": Option("5min", interval),

@@ -8,6 +8,8 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, TypeVar
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
+from hivesink.core.table import SortKey
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
@@ -91,6 +93,31 @@ def flag(text: str) -> bool:
         message = "write true or false"
         raise ValueError(message)
     return text.strip().lower() == "true"
+
+
+def columns(text: str) -> tuple[str, ...]:
+    """`a, B` in lower case; ValueError otherwise."""
+    names = tuple(item.strip().lower() for item in text.split(","))
+    if not all(names) or len(set(names)) < len(names):
+        message = "write columns, separated by commas, each once"
+        raise ValueError(message)
+    return names
+
+
+def columns_or_flag(text: str) -> tuple[str, ...] | bool:
+    """`on`, `off`, or columns; ValueError otherwise."""
+    word = text.strip().lower()
+    return word == "on" if word in {"on", "off"} else columns(text)
+
+
+def sort_keys(text: str) -> tuple[SortKey, ...]:
+    """`a, b desc`; ValueError otherwise."""
+    items = [re.fullmatch(r"\s*(.*?)(?:\s+(asc|desc))?\s*", item.lower()) for item in text.split(",")]
+    keys = tuple(SortKey(item[1], item[2] == "desc") for item in items if item and item[1])
+    if len({key.column for key in keys}) < len(items):
+        message = "write columns, separated by commas, each once: a, b desc"
+        raise ValueError(message)
+    return keys
 
 
 def time_format(text: str) -> Mapping[str, str]:

@@ -111,6 +111,19 @@ class Column:
     nullable: bool = True
 
 
+@dataclass(frozen=True, slots=True)
+class SortKey:
+    """Orders rows by a column, whose name is in lower case. Nulls come last in both directions."""
+
+    column: str
+    descending: bool = False
+
+    @property
+    def direction(self) -> str:
+        """As Arrow calls it."""
+        return "descending" if self.descending else "ascending"
+
+
 @dataclass(frozen=True, slots=True, order=True)
 class TableName:
     """A database and a table, both in lower case."""

@@ -6,32 +6,52 @@ FIXED_LEN_BYTE_ARRAY; columns in DDL order under their DDL names, so that readin
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import BinaryIO
+from dataclasses import dataclass, field
+from inspect import signature
+from typing import Any, BinaryIO
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from hivesink.config.layout import Layout
 from hivesink.config.options import Compression
-from hivesink.errors import RowsUnfit
+from hivesink.errors import RowsUnfit, Unsupported
+
+_FALSE_POSITIVES = 0.01
+"""Of a Bloom filter; parquet-java's default."""
 
 
 @dataclass(frozen=True, slots=True)
 class ParquetFormat:
-    """Writes tables of `schema`, without dictionaries: these cost more CPU than the bytes that they save."""
+    """Writes tables of `schema`, whose rows come in the layout's order."""
 
     schema: pa.Schema
-    compression: Compression = Compression.SNAPPY
+    layout: Layout = field(default_factory=Layout)
+
+    def __post_init__(self) -> None:
+        """Raises Unsupported."""
+        if self.layout.bloom_filters and "bloom_filter_options" not in signature(pq.ParquetWriter.__init__).parameters:
+            way = "install a newer one, or remove sink.parquet.bloom-filter-columns"
+            raise Unsupported("Bloom filters", f"pyarrow {pa.__version__} can't write them", way)  # noqa: EM101
 
     def open(self, stream: BinaryIO) -> ParquetRecords:
+        layout = self.layout
+        more: dict[str, Any] = {}
+        if layout.bloom_filters:
+            # Without `ndv`, pyarrow fits each filter to the values that it has (GH-50007).
+            more["bloom_filter_options"] = {name: {"fpp": _FALSE_POSITIVES} for name in layout.bloom_filters}
+        if layout.order:
+            keys = [(key.column, key.direction) for key in layout.order]
+            more["sorting_columns"] = pq.SortingColumn.from_ordering(self.schema, keys, null_placement="at_end")
         writer = pq.ParquetWriter(
             pa.PythonFile(stream, mode="w"),
             self.schema,
-            compression="none" if self.compression is Compression.NONE else self.compression.value,
-            use_dictionary=False,
+            compression="none" if layout.compression is Compression.NONE else layout.compression.value,
+            use_dictionary=layout.dictionary if isinstance(layout.dictionary, bool) else list(layout.dictionary),
             use_deprecated_int96_timestamps=True,
             store_decimal_as_integer=False,
             store_schema=False,
+            **more,
         )
         return ParquetRecords(writer)
 

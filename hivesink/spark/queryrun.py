@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import logging
 import re
 import threading
@@ -11,17 +10,14 @@ from functools import partial
 from inspect import signature
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-
 from hivesink import errors
 from hivesink.config.options import OnMissingFile
 from hivesink.core.checkpoint import batch_ref, batch_watermark, next_batch
 from hivesink.core.epoch import BatchId, BatchRef, Epoch, NextBatch, judge, read_before, wrote_instead
-from hivesink.core.manifest import Rows
 from hivesink.core.table import quoted
-from hivesink.sink.task.attempt import check_input, run_encoding, run_task
-from hivesink.sink.task.messages import InputShape, TaskFailure, TaskPlan, TaskReport
-from hivesink.spark import shipping
+from hivesink.sink.task.attempt import ROUTE, check_input
+from hivesink.sink.task.messages import InputShape, TaskPlan, TaskReport
+from hivesink.spark import shipping, tasks
 from hivesink.spark.input import Checkpoint, SourceFiles, input_shape, needed_input, watermark_of
 from hivesink.spark.running import Running, has_node, keeps_state
 from hivesink.spark.site import allowed_tries
@@ -29,13 +25,13 @@ from hivesink.spark.site import allowed_tries
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
+    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
     from hivesink.core.offsets import SourceOffset
     from hivesink.core.rolling import Encoding
     from hivesink.sink.commit.committer import Committer
-    from hivesink.sink.task.attempt import TaskTools
     from hivesink.wiring import Setup
 
 logger = logging.getLogger("hivesink")
@@ -71,8 +67,8 @@ class QueryRun:
     def __init__(self, spark: SparkSession, setup: Setup, *, tolerant: bool, query: Running | None = None) -> None:
         self._spark = spark
         self.setup = setup
-        tasks = spark.sparkContext.defaultParallelism
-        self.committer: Committer = setup.committer(tolerant=tolerant, encode=self._encode, tasks=tasks)
+        self._tasks = spark.sparkContext.defaultParallelism
+        self.committer: Committer = setup.committer(tolerant=tolerant, encode=self._encode, tasks=self._tasks)
         self.failure: BaseException | None = None
         self.query = query
         self._has_begun = False
@@ -179,14 +175,24 @@ class QueryRun:
         call.written = batch
         files = SourceFiles(self._spark, query.execution, ref)
         self._miss(files.missing(), files, ref)
-        rows = batch.select(*map(quoted, needed_input(batch.schema, plan)))
-        reports = self._reports(rows, partial(_run_in_task, sealed=self._order(plan)))
+        rows = self._routed(batch.select(*map(quoted, needed_input(batch.schema, plan))), plan)
+        reports = self._reports(rows, partial(tasks.write, sealed=self._order(plan)))
         self._miss(files.missing_after(), files, ref)
         return reports
 
+    def _routed(self, rows: DataFrame, plan: TaskPlan) -> DataFrame:
+        """`rows`, those of each partition in one task if the settings say so."""
+        from pyspark.sql.types import StringType, StructField, StructType
+
+        if not (plan.config["sink.shuffle-by-partition.enable"] and plan.target.spec.is_partitioned):
+            return rows
+        schema = StructType([*rows.schema.fields, StructField(ROUTE, StringType())])
+        routed = rows.mapInArrow(partial(tasks.route, sealed=self._order(plan)), schema)
+        return routed.repartition(self._tasks, quoted(ROUTE)).drop(ROUTE)
+
     def _encode(self, work: Sequence[Sequence[Encoding]], plan: TaskPlan) -> Iterable[TaskReport]:
-        tasks = self._spark.range(0, len(work), 1, len(work))
-        return self._reports(tasks, partial(_encode_in_task, sealed=self._order(plan), work=shipping.sealed(work)))
+        numbers = self._spark.range(0, len(work), 1, len(work))
+        return self._reports(numbers, partial(tasks.encode, sealed=self._order(plan), work=shipping.sealed(work)))
 
     def _order(self, plan: TaskPlan) -> shipping.Sealed:
         return shipping.sealed((plan, self.setup.tools(), self._tries))
@@ -199,10 +205,12 @@ class QueryRun:
             reports = rows.mapInArrow(task, "report string").collect()
         except (Py4JJavaError, PySparkException) as error:
             # Such an executor can't even load the code that reports errors: Spark's text is all there is.
-            missing = re.search(r"ModuleNotFoundError: No module named '([\w.]+)'", str(error))
-            if missing is None:
-                raise
-            raise errors.ModuleMissing(missing[1]) from error
+            if missing := re.search(r"ModuleNotFoundError: No module named '([\w.]+)'", str(error)):
+                raise errors.ModuleMissing(missing[1]) from error
+            # A task that routes rows raises what it can't report.
+            if told := re.search(r"^hivesink\.errors\.(?:\w+\.)?(\w+): (.+)", str(error), re.MULTILINE):
+                raise errors.TaskFailed(told[2], retryable=getattr(errors, told[1]).retryable) from error
+            raise
         return [TaskReport.decode(row.report) for row in reports]
 
     def _miss(self, missing: Sequence[str], files: SourceFiles, ref: BatchRef, *, replayed: bool = False) -> None:
@@ -220,49 +228,3 @@ class QueryRun:
             raise error
         passed_over = "batch %d: %d of %d planned files are gone and are passed over, the first is %s"
         logger.warning(passed_over, ref.batch, len(gone), len(files.planned), gone[0])
-
-
-def _run_in_task(batches: Iterator[pa.RecordBatch], sealed: shipping.Sealed) -> Iterator[pa.RecordBatch]:
-    """In a task: write its rows and yield its report."""
-
-    def write(plan: TaskPlan, tools: TaskTools, task: int, attempt: int) -> TaskReport:
-        return run_task(batches, plan, tools, task, attempt)
-
-    yield _report(sealed, write)
-
-
-def _encode_in_task(
-    batches: Iterator[pa.RecordBatch], sealed: shipping.Sealed, work: shipping.Sealed
-) -> Iterator[pa.RecordBatch]:
-    """In a task: encode the rows that its number in `batches` says, and yield its report."""
-
-    def write(plan: TaskPlan, tools: TaskTools, task: int, attempt: int) -> TaskReport:
-        mine = [piece for batch in batches for number in batch.column(0).to_pylist() for piece in all_work[number]]
-        return run_encoding(mine, plan, tools, task, attempt)
-
-    all_work = shipping.unsealed(work)
-    yield _report(sealed, write)
-
-
-def _report(sealed: shipping.Sealed, write: Callable[[TaskPlan, TaskTools, int, int], TaskReport]) -> pa.RecordBatch:
-    """What `write` reports.
-
-    An error of the sink's is raised only where Spark may try the task again and that may help; otherwise it is
-    reported, so that the driver has it as it is, not inside Spark's stack trace.
-    """
-    from pyspark import TaskContext
-
-    context: Any = TaskContext.get()
-    task, attempt, tries = context.partitionId(), context.taskAttemptId(), 1
-    try:
-        plan, tools, tries = shipping.unsealed(sealed)
-        opened = tools.open(plan)
-        if not gc.get_freeze_count():
-            # PySpark's worker collects garbage after each task, which takes 50 ms with the modules loaded by now.
-            gc.freeze()
-        report = write(plan, opened, task, attempt)
-    except errors.HiveSinkError as error:
-        if error.retryable and context.attemptNumber() + 1 < tries:
-            raise
-        report = TaskReport(task, attempt, Rows(), failure=TaskFailure(str(error), error.retryable))
-    return pa.RecordBatch.from_pydict({"report": [report.encode()]})

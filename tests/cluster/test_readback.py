@@ -16,7 +16,7 @@ from hivesink.metastore.hive_text import literal
 from tests.integration.everytype import BEFORE, CLOCKS, EVERYTHING, Typed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from tests.cluster.conftest import Place
     from tests.cluster.hive import Hive
@@ -73,7 +73,7 @@ def shown(name: str, typed: Typed) -> str:
     return name if typed.nested else typed.text.format(name)
 
 
-def everything(addresses: Addresses, place: Place, hive: Hive) -> int:
+def everything(addresses: Addresses, place: Place, hive: Hive, options: Mapping[str, str] | None = None) -> int:
     """Two partitions with the same rows; how many rows each has."""
     declared = ", ".join(f"{name} {typed.hive}" for name, typed in EVERYTHING.items())
     hive.ask(place.ddl(f"id INT, {declared}", "dt STRING"))
@@ -82,7 +82,7 @@ def everything(addresses: Addresses, place: Place, hive: Hive) -> int:
     for name, typed in EVERYTHING.items():
         values = [value for value, _ in typed.values]
         columns[name] = pa.array(values + [None] * (count - len(values)), typed.source)
-    ingest = addresses.ingest(place.table)
+    ingest = addresses.ingest(place.table, options=options or {})
     for day in DAYS:
         ingest.put(pa.RecordBatch.from_pydict({**columns, "dt": pa.array([day] * count)}))
     return count
@@ -112,9 +112,17 @@ def _order(value: Any) -> Any:
     return value.encode() if isinstance(value, str) else value
 
 
-def test_every_type(addresses: Addresses, place: Place, hive: Hive) -> None:
+LAID_OUT = {
+    "sink.parquet.dictionary": "on",
+    "sink.parquet.bloom-filter-columns": ",".join(name for name in SCALARS if name != "a_boolean"),
+    "sink.sort-by": f"id,{','.join(SCALARS)}",
+}
+
+
+@pytest.mark.parametrize("options", [{}, LAID_OUT], ids=["plain", "laid out"])
+def test_every_type(addresses: Addresses, place: Place, hive: Hive, options: Mapping[str, str]) -> None:
     """Fetched from the files, and by the engine: vectorized and row by row, value by value and aggregated."""
-    count = everything(addresses, place, hive)
+    count = everything(addresses, place, hive, options)
     columns = ", ".join(shown(name, typed) for name, typed in EVERYTHING.items())
     expected = {name: texts(typed) + [None] * (count - len(typed.values)) for name, typed in EVERYTHING.items()}
     asked, told = aggregates()

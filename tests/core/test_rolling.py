@@ -117,8 +117,8 @@ def test_a_bucket_is_due_by_size_count_age_or_silence(length: int, rows: int, ag
 def test_where_every_epoch_publishes_whatever_still_waits_is_due() -> None:
     state = OpenRows().after(replace(small(1), opened=(opened(1, "a"), opened(1, "b"))))
     ages = {(TABLE, "a"): YOUNG, (TABLE, "b"): YOUNG}
-    assert due(state, ages, replace(POLICY, at_once=True), ratio=0.5) == ((TABLE, "a"), (TABLE, "b"))
-    assert due(OpenRows(), {}, replace(POLICY, at_once=True), ratio=0.5) == ()
+    assert due(state, ages, replace(POLICY, at_once=True), ratio=0.5) == {(TABLE, "a"), (TABLE, "b")}
+    assert due(OpenRows(), {}, replace(POLICY, at_once=True), ratio=0.5) == set()
 
 
 def test_without_a_count_any_number_of_rows_waits() -> None:

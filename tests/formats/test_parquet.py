@@ -11,10 +11,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from hivesink.config.layout import Layout
 from hivesink.config.options import Compression
-from hivesink.core.table import Column
+from hivesink.core.table import Column, SortKey
 from hivesink.core.typetext import parse_type
 from hivesink.decode.arrowtypes import arrow_schema
+from hivesink.errors import Unsupported
 from hivesink.formats.parquet import ParquetFormat, rows_in
 
 COLUMNS = {
@@ -121,13 +123,73 @@ def test_a_row_group_is_not_cut_at_arrows_default() -> None:
     ],
 )
 def test_compression(compression: Compression, codec: str) -> None:
-    stream = written(rows(ROW), form=ParquetFormat(SCHEMA, compression))
+    stream = written(rows(ROW), form=ParquetFormat(SCHEMA, Layout(compression=compression)))
     assert pq.ParquetFile(stream).metadata.row_group(0).column(0).compression == codec
 
 
 def test_statistics_let_readers_skip() -> None:
     column = pq.ParquetFile(written(rows(ROW, {**ROW, "z": 5}))).metadata.row_group(0).column(0)
     assert (column.statistics.min, column.statistics.max) == (1, 5)
+
+
+def chunks(stream: io.BytesIO, group: int = 0) -> dict[str, Any]:
+    """The metadata of a row group's columns, by the leaves' paths."""
+    metadata = pq.ParquetFile(stream).metadata.row_group(group)
+    found = (metadata.column(place) for place in range(metadata.num_columns))
+    return {column.path_in_schema: column for column in found}
+
+
+@pytest.mark.parametrize(
+    ("dictionary", "expected"),
+    [(False, set()), (True, set(leaves(written(rows(ROW))))), (("text", "ts"), {"text", "ts"})],
+)
+def test_dictionaries(dictionary: bool | tuple[str, ...], expected: set[str]) -> None:
+    table = rows(*[ROW] * 100, NULLS)
+    stream = written(table, form=ParquetFormat(SCHEMA, Layout(dictionary=dictionary)))
+    assert {path for path, column in chunks(stream).items() if column.has_dictionary_page} == expected
+    assert pq.read_table(stream, coerce_int96_timestamp_unit="us").equals(table)
+
+
+def test_bloom_filters_are_of_the_named_columns_and_fit_the_values() -> None:
+    named = ("z", "dec", "ts", "text")
+    many = rows(*[ROW] * 10_000).set_column(0, "z", pa.array(range(10_000), pa.int32()))
+    stream = written(many, rows(ROW, NULLS), form=ParquetFormat(SCHEMA, Layout(bloom_filters=named)))
+    lengths = []
+    for group in range(2):
+        found = chunks(stream, group)
+        assert {path for path, column in found.items() if column.bloom_filter_offset is not None} == {*named}
+        lengths.append((found["z"].bloom_filter_length, found["text"].bloom_filter_length))
+    assert 10_000 < lengths[0][0] < 20_000
+    assert max(lengths[0][1], *lengths[1]) < 100
+
+
+def test_bloom_filters_need_a_pyarrow_that_writes_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Old:
+        def __init__(self, where: Any, schema: pa.Schema) -> None: ...
+
+    monkeypatch.setattr(pq, "ParquetWriter", Old)
+    assert ParquetFormat(SCHEMA).layout == Layout()
+    with pytest.raises(Unsupported, match=r"Bloom filters.*pyarrow \d.*can't write them.*bloom-filter-columns"):
+        ParquetFormat(SCHEMA, Layout(bloom_filters=("z",)))
+
+
+def test_the_declared_order_names_leaves() -> None:
+    """Columns that stand behind nested ones, which are several leaves."""
+    stream = written(rows(ROW), form=ParquetFormat(SCHEMA, Layout(order=(SortKey("text", True), SortKey("z")))))
+    metadata = pq.ParquetFile(stream).metadata.row_group(0)
+    declared = [
+        (metadata.column(key.column_index).path_in_schema, key.descending, key.nulls_first)
+        for key in metadata.sorting_columns
+    ]
+    assert declared == [("text", True, False), ("z", False, False)]
+
+
+def test_without_an_order_none_is_declared() -> None:
+    assert pq.ParquetFile(written(rows(ROW))).metadata.row_group(0).sorting_columns == ()
+
+
+def test_a_file_without_rows_is_whole() -> None:
+    assert rows_in(written()) == 0
 
 
 def test_a_writer_that_is_dropped_does_not_finish_its_file() -> None:

@@ -69,8 +69,8 @@ def check_once(stage: Stage) -> None:
     assert stage.staged() == []
 
 
-def begin(stage: Stage) -> None:
-    stage.create()
+def begin(stage: Stage, **properties: str) -> None:
+    stage.create(properties=properties)
     for number in range(3):
         stage.put(range(number * 100, number * 100 + 100))
 
@@ -85,10 +85,11 @@ def test_task_attempts_that_fail_leave_nothing(stage: Stage, metastore: Embedded
     check_once(stage)
 
 
+@pytest.mark.parametrize("by_partition", ["false", "true"])
 def test_a_stage_that_runs_again_beside_a_task_of_its_first_run_counts_once(
-    stage: Stage, metastore: EmbeddedMetastore
+    stage: Stage, metastore: EmbeddedMetastore, by_partition: str
 ) -> None:
-    begin(stage)
+    begin(stage, **{"sink.shuffle-by-partition.enable": by_partition})
     attempts = run(stage, metastore, "shuffle", {"spark.master": "local[2,4]"}, shuffle=True)
     # A stage that runs again counts its attempts from 0.
     assert sum(line.startswith("0 0 ") for line in attempts) == 2

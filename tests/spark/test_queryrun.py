@@ -12,7 +12,7 @@ import pytest
 import hivesink
 from hivesink.errors import NotWritable, StoreUnavailable
 from hivesink.sink.task.messages import TaskFailure, TaskReport
-from hivesink.spark import queryrun, shipping
+from hivesink.spark import shipping, tasks
 from hivesink.spark.site import allowed_tries
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def task(monkeypatch: pytest.MonkeyPatch) -> Callable[..., TaskReport]:
     def run(error: Raised, attempt: int, tries: int) -> TaskReport:
         context = SimpleNamespace(partitionId=lambda: 3, taskAttemptId=lambda: 17, attemptNumber=lambda: attempt)
         monkeypatch.setattr(pyspark.TaskContext, "get", lambda: context)
-        (batch,) = queryrun._run_in_task(iter(()), shipping.sealed((None, Tools(error), tries)))
+        (batch,) = tasks.write(iter(()), shipping.sealed((None, Tools(error), tries)))
         return TaskReport.decode(batch.column(0)[0].as_py())
 
     return run

@@ -165,14 +165,6 @@ def time_patterns(names: tuple[str, ...], patterns: dict[str, TimePattern]) -> t
     return tuple(patterns[name] for name in names)
 
 
-def require_columns(spec: TableSpec, config: SinkConfig) -> None:
-    """Raise InvalidOption for a column of `sink.timestamp-format` that the table lacks."""
-    known = {"", *(column.name for column in (*spec.columns, *spec.partition_columns))}
-    for name in config["sink.timestamp-format"]:
-        if name not in known:
-            raise InvalidOption((f"sink.timestamp-format names {name!r}, which is no column of {spec.name}",))
-
-
 def row_columns(spec: TableSpec, config: SinkConfig) -> tuple[Column, ...]:
     """The columns whose values come from the rows; the assigner may make those of the partitions."""
     return spec.columns if config["sink.bucket.assigner"] == "date-time" else (*spec.columns, *spec.partition_columns)

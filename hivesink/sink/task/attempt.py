@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from hivesink.config.layout import Layout
 from hivesink.config.options import OnBadRecord, OnLate
 from hivesink.core.log import Touched
 from hivesink.core.manifest import Rows
@@ -30,7 +31,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from hivesink.core.rolling import Encoding
-    from hivesink.ports import BadRow, FileStore, PartFormat, RowReader, SegmentStore
+    from hivesink.ports import BadRow, DecodedRows, FileStore, PartFormat, RowReader, SegmentStore
+
+ROUTE = "hivesink partition"
+"""The name of a column that no stream has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,21 +66,24 @@ class _Task:
     counts: Counter[str] = field(default_factory=Counter)
 
     def take(self, batch: pa.RecordBatch) -> None:
-        decoded = self.tools.reader.read(batch)
-        rows = decoded.table
-        time = self.plan.config["sink.bucket.time-column"] or self.plan.shape.timestamp
-        moment = Moment(column_of(batch, time, decoded.good), self.plan.arrival)
-        self.events.take(batch, rows, decoded.good)
-        spec, config = self.plan.target.spec, self.plan.config
-        values = self.assigner.assign(rows, moment) if spec.partition_columns else ()
-        assigned = buckets(spec.partition_columns, values, rows.num_rows, config["sink.bucket.on-null"])
+        decoded, assigned = self.assign(batch)
+        self.events.take(batch, decoded.table, decoded.good)
         self._reject(batch, [*decoded.bad, *_of_input(assigned.unfit, decoded.good)])
         if self.late is not None:
             assigned, late = self.late.split(assigned)
             self._put_late(batch, list(_of_input(late, decoded.good)))
-        self._write(rows.select([column.name for column in spec.columns]), assigned)
+        self._write(decoded.table.select([column.name for column in self.plan.target.spec.columns]), assigned)
         self.counts["read"] += batch.num_rows
         self.counts["skipped"] += decoded.skipped
+
+    def assign(self, batch: pa.RecordBatch) -> tuple[DecodedRows, Buckets]:
+        decoded = self.tools.reader.read(batch)
+        time = self.plan.config["sink.bucket.time-column"] or self.plan.shape.timestamp
+        moment = Moment(column_of(batch, time, decoded.good), self.plan.arrival)
+        columns = self.plan.target.spec.partition_columns
+        values = self.assigner.assign(decoded.table, moment) if columns else ()
+        rows, on_null = decoded.table.num_rows, self.plan.config["sink.bucket.on-null"]
+        return decoded, buckets(columns, values, rows, on_null)
 
     def _write(self, rows: pa.Table, assigned: Buckets) -> None:
         if len(assigned.paths) == 1 and not (assigned.codes < 0).any():
@@ -153,11 +160,25 @@ def run_task(
         raise
 
 
+def route(batches: Iterable[pa.RecordBatch], plan: TaskPlan, tools: TaskTools) -> Iterator[pa.RecordBatch]:
+    """`batches` as they came, with a last column `ROUTE`: the partition of each row, null where it gets none.
+
+    The task that these rows are sent to decodes them again, and alone counts and rejects.
+    """
+    work = _open_task(plan, tools, _files(plan, tools, 0, 0))
+    for batch in batches:
+        decoded, assigned = work.assign(batch)
+        codes = np.full(batch.num_rows, -1)
+        codes[slice(None) if decoded.good is None else decoded.good.to_numpy()] = assigned.codes
+        paths = pa.array(assigned.paths, pa.string()).take(pa.array(codes, mask=codes < 0))
+        yield pa.RecordBatch.from_arrays([*batch.columns, paths], names=[*batch.schema.names, ROUTE])
+
+
 def run_encoding(
     work: Iterable[Encoding], plan: TaskPlan, tools: TaskTools, task: int, task_attempt: int
 ) -> TaskReport:
     """Write rows that wait as pending parts and report them. Their epochs have counted the rows."""
-    tables = {table.name: _target(table, tools) for table in (plan.target, plan.rejected) if table}
+    tables = {table.name: _target(table, plan, tools) for table in (plan.target, plan.rejected) if table}
     parts = _parts(plan, tools, task, task_attempt)
     try:
         encode(((tables[piece.table], piece) for piece in work), tools.segments, parts)
@@ -179,15 +200,15 @@ def _open_task(plan: TaskPlan, tools: TaskTools, files: Parts | SegmentWriter) -
         tools=tools,
         assigner=assigner_for(plan.target.spec, plan.config),
         files=files,
-        target=_target(plan.target, tools),
-        rejects=_target(plan.rejected, tools) if plan.rejected else None,
+        target=_target(plan.target, plan, tools),
+        rejects=_target(plan.rejected, plan, tools) if plan.rejected else None,
         events=EventTimes(plan),
         late=LateRows.of(plan),
     )
 
 
-def _target(table: TablePlan, tools: TaskTools) -> Target:
-    return Target(table.name, table.folder, tools.format(table))
+def _target(table: TablePlan, plan: TaskPlan, tools: TaskTools) -> Target:
+    return Target(table.name, table.folder, tools.format(table), plan.layout(table).order)
 
 
 def _files(plan: TaskPlan, tools: TaskTools, task: int, task_attempt: int) -> Parts | SegmentWriter:
@@ -198,8 +219,8 @@ def _files(plan: TaskPlan, tools: TaskTools, task: int, task_attempt: int) -> Pa
 
 
 def _parts(plan: TaskPlan, tools: TaskTools, task: int, task_attempt: int) -> Parts:
-    config, chunks = plan.config, count()
-    suffix = config["sink.part-suffix"] + config["parquet.compression"].extension
+    config, layout, chunks = plan.config, Layout.of(plan.config), count()
+    suffix = config["sink.part-suffix"] + layout.compression.extension
 
     def name(n: int) -> PartName:
         return PartName(plan.uid, plan.epoch, plan.attempt, task_attempt, task, n, config["sink.part-prefix"], suffix)
@@ -216,5 +237,5 @@ def _parts(plan: TaskPlan, tools: TaskTools, task: int, task_attempt: int) -> Pa
         touch=touch,
         memory=config["sink.task-memory"],
         file_size=config["sink.rolling-policy.file-size"],
-        row_group=config["parquet.block.size"],
+        row_group=layout.row_group,
     )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from hivesink.config.layout import Layout
 from hivesink.core.bucket import aside, folder
 from hivesink.core.manifest import PartEntry, Rows  # noqa: TC001  msgspec reads them at run time
 from hivesink.core.rolling import Opened  # noqa: TC001  the same
@@ -78,6 +79,11 @@ class TaskPlan:
     attempt: str
     arrival: datetime
     late: datetime | None = None
+
+    def layout(self, table: TablePlan) -> Layout:
+        """How the rows of `table`, one of these, lie in its files."""
+        layout = Layout.of(self.config)
+        return layout if table.name == self.target.name else layout.plain
 
     @property
     def asides(self) -> tuple[str, ...]:

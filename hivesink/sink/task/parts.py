@@ -1,7 +1,8 @@
 """The open buckets of one task attempt: rows wait in memory up to a cap, then go to part files.
 
 A bucket's file is opened when its first rows are written out, so a small epoch has one file open at a time. Over the
-cap the largest bucket is written out first: that frees the most memory for one row group.
+cap the largest bucket is written out first: that frees the most memory for one row group. Rows that are to be sorted
+wait as long as the cap allows, since only what is in memory together is sorted together.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from hivesink.core.manifest import PartEntry
 from hivesink.core.partfile import InProgress, PartName
@@ -20,6 +22,7 @@ from hivesink.errors import StoreUnavailable
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
+    from hivesink.core.table import SortKey
     from hivesink.ports import FileStore, PartFormat, RecordWriter, StagedFile
 
 MAX_OPEN_FILES = 256
@@ -34,11 +37,12 @@ _FRAGMENTS = 64
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where and how a table's parts are written."""
+    """Where, how, and in which order of rows a table's parts are written."""
 
     table: str
     folder: Callable[[str], str]
     format: PartFormat
+    order: tuple[SortKey, ...] = ()
 
 
 @dataclass(slots=True)
@@ -92,7 +96,7 @@ class Parts:
         before = bucket.bytes
         bucket.add(rows)
         self._held += bucket.bytes - before
-        if bucket.bytes >= self.row_group:
+        if bucket.bytes >= self.row_group and not target.order:
             self._write_out(bucket)
         while self._held > self.memory:
             self._write_out(max(self._buckets.values(), key=lambda bucket: bucket.bytes))
@@ -126,14 +130,13 @@ class Parts:
 
     def _write_out(self, bucket: Bucket) -> None:
         self._held -= bucket.bytes
-        rows = bucket.take()
-        writer = bucket.writer or self._open_file(bucket)
-        for group in _row_groups(rows, self.row_group):
+        for group in _row_groups(bucket.take(), self.row_group, bucket.target.order):
+            writer = bucket.writer or self._open_file(bucket)
             writer.write(group)
-        bucket.rows += rows.num_rows
-        bucket.written += rows.nbytes
-        if bucket.file is not None and bucket.file.stream.tell() >= self.file_size:
-            self._close([bucket])
+            bucket.rows += group.num_rows
+            bucket.written += group.nbytes
+            if bucket.file is not None and bucket.file.stream.tell() >= self.file_size:
+                self._close([bucket])
 
     def _open_file(self, bucket: Bucket) -> RecordWriter:
         if len(self._open) >= self._most_open:
@@ -187,8 +190,12 @@ class Parts:
             del self._open[bucket.target.table, bucket.partition]
 
 
-def _row_groups(rows: pa.Table, size: int) -> Iterator[pa.Table]:
+def _row_groups(rows: pa.Table, size: int, order: tuple[SortKey, ...]) -> Iterator[pa.Table]:
     groups = max(1, -(-rows.nbytes // size))
     step = -(-rows.num_rows // groups)
+    if order:
+        rows = rows.combine_chunks()
+        # Taken a group at a time: a sorted copy of all would need as much memory again.
+        places = pc.sort_indices(rows, sort_keys=[(key.column, key.direction) for key in order])
     for start in range(0, rows.num_rows, step):
-        yield rows.slice(start, step)
+        yield rows.take(places[start : start + step]) if order else rows.slice(start, step)

@@ -67,7 +67,7 @@ class Run:
         config, spec = plan.config, plan.target.spec
 
         def parquet(table: TablePlan) -> PartFormat:
-            return ParquetFormat(arrow_schema(table.spec.columns), config["parquet.compression"])
+            return ParquetFormat(arrow_schema(table.spec.columns), plan.layout(table))
 
         options = DecodeOptions(
             timestamp_zone=config["sink.timestamp-zone"],

@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 
 from hivesink.core.bucket import aside
 from hivesink.core.manifest import Rows
+from hivesink.core.partition import DEFAULT_PARTITION
 from hivesink.core.table import Column, Primitive
-from hivesink.sink.task.attempt import run_task
+from hivesink.sink.task.attempt import ROUTE, route, run_task
 from hivesink.sink.task.messages import BadReport, InputShape, TaskFailure, TaskReport
 from hivesink.storage.local import LocalFileSystem
 from hivesink.storage.rename_store import RenameFileStore
@@ -265,6 +266,27 @@ def make_again(made: Run) -> Run:
     other = make()
     other.options = made.options
     return other
+
+
+def test_rows_are_routed_by_their_partitions_and_stay_as_they_came() -> None:
+    values = [GOOD, BAD, b'{"id": 2, "dt": "b"}', TOMBSTONE, UNFIT, b'{"id": 3}', GOOD]
+    made = make(on_bad_record="drop")
+    (batch,) = route([raw(values)], made.plan, made.tools(made.plan))
+    paths = batch.column(batch.schema.get_field_index(ROUTE)).to_pylist()
+    default = f"dt={DEFAULT_PARTITION}"
+    assert paths == ["dt=a", None, "dt=b", None, None, default, "dt=a"]
+    assert batch.drop_columns([ROUTE]).equals(raw(values))
+    assert made.touched == []
+
+
+def test_dead_letters_are_not_laid_out_as_the_tables_rows_are() -> None:
+    made, report = run([GOOD, BAD], on_bad_record="dead-letter", sort_by="id")
+    orders = {}
+    for part in report.parts:
+        with made.store.open(part.staged) as stream:
+            metadata = pq.ParquetFile(pa.BufferReader(stream.read())).metadata
+        orders[part.table] = len(metadata.row_group(0).sorting_columns)
+    assert orders == {"db.t": 1, "db.t__rejected": 0}
 
 
 def test_an_unpartitioned_table() -> None:

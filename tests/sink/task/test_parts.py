@@ -2,15 +2,19 @@ from __future__ import annotations
 
 import gc
 import os
+import random
 import resource
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from hivesink.config.layout import Layout
 from hivesink.core.partfile import PartName
+from hivesink.core.table import SortKey
 from hivesink.errors import StoreUnavailable
 from hivesink.formats.parquet import ParquetFormat
 from hivesink.sink.task.parts import MAX_OPEN_FILES, Parts, Target
@@ -147,6 +151,73 @@ def test_a_file_that_has_reached_its_size_is_followed_by_another(store: FileStor
     assert all(part.length < 200_000 for part in done)
     assert len({part.target for part in done}) == len(done)
     assert ids_of(store, done) == list(range(40_000))
+
+
+def sorted_target(*keys: SortKey) -> Target:
+    return replace(target("/t", ParquetFormat(SCHEMA, Layout(order=keys))), order=keys)
+
+
+def groups_of(store: FileStore, part: PartEntry) -> list[list[int | None]]:
+    """The ids of each row group."""
+    with store.open(part.staged) as stream:
+        file = pq.ParquetFile(pa.BufferReader(stream.read()))
+    return [file.read_row_group(group).column("id").to_pylist() for group in range(file.num_row_groups)]
+
+
+def shuffled(size: int) -> Iterator[pa.Table]:
+    """Rows of ids below `size` in no order, in tables of 100."""
+    ids = list(range(size))
+    random.Random(7).shuffle(ids)  # noqa: S311  no secret
+    whole = rows(0, size)
+    for start in range(0, size, 100):
+        yield whole.take(ids[start : start + 100])
+
+
+def test_a_file_whose_rows_fit_into_memory_is_sorted_as_a_whole(store: FileStore) -> None:
+    parts, _ = parts_of(store, row_group=50_000)
+    place = sorted_target(SortKey("id", descending=True))
+    for table in shuffled(5000):
+        parts.add(place, "dt=1", table)
+    (done,) = parts.finish()
+    groups = groups_of(store, done)
+    assert len(groups) > 10
+    assert [number for group in groups for number in group] == list(reversed(range(5000)))
+
+
+def test_over_the_cap_each_row_group_is_sorted(store: FileStore) -> None:
+    parts, _ = parts_of(store, memory=200_000, row_group=50_000)
+    place = sorted_target(SortKey("id"))
+    for table in shuffled(5000):
+        parts.add(place, "dt=1", table)
+        assert parts._held <= 200_000
+    (done,) = parts.finish()
+    groups: list[list[Any]] = groups_of(store, done)
+    assert len(groups) > 10
+    assert all(group == sorted(group) for group in groups)
+    assert sorted(number for group in groups for number in group) == list(range(5000))
+    # As many rows as fit into memory are sorted across row groups.
+    runs = sum(before[-1] > after[0] for before, after in pairwise(groups))
+    assert runs < len(groups) / 2
+
+
+def test_files_of_sorted_rows_have_the_declared_size_too(store: FileStore) -> None:
+    parts, _ = parts_of(store, file_size=100_000, row_group=60_000)
+    place = sorted_target(SortKey("id"))
+    for table in shuffled(40_000):
+        parts.add(place, "dt=1", table)
+    done = parts.finish()
+    assert len(done) > 3
+    assert all(100_000 <= part.length < 200_000 for part in done[:-1])
+    assert ids_of(store, done) == list(range(40_000))
+
+
+@pytest.mark.parametrize("descending", [False, True])
+def test_nulls_come_last_and_equal_keys_keep_their_order(store: FileStore, descending: bool) -> None:
+    parts, _ = parts_of(store)
+    place = sorted_target(SortKey("text", descending))
+    parts.add(place, "dt=1", pa.table({"id": [1, 2, 3, 4, 5], "text": ["b", None, "a", None, "b"]}, schema=SCHEMA))
+    (done,) = parts.finish()
+    assert groups_of(store, done) == [[1, 5, 3, 2, 4] if descending else [3, 1, 5, 2, 4]]
 
 
 @pytest.fixture

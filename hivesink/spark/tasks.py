@@ -1,0 +1,72 @@
+"""What Spark runs in the tasks of a query: functions for `mapInArrow`."""
+
+from __future__ import annotations
+
+import gc
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from hivesink import errors
+from hivesink.core.manifest import Rows
+from hivesink.sink.task import attempt
+from hivesink.sink.task.messages import TaskFailure, TaskReport
+from hivesink.spark import shipping
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from hivesink.sink.task.attempt import TaskTools
+    from hivesink.sink.task.messages import TaskPlan
+
+
+def write(batches: Iterator[pa.RecordBatch], sealed: shipping.Sealed) -> Iterator[pa.RecordBatch]:
+    """In a task: write its rows and yield its report."""
+
+    def run(plan: TaskPlan, tools: TaskTools, task: int, task_attempt: int) -> TaskReport:
+        return attempt.run_task(batches, plan, tools, task, task_attempt)
+
+    yield _report(sealed, run)
+
+
+def route(batches: Iterator[pa.RecordBatch], sealed: shipping.Sealed) -> Iterator[pa.RecordBatch]:
+    """In a task: its rows with their partitions. Errors are raised: a retry must send each row to the same task."""
+    plan, tools, _ = shipping.unsealed(sealed)
+    yield from attempt.route(batches, plan, tools.open(plan))
+
+
+def encode(
+    batches: Iterator[pa.RecordBatch], sealed: shipping.Sealed, work: shipping.Sealed
+) -> Iterator[pa.RecordBatch]:
+    """In a task: encode the rows that its number in `batches` says, and yield its report."""
+
+    def run(plan: TaskPlan, tools: TaskTools, task: int, task_attempt: int) -> TaskReport:
+        mine = [piece for batch in batches for number in batch.column(0).to_pylist() for piece in all_work[number]]
+        return attempt.run_encoding(mine, plan, tools, task, task_attempt)
+
+    all_work = shipping.unsealed(work)
+    yield _report(sealed, run)
+
+
+def _report(sealed: shipping.Sealed, run: Callable[[TaskPlan, TaskTools, int, int], TaskReport]) -> pa.RecordBatch:
+    """What `run` reports.
+
+    An error of the sink's is raised only where Spark may try the task again and that may help; otherwise it is
+    reported, so that the driver has it as it is, not inside Spark's stack trace.
+    """
+    from pyspark import TaskContext
+
+    context: Any = TaskContext.get()
+    task, task_attempt, tries = context.partitionId(), context.taskAttemptId(), 1
+    try:
+        plan, tools, tries = shipping.unsealed(sealed)
+        opened = tools.open(plan)
+        if not gc.get_freeze_count():
+            # PySpark's worker collects garbage after each task, which takes 50 ms with the modules loaded by now.
+            gc.freeze()
+        report = run(plan, opened, task, task_attempt)
+    except errors.HiveSinkError as error:
+        if error.retryable and context.attemptNumber() + 1 < tries:
+            raise
+        report = TaskReport(task, task_attempt, Rows(), failure=TaskFailure(str(error), error.retryable))
+    return pa.RecordBatch.from_pydict({"report": [report.encode()]})

@@ -1,0 +1,257 @@
+"""How rows lie in part files, on real Spark: what Parquet's own metadata says, and that Hive's reader reads it."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING, Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from hivesink import errors
+from hivesink.spark import tasks
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+    from pathlib import Path
+
+    from pyspark.sql import DataFrame
+
+    from hivesink.sink.commit.committed import Committed
+    from tests.integration.stage import Stage, Topic
+
+pytestmark = [pytest.mark.spark, pytest.mark.main_path]
+
+ROLLED = {"sink.rolling-policy.on-epoch": "false"}
+COLUMNS = "tags ARRAY<STRING>, id BIGINT, kind STRING, price DECIMAL(9,2), seen TIMESTAMP, flag BOOLEAN"
+DAYS = ("2024-01-01", "2024-01-02")
+
+
+def record(number: int) -> dict[str, Any]:
+    return {
+        "id": number,
+        # Every seventh has none.
+        "kind": f"k{number % 5}" if number % 7 else None,
+        "price": number / 4,
+        "seen": f"2024-01-01 00:00:{number % 60:02d}",
+        "flag": number % 2 == 0,
+        "tags": [str(number)] * (number % 3),
+        "dt": DAYS[number % 2],
+    }
+
+
+def put(stage: Stage, *numbers: int) -> None:
+    stage.put_text("".join(json.dumps(record(number)) + "\n" for number in numbers))
+
+
+def files(stage: Stage) -> list[Path]:
+    return sorted(stage.location().rglob("part-*"))
+
+
+def order(number: int) -> tuple[bool, str, int]:
+    kind = record(number)["kind"]
+    return kind is None, kind or "", -number
+
+
+@pytest.mark.parametrize("settings", [{}, ROLLED], ids=["on epoch", "rolled"])
+def test_rows_are_sorted_and_files_say_so(stage: Stage, settings: Mapping[str, str]) -> None:
+    stage.create(columns=COLUMNS, properties={"sink.sort-by": "kind, ID DESC", "sink.on-bad-record": "dead-letter"})
+    put(stage, *range(0, 50, 3), *range(60, 20, -4))
+    put(stage, *range(100, 70, -1))
+    stage.put_text("no JSON\nnor this\n")
+    stage.drain(stage.sink(options=settings))
+    found = []
+    for path in files(stage):
+        file = pq.ParquetFile(path)
+        rows = file.read().column("id").to_pylist()
+        assert rows == sorted(rows, key=order)
+        found += rows
+        schema = file.schema_arrow
+        for group in range(file.metadata.num_row_groups):
+            declared = pq.SortingColumn.to_ordering(schema, file.metadata.row_group(group).sorting_columns)
+            assert declared == ((("kind", "ascending"), ("id", "descending")), "at_end")
+    assert len(files(stage)) == (2 if settings else 4)
+    assert stage.ids() == sorted(found) == sorted([*range(0, 50, 3), *range(60, 20, -4), *range(71, 101)])
+    letters = stage.query(f"SELECT value FROM {stage.table}__rejected")
+    assert sorted(bytes(row.value) for row in letters) == [b"no JSON", b"nor this"]
+
+
+def test_hives_reader_reads_dictionaries_and_bloom_filters(stage: Stage) -> None:
+    named = "id, kind, price, seen"
+    properties = {"sink.parquet.dictionary": "on", "sink.parquet.bloom-filter-columns": named}
+    hives = {"parquet.compression": "gzip", "parquet.block.size": "1MB"}
+    stage.create(columns=COLUMNS, properties={**properties, **hives})
+    put(stage, *range(40))
+    stage.drain(stage.sink(options={"sink.parquet.compression": "zstd", "sink.parquet.row-group-size": "256"}))
+    rows = stage.query(
+        f"SELECT id, kind, cast(price AS DOUBLE) AS price, seen, flag, tags FROM {stage.table} ORDER BY id"
+    )
+    expected = [record(number) for number in range(40)]
+    assert [{**row.asDict(), "seen": str(row.seen)} for row in rows] == [
+        {name: one[name] for name in ("id", "kind", "price", "seen", "flag", "tags")} for one in expected
+    ]
+    (found,) = stage.query(f"SELECT count(*) AS rows FROM {stage.table} WHERE kind = 'k1' AND seen IS NOT NULL")
+    assert found.rows == sum(one["kind"] == "k1" for one in expected)
+    for path in files(stage):
+        assert path.name.endswith(".zstd.parquet")
+        metadata = pq.ParquetFile(path).metadata
+        assert metadata.num_row_groups > 2
+        group = metadata.row_group(0)
+        columns = {column["path_in_schema"]: column for column in group.to_dict()["columns"]}
+        assert {name for name, column in columns.items() if column["has_dictionary_page"]} == columns.keys() - {"flag"}
+        assert {column["compression"] for column in columns.values()} == {"ZSTD"}
+
+
+def test_parquet_java_finds_values_in_the_bloom_filters(stage: Stage) -> None:
+    stage.create(columns=COLUMNS, properties={"sink.parquet.bloom-filter-columns": "ID"})
+    # Beyond an int's range: Py4J would pass smaller numbers as those, which have other hashes.
+    first = 1 << 40
+    stage.put_text("".join(json.dumps({"id": first + one, "dt": DAYS[0]}) + "\n" for one in range(0, 2000, 2)))
+    stage.drain()
+    (path,) = files(stage)
+    java: Any = stage.spark.sparkContext._jvm
+    file = java.org.apache.parquet.hadoop.util.HadoopInputFile.fromPath(
+        java.org.apache.hadoop.fs.Path(str(path)), java.org.apache.hadoop.conf.Configuration()
+    )
+    reader = java.org.apache.parquet.hadoop.ParquetFileReader.open(file)
+    try:
+        block = reader.getFooter().getBlocks().get(0)
+        filters = {
+            str(column.getPath().toDotString()): reader.getBloomFilterDataReader(block).readBloomFilter(column)
+            for column in block.getColumns()
+        }
+    finally:
+        reader.close()
+    bloom = filters.pop("id")
+    assert set(filters.values()) == {None}
+    assert bloom.getBitsetSize() < 4096
+
+    def has(number: int) -> bool:
+        return bool(bloom.findHash(bloom.hash(first + number)))
+
+    assert all(map(has, range(0, 2000, 2)))
+    assert sum(map(has, range(1, 2000, 2))) < 100
+
+
+@pytest.mark.parametrize(
+    ("option", "columns", "problem"),
+    [
+        ("sink.sort-by", "nope", "names 'nope', which is no column of {table}"),
+        ("sink.sort-by", "tags desc", "names 'tags', which is array<string>: write columns that are not nested"),
+        ("sink.sort-by", "dt", "names 'dt', a partition column: it has one value for all rows of a file"),
+        ("sink.parquet.dictionary", "id,tags", "names 'tags', which is array<string>: write"),
+        (
+            "sink.parquet.bloom-filter-columns",
+            "flag",
+            "names 'flag', which is boolean: write columns that are",
+        ),
+    ],
+)
+def test_a_column_that_can_not_be_used_is_refused_at_the_start(
+    stage: Stage, option: str, columns: str, problem: str
+) -> None:
+    stage.create(columns=COLUMNS)
+    with pytest.raises(errors.InvalidOption) as refused:
+        stage.sink(options={option: columns})
+    said = str(refused.value)
+    assert f"{option} {problem.format(table=stage.table)}" in said
+    assert "\n" not in said
+    assert not stage.log().exists()
+
+
+SHUFFLED = {"sink.shuffle-by-partition.enable": "true"}
+
+
+def raw(stage: Stage) -> DataFrame:
+    return stage.lines()
+
+
+def decoded(stage: Stage) -> DataFrame:
+    from pyspark.sql import functions
+
+    kinds = (
+        "id DECIMAL(20,0), kind STRING, price DOUBLE, seen TIMESTAMP_NTZ, flag BOOLEAN, tags ARRAY<STRING>, dt STRING"
+    )
+    rows = stage.lines().select(functions.from_json("value", kinds).alias("row")).select("row.*")
+    return rows.withColumn("price", functions.col("price").cast("DECIMAL(9,2)"))
+
+
+@pytest.mark.parametrize("settings", [{}, ROLLED], ids=["on epoch", "rolled"])
+@pytest.mark.parametrize("stream", [raw, decoded])
+def test_shuffled_rows_of_a_partition_are_in_one_task_and_all_are_counted(
+    stage: Stage, stream: Callable[[Stage], DataFrame], settings: Mapping[str, str]
+) -> None:
+    stage.create(columns=COLUMNS, properties={"sink.on-bad-record": "dead-letter"})
+    put(stage, *range(100))
+    too_large = {**record(1), "id": 1 << 63}
+    stage.put_text("".join(json.dumps(one) + "\n" for one in [*map(record, range(100, 180)), too_large, too_large]))
+    done: list[Committed] = []
+    stage.drain(
+        stage.sink(options={**SHUFFLED, **settings}, on_commit=done.append),
+        # Without the setting, each of four tasks would write both partitions.
+        stream(stage).repartition(4),
+    )
+    assert stage.ids() == list(range(180))
+    rows = stage.query(f"SELECT id, kind, seen, flag, tags, dt FROM {stage.table} ORDER BY id")
+    assert [{**row.asDict(), "seen": str(row.seen)} for row in rows] == [
+        {name: record(number)[name] for name in ("id", "kind", "seen", "flag", "tags", "dt")} for number in range(180)
+    ]
+    counted = [one.rows for one in done if one.rows.read]
+    assert sorted((one.read, one.written, one.rejected) for one in counted) == [(82, 80, 2), (100, 100, 0)]
+    assert len(files(stage)) == (2 if settings else 4)
+    letters = stage.query(f"SELECT value, field, reason FROM {stage.table}__rejected")
+    assert [(row.field, row.reason) for row in letters] == [("id", "out of range for bigint")] * 2
+    assert {*json.loads(bytes(letters[0].value))} == {*record(1)}
+
+
+def test_shuffled_rows_still_name_the_record_that_stops_the_query(stage: Stage) -> None:
+    stage.create(columns=COLUMNS)
+    put(stage, *range(10))
+    stage.drain(stage.sink(options=SHUFFLED))
+    stage.put_text('{"id": "many", "dt": "2024-01-01"}\n')
+    with pytest.raises(errors.BadRecord, match=r'/0001\.json: \{"id": "many", .*field id: '):
+        stage.drain(stage.sink(options=SHUFFLED))
+    assert stage.ids() == list(range(10))
+    assert stage.staged() == []
+
+
+def test_an_error_of_a_task_that_shuffles_is_told_in_a_line(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    def route(batches: Iterator[Any], sealed: Any) -> Iterator[Any]:  # noqa: ARG001  Spark's
+        raise errors.StoreUnavailable(action="write", path="/w/t", reason="the disk is full")
+
+    stage.create()
+    put(stage, *range(10))
+    monkeypatch.setattr(tasks, "route", route)
+    with pytest.raises(errors.TaskFailed, match=r"^a task failed: could not write /w/t: the disk is full$") as told:
+        stage.drain(stage.sink(options=SHUFFLED))
+    assert told.value.retryable
+    monkeypatch.undo()
+    stage.drain(stage.sink(options=SHUFFLED))
+    assert stage.ids() == list(range(10))
+
+
+@pytest.mark.kafka
+def test_shuffled_records_of_kafka_keep_their_positions_and_times(stage: Stage, topic: Topic) -> None:
+    stage.create(
+        columns="id BIGINT",
+        partitioned="PARTITIONED BY (day STRING)",
+        properties={
+            **SHUFFLED,
+            "sink.bucket.assigner": "date-time",
+            "sink.bucket.time-column": "timestamp",
+            "sink.bucket.time-pattern": "yyyy-MM-dd",
+            "sink.on-bad-record": "dead-letter",
+        },
+    )
+    for day in (1, 2):
+        at = datetime(2024, 1, day, 12, tzinfo=timezone.utc)
+        topic.put_raw([(number % 2, b'{"id": %d}' % (10 * day + number)) for number in range(10)], at)
+    topic.put_raw([(1, b'{"id": true}'), (0, None)])
+    done: list[Committed] = []
+    stage.drain(stage.sink(on_commit=done.append), topic.stream(stage.spark))
+    assert [len(stage.ids(f"day = '2024-01-0{day}'")) for day in (1, 2)] == [10, 10]
+    assert len(files(stage)) == 2
+    assert (done[0].rows.read, done[0].rows.written, done[0].rows.rejected, done[0].rows.skipped) == (22, 20, 1, 1)
+    (letter,) = stage.query(f"SELECT partition_id, record_offset FROM {stage.table}__rejected")
+    assert (letter.partition_id, letter.record_offset) == (1, 10)
