@@ -166,7 +166,7 @@ OPTIONS: Mapping[str, Option] = {
     "sink.sort-by": Option(None, sort_keys),
     "sink.shuffle-by-partition.enable": Option("false", flag),
     "sink.rolling-policy.file-size": Option("128MB", size),
-    "sink.rolling-policy.on-epoch": Option("true", flag),
+    "sink.rolling-policy.on-epoch": Option("false", flag),
     "sink.rolling-policy.rollover-interval": Option("5min", interval),
     "sink.rolling-policy.inactivity-interval": Option("1min", interval),
     "sink.rolling-policy.check-interval": Option("10s", interval),

@@ -159,7 +159,7 @@ class Job:
         assert uid is not None
         live = self.registrar.table(TABLE)
         self.log.point(TABLE, live.location)
-        config = SinkConfig.parse(self.options)
+        config = SinkConfig.parse({"sink.rolling-policy.on-epoch": "true", **self.options})
         context = CommitContext(self.log, self.store, self.registrar, self.clock.now, self.clock.tick, token)
         sink = WriterSpec(
             identity=Identity(self.writer, uid, (str(TABLE),), ((str(TABLE), "UTC"),), self.log.location),

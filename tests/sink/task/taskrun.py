@@ -51,7 +51,7 @@ class Run:
 
     @property
     def plan(self) -> TaskPlan:
-        config = SinkConfig.parse(self.options)
+        config = SinkConfig.parse({"sink.rolling-policy.on-epoch": "true", **self.options})
         name = TableName("db", "t")
         spec = TableSpec(name, self.columns, self.partitions)
         rejected = TablePlan(rejected_spec(name, None, external=False), f"{self.location}__rejected")
