@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
-from hivesink.config.parsers import duration, flag, interval, matching, one_of, size, time_format, zone
+from hivesink.config.parsers import columns, duration, flag, interval, matching, one_of, size, time_format, zone
 from hivesink.core.bucket import TimePattern
 from hivesink.core.partfile import PREFIX, SUFFIX
 from hivesink.errors import InvalidOption
@@ -142,6 +142,7 @@ OPTIONS: Mapping[str, Option] = {
     "sink.partition-commit.success-file.name": Option("_SUCCESS", file_name),
     "sink.log-location": Option(None, lambda text: text.rstrip("/")),
     "sink.log.retained-epochs": Option("200", positive),
+    "sink.statistics.columns": Option("none", columns),
     "sink.registration.retry-interval": Option("30s", interval),
     "sink.registration.max-delay": Option("1h", duration),
     "parquet.compression": Option("snappy", one_of(Compression)),

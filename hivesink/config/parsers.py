@@ -103,3 +103,12 @@ def time_format(text: str) -> Mapping[str, str]:
             raise ValueError(message)
         formats[column.strip().lower()] = kind
     return formats
+
+
+def columns(text: str) -> frozenset[str] | None:
+    """`none`: of no column; `all`: None; or names of columns, separated by commas."""
+    names = frozenset(name.strip().lower() for name in text.split(","))
+    if not all(names):
+        message = "write none, all, or column,…"
+        raise ValueError(message)
+    return {frozenset({"none"}): frozenset(), frozenset({"all"}): None}.get(names, names)

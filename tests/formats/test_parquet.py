@@ -15,7 +15,8 @@ from hivesink.config.options import Compression
 from hivesink.core.table import Column
 from hivesink.core.typetext import parse_type
 from hivesink.decode.arrowtypes import arrow_schema
-from hivesink.formats.parquet import ParquetFormat, rows_in
+from hivesink.formats.parquet import ParquetFormat
+from hivesink.formats.statistics import measure
 
 COLUMNS = {
     "z": "int",
@@ -102,7 +103,7 @@ def test_each_write_is_a_row_group() -> None:
     metadata = pq.ParquetFile(stream).metadata
     assert [metadata.row_group(place).num_rows for place in range(metadata.num_row_groups)] == [2, 1]
     stream.seek(0)
-    assert rows_in(stream) == 3
+    assert measure(stream).rows == 3
 
 
 def test_a_row_group_is_not_cut_at_arrows_default() -> None:

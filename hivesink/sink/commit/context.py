@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from hivesink.core.log import LogView
     from hivesink.core.partfile import Finished
     from hivesink.ports import CommitLog, FileStore, LiveTable, Registrar
-    from hivesink.sink.commit.statistics import CountRows
+    from hivesink.sink.commit.statistics import Measure
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,7 +205,7 @@ class WriterSpec:
     target: TablePlan
     rejected: TablePlan | None
     config: SinkConfig
-    count_rows: CountRows
+    measure: Measure
     history_policy: HistoryPolicy = STRICT
     tolerant: bool = True
     on_commit: Callable[[Committed], None] = lambda _: None

@@ -170,11 +170,15 @@ def _patterns(names: tuple[str, ...], patterns: dict[str, TimePattern]) -> tuple
 
 
 def require_columns(spec: TableSpec, config: SinkConfig) -> None:
-    """Raise InvalidOption for a column of `sink.timestamp-format` that the table lacks."""
+    """Raise InvalidOption for a column of `sink.timestamp-format` or `sink.statistics.columns` that the table lacks."""
     known = {"", *(column.name for column in (*spec.columns, *spec.partition_columns))}
     for name in config["sink.timestamp-format"]:
         if name not in known:
             raise InvalidOption((f"sink.timestamp-format names {name!r}, which is no column of {spec.name}",))
+    own = {column.name for column in spec.columns}
+    for name in sorted((config["sink.statistics.columns"] or own) - own):
+        problem = f"sink.statistics.columns names {name!r}, which is no column in the files of {spec.name}"
+        raise InvalidOption((f"{problem}; write none, all, or column,…",))
 
 
 def row_columns(spec: TableSpec, config: SinkConfig) -> tuple[Column, ...]:
