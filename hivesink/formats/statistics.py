@@ -12,7 +12,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from pandas.util import hash_array
 from pyarrow import types
 
 from hivesink.core.statistics import REGISTER_BITS, ColumnFigures, FileStatistics
@@ -137,7 +136,7 @@ def _bounded(nulls: int, values: pa.Array, kind: HiveType) -> ColumnFigures | No
         case _:
             values = values.cast(pa.int64())
     low, high = _bounds(values)
-    sketch = _sketch(hash_array(values.to_numpy()))
+    sketch = _sketch(_hashes(values.to_numpy()))
     if low is None:
         return ColumnFigures(nulls, sketch=sketch)
     if kind in _FIRST and low < _FIRST[kind]:
@@ -155,8 +154,14 @@ def _bounds(values: pa.Array) -> tuple[Any, Any]:
 
 
 def _text_hashes(values: pa.Array) -> NDArray[np.uint64]:
-    distinct = pc.unique(values.cast(pa.binary())).to_numpy(zero_copy_only=False)
-    return hash_array(distinct, categorize=False)
+    return _hashes(pc.unique(values.cast(pa.binary())).to_numpy(zero_copy_only=False))
+
+
+def _hashes(values: NDArray[Any]) -> NDArray[np.uint64]:
+    # Imported here, since tasks import this module, and don't need pandas.
+    from pandas.util import hash_array
+
+    return hash_array(values, categorize=False)
 
 
 def _sketch(hashes: NDArray[np.uint64]) -> bytes:

@@ -96,6 +96,13 @@ def add_partitions(client: Client, parts: list[Any]) -> None:
 
 def set_column_statistics(client: Client, found: list[Any]) -> None:
     """Replace the statistics of the columns in `found`, of one table's partitions or of a table. Since Hive 0.13."""
+    about = found[0].statsDesc
+    if about.partName is not None:
+        # Hive 4 writes these by SQL. In a schema that it makes as it goes, their table comes with the first read only.
+        named, column = [about.partName], [found[0].statsObj[0].colName]
+        client.get_partitions_statistics_req(
+            ttypes.PartitionsStatsRequest(about.dbName, about.tableName, column, named, engine=ENGINE)
+        )
     # Hive 4 keeps those of other engines apart; older ones don't know the field.
     request = ttypes.SetPartitionsStatsRequest(colStats=found, needMerge=False, engine=ENGINE)
     if not client.set_aggr_stats_for(request):
