@@ -21,7 +21,8 @@ from hivesink.decode.arrowtypes import arrow_schema
 from hivesink.decode.reader import RowsReader
 from hivesink.decode.values import DecodeOptions
 from hivesink.errors import FileSystemUnknown, LogDamaged, LogTwice, NewerFormat, TableExists, Unsupported
-from hivesink.formats.parquet import ParquetFormat, rows_in
+from hivesink.formats.parquet import ParquetFormat
+from hivesink.formats.statistics import measure
 from hivesink.hiveql.render import declared, render, stored
 from hivesink.logs import TableLogs, commit_log, file_system, log_folder
 from hivesink.metastore import catalog, connect
@@ -193,7 +194,7 @@ class Setup:
             target=plans[0],
             rejected=rejected,
             config=config,
-            count_rows=rows_in,
+            measure=measure,
             history_policy=history_policy,
             on_commit=on_commit or (lambda _: None),
             was_written=SetAside(

@@ -40,6 +40,7 @@ SAMPLES = {
     "metastore; metastore,success-file": ("metastore", "metastore,success-file"),
     "ms, s, min, h": ("5ms", "5s", "5min", "5h"),
     "octal, such as 640": ("640",),
+    "none, all, column,…": ("none", "all", "a", "a, B"),
     "pattern, or column=pattern,…": ("yyyy", "y=yyyy,m=MM"),
     "rows": ("1000",),
     "text, epoch-millis, or column=epoch-millis,…": ("text", "epoch-millis", "a=epoch-millis,b=text"),

@@ -13,7 +13,7 @@ from hivesink.cli.command import Debug, Json, Metastore, Table, Writer, reportin
 from hivesink.cli.opened import OpenedTable, open_table
 from hivesink.cli.output import Grid, Line, Report
 from hivesink.core.manifest_json import last_batch_fields
-from hivesink.formats.parquet import rows_in
+from hivesink.formats.statistics import measure
 from hivesink.sink.inspect.findings import Finding, Level
 from hivesink.sink.inspect.status import WriterStatus, writer_status
 from hivesink.sink.inspect.verify import Verdict
@@ -113,9 +113,8 @@ def verify(
     Example: hivesink verify demo.flights
     """
     with reporting(as_json=json, debug=debug) as out, open_table(table, metastore) as opened:
-        count_rows = None if quick else rows_in
         verdicts = [
-            verify_writer(context, name, opened.name, count_rows, opened.admission(name))
+            verify_writer(context, name, opened.name, None if quick else measure, opened.admission(name))
             for name, context in opened.chosen(writer).items()
         ]
         accepted = opened.logs.accepted()

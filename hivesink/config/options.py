@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from hivesink.config.parsers import (
     columns,
+    columns_or_all,
     columns_or_flag,
     duration,
     flag,
@@ -191,6 +192,7 @@ OPTIONS: Mapping[str, Option] = {
     "sink.partition-commit.success-file.name": Option("_SUCCESS", file_name),
     "sink.log-location": Option(None, lambda text: text.rstrip("/")),
     "sink.log.retained-epochs": Option("200", positive),
+    "sink.statistics.columns": Option("none", columns_or_all),
     "sink.registration.retry-interval": Option("30s", interval),
     "sink.registration.max-delay": Option("1h", duration),
     "parquet.compression": Option("snappy", one_of(Compression)),

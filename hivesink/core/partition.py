@@ -14,6 +14,9 @@ from hivesink.errors import PartitionPathInvalid
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from hivesink.core.statistics import ColumnFigures
+    from hivesink.core.table import Column
+
 PartitionKey = tuple[str, str]
 """A table's name and a partition's escaped path (`""`: the unpartitioned table itself)."""
 
@@ -44,12 +47,17 @@ class NewPartition:
 
 @dataclass(frozen=True, slots=True)
 class Statistics:
-    """Exact figures of a partition (`""`: of an unpartitioned table), which Hive may answer queries from."""
+    """Exact figures of a partition (`""`: of an unpartitioned table), which Hive may answer queries from.
+
+    `raw_bytes`: encoded, before compression. `columns`: those whose figures are known.
+    """
 
     partition: str
     files: int
     bytes: int
     rows: int
+    raw_bytes: int
+    columns: tuple[tuple[Column, ColumnFigures], ...] = ()
 
 
 def by_table(keys: Iterable[PartitionKey]) -> dict[str, list[str]]:

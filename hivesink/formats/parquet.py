@@ -87,8 +87,3 @@ class ParquetRecords:
     def __del__(self) -> None:
         # pyarrow's writer would finish its file when it is dropped: one that wasn't closed must stay unfinished.
         self._writer.is_open = False
-
-
-def rows_in(stream: BinaryIO) -> int:
-    """A Parquet file's row count, from its footer."""
-    return int(pq.ParquetFile(stream).metadata.num_rows)

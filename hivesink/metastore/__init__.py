@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import getpass
 import os
-import re
 from contextlib import closing
 from typing import TYPE_CHECKING
 
@@ -52,10 +51,10 @@ def version(address: str, site: Site = NO_SITE) -> tuple[int, ...]:
 
     Raises InvalidOption, Unsupported, MetastoreUnreachable.
     """
+    from hivesink.metastore import thrift_calls
+
     with closing(_connection(address, site)) as connection:
-        text = str(connection.read(lambda client: client.getVersion()))
-    # A distribution may add to the numbers: 4.0.0-fork-7.
-    return tuple(int(number) for number in re.split(r"[^\d.]", text)[0].split(".") if number)
+        return connection.read(thrift_calls.version)
 
 
 def _connection(address: str, site: Site) -> Connection:

@@ -14,12 +14,12 @@ from hivesink.errors import PartitionPathInvalid, RegistrationFailed, TypeTextIn
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    from hivesink.core.partition import Statistics
+
 
 Key = TypeVar("Key")
 FLAG = "COLUMN_STATS_ACCURATE"
 """The parameter by which Hive answers `count(*)` without reading (HIVE-11266)."""
-BASIC_ONLY = '{"BASIC_STATS":"true"}'
-"""The numbers of files, bytes and rows are right; no column's statistics are."""
 Values = tuple[str, ...]
 """Unescaped values as the metastore keeps them: null is DEFAULT_PARTITION."""
 _SPARK_BUCKETS = "spark.sql.sources.schema.numBuckets"
@@ -104,6 +104,20 @@ def values_of(spec: TableSpec, partition: str) -> Values:
 def name_of(spec: TableSpec, values: Values) -> str:
     """The metastore's own name of the partition: it escapes as `core.partition_path` does."""
     return partition_path([column.name for column in spec.partition_columns], values)
+
+
+def figures_of(exact: Statistics) -> dict[str, str]:
+    """The parameters that say them, with FLAG naming exactly the columns that have statistics."""
+    flag: dict[str, object] = {"BASIC_STATS": "true"}
+    if exact.columns:
+        flag["COLUMN_STATS"] = dict.fromkeys(sorted(column.name for column, _ in exact.columns), "true")
+    return {
+        "numFiles": str(exact.files),
+        "totalSize": str(exact.bytes),
+        "numRows": str(exact.rows),
+        "rawDataSize": str(exact.raw_bytes),
+        FLAG: json.dumps(flag, separators=(",", ":"), ensure_ascii=False),
+    }
 
 
 def is_accurate(text: str | None) -> bool:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 from hive_metastore import ttypes
@@ -11,11 +13,12 @@ from hive_metastore import ttypes
 from hivesink.core.partition import LivePartition, NewPartition, Statistics
 from hivesink.errors import RegistrationFailed, TableReplaced, UnknownTable
 from hivesink.metastore import thrift_table
-from hivesink.metastore.common import BASIC_ONLY, FLAG, Values, change_all, is_accurate, name_of, values_of
-from hivesink.metastore.thrift_calls import add_partitions
+from hivesink.metastore.common import FLAG, Values, change_all, figures_of, is_accurate, name_of, values_of
+from hivesink.metastore.thrift_calls import add_partitions, set_column_statistics, version
+from hivesink.metastore.thrift_statistics import TIMESTAMPS_SINCE, column_statistics
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from hivesink.core.table import TableName
     from hivesink.metastore.thrift_calls import PartitionsCall
@@ -24,6 +27,10 @@ if TYPE_CHECKING:
 
 NAMES_A_CALL = 1000
 PARTITIONS_A_CALL = 500
+STATISTICS_A_CALL = 50
+"""Partitions whose columns' statistics are set in one call: each column is a row of the metastore's database."""
+LONGEST_FLAG = 3900
+"""Characters of a flag's columns: Hive 2.3 has room for 4000 of a parameter."""
 TRIES = 4
 
 
@@ -87,13 +94,35 @@ class ThriftRegistrar:
             self._tables.alter(table.spec.name, "drop the accuracy of statistics", _cleared)
 
     def set_statistics(self, table: LiveTable, statistics: Sequence[Statistics]) -> bool:
-        action = "set statistics"
-        if table.spec.is_partitioned:
-            exact = {values_of(table.spec, figures.partition): figures for figures in statistics}
-            self._alter(table, action, list(exact), lambda values, found: _set_figures(found.parameters, exact[values]))
-        else:
+        name, action = table.spec.name, "set statistics"
+        if not table.spec.is_partitioned:
             for figures in statistics:
-                self._tables.alter(table.spec.name, action, partial(_set_figures, exact=figures))
+                exact = _settable(figures, self._tables.get(name))
+                self._set_columns(table, [exact])
+                self._tables.alter(name, action, partial(_set_figures, exact=exact))
+            return True
+        wanted = {values_of(table.spec, figures.partition): figures for figures in statistics}
+        some = [values for values, figures in wanted.items() if figures.columns]
+
+        def set_columns(chunk: Sequence[Values]) -> None:
+            found = self._read(table, chunk, self._tables.calls.states)
+            self._set_columns(table, [_settable(wanted[values], found[values]) for values in found])
+
+        def set_figures(refused: Collection[str] = ()) -> None:
+            self._alter(
+                table,
+                action,
+                [values for values, figures in wanted.items() if figures.partition not in refused],
+                lambda values, found: _set_figures(found.parameters, _settable(wanted[values], found)),
+            )
+
+        # First, so that the flag never names a column whose statistics aren't there.
+        try:
+            self._change_all(table, "set the columns' statistics of", some, set_columns, per_call=STATISTICS_A_CALL)
+        except RegistrationFailed as error:
+            set_figures(error.partitions)
+            raise
+        set_figures()
         return True
 
     def announce(self, table: LiveTable, files: Mapping[str, Sequence[str]]) -> None:
@@ -108,6 +137,14 @@ class ThriftRegistrar:
 
     def close(self) -> None:
         self._connection.close()
+
+    def _set_columns(self, table: LiveTable, statistics: Sequence[Statistics]) -> None:
+        name = table.spec.name
+        has_timestamps = self._connection.read(version) >= TIMESTAMPS_SINCE
+        found = [column_statistics(name, exact, has_timestamps=has_timestamps) for exact in statistics if exact.columns]
+        if found:
+            action = f"set the columns' statistics of {len(found)} partitions"
+            self._connection.change(str(name), action, lambda client: set_column_statistics(client, found))
 
     def _read(self, table: LiveTable, wanted: Sequence[Values], call: PartitionsCall) -> dict[Values, Any]:
         """The registered ones of `wanted`. Raises UnknownTable, MetastoreUnreachable."""
@@ -128,7 +165,13 @@ class ThriftRegistrar:
         return {values: found[values] for values in wanted if values in found}
 
     def _change_all(
-        self, table: LiveTable, action: str, wanted: Sequence[Values], change: Callable[[Sequence[Values]], None]
+        self,
+        table: LiveTable,
+        action: str,
+        wanted: Sequence[Values],
+        change: Callable[[Sequence[Values]], None],
+        *,
+        per_call: int = PARTITIONS_A_CALL,
     ) -> None:
         change_all(
             {values: name_of(table.spec, values) for values in wanted},
@@ -136,7 +179,7 @@ class ThriftRegistrar:
             table=str(table.spec.name),
             action=action,
             address=self.address,
-            per_call=PARTITIONS_A_CALL,
+            per_call=per_call,
             ask=lambda: self._tables.get(table.spec.name),
         )
 
@@ -186,11 +229,17 @@ def _cleared(parameters: dict[str, str]) -> bool:
 
 
 def _set_figures(parameters: dict[str, str], exact: Statistics) -> bool:
-    # The rows' size in memory is unknown now; without it Hive estimates from totalSize.
-    parameters.pop("rawDataSize", None)
-    parameters |= {"numFiles": str(exact.files), "totalSize": str(exact.bytes), "numRows": str(exact.rows)}
-    parameters[FLAG] = BASIC_ONLY
+    parameters |= figures_of(exact)
     return True
+
+
+def _settable(exact: Statistics, owner: Any) -> Statistics:
+    """With no column whose type in `owner` is another, nor more of them than the flag has room for."""
+    types = {field.name.lower(): field.type for field in owner.sd.cols}
+    kept = [one for one in exact.columns if types.get(one[0].name) == str(one[0].type)]
+    # Its own characters, and those of `"":"true",`.
+    room = accumulate(len(column.name) + 10 for column, _ in kept)
+    return replace(exact, columns=tuple(one for one, length in zip(kept, room, strict=True) if length < LONGEST_FLAG))
 
 
 def _repeat_refused(call: Callable[[], None]) -> None:

@@ -6,6 +6,7 @@ pairs. None of the calls here needs the metastore's transaction, lock or notific
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 from hive_metastore import ttypes
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from hivesink.metastore.thrift_connection import Client
 
     PartitionsCall = Callable[[Client, str, str, list[str]], list[Any]]
+
+ENGINE = "hive"
 
 _KEEP_STATISTICS = ttypes.EnvironmentContext(properties={"DO_NOT_UPDATE_STATS": "true"})
 """Without it an alter lists the folder and, for a table, overwrites numFiles and totalSize."""
@@ -93,6 +96,28 @@ def add_partitions(client: Client, parts: list[Any]) -> None:
     """Register partitions of one table; existing ones stay as they are. Known since Hive 0.13."""
     database, table = parts[0].dbName, parts[0].tableName
     client.add_partitions_req(ttypes.AddPartitionsRequest(database, table, parts, ifNotExists=True, needResult=False))
+
+
+def set_column_statistics(client: Client, found: list[Any]) -> None:
+    """Replace the statistics of the columns in `found`, of one table's partitions or of a table. Since Hive 0.13."""
+    about = found[0].statsDesc
+    if about.partName is not None:
+        # Hive 4 writes these by SQL. In a schema that it makes as it goes, their table comes with the first read only.
+        named, column = [about.partName], [found[0].statsObj[0].colName]
+        client.get_partitions_statistics_req(
+            ttypes.PartitionsStatsRequest(about.dbName, about.tableName, column, named, engine=ENGINE)
+        )
+    # Hive 4 keeps those of other engines apart; older ones don't know the field.
+    request = ttypes.SetPartitionsStatsRequest(colStats=found, needMerge=False, engine=ENGINE)
+    if not client.set_aggr_stats_for(request):
+        message = "it has not set the columns' statistics"
+        raise ttypes.MetaException(message)
+
+
+def version(client: Client) -> tuple[int, ...]:
+    """The version that the metastore reports: 4.0.1 is (4, 0, 1), every Hive before 4 reports (3, 0)."""
+    # A distribution may add to the numbers: 4.0.0-fork-7.
+    return tuple(int(number) for number in re.split(r"[^\d.]", str(client.getVersion()))[0].split(".") if number)
 
 
 def _table_req(client: Client, database: str, table: str) -> Any:

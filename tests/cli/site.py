@@ -77,7 +77,7 @@ class Ingest:
             writer=self.writer,
             metastore=wiring.Metastore.at("thrift", self.metastore),
             history_policy=self.history_policy,
-            options=self.options,
+            options={"sink.rolling-policy.on-epoch": "true", **self.options},
         )
         self.committer = self.setup.committer(tolerant=False)
 

@@ -85,9 +85,9 @@ class Ingest:
         self.committer.finish()
 
     def verify(self) -> Verdict:
-        from hivesink.formats.parquet import rows_in
+        from hivesink.formats.statistics import measure
 
-        return verify(self.setup.context, self.writer, self.table, rows_in)
+        return verify(self.setup.context, self.writer, self.table, measure)
 
     def staged(self) -> list[str]:
         """Hidden part files in the table's folder: orphans, where nothing runs."""

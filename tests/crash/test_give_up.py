@@ -26,7 +26,7 @@ from tests.crash.test_refused_partitions import (
     stuck,
 )
 from tests.crash.test_two_runs import Stalling
-from tests.sink.harness import LOCATION, TABLE, Event, Source, count_lines
+from tests.sink.harness import LOCATION, TABLE, Event, Source, measure_lines
 
 if TYPE_CHECKING:
     from tests.crash.faults import Mode
@@ -142,7 +142,7 @@ def test_cut_short_its_rows_come_wherever_the_partition_appears(home: str) -> No
     cut_short(site)
     context, spec = site.job().context, site.job().committer.spec
     assert [gap.partition for gap in writer_status(context, "w", str(TABLE)).unregistered] == [REFUSED]
-    found = verify(context, "w", str(TABLE), count_lines)
+    found = verify(context, "w", str(TABLE), measure_lines)
     assert found.errors == 0, found.findings
     site.metastore.register(TABLE, REFUSED, home)
     ahead = preview(context, spec.policy)

@@ -14,7 +14,7 @@ from hivesink.sink.inspect.verify import verify
 from tests.crash.faults import FaultyFileSystem, Kill, Mode, Plan
 from tests.crash.site import PLAIN, Site
 from tests.inmemory.filesystem import MemoryFileSystem
-from tests.sink.harness import LOCATION, SPEC, TABLE, UID, Event, Source, count_lines, events
+from tests.sink.harness import LOCATION, SPEC, TABLE, UID, Event, Source, events, measure_lines
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -178,7 +178,7 @@ def test_a_partition_that_is_copied_after_a_death_at_any_call_is_no_error_to_ver
         site.move(DAY, ELSEWHERE, copy=True)
         site.job().run()
         site.check_rows(range(4), call)
-        findings = verify(site.job().context, "w", NAME, count_lines).findings
+        findings = verify(site.job().context, "w", NAME, measure_lines).findings
         assert [found.text for found in findings if found.level is Level.ERROR] == [], call
 
 

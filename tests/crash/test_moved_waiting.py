@@ -15,7 +15,7 @@ from hivesink.sink.inspect.findings import Level
 from hivesink.sink.inspect.verify import verify
 from tests.crash.faults import FaultyFileSystem, Kill, Mode, Plan
 from tests.crash.site import Site
-from tests.sink.harness import LOCATION, TABLE, Source, count_lines, events
+from tests.sink.harness import LOCATION, TABLE, Source, events, measure_lines
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -68,7 +68,7 @@ def carry(site: Site, old: str, new: str) -> None:
 
 
 def findings(site: Site) -> list[Finding]:
-    return list(verify(site.job().context, "w", str(TABLE), count_lines).findings)
+    return list(verify(site.job().context, "w", str(TABLE), measure_lines).findings)
 
 
 def errors(site: Site) -> list[str]:

@@ -16,7 +16,7 @@ from hivesink.sink.inspect.clean import clean, find_leftovers
 from hivesink.sink.inspect.verify import verify
 from tests.crash.site import Site, Watched
 from tests.inmemory.filesystem import MemoryFileSystem
-from tests.sink.harness import LOCATION, TABLE, UID, Source, count_lines, events
+from tests.sink.harness import LOCATION, TABLE, UID, Source, events, measure_lines
 
 if TYPE_CHECKING:
     from hivesink.core.manifest import PartEntry
@@ -95,7 +95,7 @@ def test_they_are_taken_under_either_name_and_leave_nothing(home: str, last_name
 def test_they_are_no_losses_and_no_leftovers(last_name: bool) -> None:
     site = stuck(AT_HOME)
     bring(site, last_name=last_name, move=True)
-    said = [found.text for found in verify(site.job().context, "w", str(TABLE), count_lines).findings]
+    said = [found.text for found in verify(site.job().context, "w", str(TABLE), measure_lines).findings]
     assert not [text for text in said if "neither staged nor published" in text or "leftover" in text]
     job = site.job()
     assert find_losses(job.context) == ()

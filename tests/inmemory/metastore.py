@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from hivesink.core.partition import LivePartition, NewPartition, Statistics, partition_path
 from hivesink.core.table import PARQUET_INPUT, PARQUET_SERDE
 from hivesink.errors import MetastoreUnreachable, RegistrationFailed, TableExists, TableReplaced, UnknownTable
-from hivesink.metastore.common import BASIC_ONLY, FLAG, Facts, Values, is_accurate, name_of, values_of
+from hivesink.metastore.common import FLAG, Facts, Values, figures_of, is_accurate, name_of, values_of
 from hivesink.ports import LiveTable
 
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ class MemoryMetastore:
         with self._entry(table.spec.name) as entry:
             for exact in statistics:
                 for parameters in _parameters(entry, [exact.partition]):
-                    parameters.update(_figures(exact))
+                    parameters.update(figures_of(exact))
         return True
 
     def announce(self, table: LiveTable, files: Mapping[str, Sequence[str]]) -> None:
@@ -152,7 +152,7 @@ class MemoryMetastore:
     def analyze(self, name: TableName, partition: str, rows: int) -> None:
         """A user's ANALYZE TABLE: Hive trusts the figures from now on."""
         for parameters in _parameters(self._entries[name], [partition]):
-            parameters.update({"numRows": str(rows), FLAG: BASIC_ONLY})
+            parameters.update({"numRows": str(rows), FLAG: '{"BASIC_STATS":"true"}'})
 
     def drop_table(self, name: TableName) -> None:
         """A user's DROP TABLE; whose files go is the test's matter."""
@@ -215,12 +215,3 @@ def _parameters(entry: MemoryTable, partitions: Sequence[str]) -> list[dict[str,
         return [entry.parameters for _ in partitions[:1]]
     found = [entry.partitions.get(values_of(entry.spec, partition)) for partition in partitions]
     return [place.parameters for place in found if place is not None]
-
-
-def _figures(exact: Statistics) -> dict[str, str]:
-    return {
-        "numFiles": str(exact.files),
-        "totalSize": str(exact.bytes),
-        "numRows": str(exact.rows),
-        FLAG: BASIC_ONLY,
-    }

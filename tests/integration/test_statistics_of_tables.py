@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import json
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from hivesink.core.partition import Statistics
 from hivesink.core.table import TableName
+from hivesink.errors import InvalidOption
 from hivesink.metastore import connect
+from hivesink.metastore.common import FLAG
 from hivesink.metastore.thrift_connection import Connection
 
 if TYPE_CHECKING:
@@ -86,7 +89,7 @@ def claim(stage: Stage) -> None:
     stage.spark.sql(f"ANALYZE TABLE {stage.table} PARTITION (dt) COMPUTE STATISTICS")
     registrar = connect("thrift", stage.uri)
     table = registrar.table(TableName.parse(stage.table))
-    registrar.set_statistics(table, [Statistics(f"dt={day}", files=1, bytes=1, rows=3) for day in DAYS])
+    registrar.set_statistics(table, [Statistics(f"dt={day}", files=1, bytes=1, rows=3, raw_bytes=1) for day in DAYS])
 
 
 def test_an_unpartitioned_table_has_exact_figures_too(stage: Stage) -> None:
@@ -100,3 +103,48 @@ def test_an_unpartitioned_table_has_exact_figures_too(stage: Stage) -> None:
         row.data_type for row in stage.query(f"DESCRIBE EXTENDED {stage.table}") if row.col_name == "Statistics"
     ]
     assert "20 rows" in described
+
+
+def test_raw_bytes_are_what_hive_2_3_finds(stage: Stage) -> None:
+    """ANALYZE sums up what the reader of each file says (StatsNoJobTask); that one is here, the task's jars aren't."""
+    stage.create()
+    for number in range(2):
+        stage.put(range(number * 10, number * 10 + 10))
+    stage.drain()
+    jvm: Any = stage.spark._jvm
+    conf = jvm.org.apache.hadoop.mapred.JobConf()
+    conf.set("columns", "id,name")
+    conf.set("columns.types", "bigint,string")
+    gateway: Any = stage.spark.sparkContext._gateway
+    hosts = gateway.new_array(jvm.java.lang.String, 0)
+    source = jvm.org.apache.hadoop.hive.ql.io.parquet.MapredParquetInputFormat()
+    rows = size = 0
+    for file in (stage.location() / f"dt={DAYS[0]}").glob("*.parquet"):
+        split = jvm.org.apache.hadoop.mapred.FileSplit(
+            jvm.org.apache.hadoop.fs.Path(str(file)), 0, file.stat().st_size, hosts
+        )
+        found = source.getRecordReader(split, conf, jvm.org.apache.hadoop.mapred.Reporter.NULL).getStats()
+        rows, size = rows + found.getRowCount(), size + found.getRawDataSize()
+    told = parameters(stage, DAYS[0])
+    assert size > 0
+    assert (told["numRows"], told["rawDataSize"]) == (str(rows), str(size))
+
+
+def test_column_statistics_if_they_are_wanted(stage: Stage) -> None:
+    stage.create(properties={"sink.statistics.columns": "id"})
+    stage.put(range(10))
+    stage.drain()
+    assert json.loads(parameters(stage, DAYS[0])[FLAG])["COLUMN_STATS"] == {"id": "true"}
+    database, _, table = stage.table.partition(".")
+    (found,) = (
+        Connection(stage.uri)
+        .read(lambda client: client.get_partition_column_statistics(database, table, f"dt={DAYS[0]}", "id"))
+        .statsObj
+    )
+    told = found.statsData.longStats
+    assert (told.lowValue, told.highValue, told.numNulls, told.numDVs) == (0, 9, 0, 4)
+    stage.put(range(10, 20))
+    stage.drain(stage.sink(options={"sink.statistics.columns": "none"}))
+    assert parameters(stage, DAYS[0])[FLAG] == '{"BASIC_STATS":"true"}'
+    with pytest.raises(InvalidOption, match=r"names 'dt', which is no column in the files"):
+        stage.sink(options={"sink.statistics.columns": "id,dt"})

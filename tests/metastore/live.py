@@ -160,6 +160,20 @@ class OverThrift:
         name, values = table.spec.name, list(values_of(table.spec, partition))
         return self.raw.read(lambda client: client.get_partition(name.database, name.table, values))
 
+    def column_statistics(self, table: LiveTable, partition: str) -> dict[str, Any]:
+        """The raw data by column, of what is there."""
+        from hive_metastore import ttypes
+
+        name, columns = table.spec.name, [column.name for column in table.spec.columns]
+        if not partition:
+            one = ttypes.TableStatsRequest(name.database, name.table, columns, engine="hive")
+            objects = self.raw.read(lambda client: client.get_table_statistics_req(one)).tableStats
+        else:
+            many = ttypes.PartitionsStatsRequest(name.database, name.table, columns, [partition], engine="hive")
+            answer = self.raw.read(lambda client: client.get_partitions_statistics_req(many))
+            objects = answer.partStats.get(partition, [])
+        return {found.colName: found.statsData for found in objects}
+
     def table(self, table: LiveTable) -> Any:
         return self._tables.get(table.spec.name)
 

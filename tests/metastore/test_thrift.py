@@ -70,7 +70,7 @@ def test_many_partitions_are_a_few_calls(over: OverThrift, live: LiveTable, call
     calls.clear()
     timed("lookup 8", lambda: registrar.lookup(live, eight))
     assert calls == {"get_table_req": 1, look: 1}
-    registrar.set_statistics(live, [Statistics(partition, 1, 10, 1) for partition in eight])
+    registrar.set_statistics(live, [Statistics(partition, 1, 10, 1, 0) for partition in eight])
     calls.clear()
     timed("clear_accurate 8", lambda: registrar.clear_accurate(live, eight))
     assert calls == {whole: 1, alter: 1}
@@ -140,7 +140,9 @@ def test_a_partition_that_can_not_be_altered_stops_no_other(metastore: EmbeddedM
     # Hive 2.3 has room for 4000 characters of a parameter.
     rows = [7, 10**4100, 9]
     with pytest.raises(RegistrationFailed, match="set statistics of partition 'dt=2024-01-02' of") as caught:
-        registrar.set_statistics(live, [Statistics(day, 1, 10, number) for day, number in zip(days, rows, strict=True)])
+        registrar.set_statistics(
+            live, [Statistics(day, 1, 10, number, 0) for day, number in zip(days, rows, strict=True)]
+        )
     assert caught.value.partitions == (dt(2),)
     assert "\n" not in str(caught.value)
     assert [registrar.lookup(live, days)[day].accurate for day in days] == [True, False, True]

@@ -14,6 +14,7 @@ from hivesink.config.options import SinkConfig
 from hivesink.core.epoch import STRICT, BatchId, BatchRef, HistoryPolicy
 from hivesink.core.lifecycle import Identity
 from hivesink.core.offsets import KafkaOffset, NoOffset
+from hivesink.core.statistics import FileStatistics
 from hivesink.core.table import Column, Primitive, TableName, TableSpec
 from hivesink.ports import DecodedRows
 from hivesink.sink.commit.committer import Committer
@@ -111,8 +112,9 @@ class Lines:
         def close(self) -> None: ...
 
 
-def count_lines(stream: BinaryIO) -> int:
-    return len(stream.read().splitlines())
+def measure_lines(stream: BinaryIO, _columns: Sequence[Column] = ()) -> FileStatistics:
+    content = stream.read()
+    return FileStatistics(len(content.splitlines()), len(content))
 
 
 @dataclass
@@ -166,7 +168,7 @@ class Job:
             target=TablePlan(live.spec, live.location),
             rejected=None,
             config=config,
-            count_rows=count_lines,
+            measure=measure_lines,
             history_policy=self.history_policy,
             tolerant=self.tolerant,
         )

@@ -141,7 +141,13 @@ class Committer:
                 raise
             self._patience.clear()
             if self.spec.sole_writer():
-                refresh_statistics(self.context, executor.history.epoch, self._seen, self.spec.count_rows)
+                refresh_statistics(
+                    self.context,
+                    executor.history.epoch,
+                    self._seen,
+                    self.spec.measure,
+                    self.spec.config["sink.statistics.columns"],
+                )
 
     @property
     def head(self) -> Epoch:

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from hivesink.core.partition_commit import CommitRule
     from hivesink.ports import CommitLog, FileStore, LiveTable, Registrar
     from hivesink.sink.commit.committed import Committed
-    from hivesink.sink.commit.statistics import CountRows
+    from hivesink.sink.commit.statistics import Measure
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +183,7 @@ class WriterSpec:
     target: TablePlan
     rejected: TablePlan | None
     config: SinkConfig
-    count_rows: CountRows
+    measure: Measure
     history_policy: HistoryPolicy = STRICT
     tolerant: bool = True
     on_commit: Callable[[Committed], None] = lambda _: None

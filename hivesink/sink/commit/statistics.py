@@ -1,7 +1,7 @@
-"""Exact statistics, from the footers of every file that a reader sees.
+"""Exact statistics, from every file that a reader sees: from its footer, and of columns, if wanted, from its values.
 
 Every epoch that writes clears the accurate flag. It returns, with fresh figures, at `stop`, at the end of
-`availableNow` and wherever else a partition is at rest. Files are listed before the footers are read, after that, and
+`availableNow` and wherever else a partition is at rest. Files are listed before they are read, after that, and
 again once the figures are set: if a listing differs, the partition stays without the flag. Another writer looks at the
 flag after it has published, so whoever comes second sees the other and clears the flag.
 """
@@ -9,12 +9,14 @@ flag after it has published, so whoever comes second sees the other and clears t
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, BinaryIO
 
 from hivesink.core.partition import LivePartition, PartitionKey, Statistics, by_table
+from hivesink.core.statistics import FileStatistics
+from hivesink.core.table import Column
 from hivesink.errors import StoreUnavailable
 
 if TYPE_CHECKING:
@@ -24,8 +26,11 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("hivesink")
 
-CountRows = Callable[[BinaryIO], int]
-"""A file's number of rows. Raises ValueError if the file is of another format, or damaged."""
+Measure = Callable[[BinaryIO, Sequence[Column]], FileStatistics]
+"""A file's figures, with those of the given columns. Raises ValueError if it is of another format, or damaged.
+
+A pure function of the file, and what it returns adds up: it may as well run elsewhere, a file at a time.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,12 +42,20 @@ class Counted:
 
 
 def refresh_statistics(
-    context: CommitContext, head: Epoch, places: Iterable[PartitionKey], count_rows: CountRows
+    context: CommitContext,
+    head: Epoch,
+    places: Iterable[PartitionKey],
+    measure: Measure,
+    columns: frozenset[str] | None = frozenset(),
 ) -> None:
-    """Set exact figures for `places`. Raises FencedOut, StoreUnavailable and the metastore's errors."""
+    """Set exact figures for `places`, with those of `columns` (None: of all).
+
+    Raises FencedOut, StoreUnavailable and the metastore's errors.
+    """
     before = sorted(context.lookup(places).items())
     counts = context.store.run_parallel(
-        partial(_counted, context, place[1], live, count_rows) for place, live in before
+        partial(_counted, context, partition, live, measure, _wanted(context, table, columns))
+        for (table, partition), live in before
     )
     after = context.lookup(place for place, _ in before)
     exact = {
@@ -74,13 +87,20 @@ def _unchanged(context: CommitContext, counted: Mapping[PartitionKey, Counted]) 
     return {place for place, files in zip(live, listed, strict=True) if tuple(files) == counted[place].files}
 
 
-def _counted(context: CommitContext, partition: str, live: LivePartition, count_rows: CountRows) -> Counted | None:
+def _wanted(context: CommitContext, table: str, columns: frozenset[str] | None) -> tuple[Column, ...]:
+    declared = context.table(table).spec.columns
+    return tuple(column for column in declared if columns is None or column.name in columns)
+
+
+def _counted(
+    context: CommitContext, partition: str, live: LivePartition, measure: Measure, columns: Sequence[Column]
+) -> Counted | None:
     before = context.store.visible(live.location)
-    rows = 0
+    found = FileStatistics()
     try:
         for file in before:
             with context.store.open(file.path) as stream:
-                rows += count_rows(stream)
+                found += measure(stream, columns)
     except StoreUnavailable:
         if context.store.visible(live.location) == before:
             raise
@@ -90,4 +110,7 @@ def _counted(context: CommitContext, partition: str, live: LivePartition, count_
         return None
     if context.store.visible(live.location) != before:
         return None
-    return Counted(Statistics(partition, len(before), sum(file.length for file in before), rows), tuple(before))
+    known = tuple((column, found.columns[column.name]) for column in columns if column.name in found.columns)
+    length = sum(file.length for file in before)
+    exact = Statistics(partition, len(before), length, found.rows, found.raw_bytes, known)
+    return Counted(exact, tuple(before))

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from hivesink.core.epoch import Epoch
     from hivesink.core.manifest import PartEntry, Rows
     from hivesink.sink.commit.context import CommitContext
-    from hivesink.sink.commit.statistics import CountRows
+    from hivesink.sink.commit.statistics import Measure
     from hivesink.sink.inspect.admission import Admission
 
 
@@ -55,14 +55,14 @@ class Verdict:
 
 
 def verify(
-    context: CommitContext, writer: str, table: str, count_rows: CountRows | None, admission: Admission | None = None
+    context: CommitContext, writer: str, table: str, measure: Measure | None, admission: Admission | None = None
 ) -> Verdict:
-    """Check one writer's log against files and metastore. Without `count_rows` no footer is read.
+    """Check one writer's log against files and metastore. Without `measure` no footer is read.
 
     `admission` says whether the writer may begin on the table again.
     Raises StoreUnavailable, MetastoreUnreachable; a damaged log is a finding.
     """
-    evidence = gather(context, table, count_rows)
+    evidence = gather(context, table, measure)
     log, findings = evidence.log, [finding for check in CHECKS for finding in check(evidence)]
     epochs = tuple(_results(evidence, findings))
     if admission and not log.unreadable:
@@ -81,7 +81,7 @@ def verify(
     )
 
 
-def gather(context: CommitContext, table: str, count_rows: CountRows | None) -> Evidence:
+def gather(context: CommitContext, table: str, measure: Measure | None) -> Evidence:
     """Look at everything once: log, files, log again, footers, metastore."""
     log = read_log(context.log)
     tables = locations_of(context, tuple(dict.fromkeys((*log.tables, table))))
@@ -97,17 +97,17 @@ def gather(context: CommitContext, table: str, count_rows: CountRows | None) -> 
     files = replace(files, staged=tuple(part for part in files.staged if part.path not in torn))
     head_after = context.log.view().head
     evidence = Evidence(log, head_after, tables, files, {}, live, context.log.segments.lengths())
-    if count_rows is None:
+    if measure is None:
         return evidence
     wanted = {part.name: part.length for part in parts}
     whole = (path for name, path in evidence.places.items() if files.visible[path] == wanted[name])
-    return replace(evidence, read={path: _read(context, path, count_rows) for path in whole})
+    return replace(evidence, read={path: _read(context, path, measure) for path in whole})
 
 
-def _read(context: CommitContext, path: str, count_rows: CountRows) -> int | str:
+def _read(context: CommitContext, path: str, measure: Measure) -> int | str:
     try:
         with context.store.open(path) as stream:
-            return count_rows(stream)
+            return measure(stream, ()).rows
     except Exception as error:  # noqa: BLE001  whatever the format's reader raises is the finding
         return str(error).partition("\n")[0]
 

@@ -38,11 +38,12 @@ from hivesink.sink.commit.recovery import recover
 from hivesink.sink.inspect.status import writer_status
 from hivesink.sink.task.messages import BadReport, InputShape, TaskFailure, TaskPlan, TaskReport
 from tests.crash.site import DEAD, LOG, PLAIN, Site, SiteJob
-from tests.sink.harness import LOCATION, SPEC, TABLE, Event, Source, events
+from tests.sink.harness import LOCATION, SPEC, TABLE, Event, Source, events, measure_lines
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from hivesink.core.statistics import FileStatistics
     from hivesink.core.table import TableName
 
 EVENTS = events(12)
@@ -630,11 +631,11 @@ def test_what_changes_while_footers_are_read_gets_no_statistics(site: Site, act:
     site.source.events = [Event(number, "a") for number in range(4)]
     job = site.job()
 
-    def count(stream: Any) -> int:
+    def measure(stream: Any, columns: Any) -> FileStatistics:
         if not done:
             done.append(True)
             meddle()
-        return len(stream.read().splitlines())
+        return measure_lines(stream, columns)
 
     def meddle() -> None:
         folder = site.places(TABLE)["dt=a"]
@@ -647,7 +648,7 @@ def test_what_changes_while_footers_are_read_gets_no_statistics(site: Site, act:
                 site.fs.delete(file.path)
 
     done: list[bool] = []
-    job.committer = Committer(job.context, replace(job.committer.spec, count_rows=count), job.encode)
+    job.committer = Committer(job.context, replace(job.committer.spec, measure=measure), job.encode)
     job.run()
     assert done
     assert accurate(site) == set()

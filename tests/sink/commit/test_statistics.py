@@ -11,16 +11,19 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import pytest
 
 from hivesink.core.epoch import Epoch
+from hivesink.core.statistics import ColumnFigures, FileStatistics
 from hivesink.errors import RegistrationUnknown, StoreUnavailable
 from hivesink.metastore.common import FLAG
 from hivesink.sink.commit.statistics import refresh_statistics
 from hivesink.storage.commit_log import RenameCommitLog
 from hivesink.storage.pointers import default_log_location
 from tests.crash.site import Site, SiteJob
-from tests.sink.harness import LOCATION, TABLE, Event, Source, count_lines
+from tests.sink.harness import LOCATION, TABLE, Event, Source, measure_lines
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+
+    from hivesink.core.table import Column
 
 PLACE = (str(TABLE), "dt=a")
 SECONDS = 20
@@ -104,7 +107,7 @@ def refresh(job: SiteJob, before: Callable[[str], None]) -> None:
     around: dict[str, Any] = {
         port: Around(getattr(job.context, port), before) for port in ("log", "store", "registrar")
     }
-    refresh_statistics(replace(job.context, **around), Epoch(1), [PLACE], count_lines)
+    refresh_statistics(replace(job.context, **around), Epoch(1), [PLACE], measure_lines)
 
 
 def calls() -> list[str]:
@@ -170,10 +173,10 @@ def test_figures_that_can_not_be_checked_again_do_not_stay() -> None:
 def test_a_users_file_of_another_format_costs_its_partition_the_figures_only(caplog: pytest.LogCaptureFixture) -> None:
     site, job = begun()
 
-    def count(stream: BinaryIO) -> int:
+    def measure(stream: BinaryIO, _columns: Sequence[Column]) -> FileStatistics:
         raise ValueError(str(stream.read(1)))
 
-    refresh_statistics(job.context, job.committer.head, [PLACE], count)
+    refresh_statistics(job.context, job.committer.head, [PLACE], measure)
     assert FLAG not in site.metastore.parameters(TABLE, "dt=a")
     assert "no exact statistics of dt=a" in caplog.text
 
@@ -187,3 +190,27 @@ def test_a_partition_that_moves_just_before_its_figures_are_set() -> None:
 
     refresh(job, before)
     assert FLAG not in site.metastore.parameters(TABLE, "dt=a")
+
+
+def test_the_columns_that_every_file_can_tell_are_named() -> None:
+    site, job = begun()
+    job.source.events.append(Event(4, "a"))
+    job.step()
+    for wanted, known, named in [
+        (None, 2, True),
+        (frozenset({"id"}), 2, True),
+        (frozenset(), 2, False),
+        (None, 1, False),
+    ]:
+        files = 0
+
+        def measure(stream: BinaryIO, columns: Sequence[Column], known: int = known) -> FileStatistics:
+            nonlocal files
+            files += 1
+            told = {column.name: ColumnFigures(0, files, files) for column in columns if files <= known}
+            return replace(measure_lines(stream), columns=told)
+
+        refresh_statistics(job.context, job.committer.head, [PLACE], measure, wanted)
+        assert files == 2
+        assert ('"COLUMN_STATS":{"id":"true"}' in site.metastore.parameters(TABLE, "dt=a")[FLAG]) is named
+        assert site.metastore.parameters(TABLE, "dt=a")["rawDataSize"] == "10"

@@ -16,7 +16,7 @@ from hivesink.storage.rename_store import RenameFileStore
 from tests.crash.faults import FaultyFileSystem, Kill, Mode, Plan
 from tests.inmemory.filesystem import MemoryFileSystem
 from tests.inmemory.metastore import MemoryMetastore
-from tests.sink.harness import LOCATION, SPEC, TABLE, Job, Source, count_lines, events, partitions, readable
+from tests.sink.harness import LOCATION, SPEC, TABLE, Job, Source, events, measure_lines, partitions, readable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -118,7 +118,7 @@ def test_recovery_while_the_metastore_is_down_keeps_them_too() -> None:
 def test_what_is_listed_under_both_names_is_no_stray() -> None:
     site = Site()
     site.job().run()
-    verdict = verify(site.job().context, "w", NAME, count_lines)
+    verdict = verify(site.job().context, "w", NAME, measure_lines)
     assert [found.text for found in verdict.findings if found.level is Level.ERROR] == []
     assert find_strays(site.job().context, NAME) == ()
     assert site.rows() == list(range(12))

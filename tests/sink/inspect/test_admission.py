@@ -29,7 +29,7 @@ from hivesink.storage.commit_log import RenameCommitLog
 from hivesink.storage.rename_store import RenameFileStore
 from tests.inmemory.filesystem import MemoryFileSystem
 from tests.inmemory.metastore import MemoryMetastore
-from tests.sink.harness import LOCATION, SPEC, TABLE, UID, Job, Source, count_lines, events
+from tests.sink.harness import LOCATION, SPEC, TABLE, UID, Job, Source, events, measure_lines
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
@@ -85,7 +85,7 @@ def site() -> Site:
 
 
 def found(site: Site, admission: Admission | None = None) -> Sequence[Finding]:
-    return verify(replace(site.job.context, _tables={}), "w", str(TABLE), count_lines, admission).findings
+    return verify(replace(site.job.context, _tables={}), "w", str(TABLE), measure_lines, admission).findings
 
 
 def another(site: Site) -> RenameCommitLog:

@@ -25,12 +25,13 @@ from hivesink.storage.rename_store import RenameFileStore
 from tests.crash.faults import Kill
 from tests.inmemory.filesystem import MemoryFileSystem
 from tests.inmemory.metastore import MemoryMetastore
-from tests.sink.harness import LOCATION, SPEC, TABLE, UID, Job, Source, count_lines, events
+from tests.sink.harness import LOCATION, SPEC, TABLE, UID, Job, Source, events, measure_lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from hivesink.core.manifest import PartEntry
+    from hivesink.core.statistics import FileStatistics
     from hivesink.sink.commit.context import CommitContext
     from hivesink.sink.inspect.verify import Verdict
 
@@ -62,7 +63,7 @@ class Site:
 
     def verify(self, writer: str = "w") -> Verdict:
         context = replace(self.context, _tables={})
-        return verify(context, writer, NAME, count_lines)
+        return verify(context, writer, NAME, measure_lines)
 
     def part(self, epoch: int = 2) -> PartEntry:
         return self.context.log.manifest(Epoch(epoch)).parts[0]
@@ -140,7 +141,7 @@ def test_a_part_with_other_rows_is_an_error(site: Site) -> None:
 
 
 def test_a_part_that_cannot_be_read_is_an_error(site: Site) -> None:
-    def broken(_: object) -> int:
+    def broken(_: object, _columns: object) -> FileStatistics:
         message = "no footer\nat all"
         raise ValueError(message)
 
@@ -163,7 +164,7 @@ def test_a_file_in_no_manifest_goes_to_the_trash_and_hive_counts_its_partition_i
     twin = part.target.replace(f"-{UID}-2-", f"-{UID}-2-beef")
     site.put(twin, b"1\n")
     live = site.context.registrar.table(TABLE)
-    site.context.registrar.set_statistics(live, [Statistics(part.partition, 1, 1, 1)])
+    site.context.registrar.set_statistics(live, [Statistics(part.partition, 1, 1, 1, 0)])
     (stray,) = find_strays(site.context, NAME)
     assert (stray.path, stray.partition) == (twin, part.partition)
     assert throw_away(site.context, NAME, [stray]) == ((twin, f"/.Trash{twin}"),)
@@ -216,7 +217,7 @@ def test_a_manifest_of_another_log_is_an_error(site: Site) -> None:
 def test_a_lost_uid_makes_no_strangers(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     site.fs.delete(f"{LOG}/uid")
     log = RenameCommitLog(site.fs, LOG, "w")
-    assert verify(replace(site.context, log=log), "w", NAME, count_lines).findings == ()
+    assert verify(replace(site.context, log=log), "w", NAME, measure_lines).findings == ()
     monkeypatch.setattr("tests.sink.harness.UID", "ffffffffffff")
     site.job.source.events += events(16)[12:]
     Job(log, site.job.store, site.metastore, site.job.source).run()
@@ -402,7 +403,7 @@ def test_a_leftover_among_dead_letters_names_their_table(site: Site) -> None:
     site.metastore.create(replace(SPEC, name=TABLE.rejected, location=place))
     site.put(f"{place}/dt=2030-01-01/.{site.part().name}.inprogress", b"half")
     context = replace(site.context, _tables={})
-    (note,) = verify(context, "w", str(TABLE.rejected), count_lines).findings
+    (note,) = verify(context, "w", str(TABLE.rejected), measure_lines).findings
     assert f"`hivesink clean {NAME}__rejected` removes it" in note.text
 
 

@@ -16,7 +16,7 @@ from hivesink.sink.inspect.resets import plan_reset
 from hivesink.sink.inspect.status import Waiting, writer_status
 from hivesink.sink.inspect.verify import Verdict, verify
 from tests.crash.site import LOG, Site
-from tests.sink.harness import LOCATION, SPEC, TABLE, Source, count_lines, events
+from tests.sink.harness import LOCATION, SPEC, TABLE, Source, events, measure_lines
 
 WAIT = {"sink.rolling-policy.on-epoch": "false"}
 NAME = str(TABLE)
@@ -35,7 +35,7 @@ def site() -> Site:
 
 
 def verdict(site: Site) -> Verdict:
-    return verify(site.job().context, "w", NAME, count_lines)
+    return verify(site.job().context, "w", NAME, measure_lines)
 
 
 def errors(site: Site) -> list[str]:
