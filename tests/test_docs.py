@@ -37,11 +37,12 @@ SAMPLES = {
     "epochs": ("20",),
     "file name": ("_DONE",),
     "letters, digits, _ and -": ("a_1-b",),
-    "metastore; metastore,success-file": ("metastore", "metastore,success-file"),
+    "metastore, success-file, insert-event, custom; several with commas": ("metastore", "custom,metastore"),
     "ms, s, min, h": ("5ms", "5s", "5min", "5h"),
     "octal, such as 640": ("640",),
     "none, all, column,…": ("none", "all", "a", "a, B"),
     "pattern, or column=pattern,…": ("yyyy", "y=yyyy,m=MM"),
+    "pattern": ("yyyyMMdd",),
     "rows": ("1000",),
     "text, epoch-millis, or column=epoch-millis,…": ("text", "epoch-millis", "a=epoch-millis,b=text"),
 }

@@ -170,7 +170,7 @@ def describe(action: Action) -> Iterator[tuple[str, str]]:  # noqa: C901, PLR091
         case MarkPublished(epoch):
             yield "mark published", f"epoch {epoch}"
         case Announce(kind, committed):
-            yield from ((kind.value, _name(one.table, one.partition)) for one in committed)
+            yield from ((kind.value.replace("-", " "), _name(one.table, one.partition)) for one in committed)
         case MarkSettled(epoch):
             yield "mark settled", f"epoch {epoch}"
         case Discard(staged):

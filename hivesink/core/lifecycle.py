@@ -183,13 +183,18 @@ class History:
         return [part for epoch, part in self.standing if not epoch.is_published]
 
     def committed(self, upto: Epoch | None = None) -> dict[PartitionKey, Commit | None]:
-        """The partitions that open epochs (up to `upto`) commit, each with its newest record, if it has one."""
+        """The partitions that open epochs (up to `upto`) commit, each with its newest record, if it has one.
+
+        None whose parts are all accepted as lost.
+        """
         done: dict[PartitionKey, Commit | None] = {}
+        there = {part.key for _, part in self.standing}
         for manifest in (epoch.manifest for epoch in self.open if upto is None or epoch.manifest.epoch <= upto):
+            own = {part.key for part in manifest.publishes()}
             if manifest.commits is None:
-                done |= {part.key: done.get(part.key) for part in manifest.publishes()}
+                done |= {key: done.get(key) for key in own & there}
             else:
-                done |= {commit.key: commit for commit in manifest.commits}
+                done |= {commit.key: commit for commit in manifest.commits if commit.key not in own - there}
         return done
 
     @property

@@ -126,8 +126,9 @@ class OpenRows:
     def _changed(self, manifest: Manifest) -> dict[PartitionKey, OpenBucket]:
         rolled = set(manifest.rolled)
         done = rolled if manifest.commits is None else {commit.key for commit in manifest.commits}
-        open_still = ((key, bucket) for key, bucket in self.buckets.items() if key not in done)
-        buckets = {key: bucket.rolled() if key in rolled else bucket for key, bucket in open_still}
+        left = ((key, bucket.rolled() if key in rolled else bucket) for key, bucket in self.buckets.items())
+        # A commit never closes rows that still wait.
+        buckets = {key: bucket for key, bucket in left if bucket.slices or key not in done}
         new = OpenBucket.of((), manifest.at, manifest.at)
         for part in manifest.parts if manifest.commits is not None else ():
             if part.key not in done:

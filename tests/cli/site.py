@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ from hivesink.cli import main
 from hivesink.core.epoch import STRICT, BatchId, BatchRef, HistoryPolicy
 from hivesink.core.offsets import KafkaOffset
 from hivesink.core.table import TableName
+from hivesink.sink.commit.patience import Patience
 from hivesink.sink.task.attempt import run_task
 from hivesink.sink.task.messages import InputShape, TaskPlan, TaskReport
 
@@ -98,7 +100,7 @@ class Ingest:
 
     def lose_metastore(self) -> None:
         """From now on the metastore is as good as down for this writer, which waits for it."""
-        self.committer.spec = replace(self.committer.spec, tolerant=True)
+        self.committer._patience = Patience(timedelta(hours=1))
         down = wiring.Metastore.at("thrift", "thrift://127.0.0.1:1").registrar
         self.committer.context = replace(self.committer.context, registrar=down)
         if self.committer._executor is not None:

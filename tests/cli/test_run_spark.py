@@ -89,7 +89,7 @@ def test_sigterm_ends_a_job_well_and_a_bad_record_needs_a_person(
     assert process.returncode == 0, err
     assert out == "ended by itself\n"
     (writer,) = _status(capsys, table).data["writers"]
-    assert (writer["writer"], writer["epoch"], writer["rows"]["written"]) == ("clicks", 1, 5)
+    assert (writer["writer"], writer["epoch"], writer["rows"]["written"]) == ("clicks", 2, 5)
     assert hivesink(capsys, "verify", table).code == 0
 
     ddl.write_text(ddl.read_text().replace("'drop'", "'fail'"))
@@ -122,10 +122,10 @@ def test_the_job_and_its_jvm_end_when_their_supervisor_is_killed_and_the_next_ru
     _feed(tmp_path, "two.json", *({"id": number, "dt": "2026-01-01"} for number in range(5, 8)))
     with _start(tmp_path, table, java_home, LEAVES_ITS_OWN) as process:
         out, err = process.communicate()
-    assert (process.returncode, out) == (0, "epoch 2\n"), err
+    assert (process.returncode, out) == (0, "epoch 3\n"), err
     assert "rror" not in err
     (writer,) = _status(capsys, table).data["writers"]
-    assert (writer["epoch"], writer["rows"]["written"], writer["unsettled"]) == (2, 8, [])
+    assert (writer["epoch"], writer["rows"]["written"], writer["unsettled"]) == (4, 8, [])
     assert hivesink(capsys, "verify", table).code == 0
 
 

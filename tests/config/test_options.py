@@ -49,5 +49,5 @@ def test_columns_of_statistics(text: str, columns: set[str] | None) -> None:
 
 @pytest.mark.parametrize("text", ["", "a,,b", ","])
 def test_columns_without_a_name_are_refused(text: str) -> None:
-    with pytest.raises(InvalidOption, match="write none, all, or column"):
+    with pytest.raises(InvalidOption, match="write columns, separated by commas"):
         SinkConfig.parse({COLUMNS: text})

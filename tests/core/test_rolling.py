@@ -167,7 +167,9 @@ def test_a_partition_stays_open_until_it_is_committed() -> None:
     assert due(state, {(TABLE, "a"): Ages(HOUR, HOUR)}, POLICY, 0.5) == set()
     later = state.after(replace(small(3), opened=(opened(3, "a"),)))
     assert later.published((TABLE, "a")) == (7, 1)
-    assert later.after(replace(small(4), opened=(), commits=(commit("a"),))).buckets == {}
+    done = replace(small(4), opened=(), commits=(commit("a"),))
+    assert later.after(done).buckets == later.buckets, "a commit closes no rows that wait"
+    assert later.after(replace(done, rolled=((TABLE, "a"),))).buckets == {}
 
 
 def test_what_an_epoch_publishes_without_a_commit_is_open() -> None:

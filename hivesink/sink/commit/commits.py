@@ -75,7 +75,7 @@ class PartitionCommits:
 
     def __contains__(self, key: object) -> bool:
         """Whether the log has a commit of that partition."""
-        return key in self._commits()
+        return key in self.read()
 
     def records(
         self,
@@ -85,7 +85,7 @@ class PartitionCommits:
         ages: Mapping[PartitionKey, timedelta],
         mark: Watermark | None,
     ) -> tuple[Commit, ...]:
-        """The commits of those of `keys` that can be committed, once `parts` are published."""
+        """The commits of those of `keys` that can be committed, once `parts` are published: no row of these waits."""
         counts, files = Counter[PartitionKey](), Counter[PartitionKey]()
         for part in parts:
             counts[part.key] += part.rows
@@ -95,7 +95,7 @@ class PartitionCommits:
             if self.rule.is_over(key, ages.get(key, timedelta(0)), mark or Watermark()) or key in self:
                 before_rows, before_files = rows.published(key)
                 total = before_rows + counts[key], before_files + files[key]
-                commits.append(commit_after(self._commits().get(key), key, *total))
+                commits.append(commit_after(self.read().get(key), key, *total))
         return tuple(commits)
 
     def decided(self, manifest: Manifest) -> None:
@@ -107,8 +107,12 @@ class PartitionCommits:
         """Another run may have written to the log."""
         self._known = None
 
-    def _commits(self) -> dict[PartitionKey, Commit]:
-        """Read from the log when the first partition is committed: a start doesn't wait for it."""
+    def read(self) -> dict[PartitionKey, Commit]:
+        """The log's commits, read once.
+
+        A start doesn't wait for that. An epoch that may commit reads them before its tasks run, since nothing may take
+        time between the last look at staged files and the decision.
+        """
         if self._known is None:
             log = self.context.log
             read = [partial(self._recorded, epoch) for epoch in log.view().manifests]

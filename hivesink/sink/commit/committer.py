@@ -166,11 +166,14 @@ class Committer:
         self, executor: Executor, batch: LastBatch, shape: InputShape, write: Write, watch: Stopwatch
     ) -> Committed:
         history = executor.history
+        if self.spec.config["sink.rolling-policy.on-epoch"]:
+            self._commits.read()
         before = history.head.watermark if history.head else None
         written = self._writer.write(batch.epoch, shape, write, watch, late=before.at if before else None)
         mark = self._commits.mark_after(history.head, batch.ref, shape, written.reports)
         manifest = self._manifest(executor, batch, written)
-        commits = self._records({part.key for part in written.parts}, history.rows, written, mark)
+        waiting = {key for key, bucket in history.rows.buckets.items() if bucket.slices}
+        commits = self._records({part.key for part in written.parts} - waiting, history.rows, written, mark)
         done = self._decide(executor, replace(manifest, commits=commits, watermark=mark), written, watch)
         self._roller.came((one.key for one in written.opened), self.context.tick())
         self._note(executor)
@@ -208,6 +211,7 @@ class Committer:
         self._is_current = False
         watch, history = Stopwatch(self.context.tick), executor.history
         rows, mark = history.rows, self._commits.mark(history.head)
+        self._commits.read()
         rolled = tuple(sorted(key for key in keys if rows.buckets[key].slices))
         written = self._encoded(history, rolled, watch)
         stamp = Stamp(self.context.now(), written.attempt)
