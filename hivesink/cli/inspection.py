@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import asdict, dataclass
+from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -13,6 +14,7 @@ from hivesink.cli.command import Debug, Json, Metastore, Table, Writer, reportin
 from hivesink.cli.opened import OpenedTable, open_table
 from hivesink.cli.output import Grid, Line, Report
 from hivesink.core.manifest_json import last_batch_fields
+from hivesink.errors import InvalidOption
 from hivesink.formats.statistics import measure
 from hivesink.sink.inspect.findings import Finding, Level
 from hivesink.sink.inspect.status import WriterStatus, writer_status
@@ -30,6 +32,7 @@ Quick = Annotated[bool, typer.Option("--quick", help="Don't read the files' foot
 Last = Annotated[int, typer.Option("--epochs", min=0, help="How many epochs to print; all are checked.")]
 
 _COUNTS = ("read", "written", "rejected", "dropped", "late", "skipped")
+_OPEN = 20
 _NOTES = 5
 """Notes of one kind that `verify` prints: TRUNCATE makes one for each file."""
 _SUBJECT = re.compile(r"\S*/.*/\S*|\S*\d\S*")
@@ -63,7 +66,24 @@ def status(table: Table, metastore: Metastore = None, json: Json = False, debug:
             blocks.append(Grid(f"writer {one.writer}", ("what", "value"), list(_status_rows(one))))
             gaps = [(gap.table, gap.partition, gap.since, gap.location) for gap in one.unregistered]
             blocks.append(Grid("unregistered partitions", ("table", "partition", "since epoch", "folder"), gaps))
+            blocks += _incomplete(opened, one.writer)
         out.show(Report(data, blocks))
+
+
+def _incomplete(opened: OpenedTable, writer: str) -> Iterator[Line | Grid]:
+    """The partitions that no commit covers as they are."""
+    try:
+        follower = opened.follower(writer)
+    except InvalidOption as error:
+        yield Line(f"what its partitions wait for isn't known: {error}", "yellow")
+        return
+    follower.read()
+    found = [one for one in follower.states(datetime.now(timezone.utc)) if not one.is_complete]
+    rows = [(one.table, one.partition, one.open_rows, one.published_rows, one.waits_for) for one in found[:_OPEN]]
+    columns = ("table", "partition", "rows that wait", "readable", "waits for")
+    yield Grid("partitions that aren't complete", columns, rows, right=frozenset({"rows that wait", "readable"}))
+    if len(found) > _OPEN:
+        yield Line(f"and {len(found) - _OPEN} more; `hivesink partitions {opened.name}` has them all")
 
 
 def _status_rows(status: WriterStatus) -> Iterator[tuple[str, object]]:

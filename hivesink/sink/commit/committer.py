@@ -18,6 +18,7 @@ from hivesink.core.epoch import BatchRef, Epoch, LastBatch, Replay, judge
 from hivesink.core.lifecycle import Stamp
 from hivesink.core.seen import Seen
 from hivesink.errors import EpochTaken, HiveSinkError
+from hivesink.sink.commit.changes import TableChanges
 from hivesink.sink.commit.commits import PartitionCommits
 from hivesink.sink.commit.committed import Committed, Stopwatch, tell
 from hivesink.sink.commit.context import watermark_policy
@@ -59,6 +60,8 @@ class Committer:
         self._commits = PartitionCommits(context, rule, watermark_policy(spec.config))
         self._roller = Roller(spec.rolling, tasks, max(spec.rolling.rollover, rule.delay))
         self._encode = encode
+        interval: timedelta = spec.config["sink.rolling-policy.check-interval"]
+        self._changes = TableChanges(context, spec.target.spec, interval.total_seconds())
         self._seen: set[PartitionKey] = set()
         self._patience = Patience(spec.config["sink.registration.max-delay"] if spec.tolerant else None)
 
@@ -186,6 +189,7 @@ class Committer:
         return self._commits.records(keys, rows, written.parts, ages, mark)
 
     def _roll_due(self, executor: Executor) -> None:
+        self._changes.tell()
         ages, held, over = self._held(executor)
         self._roll(executor, self._roller.due(executor.history.rows, ages, held) | over)
 

@@ -1,0 +1,54 @@
+"""A user's ALTER TABLE beside a running query is told, once."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from hivesink.core.table import Column, Primitive
+from tests.crash.site import Site
+from tests.sink.harness import TABLE, Source, events
+
+if TYPE_CHECKING:
+    from tests.crash.site import SiteJob
+
+GO_ON = "; the running query goes on without, until it starts again"
+
+
+@pytest.fixture
+def site() -> Site:
+    return Site(Source(events(20)))
+
+
+def told(site: Site, run: SiteJob, caplog: pytest.LogCaptureFixture, seconds: float = 10) -> list[str]:
+    caplog.clear()
+    site.clock.ticks += seconds
+    run.step(2)
+    return [record.message for record in caplog.records if GO_ON in record.message]
+
+
+def test_columns_and_settings(site: Site, caplog: pytest.LogCaptureFixture) -> None:
+    run = site.job()
+    run.committer.recover()
+    assert told(site, run, caplog) == []
+    site.metastore.add_columns(TABLE, Column("more", Primitive.INT))
+    entry = site.metastore._entries[TABLE]
+    entry.spec = replace(entry.spec, properties=(("owner", "me"), ("sink.task-memory", "1GB")))
+    assert told(site, run, caplog, seconds=1) == [], "it doesn't ask at every epoch"
+    assert told(site, run, caplog) == [
+        f"demo.events: column more is int, and was not there{GO_ON}",
+        f"demo.events: sink.task-memory is '1GB', and was unset{GO_ON}",
+    ]
+    assert told(site, run, caplog) == []
+
+
+def test_a_metastore_that_is_down_is_no_change(site: Site, caplog: pytest.LogCaptureFixture) -> None:
+    run = site.job()
+    run.committer.recover()
+    run.step(2)
+    site.metastore.go_down()
+    assert told(site, run, caplog) == []
+    site.metastore.come_up()
+    assert told(site, run, caplog) == []
