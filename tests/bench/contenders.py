@@ -1,4 +1,4 @@
-"""What is compared: three ways from a stream of JSON records into folders `dt=…` of snappy Parquet files.
+"""What is compared: several ways from a stream of JSON records into folders `dt=…` of snappy Parquet files.
 
 Equal work: the same source with the same fetch settings, the same three columns, and `dt` as the UTC hour of
 `ts`. Spark's own file sink registers no partitions and no reader of Hive finds its rows before somebody does;
@@ -8,9 +8,11 @@ Equal work: the same source with the same fetch settings, the same three columns
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from hivesink import HiveSink, sources
+from tests.bench.ground import remove, rename
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -77,7 +79,7 @@ def decoded(events: DataFrame) -> DataFrame:
     return columns.withColumn("dt", f.date_format(f.timestamp_millis("ts"), PATTERN))
 
 
-def hivesink(spark: SparkSession, drain: Drain, checkpoint: str) -> Query:
+def hivesink(spark: SparkSession, drain: Drain, checkpoint: str, on_epoch: str = "false") -> Query:
     create_table(
         spark,
         drain.name,
@@ -86,13 +88,14 @@ def hivesink(spark: SparkSession, drain: Drain, checkpoint: str) -> Query:
             "sink.bucket.time-column": "ts",
             "sink.bucket.time-pattern": PATTERN,
             "sink.bucket.time-zone": "UTC",
+            "sink.rolling-policy.on-epoch": on_epoch,
         },
     )
     sink = HiveSink.for_table(spark, f"bench.{drain.name}", writer="bench", on_commit=EPOCHS.append)
     return sink.start(stream(spark, drain), checkpoint=checkpoint, trigger={"availableNow": True})
 
 
-def file_sink(spark: SparkSession, drain: Drain, checkpoint: str) -> Query:
+def file_sink(spark: SparkSession, drain: Drain, checkpoint: str) -> StreamingQuery:
     create_table(spark, drain.name, {})
     return (
         decoded(stream(spark, drain))
@@ -120,14 +123,41 @@ def insert_into(spark: SparkSession, drain: Drain, checkpoint: str) -> Query:
     )
 
 
+@dataclass(slots=True)
+class Rewritten:
+    """A query whose small files are rewritten at its end, as a nightly compaction does."""
+
+    query: StreamingQuery
+    spark: SparkSession
+    name: str
+
+    def awaitTermination(self) -> None:  # noqa: N802  Spark's name
+        self.query.awaitTermination()
+        folder = table_folder(self.spark, self.name)
+        rows = self.spark.read.parquet(folder)
+        rows.repartition("dt").write.partitionBy("dt").parquet(f"{folder}-rewritten")
+        remove(self.spark, folder)
+        rename(self.spark, f"{folder}-rewritten", folder)
+
+    @property
+    def recentProgress(self) -> list[Any]:  # noqa: N802  the same
+        return list(self.query.recentProgress)
+
+
+def rewritten(spark: SparkSession, drain: Drain, checkpoint: str) -> Rewritten:
+    return Rewritten(file_sink(spark, drain, checkpoint), spark, drain.name)
+
+
 OWN = "hivesink"
 EPOCHS: list[Committed] = []
 """hivesink's own timings of the epochs of this process."""
 
-CONTENDERS: Mapping[str, Callable[[SparkSession, Drain, str], Query]] = {
+CONTENDERS: Mapping[str, Callable[[SparkSession, Drain, str], Query | Rewritten]] = {
     OWN: hivesink,
+    "on-epoch": partial(hivesink, on_epoch="true"),
     "file sink": file_sink,
     "insertInto": insert_into,
+    "rewritten": rewritten,
 }
 
 
@@ -147,7 +177,7 @@ def table_folder(spark: SparkSession, name: str) -> str:
 
 def sums(spark: SparkSession, drain: Drain, folder: str) -> tuple[int, int, int]:
     """Rows, and the sums of `userid` and `ts`: through the metastore, where the contender registers partitions."""
-    if CONTENDERS[drain.contender] is file_sink:
+    if CONTENDERS[drain.contender] in {file_sink, rewritten}:
         rows = spark.read.parquet(folder)
     else:
         spark.catalog.refreshTable(f"bench.{drain.name}")

@@ -53,6 +53,13 @@ def remove(spark: SparkSession, folder: str) -> None:
     _system(spark, path).delete(path, True)
 
 
+def rename(spark: SparkSession, old: str, new: str) -> None:
+    path = _path(spark, old)
+    if not _system(spark, path).rename(path, _path(spark, new)):
+        message = f"can't rename {old} to {new}"
+        raise OSError(message)
+
+
 def _path(spark: SparkSession, location: str) -> Any:
     jvm: Any = spark.sparkContext._jvm
     return jvm.org.apache.hadoop.fs.Path(location)
