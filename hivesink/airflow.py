@@ -81,7 +81,7 @@ class HivesinkPartitionSensor(BaseSensorOperator):
         try:
             look = self._wait.look()
         except HiveSinkError as error:
-            raise AirflowFailException(str(error)) from error
+            raise AirflowFailException(str(error)) from None
         if look.is_news:
             self.log.info("%s", look)
         if look.waits_for is None:

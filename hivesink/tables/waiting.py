@@ -7,12 +7,21 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
 from hivesink.core.partition import parse_path, partition_path
-from hivesink.errors import HiveSinkError, InvalidOption, PartitionPathInvalid
+from hivesink.core.partition_time import FromPatterns
+from hivesink.core.partition_value import canonical
+from hivesink.errors import HiveSinkError, InvalidOption, PartitionPathInvalid, ValueUnfit
 from hivesink.tables.opened import open_table
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from hivesink.core.partition import PartitionKey
+    from hivesink.core.partition_commit import CommitRule
+    from hivesink.core.table import Column
     from hivesink.sink.inspect.partitions import LogFollower, PartitionState
     from hivesink.tables.opened import OpenedTable
+
+_EXAMPLE = datetime(2024, 1, 2, 3, 4, 5)  # noqa: DTZ001  a wall clock
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +79,8 @@ class PartitionWait:
                 name = _checked(opened, self.partition)
                 self._followers = self._followed(opened)
             now = datetime.now(timezone.utc)
-            states = tuple(_state(one, (opened.name, name), now) for one in self._followers.values())
+            key, columns = (opened.name, name), opened.live.spec.partition_columns
+            states = tuple(_state(one, key, columns, now) for one in self._followers.values())
             missing = [f"writer {one.writer}: {one.waits_for}" for one in states if not one.is_complete]
             reason = "; ".join(missing) if states else f"no writer has written to {opened.name} yet"
         except HiveSinkError as error:
@@ -86,19 +96,41 @@ class PartitionWait:
         return {key: self._followers.get(key) or opened.follower(name) for key, name in logs.items()}
 
 
-def _state(follower: LogFollower, key: tuple[str, str], now: datetime) -> PartitionState:
+def _state(follower: LogFollower, key: PartitionKey, columns: Sequence[Column], now: datetime) -> PartitionState:
     follower.read()
-    return follower.state(key, now)
+    state = follower.state(key, now)
+    if state.record is None and not state.open_rows:
+        _require_possible(follower.policies.rule, key, columns)
+    return state
+
+
+def _require_possible(rule: CommitRule, key: PartitionKey, columns: Sequence[Column]) -> None:
+    """Raise InvalidOption for a name that the table's time patterns never make: it would soon be over without a row."""
+    table, partition = key
+    values = dict(parse_path(partition))
+    if rule.clock is None or not isinstance(rule.clock.extractor, FromPatterns) or None in values.values():
+        return
+    start = rule.clock.extractor.start(values)
+    texts = [(start or _EXAMPLE).strftime(pattern.strftime) for _, pattern in rule.clock.extractor.patterns]
+    made = _path(columns, texts)
+    if start is None or made != partition:
+        raise InvalidOption((f"{partition!r} is no partition that {table} can have: write it as in {made}",))
 
 
 def _checked(opened: OpenedTable, partition: str) -> str:
     """The partition's name as Hive writes it. Raises InvalidOption."""
-    columns = [column.name for column in opened.live.spec.partition_columns]
+    columns = opened.live.spec.partition_columns
+    names = [column.name for column in columns]
     try:
         pairs = parse_path(partition)
-    except PartitionPathInvalid as error:
+        if [name for name, _ in pairs] == names:
+            return _path(columns, [value for _, value in pairs])
+    except (PartitionPathInvalid, ValueUnfit) as error:
         raise InvalidOption((str(error),)) from error
-    if [name for name, _ in pairs] != columns:
-        form = "/".join(f"{name}=…" for name in columns) or "nothing: it has no partitions"
-        raise InvalidOption((f"{partition!r} is no partition of {opened.name}: write {form}",))
-    return partition_path(columns, [value for _, value in pairs])
+    form = "/".join(f"{name}=…" for name in names) or "nothing: it has no partitions"
+    raise InvalidOption((f"{partition!r} is no partition of {opened.name}: write {form}",))
+
+
+def _path(columns: Sequence[Column], values: Sequence[str | None]) -> str:
+    texts = [canonical(value, column.type) for value, column in zip(values, columns, strict=True)]
+    return partition_path([column.name for column in columns], texts)

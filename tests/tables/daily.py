@@ -30,13 +30,25 @@ TBLPROPERTIES (
   'sink.partition-commit.delay'='1d'
 )
 """
+BY_HOUR = """CREATE TABLE {name} (id BIGINT, at TIMESTAMP)
+PARTITIONED BY (day STRING, hour INT)
+STORED AS PARQUET
+LOCATION '{location}'
+TBLPROPERTIES (
+  'sink.rolling-policy.on-epoch'='false',
+  'sink.partition-commit.trigger'='partition-time',
+  'sink.bucket.assigner'='date-time',
+  'sink.bucket.time-column'='at',
+  'sink.bucket.time-pattern'='day=yyyy-MM-dd,hour=HH'
+)
+"""
 _numbers = count(1)
 
 
-def create(uri: str, folder: Path) -> str:
+def create(uri: str, folder: Path, ddl: str = DDL) -> str:
     """The name of a new table below `folder`."""
     name = f"daily{next(_numbers)}.events"
-    text = DDL.format(name=name, location=(folder / "data" / "events").as_uri())
+    text = ddl.format(name=name, location=(folder / "data" / "events").as_uri())
     apply([parse_ddl(text, "daily.sql", check)], catalog(uri))
     return name
 
@@ -49,7 +61,9 @@ class Daily(Ingest):
         shape = InputShape(value="value", topic_name="t", watermark=datetime(2024, 1, mark, tzinfo=timezone.utc))
         start, end = self.batches * 10, self.batches * 10 + 10
         ref = BatchRef("q", BatchId(self.batches), (kafka(start),), (kafka(end),))
-        records = [f'{{"id": {day}, "dt": "2024-01-{day:02d}"}}'.encode() for day in days]
+        records = [
+            f'{{"id": {day}, "dt": "2024-01-{day:02d}", "at": "2024-01-{day:02d} 03:00:00"}}'.encode() for day in days
+        ]
         batch = pa.RecordBatch.from_pydict({"value": pa.array(records, pa.binary())})
         self.committer.commit(ref, shape, lambda plan: [run_task([batch], plan, self.setup.tools().open(plan), 0, 0)])
         self.batches += 1

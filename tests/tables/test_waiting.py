@@ -122,8 +122,6 @@ def test_a_writer_that_begins_anew_meanwhile_is_waited_for_again(
     assert wait.look().waits_for is None
     writer.committer.finish()
     assert hivesink(capsys, "reset", table, "--metastore", uri, "--yes").code == 0
-    again = wait.look()
-    assert again.waits_for == f"no writer has written to {table} yet"
     anew = Daily(table, uri)
     anew.read(1, mark=2)
     look = wait.look()
@@ -136,6 +134,36 @@ def test_a_writer_that_begins_anew_meanwhile_is_waited_for_again(
 def test_a_name_that_does_not_fit_is_refused(table: str, uri: str, partition: str) -> None:
     with pytest.raises(InvalidOption):
         PartitionWait(table, partition, metastore=uri, tolerant=True).look()
+
+
+def test_a_name_is_taken_as_hive_writes_it(uri: str, tmp_path: Path) -> None:
+    hourly = daily.create(uri, tmp_path, daily.BY_HOUR)
+    writer = Daily(hourly, uri)
+    writer.read(2, mark=3)
+    look = PartitionWait(hourly, "DAY=2024-01-02/hour=03", metastore=uri).look()
+    assert str(look) == "day=2024-01-02/hour=3: committed: revision 1 of writer ingest (1 rows)"
+    assert PartitionWait(hourly, "day=2024-01-02/hour=4", metastore=uri).look().commits["commits"][0]["commit"] is None
+    writer.close()
+
+
+@pytest.mark.parametrize(
+    ("partition", "told"),
+    [
+        ("day=2024-1-2/hour=3", "that {table} can have: write it as in day=2024-01-02/hour=3"),
+        ("day=20240102/hour=3", "that {table} can have: write it as in day=2024-01-02/hour=3"),
+        ("day=2024-01-02/hour=24", "that {table} can have: write it as in day=2024-01-02/hour=3"),
+        ("day=2024-01-02/hour=noon", "expected a whole number"),
+    ],
+)
+def test_a_name_that_no_time_has_is_refused_rather_than_over_without_rows(
+    uri: str, tmp_path: Path, partition: str, told: str
+) -> None:
+    hourly = daily.create(uri, tmp_path, daily.BY_HOUR)
+    writer = Daily(hourly, uri)
+    writer.read(2, mark=3)
+    with pytest.raises(InvalidOption, match=told.format(table=hourly)):
+        PartitionWait(hourly, partition, metastore=uri).look()
+    writer.close()
 
 
 def test_what_is_not_there_is_refused(table: str, uri: str, writer: Daily) -> None:
