@@ -55,7 +55,7 @@ test: venv
 	$(PY) -m pytest -m 'main_path and not long' $(ARGS)
 endif
 
-test-long: venv ## The longer runs: more kills, more states, more rows; ONLY=day: a simulated day, with its count of files
+test-long: venv ## The longer runs: more kills, more states, Airflow 2 and 3 (in the cache, 1.4 GB); ONLY=day: a simulated day, with its count of files
 	$(PY) -m pytest -m long $(if $(ONLY),-k test_a_$(ONLY)_) $(ARGS)
 
 bench: venv ## hivesink against Spark's own sinks: rows/s, CPU, memory, and the ratios; CLUSTER=1: on HDFS and Hive 4

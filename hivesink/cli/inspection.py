@@ -11,7 +11,6 @@ import typer
 
 from hivesink.cli.codes import ExitCode
 from hivesink.cli.command import Debug, Json, Metastore, Table, Writer, reporting
-from hivesink.cli.opened import OpenedTable, open_table
 from hivesink.cli.output import Grid, Line, Report
 from hivesink.core.manifest_json import last_batch_fields
 from hivesink.errors import InvalidOption
@@ -20,6 +19,7 @@ from hivesink.sink.inspect.findings import Finding, Level
 from hivesink.sink.inspect.status import WriterStatus, writer_status
 from hivesink.sink.inspect.verify import Verdict
 from hivesink.sink.inspect.verify import verify as verify_writer
+from hivesink.tables.opened import OpenedTable, open_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hivesink.cli.command import Debug, Json, Metastore, reporting
-from hivesink.cli.opened import metastore_address
 from hivesink.cli.output import Line, Report
 from hivesink.config import options
 from hivesink.config.site import Site
@@ -19,6 +18,7 @@ from hivesink.hiveql.apply import Alter, Catalog, Create, Differs, Nothing, Plan
 from hivesink.hiveql.apply import apply as apply_all
 from hivesink.hiveql.parse import parse_path
 from hivesink.metastore import catalog
+from hivesink.tables.opened import metastore_address
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import time
 from datetime import datetime, timedelta, timezone
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from hivesink.cli.codes import ExitCode
 from hivesink.cli.command import Debug, Json, Metastore, Table, Writer, reporting
-from hivesink.cli.opened import open_table
 from hivesink.cli.output import Grid, Line, Report
 from hivesink.config.parsers import interval
-from hivesink.core import offsets
-from hivesink.core.partition import parse_path, partition_path
-from hivesink.errors import InvalidOption, PartitionPathInvalid
+from hivesink.errors import InvalidOption
+from hivesink.tables.opened import open_table
+from hivesink.tables.waiting import PartitionWait
 
 if TYPE_CHECKING:
-    from hivesink.cli.opened import OpenedTable
-    from hivesink.sink.inspect.partitions import LogFollower, PartitionState
+    from hivesink.sink.inspect.partitions import PartitionState
 
 Partition = Annotated[str, typer.Argument(help="One partition, such as dt=2024-01-02--03.", metavar="PARTITION")]
 Timeout = Annotated[
@@ -39,13 +37,14 @@ def partitions(
     """
     with reporting(as_json=json, debug=debug) as out, open_table(table, metastore) as opened:
         states: list[PartitionState] = []
-        for follower in _followers(opened, writer):
+        for name in opened.chosen(writer):
+            follower = opened.follower(name)
             follower.read()
             states += follower.states(datetime.now(timezone.utc))
         rows = [_row(state) for state in states]
         columns = ("writer", "table", "partition", "revision", "rows", "files", "watermark (UTC)", "waits for")
         grid = Grid(f"partitions of {opened.name}", columns, rows, right=frozenset({"revision", "rows", "files"}))
-        out.show(Report({"table": opened.name, "partitions": [_data(state) for state in states]}, [grid]))
+        out.show(Report({"table": opened.name, "partitions": [state.data for state in states]}, [grid]))
 
 
 def wait(
@@ -67,48 +66,16 @@ def wait(
     """
     with reporting(as_json=json, debug=debug) as out:
         limit = None if timeout is None else time.monotonic() + _seconds(timeout, "--timeout")
-        pause, told, followers = _seconds(every, "--every"), "", list["LogFollower"]()
-        while True:
-            with open_table(table, metastore) as opened:
-                name = _checked(opened, partition)
-                known = {follower.writer for follower in followers}
-                followers += [one for one in _followers(opened, writer) if one.writer not in known]
-            states = [_state(follower, opened.name, name) for follower in followers]
-            reason = "; ".join(f"writer {one.writer}: {one.waits_for}" for one in states if not one.is_complete)
-            if states and not reason:
-                out.show(Report({"partition": name, "commits": [_data(one) for one in states]}, [_done(name, states)]))
-                return
-            reason = reason or f"no writer has written to {opened.name} yet"
+        pause, awaited = _seconds(every, "--every"), PartitionWait(table, partition, writer, metastore)
+        while (look := awaited.look()).waits_for is not None:
             if limit is not None and time.monotonic() >= limit:
-                line = Line(f"{name}: timed out: {reason}", "red")
-                out.show(Report({"partition": name, "waits_for": reason}, [line]))
+                line = Line(f"{look.partition}: timed out: {look.waits_for}", "red")
+                out.show(Report({"partition": look.partition, "waits_for": look.waits_for}, [line]))
                 raise typer.Exit(ExitCode.RETRY)
-            if reason != told:
-                typer.echo(f"{name}: {reason}", err=True)
-                told = reason
+            if look.is_news:
+                typer.echo(str(look), err=True)
             time.sleep(pause if limit is None else max(0.0, min(pause, limit - time.monotonic())))
-
-
-def _followers(opened: OpenedTable, writer: str | None) -> list[LogFollower]:
-    return [opened.follower(name) for name in opened.chosen(writer)]
-
-
-def _state(follower: LogFollower, table: str, partition: str) -> PartitionState:
-    follower.read()
-    return follower.state((table, partition), datetime.now(timezone.utc))
-
-
-def _checked(opened: OpenedTable, partition: str) -> str:
-    """The partition's name as Hive writes it. Raises InvalidOption."""
-    columns = [column.name for column in opened.live.spec.partition_columns]
-    try:
-        pairs = parse_path(partition)
-    except PartitionPathInvalid as error:
-        raise InvalidOption((str(error),)) from error
-    if [name for name, _ in pairs] != columns:
-        form = "/".join(f"{name}=…" for name in columns) or "nothing: it has no partitions"
-        raise InvalidOption((f"{partition!r} is no partition of {opened.name}: write {form}",))
-    return partition_path(columns, [value for _, value in pairs])
+        out.show(Report(look.commits, [Line(str(look), "green")]))
 
 
 def _seconds(text: str, option: str) -> float:
@@ -117,15 +84,6 @@ def _seconds(text: str, option: str) -> float:
     except ValueError as error:
         raise InvalidOption((f"{option} = {text!r}: {error}",)) from error
     return found.total_seconds()
-
-
-def _done(name: str, states: list[PartitionState]) -> Line:
-    revisions = ", ".join(
-        f"revision {one.record.commit.revision} of writer {one.writer} ({one.record.commit.rows} rows)"
-        for one in states
-        if one.record
-    )
-    return Line(f"{name}: committed: {revisions or 'it is over, and has no rows'}", "green")
 
 
 def _row(state: PartitionState) -> tuple[object, ...]:
@@ -141,30 +99,3 @@ def _row(state: PartitionState) -> tuple[object, ...]:
         )
     )
     return state.writer, state.table, state.partition, *known, state.waits_for or ""
-
-
-def _data(state: PartitionState) -> dict[str, Any]:
-    record = state.record
-    commit = (
-        None
-        if record is None
-        else {
-            "revision": record.commit.revision,
-            "rows": record.commit.rows,
-            "files": record.commit.files,
-            "epoch": record.epoch,
-            "at": record.at,
-            "watermark": record.watermark,
-            "offsets": [offsets.to_json(offset) for offset in record.end],
-        }
-    )
-    return {
-        "writer": state.writer,
-        "table": state.table,
-        "partition": state.partition,
-        "complete": state.is_complete,
-        "commit": commit,
-        "open_rows": state.open_rows,
-        "published_rows": state.published_rows,
-        "waits_for": state.waits_for,
-    }

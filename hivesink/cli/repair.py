@@ -9,7 +9,6 @@ import typer
 
 from hivesink import wiring
 from hivesink.cli.command import Debug, DryRun, Json, Metastore, Table, Writer, Yes, confirm, reporting
-from hivesink.cli.opened import OpenedTable, open_table
 from hivesink.cli.output import Grid, Line, Report
 from hivesink.config.options import SinkConfig
 from hivesink.core.lifecycle import Identity
@@ -20,6 +19,7 @@ from hivesink.sink.commit.recovery import Loss, Recovered, find_losses, preview
 from hivesink.sink.commit.recovery import recover as recover_writer
 from hivesink.sink.inspect.clean import clean as clean_writer
 from hivesink.sink.inspect.clean import find_leftovers, find_strays, throw_away
+from hivesink.tables.opened import OpenedTable, open_table
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence

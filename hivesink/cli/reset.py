@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hivesink.cli.command import Debug, DryRun, Json, Metastore, Table, Writer, Yes, confirm, reporting
-from hivesink.cli.opened import OpenedTable, open_table
 from hivesink.cli.output import Line, Report
 from hivesink.core.log import reset_name
 from hivesink.core.table import TableName
@@ -19,6 +18,7 @@ from hivesink.logs import TableLogs
 from hivesink.sink.inspect.clean import Stranger
 from hivesink.sink.inspect.resets import Reset, plan_reset
 from hivesink.storage.pointers import Accepted
+from hivesink.tables.opened import OpenedTable, open_table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

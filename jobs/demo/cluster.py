@@ -12,11 +12,11 @@ from os import environ
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hivesink.cli.opened import open_table
 from hivesink.config.site import Site
 from hivesink.errors import HiveSinkError
 from hivesink.hive import Login, connect
 from hivesink.metastore import catalog
+from hivesink.tables.opened import open_table
 from jobs.cluster import Cluster
 from jobs.cluster.__main__ import default_folder
 from jobs.demo import containers

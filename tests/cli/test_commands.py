@@ -34,12 +34,14 @@ def test_these_are_the_commands() -> None:
         "metastore start",
         "metastore status",
         "metastore stop",
+        "partitions",
         "query",
         "recover",
         "reset",
         "run",
         "status",
         "verify",
+        "wait",
     ]
 
 

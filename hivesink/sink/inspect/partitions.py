@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from hivesink.core import offsets
 from hivesink.core.epoch import Epoch
 from hivesink.core.partition_commit import newest, recorded
 from hivesink.core.rolling import OpenBucket, OpenRows, open_rows
@@ -42,6 +43,32 @@ class PartitionState:
     def is_complete(self) -> bool:
         """A commit covers all rows that the writer has read."""
         return self.waits_for is None
+
+    @property
+    def data(self) -> dict[str, Any]:
+        """All of it as values that JSON has: times as ISO 8601. `commit` is None without a record."""
+        return {
+            "writer": self.writer,
+            "table": self.table,
+            "partition": self.partition,
+            "complete": self.is_complete,
+            "commit": None if self.record is None else _commit(self.record),
+            "open_rows": self.open_rows,
+            "published_rows": self.published_rows,
+            "waits_for": self.waits_for,
+        }
+
+
+def _commit(record: Recorded) -> dict[str, Any]:
+    return {
+        "revision": record.commit.revision,
+        "rows": record.commit.rows,
+        "files": record.commit.files,
+        "epoch": record.epoch,
+        "at": record.at.isoformat(),
+        "watermark": record.watermark.isoformat() if record.watermark else None,
+        "offsets": [offsets.to_json(offset) for offset in record.end],
+    }
 
 
 @dataclass(slots=True)

@@ -112,8 +112,11 @@ class OpenedTable:
 
 
 def metastore_address(given: str | None, site: Site) -> str:
-    """The given address, else the site's, else the embedded metastore's. Raises InvalidOption if there is none."""
-    uri = given or site.metastore_uris or embedded.running().uri
+    """The given address, else `$HIVESINK_METASTORE`, else the site's, else the embedded metastore's.
+
+    Raises InvalidOption if there is none.
+    """
+    uri = given or os.environ.get("HIVESINK_METASTORE") or site.metastore_uris or embedded.running().uri
     if uri is None:
         problem = (
             "no metastore: give --metastore thrift://HOST:PORT, set HIVESINK_METASTORE, set HIVE_CONF_DIR to the "

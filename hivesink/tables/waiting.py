@@ -1,0 +1,136 @@
+"""Waiting for a partition until every writer has committed it: one look at a time, so that the caller may sleep."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING, Any
+
+from hivesink.core.partition import parse_path, partition_path
+from hivesink.core.partition_time import FromPatterns
+from hivesink.core.partition_value import canonical
+from hivesink.errors import HiveSinkError, InvalidOption, PartitionPathInvalid, ValueUnfit
+from hivesink.tables.opened import open_table
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from hivesink.core.partition import PartitionKey
+    from hivesink.core.partition_commit import CommitRule
+    from hivesink.core.table import Column
+    from hivesink.sink.inspect.partitions import LogFollower, PartitionState
+    from hivesink.tables.opened import OpenedTable
+
+_EXAMPLE = datetime(2024, 1, 2, 3, 4, 5)  # noqa: DTZ001  a wall clock
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What one look found: `states` has one for each writer, `waits_for` says in words what is missing.
+
+    `waits_for` is None once all have committed the partition. `is_news`: the look before found something else.
+    """
+
+    partition: str
+    states: tuple[PartitionState, ...]
+    waits_for: str | None
+    is_news: bool
+
+    def __str__(self) -> str:
+        if self.waits_for is not None:
+            return f"{self.partition}: {self.waits_for}"
+        revisions = ", ".join(
+            f"revision {one.record.commit.revision} of writer {one.writer} ({one.record.commit.rows} rows)"
+            for one in self.states
+            if one.record
+        )
+        return f"{self.partition}: committed: {revisions or 'it is over, and has no rows'}"
+
+    @property
+    def commits(self) -> dict[str, Any]:
+        """`partition` and `commits`, one for each writer: values that JSON has."""
+        return {"partition": self.partition, "commits": [one.data for one in self.states]}
+
+
+@dataclass(slots=True)
+class PartitionWait:
+    """A wait for `partition` (`dt=2024-01-02--03`) of `table`, for one `writer` or for all (None).
+
+    `tolerant`: a metastore or file system that doesn't answer is waited for as well; otherwise `look` raises the error.
+    """
+
+    table: str
+    partition: str
+    writer: str | None = None
+    metastore: str | None = None
+    tolerant: bool = False
+    _followers: dict[tuple[str, str, str | None], LogFollower] = field(default_factory=dict)
+    _told: str | None = None
+
+    def look(self) -> Look:
+        """Look once. Each manifest is read once, however often this is called.
+
+        Raises InvalidOption where the name doesn't fit the table or the writer is unknown, UnknownTable, Unsupported,
+        SiteInvalid, LogDamaged, NewerFormat, LogCopied; MetastoreUnreachable, StoreUnavailable unless `tolerant`.
+        """
+        name, states = self.partition, tuple["PartitionState", ...]()
+        try:
+            with open_table(self.table, self.metastore) as opened:
+                name = _checked(opened, self.partition)
+                self._followers = self._followed(opened)
+            now = datetime.now(timezone.utc)
+            key, columns = (opened.name, name), opened.live.spec.partition_columns
+            states = tuple(_state(one, key, columns, now) for one in self._followers.values())
+            missing = [f"writer {one.writer}: {one.waits_for}" for one in states if not one.is_complete]
+            reason = "; ".join(missing) if states else f"no writer has written to {opened.name} yet"
+        except HiveSinkError as error:
+            if not (self.tolerant and error.retryable):
+                raise
+            reason = str(error)
+        is_news, self._told = reason != self._told, reason
+        return Look(name, states, reason or None, is_news)
+
+    def _followed(self, opened: OpenedTable) -> dict[tuple[str, str, str | None], LogFollower]:
+        """Those of before, but for logs that were begun anew: their epochs have other manifests."""
+        logs = {(name, one.log.location, one.log.uid(None)): name for name, one in opened.chosen(self.writer).items()}
+        return {key: self._followers.get(key) or opened.follower(name) for key, name in logs.items()}
+
+
+def _state(follower: LogFollower, key: PartitionKey, columns: Sequence[Column], now: datetime) -> PartitionState:
+    follower.read()
+    state = follower.state(key, now)
+    if state.record is None and not state.open_rows:
+        _require_possible(follower.policies.rule, key, columns)
+    return state
+
+
+def _require_possible(rule: CommitRule, key: PartitionKey, columns: Sequence[Column]) -> None:
+    """Raise InvalidOption for a name that the table's time patterns never make: it would soon be over without a row."""
+    table, partition = key
+    values = dict(parse_path(partition))
+    if rule.clock is None or not isinstance(rule.clock.extractor, FromPatterns) or None in values.values():
+        return
+    start = rule.clock.extractor.start(values)
+    texts = [(start or _EXAMPLE).strftime(pattern.strftime) for _, pattern in rule.clock.extractor.patterns]
+    made = _path(columns, texts)
+    if start is None or made != partition:
+        raise InvalidOption((f"{partition!r} is no partition that {table} can have: write it as in {made}",))
+
+
+def _checked(opened: OpenedTable, partition: str) -> str:
+    """The partition's name as Hive writes it. Raises InvalidOption."""
+    columns = opened.live.spec.partition_columns
+    names = [column.name for column in columns]
+    try:
+        pairs = parse_path(partition)
+        if [name for name, _ in pairs] == names:
+            return _path(columns, [value for _, value in pairs])
+    except (PartitionPathInvalid, ValueUnfit) as error:
+        raise InvalidOption((str(error),)) from error
+    form = "/".join(f"{name}=…" for name in names) or "nothing: it has no partitions"
+    raise InvalidOption((f"{partition!r} is no partition of {opened.name}: write {form}",))
+
+
+def _path(columns: Sequence[Column], values: Sequence[str | None]) -> str:
+    texts = [canonical(value, column.type) for value, column in zip(values, columns, strict=True)]
+    return partition_path([column.name for column in columns], texts)

@@ -1,0 +1,155 @@
+"""The sensor in a real Airflow, 2 and 3, poking and deferred, against a table on the real metastore."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from hivesink.tables.waiting import PartitionWait
+from tests.airflow.site import VERSIONS, Airflow, python_of
+from tests.integration.stage import wait_until
+from tests.tables import daily
+from tests.tables.daily import Daily
+
+if TYPE_CHECKING:
+    from hivesink.embedded.metastore import EmbeddedMetastore
+
+pytestmark = [pytest.mark.long, pytest.mark.timeout(1800)]
+
+HERE = Path(__file__).parent
+DAY = "dt=2024-01-02"
+TEMPLATE = "dt={{ params.day }}"
+SENDS = 240
+"""Seconds for a step of the scheduler, on a busy machine."""
+
+
+@pytest.fixture(params=VERSIONS)
+def airflow(request: pytest.FixtureRequest, tmp_path: Path) -> Airflow:
+    """With an empty database."""
+    home = tmp_path / "airflow"
+    home.mkdir()
+    made = Airflow(request.param, python_of(request.param), home)
+    made.run("-m", "airflow", "db", "migrate")
+    return made
+
+
+@pytest.fixture
+def table(metastore: EmbeddedMetastore, tmp_path: Path) -> str:
+    return daily.create(metastore.uri, tmp_path)
+
+
+@pytest.mark.parametrize("deferrable", [False, True], ids=["poking", "deferred"])
+def test_what_a_task_returns_and_how_it_fails(
+    airflow: Airflow, table: str, metastore: EmbeddedMetastore, tmp_path: Path, deferrable: bool
+) -> None:
+    writer = Daily(table, metastore.uri)
+    writer.read(2, mark=3)
+    usual = {
+        "table": table,
+        "partition": TEMPLATE,
+        "metastore": metastore.uri,
+        "poke_interval": 0.2,
+        "timeout": 1,
+        "deferrable": deferrable,
+    }
+    sensors = {
+        "committed": usual,
+        "waiting": usual | {"partition": "dt=2024-01-03"},
+        "away": usual | {"metastore": "thrift://127.0.0.1:1"},
+        "unknown": usual | {"table": f"{table}s", "timeout": 600},
+        "elsewhere": usual | {"partition": "day=2024-01-02", "timeout": 600},
+        "skipped": usual | {"partition": "day=2024-01-02", "timeout": 600, "soft_fail": True},
+    }
+    said = airflow.run(HERE / "dags" / "sensors.py", SENSORS=json.dumps(sensors), OUT=str(tmp_path))
+    states = json.loads((tmp_path / "states.json").read_text())
+    assert {name: state for name, state in states.items() if name in sensors} == {
+        "committed": "success",
+        "waiting": "failed",
+        "away": "failed",
+        "unknown": "failed",
+        "elsewhere": "failed",
+        "skipped": "skipped",
+    }
+    looked = PartitionWait(table, DAY, metastore=metastore.uri).look()
+    assert json.loads((tmp_path / "committed.json").read_text()) == looked.commits
+    reason = "writer ingest: it is over at 2024-01-04 00:00:00 UTC, the watermark is 2024-01-03 00:00:00 UTC"
+    away = "the metastore at thrift://127.0.0.1:1 doesn't answer"
+    for line in (
+        str(looked),
+        f"dt=2024-01-03: {reason}",
+        f"{DAY}: {away}",
+        f"AirflowFailException: table {table}s is not in the metastore",
+        f"AirflowFailException: 'day=2024-01-02' is no partition of {table}: write dt=…",
+    ):
+        assert line in said
+    if deferrable:
+        assert f"AirflowSensorTimeout: dt=2024-01-03: timed out: {reason}" in said
+        assert f"AirflowSensorTimeout: {DAY}: timed out: {away}" in said
+    writer.close()
+
+
+def test_the_triggerer_waits_in_place_of_a_worker(
+    airflow: Airflow, table: str, metastore: EmbeddedMetastore, tmp_path: Path
+) -> None:
+    usual = {"table": table, "partition": TEMPLATE, "metastore": metastore.uri, "poke_interval": 1}
+    sensors = {
+        "deferred": usual | {"deferrable": True},
+        "rescheduled": usual | {"mode": "reschedule", "poke_interval": 5},
+    }
+    with airflow.servers(SENSORS=json.dumps(sensors), OUT=str(tmp_path)):
+
+        def told(what: str) -> None:
+            # Only the triggerer writes these logs.
+            wait_until(lambda: what in airflow.logged("*.trigger.*"), SENDS)
+
+        told(f"{DAY}: no writer has written to {table} yet")
+        writer = Daily(table, metastore.uri)
+        writer.read(2, mark=2)
+        told(f"{DAY}: writer ingest: it is over at 2024-01-03 00:00:00 UTC")
+        writer.read(mark=3)
+        for name in sensors:
+            kept = tmp_path / f"{name}.json"
+            wait_until(kept.exists, SENDS)
+            assert _rows(json.loads(kept.read_text())) == 1
+    writer.close()
+
+
+TRIGGER = """
+import asyncio, json, os
+from hivesink.airflow import HivesinkPartitionSensor, PartitionTrigger
+
+what = json.loads(os.environ["WHAT"])
+trigger = PartitionTrigger(**what, poke_interval=1, until=2e10)
+again = PartitionTrigger(**trigger.serialize()[1])
+
+async def events():
+    return [event.payload async for event in again.run()]
+
+[event] = asyncio.run(events())
+try:
+    HivesinkPartitionSensor(task_id="it", table=what["table"], partition=what["partition"]).execute_complete({}, event)
+except Exception as error:
+    print(type(error).__name__, error, sep=": ")
+"""
+
+
+def test_a_table_that_is_dropped_meanwhile_fails_the_task(
+    airflow: Airflow, table: str, metastore: EmbeddedMetastore
+) -> None:
+    what = {"table": f"{table}s", "partition": DAY, "metastore": metastore.uri, "writer": None}
+    *_, said = airflow.run("-c", TRIGGER, WHAT=json.dumps(what)).splitlines()
+    assert said.startswith(f"AirflowFailException: table {table}s is not in the metastore")
+
+
+def test_a_look_never_blocks_the_triggerers_loop(airflow: Airflow) -> None:
+    *_, timed_out, first = airflow.run(HERE / "own_loop.py").splitlines()
+    assert timed_out.startswith("dt=1: timed out: the metastore at thrift://127.0.0.1:")
+    assert first == "asked"
+
+
+def _rows(returned: Any) -> int:
+    [commit] = returned["commits"]
+    return int(commit["commit"]["rows"])

@@ -1,0 +1,69 @@
+"""A table whose partitions are days that the watermark ends, on the real metastore, and writers of it without Spark."""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+from itertools import count
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from hivesink.config.options import check
+from hivesink.core.epoch import BatchId, BatchRef
+from hivesink.hiveql.apply import apply
+from hivesink.hiveql.parse import parse_ddl
+from hivesink.metastore import catalog
+from hivesink.sink.task.attempt import run_task
+from hivesink.sink.task.messages import InputShape
+from tests.cli.site import Ingest, kafka
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+DDL = """CREATE TABLE {name} (id BIGINT)
+PARTITIONED BY (dt STRING)
+STORED AS PARQUET
+LOCATION '{location}'
+TBLPROPERTIES (
+  'sink.rolling-policy.on-epoch'='false',
+  'sink.partition-commit.trigger'='partition-time',
+  'sink.partition-commit.delay'='1d'
+)
+"""
+BY_HOUR = """CREATE TABLE {name} (id BIGINT, at TIMESTAMP)
+PARTITIONED BY (day STRING, hour INT)
+STORED AS PARQUET
+LOCATION '{location}'
+TBLPROPERTIES (
+  'sink.rolling-policy.on-epoch'='false',
+  'sink.partition-commit.trigger'='partition-time',
+  'sink.bucket.assigner'='date-time',
+  'sink.bucket.time-column'='at',
+  'sink.bucket.time-pattern'='day=yyyy-MM-dd,hour=HH'
+)
+"""
+_numbers = count(1)
+
+
+def create(uri: str, folder: Path, ddl: str = DDL) -> str:
+    """The name of a new table below `folder`."""
+    name = f"daily{next(_numbers)}.events"
+    text = ddl.format(name=name, location=(folder / "data" / "events").as_uri())
+    apply([parse_ddl(text, "daily.sql", check)], catalog(uri))
+    return name
+
+
+class Daily(Ingest):
+    """A writer whose rows are of days in January 2024."""
+
+    def read(self, *days: int, mark: int) -> None:
+        """Commit a batch with a row of each of these days, after which the watermark is the first moment of `mark`."""
+        shape = InputShape(value="value", topic_name="t", watermark=datetime(2024, 1, mark, tzinfo=timezone.utc))
+        start, end = self.batches * 10, self.batches * 10 + 10
+        ref = BatchRef("q", BatchId(self.batches), (kafka(start),), (kafka(end),))
+        records = [
+            f'{{"id": {day}, "dt": "2024-01-{day:02d}", "at": "2024-01-{day:02d} 03:00:00"}}'.encode() for day in days
+        ]
+        batch = pa.RecordBatch.from_pydict({"value": pa.array(records, pa.binary())})
+        self.committer.commit(ref, shape, lambda plan: [run_task([batch], plan, self.setup.tools().open(plan), 0, 0)])
+        self.batches += 1

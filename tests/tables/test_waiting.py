@@ -1,0 +1,187 @@
+"""Looks at a partition, on the real metastore and a real log."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from hivesink.errors import InvalidOption, MetastoreUnreachable, UnknownTable
+from hivesink.tables.waiting import Look, PartitionWait
+from tests.cli.site import hivesink
+from tests.tables import daily
+from tests.tables.daily import Daily
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from hivesink.embedded.metastore import EmbeddedMetastore
+
+DAY = "dt=2024-01-02"
+DOWN = "thrift://127.0.0.1:1"
+
+
+@pytest.fixture
+def uri(metastore: EmbeddedMetastore) -> str:
+    return metastore.uri
+
+
+@pytest.fixture
+def table(uri: str, tmp_path: Path) -> str:
+    return daily.create(uri, tmp_path)
+
+
+@pytest.fixture
+def writer(table: str, uri: str) -> Iterator[Daily]:
+    opened = Daily(table, uri)
+    yield opened
+    opened.close()
+
+
+def test_each_reason_is_news_once(table: str, uri: str) -> None:
+    wait = PartitionWait(table, DAY, metastore=uri)
+    first = wait.look()
+    assert first == Look(DAY, (), f"no writer has written to {table} yet", is_news=True)
+    assert not wait.look().is_news
+    writer = Daily(table, uri)
+    writer.read(1, 2, mark=2)
+    look = wait.look()
+    assert look.is_news
+    assert str(look).startswith(
+        f"{DAY}: writer ingest: it is over at 2024-01-03 00:00:00 UTC, the watermark is 2024-01-02 00:00:00 UTC"
+    )
+    assert not wait.look().is_news
+    writer.read(3, mark=3)
+    look = wait.look()
+    assert (look.waits_for, look.is_news) == (None, True)
+    assert str(look) == f"{DAY}: committed: revision 1 of writer ingest (1 rows)"
+    writer.close()
+
+
+def test_a_commit_is_told_in_values_that_json_has(table: str, uri: str, writer: Daily) -> None:
+    writer.read(2, 2, mark=2)
+    writer.read(3, mark=3)
+    told = PartitionWait(table, DAY, metastore=uri).look().commits
+    assert json.loads(json.dumps(told)) == told
+    [state] = told["commits"]
+    commit = state.pop("commit")
+    assert state == {
+        "writer": "ingest",
+        "table": table,
+        "partition": DAY,
+        "complete": True,
+        "open_rows": 0,
+        "published_rows": 0,
+        "waits_for": None,
+    }
+    assert commit.pop("at")
+    assert commit.pop("epoch") > 0
+    assert commit == {
+        "revision": 1,
+        "rows": 2,
+        "files": 1,
+        "watermark": "2024-01-03T00:00:00+00:00",
+        "offsets": [{"kafka": {"t": {"0": 20}}}],
+    }
+
+
+def test_every_writer_counts_unless_one_is_named(table: str, uri: str, writer: Daily) -> None:
+    other = Daily(table, uri, "other")
+    both, one = PartitionWait(table, DAY, metastore=uri), PartitionWait(table, DAY, "ingest", uri)
+    writer.read(2, mark=3)
+    other.read(2, mark=2)
+    assert one.look().waits_for is None
+    look = both.look()
+    assert look.waits_for is not None
+    assert look.waits_for.startswith("writer other: it is over at ")
+    other.read(mark=3)
+    assert [(state.writer, state.record and state.record.commit.rows) for state in both.look().states] == [
+        ("ingest", 1),
+        ("other", 1),
+    ]
+    other.close()
+
+
+def test_a_day_that_is_over_has_no_rows_and_is_complete(table: str, uri: str, writer: Daily) -> None:
+    writer.read(1, 4, mark=4)
+    look = PartitionWait(table, DAY, metastore=uri).look()
+    assert (look.waits_for, str(look)) == (None, f"{DAY}: committed: it is over, and has no rows")
+    assert [one["commit"] for one in look.commits["commits"]] == [None]
+
+
+def test_a_writer_that_begins_anew_meanwhile_is_waited_for_again(
+    table: str, uri: str, writer: Daily, capsys: pytest.CaptureFixture[str]
+) -> None:
+    writer.read(1, mark=2)
+    writer.read(2, mark=2)
+    wait = PartitionWait(table, DAY, metastore=uri)
+    assert wait.look().waits_for is not None
+    writer.read(3, mark=3)
+    assert wait.look().waits_for is None
+    writer.committer.finish()
+    assert hivesink(capsys, "reset", table, "--metastore", uri, "--yes").code == 0
+    anew = Daily(table, uri)
+    anew.read(1, mark=2)
+    look = wait.look()
+    assert look.waits_for is not None
+    assert "the watermark is 2024-01-02 00:00:00 UTC" in look.waits_for
+    anew.close()
+
+
+@pytest.mark.parametrize("partition", ["day=2024-01-02", "dt=2024-01-02/hour=3", "2024-01-02", "dt="])
+def test_a_name_that_does_not_fit_is_refused(table: str, uri: str, partition: str) -> None:
+    with pytest.raises(InvalidOption):
+        PartitionWait(table, partition, metastore=uri, tolerant=True).look()
+
+
+def test_a_name_is_taken_as_hive_writes_it(uri: str, tmp_path: Path) -> None:
+    hourly = daily.create(uri, tmp_path, daily.BY_HOUR)
+    writer = Daily(hourly, uri)
+    writer.read(2, mark=3)
+    look = PartitionWait(hourly, "DAY=2024-01-02/hour=03", metastore=uri).look()
+    assert str(look) == "day=2024-01-02/hour=3: committed: revision 1 of writer ingest (1 rows)"
+    assert PartitionWait(hourly, "day=2024-01-02/hour=4", metastore=uri).look().commits["commits"][0]["commit"] is None
+    writer.close()
+
+
+@pytest.mark.parametrize(
+    ("partition", "told"),
+    [
+        ("day=2024-1-2/hour=3", "that {table} can have: write it as in day=2024-01-02/hour=3"),
+        ("day=20240102/hour=3", "that {table} can have: write it as in day=2024-01-02/hour=3"),
+        ("day=2024-01-02/hour=24", "that {table} can have: write it as in day=2024-01-02/hour=3"),
+        ("day=2024-01-02/hour=noon", "expected a whole number"),
+    ],
+)
+def test_a_name_that_no_time_has_is_refused_rather_than_over_without_rows(
+    uri: str, tmp_path: Path, partition: str, told: str
+) -> None:
+    hourly = daily.create(uri, tmp_path, daily.BY_HOUR)
+    writer = Daily(hourly, uri)
+    writer.read(2, mark=3)
+    with pytest.raises(InvalidOption, match=told.format(table=hourly)):
+        PartitionWait(hourly, partition, metastore=uri).look()
+    writer.close()
+
+
+def test_what_is_not_there_is_refused(table: str, uri: str, writer: Daily) -> None:
+    known = f"no writer 'nobody' has written to {table}; known: {writer.writer}"
+    with pytest.raises(InvalidOption, match=known):
+        PartitionWait(table, DAY, "nobody", uri, tolerant=True).look()
+    with pytest.raises(UnknownTable):
+        PartitionWait(f"{table}s", DAY, metastore=uri, tolerant=True).look()
+
+
+def test_a_metastore_that_is_away_is_waited_for_if_that_is_wanted(table: str, uri: str, writer: Daily) -> None:
+    writer.read(2, mark=3)
+    with pytest.raises(MetastoreUnreachable):
+        PartitionWait(table, DAY, metastore=DOWN).look()
+    wait = PartitionWait(table, DAY, metastore=DOWN, tolerant=True)
+    look = wait.look()
+    assert look.waits_for is not None
+    assert look.waits_for.startswith(f"the metastore at {DOWN} doesn't answer")
+    assert look.is_news
+    wait.metastore = uri
+    assert wait.look().waits_for is None
