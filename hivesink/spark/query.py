@@ -69,8 +69,7 @@ class HiveQuery:
         config = run.setup.spec.config
         keeps = config["sink.on-stop"] is OnStop.KEEP and not config["sink.rolling-policy.on-epoch"]
         self._publishes = not (endless and keeps)
-        if own:
-            self._timer.start()
+        self._timer.start()
         _newest[run.setup.context.log.location] = self
 
     def awaitTermination(self, timeout: int | None = None) -> bool:  # noqa: N802  Spark's name
@@ -172,8 +171,9 @@ class HiveQuery:
                 return
             try:
                 self._run.committer.keep_up()
-            except Exception as error:  # noqa: BLE001  whatever it is, the handle raises it
-                self._late_failure = error
-                with contextlib.suppress(Exception):  # the query may be ending by itself
-                    self._query.stop()
+            except Exception as error:  # noqa: BLE001  whatever it is, the handle or the next batch raises it
+                self._late_failure = self._run.late_failure = error
+                if self._own:
+                    with contextlib.suppress(Exception):  # the query may be ending by itself
+                        self._query.stop()
                 return

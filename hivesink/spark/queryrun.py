@@ -70,6 +70,8 @@ class QueryRun:
         self._tasks = spark.sparkContext.defaultParallelism
         self.committer: Committer = setup.committer(tolerant=tolerant, encode=self._encode, tasks=self._tasks)
         self.failure: BaseException | None = None
+        self.late_failure: Exception | None = None
+        """What ended the timer: the next batch raises it."""
         self.query = query
         self._has_begun = False
         self._has_state = not setup.spec.history_policy.resume
@@ -110,7 +112,9 @@ class QueryRun:
         return watermark_of(input_shape(schema, spec, config, ends), schema, spec, config, sparks=self._has_watermark)
 
     def __call__(self, batch: DataFrame, batch_id: int) -> None:
-        self.failure = None
+        self.failure = self.late_failure
+        if self.failure is not None:
+            raise self.failure
         try:
             self.query = self.query or Running.here(self._spark)
             if not self._has_begun:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 AVAILABLE_NOW = {"availableNow": True}
 HIVE_READER = "spark.sql.hive.convertMetastoreParquet"
 COLUMNS = "id BIGINT, name STRING"
+ON_EPOCH = {"sink.rolling-policy.on-epoch": "true"}
 BY_DAY = "PARTITIONED BY (dt STRING)"
 
 
@@ -59,6 +60,7 @@ class Stage:
     uri: str
     folder: Path
     table: str
+    options: Mapping[str, str] = field(default_factory=dict)
 
     def create(self, ddl: str | None = None, **parts: Any) -> Stage:
         text = ddl or table_ddl(self.table, **parts)
@@ -66,7 +68,9 @@ class Stage:
         return self
 
     def sink(self, **settings: Any) -> HiveSink:
-        return HiveSink.for_table(self.spark, self.table, **{"writer": "stage", "metastore": self.uri, **settings})
+        options = {**self.options, **(settings.pop("options", None) or {})}
+        own = {"writer": "stage", "metastore": self.uri, "options": options}
+        return HiveSink.for_table(self.spark, self.table, **{**own, **settings})
 
     @property
     def checkpoint(self) -> Path:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import subprocess
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -15,7 +16,7 @@ from hivesink.embedded.process import HOST, free_port
 from hivesink.hiveql.apply import Nothing, apply
 from hivesink.hiveql.parse import parse_ddl
 from hivesink.metastore import catalog
-from tests.integration.stage import AVAILABLE_NOW, COLUMNS, table_ddl
+from tests.integration.stage import AVAILABLE_NOW, COLUMNS, ON_EPOCH, table_ddl
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -26,6 +27,12 @@ if TYPE_CHECKING:
     from tests.integration.stage import Stage
 
 pytestmark = [pytest.mark.spark, pytest.mark.main_path]
+
+
+@pytest.fixture
+def stage(stage: Stage) -> Stage:
+    """Where every epoch publishes at once."""
+    return replace(stage, options=ON_EPOCH)
 
 
 def said(error: BaseException, *parts: str) -> None:

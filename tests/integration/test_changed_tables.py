@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import shutil
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
 from hivesink import errors
 from tests.cli.site import hivesink
-from tests.integration.stage import Stage, table_ddl
+from tests.integration.stage import ON_EPOCH, Stage, table_ddl
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -19,6 +20,12 @@ pytestmark = [pytest.mark.spark, pytest.mark.main_path]
 
 A_SECOND = 1.1
 """A metastore tells tables of one name apart by the second in which they were made."""
+
+
+@pytest.fixture
+def stage(stage: Stage) -> Stage:
+    """Where every epoch publishes at once."""
+    return replace(stage, options=ON_EPOCH)
 
 
 def two_epochs(stage: Stage) -> list[int]:

@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.integration.stage import AVAILABLE_NOW, event
+from tests.integration.stage import AVAILABLE_NOW, ON_EPOCH, event
 
 if TYPE_CHECKING:
     from hivesink.sink.commit.committed import Committed
     from tests.integration.stage import Stage, Topic
 
 pytestmark = [pytest.mark.spark, pytest.mark.main_path]
+
+
+@pytest.fixture
+def stage(stage: Stage) -> Stage:
+    """Where every epoch publishes at once."""
+    return replace(stage, options=ON_EPOCH)
 
 
 def test_files_go_in_once_and_a_second_run_adds_nothing(stage: Stage) -> None:

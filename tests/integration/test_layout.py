@@ -11,6 +11,7 @@ import pytest
 
 from hivesink import errors
 from hivesink.spark import tasks
+from tests.integration.stage import ON_EPOCH
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -54,7 +55,7 @@ def order(number: int) -> tuple[bool, str, int]:
     return kind is None, kind or "", -number
 
 
-@pytest.mark.parametrize("settings", [{}, ROLLED], ids=["on epoch", "rolled"])
+@pytest.mark.parametrize("settings", [ON_EPOCH, ROLLED], ids=["on epoch", "rolled"])
 def test_rows_are_sorted_and_files_say_so(stage: Stage, settings: Mapping[str, str]) -> None:
     stage.create(columns=COLUMNS, properties={"sink.sort-by": "kind, ID DESC", "sink.on-bad-record": "dead-letter"})
     put(stage, *range(0, 50, 3), *range(60, 20, -4))
@@ -177,7 +178,7 @@ def decoded(stage: Stage) -> DataFrame:
     return rows.withColumn("price", functions.col("price").cast("DECIMAL(9,2)"))
 
 
-@pytest.mark.parametrize("settings", [{}, ROLLED], ids=["on epoch", "rolled"])
+@pytest.mark.parametrize("settings", [ON_EPOCH, ROLLED], ids=["on epoch", "rolled"])
 @pytest.mark.parametrize("stream", [raw, decoded])
 def test_shuffled_rows_of_a_partition_are_in_one_task_and_all_are_counted(
     stage: Stage, stream: Callable[[Stage], DataFrame], settings: Mapping[str, str]

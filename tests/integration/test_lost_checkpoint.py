@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,7 @@ from pyspark.errors import StreamingQueryException
 from hivesink import errors
 from hivesink.cli.codes import translate
 from tests.cli.site import hivesink
-from tests.integration.stage import Stage, Topic, wait_until, wrap
+from tests.integration.stage import ON_EPOCH, Stage, Topic, wait_until, wrap
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,6 +26,12 @@ if TYPE_CHECKING:
     from hivesink.sink.commit.committed import Committed
 
 pytestmark = [pytest.mark.spark, pytest.mark.main_path]
+
+
+@pytest.fixture
+def stage(stage: Stage) -> Stage:
+    """Where every epoch publishes at once."""
+    return replace(stage, options=ON_EPOCH)
 
 
 def two_epochs(stage: Stage) -> list[int]:

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,7 @@ from hivesink.cli.codes import ExitCode
 from hivesink.core.table import TableName
 from hivesink.embedded.metastore import EmbeddedMetastore
 from hivesink.metastore.thrift_connection import Connection
-from tests.integration.stage import Stage, table_ddl, wait_until, wrap
+from tests.integration.stage import ON_EPOCH, Stage, table_ddl, wait_until, wrap
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,6 +26,12 @@ pytestmark = pytest.mark.spark
 
 ALWAYS = {"processingTime": "0 seconds"}
 NEW_DAY = json.dumps({"id": 100, "name": "new", "dt": "2024-02-01"}) + "\n"
+
+
+@pytest.fixture
+def stage(stage: Stage) -> Stage:
+    """Where every epoch publishes at once."""
+    return replace(stage, options=ON_EPOCH)
 
 
 @pytest.fixture(scope="module")

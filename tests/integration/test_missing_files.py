@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from hivesink import errors, sources
-from tests.integration.stage import AVAILABLE_NOW, Stage, wrap
+from tests.integration.stage import AVAILABLE_NOW, ON_EPOCH, Stage, wrap
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -23,6 +23,12 @@ pytestmark = [pytest.mark.spark, pytest.mark.main_path]
 
 SCHEMA = "ID BIGINT, Name STRING, dt STRING"
 IGNORE = {"sink.on-missing-file": "ignore"}
+
+
+@pytest.fixture
+def stage(stage: Stage) -> Stage:
+    """Where every epoch publishes at once."""
+    return replace(stage, options=ON_EPOCH)
 
 
 def plan_only(stage: Stage, events: DataFrame | None = None) -> None:

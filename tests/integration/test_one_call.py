@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from hivesink import errors
-from tests.integration.stage import AVAILABLE_NOW, once, once_after, wrap
+from tests.integration.stage import AVAILABLE_NOW, ON_EPOCH, once, once_after, wrap
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,6 +23,12 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.spark, pytest.mark.main_path]
 
 EVEN, ODD = "ID % 2 = 0", "ID % 2 = 1"
+
+
+@pytest.fixture
+def stage(stage: Stage) -> Stage:
+    """Where every epoch publishes at once."""
+    return replace(stage, options=ON_EPOCH)
 
 
 def run(stage: Stage, function: Callable[[DataFrame, int], Any], checkpoint: str | None = None) -> None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
 from hivesink import errors
-from tests.integration.stage import once, once_after, wrap
+from tests.integration.stage import ON_EPOCH, once, once_after, wrap
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -21,6 +22,12 @@ pytestmark = pytest.mark.spark
 
 DAY = "dt = '2024-01-02'"
 """The day of the events 1, 4, 7, …"""
+
+
+@pytest.fixture
+def stage(stage: Stage) -> Stage:
+    """Where every epoch publishes at once."""
+    return replace(stage, options=ON_EPOCH)
 
 
 def drop(stage: Stage) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.integration.stage import wait_until
+from tests.integration.stage import ON_EPOCH, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -140,6 +140,6 @@ def test_back_on_epoch_a_stopped_query_has_nothing_to_keep(stage: Stage) -> None
     query.processAllAvailable()
     query.stop()
     assert waiting(stage)
-    stage.begin(stage.sink(options=keeps), trigger="100 milliseconds").stop()
+    stage.begin(stage.sink(options={**ON_EPOCH, **keeps}), trigger="100 milliseconds").stop()
     assert stage.ids() == list(range(9))
     assert waiting(stage) == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -13,6 +14,7 @@ from hivesink.errors import InvalidOption
 from hivesink.metastore import connect
 from hivesink.metastore.common import FLAG
 from hivesink.metastore.thrift_connection import Connection
+from tests.integration.stage import ON_EPOCH
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,6 +24,12 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.spark, pytest.mark.main_path]
 
 DAYS = ("2024-01-01", "2024-01-02", "2024-01-03")
+
+
+@pytest.fixture
+def stage(stage: Stage) -> Stage:
+    """Where every epoch publishes at once."""
+    return replace(stage, options=ON_EPOCH)
 
 
 def parameters(stage: Stage, day: str) -> Mapping[str, str]:
