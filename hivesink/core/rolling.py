@@ -119,11 +119,18 @@ class OpenRows:
         bucket = self.buckets.get(key)
         return (bucket.published, bucket.files) if bucket else (0, 0)
 
+    def waits(self, key: PartitionKey) -> bool:
+        """Whether rows of the partition wait."""
+        return key in self.buckets and bool(self.buckets[key].slices)
+
     def segments(self) -> frozenset[str]:
         """The names of the segments that hold them."""
         return frozenset(one.segment for bucket in self.buckets.values() for one in bucket.slices)
 
     def _changed(self, manifest: Manifest) -> dict[PartitionKey, OpenBucket]:
+        if manifest.moves:
+            # It repeats commits of earlier epochs, which don't cover rows that have come since.
+            return dict(self.buckets)
         rolled = set(manifest.rolled)
         done = rolled if manifest.commits is None else {commit.key for commit in manifest.commits}
         open_still = ((key, bucket) for key, bucket in self.buckets.items() if key not in done)

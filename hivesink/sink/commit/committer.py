@@ -164,7 +164,9 @@ class Committer:
         written = self._writer.write(batch.epoch, shape, write, watch, late=before.at if before else None)
         mark = self._commits.mark_after(history.head, batch.ref, shape, written.reports)
         manifest = self._manifest(executor, batch, written)
-        commits = self._records({part.key for part in written.parts}, history.rows, written, mark)
+        # What waits since `on-epoch` was false is rolled next, and commits its partitions then.
+        whole = {part.key for part in written.parts if not history.rows.waits(part.key)}
+        commits = self._records(whole, history.rows, written, mark)
         done = self._decide(executor, replace(manifest, commits=commits, watermark=mark), written, watch)
         self._roller.came((one.key for one in written.opened), self.context.tick())
         self._note(executor)
