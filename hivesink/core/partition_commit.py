@@ -128,8 +128,10 @@ def due_commits(
 ) -> tuple[frozenset[PartitionKey], frozenset[PartitionKey]]:
     """The open partitions that must wait, and those whose time has come.
 
-    The rows of all others are published by the rolling policy: late rows, and where nothing is held.
+    The rows of all others are published by the rolling policy: late rows, and where nothing is held. With a clock a
+    partition waits for its end though it is `committed`: other settings have done that.
     """
-    held = {key for key in ages if rule.holds(key) and key not in committed}
-    over = {key for key in held if rule.is_over(key, ages[key], mark)}
-    return frozenset(held - over), frozenset(over)
+    known = {key for key in ages if rule.holds(key)}
+    over = {key for key in known if rule.is_over(key, ages[key], mark)}
+    held = {key for key in known - over if key not in committed or rule.end(key) is not None}
+    return frozenset(held), frozenset(key for key in over if key not in committed)

@@ -179,8 +179,10 @@ class Committer:
         return self._commits.records(keys, rows, written.parts, ages, mark)
 
     def _roll_due(self, executor: Executor) -> None:
-        ages, held, over = self._held(executor)
-        self._roll(executor, self._roller.due(executor.history.rows, ages, held) | over)
+        (ages, held, over), rows = self._held(executor), executor.history.rows
+        # Earlier settings held these, and have published all their rows.
+        published = {key for key, bucket in rows.buckets.items() if not bucket.slices and key not in held}
+        self._roll(executor, self._roller.due(rows, ages, held) | over | published)
 
     def _held(
         self, executor: Executor
