@@ -128,11 +128,11 @@ class OpenRows:
         return frozenset(one.segment for bucket in self.buckets.values() for one in bucket.slices)
 
     def _changed(self, manifest: Manifest) -> dict[PartitionKey, OpenBucket]:
-        if manifest.moves:
-            # It repeats commits of earlier epochs, which don't cover rows that have come since.
-            return dict(self.buckets)
         rolled = set(manifest.rolled)
         done = rolled if manifest.commits is None else {commit.key for commit in manifest.commits}
+        if manifest.moves:
+            # It repeats commits of earlier epochs, which don't cover rows that have come since.
+            done = set()
         open_still = ((key, bucket) for key, bucket in self.buckets.items() if key not in done)
         buckets = {key: bucket.rolled() if key in rolled else bucket for key, bucket in open_still}
         new = OpenBucket.of((), manifest.at, manifest.at)

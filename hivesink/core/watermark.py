@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 _BEGINNING = datetime.min.replace(tzinfo=timezone.utc)
 
+
 @dataclass(frozen=True, slots=True)
 class WatermarkPolicy:
     """`delay` is how late rows may come in order; a source partition without records for `idle` holds nothing back."""

@@ -67,16 +67,16 @@ def _before(end: datetime, mark: Watermark | None, now: datetime, policies: Poli
 
 def _reasons(mark: Watermark, end: datetime, now: datetime, policies: Policies) -> list[str]:
     reasons, policy, rule = [], policies.watermark, policies.rule
-    times = mark.newest.values()
-    if mark.newest and not any(times):
+    times = {name: time for name, time in mark.newest.items() if time is not None}
+    if mark.newest and not times:
         return ["no row has had an event time yet, and without one it doesn't advance"]
-    silent = sorted(name for name, time in mark.newest.items() if time is None)
-    # Behind it, a source has been idle.
-    led = sorted(name for name, time in mark.newest.items() if time and mark.at and time - mark.at == policy.delay)
+    silent = sorted(mark.newest.keys() - times.keys())
+    # One that is behind has been idle.
+    led = sorted(name for name, time in times.items() if mark.at is not None and time - mark.at == policy.delay)
     if silent:
         reasons.append(f"{', '.join(silent)} has had no event time yet, and holds it back for {policy.idle} at most")
     elif len(mark.newest) > 1 and led:
-        reasons.append(f"it follows {led[0]}, whose newest time is {_time(mark.newest[led[0]])}")
+        reasons.append(f"it follows {led[0]}, whose newest time is {_time(times[led[0]])}")
     if end > now:
         zone = rule.clock.zone.key if rule.clock else "UTC"
         reasons.append(f"by the clock that is still to come; its time is read in the zone {zone}")

@@ -21,7 +21,7 @@ from tests.inmemory.metastore import MemoryMetastore
 from tests.sink.harness import LOCATION, SPEC, TABLE, Clock, Event, Job, Lines, Rows, Source, readable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from hivesink.core.partition_commit import Recorded
     from hivesink.ports import Registrar
@@ -79,9 +79,7 @@ class TimedJob(Job):
 
     def write(self, plan: TaskPlan, rows: Sequence[Event]) -> list[TaskReport]:
         timed = [row for row in rows if isinstance(row, Timed)]
-        cells = [
-            {"id": row.id, "dt": row.dt, "at": row.micros, "topic": "t", "p": row.source} for row in timed
-        ]
+        cells = [{"id": row.id, "dt": row.dt, "at": row.micros, "topic": "t", "p": row.source} for row in timed]
         return [run_task([_batch(cells)], plan, self.tools(), 0, 0)]
 
     def tools(self) -> TaskTools:
@@ -91,13 +89,12 @@ class TimedJob(Job):
         return TaskTools(self.store, Rows(), lines, self.log.touch, self.log.segments)
 
 
-def _batch(cells: Sequence[dict[str, object]]) -> pa.RecordBatch:
+def _batch(cells: Sequence[Mapping[str, object]]) -> pa.RecordBatch:
     # Arrow takes any number of µs for a time, also those that no Python datetime shows.
-    columns = [
-        pa.array([cell[field.name] for cell in cells], pa.int64() if field.name == "at" else field.type).cast(field.type)
-        for field in SCHEMA
-    ]
-    return pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
+    def column(name: str, kind: pa.DataType) -> pa.Array:
+        return pa.array([cell[name] for cell in cells], pa.int64() if name == "at" else kind).cast(kind)
+
+    return pa.RecordBatch.from_arrays([column(one.name, one.type) for one in SCHEMA], schema=SCHEMA)
 
 
 @dataclass

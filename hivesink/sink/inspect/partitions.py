@@ -131,5 +131,8 @@ class LogFollower:
 
     def _unsettled(self, key: PartitionKey) -> Epoch | None:
         """The newest epoch that publishes rows of the partition, or commits it, and isn't settled."""
-        open_epochs = [one for epoch, one in self._manifests.items() if epoch > self._settled]
-        return max((one.epoch for one in open_epochs if any(part.key == key for part in (*one.publishes(), *(one.commits or ())))), default=None)
+        for epoch in sorted((one for one in self._manifests if one > self._settled), reverse=True):
+            manifest = self._manifests[epoch]
+            if key in {part.key for part in manifest.publishes()} | {commit.key for commit in manifest.commits or ()}:
+                return epoch
+        return None
