@@ -152,6 +152,28 @@ def test_a_recovery_by_hand_after_a_death_at_any_call(way: str, call: Call) -> N
     life.done(call)
 
 
+class Overtaken(FaultyFileSystem):
+    """Another run goes through the whole life at one call of this one."""
+
+    def __init__(self, life: Life, step: int) -> None:
+        super().__init__(life.fs)
+        self._life, self._step = life, step
+
+    def _begin(self, name: str, subject: str, *, changes: bool) -> Mode | None:
+        found = super()._begin(name, subject, changes=changes)
+        if len(self.calls) == self._step:
+            self._life.run()
+        return found
+
+
+@pytest.mark.parametrize(("way", "call"), cases(STORAGE, every=37))
+def test_a_second_run_of_the_writer_at_any_call_of_the_first(way: str, call: Call) -> None:
+    life = Life(WAYS[way])
+    with contextlib.suppress(HiveSinkError):
+        life.run(Overtaken(life, call.number))
+    life.done(call)
+
+
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("down", range(1, 9))
 def test_a_metastore_that_is_down_while_commits_are_due(way: str, down: int) -> None:

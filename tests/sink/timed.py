@@ -74,7 +74,8 @@ class TimedJob(Job):
         if ref is None:
             return None
         done = self.committer.commit(ref, self.shape, lambda plan: self.write(plan, self.source.rows(ref)))
-        self.source.committed += 1
+        # Another run may have gone on meanwhile.
+        self.source.committed = max(self.source.committed, ref.batch + 1)
         return done
 
     def write(self, plan: TaskPlan, rows: Sequence[Event]) -> list[TaskReport]:
