@@ -12,11 +12,11 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable, Mapping
+    from collections.abc import Container, Iterable, Mapping, Sequence
     from datetime import datetime
 
     from hivesink.core.epoch import Epoch
-    from hivesink.core.manifest import Manifest
+    from hivesink.core.manifest import Manifest, PartEntry
     from hivesink.core.offsets import SourceOffset
     from hivesink.core.partition import PartitionKey
     from hivesink.core.partition_time import PartitionClock
@@ -93,6 +93,11 @@ def commit_after(before: Commit | None, key: PartitionKey, rows: int, files: int
     """The next revision, with so many more rows and files."""
     was = before or Commit(*key, 0, 0, 0)
     return Commit(*key, was.revision + 1, was.rows + rows, was.files + files)
+
+
+def commit_without(before: Commit, lost: Sequence[PartEntry]) -> Commit:
+    """The next revision, once a person has given up the parts in `lost`."""
+    return commit_after(before, before.key, -sum(part.rows for part in lost), -len(lost))
 
 
 @dataclass(frozen=True, slots=True)

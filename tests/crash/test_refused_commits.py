@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from hivesink.core.seen import GivenUp
 from hivesink.errors import HiveSinkError, RegistrationFailed
+from hivesink.sink.commit.recovery import find_losses, recover
 from tests.inmemory.metastore import MemoryMetastore
 from tests.sink.harness import LOCATION, SPEC, TABLE
 from tests.sink.timed import HOURLY, TimedJob, World, at, place
@@ -121,3 +123,57 @@ def test_a_partition_that_was_dropped_between_publish_and_commit_stays_dropped(o
     assert not world.has_success(3)
     assert world.metastore.events == []
     assert world.open() == {place(4)}
+
+
+@pytest.mark.parametrize("late", [False, True])
+@pytest.mark.parametrize("options", [HOURLY, AT_ONCE, BY_DEFAULT], ids=["held", "at once", "each publish"])
+def test_a_record_counts_no_rows_that_a_person_has_given_up(options: dict[str, str], *, late: bool) -> None:
+    metastore = Choosy(SPEC)
+    world = World(dict(options), metastore=metastore)
+    job = world.started()
+    fed(world, job, 1, 3, 4)
+    fed(world, job, 2, 5)
+    world.wait(job, seconds=61)
+    if late:
+        fed(world, job, 3, 3)
+    with contextlib.suppress(HiveSinkError):
+        job.committer.finish(roll=False)
+    give_up(world)
+    records = world.records()
+    assert (records[REFUSED].commit.rows, records[REFUSED].commit.files) == (0, 0)
+    assert not world.has_success(3)
+    metastore.relents = True
+    job = world.started()
+    fed(world, job, 4, 3, 6)
+    world.wait(job, seconds=61)
+    world.wait(job, hours=3)
+    job.committer.finish()
+    waited = [30] if late and options is HOURLY else []
+    world.check([11, 20, *waited, 40, 41])
+
+
+def test_rows_of_an_uncommitted_partition_that_are_given_up_are_no_part_of_its_commit() -> None:
+    metastore = Choosy(SPEC)
+    world = World(dict(AT_ONCE), metastore=metastore)
+    job = world.started()
+    fed(world, job, 1, 3)
+    with contextlib.suppress(HiveSinkError):
+        job.committer.finish()
+    assert world.open() == {REFUSED}
+    give_up(world)
+    assert (world.open(), world.records()) == (set(), {})
+    metastore.relents = True
+    job = world.started()
+    fed(world, job, 2, 3)
+    fed(world, job, 3, 4)
+    world.wait(job)
+    world.wait(job, hours=3)
+    job.committer.finish()
+    world.check([20, 30])
+
+
+def give_up(world: World) -> None:
+    job = world.job()
+    losses = find_losses(job.context, [(str(TABLE), REFUSED)], accept=False)
+    waiting = frozenset(loss.part.target for loss in losses)
+    recover(job.context, None, job.committer.spec.policy, given_up=GivenUp(waiting=waiting))
