@@ -12,11 +12,11 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable, Mapping
+    from collections.abc import Container, Iterable, Mapping, Sequence
     from datetime import datetime
 
     from hivesink.core.epoch import Epoch
-    from hivesink.core.manifest import Manifest
+    from hivesink.core.manifest import Manifest, PartEntry
     from hivesink.core.offsets import SourceOffset
     from hivesink.core.partition import PartitionKey
     from hivesink.core.partition_time import PartitionClock
@@ -95,6 +95,11 @@ def commit_after(before: Commit | None, key: PartitionKey, rows: int, files: int
     return Commit(*key, was.revision + 1, was.rows + rows, was.files + files)
 
 
+def commit_without(before: Commit, lost: Sequence[PartEntry]) -> Commit:
+    """The next revision, once a person has given up the parts in `lost`."""
+    return commit_after(before, before.key, -sum(part.rows for part in lost), -len(lost))
+
+
 @dataclass(frozen=True, slots=True)
 class CommitRule:
     """When the partitions of `table` are committed. Those of other tables (dead letters) are at each publish.
@@ -128,8 +133,10 @@ def due_commits(
 ) -> tuple[frozenset[PartitionKey], frozenset[PartitionKey]]:
     """The open partitions that must wait, and those whose time has come.
 
-    The rows of all others are published by the rolling policy: late rows, and where nothing is held.
+    The rows of all others are published by the rolling policy: late rows, and where nothing is held. With a clock a
+    partition waits for its end though it is `committed`: other settings have done that.
     """
-    held = {key for key in ages if rule.holds(key) and key not in committed}
-    over = {key for key in held if rule.is_over(key, ages[key], mark)}
-    return frozenset(held - over), frozenset(over)
+    known = {key for key in ages if rule.holds(key)}
+    over = {key for key in known if rule.is_over(key, ages[key], mark)}
+    held = {key for key in known - over if key not in committed or rule.end(key) is not None}
+    return frozenset(held), frozenset(key for key in over if key not in committed)

@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING
 from hivesink.core import actions
 from hivesink.core.bucket import is_aside, is_given_up, same_location
 from hivesink.core.epoch import Epoch
-from hivesink.core.manifest import Manifest, Move
+from hivesink.core.manifest import Manifest, Move, PartEntry
 from hivesink.core.partition import LivePartition, PartitionKey, by_table
-from hivesink.core.partition_commit import CommittedPartition
+from hivesink.core.partition_commit import CommittedPartition, commit_without
 from hivesink.core.seen import NOTHING, GivenUp, Seen, abandoned, locate, losses, newest, sweep, vanished
 
 if TYPE_CHECKING:
@@ -87,7 +87,18 @@ def _accepted(history: History, seen: Seen, stamp: Stamp, given_up: GivenUp) -> 
     parts = [*lost, *(part for part in abandoned(history, seen, given_up) if part not in lost)]
     if not parts:
         return None
-    return replace(history.following("accept-lost", stamp), lost=tuple(part.target for part in parts))
+    known = {key: commit for key, commit in history.committed().items() if commit is not None}
+    commits = tuple(commit_without(known[key], own) for key, own in _by_key(parts).items() if key in known)
+    waiting = history.rows.without(part for part in parts if part.key not in known)
+    following, targets = history.following("accept-lost", stamp), tuple(part.target for part in parts)
+    return replace(following, lost=targets, commits=commits, waiting=waiting)
+
+
+def _by_key(parts: Iterable[PartEntry]) -> dict[PartitionKey, list[PartEntry]]:
+    found: dict[PartitionKey, list[PartEntry]] = {}
+    for part in parts:
+        found.setdefault(part.key, []).append(part)
+    return found
 
 
 def _put_away(history: History, seen: Seen, given_up: GivenUp) -> Iterator[actions.PutAway]:

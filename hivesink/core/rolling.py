@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Iterator, Mapping
     from datetime import datetime, timedelta
 
-    from hivesink.core.manifest import Manifest
+    from hivesink.core.manifest import Manifest, PartEntry
     from hivesink.core.partition import PartitionKey
 
 SNAPSHOT_EVERY = 64
@@ -79,6 +79,10 @@ class OpenBucket:
         """One more file is readable."""
         return replace(self, last=at, published=self.published + rows, files=self.files + 1)
 
+    def without(self, rows: int) -> OpenBucket:
+        """A person has given up one of its files."""
+        return replace(self, published=self.published - rows, files=self.files - 1)
+
 
 def segment_name(epoch: Epoch, attempt: str, task_attempt: int, task: int) -> str:
     """No two tasks share a name: `attempt` is random, the task attempt is Spark's own number."""
@@ -109,15 +113,32 @@ class OpenRows:
 
     def complete(self, manifest: Manifest) -> Manifest:
         """`manifest` with a snapshot, where a start would have to read too many manifests without one."""
+        if manifest.waiting is not None:
+            return manifest
         after = self._changed(manifest)
         if after and manifest.epoch - self.snapshot < SNAPSHOT_EVERY:
             return manifest
         return replace(manifest, waiting=tuple(sorted(after.items())))
 
+    def without(self, lost: Iterable[PartEntry]) -> tuple[tuple[PartitionKey, OpenBucket], ...]:
+        """A snapshot that no longer counts `lost` as published."""
+        buckets = dict(self.buckets)
+        for part in lost:
+            bucket = buckets.get(part.key)
+            # Releases before 3 didn't count what they had published.
+            if bucket is not None and bucket.files:
+                buckets[part.key] = bucket.without(part.rows)
+        buckets = {key: bucket for key, bucket in buckets.items() if bucket.slices or bucket.files}
+        return tuple(sorted(buckets.items()))
+
     def published(self, key: PartitionKey) -> tuple[int, int]:
         """The rows and files of an uncommitted partition that are readable already."""
         bucket = self.buckets.get(key)
         return (bucket.published, bucket.files) if bucket else (0, 0)
+
+    def waits(self, key: PartitionKey) -> bool:
+        """Whether rows of the partition wait."""
+        return key in self.buckets and bool(self.buckets[key].slices)
 
     def segments(self) -> frozenset[str]:
         """The names of the segments that hold them."""
@@ -126,6 +147,9 @@ class OpenRows:
     def _changed(self, manifest: Manifest) -> dict[PartitionKey, OpenBucket]:
         rolled = set(manifest.rolled)
         done = rolled if manifest.commits is None else {commit.key for commit in manifest.commits}
+        if manifest.moves or manifest.lost:
+            # It repeats or corrects commits of earlier epochs, which don't cover rows that have come since.
+            done = set()
         left = ((key, bucket.rolled() if key in rolled else bucket) for key, bucket in self.buckets.items())
         # A commit never closes rows that still wait.
         buckets = {key: bucket for key, bucket in left if bucket.slices or key not in done}

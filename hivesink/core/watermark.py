@@ -7,11 +7,14 @@ on when all input stops: by the wall clock's pace, from the newest event time on
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from datetime import datetime, timedelta
+    from datetime import timedelta
+
+_BEGINNING = datetime.min.replace(tzinfo=timezone.utc)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +49,10 @@ class Watermark:
         active = [time for name, time in self.newest.items() if idle[name] < policy.idle]
         times = [time for time in self.newest.values() if time is not None]
         if active:
-            oldest = None if None in active else min(time for time in active if time is not None)
-            return self.at_least(None if oldest is None else oldest - policy.delay)
+            if None in active:
+                return self
+            oldest = min(time for time in active if time is not None)
+            return self.at_least(max(oldest, _BEGINNING + policy.delay) - policy.delay)
         return self._going_on(max(times), min(idle.values()), policy) if times else self
 
     def stopped(self, idle: timedelta, policy: WatermarkPolicy) -> Watermark:

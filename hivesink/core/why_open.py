@@ -35,14 +35,25 @@ def why_open(
     """For a partition without a bucket too, which has had no rows yet. `now` is UTC."""
     rule = policies.rule
     end = rule.end(key)
-    if bucket is None and end is None:
+    if end is not None and not (has_record and mark is not None and mark.at is not None and end <= mark.at):
+        return _before(end, mark, now, policies)
+    if bucket is None:
         return "it has had no rows yet"
-    if bucket is not None and (has_record or not rule.holds(key)):
-        due = min(bucket.first + policies.rolling.rollover, bucket.last + policies.rolling.inactivity)
-        return f"{bucket.rows} rows wait to be rolled, by {_time(max(due, now))} while a job runs"
-    if bucket is not None and end is None:
-        return f"it is committed at {_time(bucket.first + rule.delay)}, {rule.delay} after its first row"
-    return _before(end, mark, now, policies) if end else ""
+    if has_record or not rule.holds(key):
+        return _unheld(bucket, policies.rolling, now)
+    due = max(bucket.first + rule.delay, now)
+    return f"it is committed at {_time(due)} while a job runs: {rule.delay} after its first row"
+
+
+def _unheld(bucket: OpenBucket, policy: RollingPolicy, now: datetime) -> str:
+    if not bucket.slices:
+        return f"its {bucket.published} rows are published: a job commits them next"
+    if policy.at_once:
+        return f"{bucket.rows} rows wait since sink.rolling-policy.on-epoch was false: a job publishes them next"
+    if policy.own is not None:
+        return f"{bucket.rows} rows wait to be rolled by your sink.rolling-policy.class"
+    due = min(bucket.first + policy.rollover, bucket.last + policy.inactivity)
+    return f"{bucket.rows} rows wait to be rolled, by {_time(max(due, now))} while a job runs"
 
 
 def _before(end: datetime, mark: Watermark | None, now: datetime, policies: Policies) -> str:
@@ -56,12 +67,16 @@ def _before(end: datetime, mark: Watermark | None, now: datetime, policies: Poli
 
 def _reasons(mark: Watermark, end: datetime, now: datetime, policies: Policies) -> list[str]:
     reasons, policy, rule = [], policies.watermark, policies.rule
-    silent = sorted(name for name, time in mark.newest.items() if time is None)
-    known = {time: name for name, time in mark.newest.items() if time is not None}
-    if silent and any(mark.newest):
-        reasons.append(f"{', '.join(silent)} has had no rows yet, and holds it back for {policy.idle} at most")
-    elif len(known) > 1:
-        reasons.append(f"it follows {known[min(known)]}, whose newest time is {_time(min(known))}")
+    times = {name: time for name, time in mark.newest.items() if time is not None}
+    if mark.newest and not times:
+        return ["no row has had an event time yet, and without one it doesn't advance"]
+    silent = sorted(mark.newest.keys() - times.keys())
+    # One that is behind has been idle.
+    led = sorted(name for name, time in times.items() if mark.at is not None and time - mark.at == policy.delay)
+    if silent:
+        reasons.append(f"{', '.join(silent)} has had no event time yet, and holds it back for {policy.idle} at most")
+    elif len(mark.newest) > 1 and led:
+        reasons.append(f"it follows {led[0]}, whose newest time is {_time(times[led[0]])}")
     if end > now:
         zone = rule.clock.zone.key if rule.clock else "UTC"
         reasons.append(f"by the clock that is still to come; its time is read in the zone {zone}")

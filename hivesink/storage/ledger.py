@@ -33,7 +33,10 @@ class Ledger:
         return retry_unknown("read the partition commits of", self.folder, self._read)
 
     def add(self, floor: Epoch, records: Sequence[Recorded]) -> None:
-        """Keep `records`, of epochs up to `floor`. Does nothing if that has been done."""
+        """Keep `records`, of epochs up to `floor`. Does nothing if that has been done. Raises as `read` does."""
+        retry_unknown("merge the partition commits of", self.folder, lambda: self._add(floor, records))
+
+    def _add(self, floor: Epoch, records: Sequence[Recorded]) -> None:
         files = self._files()
         if not records or (files and max(files) >= floor):
             return
@@ -59,7 +62,7 @@ class Ledger:
         path = self._path(epoch)
         data = self.fs.read(path)
         if data is None:
-            # It has been merged since the listing: look again.
+            # Somebody has merged it since the listing: look again.
             raise FileNotFoundError(path)
         return manifest_json.decode_records(data, path)
 

@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 
 from hivesink.core.epoch import Epoch
 from hivesink.core.manifest import Floor, Manifest, Move, PartEntry, Rows, floor_over, lost_parts, standing
-from hivesink.core.manifest_json import decode, decode_floor, encode, encode_floor
+from hivesink.core.manifest_json import decode, decode_floor, decode_records, encode, encode_floor, encode_records
+from hivesink.core.offsets import FilesOffset, KafkaOffset
+from hivesink.core.partition_commit import Commit, Recorded
 from hivesink.core.watermark import Watermark
 from hivesink.errors import LogDamaged, NewerFormat
 from hivesink.storage.commit_log import RenameCommitLog
@@ -21,6 +23,16 @@ from tests.contracts.manifests import AT, full, small
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 FLOOR = Floor(Epoch(7), Rows(21, 6, 5, 4, 3, 3), 9, 2)
+RECORDS = (
+    Recorded(Commit("demo.flights", "dt=2013-01-01", 1, 20, 2), Epoch(5), AT, None, ()),
+    Recorded(
+        Commit("demo.flights", "dt=a%3Ab ü", 3, 40, 5),
+        Epoch(7),
+        AT + timedelta(minutes=1),
+        AT - timedelta(hours=2),
+        (KafkaOffset.of({"t": {"0": 10, "1": 20}}), FilesOffset(1, "cd" * 32, 2)),
+    ),
+)
 counts = st.builds(Rows, *[st.integers(0, 2**53)] * 6)
 
 
@@ -73,6 +85,18 @@ def test_the_bytes_of_format_3_are_pinned() -> None:
 
 FORMAT_2 = replace(full(), opened=(), rolled=(), waiting=(), commits=None, watermark=None)
 """No row waited in it."""
+
+
+def test_the_bytes_of_partition_commits_are_pinned() -> None:
+    data = (GOLDEN / "commits-3.json").read_bytes()
+    assert encode_records(RECORDS) == data
+    assert decode_records(data, "c") == RECORDS
+
+
+@pytest.mark.parametrize("data", [b"[]", b'{"format": 3}', b'{"format": 3, "commits": [{"epoch": 1}], "epochs": {}}'])
+def test_damaged_partition_commits_are_refused_by_file(data: bytes) -> None:
+    with pytest.raises(LogDamaged, match="commits/7"):
+        decode_records(data, "commits/7")
 
 
 def older(manifest: Manifest) -> Manifest:

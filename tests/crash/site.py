@@ -51,11 +51,11 @@ class _Choosy:
         return DecodedRows(pa.Table.from_batches([batch]).take(good), good, bad, 0)
 
 
-class _Letters:
+class Letters:
     """The ids of dead letters, one a line, as `Lines` writes those of the others."""
 
-    def open(self, stream: BinaryIO) -> _Letters._Writer:
-        return _Letters._Writer(stream)
+    def open(self, stream: BinaryIO) -> Letters._Writer:
+        return Letters._Writer(stream)
 
     def fit(self, rows: pa.Table, *_: str) -> pa.Table:
         return rows
@@ -97,7 +97,7 @@ class SiteJob(Job):
 
     def tools(self) -> TaskTools:
         def lines(table: TablePlan) -> Any:
-            return Lines() if table.name == str(TABLE) else _Letters()
+            return Lines() if table.name == str(TABLE) else Letters()
 
         reader = _Choosy() if self.dead else Rows()
         return TaskTools(self.store, reader, lines, self.log.touch, self.log.segments)

@@ -56,11 +56,14 @@ class PartitionCommits:
         tick = self.context.tick()
         if shape.event_time is None:
             self._heard[_ALL] = tick
-            return before.at_least(shape.watermark) if shape.watermark or before.at else None
+            # The sink's own of earlier settings would go on by the clock, since its sources are silent.
+            return Watermark(before.at).at_least(shape.watermark) if shape.watermark or before.at else None
         newest_times = dict.fromkeys(_sources(batch, shape))
         for report in reports:
             for name, micros in report.newest.items():
-                self._heard[name] = tick
+                if micros is not None:
+                    # Rows without times say nothing: else a source that has only such rows would hold all for ever.
+                    self._heard[name] = tick
                 time = None if micros is None else _EPOCH + timedelta(microseconds=micros)
                 known = [one for one in (newest_times.get(name), time) if one is not None]
                 newest_times[name] = max(known, default=None)
@@ -92,7 +95,8 @@ class PartitionCommits:
             files[part.key] += 1
         commits = []
         for key in sorted(keys):
-            if self.rule.is_over(key, ages.get(key, timedelta(0)), mark or Watermark()) or key in self:
+            is_late = key in self and self.rule.end(key) is None
+            if is_late or self.rule.is_over(key, ages.get(key, timedelta(0)), mark or Watermark()):
                 before_rows, before_files = rows.published(key)
                 total = before_rows + counts[key], before_files + files[key]
                 commits.append(commit_after(self.read().get(key), key, *total))

@@ -175,8 +175,9 @@ class Committer:
         written = self._writer.write(batch.epoch, shape, write, watch, late=before.at if before else None)
         mark = self._commits.mark_after(history.head, batch.ref, shape, written.reports)
         manifest = self._manifest(executor, batch, written)
-        waiting = {key for key, bucket in history.rows.buckets.items() if bucket.slices}
-        commits = self._records({part.key for part in written.parts} - waiting, history.rows, written, mark)
+        # What waits since `on-epoch` was false is rolled next, and commits its partitions then.
+        whole = {part.key for part in written.parts if not history.rows.waits(part.key)}
+        commits = self._records(whole, history.rows, written, mark)
         done = self._decide(executor, replace(manifest, commits=commits, watermark=mark), written, watch)
         self._roller.came((one.key for one in written.opened), self.context.tick())
         self._note(executor)
@@ -190,8 +191,10 @@ class Committer:
 
     def _roll_due(self, executor: Executor) -> None:
         self._changes.tell()
-        ages, held, over = self._held(executor)
-        self._roll(executor, self._roller.due(executor.history.rows, ages, held) | over)
+        (ages, held, over), rows = self._held(executor), executor.history.rows
+        # Earlier settings held these, and have published all their rows.
+        published = {key for key, bucket in rows.buckets.items() if not bucket.slices and key not in held}
+        self._roll(executor, self._roller.due(rows, ages, held) | over | published)
 
     def _held(
         self, executor: Executor

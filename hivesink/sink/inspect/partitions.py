@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from hivesink.core import offsets
 from hivesink.core.epoch import Epoch
+from hivesink.core.log import missing
 from hivesink.core.partition_commit import newest, recorded
 from hivesink.core.rolling import OpenBucket, OpenRows, open_rows
 from hivesink.core.why_open import why_open
@@ -16,6 +17,7 @@ from hivesink.errors import LogDamaged
 if TYPE_CHECKING:
     from datetime import datetime
 
+    from hivesink.core.log import LogView
     from hivesink.core.manifest import Manifest
     from hivesink.core.partition import PartitionKey
     from hivesink.core.partition_commit import Recorded
@@ -85,15 +87,33 @@ class LogFollower:
     def read(self) -> None:
         """Take in what is new. Raises LogDamaged, NewerFormat, StoreUnavailable."""
         view = self.log.view()
-        for epoch in view.manifests:
-            if epoch not in self._manifests:
-                # A running job may trim it meanwhile.
-                with suppress(LogDamaged):
-                    self._manifests[epoch] = self.log.manifest(epoch)
+        while not self._has_all(view):
+            # A running job may have trimmed what the listing showed, or created what it didn't: look again.
+            now = self.log.view()
+            if (now.floor, now.head, missing(now)) == (view.floor, view.head, missing(view)):
+                self._require_open(view)
+                break
+            view = now
+        self._manifests = {epoch: manifest for epoch, manifest in self._manifests.items() if epoch > view.floor}
         if self._ledger is None or self._ledger[0] != view.floor:
             self._ledger = view.floor, newest(self.log.records())
         head = self._manifests.get(view.head)
         self._settled = view.settled(head.settled if head else Epoch(0))
+
+    def _has_all(self, view: LogView) -> bool:
+        """Read the manifests in `view`. False if one above its floor is missing."""
+        for epoch in view.manifests:
+            if epoch not in self._manifests:
+                with suppress(LogDamaged):
+                    self._manifests[epoch] = self.log.manifest(epoch)
+        return all(epoch in self._manifests for epoch in range(view.floor + 1, max((view.head, *view.marks)) + 1))
+
+    def _require_open(self, view: LogView) -> None:
+        """Raise LogDamaged if a manifest is missing without which nobody knows what is open."""
+        snapshot = max((epoch for epoch, one in self._manifests.items() if one.waiting is not None), default=view.floor)
+        for number in range(max(snapshot, view.floor) + 1, max((view.head, *view.marks)) + 1):
+            if number not in self._manifests:
+                self.log.manifest(Epoch(number))
 
     @property
     def head(self) -> Manifest | None:
@@ -124,15 +144,22 @@ class LogFollower:
         self, key: PartitionKey, record: Recorded | None, bucket: OpenBucket | None, now: datetime
     ) -> PartitionState:
         mark = self.head.watermark if self.head else None
+        end = self.policies.rule.end(key)
+        is_over = end is not None and mark is not None and mark.at is not None and end <= mark.at
         waits_for = None
-        if bucket is not None or record is None:
+        if bucket is not None or not (is_over or (record and end is None)):
             waits_for = why_open(key, bucket, mark, now, self.policies, has_record=record is not None)
-            end = self.policies.rule.end(key)
-            if bucket is None and end is not None and mark is not None and mark.at is not None and end <= mark.at:
-                # It has no rows at all.
-                waits_for = None
-        elif record.epoch > self._settled:
-            waits_for = f"it is committed as epoch {record.epoch}, which waits to be published and registered"
+        elif unsettled := self._unsettled(key):
+            waits_for = f"its rows are committed as epoch {unsettled}, which waits to be published and registered"
+        # Without a record it is over, and has no rows at all.
         is_readable = record is not None and record.epoch <= self._settled
         counts = (bucket.rows, bucket.published) if bucket else (0, 0)
         return PartitionState(self.writer, *key, record if is_readable else None, *counts, waits_for)
+
+    def _unsettled(self, key: PartitionKey) -> Epoch | None:
+        """The newest epoch that publishes rows of the partition, or commits it, and isn't settled."""
+        for epoch in sorted((one for one in self._manifests if one > self._settled), reverse=True):
+            manifest = self._manifests[epoch]
+            if key in {part.key for part in manifest.publishes()} | {commit.key for commit in manifest.commits or ()}:
+                return epoch
+        return None

@@ -59,23 +59,21 @@ class EventTimes:
     def _micros(self, newest: pa.Scalar) -> int | None:
         try:
             time = None if newest is None else newest.as_py()
-            return None if time is None else (self._instant(time) - _EPOCH) // _MICRO
+            return None if time is None else (self._utc(time) - _EPOCH) // _MICRO
         except (OverflowError, ValueError):
             # Outside of the years 1 to 9999: in the future it counts as now, and otherwise for nothing.
-            return (self.plan.arrival - _EPOCH) // _MICRO if newest.cast(pa.int64()).as_py() > 0 else None
+            number = newest.cast(pa.int32() if pa.types.is_date32(newest.type) else pa.int64())
+            return (self.plan.arrival - _EPOCH) // _MICRO if number.as_py() > 0 else None
 
-    def _instant(self, time: int | datetime | date) -> datetime:
+    def _utc(self, time: int | datetime | date) -> datetime:
         if isinstance(time, int):
             return _EPOCH + timedelta(milliseconds=time)
-        if isinstance(time, datetime):
-            # Of a wall clock that comes twice, the earlier moment: the watermark must not run ahead.
-            return time if time.tzinfo else time.replace(tzinfo=self._zone)
-        return datetime(time.year, time.month, time.day, tzinfo=self._zone)
-
-    @property
-    def _zone(self) -> ZoneInfo:
+        wall = time if isinstance(time, datetime) else datetime(time.year, time.month, time.day)  # noqa: DTZ001  a date
+        if wall.tzinfo:
+            return wall.astimezone(timezone.utc)
         zone: ZoneInfo = self.plan.config["sink.timestamp-zone"]
-        return zone
+        # Of a wall clock that comes twice, or never, the earlier moment: the watermark must not run ahead.
+        return min(wall.replace(tzinfo=zone, fold=fold).astimezone(timezone.utc) for fold in (0, 1))
 
 
 def column_of(batch: pa.RecordBatch, name: str | None, good: pa.Array | None) -> pa.Array | None:

@@ -2,122 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta, timezone
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from datetime import datetime, timezone
 
-import pyarrow as pa
 import pytest
 
-from hivesink.core.partition_commit import newest, recorded
 from hivesink.sink.commit.committer import Committer
-from hivesink.sink.task.attempt import TaskTools, run_task
-from hivesink.sink.task.messages import InputShape
-from hivesink.storage.commit_log import RenameCommitLog
-from hivesink.storage.rename_store import RenameFileStore
 from tests.crash.site import LOG
-from tests.inmemory.filesystem import MemoryFileSystem
-from tests.inmemory.metastore import MemoryMetastore
-from tests.sink.harness import LOCATION, SPEC, TABLE, Clock, Event, Job, Lines, Rows, Source, readable
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from hivesink.core.partition_commit import Recorded
-    from hivesink.sink.commit.committed import Committed
-    from hivesink.sink.task.messages import TaskPlan, TaskReport
-
-SCHEMA = pa.schema(
-    [("id", pa.int64()), ("dt", pa.string()), ("at", pa.timestamp("us")), ("topic", pa.string()), ("p", pa.int32())]
-)
-HOURLY = {
-    "sink.rolling-policy.on-epoch": "false",
-    "sink.partition-commit.trigger": "partition-time",
-    "partition.time-extractor.timestamp-pattern": "$dt:00:00",
-    "sink.partition-commit.delay": "1h",
-    "sink.partition-commit.watermark-column": "at",
-    "sink.partition-commit.policy.kind": "metastore,success-file,insert-event",
-}
-
-
-@dataclass(frozen=True)
-class Timed(Event):
-    """An event with its time: an hour and a minute of one day."""
-
-    minute: int
-    source: int = 0
-
-
-def at(hour: int, minute: int, identity: int, source: int = 0) -> Timed:
-    return Timed(identity, f"2024-01-02 {hour:02d}", 60 * hour + minute, source)
-
-
-class TimedJob(Job):
-    """A job whose rows have event times and come from several Kafka partitions."""
-
-    shape = InputShape(event_time="at", topic="topic", partition="p")
-
-    def step(self, size: int = 4) -> Committed | None:
-        ref = self.source.next_batch(size)
-        if ref is None:
-            return None
-        done = self.committer.commit(ref, self.shape, lambda plan: self.write(plan, self.source.rows(ref)))
-        self.source.committed += 1
-        return done
-
-    def write(self, plan: TaskPlan, rows: Sequence[Event]) -> list[TaskReport]:
-        timed = [row for row in rows if isinstance(row, Timed)]
-        day = datetime(2024, 1, 2)  # noqa: DTZ001  a wall clock
-        cells = [
-            {"id": row.id, "dt": row.dt, "at": day + timedelta(minutes=row.minute), "topic": "t", "p": row.source}
-            for row in timed
-        ]
-        tools = TaskTools(self.store, Rows(), lambda _: Lines(), self.log.touch, self.log.segments)
-        return [run_task([pa.RecordBatch.from_pylist(cells, schema=SCHEMA)], plan, tools, 0, 0)]
-
-
-@dataclass
-class World:
-    """One table, in memory."""
-
-    options: dict[str, str] = field(default_factory=lambda: dict(HOURLY))
-    fs: MemoryFileSystem = field(default_factory=MemoryFileSystem)
-    metastore: MemoryMetastore = field(default_factory=lambda: MemoryMetastore(SPEC))
-    clock: Clock = field(default_factory=Clock)
-    source: Source = field(default_factory=Source)
-
-    def job(self) -> TimedJob:
-        return TimedJob(
-            log=RenameCommitLog(self.fs, LOG, "w"),
-            store=RenameFileStore(self.fs),
-            registrar=self.metastore,
-            source=self.source,
-            clock=self.clock,
-            options=self.options,
-        )
-
-    def feed(self, job: TimedJob, *rows: Timed) -> None:
-        self.source.events += rows
-        job.step(len(rows))
-
-    def wait(self, job: TimedJob, **time: float) -> None:
-        self.clock.ticks += timedelta(**time).total_seconds()
-        job.committer.keep_up()
-
-    def read(self, *hours: int) -> list[int]:
-        return readable(RenameFileStore(self.fs), self.metastore, [place(hour) for hour in hours])
-
-    def records(self) -> dict[str, Recorded]:
-        log = RenameCommitLog(self.fs, LOG, "w")
-        own = [one for epoch in log.view().manifests for one in recorded(log.manifest(epoch))]
-        return {key[1]: one for key, one in newest([*log.records(), *own]).items()}
-
-    def has_success(self, hour: int) -> bool:
-        return self.fs.length(f"{LOCATION}/{place(hour)}/_SUCCESS") is not None
-
-
-def place(hour: int) -> str:
-    return f"dt=2024-01-02 {hour:02d}"
+from tests.sink.harness import TABLE, readable
+from tests.sink.timed import HOURLY, World, at, place
 
 
 def test_an_hour_is_committed_once_the_watermark_has_passed_it() -> None:

@@ -1,0 +1,182 @@
+"""What every commit log promises of the partition commits of trimmed epochs, over each file system."""
+
+from __future__ import annotations
+
+import contextlib
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import pytest
+
+from hivesink.core.epoch import Epoch
+from hivesink.core.manifest import Floor, Rows
+from hivesink.core.manifest_json import encode
+from hivesink.core.offsets import KafkaOffset
+from hivesink.core.partition_commit import Commit, Recorded, newest
+from hivesink.errors import HiveSinkError, LogDamaged
+from hivesink.storage.commit_log import RenameCommitLog
+from tests.contracts.manifests import AT, small
+from tests.contracts.test_commit_log import FILE_SYSTEMS, slot
+from tests.crash.faults import FaultyFileSystem, Kill, Mode, Plan
+from tests.inmemory.filesystem import MemoryFileSystem
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+    from hivesink.storage.fs import FileSystem
+
+HEAD = 60
+
+
+@pytest.fixture(params=FILE_SYSTEMS)
+def opened(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[FileSystem, str]:
+    return FILE_SYSTEMS[request.param](request, tmp_path)
+
+
+@pytest.fixture
+def log(opened: tuple[FileSystem, str]) -> RenameCommitLog:
+    return begun(opened[0], f"{opened[1]}/.hivesink/demo.flights/w")
+
+
+def begun(fs: FileSystem, folder: str) -> RenameCommitLog:
+    log = RenameCommitLog(fs, folder, "w")
+    log.uid("0a1b2c3d")
+    # Only its number counts here: every floor is below it.
+    fs.write_new(slot(log, HEAD), encode(small(HEAD)))
+    return log
+
+
+def record(epoch: int, partition: str, revision: int = 1) -> Recorded:
+    end = (KafkaOffset.of({"t": {"0": 10 * epoch}}),)
+    commit = Commit("demo.flights", f"dt={partition}", revision, 10 * revision, revision)
+    return Recorded(commit, Epoch(epoch), AT + timedelta(seconds=epoch), AT, end)
+
+
+def trim(log: RenameCommitLog, floor: int, records: Iterable[Recorded] = ()) -> None:
+    log.trim(Floor(Epoch(floor), Rows()), list(records))
+
+
+def held(log: RenameCommitLog) -> dict[str, Recorded]:
+    return {one.commit.partition: one for one in log.records()}
+
+
+def files(fs: FileSystem, log: RenameCommitLog) -> list[str]:
+    return sorted(entry.name for entry in fs.list(f"{log.location}/commits"))
+
+
+def test_a_log_without_trims_has_none(log: RenameCommitLog) -> None:
+    assert list(log.records()) == []
+
+
+def test_records_are_read_back_as_they_were(log: RenameCommitLog) -> None:
+    given = [record(3, "a"), record(4, "ü %2F"), record(4, "b", 2)]
+    trim(log, 5, given)
+    assert held(log) == {one.commit.partition: one for one in given}
+
+
+def test_the_newest_record_of_each_partition_stays(log: RenameCommitLog) -> None:
+    trim(log, 5, [record(3, "a"), record(4, "b")])
+    trim(log, 9, [record(8, "a", 2)])
+    assert held(log) == {"dt=a": record(8, "a", 2), "dt=b": record(4, "b")}
+
+
+def test_a_trim_that_is_repeated_or_lower_changes_nothing(log: RenameCommitLog) -> None:
+    trim(log, 9, [record(8, "a", 2)])
+    trim(log, 9, [record(8, "a", 2)])
+    trim(log, 5, [record(3, "a")])
+    assert held(log) == {"dt=a": record(8, "a", 2)}
+
+
+def test_a_trim_without_records_keeps_those_before(opened: tuple[FileSystem, str], log: RenameCommitLog) -> None:
+    trim(log, 5, [record(3, "a")])
+    before = files(opened[0], log)
+    trim(log, 9)
+    assert (held(log), files(opened[0], log)) == ({"dt=a": record(3, "a")}, before)
+
+
+def test_there_are_few_files_however_often_it_trims(opened: tuple[FileSystem, str], log: RenameCommitLog) -> None:
+    for floor in range(1, HEAD):
+        trim(log, floor, [record(floor, f"{floor:02d}"), record(floor, "all", floor)])
+        assert held(log)["dt=all"].commit.revision == floor
+    assert len(held(log)) == HEAD
+    assert len(files(opened[0], log)) <= 5
+
+
+def test_a_damaged_file_is_named(opened: tuple[FileSystem, str], log: RenameCommitLog) -> None:
+    trim(log, 5, [record(3, "a")])
+    (name,) = files(opened[0], log)
+    path = f"{log.location}/commits/{name}"
+    opened[0].delete(path)
+    opened[0].write_new(path, b"{")
+    with pytest.raises(LogDamaged, match=name):
+        log.records()
+
+
+TRIMS = [
+    (5, [record(3, "a"), record(4, "b")]),
+    (9, [record(8, "a", 2)]),
+    (12, [record(11, "c"), record(12, "b", 2), record(12, "d")]),
+]
+FOLDER = "/w/.hivesink/demo.flights/w"
+
+
+def story(log: RenameCommitLog) -> None:
+    for floor, records in TRIMS:
+        trim(log, floor, records)
+
+
+def calls_of_the_story() -> int:
+    fs = MemoryFileSystem()
+    begun(fs, FOLDER)
+    faulty = FaultyFileSystem(fs)
+    story(RenameCommitLog(faulty, FOLDER, "w"))
+    return len(faulty.calls)
+
+
+@pytest.mark.parametrize("mode", Mode)
+@pytest.mark.parametrize("kind", ["memory", "local"])
+def test_a_fault_at_every_step_of_a_merge_loses_no_record_that_a_floor_covers(
+    kind: str, mode: Mode, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    for step in range(1, calls_of_the_story() + 1):
+        fs, root = FILE_SYSTEMS[kind](request, tmp_path)
+        folder = f"{root}/{step}{FOLDER}"
+        log = begun(fs, folder)
+        faulty = FaultyFileSystem(fs, Plan(step, mode))
+        with contextlib.suppress(Kill, HiveSinkError):
+            story(RenameCommitLog(faulty, folder, "w"))
+        floor = log.view().floor
+        covered = newest(one for upto, records in TRIMS if upto <= floor for one in records)
+        found = held(log)
+        assert all(found[key[1]].epoch >= one.epoch for key, one in covered.items()), (step, mode)
+        # What the next trim gathers begins above the floor.
+        for upto, records in TRIMS:
+            if upto > floor:
+                trim(log, upto, records)
+        faulty.apply_late()
+        assert held(log) == {one.commit.partition: one for one in newest(r for _, own in TRIMS for r in own).values()}
+        trim(log, 20, [record(19, "e")])
+        assert held(log)["dt=e"] == record(19, "e"), (step, mode)
+
+
+def test_a_file_that_another_run_merges_meanwhile_is_looked_for_again() -> None:
+    class Merging(MemoryFileSystem):
+        """Another run merges at the first read of a listed file."""
+
+        other: RenameCommitLog | None = None
+
+        def read(self, path: str) -> bytes | None:
+            if self.other is not None and path.endswith("/commits/0000000005.json"):
+                other, self.other = self.other, None
+                trim(other, 12, [record(11, "c"), record(12, "b", 2)])
+            return super().read(path)
+
+    for act in (held, lambda log: trim(log, 9, [record(8, "a", 2)])):
+        fs = Merging()
+        log = begun(fs, FOLDER)
+        trim(log, 5, [record(3, "a"), record(4, "b")])
+        fs.other = RenameCommitLog(fs, FOLDER, "w")
+        act(log)
+        assert held(log)["dt=c"] == record(11, "c")
+        assert held(log)["dt=b"] == record(12, "b", 2)

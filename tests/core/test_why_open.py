@@ -1,0 +1,127 @@
+"""Each sentence says what is true in the state in which it is shown."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime, timedelta, timezone
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from hivesink.core.partition_commit import CommitRule
+from hivesink.core.partition_time import FromTemplate, PartitionClock
+from hivesink.core.rolling import OpenBucket, RollingPolicy, Slice
+from hivesink.core.watermark import Watermark, WatermarkPolicy
+from hivesink.core.why_open import Policies, why_open
+
+KEY = ("demo.events", "dt=2024-01-02 03")
+HOUR = timedelta(hours=1)
+FIRST = datetime(2024, 1, 2, 3, 10, tzinfo=timezone.utc)
+NOW = datetime(2024, 1, 2, 5, 30, tzinfo=timezone.utc)
+END = datetime(2024, 1, 2, 4, tzinfo=timezone.utc)
+HELD = CommitRule("demo.events", PartitionClock(FromTemplate("$dt:00:00"), HOUR, ZoneInfo("UTC")))
+DELAYED = CommitRule("demo.events", None, timedelta(minutes=30))
+FREE = CommitRule("demo.events")
+ROLLING = RollingPolicy(2**27, HOUR, timedelta(minutes=10), 2**30)
+WAITS = OpenBucket.of((Slice("1-00112233aat0-0.arrow", 0, 9, 5),), FIRST, FIRST)
+PUBLISHED = replace(WAITS.rolled(), published=7, files=2)
+
+
+def told(
+    rule: CommitRule,
+    bucket: OpenBucket | None,
+    mark: Watermark | None = None,
+    *,
+    rolling: RollingPolicy = ROLLING,
+    now: datetime = NOW,
+    has_record: bool = False,
+    late: timedelta = timedelta(0),
+) -> str:
+    policies = Policies(rule, rolling, WatermarkPolicy(late, timedelta(minutes=5)))
+    return why_open(KEY, bucket, mark, now, policies, has_record=has_record)
+
+
+class Own:
+    def should_roll(self, *_: object) -> bool:
+        return False
+
+
+def test_without_rows_or_an_end_nothing_else_is_known() -> None:
+    assert told(FREE, None) == "it has had no rows yet"
+
+
+@pytest.mark.parametrize(("rule", "has_record"), [(FREE, False), (DELAYED, True), (FREE, True)])
+def test_rows_that_nothing_holds_are_rolled_by_the_policys_times(rule: CommitRule, *, has_record: bool) -> None:
+    early = told(rule, WAITS, now=FIRST, has_record=has_record)
+    assert early == "5 rows wait to be rolled, by 2024-01-02 03:20:00 UTC while a job runs"
+    # A time that has passed is no promise.
+    assert "by 2024-01-02 05:30:00 UTC while a job runs" in told(rule, WAITS, has_record=has_record)
+
+
+def test_late_rows_are_rolled_too() -> None:
+    assert told(HELD, WAITS, Watermark(END), has_record=True).startswith("5 rows wait to be rolled")
+
+
+def test_a_policy_of_the_users_own_has_no_time() -> None:
+    own = replace(ROLLING, own=Own())
+    assert told(FREE, WAITS, rolling=own) == "5 rows wait to be rolled by your sink.rolling-policy.class"
+
+
+def test_rows_of_before_on_epoch_are_next() -> None:
+    said = told(FREE, WAITS, rolling=replace(ROLLING, at_once=True))
+    assert said == "5 rows wait since sink.rolling-policy.on-epoch was false: a job publishes them next"
+
+
+def test_published_rows_that_nothing_holds_any_more_are_committed_next() -> None:
+    assert told(FREE, PUBLISHED) == "its 7 rows are published: a job commits them next"
+
+
+def test_a_delay_ends_after_the_first_row_or_now() -> None:
+    assert told(DELAYED, WAITS, now=FIRST) == (
+        "it is committed at 2024-01-02 03:40:00 UTC while a job runs: 0:30:00 after its first row"
+    )
+    assert told(DELAYED, WAITS).startswith("it is committed at 2024-01-02 05:30:00 UTC")
+
+
+def test_no_watermark_at_all() -> None:
+    assert told(HELD, WAITS).endswith("there is no watermark: none of the job's batches has had one yet")
+
+
+def test_a_watermark_that_has_passed() -> None:
+    said = "the watermark (2024-01-02 04:00:00 UTC) has passed its end: the job commits it next"
+    assert told(HELD, WAITS, Watermark(END)) == said
+
+
+@pytest.mark.parametrize("names", [{"": None}, {"t-0": None, "t-1": None}])
+def test_rows_without_times_advance_nothing(names: dict[str, None]) -> None:
+    said = told(HELD, WAITS, Watermark(None, names))
+    assert said.endswith("is not known yet; no row has had an event time yet, and without one it doesn't advance")
+    assert "if no rows come" not in said
+
+
+def test_a_source_without_times_holds_it_back_until_it_is_idle() -> None:
+    said = told(HELD, WAITS, Watermark(None, {"t-0": FIRST, "t-1": None}))
+    assert "t-1 has had no event time yet, and holds it back for 0:05:00 at most" in said
+
+
+def test_only_the_source_that_the_watermark_follows_is_named() -> None:
+    newest = {"t-0": END + HOUR, "t-1": FIRST, "t-2": FIRST - HOUR}
+    late = timedelta(minutes=1)
+    said = told(HELD, WAITS, Watermark(FIRST - late, newest), late=late)
+    assert "it follows t-1, whose newest time is 2024-01-02 03:10:00 UTC" in said
+    idle = told(HELD, WAITS, Watermark(FIRST + late, newest), late=late)
+    assert "it follows" not in idle
+
+
+def test_an_end_that_is_still_to_come_is_no_fault_of_the_sources() -> None:
+    said = told(HELD, WAITS, Watermark(FIRST, {"": FIRST}), now=FIRST)
+    assert said.endswith("by the clock that is still to come; its time is read in the zone UTC")
+    assert told(HELD, None, Watermark(FIRST, {"": FIRST}), now=FIRST) == said
+    past = told(HELD, WAITS, Watermark(FIRST, {"": FIRST}))
+    assert past.endswith("if no rows come for 0:05:00, it goes on by the clock while a job runs")
+
+
+def test_a_record_of_other_settings_is_of_before_its_end() -> None:
+    for bucket in (WAITS, PUBLISHED, None):
+        said = told(HELD, bucket, Watermark(FIRST, {"": FIRST}), has_record=True)
+        assert said.startswith("it is over at 2024-01-02 04:00:00 UTC, the watermark is 2024-01-02 03:10:00 UTC")

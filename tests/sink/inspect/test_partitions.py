@@ -1,0 +1,189 @@
+"""Complete means complete: `LogFollower`, which `hivesink partitions` and `hivesink wait` read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING
+
+import pytest
+
+from hivesink.core.epoch import Epoch
+from hivesink.core.why_open import Policies
+from hivesink.errors import LogDamaged
+from hivesink.sink.commit.context import watermark_policy
+from hivesink.sink.inspect.partitions import LogFollower
+from tests.crash.site import LOG
+from tests.crash.test_commit_steps import WAYS, Life
+from tests.crash.test_refused_commits import Choosy
+from tests.inmemory.filesystem import MemoryFileSystem
+from tests.sink.harness import SPEC, TABLE
+from tests.sink.timed import HOURLY, World, at, place
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from hivesink.core.log import LogView
+    from hivesink.core.manifest import PartEntry
+    from hivesink.storage.commit_log import RenameCommitLog
+
+NOW = datetime(2026, 1, 1, tzinfo=timezone.utc)
+AT_ONCE = HOURLY | {"sink.rolling-policy.on-epoch": "true"}
+
+
+def follower(world: World, log: RenameCommitLog | None = None) -> LogFollower:
+    spec = world.job().committer.spec
+    policies = Policies(spec.commit_rule, spec.rolling, watermark_policy(spec.config))
+    return LogFollower("w", log or world.log, policies)
+
+
+def complete(one: LogFollower, *hours: int) -> list[int]:
+    one.read()
+    return [hour for hour in hours if one.state((str(TABLE), place(hour)), NOW).is_complete]
+
+
+def require_true(world: World, one: LogFollower, case: object) -> None:
+    """Whatever is said to be complete holds every row of it that the writer has read."""
+    one.read()
+    head = one.head
+    read = 0 if head is None or head.last_batch is None else dict(head.last_batch.ref.end[0].next)["t", 0]  # type: ignore[union-attr]
+    for hour in range(3, 9):
+        if one.state((str(TABLE), place(hour)), NOW).is_complete:
+            given = [row.id for row in world.source.events[:read] if f"dt={row.dt}" == place(hour)]
+            assert world.read(hour) == sorted(given), (case, hour)
+
+
+class Spying(MemoryFileSystem):
+    """Calls `spy` after each change."""
+
+    spy: Callable[[], None] | None = None
+    busy = False
+
+    def _told(self) -> None:
+        if self.spy is not None and not self.busy:
+            self.busy = True
+            self.spy()
+            self.busy = False
+
+    def rename(self, source: str, target: str) -> None:
+        super().rename(source, target)
+        self._told()
+
+    def write_new(self, path: str, data: bytes) -> None:
+        super().write_new(path, data)
+        self._told()
+
+    def delete(self, path: str) -> bool:
+        found = super().delete(path)
+        self._told()
+        return found
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("keeps_reading", [False, True])
+def test_after_every_change_what_is_complete_is_there(way: str, *, keeps_reading: bool) -> None:
+    fs = Spying()
+    life = Life(WAYS[way], fs=fs)
+    one, looks = follower(life), list[int]()
+
+    def spy() -> None:
+        looks.append(life.phase)
+        require_true(life, one if keeps_reading else follower(life), (way, len(looks)))
+
+    fs.spy = spy
+    life.run()
+    assert len(looks) > 40
+    assert complete(one, 3, 4, 5, 7) == [3, 4, 5, 7]
+
+
+@dataclass
+class Overtaken:
+    """A log whose manifests a job trims between a listing and the first read."""
+
+    inner: RenameCommitLog
+    meanwhile: Callable[[], None]
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self.inner, name)
+
+    def view(self) -> LogView:
+        found = self.inner.view()
+        meanwhile, self.meanwhile = self.meanwhile, lambda: None
+        meanwhile()
+        return found
+
+
+def test_a_trim_between_listing_and_reading_makes_nothing_complete() -> None:
+    world = World(HOURLY | {"sink.log.retained-epochs": "1"})
+    job = world.started()
+    world.feed(job, at(3, 10, 1))
+    world.feed(job, at(3, 20, 2))
+
+    def meanwhile() -> None:
+        for number in range(70):
+            world.feed(job, at(3, 30, 100 + number))
+        world.feed(job, at(4, 0, 3), at(5, 0, 4))
+        world.feed(job, at(4, 30, 5))
+        assert job.log.view().floor > 2
+
+    one = follower(world, Overtaken(world.log, meanwhile))  # type: ignore[arg-type]
+    assert complete(one, 3, 4, 5) == [3]
+    assert one.state((str(TABLE), place(4)), NOW).open_rows == 1
+
+
+@pytest.mark.parametrize("options", [HOURLY, AT_ONCE, {}], ids=["held", "at once", "each publish"])
+def test_a_refused_partition_is_not_complete(options: dict[str, str]) -> None:
+    metastore = Choosy(SPEC)
+    world = World(dict(options), metastore=metastore)
+    job = world.started()
+    one = follower(world)
+    for identity, hour in enumerate([3, 4, 5, 6, 3, 7]):
+        world.feed(job, at(hour, 0, identity))
+        world.wait(job, seconds=61)
+        assert complete(one, 3) == []
+        require_true(world, one, identity)
+    metastore.relents = True
+    world.wait(job)
+    world.wait(job, seconds=61)
+    require_true(world, one, "relents")
+    assert complete(one, 3) == [3]
+
+
+def test_a_record_of_other_settings_is_not_complete_before_the_end() -> None:
+    world = World({})
+    job = world.started()
+    world.feed(job, at(3, 10, 1))
+    job.committer.finish()
+    assert complete(follower(world), 3) == [3]
+    world.options = dict(HOURLY)
+    assert complete(follower(world), 3) == []
+    job = world.started()
+    world.feed(job, at(4, 10, 2))
+    assert complete(follower(world), 3, 4) == [3]
+
+
+def test_rows_of_an_older_release_that_wait_for_the_metastore_are_not_over_without_rows() -> None:
+    """Its manifests hold no commits."""
+    world = World(dict(HOURLY))
+    job = world.started()
+    world.feed(job, at(5, 0, 1))
+    head = world.log.manifest(world.log.view().head)
+    (part,) = _parts(3)
+    world.log.create(replace(head, epoch=Epoch(head.epoch + 1), opened=(), commits=None, parts=(part,)))
+    assert complete(follower(world), 3) == []
+
+
+def _parts(hour: int) -> tuple[PartEntry, ...]:
+    other = World(dict(AT_ONCE))
+    other.feed(other.started(), at(hour, 0, 7))
+    return other.log.manifest(other.log.view().head).parts
+
+
+def test_a_manifest_that_is_missing_above_the_snapshot_is_damage() -> None:
+    world = World(dict(HOURLY))
+    job = world.started()
+    for number in range(4):
+        world.feed(job, at(3, number, number))
+    world.fs.delete(f"{LOG}/manifests/0000000002.json")
+    with pytest.raises(LogDamaged, match="0000000002"):
+        follower(world).read()

@@ -1,0 +1,189 @@
+"""A whole sink in memory whose rows have event times: one table, partitioned by the hour."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from hivesink.core.partition_commit import newest, recorded
+from hivesink.sink.commit.observe import load
+from hivesink.sink.task.attempt import TaskTools, run_task
+from hivesink.sink.task.messages import InputShape
+from hivesink.storage.commit_log import RenameCommitLog
+from hivesink.storage.rename_store import RenameFileStore
+from tests.crash.site import LOG, Letters
+from tests.inmemory.filesystem import MemoryFileSystem
+from tests.inmemory.metastore import MemoryMetastore
+from tests.sink.harness import LOCATION, SPEC, TABLE, Clock, Event, Job, Lines, Rows, Source, readable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from hivesink.core.partition_commit import Recorded
+    from hivesink.ports import Registrar
+    from hivesink.sink.commit.committed import Committed
+    from hivesink.sink.task.messages import TablePlan, TaskPlan, TaskReport
+    from hivesink.storage.fs import FileSystem
+
+SCHEMA = pa.schema(
+    [("id", pa.int64()), ("dt", pa.string()), ("at", pa.timestamp("us")), ("topic", pa.string()), ("p", pa.int32())]
+)
+HOURLY = {
+    "sink.rolling-policy.on-epoch": "false",
+    "sink.partition-commit.trigger": "partition-time",
+    "partition.time-extractor.timestamp-pattern": "$dt:00:00",
+    "sink.partition-commit.delay": "1h",
+    "sink.partition-commit.watermark-column": "at",
+    "sink.partition-commit.policy.kind": "metastore,success-file,insert-event",
+}
+_NOON = datetime(1970, 1, 1)  # noqa: DTZ001  a wall clock
+
+
+@dataclass(frozen=True)
+class Timed(Event):
+    """An event with its time, in µs since 1970 by a wall clock; None: it is null."""
+
+    micros: int | None
+    source: int = 0
+
+
+def wall(text: str) -> int:
+    return (datetime.fromisoformat(text) - _NOON) // timedelta(microseconds=1)
+
+
+def at(hour: int, minute: int, identity: int, source: int = 0) -> Timed:
+    """An event of 2024-01-02, in the partition of its hour."""
+    return Timed(identity, f"2024-01-02 {hour:02d}", wall(f"2024-01-02 {hour:02d}:{minute:02d}"), source)
+
+
+def place(hour: int) -> str:
+    return f"dt=2024-01-02 {hour:02d}"
+
+
+class TimedJob(Job):
+    """A job whose rows have event times and come from several Kafka partitions."""
+
+    shape = InputShape(event_time="at", topic="topic", partition="p")
+
+    def step(self, size: int = 4) -> Committed | None:
+        ref = self.source.next_batch(size)
+        if ref is None:
+            return None
+        done = self.committer.commit(ref, self.shape, lambda plan: self.write(plan, self.source.rows(ref)))
+        # Another run may have gone on meanwhile.
+        self.source.committed = max(self.source.committed, ref.batch + 1)
+        return done
+
+    def write(self, plan: TaskPlan, rows: Sequence[Event]) -> list[TaskReport]:
+        timed = [row for row in rows if isinstance(row, Timed)]
+        cells = [{"id": row.id, "dt": row.dt, "at": row.micros, "topic": "t", "p": row.source} for row in timed]
+        return [run_task([_batch(cells)], plan, self.tools(), 0, 0)]
+
+    def tools(self) -> TaskTools:
+        def lines(table: TablePlan) -> Any:
+            return Lines() if table.name == str(TABLE) else Letters()
+
+        return TaskTools(self.store, Rows(), lines, self.log.touch, self.log.segments)
+
+
+def _batch(cells: Sequence[Mapping[str, object]]) -> pa.RecordBatch:
+    # Arrow takes any number of µs for a time, also those that no Python datetime shows.
+    def column(name: str, kind: pa.DataType) -> pa.Array:
+        return pa.array([cell[name] for cell in cells], pa.int64() if name == "at" else kind).cast(kind)
+
+    return pa.RecordBatch.from_arrays([column(one.name, one.type) for one in SCHEMA], schema=SCHEMA)
+
+
+@dataclass
+class World:
+    """One table, in memory."""
+
+    options: dict[str, str] = field(default_factory=lambda: dict(HOURLY))
+    fs: MemoryFileSystem = field(default_factory=MemoryFileSystem)
+    metastore: MemoryMetastore = field(default_factory=lambda: MemoryMetastore(SPEC))
+    clock: Clock = field(default_factory=Clock)
+    source: Source = field(default_factory=Source)
+
+    @property
+    def log(self) -> RenameCommitLog:
+        return RenameCommitLog(self.fs, LOG, "w")
+
+    def job(self, fs: FileSystem | None = None, registrar: Registrar | None = None) -> TimedJob:
+        files = fs or self.fs
+        return TimedJob(
+            log=RenameCommitLog(files, LOG, "w"),
+            store=RenameFileStore(files),
+            registrar=registrar or self.metastore,
+            source=self.source,
+            clock=self.clock,
+            options=self.options,
+        )
+
+    def started(self) -> TimedJob:
+        job = self.job()
+        job.committer.recover()
+        return job
+
+    def feed(self, job: TimedJob, *rows: Timed) -> None:
+        self.source.events += rows
+        job.step(len(rows))
+
+    def wait(self, job: TimedJob, **time: float) -> None:
+        self.clock.ticks += timedelta(**time).total_seconds()
+        job.committer.keep_up()
+
+    def read(self, *hours: int) -> list[int]:
+        return readable(RenameFileStore(self.fs), self.metastore, [place(hour) for hour in hours])
+
+    def ids(self, partition: str) -> list[int]:
+        return readable(RenameFileStore(self.fs), self.metastore, [partition])
+
+    def records(self) -> dict[str, Recorded]:
+        log = self.log
+        own = [one for epoch in log.view().manifests for one in recorded(log.manifest(epoch))]
+        return {key[1]: one for key, one in newest([*log.records(), *own]).items() if key[0] == str(TABLE)}
+
+    def open(self) -> set[str]:
+        """The partitions that no commit covers."""
+        return {partition for _, partition in load(self.job().context).rows.buckets}
+
+    def has_success(self, hour: int) -> bool:
+        return self.is_marked(place(hour))
+
+    def is_marked(self, partition: str) -> bool:
+        home = self.metastore.partitions(TABLE).get(partition, f"{LOCATION}/{partition}")
+        return self.fs.length(f"{home}/_SUCCESS") is not None
+
+    def check(self, expected: Iterable[int], case: object = "") -> None:
+        """All rows once; each record says what its partition holds, once its hour was over; nothing is left over."""
+        homes = self.metastore.partitions(TABLE)
+        found = {partition: self.ids(partition) for partition in homes}
+        wanted, rows = Counter(expected), Counter(one for ids in found.values() for one in ids)
+        assert rows == wanted, f"{case}: lost {sorted(wanted - rows)}, doubled {sorted(rows - wanted)}"
+        records, announced = self.records(), {partition for _, partition, _ in self.metastore.events}
+        assert announced == set(records), case
+        assert {name for name in homes if self.is_marked(name)} == set(records), case
+        assert set(homes) == set(records) | self.open(), case
+        for name, one in records.items():
+            files = RenameFileStore(self.fs).visible(homes[name])
+            assert (one.commit.rows, one.commit.files) == (len(found[name]), len(files)), (case, name)
+        self._check_history(case)
+
+    def _check_history(self, case: object) -> None:
+        """No revision is left out, and none is of before its partition's end."""
+        log, rule, known = self.log, self.job().committer.spec.commit_rule, dict[str, int]()
+        is_whole = log.view().floor == 0
+        for epoch in log.view().manifests:
+            manifest = log.manifest(epoch)
+            assert manifest.rows.balanced, (case, epoch)
+            for commit in manifest.commits or ():
+                was = known.get(commit.partition, 0 if is_whole else commit.revision - 1)
+                assert commit.revision == was + (0 if manifest.moves and was else 1), (case, commit)
+                known[commit.partition] = commit.revision
+                end = rule.end(commit.key)
+                reached = manifest.watermark.at if manifest.watermark else None
+                assert end is None or (reached is not None and end <= reached), (case, commit)
