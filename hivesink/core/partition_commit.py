@@ -128,10 +128,18 @@ class CommitRule:
         return age >= self.delay if end is None else mark.at is not None and end <= mark.at
 
 
+@dataclass(frozen=True, slots=True)
+class Waits:
+    """The open partitions that must wait for their commit, and those whose time has come."""
+
+    held: frozenset[PartitionKey]
+    over: frozenset[PartitionKey]
+
+
 def due_commits(
     rule: CommitRule, ages: Mapping[PartitionKey, timedelta], mark: Watermark, committed: Container[PartitionKey]
-) -> tuple[frozenset[PartitionKey], frozenset[PartitionKey]]:
-    """The open partitions that must wait, and those whose time has come.
+) -> Waits:
+    """What waits.
 
     The rows of all others are published by the rolling policy: late rows, and where nothing is held. With a clock a
     partition waits for its end though it is `committed`: other settings have done that.
@@ -139,4 +147,4 @@ def due_commits(
     known = {key for key in ages if rule.holds(key)}
     over = {key for key in known if rule.is_over(key, ages[key], mark)}
     held = {key for key in known - over if key not in committed or rule.end(key) is not None}
-    return frozenset(held), frozenset(key for key in over if key not in committed)
+    return Waits(frozenset(held), frozenset(key for key in over if key not in committed))

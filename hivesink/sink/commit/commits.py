@@ -17,11 +17,12 @@ from hivesink.errors import LogDamaged
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+    from collections.abc import Set as AbstractSet
 
     from hivesink.core.epoch import BatchRef, Epoch
     from hivesink.core.manifest import Manifest, PartEntry
-    from hivesink.core.partition_commit import Commit, CommitRule, Recorded
-    from hivesink.core.rolling import OpenRows
+    from hivesink.core.partition_commit import Commit, CommitRule, Recorded, Waits
+    from hivesink.core.rolling import Ages, OpenRows
     from hivesink.core.watermark import WatermarkPolicy
     from hivesink.sink.commit.context import CommitContext
     from hivesink.sink.task.messages import InputShape, TaskReport
@@ -70,11 +71,14 @@ class PartitionCommits:
         seen = before.saw(newest_times, self.context.now())
         return seen.reached(self._idle(seen.newest), self.policy)
 
-    def due(
-        self, ages: Mapping[PartitionKey, timedelta], mark: Watermark | None
-    ) -> tuple[frozenset[PartitionKey], frozenset[PartitionKey]]:
+    def waits(self, ages: Mapping[PartitionKey, Ages], head: Manifest | None) -> Waits:
         """As `due_commits`."""
-        return due_commits(self.rule, ages, mark or Watermark(), self)
+        opened = {key: age.open for key, age in ages.items()}
+        return due_commits(self.rule, opened, self.mark(head) or Watermark(), self)
+
+    def final(self, keys: AbstractSet[PartitionKey]) -> set[PartitionKey]:
+        """Those of `keys` whose commits have waited until no more rows are expected."""
+        return {key for key in keys if self.rule.holds(key)}
 
     def __contains__(self, key: object) -> bool:
         """Whether the log has a commit of that partition."""
@@ -85,7 +89,7 @@ class PartitionCommits:
         keys: Iterable[PartitionKey],
         rows: OpenRows,
         parts: Iterable[PartEntry],
-        ages: Mapping[PartitionKey, timedelta],
+        ages: Mapping[PartitionKey, Ages],
         mark: Watermark | None,
     ) -> tuple[Commit, ...]:
         """The commits of those of `keys` that can be committed, once `parts` are published: no row of these waits."""
@@ -96,7 +100,7 @@ class PartitionCommits:
         commits = []
         for key in sorted(keys):
             is_late = key in self and self.rule.end(key) is None
-            if is_late or self.rule.is_over(key, ages.get(key, timedelta(0)), mark or Watermark()):
+            if is_late or self.rule.is_over(key, ages[key].open if key in ages else timedelta(0), mark or Watermark()):
                 before_rows, before_files = rows.published(key)
                 total = before_rows + counts[key], before_files + files[key]
                 commits.append(commit_after(self.read().get(key), key, *total))

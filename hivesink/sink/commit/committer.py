@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from hivesink.core.epoch import BatchRef, Epoch, LastBatch, Replay, judge
 from hivesink.core.lifecycle import Stamp
 from hivesink.core.seen import Seen
-from hivesink.errors import EpochTaken, HiveSinkError
+from hivesink.errors import EpochTaken, FencedOut, HiveSinkError
 from hivesink.sink.commit.changes import TableChanges
 from hivesink.sink.commit.commits import PartitionCommits
 from hivesink.sink.commit.committed import Committed, Stopwatch, tell
@@ -30,16 +30,12 @@ from hivesink.sink.commit.statistics import refresh_statistics
 from hivesink.sink.task.messages import InputShape
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
-    from collections.abc import Set as AbstractSet
+    from collections.abc import Collection
     from datetime import timedelta
 
     from hivesink.core.lifecycle import History
     from hivesink.core.manifest import Manifest
     from hivesink.core.partition import PartitionKey
-    from hivesink.core.partition_commit import Commit
-    from hivesink.core.rolling import Ages, OpenRows
-    from hivesink.core.watermark import Watermark
     from hivesink.sink.commit.context import CommitContext, WriterSpec
 
 logger = logging.getLogger("hivesink")
@@ -58,10 +54,10 @@ class Committer:
         self._writer = EpochWriter(context, spec, self._tolerate)
         rule = spec.commit_rule
         self._commits = PartitionCommits(context, rule, watermark_policy(spec.config))
-        self._roller = Roller(spec.rolling, tasks, max(spec.rolling.rollover, rule.delay))
+        check: timedelta = spec.config["sink.rolling-policy.check-interval"]
+        self._roller = Roller(spec.rolling, tasks, check, max(spec.rolling.rollover, rule.delay))
         self._encode = encode
-        interval: timedelta = spec.config["sink.rolling-policy.check-interval"]
-        self._changes = TableChanges(context, spec.target.spec, interval.total_seconds())
+        self._changes = TableChanges(context, spec.target.spec, check.total_seconds())
         self._seen: set[PartitionKey] = set()
         self._patience = Patience(spec.config["sink.registration.max-delay"] if spec.tolerant else None)
 
@@ -144,13 +140,7 @@ class Committer:
                 raise
             self._patience.clear()
             if self.spec.sole_writer():
-                refresh_statistics(
-                    self.context,
-                    executor.history.epoch,
-                    self._seen,
-                    self.spec.measure,
-                    self.spec.config["sink.statistics.columns"],
-                )
+                self._refresh(executor, self._seen)
 
     @property
     def head(self) -> Epoch:
@@ -177,39 +167,17 @@ class Committer:
         manifest = self._manifest(executor, batch, written)
         # What waits since `on-epoch` was false is rolled next, and commits its partitions then.
         whole = {part.key for part in written.parts if not history.rows.waits(part.key)}
-        commits = self._records(whole, history.rows, written, mark)
+        ages = self._roller.ages(self.context.tick())
+        commits = self._commits.records(whole, history.rows, written.parts, ages, mark)
         done = self._decide(executor, replace(manifest, commits=commits, watermark=mark), written, watch)
         self._roller.came((one.key for one in written.opened), self.context.tick())
         self._note(executor)
         return done
 
-    def _records(
-        self, keys: Iterable[PartitionKey], rows: OpenRows, written: Written, mark: Watermark | None
-    ) -> tuple[Commit, ...]:
-        ages = {key: age.open for key, age in self._roller.ages(self.context.tick()).items()}
-        return self._commits.records(keys, rows, written.parts, ages, mark)
-
     def _roll_due(self, executor: Executor) -> None:
         self._changes.tell()
-        (ages, held, over), rows = self._held(executor), executor.history.rows
-        # Earlier settings held these, and have published all their rows.
-        published = {key for key, bucket in rows.buckets.items() if not bucket.slices and key not in held}
-        self._roll(executor, self._roller.due(rows, ages, held) | over | published)
-
-    def _held(
-        self, executor: Executor
-    ) -> tuple[dict[PartitionKey, Ages], AbstractSet[PartitionKey], AbstractSet[PartitionKey]]:
-        """The ages of open buckets, those that wait for their partition's commit, and those whose time has come."""
-        ages = self._roller.ages(self.context.tick())
-        mark = self._commits.mark(executor.history.head)
-        return ages, *self._commits.due({key: age.open for key, age in ages.items()}, mark)
-
-    def _readable_in(self, executor: Executor) -> timedelta | None:
-        """How long the rows that wait stay out of readers' sight at most; None if that depends on the watermark."""
-        ages, held, _ = self._held(executor)
-        waits = [age for key, age in ages.items() if key not in held]
-        check: timedelta = self.spec.config["sink.rolling-policy.check-interval"]
-        return self._roller.longest_wait(waits) + check if len(waits) == len(ages) else None
+        ages, history = self._roller.ages(self.context.tick()), executor.history
+        self._roll(executor, self._roller.due(history.rows, ages, self._commits.waits(ages, history.head)))
 
     def _roll(self, executor: Executor, keys: Collection[PartitionKey]) -> None:
         """Make part files of the rows that wait in these buckets, and commit what is over, by an epoch of its own."""
@@ -217,7 +185,7 @@ class Committer:
             return
         self._is_current = False
         watch, history = Stopwatch(self.context.tick), executor.history
-        rows, mark = history.rows, self._commits.mark(history.head)
+        rows, mark, ages = history.rows, self._commits.mark(history.head), self._roller.ages(self.context.tick())
         self._commits.read()
         rolled = tuple(sorted(key for key in keys if rows.buckets[key].slices))
         written = self._encoded(history, rolled, watch)
@@ -226,7 +194,7 @@ class Committer:
             history.following("roll" if rolled else "commit", stamp),
             parts=written.parts,
             rolled=rolled,
-            commits=self._records(keys, rows, written, mark),
+            commits=self._commits.records(keys, rows, written.parts, ages, mark),
             watermark=mark,
         )
         if not manifest.is_bare:
@@ -234,6 +202,24 @@ class Committer:
             self._roller.rolled(rows, manifest)
             self._note(executor)
         self._is_current = True
+        done = {commit.key for commit in manifest.commits or ()}
+        self._settle(executor, self._commits.final(done) | self._roller.at_rest(done, ages))
+
+    def _settle(self, executor: Executor, places: Collection[PartitionKey]) -> None:
+        if not places or self.waiting or not self.spec.sole_writer():
+            return
+        try:
+            self._refresh(executor, places)
+        except FencedOut:
+            raise
+        except HiveSinkError as error:
+            # No row depends on them, and the end of the query sets them again.
+            logger.warning("no exact statistics of %d partitions: %s", len(places), error)
+
+    def _refresh(self, executor: Executor, places: Collection[PartitionKey]) -> None:
+        """Set exact statistics where no more rows are expected."""
+        measure, columns = self.spec.measure, self.spec.config["sink.statistics.columns"]
+        refresh_statistics(self.context, executor.history.epoch, places, measure, columns)
 
     def _note(self, executor: Executor) -> None:
         self._roller.note(executor.history.rows, self.context.tick(), self.context.now())
@@ -261,6 +247,7 @@ class Committer:
         winners = frozenset((written.attempt, report.task_attempt) for report in written.reports)
         executor.clean_up(winners, segments=bool(manifest.rolled))
         watch.lap("sweep")
+        ages = self._roller.ages(self.context.tick())
         done = Committed(
             epoch=manifest.epoch,
             replayed=False,
@@ -272,7 +259,7 @@ class Committer:
             kind=manifest.kind,
             committed=len(manifest.commits or ()),
             open_rows=executor.history.rows.rows,
-            readable_in=self._readable_in(executor),
+            readable_in=self._roller.readable_in(ages, self._commits.waits(ages, executor.history.head)),
         )
         tell(self.spec.identity.writer, done)
         return done

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
@@ -12,6 +12,7 @@ from hivesink.core.rolling import Ages, Encoding, OpenRows, due, spread
 if TYPE_CHECKING:
     from hivesink.core.manifest import Manifest
     from hivesink.core.partition import PartitionKey
+    from hivesink.core.partition_commit import Waits
     from hivesink.core.rolling import RollingPolicy
     from hivesink.sink.task.messages import TaskPlan, TaskReport
 
@@ -28,6 +29,8 @@ class Roller:
 
     policy: RollingPolicy
     tasks: int
+    check: timedelta
+    """How often somebody asks what is due."""
     longest: timedelta
     """No bucket waits for longer by the clock alone."""
     _since: dict[PartitionKey, tuple[float, float]] = field(default_factory=dict)
@@ -55,17 +58,23 @@ class Roller:
             for key, (first, last) in self._since.items()
         }
 
-    def due(
-        self, rows: OpenRows, ages: Mapping[PartitionKey, Ages], held: Container[PartitionKey]
-    ) -> set[PartitionKey]:
-        """As `core.rolling.due`."""
-        return due(rows, ages, self.policy, self._ratio, held)
+    def due(self, rows: OpenRows, ages: Mapping[PartitionKey, Ages], waits: Waits) -> set[PartitionKey]:
+        """The buckets that are to be rolled or committed now."""
+        # Earlier settings held these, and have published all their rows.
+        published = {key for key, bucket in rows.buckets.items() if not bucket.slices and key not in waits.held}
+        return due(rows, ages, self.policy, self._ratio, waits.held) | waits.over | published
 
-    def longest_wait(self, ages: Iterable[Ages]) -> timedelta:
-        """Until the rolling policy's times have run out for all of these."""
-        policy, nothing = self.policy, timedelta(0)
-        left = (min(policy.rollover - age.open, policy.inactivity - age.idle) for age in ages)
-        return max((one for one in left), default=nothing)
+    def readable_in(self, ages: Mapping[PartitionKey, Ages], waits: Waits) -> timedelta | None:
+        """How long open rows stay out of readers' sight at most; None if that depends on the watermark."""
+        if not waits.held.isdisjoint(ages):
+            return None
+        policy = self.policy
+        left = (min(policy.rollover - age.open, policy.inactivity - age.idle) for age in ages.values())
+        return max((timedelta(0), *left)) + self.check
+
+    def at_rest(self, keys: Iterable[PartitionKey], ages: Mapping[PartitionKey, Ages]) -> set[PartitionKey]:
+        """Those for which no row has come for long."""
+        return {key for key in keys if key in ages and ages[key].idle >= self.policy.inactivity}
 
     def work(self, rows: OpenRows, keys: Iterable[PartitionKey]) -> tuple[tuple[Encoding, ...], ...]:
         """What each encoding task is to do."""

@@ -7,6 +7,7 @@ from datetime import datetime, timezone
 
 import pytest
 
+from hivesink.metastore.common import FLAG, is_accurate
 from hivesink.sink.commit.committer import Committer
 from tests.crash.site import LOG
 from tests.sink.harness import TABLE, readable
@@ -196,3 +197,35 @@ def test_a_committer_needs_its_clock_only_where_it_holds() -> None:
     job = World({}).job()
     assert isinstance(job.committer, Committer)
     assert not job.committer.spec.commit_rule.holds((str(TABLE), "dt=2024-01-02 03"))
+
+
+def figures(world: World, hour: int) -> dict[str, str]:
+    return dict(world.metastore.parameters(TABLE, place(hour)))
+
+
+def test_a_committed_partition_has_exact_statistics_until_late_rows_come() -> None:
+    world = World()
+    job = world.job()
+    world.feed(job, at(3, 10, 1), at(3, 20, 2))
+    world.feed(job, at(4, 0, 3))
+    assert (figures(world, 3)["numRows"], is_accurate(figures(world, 3).get(FLAG))) == ("2", True)
+    world.feed(job, at(3, 30, 4))
+    world.wait(job, seconds=59)
+    assert is_accurate(figures(world, 3).get(FLAG))
+    world.wait(job, seconds=1)
+    # No more rows have come for a minute.
+    assert (figures(world, 3)["numRows"], is_accurate(figures(world, 3).get(FLAG))) == ("3", True)
+
+
+def test_a_partition_that_still_gets_rows_has_none() -> None:
+    world = World({"sink.rolling-policy.on-epoch": "false", "sink.rolling-policy.rollover-interval": "1min"})
+    job = world.job()
+    world.feed(job, at(3, 10, 1))
+    for identity in (2, 3, 4):
+        world.clock.ticks += 30
+        world.feed(job, at(3, 20, identity))
+    assert world.read(3)
+    assert not is_accurate(figures(world, 3).get(FLAG))
+    world.wait(job, minutes=1)
+    assert world.read(3) == [1, 2, 3, 4]
+    assert is_accurate(figures(world, 3).get(FLAG))
