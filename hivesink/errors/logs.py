@@ -86,6 +86,7 @@ class RowsUnfit(HiveSinkError):
     """Rows that wait have values that their column can't hold any more. `kinds`: its Arrow types, then and now."""
 
     def __init__(self, table: str, partition: str, column: str, kinds: tuple[str, str], reason: str) -> None:
+        self.place = table, partition
         where, (before, now) = f"{table}, partition {partition}" if partition else table, kinds
         super().__init__(
             f"rows that wait for {where} don't fit column {column}: it was {before} when they came and is {now} today "

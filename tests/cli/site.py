@@ -100,7 +100,7 @@ class Ingest:
 
     def lose_metastore(self) -> None:
         """From now on the metastore is as good as down for this writer, which waits for it."""
-        self.committer._patience = Patience(timedelta(hours=1))
+        self.committer._patience = Patience(timedelta(hours=1), "epochs wait")
         down = wiring.Metastore.at("thrift", "thrift://127.0.0.1:1").registrar
         self.committer.context = replace(self.committer.context, registrar=down)
         if self.committer._executor is not None:

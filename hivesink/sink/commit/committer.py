@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from hivesink.core.epoch import BatchRef, Epoch, LastBatch, Replay, judge
 from hivesink.core.lifecycle import Stamp
 from hivesink.core.seen import Seen
-from hivesink.errors import EpochTaken, FencedOut, HiveSinkError
+from hivesink.errors import EpochTaken, FencedOut, HiveSinkError, TaskFailed
 from hivesink.sink.commit.changes import TableChanges
 from hivesink.sink.commit.commits import PartitionCommits
 from hivesink.sink.commit.committed import Committed, Stopwatch, tell
@@ -59,7 +59,10 @@ class Committer:
         self._encode = encode
         self._changes = TableChanges(context, spec.target.spec, check.total_seconds())
         self._seen: set[PartitionKey] = set()
-        self._patience = Patience(spec.config["sink.registration.max-delay"] if spec.tolerant else None)
+        limit = spec.config["sink.registration.max-delay"] if spec.tolerant else None
+        self._patience = Patience(limit, "epochs wait to be published or registered")
+        self._unfit: dict[PartitionKey, HiveSinkError] = {}
+        self._until_fit = Patience(limit, "rows wait that don't fit the table")
 
     def recover(self) -> Executor:
         """Finish what earlier runs decided. `commit` does so itself if nobody has.
@@ -132,6 +135,7 @@ class Committer:
             executor = self._recovered()
             if roll:
                 self._roll(executor, executor.history.rows.buckets)
+                executor = self._recovered()
             self._seen |= set(executor.history.folders())
             try:
                 executor.finish()
@@ -141,6 +145,8 @@ class Committer:
             self._patience.clear()
             if self.spec.sole_writer():
                 self._refresh(executor, self._seen)
+            for unfit in self._unfit.values():
+                raise unfit
 
     @property
     def head(self) -> Epoch:
@@ -150,7 +156,7 @@ class Committer:
     @property
     def waiting(self) -> str | None:
         """Why epochs wait to be finished, or None."""
-        return self._patience.reason
+        return self._patience.reason or self._until_fit.reason
 
     def _recovered(self) -> Executor:
         return self._executor if self._executor is not None and self._is_current else self.recover()
@@ -178,11 +184,25 @@ class Committer:
         self._changes.tell()
         ages, history = self._roller.ages(self.context.tick()), executor.history
         self._roll(executor, self._roller.due(history.rows, ages, self._commits.waits(ages, history.head)))
+        for error in self._unfit.values():
+            if self._until_fit.is_at_end(error, self.context.tick()):
+                raise error
 
     def _roll(self, executor: Executor, keys: Collection[PartitionKey]) -> None:
-        """Make part files of the rows that wait in these buckets, and commit what is over, by an epoch of its own."""
-        if not keys:
+        """As `_roll_all`, without the buckets whose rows no longer fit the table: each is held back alone."""
+        rest = set(keys) - self._unfit.keys()
+        if not rest:
             return
+        try:
+            self._roll_all(executor, rest)
+        except TaskFailed as error:
+            if error.place is None:
+                raise
+            self._unfit[error.place] = error
+            self._roll(self._recovered(), rest)
+
+    def _roll_all(self, executor: Executor, keys: Collection[PartitionKey]) -> None:
+        """Make part files of the rows that wait in these buckets, and commit what is over, by an epoch of its own."""
         self._is_current = False
         watch, history = Stopwatch(self.context.tick), executor.history
         rows, mark, ages = history.rows, self._commits.mark(history.head), self._roller.ages(self.context.tick())

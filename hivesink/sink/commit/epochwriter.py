@@ -195,4 +195,4 @@ def _require_no_failure(reports: Iterable[TaskReport]) -> None:
     """Raises TaskFailed. The other tasks' parts are left to the next sweep: now the store may fail here too."""
     failure = next((report.failure for report in reports if report.failure), None)
     if failure is not None:
-        raise errors.TaskFailed(failure.message, retryable=failure.retryable)
+        raise errors.TaskFailed(failure.message, retryable=failure.retryable, place=failure.place)

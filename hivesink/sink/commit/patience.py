@@ -1,4 +1,4 @@
-"""How long a metastore that is down is waited for. Nothing is lost meanwhile."""
+"""How long something that a person has to mend is waited for. Nothing is lost meanwhile."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ logger = logging.getLogger("hivesink")
 
 @dataclass(slots=True)
 class Patience:
-    """Waits for at most `limit`; None: not at all."""
+    """Waits for at most `limit`; None: not at all. `what` says what waits."""
 
     limit: timedelta | None
+    what: str
     trouble: HiveSinkError | None = None
     _since: float | None = None
 
@@ -35,7 +36,7 @@ class Patience:
             return True
         # Each batch's own line repeats it.
         if self.reason != before:
-            logger.warning("epochs wait to be published or registered, at most %s: %s", self.limit, error)
+            logger.warning("%s, at most %s: %s", self.what, self.limit, error)
         return False
 
     def clear(self) -> None:

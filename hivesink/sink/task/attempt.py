@@ -20,9 +20,10 @@ from hivesink.core.log import Touched
 from hivesink.core.manifest import Rows
 from hivesink.core.partfile import PartName
 from hivesink.core.rolling import segment_name
+from hivesink.errors import RowsUnfit
 from hivesink.sink.task.assign import BucketAssigner, Buckets, Moment, assigner_for, buckets
 from hivesink.sink.task.events import EventTimes, LateRows, column_of
-from hivesink.sink.task.messages import BadReport, TablePlan, TaskPlan, TaskReport
+from hivesink.sink.task.messages import BadReport, TablePlan, TaskFailure, TaskPlan, TaskReport
 from hivesink.sink.task.parts import Parts, Target
 from hivesink.sink.task.rejects import position, rejected_rows
 from hivesink.sink.task.segments import SegmentWriter, encode
@@ -183,6 +184,10 @@ def run_encoding(
     try:
         encode(((tables[piece.table], piece) for piece in work), tools.segments, parts)
         return TaskReport(task, task_attempt, Rows(), parts.finish())
+    except RowsUnfit as error:
+        parts.abort()
+        failure = TaskFailure(str(error), retryable=False, place=error.place)
+        return TaskReport(task, task_attempt, Rows(), failure=failure)
     except BaseException:
         parts.abort()
         raise

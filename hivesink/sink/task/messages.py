@@ -107,6 +107,8 @@ class TaskFailure:
 
     message: str
     retryable: bool
+    place: tuple[str, str] | None = None
+    """As in TaskFailed."""
 
 
 @dataclass(frozen=True, slots=True)
