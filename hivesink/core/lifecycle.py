@@ -191,10 +191,12 @@ class History:
         there = {part.key for _, part in self.standing}
         for manifest in (epoch.manifest for epoch in self.open if upto is None or epoch.manifest.epoch <= upto):
             own = {part.key for part in manifest.publishes()}
+            # An epoch that accepts losses corrects what others commit.
+            unknown = own - there if not manifest.lost else {one.key for one in manifest.commits or ()} - done.keys()
             if manifest.commits is None:
                 done |= {key: done.get(key) for key in own & there}
             else:
-                done |= {commit.key: commit for commit in manifest.commits if commit.key not in own - there}
+                done |= {commit.key: commit for commit in manifest.commits if commit.key not in unknown}
         return done
 
     @property

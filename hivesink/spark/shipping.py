@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     Sealed: TypeAlias = tuple[str, bytes]
 
-_LEFT_OUT = ("__pycache__", "cli", "embedded")
+_LEFT_OUT = ("__pycache__", "airflow.py", "cli", "embedded", "tables")
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 """A zip's oldest possible time, so that the same code makes the same zip at any time."""
 
@@ -88,9 +88,10 @@ def zipped() -> bytes:
 def _files(folder: Traversable, name: str) -> Iterator[tuple[str, bytes]]:
     # Not by path: the package may itself be in a zip.
     for entry in folder.iterdir():
+        if entry.name in _LEFT_OUT:
+            continue
         if entry.is_dir():
-            if entry.name not in _LEFT_OUT:
-                yield from _files(entry, f"{name}/{entry.name}")
+            yield from _files(entry, f"{name}/{entry.name}")
         else:
             yield f"{name}/{entry.name}", entry.read_bytes()
 

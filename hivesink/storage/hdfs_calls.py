@@ -12,6 +12,7 @@ import os
 import random
 import threading
 import time
+import weakref
 from collections import deque
 from concurrent.futures import Future, wait
 from dataclasses import dataclass, field, replace
@@ -75,18 +76,23 @@ class _Worker(threading.Thread):
     def __init__(self, idle: deque[_Worker]) -> None:
         super().__init__(name="hivesink-hdfs", daemon=True)
         self._idle = idle
-        self.inbox: SimpleQueue[tuple[Callable[[], Any], Future[Any]]] = SimpleQueue()
+        self.inbox: SimpleQueue[tuple[Callable[[], Any], Future[Any]] | None] = SimpleQueue()
 
     def run(self) -> None:
-        while True:
-            call, answer = self.inbox.get()
+        while (order := self.inbox.get()) is not None:
+            call, answer = order
             try:
                 answer.set_result(call())
             except BaseException as error:  # noqa: BLE001  raised again in the calling thread
                 answer.set_exception(error)
             # An idle worker must not keep a client alive, with its threads and connections.
-            del call, answer
+            del call, answer, order
             self._idle.append(self)
+
+
+def _dismiss(idle: deque[_Worker]) -> None:
+    while idle:
+        idle.pop().inbox.put(None)
 
 
 @dataclass(eq=False)
@@ -105,6 +111,10 @@ class HdfsCalls:
     _first: str = ""
     _hung: str = ""
     _warned: float = -_WARN_AGAIN
+
+    def __post_init__(self) -> None:
+        # Without it their threads would outlive it.
+        weakref.finalize(self, _dismiss, self._idle)
 
     def bounded(self, call: Callable[[], _T], seconds: float | None = None) -> _T:
         """The result of `call`. Raises what it raises, or CallAbandoned after `seconds` (default: the time-out)."""

@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pyarrow as pa
 import pytest
@@ -72,6 +72,7 @@ class Ingest:
     options: dict[str, str] = field(default_factory=dict)
     history_policy: HistoryPolicy = STRICT
     setup: wiring.Setup = field(init=False)
+    usual: ClassVar[dict[str, str]] = {"sink.rolling-policy.on-epoch": "true"}
 
     def __post_init__(self) -> None:
         self.setup = wiring.Setup.open(
@@ -79,7 +80,7 @@ class Ingest:
             writer=self.writer,
             metastore=wiring.Metastore.at("thrift", self.metastore),
             history_policy=self.history_policy,
-            options={"sink.rolling-policy.on-epoch": "true", **self.options},
+            options={**self.usual, **self.options},
         )
         self.committer = self.setup.committer(tolerant=False)
 

@@ -63,7 +63,7 @@ class Ingest:
             writer=self.writer,
             metastore=wiring.Metastore.at("thrift", self.uri, self.site),
             history_policy=STRICT,
-            options=self.options,
+            options={"sink.rolling-policy.on-epoch": "true", **self.options},
             site=self.site,
         )
         self.committer: Committer = self.setup.committer(tolerant=self.tolerant)

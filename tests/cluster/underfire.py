@@ -97,7 +97,7 @@ class Stage:
             "batch": self.batch,
             "table": self.target.name,
             "metastore": self.cluster.metastore_uri,
-            "options": self.options,
+            "options": {"sink.rolling-policy.on-epoch": "true", **self.options},
             "checkpoint": f"{self.cluster.filesystem}/{DATABASE}/checkpoints/{self.target.name}",
             "trigger": self.trigger,
             "gates": str(self.gates),

@@ -68,8 +68,10 @@ class Stage:
         return self
 
     def sink(self, **settings: Any) -> HiveSink:
-        options = {**self.options, **(settings.pop("options", None) or {})}
-        own = {"writer": "stage", "metastore": self.uri, "options": options}
+        options = settings.pop("options", {})
+        # A test may pass what is no mapping.
+        chosen = {**self.options, **options} if hasattr(options, "items") else options
+        own = {"writer": "stage", "metastore": self.uri, "options": chosen}
         return HiveSink.for_table(self.spark, self.table, **{**own, **settings})
 
     @property

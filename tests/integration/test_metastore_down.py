@@ -45,7 +45,7 @@ def mortal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedMetasto
 @pytest.fixture
 def apart(stage: Stage, mortal: EmbeddedMetastore) -> Iterator[Stage]:
     """A stage whose table the sink knows by the mortal metastore."""
-    alone = Stage(stage.spark, mortal.uri, stage.folder, stage.table)
+    alone = replace(stage, uri=mortal.uri)
     alone.create(location=stage.folder / "table")
     yield alone
     mortal.start()

@@ -154,5 +154,5 @@ def test_column_statistics_if_they_are_wanted(stage: Stage) -> None:
     stage.put(range(10, 20))
     stage.drain(stage.sink(options={"sink.statistics.columns": "none"}))
     assert parameters(stage, DAYS[0])[FLAG] == '{"BASIC_STATS":"true"}'
-    with pytest.raises(InvalidOption, match=r"names 'dt', which is no column in the files"):
+    with pytest.raises(InvalidOption, match=r"names 'dt', no column in the files"):
         stage.sink(options={"sink.statistics.columns": "id,dt"})

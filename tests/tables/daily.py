@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime, timezone
 from itertools import count
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import pyarrow as pa
 
@@ -54,7 +54,9 @@ def create(uri: str, folder: Path, ddl: str = DDL) -> str:
 
 
 class Daily(Ingest):
-    """A writer whose rows are of days in January 2024."""
+    """A writer whose rows are of days in January 2024, and wait for their ends."""
+
+    usual: ClassVar[dict[str, str]] = {}
 
     def read(self, *days: int, mark: int) -> None:
         """Commit a batch with a row of each of these days, after which the watermark is the first moment of `mark`."""
