@@ -54,29 +54,27 @@ class Screen:
         self.wrong += not right
 
     @contextmanager
-    def progress(
-        self, total: int, rows: int, epochs: int, partitions: Callable[[], int]
-    ) -> Iterator[Callable[[Committed], None]]:
+    def progress(self, total: int, rows: int, epochs: int) -> Iterator[Callable[[Committed], None]]:
         """A bar, or in a pipe one line per epoch; starts at what earlier runs committed."""
         bar = Progress(
             TextColumn("        rows"),
             BarColumn(bar_width=12),
             MofNCompleteColumn(),
-            TextColumn("epochs {task.fields[epochs]}  partitions {task.fields[partitions]}"),
+            TextColumn("epochs {task.fields[epochs]}  waiting {task.fields[waiting]:,}"),
             TimeElapsedColumn(),
             console=self._console,
             disable=not self._console.is_terminal,
         )
         with bar:
-            task = bar.add_task("rows", total=total, completed=rows, epochs=epochs, partitions=partitions())
+            task = bar.add_task("rows", total=total, completed=rows, epochs=epochs, waiting=0)
 
             def committed(done: Committed) -> None:
                 nonlocal rows, epochs
                 if done.replayed:
                     return
                 rows, epochs = rows + done.rows.written, epochs + 1
-                bar.update(task, completed=rows, epochs=epochs, partitions=partitions())
+                bar.update(task, completed=rows, epochs=epochs, waiting=done.open_rows)
                 if not self._console.is_terminal:
-                    self.fact(f"epoch {done.epoch}: rows {rows:,} of {total:,}, partitions {partitions()}")
+                    self.fact(f"epoch {done.epoch}: rows {rows:,} of {total:,}, {done.open_rows:,} wait for a roll")
 
             yield committed
