@@ -17,6 +17,7 @@ from hivesink.core.bucket import normal
 from hivesink.core.epoch import QueryHistory
 from hivesink.core.lifecycle import Identity
 from hivesink.core.log import require_writer_name
+from hivesink.core.partition_commit import PolicyKind
 from hivesink.decode.arrowtypes import arrow_schema
 from hivesink.decode.reader import RowsReader
 from hivesink.decode.values import DecodeOptions
@@ -152,6 +153,8 @@ class Setup:
         config = SinkConfig.parse(live.spec.options, own)
         assigner_for(live.spec, config)
         require_columns(live.spec, config)
+        if PolicyKind.INSERT_EVENT in config["sink.partition-commit.policy.kind"]:
+            registrar.announce(live, {})
         folder = log_folder(live, config, writer)
         check(live.location, folder)
         log, store = commit_log(folder, writer, site), file_store(live.location, site, config)
