@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import re
 import signal
@@ -29,6 +30,14 @@ os.environ["SPARK_SUBMIT_OPTS"] = jvmclasses.USE
 # A busy machine fails no test.
 settings.register_profile("any machine", deadline=None)
 settings.load_profile("any machine")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _collected() -> Iterator[None]:
+    """Clients of HDFS end with their objects: PySpark can't call back by a file descriptor above 1,023."""
+    yield
+    gc.collect()
+
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
