@@ -59,7 +59,7 @@ def task(folder: Path, memory: str) -> tuple[TaskPlan, ToolsSpec]:
     plan = TaskPlan(
         target=TablePlan(spec, str(folder / "table")),
         rejected=None,
-        config=SinkConfig.parse({"sink.task-memory": memory}),
+        config=SinkConfig.parse({"sink.task-memory": memory, "sink.rolling-policy.on-epoch": "true"}),
         shape=InputShape(),
         uid="b" * 12,
         epoch=Epoch(1),
