@@ -234,11 +234,7 @@ def as_texts(options: Mapping[str, object]) -> dict[str, str]:
 
 def _parse(properties: Mapping[str, str], own: Mapping[str, str]) -> tuple[dict[str, Any], tuple[str, ...]]:
     given = {**properties, **own}
-    wrong = (
-        name
-        for name in sorted(given)
-        if name not in OPTIONS and (name in own or name.startswith(("sink.", "partition.time-extractor.")))
-    )
+    wrong = (name for name in sorted(given) if name not in OPTIONS and (name in own or name.startswith(_PREFIXES)))
     problems = [_unknown(name) for name in wrong]
     parsed: dict[str, Any] = {}
     for name, option in OPTIONS.items():

@@ -122,10 +122,10 @@ class CommitRule:
 
     def is_over(self, key: PartitionKey, age: timedelta, mark: Watermark) -> bool:
         """Whether it can be committed, `age` after its first row."""
-        if not self.holds(key):
-            return True
         end = self.end(key)
-        return age >= self.delay if end is None else mark.at is not None and end <= mark.at
+        if end is not None:
+            return mark.has_passed(end)
+        return age >= self.delay or not self.holds(key)
 
 
 @dataclass(frozen=True, slots=True)

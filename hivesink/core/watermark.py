@@ -59,6 +59,10 @@ class Watermark:
         """Spark's own watermark, once no batch has come for `idle`: Spark advances it with batches only."""
         return self if self.at is None or idle < policy.idle else self._going_on(self.at, idle, policy)
 
+    def has_passed(self, end: datetime) -> bool:
+        """Whether all rows before `end` are taken to have come."""
+        return self.at is not None and end <= self.at
+
     def at_least(self, time: datetime | None) -> Watermark:
         """At `time`, or where it is already."""
         return self if time is None or (self.at is not None and self.at >= time) else replace(self, at=time)

@@ -35,7 +35,7 @@ def why_open(
     """For a partition without a bucket too, which has had no rows yet. `now` is UTC."""
     rule = policies.rule
     end = rule.end(key)
-    if end is not None and not (has_record and mark is not None and mark.at is not None and end <= mark.at):
+    if end is not None and not (has_record and mark is not None and mark.has_passed(end)):
         return _before(end, mark, now, policies)
     if bucket is None:
         return "it has had no rows yet"
@@ -59,7 +59,7 @@ def _unheld(bucket: OpenBucket, policy: RollingPolicy, now: datetime) -> str:
 def _before(end: datetime, mark: Watermark | None, now: datetime, policies: Policies) -> str:
     if mark is None:
         return f"it is over at {_time(end)}, and there is no watermark: none of the job's batches has had one yet"
-    if mark.at is not None and end <= mark.at:
+    if mark.at is not None and mark.has_passed(end):
         return f"the watermark ({_time(mark.at)}) has passed its end: the job commits it next"
     told = f"it is over at {_time(end)}, the watermark is " + ("not known yet" if mark.at is None else _time(mark.at))
     return "; ".join([told, *_reasons(mark, end, now, policies)])

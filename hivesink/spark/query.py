@@ -63,7 +63,6 @@ class HiveQuery:
         self._ended = threading.Event()
         self._finishing = threading.Lock()
         self._finished = False
-        self._late_failure: Exception | None = None
         self._timer = threading.Thread(target=self._keep_time, name="hivesink-timer", daemon=True)
         self._own = own
         config = run.setup.spec.config
@@ -132,15 +131,15 @@ class HiveQuery:
     def _fail(self, cause: StreamingQueryException) -> NoReturn:
         """Raise the sink's own error if there is one, else Spark's, which holds only the text of errors."""
         self._end_timer()
-        own = self._late_failure or self._run.failure
+        own = self._run.late_failure or self._run.failure
         if own is None:
             raise cause
         raise own from cause
 
     def _end_well(self) -> None:
         self._end_timer()
-        if self._late_failure is not None:
-            raise self._late_failure
+        if self._run.late_failure is not None:
+            raise self._run.late_failure
         # What a call by the job's own function raises is the function's business.
         if self._own and isinstance(self._run.failure, HiveSinkError):
             raise self._run.failure
@@ -148,7 +147,7 @@ class HiveQuery:
         self._finish()
 
     def _finish(self) -> None:
-        if isinstance(self._late_failure or self._run.failure, (EpochTaken, FencedOut)):
+        if isinstance(self._run.late_failure or self._run.failure, (EpochTaken, FencedOut)):
             return  # Another run is at work, and finishes what waits.
         with self._finishing:
             if not self._finished:
@@ -172,7 +171,7 @@ class HiveQuery:
             try:
                 self._run.committer.keep_up()
             except Exception as error:  # noqa: BLE001  whatever it is, the handle or the next batch raises it
-                self._late_failure = self._run.late_failure = error
+                self._run.late_failure = error
                 if self._own:
                     with contextlib.suppress(Exception):  # the query may be ending by itself
                         self._query.stop()

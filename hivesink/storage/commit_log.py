@@ -37,7 +37,7 @@ class RenameCommitLog:
         self._tables = join(self._folder, "tables")
         self._uid = join(self._folder, "uid")
         self._own: str | None = None
-        self.segments = LogSegments(fs, join(self._folder, "segments"))
+        self.segments = LogSegments(fs, join(self._folder, "segments"), self._require_log)
         self._ledger = Ledger(fs, join(self._folder, "commits"))
 
     @property
@@ -110,8 +110,7 @@ class RenameCommitLog:
     def touch(self, touched: Touched) -> None:
         path = join(self._touched, log_layout.touched_name(touched))
         stage(self._fs, path, (json.dumps(sorted(touched.folders), indent=0) + "\n").encode())
-        if not self._fs.is_folder(self._manifests) and self._fs.length(self._uid) is None:
-            self._refuse_anew(path)
+        self._require_log(path)
 
     def touched(self) -> Sequence[Touched]:
         return sorted(one for entry in self._fs.list(self._touched) if (one := log_layout.parse_touched(entry.name)))
@@ -229,6 +228,11 @@ class RenameCommitLog:
         if _lacks(view, epoch - 1) and _lacks(self.view(), epoch - 1):
             self._refuse_anew(path)
         if epoch == 1 and self._fs.length(self._uid) is None:
+            self._refuse_anew(path)
+
+    def _require_log(self, path: str) -> None:
+        """Raise LogGone for a task's new file at `path` where nothing else is left of the log."""
+        if not self._fs.is_folder(self._manifests) and self._fs.length(self._uid) is None:
             self._refuse_anew(path)
 
     def _refuse_anew(self, path: str) -> NoReturn:

@@ -11,7 +11,7 @@ from hivesink import errors
 from hivesink.storage.fs import FileSystem, delete, join
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,11 +20,13 @@ class LogSegments:
 
     fs: FileSystem
     folder: str
+    require_log: Callable[[str], None]
+    """Takes a new file back if it has made the log's folder anew, and raises LogGone."""
 
     def create(self, name: str) -> _NewSegment:
         path = join(self.folder, name)
         try:
-            return _NewSegment(self.fs, path, self.fs.open_new(path))
+            return _NewSegment(self.fs, path, self.fs.open_new(path), self.require_log)
         except (FileExistsError, errors.OutcomeUnknown) as error:
             # Only this attempt uses the name: what appears later is an empty leftover.
             raise errors.StoreUnavailable(action="create", path=path, reason=str(error)) from error
@@ -56,15 +58,12 @@ class _NewSegment:
     fs: FileSystem
     path: str
     stream: BinaryIO
+    require_log: Callable[[str], None]
 
     def close(self) -> None:
         self.fs.sync_close(self.stream, self.path)
         self.fs.make_durable(dirname(self.path))
-        log = dirname(dirname(self.path))
-        if self.fs.length(join(log, "uid")) is None and not self.fs.is_folder(join(log, "manifests")):
-            # After a reset beside this run, the file has made the log's folder anew.
-            self.abort()
-            raise errors.LogGone(log)
+        self.require_log(self.path)
 
     def abort(self) -> None:
         # Best effort: recovery sweeps what stays behind.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
@@ -30,9 +30,8 @@ def days(uri: str, tmp_path: Path) -> str:
 
 @pytest.fixture
 def writer(days: str, uri: str) -> Iterator[Daily]:
-    opened = Daily(days, uri)
-    yield opened
-    opened.close()
+    with closing(Daily(days, uri)) as opened:
+        yield opened
 
 
 @contextmanager

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from hivesink.sink.commit.committed import Committed
+    from hivesink.spark.query import HiveQuery
     from tests.integration.stage import Stage
 
 pytestmark = [pytest.mark.spark, pytest.mark.main_path]
@@ -30,6 +31,22 @@ def files(stage: Stage) -> list[str]:
 
 def waiting(stage: Stage) -> list[str]:
     return [path.name for path in (stage.log() / "segments").glob("*.arrow")]
+
+
+def waits(stage: Stage, numbers: range, settings: Mapping[str, str]) -> HiveQuery:
+    """A query in a new table, whose rows wait."""
+    stage.create()
+    stage.put(numbers)
+    query = stage.begin(stage.sink(options=settings), trigger="100 milliseconds")
+    query.processAllAvailable()
+    return query
+
+
+def wait_through_a_kill(stage: Stage, numbers: range) -> None:
+    """As a kill leaves it: Spark's own handle ends the query without the sink's end."""
+    query = waits(stage, numbers, WAIT)
+    query._query.stop()
+    query._end_timer()
 
 
 def test_the_rows_of_many_epochs_become_one_file_a_partition(stage: Stage) -> None:
@@ -65,13 +82,7 @@ def test_rows_become_readable_while_no_more_come(stage: Stage, settings: Mapping
 
 
 def test_the_next_start_goes_on_with_what_waits(stage: Stage) -> None:
-    stage.create()
-    stage.put(range(9))
-    query = stage.begin(stage.sink(options=WAIT), trigger="100 milliseconds")
-    query.processAllAvailable()
-    # As a kill leaves it: Spark's own handle ends the query without the sink's end.
-    query._query.stop()
-    query._end_timer()
+    wait_through_a_kill(stage, range(9))
     assert stage.ids() == []
     assert waiting(stage)
     stage.put(range(9, 18))
@@ -90,12 +101,7 @@ def test_dead_letters_wait_and_roll_too(stage: Stage) -> None:
 
 
 def test_a_column_that_is_added_while_rows_wait_is_null_in_them(stage: Stage) -> None:
-    stage.create()
-    stage.put(range(3))
-    query = stage.begin(stage.sink(options=WAIT), trigger="100 milliseconds")
-    query.processAllAvailable()
-    query._query.stop()
-    query._end_timer()
+    wait_through_a_kill(stage, range(3))
     stage.spark.sql(f"ALTER TABLE {stage.table} ADD COLUMNS (more INT)")
     stage.put(range(3, 6))
     stage.drain(stage.sink(options=WAIT))
@@ -104,23 +110,15 @@ def test_a_column_that_is_added_while_rows_wait_is_null_in_them(stage: Stage) ->
 
 
 def test_a_stopped_query_may_keep_what_waits(stage: Stage) -> None:
-    stage.create()
-    stage.put(range(9))
     keeps = {**WAIT, "sink.on-stop": "keep"}
-    query = stage.begin(stage.sink(options=keeps), trigger="100 milliseconds")
-    query.processAllAvailable()
-    query.stop()
+    waits(stage, range(9), keeps).stop()
     assert stage.ids() == []
     stage.drain(stage.sink(options=keeps))
     assert stage.ids() == list(range(9))
 
 
 def test_back_on_epoch_a_query_publishes_what_waits_though_no_row_comes(stage: Stage) -> None:
-    stage.create()
-    stage.put(range(9))
-    query = stage.begin(stage.sink(options={**WAIT, "sink.on-stop": "keep"}), trigger="100 milliseconds")
-    query.processAllAvailable()
-    query.stop()
+    waits(stage, range(9), {**WAIT, "sink.on-stop": "keep"}).stop()
     assert waiting(stage)
     at_once = {"sink.rolling-policy.on-epoch": "true", "sink.registration.retry-interval": "200ms"}
     query = stage.begin(stage.sink(options=at_once), trigger="100 milliseconds")
@@ -133,12 +131,8 @@ def test_back_on_epoch_a_query_publishes_what_waits_though_no_row_comes(stage: S
 
 
 def test_back_on_epoch_a_stopped_query_has_nothing_to_keep(stage: Stage) -> None:
-    stage.create()
-    stage.put(range(9))
     keeps = {"sink.on-stop": "keep"}
-    query = stage.begin(stage.sink(options={**WAIT, **keeps}), trigger="100 milliseconds")
-    query.processAllAvailable()
-    query.stop()
+    waits(stage, range(9), {**WAIT, **keeps}).stop()
     assert waiting(stage)
     stage.begin(stage.sink(options={**ON_EPOCH, **keeps}), trigger="100 milliseconds").stop()
     assert stage.ids() == list(range(9))

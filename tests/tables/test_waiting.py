@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 import pytest
@@ -35,9 +36,8 @@ def table(uri: str, tmp_path: Path) -> str:
 
 @pytest.fixture
 def writer(table: str, uri: str) -> Iterator[Daily]:
-    opened = Daily(table, uri)
-    yield opened
-    opened.close()
+    with closing(Daily(table, uri)) as opened:
+        yield opened
 
 
 def test_each_reason_is_news_once(table: str, uri: str) -> None:

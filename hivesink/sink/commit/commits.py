@@ -59,16 +59,13 @@ class PartitionCommits:
             self._heard[_ALL] = tick
             # The sink's own of earlier settings would go on by the clock, since its sources are silent.
             return Watermark(before.at).at_least(shape.watermark) if shape.watermark or before.at else None
-        newest_times = dict.fromkeys(_sources(batch, shape))
-        for report in reports:
-            for name, micros in report.newest.items():
-                if micros is not None:
-                    # Rows without times say nothing: else a source that has only such rows would hold all for ever.
-                    self._heard[name] = tick
-                time = None if micros is None else _EPOCH + timedelta(microseconds=micros)
-                known = [one for one in (newest_times.get(name), time) if one is not None]
-                newest_times[name] = max(known, default=None)
-        seen = before.saw(newest_times, self.context.now())
+        now = self.context.now()
+        seen = before.saw(dict.fromkeys(_sources(batch, shape)), now)
+        for newest_times in (report.newest for report in reports):
+            # Rows without times say nothing: else a source that has only such rows would hold all for ever.
+            times = {name: _EPOCH + timedelta(microseconds=at) for name, at in newest_times.items() if at is not None}
+            self._heard |= dict.fromkeys(times, tick)
+            seen = seen.saw(dict.fromkeys(newest_times) | times, now)
         return seen.reached(self._idle(seen.newest), self.policy)
 
     def waits(self, ages: Mapping[PartitionKey, Ages], head: Manifest | None) -> Waits:

@@ -67,7 +67,7 @@ class Committer:
     def recover(self) -> Executor:
         """Finish what earlier runs decided. `commit` does so itself if nobody has.
 
-        Raises EpochTaken where another run is at work, LogDamaged, NewerFormat, LogCopied, and what `retry` raises.
+        Raises EpochTaken where another run is at work, LogDamaged, NewerFormat, LogCopied, and what `keep_up` raises.
         """
         with self.lock:
             try:
@@ -143,8 +143,7 @@ class Committer:
                 self._left_open(error)
                 raise
             self._patience.clear()
-            if self.spec.sole_writer():
-                self._refresh(executor, self._seen)
+            self._refresh(self._seen)
             for unfit in self._unfit.values():
                 raise unfit
 
@@ -183,26 +182,30 @@ class Committer:
     def _roll_due(self, executor: Executor) -> None:
         self._changes.tell()
         ages, history = self._roller.ages(self.context.tick()), executor.history
-        self._roll(executor, self._roller.due(history.rows, ages, self._commits.waits(ages, history.head)))
+        done = self._roll(executor, self._roller.due(history.rows, ages, self._commits.waits(ages, history.head)))
+        self._settle(self._commits.final(done) | self._roller.at_rest(done, ages))
         for error in self._unfit.values():
             if self._until_fit.is_at_end(error, self.context.tick()):
                 raise error
 
-    def _roll(self, executor: Executor, keys: Collection[PartitionKey]) -> None:
+    def _roll(self, executor: Executor, keys: Collection[PartitionKey]) -> set[PartitionKey]:
         """As `_roll_all`, without the buckets whose rows no longer fit the table: each is held back alone."""
         rest = set(keys) - self._unfit.keys()
         if not rest:
-            return
+            return set()
         try:
-            self._roll_all(executor, rest)
+            return self._roll_all(executor, rest)
         except TaskFailed as error:
             if error.place is None:
                 raise
             self._unfit[error.place] = error
-            self._roll(self._recovered(), rest)
+            return self._roll(self._recovered(), rest)
 
-    def _roll_all(self, executor: Executor, keys: Collection[PartitionKey]) -> None:
-        """Make part files of the rows that wait in these buckets, and commit what is over, by an epoch of its own."""
+    def _roll_all(self, executor: Executor, keys: Collection[PartitionKey]) -> set[PartitionKey]:
+        """Make part files of the rows that wait in these buckets, and commit what is over, by an epoch of its own.
+
+        Returns the partitions that it has committed.
+        """
         self._is_current = False
         watch, history = Stopwatch(self.context.tick), executor.history
         rows, mark, ages = history.rows, self._commits.mark(history.head), self._roller.ages(self.context.tick())
@@ -222,24 +225,25 @@ class Committer:
             self._roller.rolled(rows, manifest)
             self._note(executor)
         self._is_current = True
-        done = {commit.key for commit in manifest.commits or ()}
-        self._settle(executor, self._commits.final(done) | self._roller.at_rest(done, ages))
+        return {commit.key for commit in manifest.commits or ()}
 
-    def _settle(self, executor: Executor, places: Collection[PartitionKey]) -> None:
-        if not places or self.waiting or not self.spec.sole_writer():
+    def _settle(self, places: Collection[PartitionKey]) -> None:
+        """Set exact statistics where no more rows are expected."""
+        if not places or self.waiting:
             return
         try:
-            self._refresh(executor, places)
+            self._refresh(places)
         except FencedOut:
             raise
         except HiveSinkError as error:
             # No row depends on them, and the end of the query sets them again.
             logger.warning("no exact statistics of %d partitions: %s", len(places), error)
 
-    def _refresh(self, executor: Executor, places: Collection[PartitionKey]) -> None:
-        """Set exact statistics where no more rows are expected."""
-        measure, columns = self.spec.measure, self.spec.config["sink.statistics.columns"]
-        refresh_statistics(self.context, executor.history.epoch, places, measure, columns)
+    def _refresh(self, places: Collection[PartitionKey]) -> None:
+        """Set exact statistics, unless another writer could make them wrong."""
+        if self.spec.sole_writer():
+            measure, columns = self.spec.measure, self.spec.config["sink.statistics.columns"]
+            refresh_statistics(self.context, self.head, places, measure, columns)
 
     def _note(self, executor: Executor) -> None:
         self._roller.note(executor.history.rows, self.context.tick(), self.context.now())

@@ -145,7 +145,7 @@ class LogFollower:
     ) -> PartitionState:
         mark = self.head.watermark if self.head else None
         end = self.policies.rule.end(key)
-        is_over = end is not None and mark is not None and mark.at is not None and end <= mark.at
+        is_over = end is not None and mark is not None and mark.has_passed(end)
         waits_for = None
         if bucket is not None or not (is_over or (record and end is None)):
             waits_for = why_open(key, bucket, mark, now, self.policies, has_record=record is not None)

@@ -220,7 +220,7 @@ def _files(plan: TaskPlan, tools: TaskTools, task: int, task_attempt: int) -> Pa
     if plan.config["sink.rolling-policy.on-epoch"]:
         return _parts(plan, tools, task, task_attempt)
     name = segment_name(plan.epoch, plan.attempt, task_attempt, task)
-    return SegmentWriter(tools.segments, name, plan.config["sink.task-memory"])
+    return SegmentWriter(store=tools.segments, name=name, memory=plan.config["sink.task-memory"])
 
 
 def _parts(plan: TaskPlan, tools: TaskTools, task: int, task_attempt: int) -> Parts:

@@ -8,6 +8,7 @@ wait as long as the cap allows, since only what is in memory together is sorted 
 from __future__ import annotations
 
 import contextlib
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
@@ -72,34 +73,51 @@ class Bucket:
         return rows
 
 
-@dataclass(slots=True)
-class Parts:
+@dataclass(slots=True, kw_only=True)
+class InMemory(ABC):
+    """Buckets whose rows wait in memory, up to a cap."""
+
+    memory: int
+    _buckets: dict[tuple[str, str], Bucket] = field(default_factory=dict)
+    _held: int = 0
+
+    def add(self, target: Target, partition: str, rows: pa.Table) -> None:
+        """Take over `rows`, whose buffers nobody else may hold, and stay within the memory cap."""
+        bucket = self._buckets.setdefault((target.table, partition), Bucket(target, partition))
+        before = bucket.bytes
+        bucket.add(rows)
+        self._held += bucket.bytes - before
+        if self._is_full(bucket):
+            self._write_out(bucket)
+        while self._held > self.memory:
+            self._write_out(max(self._buckets.values(), key=lambda bucket: bucket.bytes))
+
+    def _take(self, bucket: Bucket) -> pa.Table:
+        self._held -= bucket.bytes
+        return bucket.take()
+
+    @abstractmethod
+    def _is_full(self, bucket: Bucket) -> bool:
+        """Whether it is to be written out while there is memory left."""
+
+    @abstractmethod
+    def _write_out(self, bucket: Bucket) -> None:
+        """Write its rows in memory, which are some."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Parts(InMemory):
     """Everything that a task attempt writes. `touch` is called with folders before the first file in them."""
 
     store: FileStore
     name: Callable[[int], PartName]
     touch: Callable[[tuple[str, ...]], None]
-    memory: int
     file_size: int
     row_group: int
-    _buckets: dict[tuple[str, str], Bucket] = field(default_factory=dict)
     _open: dict[tuple[str, str], None] = field(default_factory=dict)
     _touched: set[str] = field(default_factory=set)
     _done: list[PartEntry] = field(default_factory=list)
-    _held: int = 0
     _next: int = 0
-
-    def add(self, target: Target, partition: str, rows: pa.Table) -> None:
-        """Take over `rows`, whose buffers nobody else may hold, and stay within the memory cap."""
-        key = (target.table, partition)
-        bucket = self._buckets.setdefault(key, Bucket(target, partition))
-        before = bucket.bytes
-        bucket.add(rows)
-        self._held += bucket.bytes - before
-        if bucket.bytes >= self.row_group and not target.order:
-            self._write_out(bucket)
-        while self._held > self.memory:
-            self._write_out(max(self._buckets.values(), key=lambda bucket: bucket.bytes))
 
     def finish(self) -> tuple[PartEntry, ...]:
         """Write out and close everything, at the normal end of the input. Only this makes all parts pending."""
@@ -128,9 +146,11 @@ class Parts:
     def _most_open(self) -> int:
         return min(MAX_OPEN_FILES, max(8, self.memory // 4 // _FILE_BYTES))
 
+    def _is_full(self, bucket: Bucket) -> bool:
+        return bucket.bytes >= self.row_group and not bucket.target.order
+
     def _write_out(self, bucket: Bucket) -> None:
-        self._held -= bucket.bytes
-        for group in _row_groups(bucket.take(), self.row_group, bucket.target.order):
+        for group in _row_groups(self._take(bucket), self.row_group, bucket.target.order):
             writer = bucket.writer or self._open_file(bucket)
             writer.write(group)
             bucket.rows += group.num_rows

@@ -61,7 +61,7 @@ class Run:
 
     @property
     def segments(self) -> LogSegments:
-        return LogSegments(LocalFileSystem(Ownership()), f"{self.location}.segments")
+        return LogSegments(LocalFileSystem(Ownership()), f"{self.location}.segments", lambda _: None)
 
     def tools(self, plan: TaskPlan) -> TaskTools:
         config, spec = plan.config, plan.target.spec

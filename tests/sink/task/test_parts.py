@@ -67,7 +67,8 @@ def parts_of(
     def name(n: int) -> PartName:
         return PartName("0123456789ab", 1, "00ff00ff00", 0, 0, n)
 
-    return Parts(store, name, touched.append, memory, file_size, row_group), touched
+    parts = Parts(store=store, name=name, touch=touched.append, memory=memory, file_size=file_size, row_group=row_group)
+    return parts, touched
 
 
 def target(location: str, form: PartFormat | None = None) -> Target:
