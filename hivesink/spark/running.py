@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 from hivesink.errors import CheckpointUnreadable, Unsupported
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
@@ -41,13 +43,16 @@ class Running:
 def keeps_state(plan: Any) -> bool:
     """Whether a physical plan in the JVM has a node with state."""
     # The trait StatefulOperator has another package in each line of Spark; its method is the same in all.
-    children = plan.children()
-    inner = (children.apply(index) for index in range(children.size()))
-    return "getStateInfo" in dir(plan) or any(map(keeps_state, inner))
+    return any("getStateInfo" in dir(node) for node in _nodes(plan))
 
 
 def has_node(plan: Any, name: str) -> bool:
     """Whether a plan in the JVM has a node of that class."""
+    return any(str(node.getClass().getSimpleName()) == name for node in _nodes(plan))
+
+
+def _nodes(plan: Any) -> Iterator[Any]:
+    yield plan
     children = plan.children()
-    inner = (children.apply(index) for index in range(children.size()))
-    return str(plan.getClass().getSimpleName()) == name or any(has_node(child, name) for child in inner)
+    for index in range(children.size()):
+        yield from _nodes(children.apply(index))
