@@ -132,6 +132,25 @@ def test_a_bucket_larger_than_the_cap_is_written_at_once(store: FileStore) -> No
     assert ids_of(store, parts.finish()) == list(range(1000))
 
 
+def test_a_full_row_group_is_written_while_there_is_memory_left(store: FileStore) -> None:
+    parts, _ = parts_of(store, row_group=20_000)
+    spy = Spy()
+    place = target("/t", spy)
+    parts.add(place, "dt=1", rows(0, 100))
+    assert spy.notes == []
+    parts.add(place, "dt=1", rows(100, 100))
+    assert sum(size for size, _ in spy.notes) == 200
+    assert parts._held == 0
+
+
+def test_rows_that_are_to_be_sorted_stay_in_memory(store: FileStore) -> None:
+    parts, _ = parts_of(store, row_group=20_000)
+    spy = Spy()
+    parts.add(replace(target("/t", spy), order=(SortKey("id"),)), "dt=1", rows(0, 500))
+    assert spy.notes == []
+    assert ids_of(store, parts.finish()) == list(range(500))
+
+
 def test_row_groups_have_the_declared_size(store: FileStore) -> None:
     parts, _ = parts_of(store, row_group=50_000)
     spy = Spy()
