@@ -138,7 +138,7 @@ def start(failure=None, finish=None, own=True, log="/log"):
     spec = SimpleNamespace(config=config, target=SimpleNamespace(name="demo.t"))
     setup = SimpleNamespace(spec=spec, context=SimpleNamespace(log=SimpleNamespace(location=log)))
     stored = failure if isinstance(failure, HiveSinkError) else None
-    run = SimpleNamespace(setup=setup, failure=stored, committer=Waits(finish))
+    run = SimpleNamespace(setup=setup, failure=stored, late_failure=None, committer=Waits(finish))
     return HiveQuery(Query(failure), run, own=own)
 
 def catch(call):
