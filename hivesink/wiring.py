@@ -10,7 +10,7 @@ from itertools import chain
 from posixpath import dirname
 from typing import TYPE_CHECKING
 
-from hivesink.config.layout import require_columns
+from hivesink.config.layout import Layout, require_columns
 from hivesink.config.options import OnBadRecord, OnLate, SinkConfig, as_texts
 from hivesink.config.site import NO_SITE, Site
 from hivesink.core.bucket import normal
@@ -37,6 +37,7 @@ from hivesink.sink.task.assign import assigner_for, row_columns
 from hivesink.sink.task.attempt import TaskTools, run_encoding
 from hivesink.sink.task.messages import TablePlan, TaskPlan
 from hivesink.sink.task.rejects import rejected_spec
+from hivesink.sink.task.segments import unfit
 from hivesink.storage.fs import Ownership
 from hivesink.storage.rename_store import RenameFileStore
 
@@ -44,8 +45,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from hivesink.core.epoch import BatchId, HistoryPolicy, LastBatch
-    from hivesink.core.rolling import Encoding
+    from hivesink.core.partition import PartitionKey
+    from hivesink.core.rolling import Encoding, OpenRows
     from hivesink.core.table import TableName, TableSpec
+    from hivesink.errors import HiveSinkError
     from hivesink.hiveql.apply import Catalog
     from hivesink.ports import CommitLog, FileStore, LiveTable, Registrar
     from hivesink.sink.commit.committed import Committed
@@ -254,6 +257,12 @@ def admission(
     logs = TableLogs(live.spec.name, live.location, site)
     search = partial(log_of, logs=logs, folder=dirname(log.location), registrar=registrar)
     return Admission(writer, log, store, live, registrar, lambda: logs.uids() | logs.accepted().keys(), search)
+
+
+def unfit_rows(live: LiveTable, log: CommitLog, rows: OpenRows) -> dict[PartitionKey, HiveSinkError]:
+    """The buckets of the table whose rows can't be rolled, each with the reason. Raises StoreUnavailable."""
+    form = ParquetFormat(arrow_schema(live.spec.columns), Layout())
+    return unfit(rows, str(live.spec.name), log.segments, form.schema, form.fit)
 
 
 def log_of(uid: str, logs: TableLogs, folder: str, registrar: Registrar) -> str | None:

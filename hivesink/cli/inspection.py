@@ -73,12 +73,10 @@ def status(table: Table, metastore: Metastore = None, json: Json = False, debug:
 def _incomplete(opened: OpenedTable, writer: str) -> Iterator[Line | Grid]:
     """The partitions that no commit covers as they are."""
     try:
-        follower = opened.follower(writer)
+        found = [one for one in opened.states(writer, datetime.now(timezone.utc)) if not one.is_complete]
     except InvalidOption as error:
         yield Line(f"what its partitions wait for isn't known: {error}", "yellow")
         return
-    follower.read()
-    found = [one for one in follower.states(datetime.now(timezone.utc)) if not one.is_complete]
     rows = [(one.table, one.partition, one.open_rows, one.published_rows, one.waits_for) for one in found[:_OPEN]]
     columns = ("table", "partition", "rows that wait", "readable", "waits for")
     yield Grid("partitions that aren't complete", columns, rows, right=frozenset({"rows that wait", "readable"}))

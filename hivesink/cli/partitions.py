@@ -36,11 +36,8 @@ def partitions(
     Example: hivesink partitions demo.flights
     """
     with reporting(as_json=json, debug=debug) as out, open_table(table, metastore) as opened:
-        states: list[PartitionState] = []
-        for name in opened.chosen(writer):
-            follower = opened.follower(name)
-            follower.read()
-            states += follower.states(datetime.now(timezone.utc))
+        now = datetime.now(timezone.utc)
+        states = [state for name in opened.chosen(writer) for state in opened.states(name, now)]
         rows = [_row(state) for state in states]
         columns = ("writer", "table", "partition", "revision", "rows", "files", "watermark (UTC)", "waits for")
         grid = Grid(f"partitions of {opened.name}", columns, rows, right=frozenset({"revision", "rows", "files"}))

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from hivesink.core.bucket import given_up, same_location
 from hivesink.core.epoch import Epoch
-from hivesink.core.manifest import Manifest, PartEntry, standing
+from hivesink.core.manifest import REOPEN, Manifest, PartEntry, standing
 from hivesink.core.rolling import OpenRows
 
 if TYPE_CHECKING:
@@ -52,6 +52,8 @@ class PartState(Enum):
     DISCARDED = "discarded"
     GIVEN_UP = "given up"
     """A person accepted its loss."""
+    REOPENED = "reopened"
+    """It is lost, and its rows wait again."""
 
 
 class Step(Enum):
@@ -65,6 +67,7 @@ class Step(Enum):
     SET_ASIDE = "set aside"
     MOVE = "move"
     ACCEPT_LOSS = "accept loss"
+    REOPEN = "reopen"
     DISCARD = "discard"
 
 
@@ -87,11 +90,13 @@ NEXT: Mapping[State, Mapping[Step, State]] = {
         Step.PUBLISH: PartState.FINISHED,
         Step.MOVE: PartState.DECIDED,
         Step.ACCEPT_LOSS: PartState.GIVEN_UP,
+        Step.REOPEN: PartState.REOPENED,
     },
-    # Only until its epoch is settled, if its partition is in another folder.
-    PartState.FINISHED: {Step.MOVE: PartState.DECIDED},
+    # Only until its epoch is settled: its partition is in another folder, or an INSERT has deleted it.
+    PartState.FINISHED: {Step.MOVE: PartState.DECIDED, Step.REOPEN: PartState.REOPENED},
     PartState.DISCARDED: {},
     PartState.GIVEN_UP: {},
+    PartState.REOPENED: {},
 }
 """Every legal step; `docs/architecture.md` draws it, and a test holds the drawing to this table."""
 
@@ -173,7 +178,7 @@ class History:
 
     @cached_property
     def standing(self) -> tuple[tuple[OpenEpoch, PartEntry], ...]:
-        """Each part of an open epoch that no later epoch has moved or accepted as lost."""
+        """Each part of an open epoch that no later epoch has moved or taken out as lost."""
         by_epoch = {epoch.manifest.epoch: epoch for epoch in self.open}
         parts = standing(epoch.manifest for epoch in self.open)
         return tuple((by_epoch[manifest.epoch], part) for manifest, part in parts)
@@ -193,7 +198,11 @@ class History:
             own = {part.key for part in manifest.publishes()}
             # An epoch that accepts losses corrects what others commit.
             unknown = own - there if not manifest.lost else {one.key for one in manifest.commits or ()} - done.keys()
-            if manifest.commits is None:
+            if manifest.kind == REOPEN:
+                # It says what the partitions have until their rows are back.
+                corrected = {one.key for one in manifest.commits or ()}
+                done = {key: commit for key, commit in done.items() if key not in corrected}
+            elif manifest.commits is None:
                 done |= {key: done.get(key) for key in own & there}
             else:
                 done |= {commit.key: commit for commit in manifest.commits if commit.key not in unknown}

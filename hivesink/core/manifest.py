@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from hivesink.core.watermark import Watermark
 
 FORMAT = 3
+REOPEN = "reopen"
+"""The kind of an epoch after which the rows of lost parts wait again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,9 +113,9 @@ class Manifest:
 
     `kind` says why the epoch exists: `batch` (rows of a micro-batch), `roll` (rows that waited become part files),
     `fence` (recovery shut out an older try at this epoch), `move` (parts go where their partition lives), `accept-lost`
-    (a person accepted that the parts in `lost` are gone). `log` is the folder of its log, None in format 1. `options`
-    are the settings that the last batch's job gave itself, which outrank the table's: whoever finishes its epochs uses
-    them too.
+    (a person accepted that the parts in `lost` are gone), `reopen` (the parts in `lost` are gone, and their rows wait
+    again). `log` is the folder of its log, None in format 1. `options` are the settings that the last batch's job gave
+    itself, which outrank the table's: whoever finishes its epochs uses them too.
 
     `opened` are the rows that wait from this epoch on, `rolled` the buckets whose waiting rows it has encoded;
     `waiting`, if it isn't None, holds all buckets that are open after it. `commits` are the partitions that it commits;
@@ -145,6 +147,11 @@ class Manifest:
     def publishes(self) -> tuple[PartEntry, ...]:
         """Every part that this epoch must publish, its own and the moved ones."""
         return self.parts + tuple(move.part for move in self.moves)
+
+    @property
+    def accepted(self) -> tuple[str, ...]:
+        """The targets whose loss a person accepted."""
+        return () if self.kind == REOPEN else self.lost
 
     @property
     def is_bare(self) -> bool:
@@ -185,7 +192,7 @@ class Floor:
 
 
 def standing(manifests: Iterable[Manifest]) -> Iterator[tuple[Manifest, PartEntry]]:
-    """Each part that no later epoch has moved or accepted as lost, with the epoch that answers for it.
+    """Each part that no later epoch has moved or taken out as lost, with the epoch that answers for it.
 
     `manifests` are sorted by epoch. A part may return to a path that it was moved from: the last epoch counts.
     """
@@ -204,10 +211,10 @@ def standing(manifests: Iterable[Manifest]) -> Iterator[tuple[Manifest, PartEntr
 def lost_parts(manifests: Iterable[Manifest]) -> Iterator[tuple[Manifest, PartEntry]]:
     """Each part whose loss a person accepted, with the epoch that answered for it. `manifests` are sorted by epoch."""
     known = tuple(manifests)
-    accepted = {target for manifest in known for target in manifest.lost}
+    accepted = {target for manifest in known for target in manifest.accepted}
     newest: dict[str, tuple[Manifest, PartEntry]] = {}
     for manifest in known:
-        yield from (newest.pop(target) for target in manifest.lost if target in newest)
+        yield from (newest.pop(target) for target in manifest.accepted if target in newest)
         newest |= {part.target: (manifest, part) for part in manifest.publishes() if part.target in accepted}
 
 

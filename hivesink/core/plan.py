@@ -18,10 +18,11 @@ from typing import TYPE_CHECKING
 from hivesink.core import actions
 from hivesink.core.bucket import is_aside, is_given_up, same_location
 from hivesink.core.epoch import Epoch
-from hivesink.core.manifest import Manifest, Move, PartEntry
+from hivesink.core.losing import accepted, reopened
+from hivesink.core.manifest import Manifest, Move
 from hivesink.core.partition import LivePartition, PartitionKey, by_table
-from hivesink.core.partition_commit import CommittedPartition, commit_without
-from hivesink.core.seen import NOTHING, GivenUp, Seen, abandoned, locate, losses, newest, sweep, vanished
+from hivesink.core.partition_commit import CommittedPartition
+from hivesink.core.seen import NOTHING, GivenUp, Seen, abandoned, locate, newest, sweep, vanished
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -62,9 +63,9 @@ def plan(
     older run, which is shut out. `given_up` is what a person gives up.
     """
     fence = _fence(history, seen, stamp) if starting else None
-    manifest = batch or fence or _accepted(history, seen, stamp, given_up)
+    manifest = batch or fence or reopened(history, seen, stamp) or accepted(history, seen, stamp, given_up)
     if manifest is not None:
-        put_away = _put_away(history, seen, given_up) if manifest.lost else ()
+        put_away = _put_away(history, seen, given_up) if manifest.accepted else ()
         manifest = history.rows.complete(manifest)
         after = plan(history.decided(manifest), seen, stamp, policy, starting=starting, given_up=given_up)
         return (*put_away, actions.Decide(manifest), *after)  # `Decide` is the point of no return.
@@ -78,27 +79,6 @@ def _fence(history: History, seen: Seen, stamp: Stamp) -> Manifest | None:
     if seen.tracks is None or newest(seen.tracks.lists) <= history.epoch:
         return None
     return history.following("fence", stamp)
-
-
-def _accepted(history: History, seen: Seen, stamp: Stamp, given_up: GivenUp) -> Manifest | None:
-    """An epoch that no longer answers for what is given up. A file that is elsewhere is no loss."""
-    gone = (loss.part for loss in losses(history, seen.files, seen.partitions) if loss.astray is None)
-    lost = [part for part in gone if part.target in given_up.targets]
-    parts = [*lost, *(part for part in abandoned(history, seen, given_up) if part not in lost)]
-    if not parts:
-        return None
-    known = {key: commit for key, commit in history.committed().items() if commit is not None}
-    commits = tuple(commit_without(known[key], own) for key, own in _by_key(parts).items() if key in known)
-    waiting = history.rows.without(part for part in parts if part.key not in known)
-    following, targets = history.following("accept-lost", stamp), tuple(part.target for part in parts)
-    return replace(following, lost=targets, commits=commits, waiting=waiting)
-
-
-def _by_key(parts: Iterable[PartEntry]) -> dict[PartitionKey, list[PartEntry]]:
-    found: dict[PartitionKey, list[PartEntry]] = {}
-    for part in parts:
-        found.setdefault(part.key, []).append(part)
-    return found
 
 
 def _put_away(history: History, seen: Seen, given_up: GivenUp) -> Iterator[actions.PutAway]:

@@ -75,6 +75,13 @@ class OpenBucket:
         """Its rows no longer wait."""
         return replace(self, slices=(), rows=0, bytes=0)
 
+    def before(self, later: OpenBucket | None) -> OpenBucket:
+        """Its rows wait again, ahead of those that have come since."""
+        if later is None:
+            return replace(self, published=0, files=0)
+        rows, size = self.rows + later.rows, self.bytes + later.bytes
+        return replace(later, slices=(*self.slices, *later.slices), first=self.first, rows=rows, bytes=size)
+
     def publish(self, rows: int, at: datetime) -> OpenBucket:
         """One more file is readable."""
         return replace(self, last=at, published=self.published + rows, files=self.files + 1)

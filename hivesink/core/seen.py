@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -9,18 +10,22 @@ from hivesink.core.actions import Action, Discard, DropSegments, Forget, Keep, P
 from hivesink.core.bucket import given_up, is_aside, is_given_up, same_location
 from hivesink.core.epoch import Epoch
 from hivesink.core.partfile import parse_staged
-from hivesink.core.rolling import segment_epoch
+from hivesink.core.partition import PartitionKey
+from hivesink.core.rolling import OpenBucket, segment_epoch
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator
 
     from hivesink.core.lifecycle import History
     from hivesink.core.log import Touched
     from hivesink.core.manifest import Manifest, PartEntry
-    from hivesink.core.partition import LivePartition, PartitionKey
+    from hivesink.core.partition import LivePartition
 
 LINGER = 16
 """Epochs for which a loser's touched-list stays: a file that the loser asked for may yet be created, late."""
+
+Closed = Mapping[tuple[Epoch, PartitionKey], OpenBucket]
+"""What waited in a bucket when that epoch rolled it."""
 
 Winner = tuple[str, int]
 """An attempt, and a task attempt of it whose report was committed."""
@@ -48,6 +53,7 @@ class Seen:
     `partitions` None: the metastore was not asked, or doesn't answer. `tracks` None: nobody has looked. `refused` are
     partitions that the metastore has refused to register: their epochs stay open, all others go on. `taken` are those
     of them whose folder is another partition's now. `read` are those of `files` that readers find, if somebody asked.
+    `closed`: where parts are lost, and all of the table was searched for them.
     """
 
     files: Mapping[str, int] = field(default_factory=dict)
@@ -56,6 +62,7 @@ class Seen:
     refused: frozenset[PartitionKey] = frozenset()
     taken: frozenset[PartitionKey] = frozenset()
     read: frozenset[str] = frozenset()
+    closed: Closed = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,11 +26,13 @@ from hivesink.sink.task.commit_rule import commit_rule
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+    from datetime import datetime
 
     from hivesink.core.manifest import Manifest
     from hivesink.ports import LiveTable
     from hivesink.sink.commit.committer import Committer
     from hivesink.sink.inspect.admission import Admission
+    from hivesink.sink.inspect.partitions import PartitionState
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +88,18 @@ class OpenedTable:
         spec = self.live.spec
         policies = Policies(commit_rule(spec, config), rolling_policy(spec, config), watermark_policy(config))
         return LogFollower(writer, context.log, policies)
+
+    def states(self, writer: str, now: datetime) -> list[PartitionState]:
+        """All partitions that `writer` has rows of, sorted. Rows that no longer fit the table are named as such.
+
+        Raises what `follower` raises, and StoreUnavailable.
+        """
+        follower = self.follower(writer)
+        follower.read()
+        unfit = wiring.unfit_rows(self.live, follower.log, follower.open)
+        states = follower.states(now)
+        reasons = {one.key: str(unfit[one.key]) for one in states if one.key in unfit}
+        return [replace(one, waits_for=reasons.get(one.key, one.waits_for)) for one in states]
 
     def committer(self, writer: str) -> Committer:
         """What commits for `writer` as its job would. Raises what `Setup.open` raises."""

@@ -118,10 +118,15 @@ def test_rows_that_no_longer_fit_a_column_wait_until_they_do(
         "is int32 today" in said.error
     )
     assert f"change the column back, run `hivesink recover {table}`" in said.error
-    assert "12 (in 2 buckets, " in hivesink(capsys, "status", table).out
+    shown = hivesink(capsys, "status", table).out
+    assert "12 (in 2 buckets, " in shown
+    assert "don't fit" in shown
+    for one in hivesink(capsys, "partitions", table, "--json").data["partitions"]:
+        assert f"rows that wait for {table}, partition {one['partition']} don't fit column note" in one["waits_for"]
     assert len(segments(waiting)) == 3
     assert files(waiting) == []
     make_anew(waiting, ddl, "note INT", "note STRING", capsys)
+    assert "don't fit" not in hivesink(capsys, "status", table).out
     assert hivesink(capsys, "recover", table).code == 0
     assert ids(waiting) == IDS
     assert hivesink(capsys, "verify", table).code == 0

@@ -9,7 +9,7 @@ import pytest
 from hivesink.core.lifecycle import NEXT, EpochState, IllegalStepError, PartState, Step, step
 
 STATES = [*EpochState, *PartState]
-ENDS = {EpochState.SHUT_OUT, EpochState.SETTLED, PartState.DISCARDED, PartState.GIVEN_UP}
+ENDS = {EpochState.SHUT_OUT, EpochState.SETTLED, PartState.DISCARDED, PartState.GIVEN_UP, PartState.REOPENED}
 
 
 def test_every_state_and_every_step_stands_in_the_table() -> None:

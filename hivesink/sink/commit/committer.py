@@ -310,6 +310,7 @@ class Committer:
         )
 
     def _finish(self, executor: Executor, first: Seen | None = None) -> None:
+        before = executor.history.epoch
         self._seen |= set(executor.history.folders())
         try:
             executor.finish(first)
@@ -317,6 +318,10 @@ class Committer:
             self._tolerate(error)
         else:
             self._patience.clear()
+        if executor.history.epoch > before:
+            # Rows of lost files may wait again.
+            self._commits.forget()
+            self._note(executor)
 
     def _tolerate(self, error: HiveSinkError) -> None:
         if self._patience.is_at_end(error, self.context.tick()):

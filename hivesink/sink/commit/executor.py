@@ -15,7 +15,8 @@ from hivesink.core import actions
 from hivesink.core.bucket import given_up, is_given_up
 from hivesink.core.epoch import Epoch
 from hivesink.core.log import Mark
-from hivesink.core.manifest import Manifest, PartEntry, floor_over
+from hivesink.core.losing import reopenable
+from hivesink.core.manifest import REOPEN, Manifest, PartEntry, floor_over
 from hivesink.core.partfile import Pending, parse_staged
 from hivesink.core.partition import NewPartition, PartitionKey
 from hivesink.core.partition_commit import newest, recorded
@@ -94,6 +95,10 @@ class Executor:
                 self._carry_out(planned)
             except StaleError:
                 self.history = load(self.context, self.history.identity)
+            except errors.PartLost:
+                first = look(self.context, self.history)
+                if not reopenable(self.history, first):
+                    raise
             except errors.RegistrationFailed as failed:
                 # Everything that the metastore doesn't refuse is settled first.
                 error, named = failed, frozenset((failed.table, name) for name in failed.partitions)
@@ -136,6 +141,9 @@ class Executor:
                 # The point of no return, and the only one.
                 self.context.log.create(manifest)
                 self.history = self.history.decided(manifest)
+                if manifest.kind == REOPEN:
+                    gone = "%d files that something deleted too early are encoded again, such as %s"
+                    logger.warning(gone, len(manifest.lost), manifest.lost[0])
             case actions.ClearAccurate(table, partitions):
                 self.context.registrar.clear_accurate(self.context.table(table), partitions)
             case actions.Register():

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from contextlib import nullcontext, suppress
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING
 
 from hivesink.core.bucket import is_aside
 from hivesink.core.epoch import Epoch
 from hivesink.core.lifecycle import EpochState, History, Identity, OpenEpoch
 from hivesink.core.log import LogView, Mark, missing, require_whole
+from hivesink.core.losing import closed_buckets
 from hivesink.core.rolling import open_rows
 from hivesink.core.seen import Seen, Tracks, Winner, followed, losses, newest, paths_to_look
 from hivesink.errors import HiveSinkError, LogCopied, LogDamaged
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
     from hivesink.core.manifest import Manifest, PartEntry
     from hivesink.core.partition import LivePartition, PartitionKey
+    from hivesink.core.seen import Closed
     from hivesink.sink.commit.context import CommitContext
 
 
@@ -93,11 +95,20 @@ def look_at_files(
     refused = {loss.part for loss in losses(history, files, live)}
     lost = [part for _, part in history.standing if everywhere or part in refused]
     found: dict[str, bool] = {}
+    closed: Closed = {}
     # Otherwise it only says where a lost file is: the loss itself is told without it, too.
     with nullcontext() if everywhere else suppress(HiveSinkError):
         found = dict(_search(context, lost, {part.table for _, part in history.standing if lost}))
         files |= _lengths(context, found.keys() - files.keys())
-    return Seen(files, live, read=frozenset(path for path, is_read in found.items() if is_read and path in files))
+        closed = _closed(context, history) if refused else {}
+    read = frozenset(path for path, is_read in found.items() if is_read and path in files)
+    return Seen(files, live, read=read, closed=closed)
+
+
+def _closed(context: CommitContext, history: History) -> Closed:
+    """Raises LogDamaged, StoreUnavailable."""
+    segments = context.log.segments.lengths()
+    return closed_buckets(history, context.log.view().manifests, cache(context.log.manifest), segments)
 
 
 def _search(context: CommitContext, lost: list[PartEntry], tables: set[str]) -> Iterator[tuple[str, bool]]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from hivesink.core.actions import Action, Decide, describe
+from hivesink.core.losing import reopenable
 from hivesink.core.partition import LivePartition, PartitionKey, by_table
 from hivesink.core.plan import Policy, plan, until_look
 from hivesink.core.seen import NOTHING, GivenUp, Seen, abandoned, losses
@@ -56,8 +57,9 @@ def preview(context: CommitContext, policy: Policy, *, given_up: GivenUp = NOTHI
     actions: list[Action] = []
     seen = _look_for_losses(context, history, everywhere=given_up != NOTHING)
     lost = _losses(history, seen, given_up)
-    # First it shuts out an older try, then it gives up parts: neither changes what this one look shows.
-    for look, gone in ((Seen(tracks=tracks), NOTHING), (seen, given_up)):
+    again = (seen, NOTHING) if reopenable(history, seen) else (Seen(), NOTHING)
+    # It shuts out an older try, lets rows wait again, and gives up parts: none of it changes what this one look shows.
+    for look, gone in ((Seen(tracks=tracks), NOTHING), again, (seen, given_up)):
         first = list(until_look(plan(history, look, stamp, policy, starting=True, given_up=gone)))
         if first and isinstance(first[-1], Decide):
             actions += first
@@ -89,6 +91,8 @@ def _recover(context: CommitContext, identity: Identity | None, policy: Policy, 
     executor = Executor.begin(context, identity, policy, done.append)
     seen = _look_for_losses(context, executor.history, everywhere=given_up != NOTHING)
     targets = given_up.targets | given_up.waiting
+    if reopenable(executor.history, seen):
+        executor.decide(seen)
     lost = tuple(loss for loss in _losses(executor.history, seen, given_up) if loss.part.target in targets)
     if lost:
         executor.decide(seen, given_up=given_up)
@@ -114,7 +118,8 @@ def find_losses(
 
 def _losses(history: History, seen: Seen, given_up: GivenUp) -> tuple[Loss, ...]:
     refused = losses(history, seen.files, seen.partitions)
-    reasons = {action.part: action.reason for action in refused if action.astray is None}
+    again = {part for parts in reopenable(history, seen).values() for part in parts}
+    reasons = {action.part: action.reason for action in refused if action.astray is None and action.part not in again}
     for part in abandoned(history, seen, given_up):
         reasons.setdefault(part, "its partition is given up")
     return tuple(Loss(part, reason) for part, reason in reasons.items())

@@ -36,8 +36,8 @@ def present(evidence: Evidence) -> Iterator[Finding]:
         elif target not in evidence.files.visible:
             yield _absent(evidence, manifest, part)
     for manifest in evidence.log.manifests:
-        if manifest.lost:
-            yield note(manifest.epoch, f"a person has accepted that {len(manifest.lost)} parts are lost")
+        if manifest.accepted:
+            yield note(manifest.epoch, f"a person has accepted that {len(manifest.accepted)} parts are lost")
     for _, part in lost_parts(evidence.log.manifests):
         for path in evidence.files.of(part):
             if path.endswith(f"/{part.name}") and dirname(path) in evidence.shown:
@@ -48,6 +48,8 @@ def _absent(evidence: Evidence, manifest: Manifest, part: PartEntry) -> Finding:
     """What it means that a part's target is missing."""
     epoch, rows = manifest.epoch, f"{part.target} ({part.rows} rows)"
     ways = "restore it, or accept the loss with `hivesink recover TABLE --accept-lost`"
+    if part.key in manifest.rolled:
+        ways = f"the next start encodes its rows again if their segments are there; otherwise {ways}"
     home = evidence.homes.get(part.key)
     if not evidence.log.is_published(epoch):
         found, own = evidence.files.of(part), {evidence.files.canonical(path) for path in (part.staged, part.restored)}

@@ -121,7 +121,7 @@ class LogFacts:
     @property
     def lost(self) -> frozenset[str]:
         """Targets whose loss a person has accepted."""
-        return frozenset(target for manifest in self.manifests for target in manifest.lost)
+        return frozenset(target for manifest in self.manifests for target in manifest.accepted)
 
     @property
     def lost_rows(self) -> int:

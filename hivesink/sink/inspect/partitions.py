@@ -42,6 +42,10 @@ class PartitionState:
     waits_for: str | None
 
     @property
+    def key(self) -> PartitionKey:
+        return self.table, self.partition
+
+    @property
     def is_complete(self) -> bool:
         """A commit covers all rows that the writer has read."""
         return self.waits_for is None

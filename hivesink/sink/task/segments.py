@@ -11,18 +11,23 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from hivesink.core.rolling import Opened, Slice
+from hivesink.errors import RowsUnfit, SegmentLost
 from hivesink.sink.task.parts import InMemory
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
-    from hivesink.core.rolling import Encoding
+    from hivesink.core.partition import PartitionKey
+    from hivesink.core.rolling import Encoding, OpenRows
+    from hivesink.errors import HiveSinkError
     from hivesink.ports import SegmentFile, SegmentStore
     from hivesink.sink.task.parts import Bucket, Parts, Target
 
 _OPTIONS = pa.ipc.IpcWriteOptions(compression="lz4")
 _BATCH = 64 << 10
 """Rows of a record batch: an encoding task holds one in memory."""
+_SCHEMA = 1 << 20
+"""Bytes that hold the columns of a stream at its beginning."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -71,6 +76,35 @@ def encode(work: Iterable[tuple[Target, Encoding]], store: SegmentStore, parts: 
             for rows in _read(store, one):
                 fitting = target.format.fit(rows, target.table, piece.partition)
                 parts.add(target, piece.partition, fitting)
+
+
+def unfit(
+    rows: OpenRows, table: str, store: SegmentStore, schema: pa.Schema, fit: Callable[[pa.Table, str, str], pa.Table]
+) -> dict[PartitionKey, HiveSinkError]:
+    """The open buckets of `table` whose rows don't `fit` its `schema` of today, each with the reason.
+
+    Reads the columns of each segment, and the rows of those that have other ones. Raises StoreUnavailable.
+    """
+    changed: dict[str, bool] = {}
+
+    def problem(key: PartitionKey, slices: Iterable[Slice]) -> HiveSinkError | None:
+        try:
+            for one in slices:
+                if one.segment not in changed:
+                    changed[one.segment] = not _schema(store, one).equals(schema)
+                for batch in _read(store, one) if changed[one.segment] else ():
+                    fit(batch, *key)
+        except (RowsUnfit, SegmentLost) as error:
+            return error
+        return None
+
+    found = {key: problem(key, bucket.slices) for key, bucket in rows.buckets.items() if key[0] == table}
+    return {key: error for key, error in found.items() if error is not None}
+
+
+def _schema(store: SegmentStore, one: Slice) -> pa.Schema:
+    start = store.read(one.segment, one.offset, min(one.length, _SCHEMA))
+    return pa.ipc.open_stream(pa.BufferReader(start)).schema
 
 
 def _read(store: SegmentStore, one: Slice) -> Iterator[pa.Table]:

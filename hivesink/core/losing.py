@@ -1,0 +1,91 @@
+"""Epochs that no longer answer for lost parts: a person accepts the loss, or the parts' rows wait again.
+
+A roll's segments stay until its parts are settled. So if these are lost before that, they are encoded again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from hivesink.core.manifest import REOPEN
+from hivesink.core.partition_commit import commit_without
+from hivesink.core.rolling import open_rows
+from hivesink.core.seen import abandoned, losses
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from hivesink.core.epoch import Epoch
+    from hivesink.core.lifecycle import History, Stamp
+    from hivesink.core.manifest import Manifest, PartEntry
+    from hivesink.core.partition import PartitionKey
+    from hivesink.core.rolling import OpenBucket
+    from hivesink.core.seen import Closed, GivenUp, Seen
+
+
+def accepted(history: History, seen: Seen, stamp: Stamp, given_up: GivenUp) -> Manifest | None:
+    """An epoch that no longer answers for what is given up. A file that is elsewhere is no loss."""
+    gone = (loss.part for loss in losses(history, seen.files, seen.partitions) if loss.astray is None)
+    lost = [part for part in gone if part.target in given_up.targets]
+    parts = [*lost, *(part for part in abandoned(history, seen, given_up) if part not in lost)]
+    return _without(history, stamp, "accept-lost", parts) if parts else None
+
+
+def reopened(history: History, seen: Seen, stamp: Stamp) -> Manifest | None:
+    """An epoch after which the rows of lost parts wait again."""
+    found = reopenable(history, seen)
+    if not found:
+        return None
+    manifest = _without(history, stamp, REOPEN, [part for parts in found.values() for part in parts])
+    waiting = dict(manifest.waiting or ())
+    for epoch, key in sorted(found, reverse=True):
+        waiting[key] = seen.closed[epoch, key].before(waiting.get(key))
+    return replace(manifest, waiting=tuple(sorted(waiting.items())))
+
+
+def reopenable(history: History, seen: Seen) -> dict[tuple[Epoch, PartitionKey], list[PartEntry]]:
+    """The lost parts whose rows can wait again, by roll and bucket.
+
+    Only where a roll's files of a bucket are lost together: some run might still publish one that is left.
+    """
+    refused = losses(history, seen.files, seen.partitions) if seen.closed else ()
+    gone = {loss.part.name: loss.part for loss in refused if loss.astray is None and not loss.found}
+    found = {}
+    for roll in (epoch.manifest for epoch in history.open):
+        for key in roll.rolled:
+            names = [part.name for part in roll.parts if part.key == key]
+            if (roll.epoch, key) in seen.closed and gone.keys() >= set(names):
+                found[roll.epoch, key] = [gone[name] for name in names]
+    return found
+
+
+def closed_buckets(
+    history: History, epochs: Sequence[Epoch], read: Callable[[Epoch], Manifest], segments: Mapping[str, int]
+) -> Closed:
+    """What waited in the buckets that open epochs have rolled, where all of it is still in `segments` (names, lengths).
+
+    `read` gives the manifests of `epochs`, which are those in the log, sorted.
+    """
+    closed: dict[tuple[Epoch, PartitionKey], OpenBucket] = {}
+    for roll in (epoch.manifest for epoch in history.open if epoch.manifest.rolled):
+        before = open_rows(read(epoch) for epoch in reversed(epochs) if epoch < roll.epoch).buckets
+        for key in roll.rolled:
+            bucket = before.get(key)
+            if bucket and all(segments.get(one.segment, 0) >= one.offset + one.length for one in bucket.slices):
+                closed[roll.epoch, key] = bucket
+    return closed
+
+
+def _without(history: History, stamp: Stamp, kind: str, parts: Iterable[PartEntry]) -> Manifest:
+    """An epoch that takes `parts` out of the history, and out of what is committed or published."""
+    own: dict[PartitionKey, list[PartEntry]] = {}
+    for part in parts:
+        own.setdefault(part.key, []).append(part)
+    known = {key: commit for key, commit in history.committed().items() if commit is not None and key in own}
+    return replace(
+        history.following(kind, stamp),
+        lost=tuple(part.target for group in own.values() for part in group),
+        commits=tuple(commit_without(known[key], own[key]) for key in own if key in known),
+        waiting=history.rows.without(part for key in own.keys() - known.keys() for part in own[key]),
+    )

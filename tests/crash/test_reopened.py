@@ -1,0 +1,159 @@
+"""A user's statement takes files that a roll has decided and nobody can read yet: they are encoded again.
+
+Then every call after it fails, in every way.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING
+
+import pytest
+
+from hivesink.core.manifest import REOPEN
+from hivesink.errors import HiveSinkError, LengthMismatch, PartLost
+from hivesink.sink.commit.committer import Committer
+from hivesink.sink.commit.observe import load
+from hivesink.sink.commit.recovery import find_losses, preview, recover
+from tests.crash.faults import FaultyFileSystem, Kill, Mode, Plan
+from tests.crash.site import modes
+from tests.crash.test_commit_steps import WAYS, Life
+from tests.sink.harness import TABLE
+from tests.sink.inspect.test_partitions import complete, follower, require_true
+from tests.sink.timed import at, place
+
+if TYPE_CHECKING:
+    from hivesink.core.manifest import PartEntry
+
+
+class Taking(FaultyFileSystem):
+    """Just before the `nth` publish the files of its bucket are deleted, all that the roll has made of it."""
+
+    def __init__(self, life: Life, nth: int, plan: Plan | None = None) -> None:
+        super().__init__(life.fs, plan)
+        self.nth = nth
+        self.taken = 0
+
+    def _begin(self, name: str, path: str, *, changes: bool) -> Mode | None:
+        source, _, target = path.partition(" -> ")
+        if source.endswith(".pending") and target.endswith(".parquet"):
+            self.nth -= 1
+            if not self.nth:
+                self.inner.delete(source)
+                self.taken = len(self.calls) + 1
+        return super()._begin(name, path, changes=changes)
+
+
+def kinds(life: Life) -> list[str]:
+    return [life.log.manifest(epoch).kind for epoch in life.log.view().manifests]
+
+
+def calls_after(way: str, nth: int) -> list[int]:
+    life = Life(WAYS[way])
+    taking = Taking(life, nth)
+    life.run(taking)
+    assert kinds(life).count(REOPEN) == 1
+    life.done()
+    return [call.number for call in taking.calls[taking.taken :]][:60]
+
+
+CASES = [
+    pytest.param(way, nth, number, id=f"{way}-{nth}-{number}", marks=pytest.mark.long if number % 7 else ())
+    for way, nth in (("held", 1), ("held", 3), ("after a delay", 2))
+    for number in calls_after(way, nth)
+]
+
+
+@pytest.mark.parametrize(("way", "nth", "number"), CASES)
+def test_a_fault_at_any_call_after_it(way: str, nth: int, number: int) -> None:
+    for mode in Mode:
+        life = Life(WAYS[way])
+        faulty = Taking(life, nth, Plan(number, mode))
+        with contextlib.suppress(Kill, HiveSinkError):
+            life.run(faulty)
+        if mode not in modes(faulty.calls[number - 1]):
+            continue
+        life.run()
+        faulty.apply_late()
+        life.done((number, mode))
+
+
+def unpublished(life: Life) -> list[PartEntry]:
+    """Hour 3 is rolled and committed while the metastore is down, and its job dies: returns the parts that wait."""
+    job = life.job()
+    job.committer = Committer(job.context, job.committer.spec, job.encode, tasks=2)
+    life.feed(job, at(3, 10, 1))
+    life.feed(job, at(3, 50, 2))
+    life.metastore.go_down()
+    life.feed(job, at(5, 10, 3))
+    job.committer.keep_up()
+    life.metastore.come_up()
+    return load(life.job().context).waiting()
+
+
+def test_what_waits_for_the_metastore_is_encoded_again() -> None:
+    life = Life(WAYS["held"])
+    (part,) = unpublished(life)
+    life.fs.delete(part.staged)
+    job = life.job()
+    spec = job.committer.spec
+    assert find_losses(job.context) == ()
+    told = preview(job.context, spec.policy)
+    assert [line for line in told.described() if line[0] in {REOPEN, "roll", "stop at"}] == [
+        (REOPEN, "epoch 5"),
+        ("roll", f"{TABLE} {place(3)} (2 rows)"),
+        ("roll", f"{TABLE} {place(5)} (1 rows)"),
+    ]
+    done = recover(job.context, spec.identity, spec.policy)
+    assert (done.lost, done.waiting.rows) == ((), 3)
+    assert (life.read(3), life.has_success(3)) == ([], False)
+    life.started().committer.finish()
+    assert (life.read(3, 5), life.has_success(3)) == ([1, 2, 3], True)
+    life.check([1, 2, 3])
+
+
+def test_a_partition_whose_rows_wait_again_is_not_complete() -> None:
+    life = Life(WAYS["held"])
+    (part,) = unpublished(life)
+    life.fs.delete(part.staged)
+    job = life.job()
+    recover(job.context, job.committer.spec.identity, job.committer.spec.policy)
+    log = follower(life)
+    assert complete(log, 3) == []
+    life.started().committer.finish()
+    assert complete(log, 3) == [3]
+    require_true(life, log, "")
+
+
+def test_without_its_segment_it_is_lost() -> None:
+    life = Life(WAYS["held"])
+    (part,) = unpublished(life)
+    life.fs.delete(part.staged)
+    segment = min(life.log.segments.lengths())
+    life.log.segments.drop([segment])
+    with pytest.raises(PartLost):
+        life.started()
+    (loss,) = find_losses(life.job().context)
+    assert loss.part == part
+
+
+def test_a_bucket_is_encoded_again_as_a_whole_or_not_at_all() -> None:
+    """While one of its files is left, another run could publish it."""
+    life = Life({**WAYS["held"], "sink.rolling-policy.file-size": "1B"})
+    first, second = unpublished(life)
+    life.fs.delete(first.staged)
+    with pytest.raises(PartLost):
+        life.started()
+    assert [loss.part for loss in find_losses(life.job().context)] == [first]
+    life.fs.delete(second.target)
+    life.started().committer.finish()
+    life.check([1, 2, 3])
+
+
+def test_a_file_that_was_torn_is_no_lost_one() -> None:
+    life = Life(WAYS["held"])
+    (part,) = unpublished(life)
+    life.fs.delete(part.staged)
+    life.fs.write_new(part.target, b"torn by somebody")
+    with pytest.raises(LengthMismatch):
+        life.started()
