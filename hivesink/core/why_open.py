@@ -36,7 +36,7 @@ def why_open(
     rule = policies.rule
     end = rule.end(key)
     if end is not None and not (has_record and mark is not None and mark.has_passed(end)):
-        return _before(end, mark, now, policies)
+        return _before(end, mark, now, policies, is_empty=bucket is None)
     if bucket is None:
         return "it has had no rows yet"
     if has_record or not rule.holds(key):
@@ -56,16 +56,16 @@ def _unheld(bucket: OpenBucket, policy: RollingPolicy, now: datetime) -> str:
     return f"{bucket.rows} rows wait to be rolled, by {_time(max(due, now))} while a job runs"
 
 
-def _before(end: datetime, mark: Watermark | None, now: datetime, policies: Policies) -> str:
+def _before(end: datetime, mark: Watermark | None, now: datetime, policies: Policies, *, is_empty: bool) -> str:
     if mark is None:
         return f"it is over at {_time(end)}, and there is no watermark: none of the job's batches has had one yet"
     if mark.at is not None and mark.has_passed(end):
         return f"the watermark ({_time(mark.at)}) has passed its end: the job commits it next"
     told = f"it is over at {_time(end)}, the watermark is " + ("not known yet" if mark.at is None else _time(mark.at))
-    return "; ".join([told, *_reasons(mark, end, now, policies)])
+    return "; ".join([told, *_reasons(mark, end, now, policies, is_empty=is_empty)])
 
 
-def _reasons(mark: Watermark, end: datetime, now: datetime, policies: Policies) -> list[str]:
+def _reasons(mark: Watermark, end: datetime, now: datetime, policies: Policies, *, is_empty: bool) -> list[str]:
     reasons, policy, rule = [], policies.watermark, policies.rule
     times = {name: time for name, time in mark.newest.items() if time is not None}
     if mark.newest and not times:
@@ -80,6 +80,9 @@ def _reasons(mark: Watermark, end: datetime, now: datetime, policies: Policies) 
     if end > now:
         zone = rule.clock.zone.key if rule.clock else "UTC"
         reasons.append(f"by the clock that is still to come; its time is read in the zone {zone}")
+    elif is_empty:
+        # Nothing tells an outage from a silent hour.
+        reasons.append("it has had no rows: the next batch shows whether it is over")
     else:
         reasons.append(f"if no rows come for {policy.idle}, it goes on by the clock while a job runs")
     return reasons

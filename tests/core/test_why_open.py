@@ -117,6 +117,8 @@ def test_an_end_that_is_still_to_come_is_no_fault_of_the_sources() -> None:
     said = told(HELD, WAITS, Watermark(FIRST, {"": FIRST}), now=FIRST)
     assert said.endswith("by the clock that is still to come; its time is read in the zone UTC")
     assert told(HELD, None, Watermark(FIRST, {"": FIRST}), now=FIRST) == said
+    empty = told(HELD, None, Watermark(FIRST, {"": FIRST}))
+    assert empty.endswith("it has had no rows: the next batch shows whether it is over")
     past = told(HELD, WAITS, Watermark(FIRST, {"": FIRST}))
     assert past.endswith("if no rows come for 0:05:00, it goes on by the clock while a job runs")
 
