@@ -80,11 +80,14 @@ def recorded(manifest: Manifest) -> tuple[Recorded, ...]:
 
 
 def newest(records: Iterable[Recorded]) -> dict[PartitionKey, Recorded]:
-    """The newest record of each partition, whatever the order."""
+    """The newest record of each partition, whatever the order.
+
+    An epoch of kind `move` repeats a revision: its own offsets cover rows that came later.
+    """
     known: dict[PartitionKey, Recorded] = {}
     for one in records:
         before = known.get(one.commit.key)
-        if before is None or one.epoch >= before.epoch:
+        if before is None or (one.commit.revision, -one.epoch) > (before.commit.revision, -before.epoch):
             known[one.commit.key] = one
     return known
 

@@ -16,6 +16,7 @@ from tests.integration.stage import once, once_after
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from hivesink.core.manifest import Manifest
     from tests.cluster.conftest import Place
     from tests.cluster.hive import Hive
     from tests.cluster.ingest import Addresses, Ingest
@@ -230,6 +231,32 @@ def test_decided_rows_that_people_delete_before_they_are_published(
     assert ids(hive, place, FIRST) == [18, 21, 24]
     assert ids(hive, place, f"NOT {FIRST}") == [number for number in range(27) if number % 3]
     job.finish()
+    sound(job)
+
+
+@pytest.mark.parametrize("deletion", DELETIONS)
+def test_rolled_rows_that_people_delete_before_they_are_published(
+    place: Place, hive: Hive, job: Ingest, deletion: str
+) -> None:
+    """They are in segments still: the job encodes them again, and nobody is asked anything."""
+    job.finish()
+    job = job.again(options={"sink.rolling-policy.on-epoch": "false", "sink.rolling-policy.record-count": "3"})
+    kinds: list[str] = []
+
+    def create(real: Callable[[Manifest], None], manifest: Manifest) -> None:
+        real(manifest)
+        kinds.append(manifest.kind)
+        if kinds == ["batch", "roll"]:
+            hive.ask(DELETIONS[deletion](place))
+
+    job.wrap("log", create=create)
+    job.put(rows(9))
+    job.finish()
+    # Hive's INSERT OVERWRITE leaves hidden files alone.
+    own, again = ([1000], []) if deletion == "OVERWRITE" else ([], ["reopen", "roll"])
+    assert kinds == ["batch", "roll", *again]
+    assert ids(hive, place, FIRST) == [9, 12, 15, *own]
+    assert ids(hive, place, f"NOT {FIRST}") == [number for number in range(18) if number % 3]
     sound(job)
 
 

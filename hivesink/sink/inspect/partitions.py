@@ -156,14 +156,15 @@ class LogFollower:
         elif unsettled := self._unsettled(key):
             waits_for = f"its rows are committed as epoch {unsettled}, which waits to be published and registered"
         # Without a record it is over, and has no rows at all.
-        is_readable = record is not None and record.epoch <= self._settled
+        is_readable = record is not None and not self._unsettled(key, commits=True)
         counts = (bucket.rows, bucket.published) if bucket else (0, 0)
         return PartitionState(self.writer, *key, record if is_readable else None, *counts, waits_for)
 
-    def _unsettled(self, key: PartitionKey) -> Epoch | None:
-        """The newest epoch that publishes rows of the partition, or commits it, and isn't settled."""
+    def _unsettled(self, key: PartitionKey, *, commits: bool = False) -> Epoch | None:
+        """The newest epoch that commits the partition, or else publishes rows of it, and isn't settled."""
         for epoch in sorted((one for one in self._manifests if one > self._settled), reverse=True):
             manifest = self._manifests[epoch]
-            if key in {part.key for part in manifest.publishes()} | {commit.key for commit in manifest.commits or ()}:
+            published = set() if commits else {part.key for part in manifest.publishes()}
+            if key in published | {commit.key for commit in manifest.commits or ()}:
                 return epoch
         return None

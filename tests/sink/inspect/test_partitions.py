@@ -15,7 +15,7 @@ from hivesink.sink.commit.context import watermark_policy
 from hivesink.sink.inspect.partitions import LogFollower
 from tests.crash.site import LOG
 from tests.crash.test_commit_steps import WAYS, Life
-from tests.crash.test_refused_commits import Choosy
+from tests.crash.test_refused_commits import REFUSED, Choosy, fed
 from tests.inmemory.filesystem import MemoryFileSystem
 from tests.sink.harness import SPEC, TABLE
 from tests.sink.timed import HOURLY, World, at, place
@@ -187,3 +187,24 @@ def test_a_manifest_that_is_missing_above_the_snapshot_is_damage() -> None:
     world.fs.delete(f"{LOG}/manifests/0000000002.json")
     with pytest.raises(LogDamaged, match="0000000002"):
         follower(world).read()
+
+
+def test_the_record_of_a_partition_that_was_refused_covers_no_later_offsets() -> None:
+    metastore = Choosy(SPEC)
+    world = World(metastore=metastore)
+    job = world.started()
+    fed(world, job, 1, 3)
+    fed(world, job, 2, 5, 3)
+    world.wait(job)
+    decided = world.records()[REFUSED]
+    fed(world, job, 3, 6)
+    world.wait(job)
+    assert "move" in {world.log.manifest(epoch).kind for epoch in world.log.view().manifests}
+    found = follower(world)
+    found.read()
+    state = found.state((str(TABLE), REFUSED), NOW)
+    assert (state.record, state.is_complete) == (None, False)
+    metastore.relents = True
+    world.wait(job)
+    found.read()
+    assert found.state((str(TABLE), REFUSED), NOW).record == decided
