@@ -187,14 +187,16 @@ def _to_recorded(found: Any, epoch: Any) -> Recorded:
 
 
 def _watermark(mark: Watermark | None) -> dict[str, Any] | None:
-    return None if mark is None else {"at": mark.at, "newest": dict(mark.newest)}
+    quiet = {"quiet": dict(mark.quiet)} if mark and mark.quiet else {}
+    return None if mark is None else {"at": mark.at, "newest": dict(mark.newest), **quiet}
 
 
 def _to_watermark(found: Any) -> Watermark | None:
     if found is None:
         return None
     times = {str(name): None if time is None else _to_time(time) for name, time in found["newest"].items()}
-    return Watermark(None if found["at"] is None else _to_time(found["at"]), times)
+    quiet = {str(name): _to_time(time) for name, time in found.get("quiet", {}).items()}
+    return Watermark(None if found["at"] is None else _to_time(found["at"]), times, quiet)
 
 
 def _to_time(text: str) -> datetime:

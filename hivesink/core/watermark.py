@@ -1,7 +1,10 @@
 """The sink's watermark: the event time up to which all rows are taken to have come.
 
 It is the minimum over the source's partitions (FLIP-27 and Flink's "Dealing With Idle Sources"). Unlike Flink's it goes
-on when all input stops: by the wall clock's pace, from the newest event time on, so that the last partitions end too.
+on when all input stops: by the wall clock's pace, from where it was, so that the last partitions end too.
+
+A partition is silent for as long as Spark has asked the source and got no rows of it. Time in which nobody has asked,
+such as that of a long batch, shows nothing.
 """
 
 from __future__ import annotations
@@ -11,7 +14,7 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Container, Mapping
     from datetime import timedelta
 
 _BEGINNING = datetime.min.replace(tzinfo=timezone.utc)
@@ -30,11 +33,13 @@ class Watermark:
     """`at` (UTC) never goes back; None: nothing is known yet.
 
     `newest` holds the newest event time (UTC) of each partition of the source, None for one without any. It is empty
-    if the watermark is Spark's own.
+    if the watermark is Spark's own. `quiet` says since when (UTC) partitions have had no rows, for those that the last
+    batch had none of.
     """
 
     at: datetime | None = None
     newest: Mapping[str, datetime | None] = field(default_factory=dict)
+    quiet: Mapping[str, datetime] = field(default_factory=dict)
 
     def saw(self, newest: Mapping[str, datetime | None], now: datetime) -> Watermark:
         """These event times have come too. One that is later than `now` counts as `now`: that hour isn't over."""
@@ -43,6 +48,10 @@ class Watermark:
             known = [one for one in (merged.get(name), None if time is None else min(time, now)) if one is not None]
             merged[name] = max(known, default=None)
         return replace(self, newest=merged)
+
+    def only(self, names: Container[str]) -> Watermark:
+        """Without the partitions that the source no longer has."""
+        return replace(self, newest={name: time for name, time in self.newest.items() if name in names})
 
     def reached(self, idle: Mapping[str, timedelta], policy: WatermarkPolicy) -> Watermark:
         """The watermark once each partition in `newest` has had no record for so long."""
@@ -53,11 +62,14 @@ class Watermark:
                 return self
             oldest = min(time for time in active if time is not None)
             return self.at_least(max(oldest, _BEGINNING + policy.delay) - policy.delay)
-        return self._going_on(max(times), min(idle.values()), policy) if times else self
+        if not times:
+            return self
+        silence = min(idle[name] for name in self.newest)
+        return self.at_least(max(*times, _BEGINNING + policy.delay) - policy.delay + (silence - policy.idle))
 
     def stopped(self, idle: timedelta, policy: WatermarkPolicy) -> Watermark:
         """Spark's own watermark, once no batch has come for `idle`: Spark advances it with batches only."""
-        return self if self.at is None or idle < policy.idle else self._going_on(self.at, idle, policy)
+        return self if self.at is None or idle < policy.idle else self.at_least(self.at + (idle - policy.idle))
 
     def has_passed(self, end: datetime) -> bool:
         """Whether all rows before `end` are taken to have come."""
@@ -66,6 +78,3 @@ class Watermark:
     def at_least(self, time: datetime | None) -> Watermark:
         """At `time`, or where it is already."""
         return self if time is None or (self.at is not None and self.at >= time) else replace(self, at=time)
-
-    def _going_on(self, since: datetime, idle: timedelta, policy: WatermarkPolicy) -> Watermark:
-        return self.at_least(since + (idle - policy.idle))

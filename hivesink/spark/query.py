@@ -6,14 +6,13 @@ import contextlib
 import os
 import threading
 import time
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from hivesink.config.options import OnStop
 from hivesink.errors import EpochTaken, FencedOut, HiveSinkError
 
 if TYPE_CHECKING:
-    from datetime import timedelta
-
     from pyspark.errors import StreamingQueryException
     from pyspark.sql.streaming.query import StreamingQuery
 
@@ -21,6 +20,10 @@ if TYPE_CHECKING:
 
 _GRACE = 60.0
 """Seconds that a batch may take to finish before its query is stopped."""
+
+_AT_ONCE = timedelta(0)
+_WAITING = frozenset({"Waiting for data to arrive", "Waiting for next trigger"})
+"""What Spark says between two triggers, never before the first one."""
 
 _newest: dict[str, HiveQuery] = {}
 """The newest query, by log: a job that starts its sink again has dealt with the end of the query before."""
@@ -53,11 +56,13 @@ def wait_for_batch(query: Any) -> None:
 class HiveQuery:
     """A started query. Its end, by itself or by `stop`, finishes what is open and sets exact statistics.
 
-    Every other attribute is Spark's `StreamingQuery`'s. `own` is False if `HiveSink.start` didn't make the query,
-    `endless` if its trigger ends it by itself.
+    Every other attribute is Spark's `StreamingQuery`'s. `own` is False if `HiveSink.start` didn't make the query;
+    `interval` is how often Spark asks for new rows, None if it ends by itself.
     """
 
-    def __init__(self, query: StreamingQuery, run: QueryRun, *, own: bool = True, endless: bool = True) -> None:
+    def __init__(
+        self, query: StreamingQuery, run: QueryRun, *, own: bool = True, interval: timedelta | None = _AT_ONCE
+    ) -> None:
         self._query = query
         self._run = run
         self._ended = threading.Event()
@@ -65,9 +70,10 @@ class HiveQuery:
         self._finished = False
         self._timer = threading.Thread(target=self._keep_time, name="hivesink-timer", daemon=True)
         self._own = own
+        self._interval = interval
         config = run.setup.spec.config
         keeps = config["sink.on-stop"] is OnStop.KEEP and not config["sink.rolling-policy.on-epoch"]
-        self._publishes = not (endless and keeps)
+        self._publishes = not (keeps and interval is not None)
         self._timer.start()
         _newest[run.setup.context.log.location] = self
 
@@ -159,6 +165,11 @@ class HiveQuery:
         if self._timer.is_alive() and threading.current_thread() is not self._timer:
             self._timer.join()
 
+    def _asked(self) -> timedelta | None:
+        """How long ago at most Spark has asked the source for new rows; None if nobody knows."""
+        waits = self._query.status.get("message") in _WAITING
+        return self._interval if waits else None
+
     def _keep_time(self) -> None:
         """While no data comes, retry what waits for the metastore, and roll rows that wait."""
         config = self._run.setup.spec.config
@@ -166,13 +177,20 @@ class HiveQuery:
         name = "sink.rolling-policy.check-interval" if rolls else "sink.registration.retry-interval"
         interval: timedelta = config[name]
         while not self._ended.wait(interval.total_seconds()):
-            if not self._query.isActive:
+            if not self._keeps_up():
                 return
-            try:
-                self._run.committer.keep_up()
-            except Exception as error:  # noqa: BLE001  whatever it is, the handle or the next batch raises it
-                self._run.late_failure = error
-                if self._own:
-                    with contextlib.suppress(Exception):  # the query may be ending by itself
-                        self._query.stop()
-                return
+
+    def _keeps_up(self) -> bool:
+        try:
+            if self._query.isActive:
+                self._run.committer.keep_up(self._asked())
+                return True
+            # Nobody may wait for its end, but its rows are to be read.
+            if self._interval is None and self._query.exception() is None:
+                self._finish()
+        except Exception as error:  # noqa: BLE001  whatever it is, the handle or the next batch raises it
+            self._run.late_failure = error
+            if self._own:
+                with contextlib.suppress(Exception):  # the query may be ending by itself
+                    self._query.stop()
+        return False

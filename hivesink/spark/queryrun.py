@@ -19,7 +19,7 @@ from hivesink.sink.task.attempt import ROUTE, check_input
 from hivesink.sink.task.messages import InputShape, TaskPlan, TaskReport
 from hivesink.spark import shipping, tasks
 from hivesink.spark.input import Checkpoint, SourceFiles, input_shape, needed_input, watermark_of
-from hivesink.spark.running import Running, has_node, keeps_state
+from hivesink.spark.running import Running, has_node, holds_back, keeps_state, trigger_interval
 from hivesink.spark.site import allowed_tries
 
 if TYPE_CHECKING:
@@ -76,6 +76,7 @@ class QueryRun:
         self._has_begun = False
         self._has_state = not setup.spec.history_policy.resume
         self._has_watermark = False
+        self._traits: tuple[bool, bool] | None = None
         # Asked once: reading the session's settings takes a call to the JVM for each of them.
         self._tries = allowed_tries(spark)
 
@@ -139,6 +140,9 @@ class QueryRun:
             shape = self._shape(batch.schema, ref.end)
             if self._has_watermark and shape.event_time is None:
                 shape = replace(shape, watermark=batch_watermark(ref.batch, read))
+            if self.committer.spec.commit_rule.clock is not None:
+                ends_early, holds = self._traits_of(query)
+                shape = replace(shape, ends_early=ends_early, holds_back=holds)
             done = self.committer.commit(ref, shape, partial(self._write, batch, call, ref, query))
             if done.replayed:
                 # If the log may hold rows of this run, they must be these: after an error the batch may come again.
@@ -151,6 +155,14 @@ class QueryRun:
                     batch.write.format("noop").mode("append").save()
                     self._miss(files.missing_after(), files, ref, replayed=True)
             call.epoch, call.written = done.epoch, None
+
+    def _traits_of(self, query: Running) -> tuple[bool, bool]:
+        """Whether the query ends by itself, and whether its operators hold rows back."""
+        # Asked once: each node of the plan takes some calls to the JVM.
+        if self._traits is None:
+            plan = query.execution.lastExecution().executedPlan()
+            self._traits = trigger_interval(query.execution) is None, holds_back(plan)
+        return self._traits
 
     def _require_own(self, batch: NextBatch) -> None:
         """Raises OtherWriter for a writer that was renamed when Spark hadn't committed its last batch."""

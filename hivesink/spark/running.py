@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from hivesink.errors import CheckpointUnreadable, Unsupported
@@ -12,6 +13,10 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
+
+
+_PASSING = ("StreamingDeduplicate", "StreamingGlobalLimit", "StreamingLocalLimit")
+"""Nodes with state that let a row through at once or not at all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +47,25 @@ class Running:
 
 def keeps_state(plan: Any) -> bool:
     """Whether a physical plan in the JVM has a node with state."""
+    return bool(_stateful(plan))
+
+
+def holds_back(plan: Any) -> bool:
+    """Whether such a node may keep rows for later, as those of windows and joins do."""
+    return any(not name.startswith(_PASSING) for name in _stateful(plan))
+
+
+def trigger_interval(execution: Any) -> timedelta | None:
+    """How often Spark asks the sources for new rows at least; None if it doesn't do so again. `execution` as above."""
+    trigger = execution.trigger()
+    if trigger.getClass().getSimpleName() != "ProcessingTimeTrigger":
+        return None
+    return timedelta(milliseconds=trigger.intervalMs())
+
+
+def _stateful(plan: Any) -> list[str]:
     # The trait StatefulOperator has another package in each line of Spark; its method is the same in all.
-    return any("getStateInfo" in dir(node) for node in _nodes(plan))
+    return [str(node.getClass().getSimpleName()) for node in _nodes(plan) if "getStateInfo" in dir(node)]
 
 
 def has_node(plan: Any, name: str) -> bool:

@@ -13,7 +13,7 @@ from hivesink.logs import require_outside
 from hivesink.spark import shipping
 from hivesink.spark.query import HiveQuery
 from hivesink.spark.queryrun import QueryRun
-from hivesink.spark.running import Running
+from hivesink.spark.running import Running, trigger_interval
 from hivesink.spark.site import check_encryption, resolved_checkpoint, site_of
 
 if TYPE_CHECKING:
@@ -148,7 +148,8 @@ class HiveSink:
         self._run = run
         if name is not None:
             writer = writer.queryName(name)
-        self._query = HiveQuery(_started(writer, location), run, endless="processingTime" in chosen)
+        query = _started(writer, location)
+        self._query = HiveQuery(query, run, interval=trigger_interval(query._jsq.streamingQuery()))  # noqa: SLF001  as above
         return self._query
 
     def __call__(self, batch: DataFrame, batch_id: int) -> None:
@@ -156,7 +157,7 @@ class HiveSink:
         query = Running.here(self._spark)
         if self._run.query is None or self._run.query.run != query.run:
             self._run = QueryRun(self._spark, self.setup, tolerant=False, query=query)
-            HiveQuery(query.handle, self._run, own=False)
+            HiveQuery(query.handle, self._run, own=False, interval=trigger_interval(query.execution))
         self._run(batch, batch_id)
 
 

@@ -62,7 +62,10 @@ class Source:
     def offset(self, batch: int) -> KafkaOffset | NoOffset:
         if batch < 0:
             return KafkaOffset.of({"t": {"0": self.start or 0}})
-        return KafkaOffset.of({"t": {"0": self.planned[batch]}})
+        end = self.planned[batch]
+        # Events of other partitions have one, and count for all.
+        partitions = {0, *(getattr(event, "source", 0) for event in self.events[:end])}
+        return KafkaOffset.of({"t": {str(number): end for number in partitions}})
 
     def next_batch(self, size: int) -> BatchRef | None:
         """The batch that Spark would run now: one that was planned and not committed, else a new one."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, timezone
 from functools import partial
 from typing import TYPE_CHECKING
@@ -34,39 +34,81 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 @dataclass(slots=True)
 class PartitionCommits:
-    """How long each partition of the source has been silent, by a monotonic clock, and the commits in the log."""
+    """How long each partition of the source has been silent, and the commits in the log.
+
+    Silence is told by a monotonic clock, between two runs by the manifests' times: `_heard` is the time of the last
+    batch that brought rows of a source partition, `_asked` that of the last question that Spark has put to the source.
+    """
 
     context: CommitContext
     rule: CommitRule
     policy: WatermarkPolicy
     _heard: dict[str, float] = field(default_factory=dict)
+    _asked: float | None = None
+    _ended: float = 0.0
+    """When the last batch ended: Spark has asked nothing while it ran."""
+    _goes_on: bool = True
+    """Whether the watermark goes on by the clock: not while the query's operators keep rows back."""
+    _base: datetime | None = None
+    """Spark's own watermark of the last batch."""
     _known: dict[PartitionKey, Commit] | None = None
+
+    def asked(self, ago: timedelta) -> None:
+        """Spark has asked the source for new rows that long `ago` at most, and got none."""
+        tick = self.context.tick() - ago.total_seconds()
+        if tick >= self._ended:
+            self._asked = max(tick, self._asked or tick)
 
     def mark(self, head: Manifest | None) -> Watermark | None:
         """The watermark as it is now, while no batch comes."""
         before = head.watermark if head else None
-        if before is None or not before.newest:
-            return before and before.stopped(self._idle([_ALL])[_ALL], self.policy)
-        return before.reached(self._idle(before.newest), self.policy)
+        if head is None or before is None:
+            return before
+        self._recall(head, before)
+        if before.newest:
+            return before.reached(self._idle(before.newest), self.policy)
+        return before.at_least(Watermark(self._base).stopped(self._idle([_ALL])[_ALL], self.policy).at)
 
     def mark_after(
-        self, head: Manifest | None, batch: BatchRef, shape: InputShape, reports: Iterable[TaskReport]
+        self, head: Manifest | None, batch: BatchRef, shape: InputShape, reports: Iterable[TaskReport], began: float
     ) -> Watermark | None:
-        """The watermark once `batch` has been read; None where nothing says what it is."""
+        """The watermark once `batch` has been read, which began then; None where nothing says what it is."""
         before = (head.watermark if head else None) or Watermark()
-        tick = self.context.tick()
+        if head is not None:
+            self._recall(head, before)
+        now, tick = self.context.now(), self.context.tick()
+        self._goes_on = not shape.holds_back
+        if self._goes_on and before.newest and self._has_stopped(before.newest):
+            # Input that comes again after a pause may do so one partition after the other.
+            self._heard |= dict.fromkeys(before.newest, began)
+        if self._asked is None or not shape.ends_early:
+            self._asked = began
+        self._ended = tick
         if shape.event_time is None:
-            self._heard[_ALL] = tick
+            self._heard[_ALL] = began
             # The sink's own of earlier settings would go on by the clock, since its sources are silent.
-            return Watermark(before.at).at_least(shape.watermark) if shape.watermark or before.at else None
-        now = self.context.now()
-        seen = before.saw(dict.fromkeys(_sources(batch, shape)), now)
+            mark = Watermark(before.at).at_least(shape.watermark)
+            self._base = mark.at
+            return mark if mark.at else None
+        sources = dict.fromkeys(_sources(batch, shape))
+        seen = before.only(sources).saw(sources, now)
         for newest_times in (report.newest for report in reports):
             # Rows without times say nothing: else a source that has only such rows would hold all for ever.
             times = {name: _EPOCH + timedelta(microseconds=at) for name, at in newest_times.items() if at is not None}
-            self._heard |= dict.fromkeys(times, tick)
+            self._heard |= dict.fromkeys(times, began)
             seen = seen.saw(dict.fromkeys(newest_times) | times, now)
-        return seen.reached(self._idle(seen.newest), self.policy)
+        idle = self._idle(seen.newest)
+        quiet = {name: now - timedelta(seconds=tick - at) for name, at in self._heard.items() if at < began}
+        quiet = {name: at for name, at in quiet.items() if name in seen.newest}
+        return replace(seen.reached(idle, self.policy), quiet=quiet)
+
+    def is_awaited(self, head: Manifest, mark: Watermark | None) -> bool:
+        """Whether no manifest says yet that the end of a partition has passed that other settings have committed."""
+        before = head.watermark or Watermark()
+        if mark is None or mark.at == before.at:
+            return False
+        ends = (self.rule.end(key) for key in self.read())
+        return any(end is not None and mark.has_passed(end) and not before.has_passed(end) for end in ends)
 
     def waits(self, ages: Mapping[PartitionKey, Ages], head: Manifest | None) -> Waits:
         """As `due_commits`."""
@@ -131,9 +173,26 @@ class PartitionCommits:
             return recorded(self.context.log.manifest(epoch))
         return ()
 
+    def _recall(self, head: Manifest, mark: Watermark) -> None:
+        """Take up the silence of before this run, as the manifest's times show it.
+
+        No more of it than makes a partition idle: a clock that was set must not carry the watermark along.
+        """
+        tick, now = self.context.tick(), self.context.now()
+        if self._base is None:
+            self._base = mark.at
+        for name in (mark.newest or [_ALL]) if mark.at or mark.newest else ():
+            if name not in self._heard:
+                silence = min(max(now - mark.quiet.get(name, head.at), timedelta(0)), self.policy.idle)
+                self._heard[name] = tick - silence.total_seconds()
+
+    def _has_stopped(self, names: Iterable[str]) -> bool:
+        return all(idle >= self.policy.idle for idle in self._idle(names).values())
+
     def _idle(self, names: Iterable[str]) -> dict[str, timedelta]:
-        tick = self.context.tick()
-        return {name: timedelta(seconds=tick - self._heard.setdefault(name, tick)) for name in names}
+        asked = self._asked if self._goes_on else None
+        heard = {name: self._heard.setdefault(name, self.context.tick() if asked is None else asked) for name in names}
+        return {name: timedelta(seconds=0.0 if asked is None else max(asked - at, 0.0)) for name, at in heard.items()}
 
 
 def _sources(batch: BatchRef, shape: InputShape) -> list[str]:

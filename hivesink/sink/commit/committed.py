@@ -44,7 +44,7 @@ class Stopwatch:
     def __init__(self, tick: Callable[[], float]) -> None:
         self.laps: dict[str, int] = {}
         self._tick = tick
-        self._last = tick()
+        self.began = self._last = tick()
 
     def lap(self, name: str) -> None:
         now = self._tick()

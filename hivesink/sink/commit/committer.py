@@ -116,15 +116,20 @@ class Committer:
             self._roll_due(executor)
             return done
 
-    def keep_up(self) -> None:
+    def keep_up(self, asked: timedelta | None = None) -> None:
         """While no batch comes: try again what waits for the metastore, roll what is due, commit partitions.
+
+        Spark has `asked` the source for new rows that long ago at most; None: nobody knows.
 
         Raises the metastore's errors once the limit is passed, and what `commit` raises.
         """
         with self.lock:
             if self._executor is not None and self._is_current:
+                if asked is not None:
+                    self._commits.asked(asked)
                 self._finish(self._executor)
                 self._roll_due(self._executor)
+                self._write_mark(self._executor)
 
     def finish(self, *, roll: bool = True) -> None:
         """End the query: make everything readable and set exact statistics. Without `roll`, rows that wait still do.
@@ -168,7 +173,7 @@ class Committer:
             self._commits.read()
         before = history.head.watermark if history.head else None
         written = self._writer.write(batch.epoch, shape, write, watch, late=before.at if before else None)
-        mark = self._commits.mark_after(history.head, batch.ref, shape, written.reports)
+        mark = self._commits.mark_after(history.head, batch.ref, shape, written.reports, watch.began)
         manifest = self._manifest(executor, batch, written)
         # What waits since `on-epoch` was false is rolled next, and commits its partitions then.
         whole = {part.key for part in written.parts if not history.rows.waits(part.key)}
@@ -187,6 +192,14 @@ class Committer:
         for error in self._unfit.values():
             if self._until_fit.is_at_end(error, self.context.tick()):
                 raise error
+
+    def _write_mark(self, executor: Executor) -> None:
+        """Write down that the watermark has gone on, where somebody may wait for that and no epoch will say so."""
+        head = executor.history.head
+        mark = self._commits.mark(head)
+        if head and self._commits.is_awaited(head, mark):
+            manifest = executor.history.following("watermark", self.context.stamp())
+            executor.decide(Seen(), batch=replace(manifest, watermark=mark))
 
     def _roll(self, executor: Executor, keys: Collection[PartitionKey]) -> set[PartitionKey]:
         """As `_roll_all`, without the buckets whose rows no longer fit the table: each is held back alone."""

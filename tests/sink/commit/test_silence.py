@@ -1,0 +1,177 @@
+"""What counts as silence of the source: only time in which Spark has asked for rows and got none."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta, timezone
+
+import pytest
+
+from hivesink.sink.task.messages import InputShape
+from tests.sink.harness import TABLE
+from tests.sink.inspect.test_partitions import NOW, follower
+from tests.sink.timed import HOURLY, TimedJob, World, at, place
+
+LOST = HOURLY | {"sink.late-rows": "drop"}
+DELAY = "sink.partition-commit.watermark-delay"
+MORNING = datetime(2024, 1, 2, 4, tzinfo=timezone.utc)
+FIVE = timedelta(minutes=5)
+
+
+def dropped(world: World) -> int:
+    log = world.log
+    return sum(log.manifest(epoch).rows.late for epoch in log.view().manifests)
+
+
+def slow(world: World, job: TimedJob, minutes: int) -> None:
+    """The next batch takes that long."""
+    write = job.write
+
+    def late(*given: object) -> list[object]:
+        world.clock.ticks += 60 * minutes
+        job.write = write  # type: ignore[method-assign]  for one batch
+        return write(*given)  # type: ignore[arg-type, return-value]  as it is
+
+    job.write = late  # type: ignore[method-assign, assignment]  for one batch
+
+
+def test_the_length_of_a_batch_is_nobodys_silence() -> None:
+    world = World(LOST)
+    job = world.started()
+    world.feed(job, at(3, 10, 1), at(3, 10, 2, source=1))
+    slow(world, job, 6)
+    world.feed(job, at(5, 1, 3))
+    # Spark has not asked since.
+    world.clock.ticks += 3600
+    job.committer.keep_up()
+    assert not world.has_success(3)
+    world.feed(job, *(at(3, 11 + number, 10 + number, source=1) for number in range(5)))
+    assert dropped(world) == 0
+
+
+def test_between_two_triggers_nothing_is_known() -> None:
+    """With a trigger of ten minutes, an idle timeout of five."""
+    world = World(LOST)
+    job = world.started()
+    world.feed(job, at(3, 10, 1), at(3, 50, 2))
+    for _ in range(9):
+        world.clock.ticks += 60
+        job.committer.keep_up(timedelta(minutes=10))
+    assert world.records() == {}
+    world.clock.ticks += 15 * 60
+    job.committer.keep_up(timedelta(minutes=10))
+    assert not world.has_success(3)
+    world.clock.ticks += 60
+    job.committer.keep_up(timedelta(minutes=10))
+    assert world.has_success(3)
+
+
+def test_a_run_that_ends_by_itself_asks_once() -> None:
+    world = World(LOST)
+    job = world.started()
+    job.shape = InputShape(event_time="at", topic="topic", partition="p", ends_early=True)
+    world.feed(job, at(3, 10, 1), at(3, 10, 2, source=1))
+    for minute in range(20):
+        world.clock.ticks += 60
+        world.feed(job, at(5, 1 + minute, 10 + minute))
+    assert not world.has_success(3)
+
+
+def test_short_runs_pass_a_partition_that_has_gone_quiet() -> None:
+    world = World(LOST)
+    world.feed(world.started(), at(3, 10, 1), at(3, 10, 2, source=1))
+    for hour in range(4, 9):
+        world.clock.at += timedelta(hours=1)
+        world.clock.ticks += 3600
+        job = world.started()
+        world.feed(job, at(hour, 10, hour * 10))
+        world.wait(job, seconds=30)
+        job.committer.finish(roll=False)
+    assert world.has_success(3)
+    assert world.has_success(6)
+    assert not world.has_success(8)
+
+
+def test_a_partition_that_the_source_no_longer_has_holds_nothing_back() -> None:
+    world = World(LOST)
+    job = world.started()
+    job.shape = InputShape(event_time="at")
+    world.feed(job, at(3, 10, 1))
+    # From now on the rows say which Kafka partition they are of.
+    world.feed(world.started(), at(4, 10, 2))
+    assert world.has_success(3)
+    mark = world.log.manifest(world.log.view().head).watermark
+    assert mark is not None
+    assert list(mark.newest) == ["t-0"]
+
+
+def test_a_silent_input_keeps_the_delay() -> None:
+    world = World(LOST | {DELAY: "20min"})
+    job = world.started()
+    world.feed(job, at(3, 10, 1), at(3, 59, 2))
+    world.wait(job, minutes=5 + 20)
+    assert not world.has_success(3)
+    world.wait(job, minutes=1)
+    assert world.has_success(3)
+
+
+def test_after_a_pause_the_first_partition_that_wakes_does_not_decide_alone() -> None:
+    world = World(LOST)
+    job = world.started()
+    world.feed(job, at(3, 10, 1), at(3, 10, 2, source=1))
+    world.wait(job, minutes=10)
+    world.feed(job, at(5, 30, 3))
+    assert not world.has_success(3)
+    world.feed(job, at(3, 40, 4, source=1))
+    assert dropped(world) == 0
+    world.feed(job, at(5, 31, 5, source=1))
+    assert world.has_success(3)
+
+
+def sparks(world: World, minute: int, *, holds_back: bool = False) -> TimedJob:
+    job = world.started()
+    mark = MORNING + timedelta(minutes=minute)
+    job.shape = InputShape(watermark=mark, holds_back=holds_back)
+    return job
+
+
+@pytest.mark.parametrize("open_partitions", [1, 12])
+def test_sparks_own_goes_on_as_the_clock_does_whatever_is_committed_meanwhile(open_partitions: int) -> None:
+    world = World(
+        LOST | {"sink.partition-commit.delay": "1min", "partition.time-extractor.timestamp-pattern": "$dt:00"}
+    )
+    job = sparks(world, 0)
+    rows = [at(4, minute, minute) for minute in range(open_partitions)]
+    world.feed(job, *(type(row)(row.id, f"2024-01-02 04:{row.id:02d}", row.micros) for row in rows))
+    for _ in range(11 * 6):
+        world.wait(job, seconds=10)
+    assert max(one.watermark for one in world.records().values()) <= MORNING + timedelta(minutes=11) - FIVE
+
+
+def test_rows_that_operators_hold_back_are_waited_for() -> None:
+    world = World(LOST)
+    job = sparks(world, 59, holds_back=True)
+    world.feed(job, at(4, 10, 1))
+    world.wait(job, hours=9)
+    assert world.records() == {}
+
+
+def test_an_hour_that_other_settings_have_committed_ends_again_without_rows() -> None:
+    world = World(dict(LOST))
+    job = world.started()
+    world.feed(job, at(3, 10, 1))
+    world.wait(job, hours=3)
+    assert world.has_success(3)
+    job.committer.finish()
+    head = world.log.view().head
+    world.options["sink.partition-commit.delay"] = "4h"
+    job = world.started()
+    log, key = follower(world), (str(TABLE), place(3))
+    log.read()
+    assert not log.state(key, NOW).is_complete
+    for _ in range(20):
+        world.wait(job, minutes=15)
+    log.read()
+    assert log.state(key, NOW).is_complete
+    assert world.log.view().head == head + 1
+    assert world.log.manifest(world.log.view().head).kind == "watermark"
+    assert world.read(3) == [1]
