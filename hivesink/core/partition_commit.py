@@ -119,6 +119,10 @@ class CommitRule:
         """The event time (UTC) at which the partition is over; None if its commit doesn't wait for one."""
         return self.clock.end(key[1]) if self.clock and key[0] == self.table else None
 
+    def is_unknown(self, key: PartitionKey) -> bool:
+        """Whether nobody can say when it is over: its values are no time, and aren't null either."""
+        return self.clock is not None and key[0] == self.table and self.clock.is_unreadable(key[1])
+
     def holds(self, key: PartitionKey) -> bool:
         """Whether its rows wait for its commit; otherwise each publish commits it."""
         return self.end(key) is not None or (key[0] == self.table and self.clock is None and bool(self.delay))
@@ -128,7 +132,7 @@ class CommitRule:
         end = self.end(key)
         if end is not None:
             return mark.has_passed(end)
-        return age >= self.delay or not self.holds(key)
+        return not self.is_unknown(key) and (age >= self.delay or not self.holds(key))
 
 
 @dataclass(frozen=True, slots=True)

@@ -97,6 +97,10 @@ class PartitionClock:
             self._ends[partition] = self._end(partition)
         return self._ends[partition]
 
+    def is_unreadable(self, partition: str) -> bool:
+        """Whether it has no end though all its values are there."""
+        return self.end(partition) is None and None not in dict(parse_path(partition)).values()
+
     def _end(self, partition: str) -> datetime | None:
         try:
             start = self.extractor.start(dict(parse_path(partition)))

@@ -30,13 +30,16 @@ def why_open(
     now: datetime,
     policies: Policies,
     *,
+    at: datetime,
     has_record: bool,
 ) -> str:
-    """For a partition without a bucket too, which has had no rows yet. `now` is UTC."""
+    """For a partition without a bucket too, which has had no rows yet. `now` is UTC, `at` the newest epoch's time."""
     rule = policies.rule
     end = rule.end(key)
     if end is not None and not (has_record and mark is not None and mark.has_passed(end)):
-        return _before(end, mark, now, policies, is_empty=bucket is None)
+        return _before(end, mark, now, policies, at=at, is_empty=not (bucket or has_record))
+    if rule.is_unknown(key):
+        return "no time can be read from its values by the table's partition.time-extractor settings: never committed"
     if bucket is None:
         return "it has had no rows yet"
     if has_record or not rule.holds(key):
@@ -56,21 +59,26 @@ def _unheld(bucket: OpenBucket, policy: RollingPolicy, now: datetime) -> str:
     return f"{bucket.rows} rows wait to be rolled, by {_time(max(due, now))} while a job runs"
 
 
-def _before(end: datetime, mark: Watermark | None, now: datetime, policies: Policies, *, is_empty: bool) -> str:
+def _before(
+    end: datetime, mark: Watermark | None, now: datetime, policies: Policies, *, at: datetime, is_empty: bool
+) -> str:
     if mark is None:
         return f"it is over at {_time(end)}, and there is no watermark: none of the job's batches has had one yet"
     if mark.at is not None and mark.has_passed(end):
         return f"the watermark ({_time(mark.at)}) has passed its end: the job commits it next"
     told = f"it is over at {_time(end)}, the watermark is " + ("not known yet" if mark.at is None else _time(mark.at))
-    return "; ".join([told, *_reasons(mark, end, now, policies, is_empty=is_empty)])
+    return "; ".join([told, *_reasons(mark, end, now, policies, at=at, is_empty=is_empty)])
 
 
-def _reasons(mark: Watermark, end: datetime, now: datetime, policies: Policies, *, is_empty: bool) -> list[str]:
+def _reasons(
+    mark: Watermark, end: datetime, now: datetime, policies: Policies, *, at: datetime, is_empty: bool
+) -> list[str]:
     reasons, policy, rule = [], policies.watermark, policies.rule
     times = {name: time for name, time in mark.newest.items() if time is not None}
     if mark.newest and not times:
         return ["no row has had an event time yet, and without one it doesn't advance"]
-    silent = sorted(mark.newest.keys() - times.keys())
+    heard = {name: mark.quiet.get(name, at) for name in mark.newest}
+    silent = sorted(name for name in mark.newest.keys() - times.keys() if now - heard[name] < policy.idle)
     # One that is behind has been idle.
     led = sorted(name for name, time in times.items() if mark.at is not None and time - mark.at == policy.delay)
     if silent:
@@ -84,7 +92,10 @@ def _reasons(mark: Watermark, end: datetime, now: datetime, policies: Policies, 
         # Nothing tells an outage from a silent hour.
         reasons.append("it has had no rows: the next batch shows whether it is over")
     else:
-        reasons.append(f"if no rows come for {policy.idle}, it goes on by the clock while a job runs")
+        start = max(times.values()) - policy.delay if times else mark.at or end
+        due = max(heard.values(), default=at) + policy.idle + (end - start)
+        moment = f"at {_time(due)}" if due > now else f"once a job has waited for input for {policy.idle}"
+        reasons.append(f"if no rows come while a job runs, it is over by the clock {moment}")
     return reasons
 
 

@@ -80,7 +80,9 @@ class PartitionWait:
                 self._followers = self._followed(opened)
             now = datetime.now(timezone.utc)
             key, columns = (opened.name, name), opened.live.spec.partition_columns
-            states = tuple(_state(one, key, columns, now) for one in self._followers.values())
+            both = [(one, _state(one, key, columns, now)) for one in self._followers.values()]
+            # A writer counts from its first epoch on: a start that was refused leaves a log, too.
+            states = tuple(state for one, state in both if one.head is not None)
             missing = [f"writer {one.writer}: {one.waits_for}" for one in states if not one.is_complete]
             reason = "; ".join(missing) if states else f"no writer has written to {opened.name} yet"
         except HiveSinkError as error:

@@ -36,9 +36,10 @@ def told(
     now: datetime = NOW,
     has_record: bool = False,
     late: timedelta = timedelta(0),
+    at: datetime | None = None,
 ) -> str:
     policies = Policies(rule, rolling, WatermarkPolicy(late, timedelta(minutes=5)))
-    return why_open(KEY, bucket, mark, now, policies, has_record=has_record)
+    return why_open(KEY, bucket, mark, now, policies, at=at or now, has_record=has_record)
 
 
 class Own:
@@ -102,6 +103,8 @@ def test_rows_without_times_advance_nothing(names: dict[str, None]) -> None:
 def test_a_source_without_times_holds_it_back_until_it_is_idle() -> None:
     said = told(HELD, WAITS, Watermark(None, {"t-0": FIRST, "t-1": None}))
     assert "t-1 has had no event time yet, and holds it back for 0:05:00 at most" in said
+    quiet = Watermark(FIRST, {"t-0": FIRST, "t-1": None}, {"t-1": NOW - timedelta(minutes=6)})
+    assert "t-1" not in told(HELD, WAITS, quiet)
 
 
 def test_only_the_source_that_the_watermark_follows_is_named() -> None:
@@ -120,7 +123,12 @@ def test_an_end_that_is_still_to_come_is_no_fault_of_the_sources() -> None:
     empty = told(HELD, None, Watermark(FIRST, {"": FIRST}))
     assert empty.endswith("it has had no rows: the next batch shows whether it is over")
     past = told(HELD, WAITS, Watermark(FIRST, {"": FIRST}))
-    assert past.endswith("if no rows come for 0:05:00, it goes on by the clock while a job runs")
+    by_clock = "if no rows come while a job runs, it is over by the clock "
+    assert past.endswith(f"{by_clock}at 2024-01-02 06:25:00 UTC")
+    ended = told(HELD, WAITS, Watermark(FIRST, {"": FIRST}), at=FIRST)
+    assert ended.endswith(f"{by_clock}once a job has waited for input for 0:05:00")
+    delayed = told(HELD, WAITS, Watermark(FIRST, {"": FIRST}), late=timedelta(minutes=3))
+    assert delayed.endswith(f"{by_clock}at 2024-01-02 06:28:00 UTC")
 
 
 def test_a_record_of_other_settings_is_of_before_its_end() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from hivesink.core.watermark import WatermarkPolicy
     from hivesink.sink.commit.context import CommitContext
     from hivesink.sink.task.messages import InputShape, TaskReport
+
+logger = logging.getLogger("hivesink")
 
 _ALL = ""
 """The name of all input, where no partitions are told apart."""
@@ -52,6 +55,7 @@ class PartitionCommits:
     _base: datetime | None = None
     """Spark's own watermark of the last batch."""
     _known: dict[PartitionKey, Commit] | None = None
+    _warned: bool = False
 
     def asked(self, ago: timedelta) -> None:
         """Spark has asked the source for new rows that long `ago` at most, and got none."""
@@ -138,6 +142,9 @@ class PartitionCommits:
             files[part.key] += 1
         commits = []
         for key in sorted(keys):
+            if self.rule.is_unknown(key):
+                self._warn(key)
+                continue
             is_late = key in self and self.rule.end(key) is None
             if is_late or self.rule.is_over(key, ages[key].open if key in ages else timedelta(0), mark or Watermark()):
                 before_rows, before_files = rows.published(key)
@@ -172,6 +179,11 @@ class PartitionCommits:
         with suppress(LogDamaged):
             return recorded(self.context.log.manifest(epoch))
         return ()
+
+    def _warn(self, key: PartitionKey) -> None:
+        if not self._warned:
+            logger.warning("%s %s is never committed: no time can be read from its values", *key)
+        self._warned = True
 
     def _recall(self, head: Manifest, mark: Watermark) -> None:
         """Take up the silence of before this run, as the manifest's times show it.

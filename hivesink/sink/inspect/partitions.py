@@ -151,10 +151,12 @@ class LogFollower:
         end = self.policies.rule.end(key)
         is_over = end is not None and mark is not None and mark.has_passed(end)
         waits_for = None
-        if bucket is not None or not (is_over or (record and end is None)):
-            waits_for = why_open(key, bucket, mark, now, self.policies, has_record=record is not None)
+        has_no_end = end is None and not self.policies.rule.is_unknown(key)
+        if bucket is not None or not (is_over or (record and has_no_end)):
+            at = self.head.at if self.head else now
+            waits_for = why_open(key, bucket, mark, now, self.policies, at=at, has_record=record is not None)
         elif unsettled := self._unsettled(key):
-            waits_for = f"its rows are committed as epoch {unsettled}, which waits to be published and registered"
+            waits_for = f"its rows are committed as epoch {unsettled}, which isn't finished: the job's log says why"
         # Without a record it is over, and has no rows at all.
         is_readable = record is not None and not self._unsettled(key, commits=True)
         counts = (bucket.rows, bucket.published) if bucket else (0, 0)
