@@ -10,7 +10,7 @@ from itertools import chain
 from posixpath import dirname
 from typing import TYPE_CHECKING
 
-from hivesink.config.layout import Layout, require_columns
+from hivesink.config.layout import Layout
 from hivesink.config.options import OnBadRecord, OnLate, SinkConfig, as_texts
 from hivesink.config.site import NO_SITE, Site
 from hivesink.core.bucket import normal
@@ -21,19 +21,27 @@ from hivesink.core.partition_commit import PolicyKind
 from hivesink.decode.arrowtypes import arrow_schema
 from hivesink.decode.reader import RowsReader
 from hivesink.decode.values import DecodeOptions
-from hivesink.errors import FileSystemUnknown, LogDamaged, LogTwice, NewerFormat, TableExists, Unsupported
+from hivesink.errors import (
+    FileSystemUnknown,
+    InvalidOption,
+    LogDamaged,
+    LogTwice,
+    NewerFormat,
+    TableExists,
+    Unsupported,
+)
 from hivesink.formats.parquet import ParquetFormat
 from hivesink.formats.statistics import measure
 from hivesink.hiveql.render import declared, render, stored
 from hivesink.logs import TableLogs, commit_log, file_system, log_folder
 from hivesink.metastore import catalog, connect
 from hivesink.sink.commit.committer import Committer
-from hivesink.sink.commit.context import CommitContext, WriterSpec
+from hivesink.sink.commit.context import CommitContext, WriterSpec, problems_of
 from hivesink.sink.commit.observe import load
 from hivesink.sink.inspect.admission import Admission, others_of
 from hivesink.sink.inspect.facts import read_log
 from hivesink.sink.inspect.resets import SetAside
-from hivesink.sink.task.assign import assigner_for, row_columns
+from hivesink.sink.task.assign import row_columns
 from hivesink.sink.task.attempt import TaskTools, run_encoding
 from hivesink.sink.task.messages import TablePlan, TaskPlan
 from hivesink.sink.task.rejects import rejected_spec
@@ -154,8 +162,8 @@ class Setup:
         live = replace(found, spec=declared(found.spec))
         own = as_texts(options)
         config = SinkConfig.parse(live.spec.options, own)
-        assigner_for(live.spec, config)
-        require_columns(live.spec, config)
+        if problems := problems_of(live.spec, config):
+            raise InvalidOption(problems)
         if PolicyKind.INSERT_EVENT in config["sink.partition-commit.policy.kind"]:
             registrar.announce(live, {})
         folder = log_folder(live, config, writer)

@@ -14,15 +14,18 @@ from hivesink.cli.output import Line, Report
 from hivesink.config import options
 from hivesink.config.site import Site
 from hivesink.embedded import metastore as server
+from hivesink.errors import InvalidOption
 from hivesink.hiveql.apply import Alter, Catalog, Create, Differs, Nothing, Plan, plan_all, refuse_differences
 from hivesink.hiveql.apply import apply as apply_all
 from hivesink.hiveql.parse import parse_path
 from hivesink.metastore import catalog
+from hivesink.sink.commit.context import problems_of
 from hivesink.tables.opened import metastore_address
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from hivesink.core.table import TableSpec
 
 ddl = typer.Typer(help="Declare tables: each DDL file has one Hive CREATE TABLE.")
 embedded = typer.Typer(help="The embedded Hive Metastore, in .hivesink-local or $HIVESINK_HOME.")
@@ -42,7 +45,7 @@ def plan(path: DdlPath, metastore: Metastore = None, json: Json = False, debug: 
     Example: hivesink ddl plan ddl/
     """
     with reporting(as_json=json, debug=debug) as out:
-        specs = parse_path(path, options.check)
+        specs = _declared(path)
         plans = plan_all(specs, _catalog(metastore))
         out.show(_plan_report(plans, done=False))
         refuse_differences(plans)
@@ -57,9 +60,19 @@ def apply(path: DdlPath, metastore: Metastore = None, json: Json = False, debug:
     Example: hivesink ddl apply ddl/flights.sql
     """
     with reporting(as_json=json, debug=debug) as out:
-        specs = parse_path(path, options.check)
+        specs = _declared(path)
         plans = apply_all(specs, _catalog(metastore))
         out.show(_plan_report(plans, done=True))
+
+
+def _declared(path: Path) -> Sequence[TableSpec]:
+    """The tables of DDL files, with settings that a start would take. Their own classes may be elsewhere."""
+    specs = parse_path(path, options.check)
+    configs = ((spec, options.SinkConfig.parse(spec.options)) for spec in specs)
+    problems = [f"{spec.name}: {text}" for spec, found in configs for text in problems_of(spec, found, own=False)]
+    if problems:
+        raise InvalidOption(tuple(problems))
+    return specs
 
 
 def _catalog(address: str | None) -> Catalog:

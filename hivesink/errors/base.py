@@ -15,7 +15,12 @@ class InvalidOption(HiveSinkError):
     """One or more settings are wrong; all of them are listed."""
 
     def __init__(self, problems: tuple[str, ...]) -> None:
+        self.problems = problems
         super().__init__("; ".join(problems))
+
+
+class OwnClassMissing(InvalidOption):
+    """A class of the user's own, which an option names, can't be made here."""
 
 
 class Unsupported(HiveSinkError):

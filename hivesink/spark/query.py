@@ -190,6 +190,7 @@ class HiveQuery:
                 self._finish()
         except Exception as error:  # noqa: BLE001  whatever it is, the handle or the next batch raises it
             self._run.late_failure = error
+            self._run.tell(error)
             if self._own:
                 with contextlib.suppress(Exception):  # the query may be ending by itself
                     self._query.stop()

@@ -122,9 +122,15 @@ class QueryRun:
                 self.begin(self.query.checkpoint, batch.schema, self.query.execution.logicalPlan())
             self._commit(batch, batch_id, self.query)
         except BaseException as error:
-            # Spark's own exception holds this as text only; the handle raises the real one.
+            # Spark's own exception holds this as text only; the handle raises the real one, if the job asks for it.
             self.failure = error
+            self.tell(error)
             raise
+
+    def tell(self, error: BaseException) -> None:
+        """Log what ends the query: its job may be waiting for another one."""
+        text = str(error) if isinstance(error, errors.HiveSinkError) else f"{type(error).__name__}: {error}"
+        logger.error("the query into %s ends: %s", self.setup.spec.target.name, text.partition("\n")[0])
 
     def _commit(self, batch: DataFrame, batch_id: int, query: Running) -> None:
         log = self.setup.context.log.location

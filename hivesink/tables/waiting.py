@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
 from hivesink.core.partition import parse_path, partition_path
-from hivesink.core.partition_time import FromPatterns
+from hivesink.core.partition_time import FromPatterns, FromTemplate
 from hivesink.core.partition_value import canonical
 from hivesink.errors import HiveSinkError, InvalidOption, PartitionPathInvalid, ValueUnfit
 from hivesink.tables.opened import open_table
@@ -84,6 +85,8 @@ class PartitionWait:
             # A writer counts from its first epoch on: a start that was refused leaves a log, too.
             states = tuple(state for one, state in both if one.head is not None)
             missing = [f"writer {one.writer}: {one.waits_for}" for one in states if not one.is_complete]
+            if 0 < len(missing) < len(states):
+                missing.append("other writers have committed it: name one to wait for it alone")
             reason = "; ".join(missing) if states else f"no writer has written to {opened.name} yet"
         except HiveSinkError as error:
             if not (self.tolerant and error.retryable):
@@ -103,7 +106,24 @@ def _state(follower: LogFollower, key: PartitionKey, columns: Sequence[Column], 
     state = follower.state(key, now)
     if state.record is None and not state.open_rows:
         _require_possible(follower.policies.rule, key, columns)
+        _require_likely(follower, key)
     return state
+
+
+def _require_likely(follower: LogFollower, key: PartitionKey) -> None:
+    """Raise InvalidOption for a time that is spelled as in no partition of the log: no row may ever have that name."""
+    clock = follower.policies.rule.clock
+    known = [partition for table, partition in sorted(follower.places) if table == key[0]]
+    if clock is None or not isinstance(clock.extractor, FromTemplate) or not known:
+        return
+    names = clock.extractor.columns
+
+    def form(partition: str) -> tuple[str, ...]:
+        values = dict(parse_path(partition))
+        return tuple(re.sub(r"\d", "0", values[name] or "") for name in names)
+
+    if form(key[1]) not in map(form, known):
+        raise InvalidOption((f"{key[1]!r} is spelled like no partition of {key[0]}: write it as in {known[-1]}",))
 
 
 def _require_possible(rule: CommitRule, key: PartitionKey, columns: Sequence[Column]) -> None:

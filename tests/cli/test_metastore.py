@@ -56,6 +56,22 @@ def test_a_difference_that_cannot_be_applied_needs_a_person(
         assert said.error.startswith(f"hivesink: {table}: column id is bigint, the DDL says int")
 
 
+def test_settings_that_every_start_would_refuse_are_refused(
+    uri: str, ddl: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    more = "'sink.partition-commit.trigger'='partition-time', 'sink.partition-commit.policy.kind'='metastore,custom',"
+    ddl.write_text(ddl.read_text().replace("TBLPROPERTIES (", f"TBLPROPERTIES ({more}"))
+    for command in ("plan", "apply"):
+        said = hivesink(capsys, "ddl", command, ddl, "--metastore", uri)
+        assert said.code == 65
+        assert "sink.partition-commit.delay is missing" in said.error
+        assert "sink.partition-commit.policy.class and the kind custom" in said.error
+    # The class may be where only the job finds it.
+    whole = "'sink.partition-commit.delay'='1d', 'sink.partition-commit.policy.class'='somewhere:Else',"
+    ddl.write_text(ddl.read_text().replace("TBLPROPERTIES (", f"TBLPROPERTIES ({whole}"))
+    assert hivesink(capsys, "ddl", "plan", ddl).code == 0
+
+
 def test_all_problems_of_a_folder_are_shown_with_file_and_line(
     uri: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import time
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyspark.sql import functions as F  # noqa: N812  as everybody calls it
 
 from hivesink.core.partition_commit import Recorded, newest, recorded
 from hivesink.errors import InvalidOption
@@ -107,6 +109,27 @@ def test_sparks_own_watermark_commits_too(stage: Stage) -> None:
     finally:
         query.stop()
     assert stage.ids() == [1, 2]
+
+
+def test_windows_that_spark_has_not_closed_are_waited_for(stage: Stage) -> None:
+    by_minute = {"sink.bucket.time-pattern": "yyyy-MM-dd--HHmm", "sink.late-rows": "drop"}
+    stage.create(columns="at TIMESTAMP, id BIGINT", properties=BY_SECOND | by_minute)
+    rows = stage.lines().selectExpr("from_json(value, 'id BIGINT, at TIMESTAMP') AS r").select("r.*")
+    windows = rows.withWatermark("at", "0 seconds").groupBy(F.window("at", "10 seconds")).agg(F.max("id").alias("id"))
+    query = stage.begin(stage.sink(), windows.selectExpr("window.start AS at", "id"), trigger="100 milliseconds")
+    try:
+        for second in (5, 15, 25, 35, 45, 55):
+            stage.put_text(line(second, f"03:00:{second}"))
+            query.processAllAvailable()
+        # Five windows are closed; the sink's clock would end the minute in a few seconds.
+        time.sleep(9)
+        assert records(stage) == {}
+        stage.put_text(line(100, "03:01:30"))
+        wait_until(lambda: has_success(stage, "2024-01-02--0300"))
+    finally:
+        query.stop()
+    assert stage.ids()[:6] == [5, 15, 25, 35, 45, 55]
+    assert records(stage)["2024-01-02--0300"].commit.rows == 6
 
 
 @pytest.mark.kafka

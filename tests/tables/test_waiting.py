@@ -96,6 +96,7 @@ def test_every_writer_counts_unless_one_is_named(table: str, uri: str, writer: D
     look = both.look()
     assert look.waits_for is not None
     assert look.waits_for.startswith("writer other: it is over at ")
+    assert look.waits_for.endswith("; other writers have committed it: name one to wait for it alone")
     other.read(mark=3)
     assert [(state.writer, state.record and state.record.commit.rows) for state in both.look().states] == [
         ("ingest", 1),
@@ -164,6 +165,20 @@ def test_a_name_that_no_time_has_is_refused_rather_than_over_without_rows(
     with pytest.raises(InvalidOption, match=told.format(table=hourly)):
         PartitionWait(hourly, partition, metastore=uri).look()
     writer.close()
+
+
+def test_a_time_that_is_spelled_otherwise_than_all_others_is_refused(table: str, uri: str, writer: Daily) -> None:
+    writer.read(1, mark=3)
+    with pytest.raises(InvalidOption, match=f"'dt=2024-1-2' is spelled like no partition of {table}: .* dt=2024-01-01"):
+        PartitionWait(table, "dt=2024-1-2", metastore=uri).look()
+    assert PartitionWait(table, DAY, metastore=uri).look().waits_for is None
+
+
+def test_a_writer_counts_from_its_first_epoch_on(table: str, uri: str, writer: Daily) -> None:
+    """A start that was refused leaves a log without epochs."""
+    with closing(Daily(table, uri, "refused")):
+        writer.read(2, mark=3)
+        assert PartitionWait(table, DAY, metastore=uri).look().waits_for is None
 
 
 def test_what_is_not_there_is_refused(table: str, uri: str, writer: Daily) -> None:

@@ -14,6 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from hivesink import errors
+from hivesink.config.layout import require_columns
 from hivesink.config.own_class import own_object
 from hivesink.core.bucket import is_aside, normal
 from hivesink.core.epoch import STRICT, BatchRef, Epoch, HistoryPolicy
@@ -24,6 +25,7 @@ from hivesink.core.plan import Policy
 from hivesink.core.rolling import RollingPolicy
 from hivesink.core.table import TableName, TableSpec
 from hivesink.core.watermark import WatermarkPolicy
+from hivesink.sink.task.assign import assigner_for
 from hivesink.sink.task.commit_rule import commit_rule
 from hivesink.sink.task.messages import InputShape, TablePlan, TaskPlan
 
@@ -257,3 +259,17 @@ def rolling_policy(spec: TableSpec, config: SinkConfig) -> RollingPolicy:
 def watermark_policy(config: SinkConfig) -> WatermarkPolicy:
     """How the sink's own watermark advances."""
     return WatermarkPolicy(*(config[f"sink.partition-commit.{name}"] for name in ("watermark-delay", "idle-timeout")))
+
+
+def problems_of(spec: TableSpec, config: SinkConfig, *, own: bool = True) -> tuple[str, ...]:
+    """All that is wrong with a table's settings as a whole. Without `own` the user's own classes may be missing."""
+    checks = (assigner_for, require_columns, commit_rule, policy_of, rolling_policy)
+    return tuple(dict.fromkeys(text for check in checks for text in _problems(partial(check, spec, config), own=own)))
+
+
+def _problems(check: Callable[[], object], *, own: bool) -> tuple[str, ...]:
+    try:
+        check()
+    except errors.InvalidOption as error:
+        return error.problems if own or not isinstance(error, errors.OwnClassMissing) else ()
+    return ()

@@ -137,8 +137,13 @@ class LogFollower:
     def states(self, now: datetime) -> list[PartitionState]:
         """All partitions that have rows, sorted."""
         records, buckets = self.records(), self.open.buckets
-        keys = sorted(records.keys() | buckets.keys())
+        keys = sorted(self.places)
         return [self._state(key, records.get(key), buckets.get(key), now) for key in keys]
+
+    @property
+    def places(self) -> set[PartitionKey]:
+        """The partitions that have rows, as far as the log still knows."""
+        return self.records().keys() | self.open.buckets.keys()
 
     def state(self, key: PartitionKey, now: datetime) -> PartitionState:
         """One partition, also one without rows."""
