@@ -96,8 +96,11 @@ class Ingest:
 
     def wrap(self, port: str, **methods: Any) -> None:
         """Put `methods` before those of a port; each gets the real one first."""
-        context = self.setup.context
-        object.__setattr__(context, port, Wrapped(getattr(context, port), **methods))
+        self.set(port, Wrapped(getattr(self.setup.context, port), **methods))
+
+    def set(self, name: str, value: object) -> None:
+        """Replace a port, or a clock."""
+        object.__setattr__(self.setup.context, name, value)
 
     def _write(self, plan: TaskPlan, rows: pa.RecordBatch) -> list[TaskReport]:
         return [run_task([rows], plan, self.setup.tools().open(plan), task=0, task_attempt=self.batches)]
