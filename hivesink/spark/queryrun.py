@@ -76,7 +76,7 @@ class QueryRun:
         self._has_begun = False
         self._has_state = not setup.spec.history_policy.resume
         self._has_watermark = False
-        self._traits: tuple[bool, bool] | None = None
+        self._ends_early: bool | None = None
         # Asked once: reading the session's settings takes a call to the JVM for each of them.
         self._tries = allowed_tries(spark)
 
@@ -87,6 +87,7 @@ class QueryRun:
         ColumnsDontFit and InvalidOption if the stream's columns can't fill the table.
         """
         self._has_watermark = has_node(plan, "EventTimeWatermark")
+        self.committer.goes_on = not holds_back(plan)
         raw = self._require_fit(schema).is_raw
         self.committer.recover()
         files = Checkpoint(self._spark, checkpoint)
@@ -118,6 +119,8 @@ class QueryRun:
             raise self.failure
         try:
             self.query = self.query or Running.here(self._spark)
+            if self._ends_early is None:
+                self._ends_early = trigger_interval(self.query.execution) is None
             if not self._has_begun:
                 self.begin(self.query.checkpoint, batch.schema, self.query.execution.logicalPlan())
             self._commit(batch, batch_id, self.query)
@@ -146,9 +149,7 @@ class QueryRun:
             shape = self._shape(batch.schema, ref.end)
             if self._has_watermark and shape.event_time is None:
                 shape = replace(shape, watermark=batch_watermark(ref.batch, read))
-            if self.committer.spec.commit_rule.clock is not None:
-                ends_early, holds = self._traits_of(query)
-                shape = replace(shape, ends_early=ends_early, holds_back=holds)
+            shape = replace(shape, ends_early=bool(self._ends_early))
             done = self.committer.commit(ref, shape, partial(self._write, batch, call, ref, query))
             if done.replayed:
                 # If the log may hold rows of this run, they must be these: after an error the batch may come again.
@@ -161,14 +162,6 @@ class QueryRun:
                     batch.write.format("noop").mode("append").save()
                     self._miss(files.missing_after(), files, ref, replayed=True)
             call.epoch, call.written = done.epoch, None
-
-    def _traits_of(self, query: Running) -> tuple[bool, bool]:
-        """Whether the query ends by itself, and whether its operators hold rows back."""
-        # Asked once: each node of the plan takes some calls to the JVM.
-        if self._traits is None:
-            plan = query.execution.lastExecution().executedPlan()
-            self._traits = trigger_interval(query.execution) is None, holds_back(plan)
-        return self._traits
 
     def _require_own(self, batch: NextBatch) -> None:
         """Raises OtherWriter for a writer that was renamed when Spark hadn't committed its last batch."""

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 
-_PASSING = ("StreamingDeduplicate", "StreamingGlobalLimit", "StreamingLocalLimit")
-"""Nodes with state that let a row through at once or not at all."""
+_KEEPING = ("Aggregate", "FlatMapGroups", "TransformWithState")
+"""How the names of such nodes begin. Those that drop duplicates let a row through at once or not at all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,12 +47,18 @@ class Running:
 
 def keeps_state(plan: Any) -> bool:
     """Whether a physical plan in the JVM has a node with state."""
-    return bool(_stateful(plan))
+    # The trait StatefulOperator has another package in each line of Spark; its method is the same in all.
+    return any("getStateInfo" in dir(node) for node in _nodes(plan))
 
 
 def holds_back(plan: Any) -> bool:
-    """Whether such a node may keep rows for later, as those of windows and joins do."""
-    return any(not name.startswith(_PASSING) for name in _stateful(plan))
+    """Whether a stream's logical plan in the JVM may keep rows for later, as windows and joins of streams do."""
+    for node in _nodes(plan):
+        name, children = str(node.getClass().getSimpleName()), node.children()
+        streams = sum(children.apply(index).isStreaming() for index in range(children.size()))
+        if (name.startswith(_KEEPING) and streams) or (name == "Join" and streams > 1):
+            return True
+    return False
 
 
 def trigger_interval(execution: Any) -> timedelta | None:
@@ -61,11 +67,6 @@ def trigger_interval(execution: Any) -> timedelta | None:
     if trigger.getClass().getSimpleName() != "ProcessingTimeTrigger":
         return None
     return timedelta(milliseconds=trigger.intervalMs())
-
-
-def _stateful(plan: Any) -> list[str]:
-    # The trait StatefulOperator has another package in each line of Spark; its method is the same in all.
-    return [str(node.getClass().getSimpleName()) for node in _nodes(plan) if "getStateInfo" in dir(node)]
 
 
 def has_node(plan: Any, name: str) -> bool:

@@ -50,8 +50,8 @@ class PartitionCommits:
     _asked: float | None = None
     _ended: float = 0.0
     """When the last batch ended: Spark has asked nothing while it ran."""
-    _goes_on: bool = True
-    """Whether the watermark goes on by the clock: not while the query's operators keep rows back."""
+    goes_on: bool = True
+    """Whether silence means anything: not where the query's operators keep rows for later."""
     _base: datetime | None = None
     """Spark's own watermark of the last batch."""
     _known: dict[PartitionKey, Commit] | None = None
@@ -81,8 +81,7 @@ class PartitionCommits:
         if head is not None:
             self._recall(head, before)
         now, tick = self.context.now(), self.context.tick()
-        self._goes_on = not shape.holds_back
-        if self._goes_on and before.newest and self._has_stopped(before.newest):
+        if self.goes_on and before.newest and self._has_stopped(before.newest):
             # Input that comes again after a pause may do so one partition after the other.
             self._heard |= dict.fromkeys(before.newest, began)
         if self._asked is None or not shape.ends_early:
@@ -202,7 +201,7 @@ class PartitionCommits:
         return all(idle >= self.policy.idle for idle in self._idle(names).values())
 
     def _idle(self, names: Iterable[str]) -> dict[str, timedelta]:
-        asked = self._asked if self._goes_on else None
+        asked = self._asked if self.goes_on else None
         heard = {name: self._heard.setdefault(name, self.context.tick() if asked is None else asked) for name in names}
         return {name: timedelta(seconds=0.0 if asked is None else max(asked - at, 0.0)) for name, at in heard.items()}
 

@@ -153,6 +153,15 @@ class Committer:
                 raise unfit
 
     @property
+    def goes_on(self) -> bool:
+        """Whether the watermark goes on while the source is silent: not if the query's operators keep rows back."""
+        return self._commits.goes_on
+
+    @goes_on.setter
+    def goes_on(self, value: bool) -> None:
+        self._commits.goes_on = value
+
+    @property
     def head(self) -> Epoch:
         """The newest epoch that this run knows of."""
         return self._executor.history.epoch if self._executor else Epoch(0)

@@ -59,8 +59,6 @@ class InputShape:
     """Spark's own for this batch (UTC), where it decides."""
     ends_early: bool = False
     """The input was asked once for all batches of this run: by the triggers `availableNow` and `once`."""
-    holds_back: bool = False
-    """The query's operators keep rows for later, as windows and outer joins do."""
 
     @property
     def is_raw(self) -> bool:

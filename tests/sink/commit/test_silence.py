@@ -132,10 +132,10 @@ def test_after_a_pause_the_first_partition_that_wakes_does_not_decide_alone() ->
     assert world.has_success(3)
 
 
-def sparks(world: World, minute: int, *, holds_back: bool = False) -> TimedJob:
+def sparks(world: World, minute: int) -> TimedJob:
     job = world.started()
     mark = MORNING + timedelta(minutes=minute)
-    job.shape = InputShape(watermark=mark, holds_back=holds_back)
+    job.shape = InputShape(watermark=mark)
     return job
 
 
@@ -155,7 +155,8 @@ def test_sparks_own_goes_on_as_the_clock_does_whatever_is_committed_meanwhile(op
 
 def test_rows_that_operators_hold_back_are_waited_for() -> None:
     world = World(LOST)
-    job = sparks(world, 59, holds_back=True)
+    job = sparks(world, 59)
+    job.committer.goes_on = False
     world.feed(job, at(4, 10, 1))
     world.wait(job, hours=9)
     assert world.records() == {}
