@@ -115,7 +115,7 @@ def test_rows_that_no_longer_fit_a_column_wait_until_they_do(
     assert said.code != 0
     assert (
         f"rows that wait for {table}, partition dt=2026-01-01 don't fit column note: it was string when they came and "
-        "is int32 today" in said.error
+        "is int today" in said.error
     )
     assert f"change the column back, run `hivesink recover {table}`" in said.error
     shown = hivesink(capsys, "status", table).out
