@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import chain
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -70,7 +71,7 @@ def recover(
         partitions = frozenset((opened.name, partition) for partition in give_up or ())
         losses = [find_losses(context, partitions, accept=accept_lost) for context in chosen.values()]
         slices = [find_lost_slices(context, partitions, accept=accept_lost) for context in chosen.values()]
-        lost: list[Loss | LostSlice] = [loss for own in (*losses, *slices) for loss in own]
+        lost: list[Loss | LostSlice] = [*chain(*losses), *chain(*slices)]
         _require_known(partitions, lost)
         if lost and not dry_run and not yes:
             _ask(lost, as_json=json)

@@ -86,7 +86,9 @@ class OpenedTable:
         """What reads `writer`'s partition commits. Raises InvalidOption, LogDamaged, NewerFormat, LogCopied."""
         context, config, _ = self.for_recovery(writer)
         spec = self.live.spec
-        policies = Policies(commit_rule(spec, config), rolling_policy(spec, config), watermark_policy(config))
+        rules = commit_rule(spec, config), rolling_policy(config), watermark_policy(config)
+        # Their own class needn't be here: only the job asks it.
+        policies = Policies(*rules, own_rolling=config["sink.rolling-policy.class"] is not None)
         return LogFollower(writer, context.log, policies)
 
     def states(self, writer: str, now: datetime) -> list[PartitionState]:

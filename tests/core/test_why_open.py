@@ -36,14 +36,10 @@ def told(
     now: datetime = NOW,
     has_record: bool = False,
     late: timedelta = timedelta(0),
+    own: bool = False,
 ) -> str:
-    policies = Policies(rule, rolling, WatermarkPolicy(late, timedelta(minutes=5)))
+    policies = Policies(rule, rolling, WatermarkPolicy(late, timedelta(minutes=5)), own_rolling=own)
     return why_open(KEY, bucket, mark, now, policies, has_record=has_record)
-
-
-class Own:
-    def should_roll(self, *_: object) -> bool:
-        return False
 
 
 def test_without_rows_or_an_end_nothing_else_is_known() -> None:
@@ -63,8 +59,7 @@ def test_late_rows_are_rolled_too() -> None:
 
 
 def test_a_policy_of_the_users_own_has_no_time() -> None:
-    own = replace(ROLLING, own=Own())
-    assert told(FREE, WAITS, rolling=own) == "5 rows wait to be rolled by your sink.rolling-policy.class"
+    assert told(FREE, WAITS, own=True) == "5 rows wait to be rolled by your sink.rolling-policy.class"
 
 
 def test_rows_of_before_on_epoch_are_next() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import replace
 from datetime import datetime, timezone
 
@@ -9,7 +10,8 @@ import pytest
 
 from hivesink.core.epoch import Epoch
 from hivesink.core.seen import GivenUp
-from hivesink.errors import RowsHeldBack, TableRenamed
+from hivesink.core.table import Column, Primitive
+from hivesink.errors import LogOutdated, RowsHeldBack, TableRemade, TableRenamed
 from hivesink.sink.commit.observe import load
 from hivesink.sink.commit.recovery import find_lost_slices, preview, recover
 from hivesink.sink.inspect.admission import Admission
@@ -194,3 +196,65 @@ def test_a_renamed_table_is_refused_while_rows_wait_for_its_old_name(site: Site)
     admission = Admission("w", job.log, job.store, live, job.registrar, tuple, lambda _: None)
     with pytest.raises(TableRenamed, match=f"waits under the table's old name, {NAME}"):
         admission.require_same_table()
+
+
+@pytest.mark.parametrize("earlier", [False, True])
+def test_a_log_of_when_rows_still_waited_is_refused_once_they_are_rolled(earlier: bool) -> None:
+    """Whether or not its newest epoch with files wrote to another partition."""
+    site = Site(Source([Event(0, "yesterday"), Event(1, "x")] if earlier else [Event(1, "x")]), options=WAIT)
+    job = site.job()
+    job.committer.recover()
+    if earlier:
+        job.step(1)
+        job.committer.finish()
+    job.step(1)
+    folder, kept = f"{LOG}/manifests", dict[str, bytes]()
+    for entry in site.fs.list(folder):
+        kept[entry.name] = site.fs.read(f"{folder}/{entry.name}") or b""
+    job.committer.finish()
+    for entry in site.fs.list(folder):
+        site.fs.delete(f"{folder}/{entry.name}")
+    for name, data in kept.items():
+        site.fs.write_new(f"{folder}/{name}", data)
+    live = site.metastore.table(TABLE)
+    with pytest.raises(LogOutdated, match="dt=x/"):
+        Admission("w", site.log, site.store, live, site.metastore, tuple, lambda _: None).require_same_table()
+
+
+@pytest.mark.parametrize(
+    ("kind", "days", "fits"),
+    [
+        (Primitive.INT, ("7", "12"), True),
+        (Primitive.INT, ("7", "007"), False),
+        (Primitive.INT, ("abc",), False),
+        (Primitive.DATE, ("2024-01-02",), True),
+        (Primitive.DATE, ("2024-1-2",), False),
+    ],
+)
+@pytest.mark.parametrize("rolled", [False, True])
+def test_a_table_made_anew_gets_only_partitions_that_it_can_have(
+    kind: Primitive, days: tuple[str, ...], *, fits: bool, rolled: bool
+) -> None:
+    site = Site(Source([Event(number, day) for number, day in enumerate(days)]), options=WAIT)
+    job = site.job()
+    job.committer.recover()
+    job.log.admit(TABLE, site.metastore.table(TABLE).created)
+    job.step(len(days))
+    if rolled:
+        job.committer.finish()
+    site.metastore.drop_table(TABLE)
+    site.metastore.create(replace(SPEC, partition_columns=(Column("dt", kind),)))
+    live = site.metastore.table(TABLE)
+    admission = Admission("w", site.log, site.store, live, site.metastore, tuple, lambda _: None)
+    assert admission.is_other_table()
+    with nullcontext() if fits else pytest.raises(TableRemade):
+        admission.require_same_table()
+
+
+def test_a_bucket_without_rows_that_wait_is_not_counted_as_one() -> None:
+    site = Site(Source(events(4)), options={"sink.partition-commit.delay": "1h"})
+    site.job().run()
+    assert len(load(site.job().context).rows.buckets) > 1
+    assert waiting(site) == Waiting(0, 0, 0, None)
+    job = site.job()
+    assert [what for what, _ in preview(job.context, job.committer.spec.policy).described()] == []
