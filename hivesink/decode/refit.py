@@ -41,10 +41,11 @@ def refit(rows: pa.RecordBatch, columns: Sequence[Column], key: PartitionKey) ->
 
 def _column(array: pa.Array, column: Column, key: PartitionKey) -> pa.Array:
     shaped = _shaped(array, column.type)
-    kinds = spark_name(array.type), str(column.type)
+    # TIMESTAMP_NTZ is Spark's name of Hive's TIMESTAMP.
+    kinds = spark_name(array.type).replace("timestamp_ntz", "timestamp"), str(column.type)
     if problems := mismatches(column.name, shaped.type, column.type, epoch=False):
         path = problems[0].partition(": ")[0]
-        raise RowsUnfit(*key, path, kinds, "no rule turns every such value into it without loss")
+        raise RowsUnfit(*key, path, kinds, "hivesink doesn't convert between these types")
     fitting, bad = convert(shaped, column.type, _UTC)
     for row in sorted(bad)[:1]:
         path = ".".join((column.name, *bad[row].path))

@@ -83,7 +83,8 @@ class SegmentLost(HiveSinkError):
         self.reason = reason
         super().__init__(
             f"{path} holds committed rows that aren't in the table yet, but {reason}; restore it from a snapshot or a "
-            'backup, or see "A segment is lost" in docs/operations.md'
+            "backup, or give its rows up with `hivesink recover TABLE --accept-lost` (see 'A segment is lost' in "
+            "docs/operations.md)"
         )
 
 
