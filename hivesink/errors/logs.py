@@ -106,7 +106,7 @@ class RowsHeldBack(HiveSinkError):
     def __init__(self, reasons: Sequence[str], *, retryable: bool) -> None:
         self.retryable = retryable
         more = len(set(reasons)) - 1
-        super().__init__(reasons[0] + (f" (`hivesink status` has {more} more such problems)" if more else ""))
+        super().__init__(reasons[0] + (f" (and {more} more: see `hivesink status`)" if more else ""))
 
 
 class BatchSetAside(HiveSinkError):
