@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from hivesink.core.log import LogView, Mark, Touched
     from hivesink.core.manifest import Floor, Manifest
     from hivesink.core.partfile import Finished, InProgress, Pending
-    from hivesink.core.partition import LivePartition, NewPartition, Statistics
+    from hivesink.core.partition import LivePartition, NewPartition, PartitionKey, Statistics
     from hivesink.core.partition_commit import Recorded
-    from hivesink.core.table import TableName, TableSpec
+    from hivesink.core.table import Column, TableName, TableSpec
 
 _T = TypeVar("_T")
 
@@ -125,6 +125,9 @@ class SegmentStore(Protocol):
 
     def read(self, name: str, offset: int, length: int) -> bytes:
         """Raises StoreUnavailable; SegmentLost if the segment is missing or too short."""
+
+    def path(self, name: str) -> str:
+        """Where that segment is, for messages."""
 
     def lengths(self) -> Mapping[str, int]:
         """The bytes of all segments by name, finished or not."""
@@ -301,8 +304,12 @@ class PartFormat(Protocol):
 
     def open(self, stream: BinaryIO) -> RecordWriter: ...
 
-    def fit(self, rows: pa.Table, table: str, partition: str) -> pa.Table:
-        """`rows`, decoded when the table may have had other columns, by name: new ones null, dropped ones left out.
 
-        Raises RowsUnfit, with their `table` and `partition`, where a column's values don't fit its type of today.
+class Refit(Protocol):
+    """Brings rows that came when their table had other columns into its columns of today."""
+
+    def __call__(self, rows: pa.RecordBatch, columns: Sequence[Column], key: PartitionKey, /) -> pa.RecordBatch:
+        """`rows` in `columns`, by name: what was added is null, what was dropped is left out.
+
+        Raises RowsUnfit, with the table and partition in `key`, where a value would have to be changed.
         """

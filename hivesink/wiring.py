@@ -10,7 +10,6 @@ from itertools import chain
 from posixpath import dirname
 from typing import TYPE_CHECKING
 
-from hivesink.config.layout import Layout
 from hivesink.config.options import OnBadRecord, OnLate, SinkConfig, as_texts
 from hivesink.config.site import NO_SITE, Site
 from hivesink.core.bucket import normal
@@ -20,6 +19,7 @@ from hivesink.core.log import require_writer_name
 from hivesink.core.partition_commit import PolicyKind
 from hivesink.decode.arrowtypes import arrow_schema
 from hivesink.decode.reader import RowsReader
+from hivesink.decode.refit import refit
 from hivesink.decode.values import DecodeOptions
 from hivesink.errors import (
     FileSystemUnknown,
@@ -45,7 +45,7 @@ from hivesink.sink.task.assign import row_columns
 from hivesink.sink.task.attempt import TaskTools, run_encoding
 from hivesink.sink.task.messages import TablePlan, TaskPlan
 from hivesink.sink.task.rejects import rejected_spec
-from hivesink.sink.task.segments import unfit
+from hivesink.sink.task.segments import held_back
 from hivesink.storage.fs import Ownership
 from hivesink.storage.rename_store import RenameFileStore
 
@@ -124,6 +124,7 @@ class ToolsSpec:
             format=lambda table: ParquetFormat(arrow_schema(table.spec.columns), plan.layout(table)),
             touch=log.touch,
             segments=log.segments,
+            refit=refit,
         )
 
 
@@ -267,10 +268,9 @@ def admission(
     return Admission(writer, log, store, live, registrar, lambda: logs.uids() | logs.accepted().keys(), search)
 
 
-def unfit_rows(live: LiveTable, log: CommitLog, rows: OpenRows) -> dict[PartitionKey, HiveSinkError]:
-    """The buckets of the table whose rows can't be rolled, each with the reason. Raises StoreUnavailable."""
-    form = ParquetFormat(arrow_schema(live.spec.columns), Layout())
-    return unfit(rows, str(live.spec.name), log.segments, form.schema, form.fit)
+def held_back_rows(live: LiveTable, log: CommitLog, rows: OpenRows) -> dict[PartitionKey, HiveSinkError]:
+    """The buckets whose rows can't all be rolled, each with the reason. Raises StoreUnavailable."""
+    return held_back(rows, str(live.spec.name), live.spec.columns, log.segments, refit)
 
 
 def log_of(uid: str, logs: TableLogs, folder: str, registrar: Registrar) -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import chain
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -15,7 +16,7 @@ from hivesink.core.lifecycle import Identity
 from hivesink.core.seen import GivenUp
 from hivesink.errors import InvalidOption
 from hivesink.sink.commit.context import CommitContext, policy_of
-from hivesink.sink.commit.recovery import Loss, Recovered, find_losses, preview
+from hivesink.sink.commit.recovery import Loss, LostSlice, Recovered, find_losses, find_lost_slices, preview
 from hivesink.sink.commit.recovery import recover as recover_writer
 from hivesink.sink.inspect.clean import clean as clean_writer
 from hivesink.sink.inspect.clean import find_leftovers, find_strays, throw_away
@@ -27,15 +28,16 @@ if TYPE_CHECKING:
     from hivesink.core.partition import PartitionKey
 
 AcceptLost = Annotated[
-    bool, typer.Option("--accept-lost", help="Record decided parts as lost for good, so that the log can continue.")
+    bool,
+    typer.Option("--accept-lost", help="Give up lost parts and segments for good, so that the log can continue."),
 ]
 GiveUp = Annotated[
     list[str] | None,
     typer.Option(
         "--give-up",
         metavar="PARTITION",
-        help="Give up the waiting rows of a partition, such as dt=2024-01-02, that the metastore refuses to list; "
-        "their files are set aside. May be repeated.",
+        help="Give up the waiting rows of a partition, such as dt=2024-01-02, that the metastore refuses to list, or "
+        "that don't fit the table; their files are set aside. May be repeated.",
     ),
 ]
 Strays = Annotated[
@@ -58,7 +60,7 @@ def recover(
     """Finish decided epochs, remove what was not decided, and publish the rows that wait to be rolled.
 
     Stop the job first: if it is writing an epoch, it loses that epoch and stops. --accept-lost gives up the rows of
-    lost parts, --give-up those of a partition that the metastore refuses. Both ask first.
+    lost parts and segments, --give-up those of a partition that can't be published. Both ask first.
 
     Example: hivesink recover demo.flights --dry-run
     """
@@ -68,16 +70,18 @@ def recover(
             opened.admission(name).require_same_table()
         partitions = frozenset((opened.name, partition) for partition in give_up or ())
         losses = [find_losses(context, partitions, accept=accept_lost) for context in chosen.values()]
-        lost = [loss for own in losses for loss in own]
+        slices = [find_lost_slices(context, partitions, accept=accept_lost) for context in chosen.values()]
+        lost: list[Loss | LostSlice] = [*chain(*losses), *chain(*slices)]
         _require_known(partitions, lost)
         if lost and not dry_run and not yes:
             _ask(lost, as_json=json)
         done = []
-        for name, own in zip(chosen, losses, strict=True):
+        for name, own, gone in zip(chosen, losses, slices, strict=True):
             context, config, head = opened.for_recovery(name)
             policy = policy_of(opened.live.spec, config)
-            waiting = frozenset(loss.part.target for loss in own if loss.part.key in partitions)
-            given_up = GivenUp(frozenset(loss.part.target for loss in own), waiting)
+            waiting = frozenset(loss.target for loss in own if loss.key in partitions)
+            rows = frozenset(one.opened for one in gone)
+            given_up = GivenUp(frozenset(loss.target for loss in own), waiting, rows)
             if dry_run:
                 result = preview(context, policy, given_up=given_up)
             else:
@@ -91,8 +95,8 @@ def recover(
         out.show(_report(opened, done, dry_run=dry_run, unharmed=accept_lost and not lost))
 
 
-def _require_known(partitions: Collection[PartitionKey], lost: Sequence[Loss]) -> None:
-    unknown = sorted(set(partitions) - {loss.part.key for loss in lost})
+def _require_known(partitions: Collection[PartitionKey], lost: Sequence[Loss | LostSlice]) -> None:
+    unknown = sorted(set(partitions) - {loss.key for loss in lost})
     if unknown:
         names = ", ".join(f"{partition} of {table}" for table, partition in unknown)
         problem = f"--give-up: no rows wait for {names}; `hivesink status` lists what waits, by table and exact name"
@@ -108,11 +112,25 @@ def _identity(opened: OpenedTable, writer: str, context: CommitContext, config: 
     return Identity(writer, uid, (opened.name,), ((opened.name, config["sink.bucket.time-zone"].key),), log.location)
 
 
-def _ask(lost: Sequence[Loss], *, as_json: bool) -> None:
-    rows = sum(loss.part.rows for loss in lost)
-    what = f"{rows} rows in {len(lost)} files"
-    lines = [f"lost: {loss.part.target} ({loss.part.rows} rows): {loss.reason}" for loss in lost]
+def _ask(lost: Sequence[Loss | LostSlice], *, as_json: bool) -> None:
+    rows = sum(loss.rows for loss in lost)
+    what = f"{rows} rows in {_files(lost)}"
+    lines = [f"lost: {loss.target} ({loss.rows} rows{_bucket(loss)}): {loss.reason}" for loss in lost]
     confirm(lines, f"Give up {what} for good?", f"this would give up {what}", as_json=as_json)
+
+
+def _all(result: Recovered) -> list[Loss | LostSlice]:
+    return [*result.lost, *result.given_up]
+
+
+def _files(lost: Sequence[Loss | LostSlice]) -> str:
+    files = len({loss.target for loss in lost})
+    return f"{files} file{'s' if files > 1 else ''}"
+
+
+def _bucket(loss: Loss | LostSlice) -> str:
+    # A part's path names its partition.
+    return f" of {' '.join(loss.key).strip()}" if isinstance(loss, LostSlice) else ""
 
 
 def _report(opened: OpenedTable, done: Sequence[tuple[str, Recovered]], *, dry_run: bool, unharmed: bool) -> Report:
@@ -128,7 +146,7 @@ def _data(writer: str, result: Recovered) -> dict[str, Any]:
         "writer": writer,
         "epoch": result.epoch,
         "actions": [{"what": what, "subject": subject} for what, subject in result.described()],
-        "lost": [{"target": loss.part.target, "rows": loss.part.rows, "why": loss.reason} for loss in result.lost],
+        "lost": [{"target": loss.target, "rows": loss.rows, "why": loss.reason} for loss in _all(result)],
     }
 
 
@@ -139,9 +157,10 @@ def _blocks(writer: str, result: Recovered, *, dry_run: bool) -> list[Line | Gri
         return [Line(f"writer {writer}: nothing to recover, {state}")]
     head = "recovery would" if dry_run else f"recovered, at epoch {result.epoch}, with {len(actions)} actions"
     blocks: list[Line | Grid] = [Grid(f"writer {writer}: {head}", ("action", "subject"), actions)]
-    if result.lost:
+    if lost := _all(result):
         accepted = "would be accepted as lost" if dry_run else "accepted as lost"
-        blocks.append(Line(f"writer {writer}: {len(result.lost)} files {accepted}"))
+        rows = sum(loss.rows for loss in lost)
+        blocks.append(Line(f"writer {writer}: {_files(lost)} with {rows} rows {accepted}"))
     return blocks
 
 

@@ -155,6 +155,7 @@ def describe(action: Action) -> Iterator[tuple[str, str]]:  # noqa: C901, PLR091
     match action:
         case Decide(manifest):
             yield manifest.kind, f"epoch {manifest.epoch}"
+            yield from (("give up", f"{_name(*one.key)} ({one.slice.rows} rows)") for one in manifest.given_up)
         case ClearAccurate(table, partitions):
             yield from (("clear accurate flag", _name(table, partition)) for partition in partitions)
         case Register(table, partitions):

@@ -29,7 +29,12 @@ def accepted(history: History, seen: Seen, stamp: Stamp, given_up: GivenUp) -> M
     gone = (loss.part for loss in losses(history, seen.files, seen.partitions) if loss.astray is None)
     lost = [part for part in gone if part.target in given_up.targets]
     parts = [*lost, *(part for part in abandoned(history, seen, given_up) if part not in lost)]
-    return _without(history, stamp, "accept-lost", parts) if parts else None
+    slices = tuple(one for one in history.rows.opened if one in given_up.slices)
+    if not parts and not slices:
+        return None
+    manifest = _without(history, stamp, "accept-lost", parts)
+    after = history.rows.after(manifest).dropping(slices)
+    return replace(manifest, given_up=slices, waiting=tuple(sorted(after.items())))
 
 
 def reopened(history: History, seen: Seen, stamp: Stamp) -> Manifest | None:
@@ -69,11 +74,10 @@ def closed_buckets(
     """
     closed: dict[tuple[Epoch, PartitionKey], OpenBucket] = {}
     for roll in (epoch.manifest for epoch in history.open if epoch.manifest.rolled):
-        before = open_rows(read(epoch) for epoch in reversed(epochs) if epoch < roll.epoch).buckets
-        for key in roll.rolled:
-            bucket = before.get(key)
-            if bucket and all(segments.get(one.segment, 0) >= one.offset + one.length for one in bucket.slices):
-                closed[roll.epoch, key] = bucket
+        before = open_rows(read(epoch) for epoch in reversed(epochs) if epoch < roll.epoch)
+        for key, slices in before.closed(roll).items():
+            if all(segments.get(one.segment, 0) >= one.offset + one.length for one in slices):
+                closed[roll.epoch, key] = before.buckets[key].only(slices)
     return closed
 
 

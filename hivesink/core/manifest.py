@@ -117,8 +117,9 @@ class Manifest:
     again). `log` is the folder of its log, None in format 1. `options` are the settings that the last batch's job gave
     itself, which outrank the table's: whoever finishes its epochs uses them too.
 
-    `opened` are the rows that wait from this epoch on, `rolled` the buckets whose waiting rows it has encoded;
-    `waiting`, if it isn't None, holds all buckets that are open after it. `commits` are the partitions that it commits;
+    `opened` are the rows that wait from this epoch on, `rolled` the buckets whose waiting rows it has encoded, all but
+    those that still wait in `waiting`; this, if it isn't None, holds all buckets that are open after it. `given_up` are
+    rows that waited, whose loss a person accepted. `commits` are the partitions that it commits;
     None: all that it publishes, without a record.
     """
 
@@ -140,6 +141,7 @@ class Manifest:
     options: tuple[tuple[str, str], ...] = ()
     opened: tuple[Opened, ...] = ()
     rolled: tuple[PartitionKey, ...] = ()
+    given_up: tuple[Opened, ...] = ()
     waiting: tuple[tuple[PartitionKey, OpenBucket], ...] | None = None
     commits: tuple[Commit, ...] | None = None
     watermark: Watermark | None = None
@@ -154,8 +156,12 @@ class Manifest:
         return () if self.kind == REOPEN else self.lost
 
     @property
+    def given_up_rows(self) -> int:
+        return sum(one.slice.rows for one in self.given_up)
+
+    @property
     def is_bare(self) -> bool:
-        """It publishes no part, commits no partition, and accepts no loss."""
+        """It publishes no part, commits no partition, and accepts no part's loss."""
         return not (self.publishes() or self.lost or self.commits)
 
     def follow(self, *, kind: str, attempt: str, at: datetime, settled: Epoch) -> Manifest:
@@ -173,6 +179,7 @@ class Manifest:
             lost=(),
             opened=(),
             rolled=(),
+            given_up=(),
             waiting=None,
             commits=None,
         )
@@ -182,7 +189,7 @@ class Manifest:
 class Floor:
     """Epochs up to `epoch` are settled and their manifests deleted; `totals` are their row counts.
 
-    `files` counts the parts that they published, `lost` the rows of parts whose loss a person accepted.
+    `files` counts the parts that they published, `lost` the rows whose loss a person accepted.
     """
 
     epoch: Epoch
@@ -232,5 +239,7 @@ def floor_over(before: Floor | None, manifests: Iterable[Manifest], epoch: Epoch
         epoch=epoch,
         totals=sum((manifest.rows for manifest in gone), start.totals),
         files=start.files + sum(len(manifest.parts) for manifest in gone),
-        lost=start.lost + sum(part.rows for manifest, part in lost_parts(known) if manifest.epoch <= epoch),
+        lost=start.lost
+        + sum(part.rows for manifest, part in lost_parts(known) if manifest.epoch <= epoch)
+        + sum(manifest.given_up_rows for manifest in gone),
     )

@@ -30,9 +30,8 @@ def encode(manifest: Manifest) -> bytes:
             "last_batch": last_batch_fields(manifest.last_batch),
             "zones": dict(manifest.zones),
             "options": dict(manifest.options),
-            "opened": [
-                {"table": one.table, "partition": one.partition, **_slice(one.slice)} for one in manifest.opened
-            ],
+            "opened": [_opened(one) for one in manifest.opened],
+            "given_up": [_opened(one) for one in manifest.given_up],
             "rolled": [{"table": table, "partition": partition} for table, partition in manifest.rolled],
             "waiting": None if manifest.waiting is None else [_bucket(*item) for item in manifest.waiting],
             "watermark": _watermark(manifest.watermark),
@@ -65,7 +64,8 @@ def decode(data: bytes, file: str) -> Manifest:
             zones=tuple(sorted((str(table), str(zone)) for table, zone in found["zones"].items())),
             log=None if found["log"] is None else str(found["log"]),
             options=tuple(sorted((str(name), str(text)) for name, text in options.items())),
-            opened=tuple(Opened(*_key(one), _to_slice(one)) for one in found.get("opened", ())),
+            opened=tuple(_to_opened(one) for one in found.get("opened", ())),
+            given_up=tuple(_to_opened(one) for one in found.get("given_up", ())),
             rolled=tuple(_key(one) for one in found.get("rolled", ())),
             waiting=None if waiting is None else tuple((_key(one), _to_bucket(one)) for one in waiting),
             commits=_to_commits(found.get("commits")),
@@ -146,13 +146,27 @@ def _to_part(found: Any) -> PartEntry:
     return PartEntry(table, partition, staged, target, length=int(found["length"]), rows=int(found["rows"]))
 
 
+def _opened(one: Opened) -> dict[str, Any]:
+    return {"table": one.table, "partition": one.partition, **_slice(one.slice)}
+
+
+def _to_opened(found: Any) -> Opened:
+    return Opened(*_key(found), _to_slice(found))
+
+
 def _slice(one: Slice) -> dict[str, Any]:
-    return {"segment": one.segment, "offset": one.offset, "length": one.length, "rows": one.rows}
+    known = {"segment": one.segment, "offset": one.offset, "length": one.length, "rows": one.rows}
+    return known if one.crc32 is None else {**known, "crc32": one.crc32}
+
+
+def _slice_line(one: Slice) -> str:
+    line = f"{one.segment} {one.offset} {one.length} {one.rows}"
+    return line if one.crc32 is None else f"{line} {one.crc32}"
 
 
 def _bucket(key: PartitionKey, bucket: OpenBucket) -> dict[str, Any]:
     # A snapshot may hold thousands of slices: each is one line.
-    slices = [f"{one.segment} {one.offset} {one.length} {one.rows}" for one in bucket.slices]
+    slices = [_slice_line(one) for one in bucket.slices]
     known = {"first": bucket.first, "last": bucket.last, "published": bucket.published, "files": bucket.files}
     return {"table": key[0], "partition": key[1], **known, "slices": slices}
 
@@ -162,12 +176,14 @@ def _key(found: Any) -> PartitionKey:
 
 
 def _to_slice(found: Any) -> Slice:
-    return Slice(str(found["segment"]), int(found["offset"]), int(found["length"]), int(found["rows"]))
+    crc32 = found.get("crc32")
+    offset, length, rows = (int(found[name]) for name in ("offset", "length", "rows"))
+    return Slice(str(found["segment"]), offset, length, rows, None if crc32 is None else int(crc32))
 
 
 def _to_bucket(found: Any) -> OpenBucket:
     slices = (text.split(" ") for text in found["slices"])
-    known = tuple(Slice(name, int(at), int(size), int(rows)) for name, at, size, rows in slices)
+    known = tuple(Slice(name, *map(int, numbers)) for name, *numbers in slices)
     bucket = OpenBucket.of(known, _to_time(found["first"]), _to_time(found["last"]))
     return replace(bucket, published=int(found["published"]), files=int(found["files"]))
 

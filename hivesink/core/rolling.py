@@ -26,12 +26,16 @@ _NAME = re.compile(r"([1-9]\d*)-[0-9a-f]{8,32}t\d+-\d+\.arrow", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """The rows of one bucket in a segment: an Arrow IPC stream of `length` bytes from `offset` on."""
+    """The rows of one bucket in a segment: an Arrow IPC stream of `length` bytes from `offset` on.
+
+    `crc32` is the checksum of these bytes, as zlib has it; older manifests have none.
+    """
 
     segment: str
     offset: int
     length: int
     rows: int
+    crc32: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +78,11 @@ class OpenBucket:
     def rolled(self) -> OpenBucket:
         """Its rows no longer wait."""
         return replace(self, slices=(), rows=0, bytes=0)
+
+    def only(self, slices: Iterable[Slice]) -> OpenBucket:
+        """With `slices` for those that wait."""
+        kept = OpenBucket.of(tuple(slices), self.first, self.last)
+        return replace(self, slices=kept.slices, rows=kept.rows, bytes=kept.bytes)
 
     def before(self, later: OpenBucket | None) -> OpenBucket:
         """Its rows wait again, ahead of those that have come since."""
@@ -138,6 +147,19 @@ class OpenRows:
         buckets = {key: bucket for key, bucket in buckets.items() if bucket.slices or bucket.files}
         return tuple(sorted(buckets.items()))
 
+    @property
+    def opened(self) -> tuple[Opened, ...]:
+        """All slices, with their buckets."""
+        return tuple(Opened(*key, one) for key, bucket in sorted(self.buckets.items()) for one in bucket.slices)
+
+    def dropping(self, given_up: Iterable[Opened]) -> dict[PartitionKey, OpenBucket]:
+        """The buckets once a person has given up rows that wait."""
+        buckets = dict(self.buckets)
+        for key in {one.key for one in given_up}:
+            gone = {one.slice for one in given_up if one.key == key}
+            buckets[key] = buckets[key].only(one for one in buckets[key].slices if one not in gone)
+        return {key: bucket for key, bucket in buckets.items() if bucket.slices or bucket.files}
+
     def published(self, key: PartitionKey) -> tuple[int, int]:
         """The rows and files of an uncommitted partition that are readable already."""
         bucket = self.buckets.get(key)
@@ -146,6 +168,29 @@ class OpenRows:
     def waits(self, key: PartitionKey) -> bool:
         """Whether rows of the partition wait."""
         return key in self.buckets and bool(self.buckets[key].slices)
+
+    def beside(self, slices: Container[Slice]) -> OpenRows:
+        """The rows that wait in other slices, and the partitions without any of these."""
+        buckets = {}
+        for key, bucket in self.buckets.items():
+            others = [one for one in bucket.slices if one not in slices]
+            if others or not bucket.slices:
+                buckets[key] = bucket.only(others)
+        return replace(self, buckets=buckets)
+
+    def leaving(self, manifest: Manifest, slices: Container[Slice]) -> Manifest:
+        """`manifest`, a roll, with a snapshot where its buckets keep those of the `slices` that they had."""
+        left = {key: [one for one in self.buckets[key].slices if one in slices] for key in manifest.rolled}
+        after = self._changed(manifest)
+        kept = {key: after[key].only(own) for key, own in left.items() if own}
+        return replace(manifest, waiting=tuple(sorted({**after, **kept}.items()))) if kept else manifest
+
+    def closed(self, manifest: Manifest) -> dict[PartitionKey, tuple[Slice, ...]]:
+        """The slices whose rows are in the parts of `manifest`, by bucket."""
+        after = self.after(manifest).buckets
+        left = {key: set(after[key].slices) if key in after else set[Slice]() for key in manifest.rolled}
+        known = ((key, self.buckets[key].slices) for key in manifest.rolled if key in self.buckets)
+        return {key: tuple(one for one in slices if one not in left[key]) for key, slices in known}
 
     def segments(self) -> frozenset[str]:
         """The names of the segments that hold them."""

@@ -11,7 +11,7 @@ from hivesink.core.bucket import given_up, is_aside, is_given_up, same_location
 from hivesink.core.epoch import Epoch
 from hivesink.core.partfile import parse_staged
 from hivesink.core.partition import PartitionKey
-from hivesink.core.rolling import OpenBucket, segment_epoch
+from hivesink.core.rolling import OpenBucket, Opened, segment_epoch
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -69,11 +69,12 @@ class Seen:
 class GivenUp:
     """What a person has confirmed to give up: decided parts, by their targets. `targets` go only if they are lost.
 
-    `waiting` go with their files: what the job has decided since isn't among them.
+    `waiting` go with their files: what the job has decided since isn't among them. `slices` are rows that wait.
     """
 
     targets: frozenset[str] = frozenset()
     waiting: frozenset[str] = frozenset()
+    slices: frozenset[Opened] = frozenset()
 
 
 NOTHING = GivenUp()

@@ -8,8 +8,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+from typing import TYPE_CHECKING
 
 from hivesink.errors import InvalidOption
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 PARQUET_INPUT = "org.apache.hadoop.hive.ql.io.parquet.MapredParquetInputFormat"
 PARQUET_OUTPUT = "org.apache.hadoop.hive.ql.io.parquet.MapredParquetOutputFormat"
@@ -109,6 +113,11 @@ class Column:
     type: HiveType
     comment: str | None = None
     nullable: bool = True
+
+
+def columns_text(columns: Iterable[Column]) -> str:
+    """The names and types of `columns`, in one text that no others have."""
+    return ", ".join(f"{quoted(column.name)} {column.type}" for column in columns)
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,8 @@ class Policies:
     rule: CommitRule
     rolling: RollingPolicy
     watermark: WatermarkPolicy
+    own_rolling: bool = False
+    """The user's own class decides when rows are rolled."""
 
 
 def why_open(
@@ -43,17 +45,18 @@ def why_open(
     if bucket is None:
         return "it has had no rows yet"
     if has_record or not rule.holds(key):
-        return _unheld(bucket, policies.rolling, now)
+        return _unheld(bucket, policies, now)
     due = max(bucket.first + rule.delay, now)
     return f"it is committed at {_time(due)} while a job runs: {rule.delay} after its first row"
 
 
-def _unheld(bucket: OpenBucket, policy: RollingPolicy, now: datetime) -> str:
+def _unheld(bucket: OpenBucket, policies: Policies, now: datetime) -> str:
+    policy = policies.rolling
     if not bucket.slices:
         return f"its {bucket.published} rows are published: a job commits them next"
     if policy.at_once:
         return f"{bucket.rows} rows wait since sink.rolling-policy.on-epoch was false: a job publishes them next"
-    if policy.own is not None:
+    if policies.own_rolling:
         return f"{bucket.rows} rows wait to be rolled by your sink.rolling-policy.class"
     due = min(bucket.first + policy.rollover, bucket.last + policy.inactivity)
     return f"{bucket.rows} rows wait to be rolled, by {_time(max(due, now))} while a job runs"

@@ -75,7 +75,7 @@ def check_types(stream: pa.Schema, columns: Sequence[Column], options: DecodeOpt
         fields = [field for field in stream if field.name.lower() == column.name.lower()]
         if len(fields) == 1:
             epoch = options.is_epoch(column.name.lower())
-            problems += _mismatches(column.name, fields[0].type, column.type, epoch=epoch)
+            problems += mismatches(column.name, fields[0].type, column.type, epoch=epoch)
         else:
             many = ", ".join(field.name for field in fields)
             problems.append(f"{column.name}: {f'{many} differ only in case' if fields else 'missing'}")
@@ -83,23 +83,23 @@ def check_types(stream: pa.Schema, columns: Sequence[Column], options: DecodeOpt
         raise ColumnsDontFit(tuple(problems))
 
 
-def _mismatches(path: str, given: pa.DataType, kind: HiveType, *, epoch: bool) -> list[str]:
+def mismatches(path: str, given: pa.DataType, kind: HiveType, *, epoch: bool) -> list[str]:
     """Why values of type `given` can't be a Hive `kind`, each with its path; empty where they can."""
     match kind:
         case _ if types.is_null(given):
             return []
         case Array() if is_list(given):
-            return _mismatches(f"{path}.element", given.value_type, kind.element, epoch=epoch)
+            return mismatches(f"{path}.element", given.value_type, kind.element, epoch=epoch)
         case Map() if types.is_map(given):
-            keys = _mismatches(f"{path}.key", given.key_type, kind.key, epoch=epoch)
-            return keys + _mismatches(f"{path}.value", given.item_type, kind.value, epoch=epoch)
+            keys = mismatches(f"{path}.key", given.key_type, kind.key, epoch=epoch)
+            return keys + mismatches(f"{path}.value", given.item_type, kind.value, epoch=epoch)
         case Struct() if types.is_struct(given):
             return _struct_mismatches(path, given, kind, epoch=epoch)
         case Array() | Map() | Struct():
             fits = False
         case _:
             fits = _fits(given, kind, epoch=epoch)
-    return [] if fits else [f"{path}: {_spark_name(given)} can't be {kind}; cast it in the query"]
+    return [] if fits else [f"{path}: {spark_name(given)} can't be {kind}; cast it in the query"]
 
 
 def _struct_mismatches(path: str, given: pa.StructType, kind: Struct, *, epoch: bool) -> list[str]:
@@ -107,7 +107,7 @@ def _struct_mismatches(path: str, given: pa.StructType, kind: Struct, *, epoch: 
     for name, field in kind.fields:
         indexes = field_indexes(given, name)
         if len(indexes) == 1:
-            problems += _mismatches(f"{path}.{name}", given.field(indexes[0]).type, field, epoch=epoch)
+            problems += mismatches(f"{path}.{name}", given.field(indexes[0]).type, field, epoch=epoch)
         else:
             problems.append(f"{path}.{name}: {'two fields differ only in case' if indexes else 'missing'}")
     return problems
@@ -150,16 +150,17 @@ def is_list(given: pa.DataType) -> bool:
     return bool(types.is_list(given) or types.is_large_list(given))
 
 
-def _spark_name(given: pa.DataType) -> str:
+def spark_name(given: pa.DataType) -> str:
+    """What Spark calls the type, for messages."""
     if types.is_timestamp(given):
         return "timestamp" if given.tz else "timestamp_ntz"
     if types.is_decimal(given):
         return f"decimal({given.precision},{given.scale})"
     if is_list(given):
-        return f"array<{_spark_name(given.value_type)}>"
+        return f"array<{spark_name(given.value_type)}>"
     if types.is_map(given):
-        return f"map<{_spark_name(given.key_type)},{_spark_name(given.item_type)}>"
+        return f"map<{spark_name(given.key_type)},{spark_name(given.item_type)}>"
     if types.is_struct(given):
         fields = (given.field(index) for index in range(given.num_fields))
-        return f"struct<{','.join(f'{field.name}:{_spark_name(field.type)}' for field in fields)}>"
+        return f"struct<{','.join(f'{field.name}:{spark_name(field.type)}' for field in fields)}>"
     return _SPARK_NAMES.get(given, str(given))

@@ -195,7 +195,7 @@ def _in_micros(numbers: Micros, unit: str) -> tuple[Micros, Mask]:
     return product, np.zeros(len(numbers), dtype=np.bool_)
 
 
-class _Entries:
+class Entries:
     """The items of the lists or maps in `array`: `offsets` begin at 0, and are null for a null list."""
 
     def __init__(self, array: pa.Array) -> None:
@@ -217,14 +217,14 @@ class _Entries:
 
 
 def _lists(array: pa.Array, kind: Array, zone: ZoneInfo) -> Converted:
-    entries = _Entries(array)
+    entries = Entries(array)
     items, bad = convert(entries.of(array.values), kind.element, zone)
     lists = pa.ListArray.from_arrays(entries.offsets, items).cast(arrow_type(kind))
     return lists, entries.rows(bad, lambda _, index: str(index))
 
 
 def _maps(array: pa.Array, kind: Map, zone: ZoneInfo) -> Converted:
-    entries = _Entries(array)
+    entries = Entries(array)
     given = entries.of(array.keys)
 
     def name(item: int, _: int) -> str:

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
 from hivesink.errors.base import HiveSinkError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 
 class LogDamaged(HiveSinkError):
@@ -73,26 +77,36 @@ class LogGone(HiveSinkError):
 
 
 class SegmentLost(HiveSinkError):
-    """A segment whose rows wait is gone or cut short."""
+    """A segment whose rows wait is gone, cut short, or damaged."""
 
     def __init__(self, path: str, reason: str) -> None:
+        self.reason = reason
         super().__init__(
             f"{path} holds committed rows that aren't in the table yet, but {reason}; restore it from a snapshot or a "
-            "backup"
+            "backup, or give its rows up with `hivesink recover TABLE --accept-lost` (see 'A segment is lost' in "
+            "docs/operations.md)"
         )
 
 
 class RowsUnfit(HiveSinkError):
-    """Rows that wait have values that their column can't hold any more. `kinds`: its Arrow types, then and now."""
+    """Rows that wait have values that their column can't hold any more. `kinds`: its types, then and now."""
 
     def __init__(self, table: str, partition: str, column: str, kinds: tuple[str, str], reason: str) -> None:
-        self.place = table, partition
         where, (before, now) = f"{table}, partition {partition}" if partition else table, kinds
         super().__init__(
             f"rows that wait for {where} don't fit column {column}: it was {before} when they came and is {now} today "
             f"({reason}). They stay where they are: change the column back, run `hivesink recover "
             f"{table.removesuffix('__rejected')}`, which publishes them, then change the column again"
         )
+
+
+class RowsHeldBack(HiveSinkError):
+    """Rows that wait can't be made into files: `reasons` says why, once for each slice."""
+
+    def __init__(self, reasons: Sequence[str], *, retryable: bool) -> None:
+        self.retryable = retryable
+        more = len(set(reasons)) - 1
+        super().__init__(reasons[0] + (f" (and {more} more: see `hivesink status`)" if more else ""))
 
 
 class BatchSetAside(HiveSinkError):

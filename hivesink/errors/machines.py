@@ -141,14 +141,11 @@ class MasterUnreachable(HiveSinkError):
 
 
 class TaskFailed(HiveSinkError):
-    """A task ended with an error of the sink's; Spark's own exception is the cause.
+    """A task ended with an error of the sink's; Spark's own exception is the cause."""
 
-    `place` is the table and partition whose rows alone are to blame, if that is so.
-    """
-
-    def __init__(self, message: str, *, retryable: bool, place: tuple[str, str] | None = None) -> None:
-        self.retryable, self.place = retryable, place
-        super().__init__(message if place else f"a task failed: {message}")
+    def __init__(self, message: str, *, retryable: bool) -> None:
+        self.retryable = retryable
+        super().__init__(f"a task failed: {message}")
 
 
 class VersionsDiffer(HiveSinkError):

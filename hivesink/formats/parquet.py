@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 from hivesink.config.layout import Layout
 from hivesink.config.options import Compression
-from hivesink.errors import RowsUnfit, Unsupported
+from hivesink.errors import Unsupported
 
 _FALSE_POSITIVES = 0.01
 """Of a Bloom filter; parquet-java's default."""
@@ -54,22 +54,6 @@ class ParquetFormat:
             **more,
         )
         return ParquetRecords(writer)
-
-    def fit(self, rows: pa.Table, table: str, partition: str) -> pa.Table:
-        """Raises RowsUnfit."""
-        if rows.schema.equals(self.schema):
-            return rows
-        columns = []
-        for wanted in self.schema:
-            if wanted.name not in rows.column_names:
-                columns.append(pa.nulls(rows.num_rows, wanted.type))
-                continue
-            try:
-                columns.append(rows.column(wanted.name).cast(wanted.type))
-            except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
-                kinds = str(rows.column(wanted.name).type), str(wanted.type)
-                raise RowsUnfit(table, partition, wanted.name, kinds, str(error).partition("\n")[0]) from error
-        return pa.table(columns, schema=self.schema)
 
 
 class ParquetRecords:

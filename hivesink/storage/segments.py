@@ -24,15 +24,18 @@ class LogSegments:
     """Takes a new file back if it has made the log's folder anew, and raises LogGone."""
 
     def create(self, name: str) -> _NewSegment:
-        path = join(self.folder, name)
+        path = self.path(name)
         try:
             return _NewSegment(self.fs, path, self.fs.open_new(path), self.require_log)
         except (FileExistsError, errors.OutcomeUnknown) as error:
             # Only this attempt uses the name: what appears later is an empty leftover.
             raise errors.StoreUnavailable(action="create", path=path, reason=str(error)) from error
 
+    def path(self, name: str) -> str:
+        return join(self.folder, name)
+
     def read(self, name: str, offset: int, length: int) -> bytes:
-        path = join(self.folder, name)
+        path = self.path(name)
         try:
             with contextlib.closing(self.fs.open(path)) as stream:
                 stream.seek(offset)
@@ -48,7 +51,7 @@ class LogSegments:
 
     def drop(self, names: Iterable[str]) -> None:
         for name in names:
-            delete(self.fs, join(self.folder, name))
+            delete(self.fs, self.path(name))
 
 
 @dataclass(frozen=True, slots=True)

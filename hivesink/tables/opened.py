@@ -86,19 +86,21 @@ class OpenedTable:
         """What reads `writer`'s partition commits. Raises InvalidOption, LogDamaged, NewerFormat, LogCopied."""
         context, config, _ = self.for_recovery(writer)
         spec = self.live.spec
-        policies = Policies(commit_rule(spec, config), rolling_policy(spec, config), watermark_policy(config))
+        rules = commit_rule(spec, config), rolling_policy(config), watermark_policy(config)
+        # Their own class needn't be here: only the job asks it.
+        policies = Policies(*rules, own_rolling=config["sink.rolling-policy.class"] is not None)
         return LogFollower(writer, context.log, policies)
 
     def states(self, writer: str, now: datetime) -> list[PartitionState]:
-        """All partitions that `writer` has rows of, sorted. Rows that no longer fit the table are named as such.
+        """All partitions that `writer` has rows of, sorted. Rows that are lost, or don't fit the table, are named so.
 
         Raises what `follower` raises, and StoreUnavailable.
         """
         follower = self.follower(writer)
         follower.read()
-        unfit = wiring.unfit_rows(self.live, follower.log, follower.open)
+        held = wiring.held_back_rows(self.live, follower.log, follower.open)
         states = follower.states(now)
-        reasons = {one.key: str(unfit[one.key]) for one in states if one.key in unfit}
+        reasons = {one.key: str(held[one.key]) for one in states if one.key in held}
         return [replace(one, waits_for=reasons.get(one.key, one.waits_for)) for one in states]
 
     def committer(self, writer: str) -> Committer:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from hivesink.core.table import TableName
-from hivesink.errors import TableRemade, TableReplaced
+from hivesink.errors import RowsHeldBack, TableRemade, TableReplaced
 from hivesink.metastore.thrift_connection import Connection
 from tests.cli.site import Ingest, hivesink
 
@@ -46,6 +47,17 @@ def files(ingest: Ingest) -> list[Path]:
 
 def segments(ingest: Ingest) -> list[str]:
     return [path.name for path in (ingest.log / "segments").glob("*")]
+
+
+def change(ingest: Ingest, **columns: str) -> None:
+    """A user's ALTER TABLE … REPLACE COLUMNS."""
+    name = TableName.parse(ingest.table)
+    connection = Connection(ingest.metastore)
+    found = connection.read(lambda client: client.get_table(name.database, name.table))
+    field = type(found.sd.cols[0])
+    found.sd.cols = [field(column, kind) for column, kind in columns.items()]
+    connection.read(lambda client: client.alter_table(name.database, name.table, found))
+    connection.close()
 
 
 def make_anew(ingest: Ingest, ddl: Path, was: str, now: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -115,7 +127,7 @@ def test_rows_that_no_longer_fit_a_column_wait_until_they_do(
     assert said.code != 0
     assert (
         f"rows that wait for {table}, partition dt=2026-01-01 don't fit column note: it was string when they came and "
-        "is int32 today" in said.error
+        "is int today" in said.error
     )
     assert f"change the column back, run `hivesink recover {table}`" in said.error
     shown = hivesink(capsys, "status", table).out
@@ -130,6 +142,94 @@ def test_rows_that_no_longer_fit_a_column_wait_until_they_do(
     assert hivesink(capsys, "recover", table).code == 0
     assert ids(waiting) == IDS
     assert hivesink(capsys, "verify", table).code == 0
+
+
+def test_a_column_is_changed_back_and_again_with_rows_of_both_types(
+    waiting: Ingest, table: str, uri: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    waiting.commit(200)
+    change(waiting, note="string")
+    change(waiting, note="string", id="tinyint")
+    again = Ingest(table, uri, options=WAIT, batches=waiting.batches)
+    again.commit()
+    with pytest.raises(RowsHeldBack, match=r"it was bigint when they came and is tinyint today \(out of range for"):
+        again.committer.finish()
+    # Those that came since then are readable, and of the others those that fit.
+    assert sum(pq.read_metadata(path).num_rows for path in files(waiting)) == 16
+    assert "don't fit" in hivesink(capsys, "status", table).out
+    assert hivesink(capsys, "verify", table).code == 0
+    change(waiting, note="string", id="bigint")
+    assert hivesink(capsys, "recover", table).code == 0
+    assert sum(pq.read_metadata(path).num_rows for path in files(waiting)) == 216
+    assert segments(waiting) == []
+    assert hivesink(capsys, "verify", table).code == 0
+    again.close()
+
+
+def test_a_segment_that_is_lost_holds_back_its_own_rows_until_they_are_given_up(
+    waiting: Ingest, table: str, uri: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lost = min((waiting.log / "segments").glob("1-*"))
+    lost.unlink()
+    assert hivesink(capsys, "verify", table).code == 1
+    shown = hivesink(capsys, "partitions", table, "--json").data["partitions"]
+    assert [str(lost) in one["waits_for"] for one in shown] == [True, True]
+    said = hivesink(capsys, "recover", table)
+    assert said.code == 65
+    assert f"{lost} holds committed rows that aren't in the table yet, but it is missing" in said.error
+    assert "`hivesink recover TABLE --accept-lost`" in said.error
+    assert ids(waiting) == sorted([0, 1, 2, 3] * 2)
+    planned = hivesink(capsys, "recover", table, "--accept-lost", "--dry-run", "--json").data["writers"][0]
+    assert {one["target"] for one in planned["lost"]} == {str(lost)}
+    assert sum(one["rows"] for one in planned["lost"]) == 4
+    assert hivesink(capsys, "recover", table, "--accept-lost", "--json").code == 65
+    done = hivesink(capsys, "recover", table, "--accept-lost", "--yes")
+    assert done.code == 0
+    assert "1 file with 4 rows accepted as lost" in done.out
+    assert "of which 4 lost" in hivesink(capsys, "status", table).out
+    assert "a person has given up 4 rows that waited" in hivesink(capsys, "verify", table).out
+    assert "nothing is lost" in hivesink(capsys, "recover", table, "--accept-lost").out
+    assert segments(waiting) == []
+    again = Ingest(table, uri, options=WAIT, batches=waiting.batches)
+    again.commit()
+    again.committer.finish()
+    assert ids(waiting) == sorted([0, 1, 2, 3] * 3)
+    again.close()
+
+
+def test_a_partition_whose_rows_wait_is_given_up(
+    waiting: Ingest, table: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    change(waiting, id="bigint", note="varchar(1)")
+    assert hivesink(capsys, "recover", table).code == 65
+    asked = hivesink(capsys, "recover", table, "--give-up", "dt=2026-01-01", "--json")
+    assert "this would give up 6 rows in 3 files" in asked.error + asked.out
+    said = hivesink(capsys, "recover", table, "--give-up", "dt=2026-01-01", "--give-up", "dt=2026-01-02", "--yes")
+    assert said.code == 0
+    assert "3 files with 12 rows accepted as lost" in said.out
+    assert "of which 12 lost" in hivesink(capsys, "status", table).out
+    assert (ids(waiting), segments(waiting)) == ([], [])
+    assert hivesink(capsys, "verify", table).code == 0
+
+
+def test_the_users_own_rolling_class_need_not_be_importable_to_look(
+    table: str, uri: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code = "class Own:\n    def __init__(self, *_): ...\n    def should_roll(self, *_): return False\n"
+    (tmp_path / "rollsown.py").write_text(code)
+    with monkeypatch.context() as own:
+        own.syspath_prepend(tmp_path)
+        job = Ingest(table, uri, options={**WAIT, "sink.rolling-policy.class": "rollsown:Own"})
+        assert job.commit().readable_in is None
+    monkeypatch.delitem(sys.modules, "rollsown")
+    told = "2 rows wait to be rolled by your sink.rolling-policy.class"
+    for command in ("status", "partitions"):
+        assert "sink.rolling-policy.class" in hivesink(capsys, command, table).out
+    (first, _) = hivesink(capsys, "partitions", table, "--json").data["partitions"]
+    assert first["waits_for"] == told
+    waited = hivesink(capsys, "wait", table, "dt=2026-01-01", "--timeout", "1s")
+    assert (waited.code, told in waited.out) == (75, True)
+    job.close()
 
 
 def test_rows_that_wait_want_the_partition_columns_that_they_came_for(

@@ -13,7 +13,7 @@ from hivesink.core.rolling import OpenBucket, Opened, Slice
 from hivesink.core.watermark import Watermark
 
 AT = datetime(2026, 11, 21, 4, 5, 6, 789, tzinfo=timezone.utc)
-OLD, NEW = Slice("7-00112233aat0-3.arrow", 640, 320, 5), Slice("12-00112233aat0-0.arrow", 0, 340, 3)
+OLD, NEW = Slice("7-00112233aat0-3.arrow", 640, 320, 5), Slice("12-00112233aat0-0.arrow", 0, 340, 3, 0x1C0FFEE)
 WAITS = OpenBucket.of((OLD, NEW), AT - timedelta(minutes=3), AT)
 
 
@@ -48,6 +48,7 @@ def full() -> Manifest:
         options=(("sink.file.permission", "640"), ("sink.log.retained-epochs", "7")),
         opened=(Opened("demo.flights", "dt=2013-01-01", NEW),),
         rolled=(("demo.flights", "dt=a%3Ab ü"),),
+        given_up=(Opened("demo.flights", "dt=2013-01-01", OLD),),
         waiting=((("demo.flights", "dt=2013-01-01"), replace(WAITS, published=9, files=2)),),
         commits=(Commit("demo.flights", "dt=a%3Ab ü", 3, 40, 5),),
         watermark=Watermark(AT - timedelta(hours=2), {"t-0": AT - timedelta(hours=1), "t-1": None}),

@@ -58,6 +58,7 @@ def manifests(draw: st.DrawFn) -> Manifest:
         options=tuple(sorted(draw(st.dictionaries(text, text)).items())),
         opened=draw(st.sampled_from([(), base.opened])),
         rolled=tuple(draw(st.lists(st.tuples(text, text)))),
+        given_up=draw(st.sampled_from([(), base.given_up])),
         waiting=draw(st.sampled_from([None, (), base.waiting])),
         commits=draw(st.sampled_from([None, (), base.commits])),
         watermark=draw(st.sampled_from([None, Watermark(), base.watermark])),
@@ -83,7 +84,7 @@ def test_the_bytes_of_format_3_are_pinned() -> None:
     assert decode_floor(floor, "f") == FLOOR
 
 
-FORMAT_2 = replace(full(), opened=(), rolled=(), waiting=(), commits=None, watermark=None)
+FORMAT_2 = replace(full(), opened=(), rolled=(), given_up=(), waiting=(), commits=None, watermark=None)
 """No row waited in it."""
 
 

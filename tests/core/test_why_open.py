@@ -37,14 +37,10 @@ def told(
     has_record: bool = False,
     late: timedelta = timedelta(0),
     at: datetime | None = None,
+    own: bool = False,
 ) -> str:
-    policies = Policies(rule, rolling, WatermarkPolicy(late, timedelta(minutes=5)))
+    policies = Policies(rule, rolling, WatermarkPolicy(late, timedelta(minutes=5)), own_rolling=own)
     return why_open(KEY, bucket, mark, now, policies, at=at or now, has_record=has_record)
-
-
-class Own:
-    def should_roll(self, *_: object) -> bool:
-        return False
 
 
 def test_without_rows_or_an_end_nothing_else_is_known() -> None:
@@ -64,8 +60,7 @@ def test_late_rows_are_rolled_too() -> None:
 
 
 def test_a_policy_of_the_users_own_has_no_time() -> None:
-    own = replace(ROLLING, own=Own())
-    assert told(FREE, WAITS, rolling=own) == "5 rows wait to be rolled by your sink.rolling-policy.class"
+    assert told(FREE, WAITS, own=True) == "5 rows wait to be rolled by your sink.rolling-policy.class"
 
 
 def test_rows_of_before_on_epoch_are_next() -> None:

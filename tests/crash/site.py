@@ -25,7 +25,7 @@ from tests.crash.faults import FaultyFileSystem, Kill, Mode
 from tests.crash.faulty_registrar import FaultyRegistrar
 from tests.inmemory.filesystem import MemoryFileSystem
 from tests.inmemory.metastore import MemoryMetastore
-from tests.sink.harness import LOCATION, ROWS, SPEC, TABLE, Clock, Event, Job, Lines, Rows, Source
+from tests.sink.harness import LOCATION, ROWS, SPEC, TABLE, Clock, Event, Job, Lines, Rows, Source, as_they_are
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -56,9 +56,6 @@ class Letters:
 
     def open(self, stream: BinaryIO) -> Letters._Writer:
         return Letters._Writer(stream)
-
-    def fit(self, rows: pa.Table, *_: str) -> pa.Table:
-        return rows
 
     class _Writer:
         def __init__(self, stream: BinaryIO) -> None:
@@ -100,7 +97,7 @@ class SiteJob(Job):
             return Lines() if table.name == str(TABLE) else Letters()
 
         reader = _Choosy() if self.dead else Rows()
-        return TaskTools(self.store, reader, lines, self.log.touch, self.log.segments)
+        return TaskTools(self.store, reader, lines, self.log.touch, self.log.segments, as_they_are)
 
 
 User = "Callable[[Site, int], None]"

@@ -178,6 +178,12 @@ class MemoryMetastore:
             entry = self._entries[name]
             entry.spec = replace(entry.spec, columns=entry.spec.columns + columns)
 
+    def change_column(self, name: TableName, column: Column) -> None:
+        """A user's ALTER TABLE … CHANGE COLUMN, to another type."""
+        with self._entry(name) as entry:
+            columns = tuple(column if one.name == column.name else one for one in entry.spec.columns)
+            entry.spec = replace(entry.spec, columns=columns)
+
     def set_format(self, name: TableName, partition: str, source: str) -> None:
         """As ALTER TABLE … [PARTITION …] SET FILEFORMAT does."""
         with self._entry(name) as entry:

@@ -25,6 +25,7 @@ from hivesink.sink.task.messages import InputShape, TablePlan, TaskPlan, TaskRep
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
+    from hivesink.core.partition import PartitionKey
     from hivesink.core.rolling import Encoding
     from hivesink.ports import CommitLog, FileStore, Registrar
     from hivesink.sink.commit.committed import Committed
@@ -101,9 +102,6 @@ class Lines:
     def open(self, stream: BinaryIO) -> Lines._Writer:
         return Lines._Writer(stream)
 
-    def fit(self, rows: pa.Table, *_: str) -> pa.Table:
-        return rows
-
     class _Writer:
         def __init__(self, stream: BinaryIO) -> None:
             self._stream = stream
@@ -113,6 +111,11 @@ class Lines:
                 self._stream.write(json.dumps(row["id"]).encode() + b"\n")
 
         def close(self) -> None: ...
+
+
+def as_they_are(rows: pa.RecordBatch, columns: Sequence[Column], key: PartitionKey) -> pa.RecordBatch:  # noqa: ARG001
+    """Fits rows to tables whose columns never change."""
+    return rows
 
 
 def measure_lines(stream: BinaryIO, _columns: Sequence[Column] = ()) -> FileStatistics:
@@ -210,7 +213,7 @@ class Job:
         return [run_encoding(own, plan, self.tools(), task, task) for task, own in enumerate(work)]
 
     def tools(self) -> TaskTools:
-        return TaskTools(self.store, Rows(), lambda _: Lines(), self.log.touch, self.log.segments)
+        return TaskTools(self.store, Rows(), lambda _: Lines(), self.log.touch, self.log.segments, as_they_are)
 
 
 def readable(store: FileStore, registrar: Registrar, places: Iterable[str]) -> list[int]:

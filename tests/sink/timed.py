@@ -18,7 +18,7 @@ from hivesink.storage.rename_store import RenameFileStore
 from tests.crash.site import LOG, Letters
 from tests.inmemory.filesystem import MemoryFileSystem
 from tests.inmemory.metastore import MemoryMetastore
-from tests.sink.harness import LOCATION, SPEC, TABLE, Clock, Event, Job, Lines, Rows, Source, readable
+from tests.sink.harness import LOCATION, SPEC, TABLE, Clock, Event, Job, Lines, Rows, Source, as_they_are, readable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -87,7 +87,7 @@ class TimedJob(Job):
         def lines(table: TablePlan) -> Any:
             return Lines() if table.name == str(TABLE) else Letters()
 
-        return TaskTools(self.store, Rows(), lines, self.log.touch, self.log.segments)
+        return TaskTools(self.store, Rows(), lines, self.log.touch, self.log.segments, as_they_are)
 
 
 def _batch(cells: Sequence[Mapping[str, object]]) -> pa.RecordBatch:

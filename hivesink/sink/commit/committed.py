@@ -22,7 +22,8 @@ class Committed:
     """One epoch's outcome. `waiting` says why epochs wait to be finished, if they do.
 
     `files` and `partitions` count what it has published, `committed` the partitions that it commits. `open_rows` wait
-    after it; readers see them within `readable_in`, None if their partitions must be over first.
+    after it; readers see them within `readable_in`, None if their partitions must be over first, or the user's own
+    rolling policy decides.
     """
 
     epoch: Epoch
@@ -66,5 +67,5 @@ def tell(writer: str, done: Committed) -> None:
 
 def _readable(within: timedelta | None) -> str:
     if within is None:
-        return "readable once their partitions are over"
+        return "readable once their partitions are over, or your sink.rolling-policy.class rolls them"
     return f"readable within {max(0, round(within.total_seconds()))} s"

@@ -17,13 +17,14 @@ from typing import TYPE_CHECKING
 from hivesink.core.epoch import BatchRef, Epoch, LastBatch, Replay, judge
 from hivesink.core.lifecycle import Stamp
 from hivesink.core.seen import Seen
-from hivesink.errors import EpochTaken, FencedOut, HiveSinkError, TaskFailed
+from hivesink.errors import EpochTaken, FencedOut, HiveSinkError
 from hivesink.sink.commit.changes import TableChanges
 from hivesink.sink.commit.commits import PartitionCommits
 from hivesink.sink.commit.committed import Committed, Stopwatch, tell
 from hivesink.sink.commit.context import watermark_policy
 from hivesink.sink.commit.epochwriter import METASTORE_TROUBLE, EpochWriter, Write, Written
 from hivesink.sink.commit.executor import Executor
+from hivesink.sink.commit.held_back import HeldBack
 from hivesink.sink.commit.patience import Patience
 from hivesink.sink.commit.roller import Encode, Roller
 from hivesink.sink.commit.statistics import refresh_statistics
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from hivesink.core.lifecycle import History
     from hivesink.core.manifest import Manifest
     from hivesink.core.partition import PartitionKey
+    from hivesink.core.rolling import OpenRows
     from hivesink.sink.commit.context import CommitContext, WriterSpec
 
 logger = logging.getLogger("hivesink")
@@ -61,8 +63,7 @@ class Committer:
         self._seen: set[PartitionKey] = set()
         limit = spec.config["sink.registration.max-delay"] if spec.tolerant else None
         self._patience = Patience(limit, "epochs wait to be published or registered")
-        self._unfit: dict[PartitionKey, HiveSinkError] = {}
-        self._until_fit = Patience(limit, "rows wait that don't fit the table")
+        self._held = HeldBack(Patience(limit, "rows wait that can't be published"))
 
     def recover(self) -> Executor:
         """Finish what earlier runs decided. `commit` does so itself if nobody has.
@@ -90,7 +91,7 @@ class Committer:
         """Write and decide `batch`, or prove that it was committed. Returns only then.
 
         Raises the errors of `judge`, BadRecord, EpochTaken, FencedOut, StoreUnavailable, PartitionElsewhere, and the
-        metastore's if it is down for too long, or at all without `tolerant`.
+        metastore's if it is down for too long, or at all without `tolerant`; RowsHeldBack.
         """
         with self.lock:
             watch = Stopwatch(self.context.tick)
@@ -149,8 +150,7 @@ class Committer:
                 raise
             self._patience.clear()
             self._refresh(self._seen)
-            for unfit in self._unfit.values():
-                raise unfit
+            self._held.require_none()
 
     @property
     def goes_on(self) -> bool:
@@ -169,7 +169,7 @@ class Committer:
     @property
     def waiting(self) -> str | None:
         """Why epochs wait to be finished, or None."""
-        return self._patience.reason or self._until_fit.reason
+        return self._patience.reason or self._held.reason
 
     def _recovered(self) -> Executor:
         return self._executor if self._executor is not None and self._is_current else self.recover()
@@ -196,11 +196,10 @@ class Committer:
     def _roll_due(self, executor: Executor) -> None:
         self._changes.tell()
         ages, history = self._roller.ages(self.context.tick()), executor.history
-        done = self._roll(executor, self._roller.due(history.rows, ages, self._commits.waits(ages, history.head)))
+        fresh, waits = history.rows.beside(self._held), self._commits.waits(ages, history.head)
+        done = self._roll(executor, self._roller.due(fresh, ages, waits))
         self._settle(self._commits.final(done) | self._roller.at_rest(done, ages))
-        for error in self._unfit.values():
-            if self._until_fit.is_at_end(error, self.context.tick()):
-                raise error
+        self._held.wait(self.context.tick())
 
     def _write_mark(self, executor: Executor) -> None:
         """Write down that the watermark has gone on, where somebody may wait for that and no epoch will say so."""
@@ -210,40 +209,33 @@ class Committer:
             manifest = executor.history.following("watermark", self.context.stamp())
             executor.decide(Seen(), batch=replace(manifest, watermark=mark))
 
-    def _roll(self, executor: Executor, keys: Collection[PartitionKey]) -> set[PartitionKey]:
-        """As `_roll_all`, without the buckets whose rows no longer fit the table: each is held back alone."""
-        rest = set(keys) - self._unfit.keys()
-        if not rest:
-            return set()
-        try:
-            return self._roll_all(executor, rest)
-        except TaskFailed as error:
-            if error.place is None:
-                raise
-            self._unfit[error.place] = error
-            return self._roll(self._recovered(), rest)
-
-    def _roll_all(self, executor: Executor, keys: Collection[PartitionKey]) -> set[PartitionKey]:
+    def _roll(self, executor: Executor, due: Collection[PartitionKey]) -> set[PartitionKey]:
         """Make part files of the rows that wait in these buckets, and commit what is over, by an epoch of its own.
 
-        Returns the partitions that it has committed.
+        Rows that can't be encoded are held back: their partitions aren't committed. Returns those that are.
         """
-        self._is_current = False
         watch, history = Stopwatch(self.context.tick), executor.history
-        rows, mark, ages = history.rows, self._commits.mark(history.head), self._roller.ages(self.context.tick())
+        rows, fresh = history.rows, history.rows.beside(self._held)
+        keys = fresh.buckets.keys() & set(due)
+        if not keys:
+            return set()
+        self._is_current = False
+        mark, ages = self._commits.mark(history.head), self._roller.ages(self.context.tick())
         self._commits.read()
-        rolled = tuple(sorted(key for key in keys if rows.buckets[key].slices))
-        written = self._encoded(history, rolled, watch)
+        written = self._encoded(history, fresh, sorted(key for key in keys if fresh.waits(key)), watch)
+        self._held.add(written.left)
+        rolled = tuple(sorted({part.key for part in written.parts}))
+        whole = {key for key in keys if not any(one in self._held for one in rows.buckets[key].slices)}
         stamp = Stamp(self.context.now(), written.attempt)
         manifest = replace(
             history.following("roll" if rolled else "commit", stamp),
             parts=written.parts,
             rolled=rolled,
-            commits=self._commits.records(keys, rows, written.parts, ages, mark),
+            commits=self._commits.records(whole, rows, written.parts, ages, mark),
             watermark=mark,
         )
         if not manifest.is_bare:
-            self._decide(executor, manifest, written, watch)
+            self._decide(executor, rows.leaving(manifest, self._held), written, watch)
             self._roller.rolled(rows, manifest)
             self._note(executor)
         self._is_current = True
@@ -268,14 +260,16 @@ class Committer:
             refresh_statistics(self.context, self.head, places, measure, columns)
 
     def _note(self, executor: Executor) -> None:
-        self._roller.note(executor.history.rows, self.context.tick(), self.context.now())
+        # Of what is held back nothing is due: else each new row of its bucket would become a file of its own.
+        self._roller.note(executor.history.rows.beside(self._held), self.context.tick(), self.context.now())
 
-    def _encoded(self, history: History, rolled: tuple[PartitionKey, ...], watch: Stopwatch) -> Written:
-        if not rolled:
+    def _encoded(self, history: History, rows: OpenRows, keys: Collection[PartitionKey], watch: Stopwatch) -> Written:
+        if not keys:
             return Written(self.context.stamp().attempt, (), (), None)
-        encode = partial(self._encode, self._roller.work(history.rows, rolled))
+        encode = partial(self._encode, self._roller.work(rows, keys))
         written = self._writer.write(Epoch(history.epoch + 1), InputShape(), encode, watch)
-        waited, encoded = sum(history.rows.buckets[key].rows for key in rolled), sum(one.rows for one in written.parts)
+        left = sum(one.opened.slice.rows for one in written.left)
+        waited, encoded = sum(rows.buckets[key].rows for key in keys) - left, sum(one.rows for one in written.parts)
         if waited != encoded:
             message = f"{encoded} rows were encoded where {waited} wait"
             raise AssertionError(message)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import secrets
 import time
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from functools import partial
 from typing import TYPE_CHECKING
@@ -206,7 +206,10 @@ class WriterSpec:
 
     @property
     def rolling(self) -> RollingPolicy:
-        return rolling_policy(self.target.spec, self.config)
+        """Raises InvalidOption."""
+        name = "sink.rolling-policy.class"
+        own = None if self.config[name] is None else own_object(name, self.target.spec, self.config)
+        return replace(rolling_policy(self.config), own=own)
 
     @property
     def commit_rule(self) -> CommitRule:
@@ -245,15 +248,14 @@ def policy_of(spec: TableSpec, config: SinkConfig) -> Policy:
     )
 
 
-def rolling_policy(spec: TableSpec, config: SinkConfig) -> RollingPolicy:
-    """When rows that wait become files. Raises InvalidOption."""
-    size, rollover, inactivity, records, own = (
+def rolling_policy(config: SinkConfig) -> RollingPolicy:
+    """When rows that wait become files, but for the user's own class."""
+    size, rollover, inactivity, records = (
         config[f"sink.rolling-policy.{name}"]
-        for name in ("file-size", "rollover-interval", "inactivity-interval", "record-count", "class")
+        for name in ("file-size", "rollover-interval", "inactivity-interval", "record-count")
     )
-    policy = None if own is None else own_object("sink.rolling-policy.class", spec, config)
     limit, at_once = config["sink.open-bytes-limit"], config["sink.rolling-policy.on-epoch"]
-    return RollingPolicy(size, rollover, inactivity, limit, records, policy, at_once)
+    return RollingPolicy(size, rollover, inactivity, limit, records, at_once=at_once)
 
 
 def watermark_policy(config: SinkConfig) -> WatermarkPolicy:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from hivesink import errors
 from hivesink.core.bucket import aside, folder, same_location
 from hivesink.core.manifest import PartEntry, Rows
-from hivesink.sink.task.messages import InputShape, TablePlan, TaskPlan, TaskReport
+from hivesink.sink.task.messages import InputShape, LeftSlice, TablePlan, TaskPlan, TaskReport
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -42,6 +42,10 @@ class Written:
     @property
     def opened(self) -> tuple[Opened, ...]:
         return tuple(one for report in self.reports for one in report.opened)
+
+    @property
+    def left(self) -> tuple[LeftSlice, ...]:
+        return tuple(one for report in self.reports for one in report.left)
 
     @property
     def rows(self) -> Rows:
@@ -195,4 +199,4 @@ def _require_no_failure(reports: Iterable[TaskReport]) -> None:
     """Raises TaskFailed. The other tasks' parts are left to the next sweep: now the store may fail here too."""
     failure = next((report.failure for report in reports if report.failure), None)
     if failure is not None:
-        raise errors.TaskFailed(failure.message, retryable=failure.retryable, place=failure.place)
+        raise errors.TaskFailed(failure.message, retryable=failure.retryable)

@@ -14,14 +14,15 @@ from hivesink.core.seen import NOTHING, GivenUp, Seen, abandoned, losses
 from hivesink.errors import EpochTaken, HiveSinkError, PartitionPathInvalid, UnknownTable
 from hivesink.sink.commit.executor import Executor, StaleError
 from hivesink.sink.commit.observe import load, load_begun, look_at_files, look_at_tracks
+from hivesink.sink.task.segments import lost_slices
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Collection, Iterable, Iterator
 
     from hivesink.core.epoch import Epoch
     from hivesink.core.lifecycle import History, Identity
     from hivesink.core.manifest import PartEntry
-    from hivesink.core.rolling import OpenRows
+    from hivesink.core.rolling import Opened, OpenRows
     from hivesink.sink.commit.context import CommitContext
 
 
@@ -32,20 +33,54 @@ class Loss:
     part: PartEntry
     reason: str
 
+    @property
+    def key(self) -> PartitionKey:
+        return self.part.key
+
+    @property
+    def rows(self) -> int:
+        return self.part.rows
+
+    @property
+    def target(self) -> str:
+        return self.part.target
+
+
+@dataclass(frozen=True, slots=True)
+class LostSlice:
+    """Rows that wait and are given up, or would have to be, and why. `target` is their segment's path."""
+
+    opened: Opened
+    target: str
+    reason: str
+
+    @property
+    def key(self) -> PartitionKey:
+        return self.opened.key
+
+    @property
+    def rows(self) -> int:
+        return self.opened.slice.rows
+
 
 @dataclass(frozen=True, slots=True)
 class Recovered:
-    """What recovery did or would do. `lost` are the parts that are given up; in a preview also those that stop it."""
+    """What recovery did or would do. `lost` are the parts that are given up; in a preview also those that stop it.
+
+    `given_up` are rows that waited.
+    """
 
     epoch: Epoch
     actions: tuple[Action, ...]
     lost: tuple[Loss, ...]
+    given_up: tuple[LostSlice, ...]
     waiting: OpenRows
     """The rows that still wait to be rolled."""
 
     def described(self) -> list[tuple[str, str]]:
         """Each action in words: what it does, and to what. The last are the rolls of what waits."""
-        rolls = ((f"{table} {partition}".strip(), one.rows) for (table, partition), one in self.waiting.buckets.items())
+        waiting = ((key, one.rows) for key, one in self.waiting.buckets.items() if one.slices)
+        rolls = ((f"{table} {partition}".strip(), rows) for (table, partition), rows in waiting)
         lines = [line for action in self.actions for line in describe(action)]
         return [*lines, *(("roll", f"{name} ({rows} rows)") for name, rows in sorted(rolls))]
 
@@ -57,6 +92,7 @@ def preview(context: CommitContext, policy: Policy, *, given_up: GivenUp = NOTHI
     actions: list[Action] = []
     seen = _look_for_losses(context, history, everywhere=given_up != NOTHING)
     lost = _losses(history, seen, given_up)
+    slices = tuple(_slices(context, history, given_up))
     again = (seen, NOTHING) if reopenable(history, seen) else (Seen(), NOTHING)
     # It shuts out an older try, lets rows wait again, and gives up parts: none of it changes what this one look shows.
     for look, gone in ((Seen(tracks=tracks), NOTHING), again, (seen, given_up)):
@@ -68,7 +104,7 @@ def preview(context: CommitContext, policy: Policy, *, given_up: GivenUp = NOTHI
     seen = look_at_files(context, history, listed(context, history.places))
     tracks = look_at_tracks(context, history.epoch)
     actions += plan(history, Seen(seen.files, seen.partitions, tracks), stamp, policy)
-    return Recovered(history.epoch, tuple(actions), lost, history.rows)
+    return Recovered(history.epoch, tuple(actions), lost, slices, history.rows)
 
 
 def recover(
@@ -94,11 +130,12 @@ def _recover(context: CommitContext, identity: Identity | None, policy: Policy, 
     if reopenable(executor.history, seen):
         executor.decide(seen)
     lost = tuple(loss for loss in _losses(executor.history, seen, given_up) if loss.part.target in targets)
-    if lost:
+    slices = tuple(_slices(context, executor.history, given_up))
+    if lost or slices:
         executor.decide(seen, given_up=given_up)
     executor.finish()
     executor.clean_up()
-    return Recovered(executor.history.epoch, tuple(done), lost, executor.history.rows)
+    return Recovered(executor.history.epoch, tuple(done), lost, slices, executor.history.rows)
 
 
 def find_losses(
@@ -113,7 +150,31 @@ def find_losses(
     history = load(context)
     given_up = GivenUp(waiting=frozenset(part.target for _, part in history.standing if part.key in partitions))
     found = _losses(history, _look_for_losses(context, history, everywhere=True), given_up)
-    return tuple(loss for loss in found if accept or loss.part.key in partitions)
+    return tuple(loss for loss in found if accept or loss.key in partitions)
+
+
+def find_lost_slices(
+    context: CommitContext, partitions: Collection[PartitionKey] = (), *, accept: bool = True
+) -> tuple[LostSlice, ...]:
+    """With `accept` the rows that wait and can't be read, for which all segments are; and all of `partitions`.
+
+    Raises LogDamaged, NewerFormat, LogCopied, StoreUnavailable.
+    """
+    rows, segments = load(context).rows, context.log.segments
+    gone = lost_slices(rows, segments) if accept else {}
+    return tuple(
+        LostSlice(
+            one, segments.path(one.slice.segment), gone[one].reason if one in gone else "its partition is given up"
+        )
+        for one in rows.opened
+        if one in gone or one.key in partitions
+    )
+
+
+def _slices(context: CommitContext, history: History, given_up: GivenUp) -> Iterator[LostSlice]:
+    for one in history.rows.opened:
+        if one in given_up.slices:
+            yield LostSlice(one, context.log.segments.path(one.slice.segment), "its rows are given up")
 
 
 def _losses(history: History, seen: Seen, given_up: GivenUp) -> tuple[Loss, ...]:

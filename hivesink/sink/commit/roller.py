@@ -65,10 +65,10 @@ class Roller:
         return due(rows, ages, self.policy, self._ratio, waits.held) | waits.over | published
 
     def readable_in(self, ages: Mapping[PartitionKey, Ages], waits: Waits) -> timedelta | None:
-        """How long open rows stay out of readers' sight at most; None if that depends on the watermark."""
-        if not waits.held.isdisjoint(ages):
-            return None
+        """How long open rows stay out of readers' sight at most; None if the watermark or the user's class decides."""
         policy = self.policy
+        if not waits.held.isdisjoint(ages) or (policy.own is not None and not policy.at_once):
+            return None
         left = (min(policy.rollover - age.open, policy.inactivity - age.idle) for age in ages.values())
         return max((timedelta(0), *left)) + self.check
 
@@ -82,7 +82,7 @@ class Roller:
 
     def rolled(self, rows: OpenRows, manifest: Manifest) -> None:
         """`manifest` has rolled buckets of `rows`: learn what became of their bytes."""
-        before = sum(rows.buckets[key].bytes for key in manifest.rolled)
+        before = sum(one.length for slices in rows.closed(manifest).values() for one in slices)
         after = sum(part.length for part in manifest.parts)
         if before and after:
             self._ratio = after / before

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 from hivesink import errors
 from hivesink.core.bucket import is_hidden
 from hivesink.core.manifest import PartEntry, standing
-from hivesink.core.partition import LivePartition, is_partition
+from hivesink.core.partition import LivePartition, is_partition, parse_path
+from hivesink.core.partition_value import canonical
 from hivesink.core.table import TableName
 from hivesink.sink.inspect.facts import FoundPart, LogFacts, outside, read_log
 
@@ -90,7 +91,7 @@ class Admission:
     def require_same_table(self) -> None:
         """Raises LogShared, TableRenamed, TableFolderGone, LogOutdated.
 
-        TableRemade if the table was made again without the newest rows, or with other partition columns.
+        TableRemade if the table was made again without the newest rows, or with partition columns that can't hold them.
         """
         name = str(self.live.spec.name)
         # A log that serves a table serves its dead letters too.
@@ -126,9 +127,13 @@ class Admission:
                 raise errors.TableFolderGone(table, folder, self.log.location)
 
     def _require_newest(self, facts: LogFacts) -> None:
-        """Raises LogOutdated if the table holds a file of a later epoch: the log was restored from a backup, say."""
+        """Raises LogOutdated if the table holds a file of a later epoch: the log was restored from a backup, say.
+
+        Looks where the newest epoch published, and where rows that wait would be.
+        """
         newest = next((manifest.parts for manifest in reversed(facts.manifests) if manifest.parts), ())
-        own = {part.partition for part in newest if part.table == str(self.live.spec.name)}
+        places = {part.key for part in newest} | facts.open_rows.buckets.keys()
+        own = {partition for table, partition in places if table == str(self.live.spec.name)}
         folders = {part.folder for part in newest} | {f"{self.live.location}/{name}".rstrip("/") for name in own}
         folders |= {home.location for home in self.registrar.lookup(self.live, sorted(own)).values()}
         for part in _visible(self.store, sorted({self.store.canonical(folder): folder for folder in folders}.values())):
@@ -168,18 +173,28 @@ class Admission:
         parts = [
             (manifest.epoch, part) for manifest, part in standing(facts.manifests) if part.table in facts.tables[:1]
         ]
-        columns = [column.name for column in self.live.spec.partition_columns]
         waiting = (partition for table, partition in facts.open_rows.buckets if table in facts.tables[:1])
-        if not all(is_partition(partition, columns) for partition in waiting):
+        if not all(map(self._can_be_its, waiting)):
             return False
         if not parts:
             return facts.floor is None or facts.floor.files == 0
         last = max(epoch for epoch, _ in parts)
         newest = [part for epoch, part in parts if epoch == last]
-        if not all(is_partition(part.partition, columns) for part in newest):
+        if not all(self._can_be_its(part.partition) for part in newest):
             return False
         homes = self.registrar.lookup(self.live, sorted({part.partition for part in newest}))
         return all(self.store.run_parallel(partial(self._is_here, part, homes.get(part.partition)) for part in newest))
+
+    def _can_be_its(self, partition: str) -> bool:
+        """Whether the table could have that partition: its columns, each with a value as Hive writes it today."""
+        columns = self.live.spec.partition_columns
+        if not is_partition(partition, [column.name for column in columns]):
+            return False
+        values = [value for _, value in parse_path(partition)] if columns else []
+        try:
+            return all(canonical(value, column.type) == value for value, column in zip(values, columns, strict=True))
+        except errors.ValueUnfit:
+            return False
 
     def _is_here(self, part: PartEntry, home: LivePartition | None) -> bool:
         """Whether `part` is in the table's own folder, which may have been moved, or its partition's; staged or not."""

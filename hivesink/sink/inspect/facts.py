@@ -125,8 +125,10 @@ class LogFacts:
 
     @property
     def lost_rows(self) -> int:
-        """The rows of all parts whose loss a person has accepted, from the writer's first epoch on."""
-        return (self.floor.lost if self.floor else 0) + sum(part.rows for _, part in lost_parts(self.manifests))
+        """All rows whose loss a person has accepted, from the writer's first epoch on."""
+        rows = sum(part.rows for _, part in lost_parts(self.manifests))
+        given_up = sum(manifest.given_up_rows for manifest in self.manifests)
+        return (self.floor.lost if self.floor else 0) + rows + given_up
 
 
 def read_log(log: CommitLog) -> LogFacts:
@@ -229,8 +231,8 @@ class FileFacts:
 class Evidence:
     """What was found for one writer. `read` are row counts by path, or why the file can't be read.
 
-    `live` are all partitions of the writer's tables, `segments` the lengths of its segments. `head_after` is the log's
-    head after the files were listed: a job may be running meanwhile.
+    `live` are all partitions of the writer's tables, `segments` the lengths of its segments. `damaged` says what is
+    wrong with segments that were read. `head_after` is the log's head after that: a job may be running meanwhile.
     """
 
     log: LogFacts
@@ -240,6 +242,7 @@ class Evidence:
     read: Mapping[str, int | str]
     live: Mapping[PartitionKey, LivePartition]
     segments: Mapping[str, int] = field(default_factory=dict)
+    damaged: Mapping[str, str] = field(default_factory=dict)
 
     @cached_property
     def homes(self) -> Mapping[PartitionKey, str]:

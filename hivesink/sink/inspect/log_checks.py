@@ -87,6 +87,8 @@ def rows(evidence: Evidence) -> Iterator[Finding]:
         after = OpenRows().after(manifest) if manifest.waiting is not None else before and before.after(manifest)
         if not manifest.rows.balanced:
             yield error(manifest.epoch, f"its rows don't add up: {_figures(manifest.rows)}")
+        if manifest.given_up:
+            yield note(manifest.epoch, f"a person has given up {manifest.given_up_rows} rows that waited")
         dead = {str(TableName.parse(table).rejected) for table in manifest.tables}
         rejected = sum(part.rows for part in manifest.parts if part.table in dead)
         written = sum(part.rows for part in manifest.parts) - rejected
@@ -105,8 +107,9 @@ def rows(evidence: Evidence) -> Iterator[Finding]:
 
 
 def _rolled(manifest: Manifest, before: OpenRows | None, held: int) -> Iterator[Finding]:
-    """Its parts hold the rows that waited in the buckets that it rolled; None: nobody knows these any more."""
-    waited = sum(before.buckets[key].rows for key in manifest.rolled if key in before.buckets) if before else held
+    """Its parts hold the rows of the slices that it closed; None: nobody knows these any more."""
+    closed = before.closed(manifest).values() if before else ()
+    waited = sum(one.rows for slices in closed for one in slices) if before else held
     if waited != held:
         yield error(manifest.epoch, f"{waited} rows waited for it, but its parts hold {held}")
 
@@ -123,7 +126,12 @@ def segments(evidence: Evidence) -> Iterator[Finding]:
         found, path = evidence.segments.get(name), f"{evidence.log.location}/segments/{name}"
         if found is None or found < length:
             state = "is missing" if found is None else f"has {found} of {length} bytes"
-            yield error(segment_epoch(name), f"{path} {state}, and rows wait in it; restore it from a backup")
+        elif name in evidence.damaged:
+            state = evidence.damaged[name].removeprefix("it ")
+        else:
+            continue
+        way = "restore it from a backup, or accept the loss with `hivesink recover TABLE --accept-lost`"
+        yield error(segment_epoch(name), f"{path} {state}, and rows wait in it; {way}")
 
 
 def _figures(rows: Rows) -> str:

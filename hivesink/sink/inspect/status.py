@@ -44,12 +44,13 @@ class Waiting:
 
     @classmethod
     def of(cls, rows: OpenRows) -> Waiting:
-        return cls(rows.rows, rows.bytes, len(rows.buckets), rows.oldest)
+        buckets = sum(1 for bucket in rows.buckets.values() if bucket.slices)
+        return cls(rows.rows, rows.bytes, buckets, rows.oldest)
 
 
 @dataclass(frozen=True, slots=True)
 class WriterStatus:
-    """One writer. `rows` are totals since its first epoch; `lost_rows` those of parts accepted as lost.
+    """One writer. `rows` are totals since its first epoch; `lost_rows` those that were accepted as lost.
 
     `at` is the last epoch's time (UTC). Epoch 0: nothing was committed yet. `unsettled` are decided epochs that wait to
     be published, or for the look at the metastore after that.

@@ -11,6 +11,7 @@ from hivesink.sink.inspect.checks import CHECKS
 from hivesink.sink.inspect.facts import Evidence, list_files, read_log
 from hivesink.sink.inspect.findings import Finding, Level
 from hivesink.sink.inspect.status import homes_elsewhere, locations_of, partitions_of
+from hivesink.sink.task.segments import lost_slices
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -57,7 +58,7 @@ class Verdict:
 def verify(
     context: CommitContext, writer: str, table: str, measure: Measure | None, admission: Admission | None = None
 ) -> Verdict:
-    """Check one writer's log against files and metastore. Without `measure` no footer is read.
+    """Check one writer's log against files and metastore. Without `measure` no footer and no segment is read.
 
     `admission` says whether the writer may begin on the table again.
     Raises StoreUnavailable, MetastoreUnreachable; a damaged log is a finding.
@@ -95,8 +96,10 @@ def gather(context: CommitContext, table: str, measure: Measure | None) -> Evide
     # One that is missing by now was published meanwhile.
     torn = {file.path for file in found if file and file.length != lengths[file.path.rpartition("/")[2]]}
     files = replace(files, staged=tuple(part for part in files.staged if part.path not in torn))
+    lost = {} if measure is None else lost_slices(log.open_rows, context.log.segments)
+    damaged = {one.slice.segment: error.reason for one, error in lost.items()}
     head_after = context.log.view().head
-    evidence = Evidence(log, head_after, tables, files, {}, live, context.log.segments.lengths())
+    evidence = Evidence(log, head_after, tables, files, {}, live, context.log.segments.lengths(), damaged)
     if measure is None:
         return evidence
     wanted = {part.name: part.length for part in parts}

@@ -20,10 +20,9 @@ from hivesink.core.log import Touched
 from hivesink.core.manifest import Rows
 from hivesink.core.partfile import PartName
 from hivesink.core.rolling import segment_name
-from hivesink.errors import RowsUnfit
 from hivesink.sink.task.assign import BucketAssigner, Buckets, Moment, assigner_for, buckets
 from hivesink.sink.task.events import EventTimes, LateRows, column_of
-from hivesink.sink.task.messages import BadReport, TablePlan, TaskFailure, TaskPlan, TaskReport
+from hivesink.sink.task.messages import BadReport, TablePlan, TaskPlan, TaskReport
 from hivesink.sink.task.parts import Parts, Target
 from hivesink.sink.task.rejects import position, rejected_rows
 from hivesink.sink.task.segments import SegmentWriter, encode
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from hivesink.core.rolling import Encoding
-    from hivesink.ports import BadRow, DecodedRows, FileStore, PartFormat, RowReader, SegmentStore
+    from hivesink.ports import BadRow, DecodedRows, FileStore, PartFormat, Refit, RowReader, SegmentStore
 
 ROUTE = "hivesink partition"
 """The name of a column that no stream has."""
@@ -47,6 +46,7 @@ class TaskTools:
     format: Callable[[TablePlan], PartFormat]
     touch: Callable[[Touched], None]
     segments: SegmentStore
+    refit: Refit
 
 
 class _Stop(Exception):
@@ -178,16 +178,13 @@ def route(batches: Iterable[pa.RecordBatch], plan: TaskPlan, tools: TaskTools) -
 def run_encoding(
     work: Iterable[Encoding], plan: TaskPlan, tools: TaskTools, task: int, task_attempt: int
 ) -> TaskReport:
-    """Write rows that wait as pending parts and report them. Their epochs have counted the rows."""
+    """Write rows that wait as pending parts and report them, and the slices that were left. Their epochs count rows."""
     tables = {table.name: _target(table, plan, tools) for table in (plan.target, plan.rejected) if table}
     parts = _parts(plan, tools, task, task_attempt)
     try:
-        encode(((tables[piece.table], piece) for piece in work), tools.segments, parts)
-        return TaskReport(task, task_attempt, Rows(), parts.finish())
-    except RowsUnfit as error:
-        parts.abort()
-        failure = TaskFailure(str(error), retryable=False, place=error.place)
-        return TaskReport(task, task_attempt, Rows(), failure=failure)
+        pieces = ((tables[piece.table], piece) for piece in work)
+        left = encode(pieces, tools.segments, tools.refit, parts)
+        return TaskReport(task, task_attempt, Rows(), parts.finish(), left=left)
     except BaseException:
         parts.abort()
         raise
@@ -213,7 +210,8 @@ def _open_task(plan: TaskPlan, tools: TaskTools, files: Parts | SegmentWriter) -
 
 
 def _target(table: TablePlan, plan: TaskPlan, tools: TaskTools) -> Target:
-    return Target(table.name, table.folder, tools.format(table), plan.layout(table).order)
+    order = plan.layout(table).order
+    return Target(table.name, table.folder, tools.format(table), order, table.spec.columns)
 
 
 def _files(plan: TaskPlan, tools: TaskTools, task: int, task_attempt: int) -> Parts | SegmentWriter:

@@ -109,8 +109,15 @@ class TaskFailure:
 
     message: str
     retryable: bool
-    place: tuple[str, str] | None = None
-    """As in TaskFailed."""
+
+
+@dataclass(frozen=True, slots=True)
+class LeftSlice:
+    """Rows that wait and were not encoded, with the reason. `retryable` as of errors."""
+
+    opened: Opened
+    reason: str
+    retryable: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +129,7 @@ class TaskReport:
     rows: Rows
     parts: tuple[PartEntry, ...] = ()
     opened: tuple[Opened, ...] = ()
+    left: tuple[LeftSlice, ...] = ()
     newest: dict[str, int | None] = field(default_factory=dict)
     """Where the sink has its own watermark: the newest event time of each source partition, in µs since 1970."""
     bad: BadReport | None = None

@@ -23,7 +23,7 @@ from hivesink.errors import StoreUnavailable
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from hivesink.core.table import SortKey
+    from hivesink.core.table import Column, SortKey
     from hivesink.ports import FileStore, PartFormat, RecordWriter, StagedFile
 
 MAX_OPEN_FILES = 256
@@ -38,12 +38,13 @@ _FRAGMENTS = 64
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where, how, and in which order of rows a table's parts are written."""
+    """Where, how, and in which order of rows a table's parts are written; `columns` are the table's own."""
 
     table: str
     folder: Callable[[str], str]
     format: PartFormat
     order: tuple[SortKey, ...] = ()
+    columns: tuple[Column, ...] = ()
 
 
 @dataclass(slots=True)

@@ -5,22 +5,27 @@ A segment is cheap to write: Arrow's own format, one stream of record batches fo
 
 from __future__ import annotations
 
+import zlib
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, BinaryIO
 
 import pyarrow as pa
 
 from hivesink.core.rolling import Opened, Slice
+from hivesink.core.table import columns_text
 from hivesink.errors import RowsUnfit, SegmentLost
+from hivesink.sink.task.messages import LeftSlice
 from hivesink.sink.task.parts import InMemory
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from hivesink.core.partition import PartitionKey
     from hivesink.core.rolling import Encoding, OpenRows
+    from hivesink.core.table import Column
     from hivesink.errors import HiveSinkError
-    from hivesink.ports import SegmentFile, SegmentStore
+    from hivesink.ports import Refit, SegmentFile, SegmentStore
     from hivesink.sink.task.parts import Bucket, Parts, Target
 
 _OPTIONS = pa.ipc.IpcWriteOptions(compression="lz4")
@@ -28,6 +33,8 @@ _BATCH = 64 << 10
 """Rows of a record batch: an encoding task holds one in memory."""
 _SCHEMA = 1 << 20
 """Bytes that hold the columns of a stream at its beginning."""
+_COLUMNS = b"hivesink.columns"
+"""The metadata of a stream that tells its columns as Hive has them: to Arrow, VARCHAR(3) is STRING."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -56,58 +63,165 @@ class SegmentWriter(InMemory):
         return False
 
     def _write_out(self, bucket: Bucket) -> None:
-        rows = self._take(bucket)
+        told = {_COLUMNS: columns_text(bucket.target.columns)}
+        rows = self._take(bucket).replace_schema_metadata(told)
         self._file = self._file or self.store.create(self.name)
-        stream = self._file.stream
+        stream = _Summed(self._file.stream)
         start = stream.tell()
         with pa.ipc.new_stream(pa.PythonFile(stream, mode="w"), rows.schema, options=_OPTIONS) as writer:
             writer.write_table(rows.combine_chunks(), max_chunksize=_BATCH)
-        one = Slice(self.name, start, stream.tell() - start, rows.num_rows)
+        one = Slice(self.name, start, stream.tell() - start, rows.num_rows, stream.crc32)
         self._opened.append(Opened(bucket.target.table, bucket.partition, one))
 
 
-def encode(work: Iterable[tuple[Target, Encoding]], store: SegmentStore, parts: Parts) -> None:
-    """Add the rows of slices to `parts`, by the names of the columns.
+@dataclass(slots=True)
+class _Summed:
+    """A stream that adds up the checksum of what is written to it."""
 
-    Raises RowsUnfit for rows that the table's columns can't hold any more; SegmentLost, StoreUnavailable.
+    stream: BinaryIO
+    crc32: int = 0
+    closed: bool = False
+
+    def write(self, data: bytes) -> int:
+        self.crc32 = zlib.crc32(data, self.crc32)
+        return self.stream.write(data)
+
+    def tell(self) -> int:
+        return self.stream.tell()
+
+    def flush(self) -> None:
+        """Whoever has the file makes it durable."""
+
+
+def encode(
+    work: Iterable[tuple[Target, Encoding]], store: SegmentStore, refit: Refit, parts: Parts
+) -> tuple[LeftSlice, ...]:
+    """Add the rows of slices to `parts`. Returns the slices of which it has added none, since some can't be.
+
+    Raises StoreUnavailable.
     """
+    left = []
     for target, piece in work:
         for one in piece.slices:
-            for rows in _read(store, one):
-                fitting = target.format.fit(rows, target.table, piece.partition)
-                parts.add(target, piece.partition, fitting)
+            try:
+                stream = _Stream.open(store, one)
+                rows = partial(_rows, stream, target.columns, (piece.table, piece.partition), refit)
+                if one.crc32 is None or stream.columns != columns_text(target.columns):
+                    for _ in rows():
+                        """All of them fit, so none is added in vain."""
+            except (RowsUnfit, SegmentLost) as error:
+                opened = Opened(piece.table, piece.partition, one)
+                left.append(LeftSlice(opened, str(error), retryable=error.retryable))
+                continue
+            for batch in rows():
+                parts.add(target, piece.partition, pa.Table.from_batches([batch]))
+    return tuple(left)
 
 
-def unfit(
-    rows: OpenRows, table: str, store: SegmentStore, schema: pa.Schema, fit: Callable[[pa.Table, str, str], pa.Table]
+def lost_slices(rows: OpenRows, store: SegmentStore) -> dict[Opened, SegmentLost]:
+    """The slices of `rows` that can't be read. Reads all of them whole. Raises StoreUnavailable."""
+    found = {}
+    for key, bucket in rows.buckets.items():
+        for one in bucket.slices:
+            error = _loss(store, one)
+            if error is not None:
+                found[Opened(*key, one)] = error
+    return found
+
+
+def _loss(store: SegmentStore, one: Slice) -> SegmentLost | None:
+    try:
+        for _ in _Stream.open(store, one).batches():
+            """Arrow can read it."""
+    except SegmentLost as error:
+        return error
+    return None
+
+
+def held_back(
+    rows: OpenRows, table: str, columns: Sequence[Column], store: SegmentStore, refit: Refit
 ) -> dict[PartitionKey, HiveSinkError]:
-    """The open buckets of `table` whose rows don't `fit` its `schema` of today, each with the reason.
+    """The open buckets with rows that can't be read, or don't fit the `columns` of `table`, each with the first reason.
 
-    Reads the columns of each segment, and the rows of those that have other ones. Raises StoreUnavailable.
+    Reads the beginning of each segment, and the rows of those that came for other columns. Raises StoreUnavailable.
     """
-    changed: dict[str, bool] = {}
+    lengths, told = store.lengths(), dict[str, str | None]()
+
+    def check(key: PartitionKey, one: Slice) -> None:
+        _require_length(store, one, lengths.get(one.segment))
+        if key[0] == table:
+            if one.segment not in told:
+                start = store.read(one.segment, one.offset, min(one.length, _SCHEMA))
+                told[one.segment] = _Stream(one, start, store.path(one.segment)).columns
+            if told[one.segment] != columns_text(columns):
+                for _ in _rows(_Stream.open(store, one), columns, key, refit):
+                    """It fits."""
 
     def problem(key: PartitionKey, slices: Iterable[Slice]) -> HiveSinkError | None:
         try:
             for one in slices:
-                if one.segment not in changed:
-                    changed[one.segment] = not _schema(store, one).equals(schema)
-                for batch in _read(store, one) if changed[one.segment] else ():
-                    fit(batch, *key)
+                check(key, one)
         except (RowsUnfit, SegmentLost) as error:
             return error
         return None
 
-    found = {key: problem(key, bucket.slices) for key, bucket in rows.buckets.items() if key[0] == table}
+    found = {key: problem(key, bucket.slices) for key, bucket in rows.buckets.items()}
     return {key: error for key, error in found.items() if error is not None}
 
 
-def _schema(store: SegmentStore, one: Slice) -> pa.Schema:
-    start = store.read(one.segment, one.offset, min(one.length, _SCHEMA))
-    return pa.ipc.open_stream(pa.BufferReader(start)).schema
+def _require_length(store: SegmentStore, one: Slice, length: int | None) -> None:
+    end = one.offset + one.length
+    if length is None or length < end:
+        state = "is missing" if length is None else f"has {length} bytes of {end}"
+        raise SegmentLost(store.path(one.segment), f"it {state}")
 
 
-def _read(store: SegmentStore, one: Slice) -> Iterator[pa.Table]:
-    data = store.read(one.segment, one.offset, one.length)
-    for batch in pa.ipc.open_stream(pa.BufferReader(data)):
-        yield pa.Table.from_batches([batch])
+@dataclass(frozen=True)
+class _Stream:
+    """A slice, as far as it was read."""
+
+    one: Slice
+    data: bytes
+    path: str
+
+    @classmethod
+    def open(cls, store: SegmentStore, one: Slice) -> _Stream:
+        """All of it. Raises SegmentLost, StoreUnavailable."""
+        data, path = store.read(one.segment, one.offset, one.length), store.path(one.segment)
+        if one.crc32 not in {None, zlib.crc32(data)}:
+            raise SegmentLost(path, f"it is damaged (the checksum of its bytes from {one.offset} on is wrong)")
+        return cls(one, data, path)
+
+    @cached_property
+    def columns(self) -> str | None:
+        """The columns that its rows came for; None if that is not known. Raises SegmentLost."""
+        try:
+            told = pa.ipc.open_stream(pa.BufferReader(self.data)).schema.metadata
+        except (pa.ArrowException, OSError) as error:
+            raise self._damaged(str(error)) from error
+        return (told or {}).get(_COLUMNS, b"").decode() or None
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """Raises SegmentLost."""
+        rows = 0
+        try:
+            for batch in pa.ipc.open_stream(pa.BufferReader(self.data)):
+                rows += batch.num_rows
+                yield batch
+        except (pa.ArrowException, OSError) as error:
+            raise self._damaged(str(error)) from error
+        if rows != self.one.rows:
+            reason = f"it holds {rows} rows of {self.one.rows}"
+            raise self._damaged(reason)
+
+    def _damaged(self, reason: str) -> SegmentLost:
+        first = reason.partition("\n")[0]
+        return SegmentLost(self.path, f"it is damaged ({first}, from byte {self.one.offset} on)")
+
+
+def _rows(stream: _Stream, columns: Sequence[Column], key: PartitionKey, refit: Refit) -> Iterator[pa.RecordBatch]:
+    """The rows of a slice in `columns`. Raises RowsUnfit, SegmentLost."""
+    is_same = stream.columns == columns_text(columns)
+    for batch in stream.batches():
+        # No file of the table is to hold the metadata.
+        yield batch.replace_schema_metadata(None) if is_same else refit(batch, columns, key)

@@ -1,42 +1,54 @@
-"""Rows that wait and no longer fit the table: their bucket is held back alone, for a while."""
+"""Rows that wait and no longer fit the table, or can't be read: their slices are held back alone, for a while."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
-from hivesink.errors import RowsUnfit, TaskFailed
-from hivesink.sink.task.attempt import TaskTools
-from tests.crash.site import Site, SiteJob
-from tests.sink.harness import Event, Lines, Rows, Source
+from hivesink.core.epoch import Epoch
+from hivesink.core.table import Column, Primitive
+from hivesink.errors import HiveSinkError, RowsHeldBack, RowsUnfit
+from hivesink.sink.commit.observe import load
+from hivesink.sink.inspect.findings import Level
+from hivesink.sink.inspect.verify import verify
+from tests.crash.site import LOG, Site, SiteJob
+from tests.sink.harness import TABLE, Event, Source, measure_lines
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import pyarrow as pa
 
+    from hivesink.core.partition import PartitionKey
+    from hivesink.sink.task.attempt import TaskTools
+
 WAIT = {"sink.rolling-policy.on-epoch": "false", "sink.registration.max-delay": "10min"}
+B = (str(TABLE), "dt=b")
+MINUTE = 61
 
 
-class Picky(Lines):
-    def fit(self, rows: pa.Table, *place: str) -> pa.Table:
-        table, partition = place
-        if partition == "dt=b":
-            raise RowsUnfit(table, partition, "id", ("string", "int64"), "no number")
-        return rows
-
-
-@dataclass
 class PickyJob(SiteJob):
-    """Its table has been altered while rows waited."""
+    """Rows that came for other columns fit it, unless they are in dt=b."""
 
     def tools(self) -> TaskTools:
-        return TaskTools(self.store, Rows(), lambda _: Picky(), self.log.touch, self.log.segments)
+        def picky(rows: pa.RecordBatch, _: Sequence[Column], key: PartitionKey) -> pa.RecordBatch:
+            if key == B:
+                raise RowsUnfit(*key, "id", ("string", "bigint"), "no number")
+            return rows
+
+        return replace(super().tools(), refit=picky)
 
 
 @pytest.fixture
 def site() -> Site:
-    return Site(Source([Event(number, "abc"[number % 3]) for number in range(9)]), options=dict(WAIT))
+    """Nine rows wait in three partitions; then a column gets another type."""
+    site = Site(Source([Event(number, "abc"[number % 3]) for number in range(9)]), options=dict(WAIT))
+    run = picky(site)
+    run.step(9)
+    site.metastore.change_column(TABLE, Column("id", Primitive.STRING))
+    return site
 
 
 def picky(site: Site) -> PickyJob:
@@ -45,17 +57,26 @@ def picky(site: Site) -> PickyJob:
     return run
 
 
+def feed(site: Site, run: SiteJob, *events: Event) -> None:
+    site.source.events.extend(events)
+    run.step(len(events))
+
+
+def require_no_errors(site: Site) -> None:
+    found = verify(site.job().context, "w", str(TABLE), measure_lines).findings
+    assert [one.text for one in found if one.level is Level.ERROR] == []
+
+
 def test_the_others_are_published_and_the_query_fails_in_the_end(site: Site) -> None:
     run = picky(site)
-    run.step(9)
-    site.clock.ticks += 61
+    site.clock.ticks += MINUTE
     run.committer.keep_up()
     assert site.rows() == [0, 2, 3, 5, 6, 8]
     assert "rows that wait for demo.events, partition dt=b don't fit column id" in str(run.committer.waiting)
     site.clock.ticks += 600
     run.committer.keep_up()
     site.clock.ticks += 1
-    with pytest.raises(TaskFailed, match=r"rows that wait for demo\.events, partition dt=b don't fit column id"):
+    with pytest.raises(RowsHeldBack, match=r"rows that wait for demo\.events, partition dt=b don't fit column id"):
         run.committer.keep_up()
     site.job().run()
     site.check(range(9))
@@ -63,9 +84,115 @@ def test_the_others_are_published_and_the_query_fails_in_the_end(site: Site) -> 
 
 def test_the_end_of_a_run_raises_once_all_else_is_readable(site: Site) -> None:
     run = picky(site)
-    run.step(9)
-    with pytest.raises(TaskFailed, match=r"change the column back, run `hivesink recover demo\.events`"):
+    with pytest.raises(RowsHeldBack, match=r"change the column back, run `hivesink recover demo\.events`"):
         run.committer.finish()
     assert site.rows() == [0, 2, 3, 5, 6, 8]
     site.job().run()
     site.check(range(9))
+
+
+def test_new_rows_of_the_same_bucket_are_rolled_and_the_partition_is_not_committed(site: Site) -> None:
+    run = picky(site)
+    feed(site, run, Event(9, "b"), Event(10, "a"))
+    site.clock.ticks += MINUTE
+    run.committer.keep_up()
+    assert site.rows() == [0, 2, 3, 5, 6, 8, 9, 10]
+    history = load(run.context)
+    bucket = history.rows.buckets[B]
+    # Each of the job's two tasks had written a slice.
+    assert (bucket.rows, len(bucket.slices), bucket.published, bucket.files) == (3, 2, 1, 1)
+    assert history.head is not None
+    assert B in history.head.rolled
+    assert B not in {commit.key for commit in history.head.commits or ()}
+    require_no_errors(site)
+    # They aren't tried again, and what comes later isn't rolled before its time.
+    head = history.epoch
+    feed(site, run, Event(11, "b"))
+    run.committer.keep_up()
+    assert load(run.context).epoch == head + 1
+    site.clock.ticks += MINUTE
+    run.committer.keep_up()
+    assert 11 in site.rows()
+    require_no_errors(site)
+    site.job().run()
+    site.check(range(12))
+    require_no_errors(site)
+    rolls = [site.log.manifest(epoch) for epoch in site.log.view().manifests]
+    assert [one.rows for one in rolls[-1].commits or () if one.key == B] == [5]
+
+
+def test_a_bucket_of_which_nothing_is_encoded_is_not_rolled(site: Site) -> None:
+    with pytest.raises(RowsHeldBack):
+        picky(site).committer.finish()
+    rolled = site.log.manifest(Epoch(2))
+    assert (rolled.kind, rolled.rolled) == ("roll", ((str(TABLE), "dt=a"), (str(TABLE), "dt=c")))
+    assert [key for key, _ in rolled.waiting or ()] == []
+
+
+def test_many_unfit_buckets_take_one_try(site: Site) -> None:
+    site = Site(Source([Event(number, f"b{number}") for number in range(300)]), options=dict(WAIT))
+    picky(site).step(300)
+    site.metastore.change_column(TABLE, Column("id", Primitive.STRING))
+
+    class None_(SiteJob):  # noqa: N801
+        tries = 0
+
+        def encode(self, *work: object) -> list[object]:  # type: ignore[override]
+            None_.tries += 1
+            return super().encode(*work)  # type: ignore[arg-type,return-value]
+
+        def tools(self) -> TaskTools:
+            def never(_: pa.RecordBatch, __: Sequence[Column], key: PartitionKey) -> pa.RecordBatch:
+                raise RowsUnfit(*key, "id", ("string", "bigint"), "no number")
+
+            return replace(super().tools(), refit=never)
+
+    run = None_(site.log, site.store, site.metastore, site.source, site.clock, site.options)
+    run.committer.recover()
+    with pytest.raises(RowsHeldBack, match=r"\(and 299 more: see `hivesink status`\)"):
+        run.committer.finish()
+    assert (None_.tries, site.rows(), site.log.view().head) == (1, [], 1)
+
+
+@pytest.mark.parametrize("harm", ["gone", "short", "zeros", "flip"])
+def test_what_is_lost_is_held_back_alone(harm: str) -> None:
+    site = Site(Source([Event(1, "a"), Event(2, "b")]), options=dict(WAIT))
+    run = site.job(tasks=1)
+    run.committer.recover()
+    run.step(1)
+    run.step(1)
+    path = f"{LOG}/segments/{min(site.log.segments.lengths())}"
+    data = site.fs.read(path)
+    assert data is not None
+    site.fs.delete(path)
+    spot = data.rfind((1).to_bytes(8, "little"))
+    flipped = data[:spot] + b"\3" + data[spot + 1 :]
+    if harm != "gone":
+        site.fs.write_new(path, {"short": data[:-9], "zeros": bytes(len(data)), "flip": flipped}[harm])
+    with pytest.raises(RowsHeldBack, match=f"^{path} holds committed rows") as told:
+        run.committer.finish()
+    assert ("it is damaged" in str(told.value)) == (harm in {"zeros", "flip"})
+    assert site.rows() == [2]
+    site.fs.delete(path)
+    site.fs.write_new(path, data)
+    site.job().run()
+    site.check([1, 2])
+
+
+def test_a_roll_that_left_rows_is_encoded_again_without_them(site: Site) -> None:
+    """A user's statement takes the roll's files before they are published."""
+    run = picky(site)
+    feed(site, run, Event(9, "b"))
+    site.metastore.go_down()
+    site.clock.ticks += MINUTE
+    run.committer.keep_up()
+    for part in load(run.context).waiting():
+        if part.key == B:
+            site.fs.delete(part.staged)
+    site.metastore.come_up()
+    with pytest.raises(HiveSinkError, match="dt=b"):
+        picky(site).committer.finish()
+    assert site.rows() == [0, 2, 3, 5, 6, 8, 9]
+    require_no_errors(site)
+    site.job().run()
+    site.check(range(10))

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import replace
 from datetime import datetime, timezone
 
 import pytest
 
 from hivesink.core.epoch import Epoch
-from hivesink.errors import SegmentLost, TableRenamed
-from hivesink.sink.commit.recovery import preview, recover
+from hivesink.core.seen import GivenUp
+from hivesink.core.table import Column, Primitive
+from hivesink.errors import LogOutdated, RowsHeldBack, TableRemade, TableRenamed
+from hivesink.sink.commit.observe import load
+from hivesink.sink.commit.recovery import find_lost_slices, preview, recover
 from hivesink.sink.inspect.admission import Admission
 from hivesink.sink.inspect.findings import Level
 from hivesink.sink.inspect.resets import plan_reset
 from hivesink.sink.inspect.status import Waiting, writer_status
 from hivesink.sink.inspect.verify import Verdict, verify
 from tests.crash.site import LOG, Site
-from tests.sink.harness import LOCATION, SPEC, TABLE, Source, events, measure_lines
+from tests.sink.harness import LOCATION, SPEC, TABLE, Event, Source, events, measure_lines
 
 WAIT = {"sink.rolling-policy.on-epoch": "false"}
 NAME = str(TABLE)
@@ -64,7 +68,7 @@ def test_rows_that_wait_are_counted_and_no_error(site: Site) -> None:
 
 
 @pytest.mark.parametrize("rest", [None, b"torn"])
-def test_a_segment_that_is_lost_is_an_error_and_stops_the_roll(site: Site, rest: bytes | None) -> None:
+def test_a_segment_that_is_lost_is_an_error_and_holds_its_rows_back(site: Site, rest: bytes | None) -> None:
     path = segment(site)
     before = site.fs.read(path)
     assert before is not None
@@ -73,13 +77,91 @@ def test_a_segment_that_is_lost_is_an_error_and_stops_the_roll(site: Site, rest:
         site.fs.write_new(path, rest)
     (error,) = errors(site)
     state = "is missing" if rest is None else f"has 4 of {len(before)} bytes"
-    assert error == f"{path} {state}, and rows wait in it; restore it from a backup"
-    with pytest.raises(SegmentLost, match=f"^{path} holds committed rows"):
+    assert error.startswith(f"{path} {state}, and rows wait in it; restore it from a backup, or accept the loss")
+    with pytest.raises(RowsHeldBack, match=f"^{path} holds committed rows"):
         site.job().run()
     site.fs.delete(path)
     site.fs.write_new(path, before)
     site.job().run()
     site.check(range(12))
+
+
+def test_a_segment_that_is_damaged_is_found_by_reading_it(site: Site) -> None:
+    path = segment(site)
+    data = site.fs.read(path)
+    assert data is not None
+    site.fs.delete(path)
+    site.fs.write_new(path, bytes(len(data)))
+    (error,) = errors(site)
+    assert error.startswith(f"{path} is damaged (the checksum of its bytes from ")
+    assert verify(site.job().context, "w", NAME, None).findings == ()
+
+
+def harmed(site: Site) -> int:
+    """The first segment is lost: how many rows waited in it."""
+    path = segment(site)
+    site.fs.delete(path)
+    name = path.rpartition("/")[2]
+    return sum(one.slice.rows for one in load(site.job().context).rows.opened if one.slice.segment == name)
+
+
+def chosen(site: Site, *partitions: str) -> GivenUp:
+    keys = [(NAME, partition) for partition in partitions]
+    found = find_lost_slices(site.job().context, keys, accept=not keys)
+    return GivenUp(slices=frozenset(one.opened for one in found))
+
+
+def test_a_person_gives_up_what_is_lost(site: Site) -> None:
+    rows, job = harmed(site), site.job()
+    policy, given_up = job.committer.spec.policy, chosen(site)
+    told = preview(job.context, policy, given_up=given_up)
+    assert sum(one.rows for one in told.given_up) == rows
+    assert sum(1 for what, _ in told.described() if what == "give up") == len(told.given_up)
+    assert site.log.view().head == 3
+    done = recover(job.context, None, policy, given_up=given_up)
+    assert (done.described(), [one.target for one in done.given_up]) == (
+        told.described(),
+        [one.target for one in told.given_up],
+    )
+    assert (done.waiting.rows, site.log.manifest(Epoch(4)).kind) == (12 - rows, "accept-lost")
+    site.job().run()
+    assert len(site.rows()) == 12 - rows
+    assert writer_status(job.context, "w", NAME).lost_rows == rows
+    assert [found.text for found in verdict(site).findings] == [f"a person has given up {rows} rows that waited"]
+    # Nothing is left to be given up.
+    assert chosen(site).slices == frozenset()
+
+
+def test_the_floor_counts_rows_that_were_given_up(site: Site) -> None:
+    site.options = {**WAIT, "sink.log.retained-epochs": "1"}
+    rows, job = harmed(site), site.job()
+    recover(job.context, None, job.committer.spec.policy, given_up=chosen(site))
+    site.source.events += events(40)
+    site.job().run()
+    floor = site.log.floor()
+    assert floor is not None
+    assert floor.epoch >= 4
+    assert floor.lost == writer_status(site.job().context, "w", NAME).lost_rows == rows
+
+
+def test_a_person_gives_up_a_partition_whose_rows_wait(site: Site) -> None:
+    job, one = site.job(), "dt=2024-01-01"
+    done = recover(job.context, None, job.committer.spec.policy, given_up=chosen(site, one))
+    assert sum(loss.rows for loss in done.given_up) == 4
+    assert {loss.key for loss in done.given_up} == {(NAME, one)}
+    site.job().run()
+    assert one not in site.places(TABLE)
+    assert len(site.rows()) == 8
+
+
+def test_what_came_after_the_question_is_not_given_up(site: Site) -> None:
+    job, given_up = site.job(), chosen(site, "dt=2024-01-01")
+    site.source.events.append(Event(99, "2024-01-01"))
+    job.committer.recover()
+    job.step()
+    recover(site.job().context, None, job.committer.spec.policy, given_up=given_up)
+    site.job().run()
+    assert (99 in site.rows(), len(site.rows())) == (True, 9)
 
 
 def test_parts_that_hold_other_rows_than_waited_are_an_error(site: Site) -> None:
@@ -114,3 +196,65 @@ def test_a_renamed_table_is_refused_while_rows_wait_for_its_old_name(site: Site)
     admission = Admission("w", job.log, job.store, live, job.registrar, tuple, lambda _: None)
     with pytest.raises(TableRenamed, match=f"waits under the table's old name, {NAME}"):
         admission.require_same_table()
+
+
+@pytest.mark.parametrize("earlier", [False, True])
+def test_a_log_of_when_rows_still_waited_is_refused_once_they_are_rolled(earlier: bool) -> None:
+    """Whether or not its newest epoch with files wrote to another partition."""
+    site = Site(Source([Event(0, "yesterday"), Event(1, "x")] if earlier else [Event(1, "x")]), options=WAIT)
+    job = site.job()
+    job.committer.recover()
+    if earlier:
+        job.step(1)
+        job.committer.finish()
+    job.step(1)
+    folder, kept = f"{LOG}/manifests", dict[str, bytes]()
+    for entry in site.fs.list(folder):
+        kept[entry.name] = site.fs.read(f"{folder}/{entry.name}") or b""
+    job.committer.finish()
+    for entry in site.fs.list(folder):
+        site.fs.delete(f"{folder}/{entry.name}")
+    for name, data in kept.items():
+        site.fs.write_new(f"{folder}/{name}", data)
+    live = site.metastore.table(TABLE)
+    with pytest.raises(LogOutdated, match="dt=x/"):
+        Admission("w", site.log, site.store, live, site.metastore, tuple, lambda _: None).require_same_table()
+
+
+@pytest.mark.parametrize(
+    ("kind", "days", "fits"),
+    [
+        (Primitive.INT, ("7", "12"), True),
+        (Primitive.INT, ("7", "007"), False),
+        (Primitive.INT, ("abc",), False),
+        (Primitive.DATE, ("2024-01-02",), True),
+        (Primitive.DATE, ("2024-1-2",), False),
+    ],
+)
+@pytest.mark.parametrize("rolled", [False, True])
+def test_a_table_made_anew_gets_only_partitions_that_it_can_have(
+    kind: Primitive, days: tuple[str, ...], *, fits: bool, rolled: bool
+) -> None:
+    site = Site(Source([Event(number, day) for number, day in enumerate(days)]), options=WAIT)
+    job = site.job()
+    job.committer.recover()
+    job.log.admit(TABLE, site.metastore.table(TABLE).created)
+    job.step(len(days))
+    if rolled:
+        job.committer.finish()
+    site.metastore.drop_table(TABLE)
+    site.metastore.create(replace(SPEC, partition_columns=(Column("dt", kind),)))
+    live = site.metastore.table(TABLE)
+    admission = Admission("w", site.log, site.store, live, site.metastore, tuple, lambda _: None)
+    assert admission.is_other_table()
+    with nullcontext() if fits else pytest.raises(TableRemade):
+        admission.require_same_table()
+
+
+def test_a_bucket_without_rows_that_wait_is_not_counted_as_one() -> None:
+    site = Site(Source(events(4)), options={"sink.partition-commit.delay": "1h"})
+    site.job().run()
+    assert len(load(site.job().context).rows.buckets) > 1
+    assert waiting(site) == Waiting(0, 0, 0, None)
+    job = site.job()
+    assert [what for what, _ in preview(job.context, job.committer.spec.policy).described()] == []

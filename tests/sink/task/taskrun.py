@@ -12,6 +12,7 @@ from hivesink.core.partfile import Pending
 from hivesink.core.table import TableName, TableSpec
 from hivesink.decode.arrowtypes import arrow_schema
 from hivesink.decode.reader import RowsReader
+from hivesink.decode.refit import refit
 from hivesink.decode.values import DecodeOptions
 from hivesink.formats.parquet import ParquetFormat
 from hivesink.sink.task.assign import row_columns
@@ -76,9 +77,8 @@ class Run:
             unknown_field=config["sink.on-unknown-field"],
         )
         columns = row_columns(spec, config)
-        return TaskTools(
-            self.store, RowsReader(columns, self.shape.value, options), parquet, self.touched.append, self.segments
-        )
+        reader = RowsReader(columns, self.shape.value, options)
+        return TaskTools(self.store, reader, parquet, self.touched.append, self.segments, refit)
 
     def __call__(self, *batches: pa.RecordBatch) -> TaskReport:
         plan = self.plan

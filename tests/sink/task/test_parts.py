@@ -42,9 +42,6 @@ class Spy:
     def open(self, stream: BinaryIO) -> RecordWriter:
         return _SpyWriter(ParquetFormat(SCHEMA).open(stream), self)
 
-    def fit(self, rows: pa.Table, *_: str) -> pa.Table:
-        return rows
-
 
 @dataclass
 class _SpyWriter:
