@@ -71,6 +71,8 @@ class HiveQuery:
         self._timer = threading.Thread(target=self._keep_time, name="hivesink-timer", daemon=True)
         self._own = own
         self._interval = interval
+        self._ahead = time.time() - time.monotonic()
+        """How far the wall clock was ahead of the monotonic one at most."""
         config = run.setup.spec.config
         keeps = config["sink.on-stop"] is OnStop.KEEP and not config["sink.rolling-policy.on-epoch"]
         self._publishes = not (keeps and interval is not None)
@@ -166,9 +168,15 @@ class HiveQuery:
             self._timer.join()
 
     def _asked(self) -> timedelta | None:
-        """How long ago at most Spark has asked the source for new rows; None if nobody knows."""
-        waits = self._query.status.get("message") in _WAITING
-        return self._interval if waits else None
+        """How long ago at most Spark has asked the source for new rows; None if nobody knows.
+
+        Spark waits by the wall clock: after that was set back, for so much longer.
+        """
+        ahead = time.time() - time.monotonic()
+        self._ahead = max(self._ahead, ahead)
+        if self._interval is None or self._query.status.get("message") not in _WAITING:
+            return None
+        return self._interval + timedelta(seconds=self._ahead - ahead)
 
     def _keep_time(self) -> None:
         """While no data comes, retry what waits for the metastore, and roll rows that wait."""

@@ -19,7 +19,7 @@ from hivesink.sink.task.attempt import ROUTE, check_input
 from hivesink.sink.task.messages import InputShape, TaskPlan, TaskReport
 from hivesink.spark import shipping, tasks
 from hivesink.spark.input import Checkpoint, SourceFiles, input_shape, needed_input, watermark_of
-from hivesink.spark.running import Running, has_node, holds_back, keeps_state, trigger_interval
+from hivesink.spark.running import Running, has_node, keeps_state, source_of, trigger_interval
 from hivesink.spark.site import allowed_tries
 
 if TYPE_CHECKING:
@@ -76,24 +76,25 @@ class QueryRun:
         self._has_begun = False
         self._has_state = not setup.spec.history_policy.resume
         self._has_watermark = False
-        self._ends_early: bool | None = None
         # Asked once: reading the session's settings takes a call to the JVM for each of them.
         self._tries = allowed_tries(spark)
 
-    def begin(self, checkpoint: str, schema: StructType, plan: Any) -> None:
-        """Recover, and refuse a checkpoint that doesn't follow from the log. `plan` is the stream's, in the JVM.
+    def begin(self, checkpoint: str, schema: StructType, plan: Any, *, ends_early: bool) -> None:
+        """Recover, and refuse a checkpoint that doesn't follow from the log.
+
+        `plan` is the stream's analyzed plan in the JVM; `ends_early` as in `Source`.
 
         Raises what recovery raises, and the errors of `judge` that log and checkpoint reveal; MissingColumns,
         ColumnsDontFit and InvalidOption if the stream's columns can't fill the table.
         """
         self._has_watermark = has_node(plan, "EventTimeWatermark")
-        self.committer.goes_on = not holds_back(plan)
         raw = self._require_fit(schema).is_raw
         self.committer.recover()
         files = Checkpoint(self._spark, checkpoint)
         first = next_batch(checkpoint, files.read, files.names)
         self._require_own(first)
         judge(self.setup.last_batch(), first, self.setup.spec.history_policy, self.setup.context.log.location, raw=raw)
+        self.committer.read_from(source_of(plan, planned=first.end is not None, ends_early=ends_early))
         self._has_begun = True
 
     def _require_fit(self, schema: StructType) -> InputShape:
@@ -119,10 +120,10 @@ class QueryRun:
             raise self.failure
         try:
             self.query = self.query or Running.here(self._spark)
-            if self._ends_early is None:
-                self._ends_early = trigger_interval(self.query.execution) is None
             if not self._has_begun:
-                self.begin(self.query.checkpoint, batch.schema, self.query.execution.logicalPlan())
+                execution = self.query.execution
+                ends_early = trigger_interval(execution) is None
+                self.begin(self.query.checkpoint, batch.schema, execution.analyzedPlan(), ends_early=ends_early)
             self._commit(batch, batch_id, self.query)
         except BaseException as error:
             # Spark's own exception holds this as text only; the handle raises the real one, if the job asks for it.
@@ -149,7 +150,6 @@ class QueryRun:
             shape = self._shape(batch.schema, ref.end)
             if self._has_watermark and shape.event_time is None:
                 shape = replace(shape, watermark=batch_watermark(ref.batch, read))
-            shape = replace(shape, ends_early=bool(self._ends_early))
             done = self.committer.commit(ref, shape, partial(self._write, batch, call, ref, query))
             if done.replayed:
                 # If the log may hold rows of this run, they must be these: after an error the batch may come again.

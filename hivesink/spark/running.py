@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from hivesink.errors import CheckpointUnreadable, Unsupported
+from hivesink.sink.commit.commits import Source
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -59,6 +60,14 @@ def holds_back(plan: Any) -> bool:
         if (name.startswith(_KEEPING) and streams) or (name == "Join" and streams > 1):
             return True
     return False
+
+
+def source_of(plan: Any, *, planned: bool, ends_early: bool) -> Source:
+    """What a stream's logical plan in the JVM says of its input; the rest as `Source` has it."""
+    streams = [node.extraOptions() for node in _nodes(plan) if "extraOptions" in dir(node)]
+    limits = [int(limit) for options in streams if (limit := options.get("maxOffsetsPerTrigger"))]
+    waits = holds_back(plan) or any(options.get("minOffsetsPerTrigger") for options in streams)
+    return Source(planned, ends_early, min(limits, default=None), waits)
 
 
 def trigger_interval(execution: Any) -> timedelta | None:

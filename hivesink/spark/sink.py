@@ -144,7 +144,8 @@ class HiveSink:
         require_outside(self.setup.spec.target.location, location, f"checkpoint {location}")
         run = QueryRun(events.sparkSession, self.setup, tolerant=True)
         writer = _triggered(events.writeStream.foreachBatch(run).option("checkpointLocation", location), chosen)
-        run.begin(location, events.schema, events._jdf.queryExecution().analyzed())  # noqa: SLF001  the only way to it
+        plan = events._jdf.queryExecution().analyzed()  # noqa: SLF001  the only way to it
+        run.begin(location, events.schema, plan, ends_early="processingTime" not in chosen)
         self._run = run
         if name is not None:
             writer = writer.queryName(name)

@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Any
 from hivesink.core.partition import parse_path, partition_path
 from hivesink.core.partition_time import FromPatterns, FromTemplate
 from hivesink.core.partition_value import canonical
+from hivesink.core.table import Primitive
 from hivesink.errors import HiveSinkError, InvalidOption, PartitionPathInvalid, ValueUnfit
 from hivesink.tables.opened import open_table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from collections.abc import Set as AbstractSet
 
     from hivesink.core.partition import PartitionKey
     from hivesink.core.partition_commit import CommitRule
@@ -106,17 +108,20 @@ def _state(follower: LogFollower, key: PartitionKey, columns: Sequence[Column], 
     state = follower.state(key, now)
     if state.record is None and not state.open_rows:
         _require_possible(follower.policies.rule, key, columns)
-        _require_likely(follower, key)
+        _require_likely(follower, key, {column.name for column in columns if column.type is Primitive.STRING})
     return state
 
 
-def _require_likely(follower: LogFollower, key: PartitionKey) -> None:
-    """Raise InvalidOption for a time that is spelled as in no partition of the log: no row may ever have that name."""
+def _require_likely(follower: LogFollower, key: PartitionKey, texts: AbstractSet[str]) -> None:
+    """Raise InvalidOption for a time whose `texts` are spelled as in no partition of the log.
+
+    No row may ever have that name; values of other types have one spelling only.
+    """
     clock = follower.policies.rule.clock
     known = [partition for table, partition in sorted(follower.places) if table == key[0]]
     if clock is None or not isinstance(clock.extractor, FromTemplate) or not known:
         return
-    names = clock.extractor.columns
+    names = [name for name in clock.extractor.columns if name in texts]
 
     def form(partition: str) -> tuple[str, ...]:
         values = dict(parse_path(partition))

@@ -35,42 +35,70 @@ _ALL = ""
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
+@dataclass(frozen=True, slots=True)
+class Source:
+    """What is known of a query's input before its first batch.
+
+    `planned`: its first batch may have been planned before this run. `ends_early`: all of this run's batches were
+    planned at its start, as by the trigger `availableNow`. `limit`: the most records of a batch, if there is one.
+    `waits`: rows that are there may be left for later, in Spark's state or in the source.
+    """
+
+    planned: bool = False
+    ends_early: bool = False
+    limit: int | None = None
+    waits: bool = False
+
+
 @dataclass(slots=True)
 class PartitionCommits:
     """How long each partition of the source has been silent, and the commits in the log.
 
-    Silence is told by a monotonic clock, between two runs by the manifests' times: `_heard` is the time of the last
-    batch that brought rows of a source partition, `_asked` that of the last question that Spark has put to the source.
+    Silence is told by a monotonic clock, between two runs by the manifests' times. `_heard`: no later than then have
+    rows of a source partition come. `_asked`: no earlier than then has Spark asked for rows, and got what batches held.
     """
 
     context: CommitContext
     rule: CommitRule
     policy: WatermarkPolicy
+    source: Source = field(default_factory=Source)
     _heard: dict[str, float] = field(default_factory=dict)
     _asked: float | None = None
-    _ended: float = 0.0
-    """When the last batch ended: Spark has asked nothing while it ran."""
-    goes_on: bool = True
-    """Whether silence means anything: not where the query's operators keep rows for later."""
+    _started: float | None = None
+    _ended: float | None = None
+    """When the last batch of this run ended: Spark has asked nothing while it ran."""
     _base: datetime | None = None
     """Spark's own watermark of the last batch."""
     _known: dict[PartitionKey, Commit] | None = None
     _warned: bool = False
 
+    def start(self, head: Manifest | None) -> None:
+        """A run begins: take up the silence of before it, as the manifests' times show it.
+
+        No more of it than makes a partition idle: a clock that was set must not carry the watermark along.
+        """
+        if self._started is not None:
+            return
+        self._started, now = self.context.tick(), self.context.now()
+        mark = head.watermark if head else None
+        if head is None or mark is None:
+            return
+        self._base = mark.at
+        for name in mark.newest or [_ALL]:
+            silence = min(max(now - mark.quiet.get(name, head.at), timedelta(0)), self.policy.idle)
+            self._heard[name] = self._started - silence.total_seconds()
+
     def asked(self, ago: timedelta) -> None:
         """Spark has asked the source for new rows that long `ago` at most, and got none."""
-        tick = self.context.tick() - ago.total_seconds()
-        if tick >= self._ended:
+        tick, since = self.context.tick() - ago.total_seconds(), self._started if self._ended is None else self._ended
+        if since is not None and tick >= since:
             self._asked = max(tick, self._asked or tick)
 
     def mark(self, head: Manifest | None) -> Watermark | None:
         """The watermark as it is now, while no batch comes."""
         before = head.watermark if head else None
-        if head is None or before is None:
-            return before
-        self._recall(head, before)
-        if before.newest:
-            return before.reached(self._idle(before.newest), self.policy)
+        if before is None or before.newest:
+            return before and before.reached(self._idle(before.newest), self.policy)
         return before.at_least(Watermark(self._base).stopped(self._idle([_ALL])[_ALL], self.policy).at)
 
     def mark_after(
@@ -78,31 +106,29 @@ class PartitionCommits:
     ) -> Watermark | None:
         """The watermark once `batch` has been read, which began then; None where nothing says what it is."""
         before = (head.watermark if head else None) or Watermark()
-        if head is not None:
-            self._recall(head, before)
-        now, tick = self.context.now(), self.context.tick()
-        if self.goes_on and before.newest and self._has_stopped(before.newest):
+        if before.newest and self._has_stopped(before.newest):
             # Input that comes again after a pause may do so one partition after the other.
             self._heard |= dict.fromkeys(before.newest, began)
-        if self._asked is None or not shape.ends_early:
-            self._asked = began
-        self._ended = tick
+        self._plan(began)
         if shape.event_time is None:
             self._heard[_ALL] = began
             # The sink's own of earlier settings would go on by the clock, since its sources are silent.
             mark = Watermark(before.at).at_least(shape.watermark)
             self._base = mark.at
             return mark if mark.at else None
-        sources = dict.fromkeys(_sources(batch, shape))
+        now, sources = self.context.now(), dict.fromkeys(_sources(batch, shape))
+        limit = now + self.policy.idle
         seen = before.only(sources).saw(sources, now)
-        for newest_times in (report.newest for report in reports):
-            # Rows without times say nothing: else a source that has only such rows would hold all for ever.
-            times = {name: _EPOCH + timedelta(microseconds=at) for name, at in newest_times.items() if at is not None}
-            self._heard |= dict.fromkeys(times, began)
-            seen = seen.saw(dict.fromkeys(newest_times) | times, now)
-        idle = self._idle(seen.newest)
-        quiet = {name: now - timedelta(seconds=tick - at) for name, at in self._heard.items() if at < began}
-        quiet = {name: at for name, at in quiet.items() if name in seen.newest}
+        names = dict.fromkeys(name for report in reports for name in report.newest)
+        times = _by_source(reports, limit)
+        # A wrong time in the future says nothing, but where there are no others.
+        times = {name: at for name, at in times.items() if at <= limit or seen.newest.get(name) is None}
+        seen = seen.saw(names, now).saw(times, now)
+        # Rows without times say nothing: else a source that has only such rows would hold all for ever.
+        self._heard |= dict.fromkeys([*times, *self._unread(batch, seen)], began)
+        idle, tick = self._idle(seen.newest), self.context.tick()
+        quiet = {name: now - timedelta(seconds=tick - self._heard[name]) for name in seen.newest}
+        quiet = {name: at for name, at in quiet.items() if self._heard[name] < began}
         return replace(seen.reached(idle, self.policy), quiet=quiet)
 
     def is_awaited(self, head: Manifest, mark: Watermark | None) -> bool:
@@ -184,26 +210,51 @@ class PartitionCommits:
             logger.warning("%s %s is never committed: no time can be read from its values", *key)
         self._warned = True
 
-    def _recall(self, head: Manifest, mark: Watermark) -> None:
-        """Take up the silence of before this run, as the manifest's times show it.
+    def _plan(self, began: float) -> None:
+        """A batch has been planned, no earlier than the one before it ended; the first one, than this run began."""
+        first = None if self.source.planned else self._started
+        planned = first if self._ended is None or self.source.ends_early else self._ended
+        if planned is not None:
+            self._asked = max(planned, self._asked or planned)
+        self._ended = began
 
-        No more of it than makes a partition idle: a clock that was set must not carry the watermark along.
-        """
-        tick, now = self.context.tick(), self.context.now()
-        if self._base is None:
-            self._base = mark.at
-        for name in (mark.newest or [_ALL]) if mark.at or mark.newest else ():
-            if name not in self._heard:
-                silence = min(max(now - mark.quiet.get(name, head.at), timedelta(0)), self.policy.idle)
-                self._heard[name] = tick - silence.total_seconds()
+    def ended(self) -> None:
+        """The batch has ended."""
+        self._ended = self.context.tick()
+
+    def _unread(self, batch: BatchRef, seen: Watermark) -> list[str]:
+        """The partitions of which a batch as large as may be has read records, whose rows may all be filtered out."""
+        moved = _moved(batch)
+        if self.source.limit is None or sum(moved.values()) + len(moved) < self.source.limit:
+            return []
+        return [name for name, count in moved.items() if count and seen.newest.get(name)]
 
     def _has_stopped(self, names: Iterable[str]) -> bool:
         return all(idle >= self.policy.idle for idle in self._idle(names).values())
 
     def _idle(self, names: Iterable[str]) -> dict[str, timedelta]:
-        asked = self._asked if self.goes_on else None
-        heard = {name: self._heard.setdefault(name, self.context.tick() if asked is None else asked) for name in names}
-        return {name: timedelta(seconds=0.0 if asked is None else max(asked - at, 0.0)) for name, at in heard.items()}
+        asked = None if self.source.waits else self._asked
+        heard = {name: self._heard.setdefault(name, self.context.tick()) for name in names}
+        return {name: timedelta(seconds=max((asked or at) - at, 0.0)) for name, at in heard.items()}
+
+
+def _by_source(reports: Iterable[TaskReport], limit: datetime) -> dict[str, datetime]:
+    """The newest event time of each source partition up to `limit`, beyond it only where there are no others."""
+    found: dict[str, list[datetime]] = {}
+    for name, at in (both for report in reports for both in report.newest.items()):
+        if at is not None:
+            found.setdefault(name, []).append(_EPOCH + timedelta(microseconds=at))
+    return {name: max((at for at in times if at <= limit), default=max(times)) for name, times in found.items()}
+
+
+def _moved(batch: BatchRef) -> dict[str, int]:
+    """How many records of each Kafka partition the batch covers, the unread ones of its topics among them."""
+    found: dict[str, int] = {}
+    for start, end in zip(batch.start, batch.end, strict=True):
+        if isinstance(end, KafkaOffset):
+            first = dict(start.next) if isinstance(start, KafkaOffset) else {}
+            found |= {f"{name[0]}-{name[1]}": last - first.get(name, last) for name, last in end.next}
+    return found
 
 
 def _sources(batch: BatchRef, shape: InputShape) -> list[str]:

@@ -19,7 +19,7 @@ from hivesink.core.lifecycle import Stamp
 from hivesink.core.seen import Seen
 from hivesink.errors import EpochTaken, FencedOut, HiveSinkError
 from hivesink.sink.commit.changes import TableChanges
-from hivesink.sink.commit.commits import PartitionCommits
+from hivesink.sink.commit.commits import PartitionCommits, Source
 from hivesink.sink.commit.committed import Committed, Stopwatch, tell
 from hivesink.sink.commit.context import watermark_policy
 from hivesink.sink.commit.epochwriter import METASTORE_TROUBLE, EpochWriter, Write, Written
@@ -81,6 +81,7 @@ class Committer:
         self._is_current = False
         self._commits.forget()
         executor = self._executor = Executor.begin(self.context, self.spec.identity, self.spec.policy)
+        self._commits.start(executor.history.head)
         self._finish(executor)
         executor.clean_up()
         self._note(executor)
@@ -115,6 +116,7 @@ class Committer:
             self._is_current = True
             self.spec.on_commit(done)
             self._roll_due(executor)
+            self._commits.ended()
             return done
 
     def keep_up(self, asked: timedelta | None = None) -> None:
@@ -152,14 +154,9 @@ class Committer:
             self._refresh(self._seen)
             self._held.require_none()
 
-    @property
-    def goes_on(self) -> bool:
-        """Whether the watermark goes on while the source is silent: not if the query's operators keep rows back."""
-        return self._commits.goes_on
-
-    @goes_on.setter
-    def goes_on(self, value: bool) -> None:
-        self._commits.goes_on = value
+    def read_from(self, source: Source) -> None:
+        """Say what is known of the query's input. To be called before its first batch."""
+        self._commits.source = source
 
     @property
     def head(self) -> Epoch:

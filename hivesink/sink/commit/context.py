@@ -22,7 +22,7 @@ from hivesink.core.lifecycle import Identity, Stamp
 from hivesink.core.partition import LivePartition, PartitionKey, by_table, is_partition
 from hivesink.core.partition_commit import PolicyKind
 from hivesink.core.plan import Policy
-from hivesink.core.rolling import RollingPolicy
+from hivesink.core.rolling import BucketRolling, RollingPolicy
 from hivesink.core.table import TableName, TableSpec
 from hivesink.core.watermark import WatermarkPolicy
 from hivesink.sink.task.assign import assigner_for
@@ -207,9 +207,7 @@ class WriterSpec:
     @property
     def rolling(self) -> RollingPolicy:
         """Raises InvalidOption."""
-        name = "sink.rolling-policy.class"
-        own = None if self.config[name] is None else own_object(name, self.target.spec, self.config)
-        return replace(rolling_policy(self.config), own=own)
+        return replace(rolling_policy(self.config), own=rolling_class(self.target.spec, self.config))
 
     @property
     def commit_rule(self) -> CommitRule:
@@ -258,6 +256,13 @@ def rolling_policy(config: SinkConfig) -> RollingPolicy:
     return RollingPolicy(size, rollover, inactivity, limit, records, at_once=at_once)
 
 
+def rolling_class(spec: TableSpec, config: SinkConfig) -> BucketRolling | None:
+    """The user's own rolling policy, if there is one. Raises OwnClassMissing."""
+    name = "sink.rolling-policy.class"
+    made: BucketRolling | None = None if config[name] is None else own_object(name, spec, config)
+    return made
+
+
 def watermark_policy(config: SinkConfig) -> WatermarkPolicy:
     """How the sink's own watermark advances."""
     return WatermarkPolicy(*(config[f"sink.partition-commit.{name}"] for name in ("watermark-delay", "idle-timeout")))
@@ -265,7 +270,7 @@ def watermark_policy(config: SinkConfig) -> WatermarkPolicy:
 
 def problems_of(spec: TableSpec, config: SinkConfig, *, own: bool = True) -> tuple[str, ...]:
     """All that is wrong with a table's settings as a whole. Without `own` the user's own classes may be missing."""
-    checks = (assigner_for, require_columns, commit_rule, policy_of, rolling_policy)
+    checks = (assigner_for, require_columns, commit_rule, policy_of, rolling_class)
     return tuple(dict.fromkeys(text for check in checks for text in _problems(partial(check, spec, config), own=own)))
 
 

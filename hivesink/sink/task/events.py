@@ -43,9 +43,35 @@ class EventTimes:
             raise _unfit(name, "is a column neither of the table nor of the stream")
         if not (pa.types.is_timestamp(times.type) or pa.types.is_date(times.type) or pa.types.is_int64(times.type)):
             raise _unfit(name, f"is of type {times.type}, not TIMESTAMP, DATE or BIGINT (milliseconds)")
-        for source, newest in _newest(times, self._sources(batch, good)):
-            found, before = self._micros(newest), self.newest.get(source)
-            self.newest[source] = before if found is None else found if before is None else max(before, found)
+        sources = self._sources(batch, good)
+        found = {source: self._micros(newest) for source, newest in _newest(times, sources)}
+        if any(at is not None and at > self._limit for at in found.values()):
+            # One wrong time must not hide the others.
+            right = pc.if_else(pc.less_equal(times, self._limit_as(times.type)), times, pa.scalar(None, times.type))
+            in_time = {source: self._micros(newest) for source, newest in _newest(right, sources)}
+            found |= {source: at for source, at in in_time.items() if at is not None}
+        for source, at in found.items():
+            known = [one for one in (self.newest.get(source), at) if one is not None]
+            self.newest[source] = max(known, key=lambda one: (one <= self._limit, one), default=None)
+
+    @property
+    def _limit(self) -> int:
+        """Beyond it a time is taken to be wrong, in µs; by so much clocks may differ."""
+        return (self._latest - _EPOCH) // _MICRO
+
+    @property
+    def _latest(self) -> datetime:
+        ahead: timedelta = self.plan.config["sink.partition-commit.idle-timeout"]
+        return self.plan.arrival + ahead
+
+    def _limit_as(self, kind: pa.DataType) -> pa.Scalar:
+        if pa.types.is_int64(kind):
+            return pa.scalar(self._limit // 1000, kind)
+        if pa.types.is_date(kind):
+            return pa.scalar(self._latest.date()).cast(kind)
+        zone: ZoneInfo = self.plan.config["sink.timestamp-zone"]
+        wall = self._latest if kind.tz else self._latest.astimezone(zone).replace(tzinfo=None)
+        return pa.scalar(wall, pa.timestamp("us", kind.tz)).cast(kind)
 
     def _sources(self, batch: pa.RecordBatch, good: pa.Array | None) -> pa.Array | None:
         shape = self.plan.shape

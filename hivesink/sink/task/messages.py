@@ -57,8 +57,6 @@ class InputShape:
     """The column of the sink's own watermark, in lower case."""
     watermark: datetime | None = None
     """Spark's own for this batch (UTC), where it decides."""
-    ends_early: bool = False
-    """The input was asked once for all batches of this run: by the triggers `availableNow` and `once`."""
 
     @property
     def is_raw(self) -> bool:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from hivesink.sink.commit.commits import Source
 from hivesink.sink.task.messages import InputShape
 from tests.sink.harness import TABLE
 from tests.sink.inspect.test_partitions import NOW, follower
@@ -73,7 +74,7 @@ def test_between_two_triggers_nothing_is_known() -> None:
 def test_a_run_that_ends_by_itself_asks_once() -> None:
     world = World(LOST)
     job = world.started()
-    job.shape = InputShape(event_time="at", topic="topic", partition="p", ends_early=True)
+    job.committer.read_from(Source(ends_early=True))
     world.feed(job, at(3, 10, 1), at(3, 10, 2, source=1))
     for minute in range(20):
         world.clock.ticks += 60
@@ -156,7 +157,7 @@ def test_sparks_own_goes_on_as_the_clock_does_whatever_is_committed_meanwhile(op
 def test_rows_that_operators_hold_back_are_waited_for() -> None:
     world = World(LOST)
     job = sparks(world, 59)
-    job.committer.goes_on = False
+    job.committer.read_from(Source(waits=True))
     world.feed(job, at(4, 10, 1))
     world.wait(job, hours=9)
     assert world.records() == {}
