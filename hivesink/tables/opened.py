@@ -98,9 +98,13 @@ class OpenedTable:
         """
         follower = self.follower(writer)
         follower.read()
+        before = follower.open.buckets
         held = wiring.held_back_rows(self.live, follower.log, follower.open)
-        states = follower.states(now)
-        reasons = {one.key: str(held[one.key]) for one in states if one.key in held}
+        # A job that runs beside this may have rolled them meanwhile, and deleted their segments.
+        follower.read()
+        after, states = follower.open.buckets, follower.states(now)
+        still = {key for key in held if key in after and {*before[key].slices} <= {*after[key].slices}}
+        reasons = {key: str(held[key]) for key in still}
         return [replace(one, waits_for=reasons.get(one.key, one.waits_for)) for one in states]
 
     def committer(self, writer: str) -> Committer:

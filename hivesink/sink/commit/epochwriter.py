@@ -129,8 +129,8 @@ class EpochWriter:
         both = zip(parts, files, strict=True)
         # Once it is decided, a wrong length could only be repaired by hand.
         gone = next((part.staged for part, file in both if file is None or file.length != part.length), None)
-        if gone is not None and self.context.log.view().head >= epoch:
-            raise errors.EpochTaken(self.context.log.location, epoch)
+        if gone is not None:
+            self._require_open(epoch)
         return gone
 
     def _reports(self, write: Write, plan: TaskPlan) -> tuple[TaskReport, ...]:
@@ -140,10 +140,16 @@ class EpochWriter:
         except Exception as error:
             # A run that starts beside this one shuts out this try and sweeps its files. The errors that tasks then
             # fail with don't say so.
-            if self.context.log.view().head >= plan.epoch:
-                raise errors.EpochTaken(self.context.log.location, plan.epoch) from error
+            self._require_open(plan.epoch, error)
             raise
+        if any(report.left for report in reports):
+            # It may also have rolled these rows, and deleted their segments.
+            self._require_open(plan.epoch)
         return reports
+
+    def _require_open(self, epoch: Epoch, error: Exception | None = None) -> None:
+        if self.context.log.view().head >= epoch:
+            raise errors.EpochTaken(self.context.log.location, epoch) from error
 
     def _require_reachable(self, elsewhere: Mapping[PartitionKey, str]) -> None:
         """Raise PartitionElsewhere, which names the partition, if one lives where this table's store can't write."""

@@ -160,14 +160,13 @@ def find_lost_slices(
 
     Raises LogDamaged, NewerFormat, LogCopied, StoreUnavailable.
     """
-    rows, segments = load(context).rows, context.log.segments
-    gone = lost_slices(rows, segments) if accept else {}
+    segments = context.log.segments
+    gone = lost_slices(load(context).rows, segments) if accept else {}
+    # A job that runs beside this may have rolled them meanwhile, and deleted their segments.
+    waiting = (one for one in load(context).rows.opened if one in gone or one.key in partitions)
+    why = "its partition is given up"
     return tuple(
-        LostSlice(
-            one, segments.path(one.slice.segment), gone[one].reason if one in gone else "its partition is given up"
-        )
-        for one in rows.opened
-        if one in gone or one.key in partitions
+        LostSlice(one, segments.path(one.slice.segment), gone[one].reason if one in gone else why) for one in waiting
     )
 
 

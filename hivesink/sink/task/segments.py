@@ -223,5 +223,5 @@ def _rows(stream: _Stream, columns: Sequence[Column], key: PartitionKey, refit: 
     """The rows of a slice in `columns`. Raises RowsUnfit, SegmentLost."""
     is_same = stream.columns == columns_text(columns)
     for batch in stream.batches():
-        # No file of the table is to hold the metadata.
-        yield batch.replace_schema_metadata(None) if is_same else refit(batch, columns, key)
+        # Parquet files have the metadata of their writer's schema, never that of the rows.
+        yield batch if is_same else refit(batch, columns, key)
