@@ -82,6 +82,38 @@ def test_a_run_that_ends_by_itself_asks_once() -> None:
     assert not world.has_success(3)
 
 
+@pytest.mark.parametrize(("limit", "is_silent"), [(4, False), (100, True), (None, True)])
+def test_a_partition_whose_backlog_is_filtered_out_is_not_silent(limit: int | None, *, is_silent: bool) -> None:
+    world = World(LOST)
+    job = world.started()
+    job.committer.read_from(Source(limit=limit))
+    world.feed(job, at(3, 10, 1), at(3, 10, 2, source=1))
+    for minute in range(10):
+        world.clock.ticks += 60
+        # Its offsets move along with those of the other one.
+        world.feed(job, at(5, 1 + minute, 10 + minute))
+    assert world.has_success(3) is is_silent
+
+
+def test_a_time_far_ahead_of_the_clock_ends_nothing() -> None:
+    world = World(LOST)
+    world.clock.at = MORNING + timedelta(days=3)
+    job = world.started()
+    world.feed(job, at(3, 10, 1), Timed(2, "2100-01-01 00", 4102444800000000))
+    world.feed(job, Timed(3, "2100-01-01 00", 4102444800000001))
+    world.feed(job, at(3, 50, 4))
+    assert dropped(world) == 0
+    assert not world.has_success(3)
+    # Where all times are wrong, they count as now.
+    other = World(LOST)
+    other.clock.at = MORNING
+    other.feed(other.started(), Timed(1, "2100-01-01 00", 4102444800000000))
+    mark = other.log.manifest(other.log.view().head).watermark
+    assert mark is not None
+    assert mark.at is not None
+    assert MORNING <= mark.at < MORNING + timedelta(minutes=1)
+
+
 def test_short_runs_pass_a_partition_that_has_gone_quiet() -> None:
     world = World(LOST)
     world.feed(world.started(), at(3, 10, 1), at(3, 10, 2, source=1))

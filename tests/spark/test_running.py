@@ -1,0 +1,94 @@
+"""What a stream's plan and trigger say of its input, on the real Spark."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pyspark.sql import functions as F  # noqa: N812  as everybody calls it
+
+from hivesink.sink.commit.commits import Source
+from hivesink.spark.running import source_of, trigger_interval
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    Plan = Callable[[DataFrame, DataFrame], DataFrame]
+
+pytestmark = [pytest.mark.spark, pytest.mark.main_path]
+
+
+def rates(spark: SparkSession) -> DataFrame:
+    return spark.readStream.format("rate").load().withWatermark("timestamp", "1 minute")
+
+
+def source(events: DataFrame) -> Source:
+    plan = events._jdf.queryExecution().analyzed()
+    return source_of(plan, planned=False, ends_early=False)
+
+
+PLANS: dict[str, tuple[bool, Plan]] = {
+    "rows": (False, lambda one, _: one),
+    "filter": (False, lambda one, _: one.where("value > 1")),
+    "duplicates": (False, lambda one, _: one.dropDuplicates(["value", "timestamp"])),
+    "union": (False, lambda one, other: one.union(other)),
+    "a table": (False, lambda one, _: one.join(one.sparkSession.range(3), F.col("value") == F.col("id"))),
+    "an aggregated table": (
+        False,
+        lambda one, _: one.join(one.sparkSession.range(3).groupBy("id").count(), F.col("value") == F.col("id")),
+    ),
+    "windows": (True, lambda one, _: one.groupBy(F.window("timestamp", "1 minute")).count()),
+    "two streams": (True, lambda one, other: one.alias("a").join(other.alias("b"), F.expr("a.value = b.value"))),
+    "own state": (
+        True,
+        lambda one, _: one.groupBy("value").applyInPandasWithState(
+            lambda *_: iter(()), "value BIGINT", "n BIGINT", "append", "NoTimeout"
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_operators_that_hold_rows_back(spark: SparkSession, name: str) -> None:
+    waits, plan = PLANS[name]
+    assert source(plan(rates(spark), rates(spark))) == Source(waits=waits)
+
+
+def kafka(spark: SparkSession, **options: str) -> DataFrame:
+    reader = spark.readStream.format("kafka").option("kafka.bootstrap.servers", "127.0.0.1:1").option("subscribe", "t")
+    return reader.options(**options).load()
+
+
+def test_limits_of_kafka(spark: SparkSession) -> None:
+    assert source(kafka(spark)) == Source()
+    assert source(kafka(spark, maxOffsetsPerTrigger="7")) == Source(limit=7)
+    assert source(kafka(spark, MINOFFSETSPERTRIGGER="7")) == Source(waits=True)
+
+
+@pytest.mark.parametrize(
+    ("trigger", "interval"),
+    [
+        ({"processingTime": "90 seconds"}, timedelta(seconds=90)),
+        ({"processingTime": "0 seconds"}, timedelta(0)),
+        ({"availableNow": True}, None),
+        ({"once": True}, None),
+    ],
+)
+def test_how_often_spark_asks(
+    spark: SparkSession, tmp_path: Path, trigger: dict[str, Any], interval: timedelta | None
+) -> None:
+    seen = []
+    writer = rates(spark).writeStream.foreachBatch(lambda *_: None).option("checkpointLocation", str(tmp_path))
+    query = writer.trigger(**trigger).start()
+    try:
+        execution = query._jsq.streamingQuery()
+        seen.append(trigger_interval(execution))
+        plan = execution.analyzedPlan()
+        assert source_of(plan, planned=True, ends_early=interval is None) == Source(True, interval is None)
+    finally:
+        query.stop()
+    assert seen == [interval]
