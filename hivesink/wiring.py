@@ -54,7 +54,8 @@ if TYPE_CHECKING:
 
     from hivesink.core.epoch import BatchId, HistoryPolicy, LastBatch
     from hivesink.core.partition import PartitionKey
-    from hivesink.core.rolling import Encoding, OpenRows
+    from hivesink.core.roll_policy import Encoding
+    from hivesink.core.rolling import OpenRows
     from hivesink.core.table import TableName, TableSpec
     from hivesink.errors import HiveSinkError
     from hivesink.hiveql.apply import Catalog

@@ -10,7 +10,8 @@ if TYPE_CHECKING:
 
     from hivesink.core.partition import PartitionKey
     from hivesink.core.partition_commit import CommitRule
-    from hivesink.core.rolling import OpenBucket, RollingPolicy
+    from hivesink.core.roll_policy import RollingPolicy
+    from hivesink.core.rolling import OpenBucket
     from hivesink.core.watermark import Watermark, WatermarkPolicy
 
 

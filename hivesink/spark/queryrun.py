@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from hivesink.core.offsets import SourceOffset
-    from hivesink.core.rolling import Encoding
+    from hivesink.core.roll_policy import Encoding
     from hivesink.sink.commit.committer import Committer
     from hivesink.wiring import Setup
 

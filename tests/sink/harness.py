@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from hivesink.core.partition import PartitionKey
-    from hivesink.core.rolling import Encoding
+    from hivesink.core.roll_policy import Encoding
     from hivesink.ports import CommitLog, FileStore, Registrar
     from hivesink.sink.commit.committed import Committed
 

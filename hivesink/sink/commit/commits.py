@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from hivesink.core.epoch import BatchRef, Epoch
     from hivesink.core.manifest import Manifest, PartEntry
     from hivesink.core.partition_commit import Commit, CommitRule, Recorded, Waits
-    from hivesink.core.rolling import Ages, OpenRows
+    from hivesink.core.roll_policy import Ages
+    from hivesink.core.rolling import OpenRows
     from hivesink.core.watermark import WatermarkPolicy
     from hivesink.sink.commit.context import CommitContext
     from hivesink.sink.task.messages import InputShape, TaskReport

@@ -22,7 +22,7 @@ from hivesink.core.lifecycle import Identity, Stamp
 from hivesink.core.partition import LivePartition, PartitionKey, by_table, is_partition
 from hivesink.core.partition_commit import PolicyKind
 from hivesink.core.plan import Policy
-from hivesink.core.rolling import BucketRolling, RollingPolicy
+from hivesink.core.roll_policy import BucketRolling, RollingPolicy
 from hivesink.core.table import TableName, TableSpec
 from hivesink.core.watermark import WatermarkPolicy
 from hivesink.sink.task.assign import assigner_for

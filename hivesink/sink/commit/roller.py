@@ -7,13 +7,14 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from hivesink.core.rolling import Ages, Encoding, OpenRows, due, spread
+from hivesink.core.roll_policy import Ages, Encoding, due, spread
 
 if TYPE_CHECKING:
     from hivesink.core.manifest import Manifest
     from hivesink.core.partition import PartitionKey
     from hivesink.core.partition_commit import Waits
-    from hivesink.core.rolling import RollingPolicy
+    from hivesink.core.roll_policy import RollingPolicy
+    from hivesink.core.rolling import OpenRows
     from hivesink.sink.task.messages import TaskPlan, TaskReport
 
 Encode = Callable[[Sequence[Sequence[Encoding]], "TaskPlan"], Iterable["TaskReport"]]

@@ -30,7 +30,7 @@ from hivesink.sink.task.segments import SegmentWriter, encode
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from hivesink.core.rolling import Encoding
+    from hivesink.core.roll_policy import Encoding
     from hivesink.ports import BadRow, DecodedRows, FileStore, PartFormat, Refit, RowReader, SegmentStore
 
 ROUTE = "hivesink partition"

@@ -11,7 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from hivesink.core.rolling import Encoding, Opened, OpenRows
+from hivesink.core.roll_policy import Encoding
+from hivesink.core.rolling import Opened, OpenRows
 from hivesink.core.table import Column
 from hivesink.core.typetext import parse_type
 from hivesink.decode.refit import refit
