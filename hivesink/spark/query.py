@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from hivesink.config.options import OnStop
 from hivesink.errors import EpochTaken, FencedOut, HiveSinkError
+from hivesink.spark.running import Questions
 
 if TYPE_CHECKING:
     from pyspark.errors import StreamingQueryException
@@ -22,8 +23,6 @@ _GRACE = 60.0
 """Seconds that a batch may take to finish before its query is stopped."""
 
 _AT_ONCE = timedelta(0)
-_WAITING = frozenset({"Waiting for data to arrive", "Waiting for next trigger"})
-"""What Spark says between two triggers, never before the first one."""
 
 _newest: dict[str, HiveQuery] = {}
 """The newest query, by log: a job that starts its sink again has dealt with the end of the query before."""
@@ -71,8 +70,7 @@ class HiveQuery:
         self._timer = threading.Thread(target=self._keep_time, name="hivesink-timer", daemon=True)
         self._own = own
         self._interval = interval
-        self._ahead = time.time() - time.monotonic()
-        """How far the wall clock was ahead of the monotonic one at most."""
+        self._questions = Questions(interval)
         config = run.setup.spec.config
         keeps = config["sink.on-stop"] is OnStop.KEEP and not config["sink.rolling-policy.on-epoch"]
         self._publishes = not (keeps and interval is not None)
@@ -167,17 +165,6 @@ class HiveQuery:
         if self._timer.is_alive() and threading.current_thread() is not self._timer:
             self._timer.join()
 
-    def _asked(self) -> timedelta | None:
-        """How long ago at most Spark has asked the source for new rows; None if nobody knows.
-
-        Spark waits by the wall clock: after that was set back, for so much longer.
-        """
-        ahead = time.time() - time.monotonic()
-        self._ahead = max(self._ahead, ahead)
-        if self._interval is None or self._query.status.get("message") not in _WAITING:
-            return None
-        return self._interval + timedelta(seconds=self._ahead - ahead)
-
     def _keep_time(self) -> None:
         """While no data comes, retry what waits for the metastore, and roll rows that wait."""
         config = self._run.setup.spec.config
@@ -191,7 +178,9 @@ class HiveQuery:
     def _keeps_up(self) -> bool:
         try:
             if self._query.isActive:
-                self._run.committer.keep_up(self._asked())
+                message = self._query.status.get("message")
+                asked = self._questions.look(message, self._run.setup.context.tick(), time.time())
+                self._run.committer.keep_up(asked)
                 return True
             # Nobody may wait for its end, but its rows are to be read.
             if self._interval is None and self._query.exception() is None:

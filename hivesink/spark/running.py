@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 
+_WAITING = frozenset({"Waiting for data to arrive", "Waiting for next trigger"})
+"""What Spark says between two triggers, never before the first one."""
 _KEEPING = ("Aggregate", "FlatMapGroups", "TransformWithState")
 """How the names of such nodes begin. Those that drop duplicates let a row through at once or not at all."""
 
@@ -44,6 +46,30 @@ class Running:
         execution = running._jsq.streamingQuery()  # noqa: SLF001  PySpark offers no other way
         # Not the job group, which holds the run's id too: a job may set its own.
         return cls(query, str(running.runId), str(execution.resolvedCheckpointRoot()), execution, running)
+
+
+@dataclass(slots=True)
+class Questions:
+    """When Spark has asked the source for new rows, as looks at its status show. `interval` is its trigger's.
+
+    If Spark waits now and has waited at the last look, it has asked in between, or a batch has come.
+    """
+
+    interval: timedelta | None
+    _waited: float | None = None
+    _ahead: float = float("-inf")
+
+    def look(self, message: str | None, tick: float, wall: float) -> float | None:
+        """A time by the monotonic clock `tick` at which, or after which, it has asked; None if nobody knows.
+
+        It waits by the clock on the `wall` (seconds): after that was set back, for so much longer.
+        """
+        ahead = wall - tick
+        self._ahead = max(self._ahead, ahead)
+        before, self._waited = self._waited, tick if message in _WAITING else None
+        if self.interval is None or before is None or self._waited is None:
+            return None
+        return min(before, tick - self.interval.total_seconds() - (self._ahead - ahead))
 
 
 def keeps_state(plan: Any) -> bool:

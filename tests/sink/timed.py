@@ -134,7 +134,7 @@ class World:
 
     def wait(self, job: TimedJob, **time: float) -> None:
         self.clock.ticks += timedelta(**time).total_seconds()
-        job.committer.keep_up(timedelta(0))
+        job.committer.keep_up(self.clock.ticks)
 
     def read(self, *hours: int) -> list[int]:
         return readable(RenameFileStore(self.fs), self.metastore, [place(hour) for hour in hours])

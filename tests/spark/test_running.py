@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import functions as F  # noqa: N812  as everybody calls it
 
 from hivesink.sink.commit.commits import Source
-from hivesink.spark.running import source_of, trigger_interval
+from hivesink.spark.running import Questions, source_of, trigger_interval
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -92,3 +92,37 @@ def test_how_often_spark_asks(
     finally:
         query.stop()
     assert seen == [interval]
+
+
+WAITS, WORKS = "Waiting for next trigger", "Processing new data"
+
+
+def test_two_looks_at_a_waiting_query_show_that_it_has_asked() -> None:
+    questions = Questions(timedelta(0))
+    assert [questions.look(text, tick, tick) for tick, text in enumerate([WAITS, WAITS, WORKS, WAITS, WAITS])] == [
+        None,
+        0,
+        None,
+        None,
+        3,
+    ]
+
+
+def test_it_asks_once_in_each_interval() -> None:
+    questions = Questions(timedelta(seconds=60))
+    assert [questions.look(WAITS, tick, tick) for tick in (0, 50, 100, 150)] == [None, -10, 40, 90]
+    assert Questions(None).look(WAITS, 0, 0) is None
+    once = Questions(None)
+    assert [once.look(WAITS, tick, tick) for tick in (0, 10)] == [None, None]
+
+
+def test_after_a_clock_was_set_back_it_waits_for_longer() -> None:
+    questions = Questions(timedelta(seconds=10))
+    walls = [1000, 1020, 1000, 1020, 1100]
+    assert [questions.look(WAITS, tick, wall) for tick, wall in zip((0, 20, 40, 60, 80), walls, strict=True)] == [
+        None,
+        0,
+        20 - 30,
+        40 - 30,
+        60,
+    ]

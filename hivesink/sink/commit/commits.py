@@ -89,9 +89,9 @@ class PartitionCommits:
             silence = min(max(now - mark.quiet.get(name, head.at), timedelta(0)), self.policy.idle)
             self._heard[name] = self._started - silence.total_seconds()
 
-    def asked(self, ago: timedelta) -> None:
-        """Spark has asked the source for new rows that long `ago` at most, and got none."""
-        tick, since = self.context.tick() - ago.total_seconds(), self._started if self._ended is None else self._ended
+    def asked(self, tick: float) -> None:
+        """Spark has asked the source for new rows then or later, and got none unless a batch has come since."""
+        since = self._started if self._ended is None else self._ended
         if since is not None and tick >= since:
             self._asked = max(tick, self._asked or tick)
 

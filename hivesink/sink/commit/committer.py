@@ -119,10 +119,10 @@ class Committer:
             self._commits.ended()
             return done
 
-    def keep_up(self, asked: timedelta | None = None) -> None:
+    def keep_up(self, asked: float | None = None) -> None:
         """While no batch comes: try again what waits for the metastore, roll what is due, commit partitions.
 
-        Spark has `asked` the source for new rows that long ago at most; None: nobody knows.
+        Spark has `asked` the source for new rows then or later, by the context's `tick`; None: nobody knows.
 
         Raises the metastore's errors once the limit is passed, and what `commit` raises.
         """

@@ -151,13 +151,13 @@ class History:
         """Until Spark's next trigger; with an interval of 0 it asks all the time."""
         if not interval:
             if self.topic.there(self.tick) == self.topic.end(len(self.topic.plans) - 1):
-                job.committer.keep_up(timedelta(0))
+                job.committer.keep_up(self.tick)
             self.passes(0.01, 5)
             return
         following = (self.tick // interval + 1) * interval
         while self.tick + check < following:
             self.world.clock.ticks += check
-            job.committer.keep_up(timedelta(seconds=interval))
+            job.committer.keep_up(self.tick - interval)
         self.world.clock.ticks = following
 
     def settle(self) -> None:
@@ -167,7 +167,7 @@ class History:
             self.run_batch(job)
         for _ in range(50):
             self.world.clock.ticks += IDLE
-            job.committer.keep_up(timedelta(0))
+            job.committer.keep_up(self.tick)
         job.committer.finish()
 
 
