@@ -90,7 +90,9 @@ def recover(
                 identity = None if head else _identity(opened, name, context, config)
                 result = recover_writer(remaking, identity, policy, given_up=given_up)
                 if result.waiting.buckets:
-                    opened.committer(name).finish()
+                    committer = opened.committer(name)
+                    committer.finish()
+                    result = replace(result, epoch=committer.head)
             done.append((name, result))
         out.show(_report(opened, done, dry_run=dry_run, unharmed=accept_lost and not lost))
 

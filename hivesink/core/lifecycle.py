@@ -190,23 +190,20 @@ class History:
     def committed(self, upto: Epoch | None = None) -> dict[PartitionKey, Commit | None]:
         """The partitions that open epochs (up to `upto`) commit, each with its newest record, if it has one.
 
-        None whose parts are all accepted as lost.
+        None of which nothing is left, and none whose rows wait again.
         """
         done: dict[PartitionKey, Commit | None] = {}
         there = {part.key for _, part in self.standing}
         for manifest in (epoch.manifest for epoch in self.open if upto is None or epoch.manifest.epoch <= upto):
-            own = {part.key for part in manifest.publishes()}
-            # An epoch that accepts losses corrects what others commit.
-            unknown = own - there if not manifest.lost else {one.key for one in manifest.commits or ()} - done.keys()
             if manifest.kind == REOPEN:
                 # It says what the partitions have until their rows are back.
                 corrected = {one.key for one in manifest.commits or ()}
                 done = {key: commit for key, commit in done.items() if key not in corrected}
             elif manifest.commits is None:
-                done |= {key: done.get(key) for key in own & there}
+                done |= {part.key: done.get(part.key) for part in manifest.publishes() if part.key in there}
             else:
-                done |= {commit.key: commit for commit in manifest.commits if commit.key not in unknown}
-        return done
+                done |= {commit.key: commit for commit in manifest.commits}
+        return {key: commit for key, commit in done.items() if key in there or (commit and commit.files)}
 
     @property
     def places(self) -> set[PartitionKey]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from hivesink.core.epoch import Epoch
 from hivesink.core.manifest import REOPEN
 from hivesink.core.partition_commit import commit_without
 from hivesink.core.rolling import open_rows
@@ -16,7 +17,6 @@ from hivesink.core.seen import abandoned, losses
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from hivesink.core.epoch import Epoch
     from hivesink.core.lifecycle import History, Stamp
     from hivesink.core.manifest import Manifest, PartEntry
     from hivesink.core.partition import PartitionKey
@@ -83,13 +83,24 @@ def closed_buckets(
 
 def _without(history: History, stamp: Stamp, kind: str, parts: Iterable[PartEntry]) -> Manifest:
     """An epoch that takes `parts` out of the history, and out of what is committed or published."""
-    own: dict[PartitionKey, list[PartEntry]] = {}
-    for part in parts:
-        own.setdefault(part.key, []).append(part)
-    known = {key: commit for key, commit in history.committed().items() if commit is not None and key in own}
+    gone, commits = list(parts), history.committed()
+    at = {part.target: epoch.manifest.epoch for epoch, part in history.standing}
+    covered: dict[PartitionKey, list[PartEntry]] = {}
+    for part in gone:
+        if commits.get(part.key) and at[part.target] <= _committed_at(history, part.key):
+            covered.setdefault(part.key, []).append(part)
+    corrected = {part for own in covered.values() for part in own}
     return replace(
         history.following(kind, stamp),
-        lost=tuple(part.target for group in own.values() for part in group),
-        commits=tuple(commit_without(known[key], own[key]) for key in own if key in known),
-        waiting=history.rows.without(part for key in own.keys() - known.keys() for part in own[key]),
+        lost=tuple(part.target for part in gone),
+        commits=tuple(
+            commit_without(commit, covered[key]) for key, commit in commits.items() if commit and key in covered
+        ),
+        waiting=history.rows.without(part for part in gone if part not in corrected),
     )
+
+
+def _committed_at(history: History, key: PartitionKey) -> Epoch:
+    """The newest open epoch that commits a partition."""
+    commits = ((epoch.manifest.epoch, epoch.manifest.commits or ()) for epoch in history.open)
+    return max((epoch for epoch, own in commits if any(one.key == key for one in own)), default=Epoch(0))

@@ -14,7 +14,7 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Mapping
+    from collections.abc import Mapping
     from datetime import timedelta
 
 _BEGINNING = datetime.min.replace(tzinfo=timezone.utc)
@@ -49,9 +49,9 @@ class Watermark:
             merged[name] = max(known, default=None)
         return replace(self, newest=merged)
 
-    def only(self, names: Container[str]) -> Watermark:
-        """Without the partitions that the source no longer has."""
-        return replace(self, newest={name: time for name, time in self.newest.items() if name in names})
+    def without(self, gone: str) -> Watermark:
+        """Without a partition that the source no longer has."""
+        return replace(self, newest={name: time for name, time in self.newest.items() if name != gone})
 
     def reached(self, idle: Mapping[str, timedelta], policy: WatermarkPolicy) -> Watermark:
         """The watermark once each partition in `newest` has had no record for so long."""

@@ -62,9 +62,7 @@ def input_shape(schema: StructType, spec: TableSpec, config: SinkConfig, ends: S
     )
 
 
-def watermark_of(
-    shape: InputShape, schema: StructType, spec: TableSpec, config: SinkConfig, *, sparks: bool
-) -> InputShape:
+def watermark_of(shape: InputShape, schema: StructType, config: SinkConfig, *, sparks: bool) -> InputShape:
     """`shape` with what the watermark is made of, if partition commits wait for one; `sparks`: the stream has one.
 
     A declared column comes first, then Spark's own watermark, then the time that decides the buckets. Raises
@@ -82,9 +80,8 @@ def watermark_of(
         raise InvalidOption((problem,))
     if name is None or shape.is_raw:
         return replace(shape, event_time=name)
-    # Decoded rows may have kept the columns that say where they come from.
-    of_table = {column.name for column in (*spec.columns, *spec.partition_columns)}
-    kinds = {field.name: field.dataType.simpleString() for field in schema.fields if field.name not in of_table}
+    # Decoded rows may have kept the columns that say where they come from; the table may have them, too.
+    kinds = {field.name: field.dataType.simpleString() for field in schema.fields}
     is_known = kinds.get("topic") == "string" and kinds.get("partition") == "int"
     topic, partition = ("topic", "partition") if is_known else (None, None)
     return replace(shape, event_time=name, topic=topic, partition=partition)

@@ -11,7 +11,7 @@ from inspect import signature
 from typing import TYPE_CHECKING, Any
 
 from hivesink import errors
-from hivesink.config.options import OnMissingFile
+from hivesink.config.options import CommitTrigger, OnMissingFile
 from hivesink.core.checkpoint import batch_ref, batch_watermark, next_batch
 from hivesink.core.epoch import BatchId, BatchRef, Epoch, NextBatch, judge, read_before, wrote_instead
 from hivesink.core.table import quoted
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from hivesink.core.offsets import SourceOffset
     from hivesink.core.roll_policy import Encoding
+    from hivesink.sink.commit.commits import Source
     from hivesink.sink.commit.committer import Committer
     from hivesink.wiring import Setup
 
@@ -94,8 +95,21 @@ class QueryRun:
         first = next_batch(checkpoint, files.read, files.names)
         self._require_own(first)
         judge(self.setup.last_batch(), first, self.setup.spec.history_policy, self.setup.context.log.location, raw=raw)
-        self.committer.read_from(source_of(plan, planned=first.end is not None, ends_early=ends_early))
+        source = source_of(plan, planned=first.end is not None, ends_early=ends_early)
+        self._require_watermark(source)
+        self.committer.read_from(source)
         self._has_begun = True
+
+    def _require_watermark(self, source: Source) -> None:
+        """Raises InvalidOption where nothing but Spark's watermark could tell which rows are still to come."""
+        config = self.setup.spec.config
+        by_time = config["sink.partition-commit.trigger"] is CommitTrigger.PARTITION_TIME
+        if by_time and source.holds_back and not self._has_watermark:
+            problem = (
+                "sink.partition-commit.trigger = 'partition-time': the stream's windows or joins keep rows for later, "
+                "and it has no watermark; give it one with withWatermark"
+            )
+            raise errors.InvalidOption((problem,))
 
     def _require_fit(self, schema: StructType) -> InputShape:
         from pyspark.sql.pandas.types import to_arrow_schema
@@ -112,7 +126,7 @@ class QueryRun:
 
     def _shape(self, schema: StructType, ends: Sequence[SourceOffset]) -> InputShape:
         spec, config = self.setup.spec.target.spec, self.setup.spec.config
-        return watermark_of(input_shape(schema, spec, config, ends), schema, spec, config, sparks=self._has_watermark)
+        return watermark_of(input_shape(schema, spec, config, ends), schema, config, sparks=self._has_watermark)
 
     def __call__(self, batch: DataFrame, batch_id: int) -> None:
         self.failure = self.late_failure

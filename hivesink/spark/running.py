@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 
 _WAITING = frozenset({"Waiting for data to arrive", "Waiting for next trigger"})
 """What Spark says between two triggers, never before the first one."""
-_KEEPING = ("Aggregate", "FlatMapGroups", "TransformWithState")
+_SLIP = 1.0
+"""Seconds by which clocks may differ from look to look."""
+_KEEPING = ("Aggregate", "Distinct", "FlatMapGroups", "TransformWithState")
 """How the names of such nodes begin. Those that drop duplicates let a row through at once or not at all."""
 
 
@@ -58,18 +60,23 @@ class Questions:
     interval: timedelta | None
     _waited: float | None = None
     _ahead: float = float("-inf")
+    _until: float = float("-inf")
+    """Until then Spark may wait for a clock that was set back."""
 
     def look(self, message: str | None, tick: float, wall: float) -> float | None:
         """A time by the monotonic clock `tick` at which, or after which, it has asked; None if nobody knows.
 
         It waits by the clock on the `wall` (seconds): after that was set back, for so much longer.
         """
-        ahead = wall - tick
-        self._ahead = max(self._ahead, ahead)
         before, self._waited = self._waited, tick if message in _WAITING else None
-        if self.interval is None or before is None or self._waited is None:
+        if not self.interval:
+            return None if self.interval is None or self._waited is None else before
+        back, self._ahead = self._ahead - (wall - tick), wall - tick
+        if back > _SLIP:
+            self._until = max(self._until, tick) + self.interval.total_seconds() + back
+        if before is None or self._waited is None or tick < self._until:
             return None
-        return min(before, tick - self.interval.total_seconds() - (self._ahead - ahead))
+        return min(before, tick - self.interval.total_seconds())
 
 
 def keeps_state(plan: Any) -> bool:
@@ -92,8 +99,8 @@ def source_of(plan: Any, *, planned: bool, ends_early: bool) -> Source:
     """What a stream's logical plan in the JVM says of its input; the rest as `Source` has it."""
     streams = [node.extraOptions() for node in _nodes(plan) if "extraOptions" in dir(node)]
     limits = [int(limit) for options in streams if (limit := options.get("maxOffsetsPerTrigger"))]
-    waits = holds_back(plan) or any(options.get("minOffsetsPerTrigger") for options in streams)
-    return Source(planned, ends_early, min(limits, default=None), waits)
+    defers = any(options.get("minOffsetsPerTrigger") for options in streams)
+    return Source(planned, ends_early, min(limits, default=None), defers, holds_back(plan))
 
 
 def trigger_interval(execution: Any) -> timedelta | None:

@@ -13,7 +13,7 @@ from hivesink.config.options import SinkConfig
 from hivesink.config.site import Site
 from hivesink.core.epoch import STRICT
 from hivesink.core.log import require_writer_name
-from hivesink.core.table import require_table_name
+from hivesink.core.table import TableName, require_table_name
 from hivesink.core.why_open import Policies
 from hivesink.embedded import metastore as embedded
 from hivesink.errors import InvalidOption
@@ -111,7 +111,8 @@ class OpenedTable:
         """What commits for `writer` as its job would. Raises what `Setup.open` raises."""
         _, _, head = self.for_recovery(writer)
         setup = wiring.Setup.open(
-            table=self.live.spec.name,
+            # Dead letters are another table's.
+            table=TableName.parse(head.tables[0]) if head else self.live.spec.name,
             writer=writer,
             metastore=self.metastore,
             history_policy=STRICT,

@@ -14,7 +14,7 @@ from hivesink.core.offsets import KafkaOffset
 from hivesink.core.partition import PartitionKey
 from hivesink.core.partition_commit import commit_after, due_commits, newest, recorded
 from hivesink.core.watermark import Watermark
-from hivesink.errors import LogDamaged
+from hivesink.errors import LogDamaged, Unsupported
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -42,13 +42,14 @@ class Source:
 
     `planned`: its first batch may have been planned before this run. `ends_early`: all of this run's batches were
     planned at its start, as by the trigger `availableNow`. `limit`: the most records of a batch, if there is one.
-    `waits`: rows that are there may be left for later, in Spark's state or in the source.
+    `defers`: the source leaves rows unread until there are enough. `holds_back`: Spark's operators keep rows for later.
     """
 
     planned: bool = False
     ends_early: bool = False
     limit: int | None = None
-    waits: bool = False
+    defers: bool = False
+    holds_back: bool = False
 
 
 @dataclass(slots=True)
@@ -92,14 +93,14 @@ class PartitionCommits:
     def asked(self, tick: float) -> None:
         """Spark has asked the source for new rows then or later, and got none unless a batch has come since."""
         since = self._started if self._ended is None else self._ended
-        if since is not None and tick >= since:
+        if since is not None and tick >= since and not self.source.defers:
             self._asked = max(tick, self._asked or tick)
 
     def mark(self, head: Manifest | None) -> Watermark | None:
         """The watermark as it is now, while no batch comes."""
         before = head.watermark if head else None
         if before is None or before.newest:
-            return before and before.reached(self._idle(before.newest), self.policy)
+            return before and replace(before.reached(self._idle(before.newest), self.policy), quiet=self._quiet(before))
         return before.at_least(Watermark(self._base).stopped(self._idle([_ALL])[_ALL], self.policy).at)
 
     def mark_after(
@@ -117,9 +118,12 @@ class PartitionCommits:
             mark = Watermark(before.at).at_least(shape.watermark)
             self._base = mark.at
             return mark if mark.at else None
-        now, sources = self.context.now(), dict.fromkeys(_sources(batch, shape))
+        # Of what operators keep no row may ever say that it is from there.
+        now, sources = self.context.now(), [] if self.source.holds_back else _sources(batch, shape)
         limit = now + self.policy.idle
-        seen = before.only(sources).saw(sources, now)
+        if sources and _ALL not in sources:
+            before = before.without(_ALL)
+        seen = before.saw(dict.fromkeys(sources), now)
         names = dict.fromkeys(name for report in reports for name in report.newest)
         times = _by_source(reports, limit)
         # A wrong time in the future says nothing, but where there are no others.
@@ -127,9 +131,8 @@ class PartitionCommits:
         seen = seen.saw(names, now).saw(times, now)
         # Rows without times say nothing: else a source that has only such rows would hold all for ever.
         self._heard |= dict.fromkeys([*times, *self._unread(batch, seen)], began)
-        idle, tick = self._idle(seen.newest), self.context.tick()
-        quiet = {name: now - timedelta(seconds=tick - self._heard[name]) for name in seen.newest}
-        quiet = {name: at for name, at in quiet.items() if self._heard[name] < began}
+        idle = self._idle(seen.newest)
+        quiet = {name: at for name, at in self._quiet(seen).items() if self._heard[name] < began}
         return replace(seen.reached(idle, self.policy), quiet=quiet)
 
     def is_awaited(self, head: Manifest, mark: Watermark | None) -> bool:
@@ -233,8 +236,13 @@ class PartitionCommits:
     def _has_stopped(self, names: Iterable[str]) -> bool:
         return all(idle >= self.policy.idle for idle in self._idle(names).values())
 
+    def _quiet(self, mark: Watermark) -> dict[str, datetime]:
+        """Since when the source's partitions have been silent (UTC)."""
+        tick, now = self.context.tick(), self.context.now()
+        return {name: now - timedelta(seconds=tick - self._heard.setdefault(name, tick)) for name in mark.newest}
+
     def _idle(self, names: Iterable[str]) -> dict[str, timedelta]:
-        asked = None if self.source.waits else self._asked
+        asked = None if self.source.holds_back else self._asked
         heard = {name: self._heard.setdefault(name, self.context.tick()) for name in names}
         return {name: timedelta(seconds=max((asked or at) - at, 0.0)) for name, at in heard.items()}
 
@@ -259,8 +267,13 @@ def _moved(batch: BatchRef) -> dict[str, int]:
 
 
 def _sources(batch: BatchRef, shape: InputShape) -> list[str]:
-    """The partitions of the source, if rows say which they come from."""
+    """The partitions of the source, if rows say which they come from. Raises Unsupported if two have one name."""
     if shape.partition is None:
         return [_ALL]
-    ends = (end for end in batch.end if isinstance(end, KafkaOffset))
-    return [f"{topic}-{number}" for end in ends for (topic, number), _ in end.next]
+    ends = [end for end in batch.end if isinstance(end, KafkaOffset)]
+    names = [f"{topic}-{number}" for end in ends for (topic, number), _ in end.next]
+    if len(set(names)) < len(names):
+        what = "a watermark of the sink's own where two sources of the stream read a topic of the same name"
+        way = "give the stream a watermark of Spark's (withWatermark), or give one source's column topic other values"
+        raise Unsupported(what, "rows don't say which of them they are of", way)
+    return names if len(ends) == len(batch.end) else [*names, _ALL]

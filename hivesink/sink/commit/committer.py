@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from hivesink.core.epoch import BatchRef, Epoch, LastBatch, Replay, judge
 from hivesink.core.lifecycle import Stamp
 from hivesink.core.seen import Seen
-from hivesink.errors import EpochTaken, FencedOut, HiveSinkError
+from hivesink.errors import EpochTaken, FencedOut, HiveSinkError, StoreUnavailable
 from hivesink.sink.commit.changes import TableChanges
 from hivesink.sink.commit.commits import PartitionCommits, Source
 from hivesink.sink.commit.committed import Committed, Stopwatch, tell
@@ -41,6 +41,9 @@ if TYPE_CHECKING:
     from hivesink.sink.commit.context import CommitContext, WriterSpec
 
 logger = logging.getLogger("hivesink")
+
+_ROLLS = 3
+"""How often the end of a query rolls rows whose files a user's statement has taken."""
 
 
 class Committer:
@@ -140,19 +143,30 @@ class Committer:
         Raises if a publish or a registration stays open, so that the run doesn't end well.
         """
         with self.lock:
-            executor = self._recovered()
-            if roll:
-                self._roll(executor, executor.history.rows.buckets)
-                executor = self._recovered()
-            self._seen |= set(executor.history.folders())
-            try:
-                executor.finish()
-            except HiveSinkError as error:
-                self._left_open(error)
-                raise
+            for _ in range(_ROLLS):
+                left = self._end(roll=roll)
+                if not left:
+                    break
+            else:
+                reason = f"something deletes its files before they can be read: {left} rows wait"
+                raise StoreUnavailable(action="publish", path=self.spec.target.location, reason=reason)
             self._patience.clear()
             self._refresh(self._seen)
             self._held.require_none()
+
+    def _end(self, *, roll: bool) -> int:
+        """Publish what is decided, and with `roll` what waits. Returns how many rows wait again."""
+        executor = self._recovered()
+        if roll:
+            self._roll(executor, executor.history.rows.buckets)
+            executor = self._recovered()
+        self._seen |= set(executor.history.folders())
+        try:
+            executor.finish()
+        except HiveSinkError as error:
+            self._left_open(error)
+            raise
+        return executor.history.rows.beside(self._held).rows if roll else 0
 
     def read_from(self, source: Source) -> None:
         """Say what is known of the query's input. To be called before its first batch."""

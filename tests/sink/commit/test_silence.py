@@ -189,7 +189,7 @@ def test_sparks_own_goes_on_as_the_clock_does_whatever_is_committed_meanwhile(op
 def test_rows_that_operators_hold_back_are_waited_for() -> None:
     world = World(LOST)
     job = sparks(world, 59)
-    job.committer.read_from(Source(waits=True))
+    job.committer.read_from(Source(holds_back=True))
     world.feed(job, at(4, 10, 1))
     world.wait(job, hours=9)
     assert world.records() == {}
