@@ -320,3 +320,15 @@ def test_dead_letters_that_wait_are_published_though_none_are_written_any_more(
     assert segments(after) == []
     assert hivesink(capsys, "verify", table).code == 0
     after.close()
+
+
+def test_recover_publishes_by_the_name_of_the_dead_letters_too(
+    table: str, uri: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ingest = Ingest(table, uri, options={**WAIT, "sink.on-bad-record": "dead-letter"})
+    ingest.commit()
+    ingest.close()
+    assert hivesink(capsys, "recover", f"{table}__rejected").code == 0
+    assert ids(ingest) == [0, 1, 2, 3]
+    assert [path.name for path in Path(f"{ingest.location}__rejected").rglob("part-*")]
+    assert hivesink(capsys, "verify", table).code == 0

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hivesink.core.manifest import REOPEN
-from hivesink.errors import HiveSinkError, LengthMismatch, PartLost
+from hivesink.core.seen import GivenUp
+from hivesink.errors import HiveSinkError, LengthMismatch, PartLost, StoreUnavailable
 from hivesink.sink.commit.committer import Committer
 from hivesink.sink.commit.observe import load
-from hivesink.sink.commit.recovery import find_losses, preview, recover
+from hivesink.sink.commit.recovery import find_losses, find_lost_slices, preview, recover
 from tests.crash.faults import FaultyFileSystem, Kill, Mode, Plan
 from tests.crash.site import modes
 from tests.crash.test_commit_steps import WAYS, Life
@@ -157,3 +158,54 @@ def test_a_file_that_was_torn_is_no_lost_one() -> None:
     life.fs.write_new(part.target, b"torn by somebody")
     with pytest.raises(LengthMismatch):
         life.started()
+
+
+class TakingAll(Taking):
+    """Every file is deleted just before its publish."""
+
+    def _begin(self, name: str, path: str, *, changes: bool) -> Mode | None:
+        self.nth = 1
+        return super()._begin(name, path, changes=changes)
+
+
+def test_the_end_of_a_query_rolls_again_what_a_statement_took() -> None:
+    life = Life(WAYS["after a delay"])
+    job = life.job(Taking(life, 1))
+    life.feed(job, at(3, 10, 1), at(3, 50, 2))
+    job.committer.finish()
+    assert life.read(3) == [1, 2]
+    assert kinds(life) == ["batch", "roll", REOPEN, "roll"]
+
+
+def test_an_end_that_can_publish_nothing_is_none() -> None:
+    life = Life(WAYS["after a delay"])
+    job = life.job(TakingAll(life, 1))
+    life.feed(job, at(3, 10, 1), at(3, 50, 2))
+    with pytest.raises(StoreUnavailable, match="something deletes its files before they can be read: 2 rows wait"):
+        job.committer.finish()
+    life.started().committer.finish()
+    assert life.read(3) == [1, 2]
+
+
+@pytest.mark.parametrize("way", ["at once", "held"])
+def test_what_is_left_after_an_accepted_loss_is_announced(way: str) -> None:
+    life = Life({**WAYS[way], "sink.rolling-policy.on-epoch": "true"})
+    job = life.job()
+    life.feed(job, at(3, 10, 1))
+    job.committer.finish()
+    life.options = dict(WAYS[way])
+    job = life.job()
+    job.committer.recover()
+    life.metastore.go_down()
+    life.feed(job, at(3, 20, 2), at(5, 10, 3))
+    life.metastore.come_up()
+    parts = [part for part in load(life.job().context).waiting() if part.partition == place(3)]
+    for part in parts:
+        life.fs.delete(part.staged)
+    for name in life.log.segments.lengths():
+        life.log.segments.drop([name])
+    context, targets = life.job().context, frozenset(part.target for part in parts)
+    lost = frozenset(one.opened for one in find_lost_slices(context))
+    recover(context, None, life.job().committer.spec.policy, given_up=GivenUp(targets, slices=lost))
+    life.started().committer.finish()
+    assert (life.read(3), life.has_success(3), life.records()[place(3)].commit.rows) == ([1], True, 1)

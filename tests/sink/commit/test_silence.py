@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from hivesink.core.epoch import BatchId, BatchRef
+from hivesink.core.offsets import KafkaOffset, NoOffset
+from hivesink.errors import Unsupported
 from hivesink.sink.commit.commits import Source
 from hivesink.sink.task.messages import InputShape
 from tests.sink.harness import TABLE
@@ -215,3 +218,47 @@ def test_an_hour_that_other_settings_have_committed_ends_again_without_rows() ->
     assert world.log.view().head == head + 1
     assert world.log.manifest(world.log.view().head).kind == "watermark"
     assert world.read(3) == [1]
+
+
+def test_a_source_that_is_not_kafka_holds_back_too() -> None:
+    """A union of Kafka and files: rows of the files have no Kafka partition."""
+    batch = BatchRef("q", BatchId(0), (NoOffset(), NoOffset()), (KafkaOffset.of({"t": {"0": 1}}), NoOffset()))
+    world = World(LOST)
+    job = world.started()
+    kafka = at(5, 10, 1)
+    job.committer.commit(batch, job.shape, lambda plan: job.write(plan, [kafka]))
+    mark = world.log.manifest(world.log.view().head).watermark
+    assert mark is not None
+    assert (mark.at, set(mark.newest)) == (None, {"", "t-0"})
+
+
+def test_two_sources_of_one_topics_name_are_refused() -> None:
+    ends = (KafkaOffset.of({"t": {"0": 1}}), KafkaOffset.of({"t": {"0": 1}}))
+    job = World(LOST).started()
+    batch = BatchRef("q", BatchId(0), (NoOffset(), NoOffset()), ends)
+    with pytest.raises(Unsupported, match="two sources of the stream read a topic of the same name"):
+        job.committer.commit(batch, job.shape, lambda plan: job.write(plan, [at(5, 10, 1)]))
+
+
+def test_partitions_that_no_row_of_a_join_names_hold_nothing_back() -> None:
+    world = World(LOST)
+    job = world.started()
+    job.committer.read_from(Source(holds_back=True))
+    world.feed(job, at(3, 10, 1), at(3, 10, 2, source=1))
+    world.feed(job, at(5, 10, 3), at(5, 10, 4, source=1))
+    assert world.has_success(3)
+
+
+def test_a_source_that_defers_rows_shows_silence_by_its_batches_only() -> None:
+    world = World(LOST)
+    job = world.started()
+    job.committer.read_from(Source(defers=True))
+    world.feed(job, at(3, 10, 1), at(3, 10, 2, source=1))
+    world.wait(job, hours=2)
+    assert not world.has_success(3)
+    world.feed(job, at(5, 10, 3))
+    world.clock.ticks += 600
+    world.feed(job, at(5, 11, 4))
+    world.clock.ticks += 600
+    world.feed(job, at(5, 12, 5))
+    assert world.has_success(3)
