@@ -106,14 +106,14 @@ class PartitionWait:
 def _state(follower: LogFollower, key: PartitionKey, columns: Sequence[Column], now: datetime) -> PartitionState:
     follower.read()
     state = follower.state(key, now)
+    if state.record is None and not state.open_rows:
+        _require_possible(follower.policies.rule, key, columns)
+        _require_likely(follower, key, {column.name for column in columns if column.type is Primitive.STRING})
     if follower.policies.rule.is_unknown(key):
         problem = (
             f"{key[1]!r} is never committed: no time can be read from its values by {key[0]}'s partition.time-extractor"
         )
         raise InvalidOption((problem,))
-    if state.record is None and not state.open_rows:
-        _require_possible(follower.policies.rule, key, columns)
-        _require_likely(follower, key, {column.name for column in columns if column.type is Primitive.STRING})
     return state
 
 

@@ -200,3 +200,16 @@ def test_a_metastore_that_is_away_is_waited_for_if_that_is_wanted(table: str, ur
     assert look.is_news
     wait.metastore = uri
     assert wait.look().waits_for is None
+
+
+def test_a_partition_that_is_never_committed_is_not_waited_for(uri: str, tmp_path: Path) -> None:
+    ddl = daily.DDL.replace(
+        "'sink.partition-commit.delay'='1d'",
+        "'sink.partition-commit.delay'='1d',\n  'partition.time-extractor.timestamp-formatter'='yyyyMMdd'",
+    )
+    table = daily.create(uri, tmp_path, ddl)
+    with closing(Daily(table, uri)) as writer:
+        writer.read(2, mark=3)
+        writer.committer.finish()
+        with pytest.raises(InvalidOption, match=f"'{DAY}' is never committed: no time can be read from its values"):
+            PartitionWait(table, DAY, metastore=uri).look()
