@@ -12,7 +12,7 @@ from hivesink.core.epoch import Epoch
 from hivesink.core.manifest import REOPEN
 from hivesink.core.partition_commit import commit_without
 from hivesink.core.rolling import open_rows
-from hivesink.core.seen import abandoned, losses
+from hivesink.core.seen import NOTHING, abandoned, losses
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -37,9 +37,9 @@ def accepted(history: History, seen: Seen, stamp: Stamp, given_up: GivenUp) -> M
     return replace(manifest, given_up=slices, waiting=tuple(sorted(after.items())))
 
 
-def reopened(history: History, seen: Seen, stamp: Stamp) -> Manifest | None:
-    """An epoch after which the rows of lost parts wait again."""
-    found = reopenable(history, seen)
+def reopened(history: History, seen: Seen, stamp: Stamp, given_up: GivenUp) -> Manifest | None:
+    """An epoch after which the rows of lost parts wait again, but for what is given up."""
+    found = reopenable(history, seen, given_up)
     if not found:
         return None
     manifest = _without(history, stamp, REOPEN, [part for parts in found.values() for part in parts])
@@ -49,13 +49,16 @@ def reopened(history: History, seen: Seen, stamp: Stamp) -> Manifest | None:
     return replace(manifest, waiting=tuple(sorted(waiting.items())))
 
 
-def reopenable(history: History, seen: Seen) -> dict[tuple[Epoch, PartitionKey], list[PartEntry]]:
-    """The lost parts whose rows can wait again, by roll and bucket.
+def reopenable(
+    history: History, seen: Seen, given_up: GivenUp = NOTHING
+) -> dict[tuple[Epoch, PartitionKey], list[PartEntry]]:
+    """The lost parts whose rows can wait again, by roll and bucket, but for what is given up.
 
     Only where a roll's files of a bucket are lost together: some run might still publish one that is left.
     """
     refused = losses(history, seen.files, seen.partitions) if seen.closed else ()
-    gone = {loss.part.name: loss.part for loss in refused if loss.astray is None and not loss.found}
+    wanted = (loss for loss in refused if loss.part.target not in given_up.waiting)
+    gone = {loss.part.name: loss.part for loss in wanted if loss.astray is None and not loss.found}
     found = {}
     for roll in (epoch.manifest for epoch in history.open):
         for key in roll.rolled:

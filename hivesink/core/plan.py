@@ -63,7 +63,7 @@ def plan(
     older run, which is shut out. `given_up` is what a person gives up.
     """
     fence = _fence(history, seen, stamp) if starting else None
-    manifest = batch or fence or reopened(history, seen, stamp) or accepted(history, seen, stamp, given_up)
+    manifest = batch or fence or reopened(history, seen, stamp, given_up) or accepted(history, seen, stamp, given_up)
     if manifest is not None:
         put_away = _put_away(history, seen, given_up) if manifest.accepted else ()
         manifest = history.rows.complete(manifest)

@@ -209,3 +209,17 @@ def test_what_is_left_after_an_accepted_loss_is_announced(way: str) -> None:
     recover(context, None, life.job().committer.spec.policy, given_up=GivenUp(targets, slices=lost))
     life.started().committer.finish()
     assert (life.read(3), life.has_success(3), life.records()[place(3)].commit.rows) == ([1], True, 1)
+
+
+def test_what_a_person_gives_up_does_not_wait_again() -> None:
+    life = Life(WAYS["held"])
+    (part,) = unpublished(life)
+    life.fs.delete(part.staged)
+    context, policy = life.job().context, life.job().committer.spec.policy
+    lost = find_losses(context, [part.key], accept=False)
+    assert [one.part for one in lost] == [part]
+    given_up = GivenUp(waiting=frozenset({part.target}))
+    assert preview(context, policy, given_up=given_up).lost == lost
+    done = recover(context, None, policy, given_up=given_up)
+    assert (done.lost, done.waiting.rows) == (lost, 1)
+    assert REOPEN not in kinds(life)

@@ -93,7 +93,7 @@ def preview(context: CommitContext, policy: Policy, *, given_up: GivenUp = NOTHI
     seen = _look_for_losses(context, history, everywhere=given_up != NOTHING)
     lost = _losses(history, seen, given_up)
     slices = tuple(_slices(context, history, given_up))
-    again = (seen, NOTHING) if reopenable(history, seen) else (Seen(), NOTHING)
+    again = (seen, given_up) if reopenable(history, seen, given_up) else (Seen(), NOTHING)
     # It shuts out an older try, lets rows wait again, and gives up parts: none of it changes what this one look shows.
     for look, gone in ((Seen(tracks=tracks), NOTHING), again, (seen, given_up)):
         first = list(until_look(plan(history, look, stamp, policy, starting=True, given_up=gone)))
@@ -127,8 +127,8 @@ def _recover(context: CommitContext, identity: Identity | None, policy: Policy, 
     executor = Executor.begin(context, identity, policy, done.append)
     seen = _look_for_losses(context, executor.history, everywhere=given_up != NOTHING)
     targets = given_up.targets | given_up.waiting
-    if reopenable(executor.history, seen):
-        executor.decide(seen)
+    if reopenable(executor.history, seen, given_up):
+        executor.decide(seen, given_up=given_up)
     lost = tuple(loss for loss in _losses(executor.history, seen, given_up) if loss.part.target in targets)
     slices = tuple(_slices(context, executor.history, given_up))
     if lost or slices:
@@ -178,7 +178,7 @@ def _slices(context: CommitContext, history: History, given_up: GivenUp) -> Iter
 
 def _losses(history: History, seen: Seen, given_up: GivenUp) -> tuple[Loss, ...]:
     refused = losses(history, seen.files, seen.partitions)
-    again = {part for parts in reopenable(history, seen).values() for part in parts}
+    again = {part for parts in reopenable(history, seen, given_up).values() for part in parts}
     reasons = {action.part: action.reason for action in refused if action.astray is None and action.part not in again}
     for part in abandoned(history, seen, given_up):
         reasons.setdefault(part, "its partition is given up")
