@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from hivesink.core.epoch import Epoch
 from hivesink.core.manifest import REOPEN
-from hivesink.core.partition_commit import commit_without
+from hivesink.core.partition_commit import commit_after, commit_without
 from hivesink.core.rolling import open_rows
 from hivesink.core.seen import NOTHING, abandoned, losses
 
@@ -34,7 +34,11 @@ def accepted(history: History, seen: Seen, stamp: Stamp, given_up: GivenUp) -> M
         return None
     manifest = _without(history, stamp, "accept-lost", parts)
     after = history.rows.after(manifest).dropping(slices)
-    return replace(manifest, given_up=slices, waiting=tuple(sorted(after.items())))
+    # Of these no row waits any more: what was known of them is true again, and made known.
+    done = {one.key for one in slices if one.key not in after} - {commit.key for commit in manifest.commits or ()}
+    again = (commit_after(given_up.records[key], key, 0, 0) for key in sorted(done & given_up.records.keys()))
+    commits = (*(manifest.commits or ()), *again)
+    return replace(manifest, given_up=slices, commits=commits, waiting=tuple(sorted(after.items())))
 
 
 def reopened(history: History, seen: Seen, stamp: Stamp, given_up: GivenUp) -> Manifest | None:

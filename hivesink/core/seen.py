@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from hivesink.core.log import Touched
     from hivesink.core.manifest import Manifest, PartEntry
     from hivesink.core.partition import LivePartition
+    from hivesink.core.partition_commit import Commit
 
 LINGER = 16
 """Epochs for which a loser's touched-list stays: a file that the loser asked for may yet be created, late."""
@@ -70,11 +71,13 @@ class GivenUp:
     """What a person has confirmed to give up: decided parts, by their targets. `targets` go only if they are lost.
 
     `waiting` go with their files: what the job has decided since isn't among them. `slices` are rows that wait.
+    `records` are the log's commits of their partitions.
     """
 
     targets: frozenset[str] = frozenset()
     waiting: frozenset[str] = frozenset()
     slices: frozenset[Opened] = frozenset()
+    records: Mapping[PartitionKey, Commit] = field(default_factory=dict)
 
 
 NOTHING = GivenUp()

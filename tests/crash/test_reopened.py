@@ -79,14 +79,14 @@ def test_a_fault_at_any_call_after_it(way: str, nth: int, number: int) -> None:
         life.done((number, mode))
 
 
-def unpublished(life: Life) -> list[PartEntry]:
+def unpublished(life: Life, first: int = 1) -> list[PartEntry]:
     """Hour 3 is rolled and committed while the metastore is down, and its job dies: returns the parts that wait."""
     job = life.job()
     job.committer = Committer(job.context, job.committer.spec, job.encode, tasks=2)
-    life.feed(job, at(3, 10, 1))
-    life.feed(job, at(3, 50, 2))
+    life.feed(job, at(3, 10, first))
+    life.feed(job, at(3, 50, first + 1))
     life.metastore.go_down()
-    life.feed(job, at(5, 10, 3))
+    life.feed(job, at(5, 10, first + 2))
     job.committer.keep_up()
     life.metastore.come_up()
     return load(life.job().context).waiting()
@@ -223,3 +223,22 @@ def test_what_a_person_gives_up_does_not_wait_again() -> None:
     done = recover(context, None, policy, given_up=given_up)
     assert (done.lost, done.waiting.rows) == (lost, 1)
     assert REOPEN not in kinds(life)
+
+
+def test_what_is_left_once_rows_that_wait_again_are_given_up_is_announced() -> None:
+    life = Life({**WAYS["held"], "sink.rolling-policy.on-epoch": "true"})
+    job = life.job()
+    life.feed(job, at(3, 10, 1))
+    job.committer.finish()
+    life.options = dict(WAYS["held"])
+    (part,) = unpublished(life, 2)
+    life.fs.delete(part.staged)
+    context, policy = life.job().context, life.job().committer.spec.policy
+    recover(context, None, policy)
+    assert not life.has_success(3)
+    rows = frozenset(one.opened for one in find_lost_slices(context, [part.key], accept=False))
+    assert recover(context, None, policy, given_up=GivenUp(slices=rows)).given_up
+    life.started().committer.finish()
+    assert (life.read(3), life.has_success(3)) == ([1], True)
+    record = life.records()[place(3)].commit
+    assert (record.revision, record.rows, record.files) == (3, 1, 1)

@@ -4,25 +4,24 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, timezone
-from functools import partial
 from typing import TYPE_CHECKING
 
 from hivesink.core.offsets import KafkaOffset
 from hivesink.core.partition import PartitionKey
-from hivesink.core.partition_commit import commit_after, due_commits, newest, recorded
+from hivesink.core.partition_commit import commit_after, due_commits
 from hivesink.core.watermark import Watermark
-from hivesink.errors import LogDamaged, Unsupported
+from hivesink.errors import Unsupported
+from hivesink.sink.commit.observe import load_commits
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from collections.abc import Set as AbstractSet
 
-    from hivesink.core.epoch import BatchRef, Epoch
+    from hivesink.core.epoch import BatchRef
     from hivesink.core.manifest import Manifest, PartEntry
-    from hivesink.core.partition_commit import Commit, CommitRule, Recorded, Waits
+    from hivesink.core.partition_commit import Commit, CommitRule, Waits
     from hivesink.core.roll_policy import Ages
     from hivesink.core.rolling import OpenRows
     from hivesink.core.watermark import WatermarkPolicy
@@ -197,17 +196,8 @@ class PartitionCommits:
         time between the last look at staged files and the decision.
         """
         if self._known is None:
-            log = self.context.log
-            read = [partial(self._recorded, epoch) for epoch in log.view().manifests]
-            records = [one for own in self.context.store.run_parallel(read) for one in own]
-            self._known = {key: one.commit for key, one in newest([*log.records(), *records]).items()}
+            self._known = load_commits(self.context)
         return self._known
-
-    def _recorded(self, epoch: Epoch) -> tuple[Recorded, ...]:
-        # No row depends on a settled manifest: `verify` names one that can't be read.
-        with suppress(LogDamaged):
-            return recorded(self.context.log.manifest(epoch))
-        return ()
 
     def _warn(self, key: PartitionKey) -> None:
         if not self._warned:

@@ -11,6 +11,8 @@ from hivesink.core.epoch import Epoch
 from hivesink.core.lifecycle import EpochState, History, Identity, OpenEpoch
 from hivesink.core.log import LogView, Mark, missing, require_whole
 from hivesink.core.losing import closed_buckets
+from hivesink.core.partition_commit import newest as newest_records
+from hivesink.core.partition_commit import recorded
 from hivesink.core.rolling import open_rows
 from hivesink.core.seen import Seen, Tracks, Winner, followed, losses, newest, paths_to_look
 from hivesink.errors import HiveSinkError, LogCopied, LogDamaged
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
 
     from hivesink.core.manifest import Manifest, PartEntry
     from hivesink.core.partition import LivePartition, PartitionKey
+    from hivesink.core.partition_commit import Commit, Recorded
     from hivesink.core.seen import Closed
     from hivesink.sink.commit.context import CommitContext
 
@@ -61,6 +64,20 @@ def _open(context: CommitContext, view: LogView, head: Manifest, settled: Epoch)
         if manifest.log is not None and context.store.canonical(manifest.log) != context.store.canonical(own):
             raise LogCopied(own, manifest.epoch, manifest.log)
         yield epoch
+
+
+def load_commits(context: CommitContext) -> dict[PartitionKey, Commit]:
+    """The newest commit of each partition that the log knows of. Raises StoreUnavailable."""
+    read = [partial(_recorded, context, epoch) for epoch in context.log.view().manifests]
+    records = [one for own in context.store.run_parallel(read) for one in own]
+    return {key: one.commit for key, one in newest_records([*context.log.records(), *records]).items()}
+
+
+def _recorded(context: CommitContext, epoch: Epoch) -> tuple[Recorded, ...]:
+    # No row depends on a settled manifest: `verify` names one that can't be read.
+    with suppress(LogDamaged):
+        return recorded(context.log.manifest(epoch))
+    return ()
 
 
 def load_begun(context: CommitContext, identity: Identity | None = None) -> tuple[History, Tracks]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from hivesink.core.actions import Action, Decide, describe
@@ -13,7 +13,7 @@ from hivesink.core.plan import Policy, plan, until_look
 from hivesink.core.seen import NOTHING, GivenUp, Seen, abandoned, losses
 from hivesink.errors import EpochTaken, HiveSinkError, PartitionPathInvalid, UnknownTable
 from hivesink.sink.commit.executor import Executor, StaleError
-from hivesink.sink.commit.observe import load, load_begun, look_at_files, look_at_tracks
+from hivesink.sink.commit.observe import load, load_begun, load_commits, look_at_files, look_at_tracks
 from hivesink.sink.task.segments import lost_slices
 
 if TYPE_CHECKING:
@@ -93,6 +93,7 @@ def preview(context: CommitContext, policy: Policy, *, given_up: GivenUp = NOTHI
     seen = _look_for_losses(context, history, everywhere=given_up != NOTHING)
     lost = _losses(history, seen, given_up)
     slices = tuple(_slices(context, history, given_up))
+    given_up = _with_records(context, given_up)
     again = (seen, given_up) if reopenable(history, seen, given_up) else (Seen(), NOTHING)
     # It shuts out an older try, lets rows wait again, and gives up parts: none of it changes what this one look shows.
     for look, gone in ((Seen(tracks=tracks), NOTHING), again, (seen, given_up)):
@@ -126,7 +127,7 @@ def _recover(context: CommitContext, identity: Identity | None, policy: Policy, 
     done: list[Action] = []
     executor = Executor.begin(context, identity, policy, done.append)
     seen = _look_for_losses(context, executor.history, everywhere=given_up != NOTHING)
-    targets = given_up.targets | given_up.waiting
+    targets, given_up = given_up.targets | given_up.waiting, _with_records(context, given_up)
     if reopenable(executor.history, seen, given_up):
         executor.decide(seen, given_up=given_up)
     lost = tuple(loss for loss in _losses(executor.history, seen, given_up) if loss.part.target in targets)
@@ -174,6 +175,10 @@ def _slices(context: CommitContext, history: History, given_up: GivenUp) -> Iter
     for one in history.rows.opened:
         if one in given_up.slices:
             yield LostSlice(one, context.log.segments.path(one.slice.segment), "its rows are given up")
+
+
+def _with_records(context: CommitContext, given_up: GivenUp) -> GivenUp:
+    return replace(given_up, records=load_commits(context)) if given_up.slices else given_up
 
 
 def _losses(history: History, seen: Seen, given_up: GivenUp) -> tuple[Loss, ...]:
