@@ -14,8 +14,8 @@ from hivesink.cli.output import Grid, Line, Report
 from hivesink.config.options import SinkConfig
 from hivesink.core.lifecycle import Identity
 from hivesink.core.seen import GivenUp
-from hivesink.errors import InvalidOption
-from hivesink.sink.commit.context import CommitContext, policy_of
+from hivesink.errors import HiveSinkError, InvalidOption
+from hivesink.sink.commit.context import CommitContext, policy_of, problems_of
 from hivesink.sink.commit.recovery import Loss, LostSlice, Recovered, find_losses, find_lost_slices, preview
 from hivesink.sink.commit.recovery import recover as recover_writer
 from hivesink.sink.inspect.clean import clean as clean_writer
@@ -25,6 +25,7 @@ from hivesink.tables.opened import OpenedTable, open_table
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
+    from hivesink.core.manifest import Manifest
     from hivesink.core.partition import PartitionKey
 
 AcceptLost = Annotated[
@@ -76,6 +77,7 @@ def recover(
         if lost and not dry_run and not yes:
             _ask(lost, as_json=json)
         done = []
+        failed: HiveSinkError | None = None
         for name, own, gone in zip(chosen, losses, slices, strict=True):
             context, config, head = opened.for_recovery(name)
             policy = policy_of(opened.live.spec, config)
@@ -85,16 +87,37 @@ def recover(
             if dry_run:
                 result = preview(context, policy, given_up=given_up)
             else:
+                _require_sound(opened, config, head if own or gone else None)
                 # Its dead letters may wait for a table that somebody has dropped.
                 remaking = replace(context, remake=wiring.remaker(opened.metastore, opened.live))
                 identity = None if head else _identity(opened, name, context, config)
                 result = recover_writer(remaking, identity, policy, given_up=given_up)
                 if result.waiting.buckets:
-                    committer = opened.committer(name)
-                    committer.finish()
-                    result = replace(result, epoch=committer.head)
+                    result, error = _published(opened, name, result)
+                    failed = failed or error
+                    if error is not None and not lost:
+                        raise error
             done.append((name, result))
         out.show(_report(opened, done, dry_run=dry_run, unharmed=accept_lost and not lost))
+        if failed is not None:
+            raise failed
+
+
+def _published(opened: OpenedTable, writer: str, result: Recovered) -> tuple[Recovered, HiveSinkError | None]:
+    """Roll what waits. What was given up before is told also where that fails."""
+    try:
+        committer = opened.committer(writer)
+        committer.finish()
+    except HiveSinkError as error:
+        return result, error
+    return replace(result, epoch=committer.head), None
+
+
+def _require_sound(opened: OpenedTable, config: SinkConfig, head: Manifest | None) -> None:
+    """Raise InvalidOption before anything is given up, where what waits couldn't be published afterwards."""
+    is_main = head is not None and head.tables[0] == opened.name
+    if is_main and (problems := problems_of(opened.live.spec, config)):
+        raise InvalidOption(problems)
 
 
 def _require_known(partitions: Collection[PartitionKey], lost: Sequence[Loss | LostSlice]) -> None:

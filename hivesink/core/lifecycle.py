@@ -193,17 +193,26 @@ class History:
         None of which nothing is left, and none whose rows wait again.
         """
         done: dict[PartitionKey, Commit | None] = {}
+        again: set[PartitionKey] = set()
         there = {part.key for _, part in self.standing}
         for manifest in (epoch.manifest for epoch in self.open if upto is None or epoch.manifest.epoch <= upto):
+            own: dict[PartitionKey, Commit | None] = {commit.key: commit for commit in manifest.commits or ()}
             if manifest.kind == REOPEN:
                 # It says what the partitions have until their rows are back.
-                corrected = {one.key for one in manifest.commits or ()}
-                done = {key: commit for key, commit in done.items() if key not in corrected}
-            elif manifest.commits is None:
-                done |= {part.key: done.get(part.key) for part in manifest.publishes() if part.key in there}
+                again |= own.keys()
+            elif manifest.lost or manifest.moves or manifest.given_up:
+                again &= {key for key, bucket in manifest.waiting or () if bucket.slices} if manifest.waiting else again
             else:
-                done |= {commit.key: commit for commit in manifest.commits}
+                again -= own.keys()
+            if manifest.commits is None:
+                own = {part.key: done.get(part.key) for part in manifest.publishes() if part.key in there}
+            done = {key: commit for key, commit in (done | own).items() if key not in again}
         return {key: commit for key, commit in done.items() if key in there or (commit and commit.files)}
+
+    @property
+    def commits(self) -> dict[PartitionKey, Commit]:
+        """The newest record of each partition in open epochs, whatever became of its rows since."""
+        return {commit.key: commit for epoch in self.open for commit in epoch.manifest.commits or ()}
 
     @property
     def places(self) -> set[PartitionKey]:

@@ -90,24 +90,24 @@ def closed_buckets(
 
 def _without(history: History, stamp: Stamp, kind: str, parts: Iterable[PartEntry]) -> Manifest:
     """An epoch that takes `parts` out of the history, and out of what is committed or published."""
-    gone, commits = list(parts), history.committed()
-    at = {part.target: epoch.manifest.epoch for epoch, part in history.standing}
+    gone, commits = list(parts), history.commits
+    at = {part.name: epoch.manifest.epoch for epoch in history.open for part in epoch.manifest.parts}
     covered: dict[PartitionKey, list[PartEntry]] = {}
     for part in gone:
-        if commits.get(part.key) and at[part.target] <= _committed_at(history, part.key):
+        # One of an earlier epoch has been moved.
+        if part.key in commits and at.get(part.name, 0) <= _committed_at(history, part.key):
             covered.setdefault(part.key, []).append(part)
     corrected = {part for own in covered.values() for part in own}
     return replace(
         history.following(kind, stamp),
         lost=tuple(part.target for part in gone),
-        commits=tuple(
-            commit_without(commit, covered[key]) for key, commit in commits.items() if commit and key in covered
-        ),
+        commits=tuple(commit_without(commit, covered[key]) for key, commit in commits.items() if key in covered),
         waiting=history.rows.without(part for part in gone if part not in corrected),
     )
 
 
 def _committed_at(history: History, key: PartitionKey) -> Epoch:
-    """The newest open epoch that commits a partition."""
-    commits = ((epoch.manifest.epoch, epoch.manifest.commits or ()) for epoch in history.open)
+    """The newest open epoch that commits a partition, but for those that repeat or correct commits."""
+    new = (epoch.manifest for epoch in history.open if not (epoch.manifest.lost or epoch.manifest.moves))
+    commits = ((manifest.epoch, manifest.commits or ()) for manifest in new)
     return max((epoch for epoch, own in commits if any(one.key == key for one in own)), default=Epoch(0))

@@ -160,9 +160,8 @@ class Committer:
         if roll:
             self._roll(executor, executor.history.rows.buckets)
             executor = self._recovered()
-        self._seen |= set(executor.history.folders())
         try:
-            executor.finish()
+            self._carry_out(executor)
         except HiveSinkError as error:
             self._left_open(error)
             raise
@@ -337,18 +336,23 @@ class Committer:
         )
 
     def _finish(self, executor: Executor, first: Seen | None = None) -> None:
-        before = executor.history.epoch
-        self._seen |= set(executor.history.folders())
         try:
-            executor.finish(first)
+            self._carry_out(executor, first)
         except METASTORE_TROUBLE as error:
             self._tolerate(error)
         else:
             self._patience.clear()
-        if executor.history.epoch > before:
-            # Rows of lost files may wait again.
-            self._commits.forget()
-            self._note(executor)
+
+    def _carry_out(self, executor: Executor, first: Seen | None = None) -> None:
+        before = executor.history.epoch
+        self._seen |= set(executor.history.folders())
+        try:
+            executor.finish(first)
+        finally:
+            if executor.history.epoch > before:
+                # Rows of lost files may wait again.
+                self._commits.forget()
+                self._note(executor)
 
     def _tolerate(self, error: HiveSinkError) -> None:
         if self._patience.is_at_end(error, self.context.tick()):
