@@ -19,7 +19,7 @@ from hivesink.sink.task.attempt import ROUTE, check_input
 from hivesink.sink.task.messages import InputShape, TaskPlan, TaskReport
 from hivesink.spark import shipping, tasks
 from hivesink.spark.input import Checkpoint, SourceFiles, input_shape, needed_input, watermark_of
-from hivesink.spark.running import Running, has_node, keeps_state, source_of, trigger_interval
+from hivesink.spark.running import Running, is_marked, keeps_state, source_of, trigger_interval
 from hivesink.spark.site import allowed_tries
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ class QueryRun:
         Raises what recovery raises, and the errors of `judge` that log and checkpoint reveal; MissingColumns,
         ColumnsDontFit and InvalidOption if the stream's columns can't fill the table.
         """
-        self._has_watermark = has_node(plan, "EventTimeWatermark")
+        self._has_watermark = is_marked(plan)
         raw = self._require_fit(schema).is_raw
         self.committer.recover()
         files = Checkpoint(self._spark, checkpoint)
@@ -107,7 +107,13 @@ class QueryRun:
         if by_time and source.holds_back and not self._has_watermark:
             problem = (
                 "sink.partition-commit.trigger = 'partition-time': the stream's windows or joins keep rows for later, "
-                "and it has no watermark; give it one with withWatermark"
+                "and not each of its sources has a watermark; give them one with withWatermark"
+            )
+            raise errors.InvalidOption((problem,))
+        if by_time and source.holds_back and config["sink.partition-commit.watermark-column"] is not None:
+            problem = (
+                "sink.partition-commit.watermark-column: the stream's windows or joins keep rows for later, "
+                "so only Spark's watermark can tell what is still to come; remove it"
             )
             raise errors.InvalidOption((problem,))
 

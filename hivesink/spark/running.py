@@ -20,7 +20,7 @@ _WAITING = frozenset({"Waiting for data to arrive", "Waiting for next trigger"})
 """What Spark says between two triggers, never before the first one."""
 _SLIP = 1.0
 """Seconds by which clocks may differ from look to look."""
-_KEEPING = ("Aggregate", "Distinct", "FlatMapGroups", "TransformWithState")
+_KEEPING = ("Aggregate", "Distinct", "Except", "FlatMapGroups", "TransformWithState")
 """How the names of such nodes begin. Those that drop duplicates let a row through at once or not at all."""
 
 
@@ -111,9 +111,12 @@ def trigger_interval(execution: Any) -> timedelta | None:
     return timedelta(milliseconds=trigger.intervalMs())
 
 
-def has_node(plan: Any, name: str) -> bool:
-    """Whether a plan in the JVM has a node of that class."""
-    return any(str(node.getClass().getSimpleName()) == name for node in _nodes(plan))
+def is_marked(plan: Any) -> bool:
+    """Whether each source of a stream's logical plan in the JVM has a watermark of Spark's."""
+    if not plan.isStreaming() or plan.getClass().getSimpleName() == "EventTimeWatermark":
+        return True
+    children = plan.children()
+    return children.size() > 0 and all(is_marked(children.apply(index)) for index in range(children.size()))
 
 
 def _nodes(plan: Any) -> Iterator[Any]:

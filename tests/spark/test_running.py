@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import functions as F  # noqa: N812  as everybody calls it
 
 from hivesink.sink.commit.commits import Source
-from hivesink.spark.running import Questions, source_of, trigger_interval
+from hivesink.spark.running import Questions, is_marked, source_of, trigger_interval
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -42,6 +42,10 @@ PLANS: dict[str, tuple[bool, Plan]] = {
         lambda one, _: one.join(one.sparkSession.range(3).groupBy("id").count(), F.col("value") == F.col("id")),
     ),
     "distinct": (True, lambda one, _: one.sparkSession.sql("SELECT DISTINCT * FROM {one}", one=one)),
+    "except": (
+        True,
+        lambda one, _: one.sparkSession.sql("SELECT value FROM {one} EXCEPT SELECT id FROM range(3)", one=one),
+    ),
     "windows": (True, lambda one, _: one.groupBy(F.window("timestamp", "1 minute")).count()),
     "two streams": (True, lambda one, other: one.alias("a").join(other.alias("b"), F.expr("a.value = b.value"))),
     "own state": (
@@ -124,3 +128,14 @@ def test_after_a_clock_was_set_back_it_waits_for_longer() -> None:
     # What asks all the time waits for no clock.
     always = Questions(timedelta(0))
     assert [always.look(WAITS, tick, wall) for tick, wall in looks] == [None, 0, 20, 40, 60, 90]
+
+
+def test_a_watermark_counts_if_each_source_has_one(spark: SparkSession) -> None:
+    def marked(events: DataFrame) -> bool:
+        return is_marked(events._jdf.queryExecution().analyzed())
+
+    bare = spark.readStream.format("rate").load()
+    assert marked(rates(spark))
+    assert marked(rates(spark).union(rates(spark)).join(spark.range(3), F.col("value") == F.col("id")))
+    assert not marked(bare)
+    assert not marked(rates(spark).union(bare))

@@ -129,7 +129,7 @@ class PartitionCommits:
         times = {name: at for name, at in times.items() if at <= limit or seen.newest.get(name) is None}
         seen = seen.saw(names, now).saw(times, now)
         # Rows without times say nothing: else a source that has only such rows would hold all for ever.
-        self._heard |= dict.fromkeys([*times, *self._unread(batch, seen)], began)
+        self._heard |= dict.fromkeys([*times, *self._unread(batch)], began)
         idle = self._idle(seen.newest)
         quiet = {name: at for name, at in self._quiet(seen).items() if self._heard[name] < began}
         return replace(seen.reached(idle, self.policy), quiet=quiet)
@@ -216,12 +216,16 @@ class PartitionCommits:
         """The batch has ended."""
         self._ended = self.context.tick()
 
-    def _unread(self, batch: BatchRef, seen: Watermark) -> list[str]:
-        """The partitions of which a batch as large as may be has read records, whose rows may all be filtered out."""
-        moved = _moved(batch)
-        if self.source.limit is None or sum(moved.values()) + len(moved) < self.source.limit:
-            return []
-        return [name for name, count in moved.items() if count and seen.newest.get(name)]
+    def _unread(self, batch: BatchRef) -> list[str]:
+        """The partitions of which a batch has read records, perhaps all filtered out, and may have left others unread.
+
+        That is one as large as may be; of files beside Kafka nobody knows.
+        """
+        moved, others = _moved(batch), [end for end in batch.end if not isinstance(end, KafkaOffset)]
+        names = [_ALL] if moved and set(others) - set(batch.start) else []
+        if self.source.limit is not None and sum(moved.values()) + len(moved) >= self.source.limit:
+            names += (name for name, count in moved.items() if count)
+        return names
 
     def _has_stopped(self, names: Iterable[str]) -> bool:
         return all(idle >= self.policy.idle for idle in self._idle(names).values())
@@ -260,10 +264,11 @@ def _sources(batch: BatchRef, shape: InputShape) -> list[str]:
     """The partitions of the source, if rows say which they come from. Raises Unsupported if two have one name."""
     if shape.partition is None:
         return [_ALL]
-    ends = [end for end in batch.end if isinstance(end, KafkaOffset)]
+    # One that the stream reads twice, as in a union with itself, is there twice.
+    ends = list(dict.fromkeys(end for end in batch.end if isinstance(end, KafkaOffset)))
     names = [f"{topic}-{number}" for end in ends for (topic, number), _ in end.next]
     if len(set(names)) < len(names):
         what = "a watermark of the sink's own where two sources of the stream read a topic of the same name"
-        way = "give the stream a watermark of Spark's (withWatermark), or give one source's column topic other values"
+        way = "give each source a watermark of Spark's (withWatermark)"
         raise Unsupported(what, "rows don't say which of them they are of", way)
-    return names if len(ends) == len(batch.end) else [*names, _ALL]
+    return names if all(isinstance(end, KafkaOffset) for end in batch.end) else [*names, _ALL]

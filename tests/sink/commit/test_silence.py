@@ -233,7 +233,7 @@ def test_a_source_that_is_not_kafka_holds_back_too() -> None:
 
 
 def test_two_sources_of_one_topics_name_are_refused() -> None:
-    ends = (KafkaOffset.of({"t": {"0": 1}}), KafkaOffset.of({"t": {"0": 1}}))
+    ends = (KafkaOffset.of({"t": {"0": 1}}), KafkaOffset.of({"t": {"0": 2}}))
     job = World(LOST).started()
     batch = BatchRef("q", BatchId(0), (NoOffset(), NoOffset()), ends)
     with pytest.raises(Unsupported, match="two sources of the stream read a topic of the same name"):
