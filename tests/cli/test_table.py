@@ -227,7 +227,9 @@ def test_a_column_more_in_the_table_of_dead_letters_is_null_and_one_less_is_refu
     assert wider.commit().rows.rejected == 1
     wider.close()
     alter(lambda columns: setattr(columns[0], "name", "record"))
-    with pytest.raises(Unsupported, match=r"without the columns of dead letters \(value binary\).*rename it.* creates it"):
+    with pytest.raises(
+        Unsupported, match=r"without the columns of dead letters \(value binary\).*rename it.* creates it"
+    ):
         Ingest(table, uri, options=options)
     metastore.close()
 
