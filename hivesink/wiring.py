@@ -309,10 +309,8 @@ def _rejected(context: CommitContext, live: LiveTable) -> TablePlan:
         missing = [f"{column.name} {column.type}" for column in needed if kinds.get(column.name) != column.type]
         if missing or (needed is own.partition_columns and len(there) != len(needed)):
             what = f"{found.spec.name} without the columns of dead letters ({', '.join(missing) or 'by dt alone'})"
-            way = (
-                "rename it (ALTER TABLE … RENAME TO …): the job's start, or `hivesink recover`, creates it again, and "
-            )
-            way += "publishes there what waits for it"
+            way = "rename it (ALTER TABLE … RENAME TO …): the job's start, or `hivesink recover`, creates it again and "
+            way += "publishes what waits for it"
             raise Unsupported(what, "bad records are written there", way)
     # Somebody may have added columns: they are null.
     return TablePlan(replace(found.spec, columns=own.columns), found.location)

@@ -200,10 +200,10 @@ class History:
             if manifest.kind == REOPEN:
                 # It says what the partitions have until their rows are back.
                 again |= own.keys()
-            elif manifest.lost or manifest.moves or manifest.given_up:
-                again &= {key for key, bucket in manifest.waiting or () if bucket.slices} if manifest.waiting else again
-            else:
+            elif not (manifest.lost or manifest.moves):
                 again -= own.keys()
+            if manifest.waiting is not None:
+                again &= {key for key, bucket in manifest.waiting if bucket.slices}
             if manifest.commits is None:
                 own = {part.key: done.get(part.key) for part in manifest.publishes() if part.key in there}
             done = {key: commit for key, commit in (done | own).items() if key not in again}

@@ -11,13 +11,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
     from datetime import timedelta
 
+_T = TypeVar("_T", int, datetime)
+
 _BEGINNING = datetime.min.replace(tzinfo=timezone.utc)
+
+
+def newest_likely(times: Iterable[_T], limit: _T) -> _T | None:
+    """The newest of `times` up to `limit`, beyond which a time is taken to be wrong; if there are no others, of all."""
+    return max(times, key=lambda at: (at <= limit, at), default=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +40,8 @@ class Watermark:
     """`at` (UTC) never goes back; None: nothing is known yet.
 
     `newest` holds the newest event time (UTC) of each partition of the source, None for one without any. It is empty
-    if the watermark is Spark's own. `quiet` says since when (UTC) partitions have had no rows, for those that the last
-    batch had none of.
+    if the watermark is Spark's own. `quiet` says since when (UTC) partitions have had no rows; those of which the batch
+    of this very epoch had some are left out.
     """
 
     at: datetime | None = None

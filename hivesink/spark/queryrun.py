@@ -11,7 +11,7 @@ from inspect import signature
 from typing import TYPE_CHECKING, Any
 
 from hivesink import errors
-from hivesink.config.options import CommitTrigger, OnMissingFile
+from hivesink.config.options import OnMissingFile
 from hivesink.core.checkpoint import batch_ref, batch_watermark, next_batch
 from hivesink.core.epoch import BatchId, BatchRef, Epoch, NextBatch, judge, read_before, wrote_instead
 from hivesink.core.table import quoted
@@ -95,22 +95,23 @@ class QueryRun:
         first = next_batch(checkpoint, files.read, files.names)
         self._require_own(first)
         judge(self.setup.last_batch(), first, self.setup.spec.history_policy, self.setup.context.log.location, raw=raw)
-        source = source_of(plan, planned=first.end is not None, ends_early=ends_early)
-        self._require_watermark(source)
-        self.committer.read_from(source)
+        if self.committer.spec.commit_rule.clock is not None:
+            source = source_of(plan, planned=first.end is not None, ends_early=ends_early)
+            self._require_watermark(source)
+            self.committer.read_from(source)
         self._has_begun = True
 
     def _require_watermark(self, source: Source) -> None:
         """Raises InvalidOption where nothing but Spark's watermark could tell which rows are still to come."""
-        config = self.setup.spec.config
-        by_time = config["sink.partition-commit.trigger"] is CommitTrigger.PARTITION_TIME
-        if by_time and source.holds_back and not self._has_watermark:
+        if not source.holds_back:
+            return
+        if not self._has_watermark:
             problem = (
                 "sink.partition-commit.trigger = 'partition-time': the stream's windows or joins keep rows for later, "
                 "and not each of its sources has a watermark; give them one with withWatermark"
             )
             raise errors.InvalidOption((problem,))
-        if by_time and source.holds_back and config["sink.partition-commit.watermark-column"] is not None:
+        if self.setup.spec.config["sink.partition-commit.watermark-column"] is not None:
             problem = (
                 "sink.partition-commit.watermark-column: the stream's windows or joins keep rows for later, "
                 "so only Spark's watermark can tell what is still to come; remove it"

@@ -110,10 +110,8 @@ def _state(follower: LogFollower, key: PartitionKey, columns: Sequence[Column], 
         _require_possible(follower.policies.rule, key, columns)
         _require_likely(follower, key, {column.name for column in columns if column.type is Primitive.STRING})
     if follower.policies.rule.is_unknown(key):
-        problem = (
-            f"{key[1]!r} is never committed: no time can be read from its values by {key[0]}'s partition.time-extractor"
-        )
-        raise InvalidOption((problem,))
+        what = f"no time can be read from its values by the partition.time-extractor settings of {key[0]}"
+        raise InvalidOption((f"{key[1]!r} is never committed: {what}",))
     return state
 
 
@@ -123,16 +121,16 @@ def _require_likely(follower: LogFollower, key: PartitionKey, texts: AbstractSet
     No row may ever have that name; values of other types have one spelling only.
     """
     clock = follower.policies.rule.clock
-    known = [partition for table, partition in sorted(follower.places) if table == key[0]]
-    if clock is None or not isinstance(clock.extractor, FromTemplate) or not known:
+    if clock is None or not isinstance(clock.extractor, FromTemplate):
         return
+    known = [partition for table, partition in sorted(follower.places) if table == key[0]]
     names = [name for name in clock.extractor.columns if name in texts]
 
     def form(partition: str) -> tuple[str, ...]:
         values = dict(parse_path(partition))
         return tuple(re.sub(r"\d", "0", values[name] or "") for name in names)
 
-    if form(key[1]) not in map(form, known):
+    if known and form(key[1]) not in map(form, known):
         raise InvalidOption((f"{key[1]!r} is spelled like no partition of {key[0]}: write it as in {known[-1]}",))
 
 

@@ -2,12 +2,28 @@ from __future__ import annotations
 
 import re
 from collections import deque
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from hivesink.core.lifecycle import NEXT, EpochState, IllegalStepError, PartState, Step, step
+from hivesink.core.lifecycle import (
+    NEXT,
+    EpochState,
+    History,
+    Identity,
+    IllegalStepError,
+    OpenEpoch,
+    PartState,
+    Step,
+    step,
+)
+from hivesink.core.manifest import REOPEN
+from hivesink.core.partition_commit import Commit
+from hivesink.core.rolling import OpenBucket, Opened, Slice
+from tests.contracts.manifests import AT, small
 
+KEY = ("demo.events", "dt=a")
 STATES = [*EpochState, *PartState]
 ENDS = {EpochState.SHUT_OUT, EpochState.SETTLED, PartState.DISCARDED, PartState.GIVEN_UP, PartState.REOPENED}
 
@@ -60,3 +76,17 @@ def test_the_drawing_in_the_docs_is_the_table() -> None:
         kind = kinds.get(found[1] or "", kind)
         drawn.add((kind(found[2]), Step(found[3]), kind(found[4])))
     assert drawn == {(state, taken, after) for state, steps in NEXT.items() for taken, after in steps.items()}
+
+
+@pytest.mark.parametrize("others", [True, False])
+def test_a_commit_is_made_known_once_no_row_that_waited_again_waits(others: bool) -> None:
+    waits = OpenBucket.of((Slice("1-aat0-0.arrow", 0, 9, 5),), AT, AT)
+    other = ((("demo.events", "dt=b"), waits),) if others else ()
+    commits = [(Commit(*KEY, revision, rows=2, files=1),) for revision in range(1, 4)]
+    roll = replace(small(1), kind="roll", commits=commits[0])
+    again = replace(small(2), kind=REOPEN, lost=("/part",), commits=commits[1], waiting=((KEY, waits), *other))
+    gone = (Opened(*KEY, waits.slices[0]),)
+    given_up = replace(small(3), kind="accept-lost", given_up=gone, commits=commits[2], waiting=other)
+    history = History(Identity("w", "aa", (), (), "/log"), open=(OpenEpoch(roll), OpenEpoch(again)))
+    assert history.committed() == {}
+    assert history.decided(given_up).committed() == {KEY: commits[2][0]}

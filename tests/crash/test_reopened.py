@@ -225,7 +225,8 @@ def test_what_a_person_gives_up_does_not_wait_again() -> None:
     assert REOPEN not in kinds(life)
 
 
-def test_what_is_left_once_rows_that_wait_again_are_given_up_is_announced() -> None:
+@pytest.mark.parametrize("hours", [(3,), (3, 5)], ids=["others wait", "nothing waits"])
+def test_what_is_left_once_rows_that_wait_again_are_given_up_is_announced(hours: tuple[int, ...]) -> None:
     life = Life({**WAYS["held"], "sink.rolling-policy.on-epoch": "true"})
     job = life.job()
     life.feed(job, at(3, 10, 1))
@@ -236,7 +237,8 @@ def test_what_is_left_once_rows_that_wait_again_are_given_up_is_announced() -> N
     context, policy = life.job().context, life.job().committer.spec.policy
     recover(context, None, policy)
     assert not life.has_success(3)
-    rows = frozenset(one.opened for one in find_lost_slices(context, [part.key], accept=False))
+    given_up = [(str(TABLE), place(hour)) for hour in hours]
+    rows = frozenset(one.opened for one in find_lost_slices(context, given_up, accept=False))
     assert recover(context, None, policy, given_up=GivenUp(slices=rows)).given_up
     life.started().committer.finish()
     assert (life.read(3), life.has_success(3)) == ([1], True)

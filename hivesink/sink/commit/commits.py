@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from hivesink.core.offsets import KafkaOffset
 from hivesink.core.partition import PartitionKey
 from hivesink.core.partition_commit import commit_after, due_commits
-from hivesink.core.watermark import Watermark
+from hivesink.core.watermark import Watermark, newest_likely
 from hivesink.errors import Unsupported
 from hivesink.sink.commit.observe import load_commits
 
@@ -242,12 +242,13 @@ class PartitionCommits:
 
 
 def _by_source(reports: Iterable[TaskReport], limit: datetime) -> dict[str, datetime]:
-    """The newest event time of each source partition up to `limit`, beyond it only where there are no others."""
+    """The newest event time of each source partition, as `newest_likely` has it."""
     found: dict[str, list[datetime]] = {}
     for name, at in (both for report in reports for both in report.newest.items()):
         if at is not None:
             found.setdefault(name, []).append(_EPOCH + timedelta(microseconds=at))
-    return {name: max((at for at in times if at <= limit), default=max(times)) for name, times in found.items()}
+    newest = ((name, newest_likely(times, limit)) for name, times in found.items())
+    return {name: at for name, at in newest if at is not None}
 
 
 def _moved(batch: BatchRef) -> dict[str, int]:

@@ -137,7 +137,7 @@ class LogFollower:
     def states(self, now: datetime) -> list[PartitionState]:
         """All partitions that have rows, sorted."""
         records, buckets = self.records(), self.open.buckets
-        keys = sorted(self.places)
+        keys = sorted(records.keys() | buckets.keys())
         return [self._state(key, records.get(key), buckets.get(key), now) for key in keys]
 
     @property

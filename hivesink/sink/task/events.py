@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hivesink.config.options import CommitTrigger, OnLate
+from hivesink.core.watermark import newest_likely
 from hivesink.errors import InvalidOption
 from hivesink.ports import BadRow
 from hivesink.sink.task.assign import Buckets
@@ -52,7 +53,7 @@ class EventTimes:
             found |= {source: at for source, at in in_time.items() if at is not None}
         for source, at in found.items():
             known = [one for one in (self.newest.get(source), at) if one is not None]
-            self.newest[source] = max(known, key=lambda one: (one <= self._limit, one), default=None)
+            self.newest[source] = newest_likely(known, self._limit)
 
     @property
     def _limit(self) -> int:
