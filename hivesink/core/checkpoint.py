@@ -18,6 +18,8 @@ from hivesink.core.offsets import FilesOffset, KafkaOffset, NoOffset, OtherOffse
 from hivesink.errors import CheckpointUnreadable
 
 VERSION = "v1"
+_COMMITS = (VERSION, "v2")
+"""Of `commits/`: Spark 4 writes v2 with `spark.sql.streaming.stateStore.checkpointFormatVersion` = 2."""
 METADATA = "metadata"
 
 Read = Callable[[str], bytes | None]
@@ -43,18 +45,31 @@ def batch_watermark(batch: BatchId, read: Read) -> datetime | None:
     Raises CheckpointUnreadable.
     """
     name = f"offsets/{batch}"
-    metadata, *_ = _lines(read(name) or b"", name) or [""]
+    return _watermark(_lines(read(name) or b"", name), name, "batchWatermarkMs")
+
+
+def next_watermark(batch: BatchId, read: Read) -> datetime | None:
+    """The watermark (UTC) that the batch after this one will have (CommitMetadata); None if nobody knows yet.
+
+    Raises CheckpointUnreadable.
+    """
+    name = f"commits/{batch}"
+    data = read(name)
+    return None if data is None else _watermark(_lines(data, name, _COMMITS), name, "nextBatchWatermarkMs")
+
+
+def _watermark(lines: list[str], file: str, field: str) -> datetime | None:
     try:
-        millis = int(json.loads(metadata).get("batchWatermarkMs", 0))
+        millis = int(json.loads(lines[0] if lines else "").get(field, 0))
     except (ValueError, AttributeError) as error:
-        raise CheckpointUnreadable(name, f"its metadata line: {error}") from error
+        raise CheckpointUnreadable(file, f"its metadata line: {error}") from error
     return datetime.fromtimestamp(0, timezone.utc) + timedelta(milliseconds=millis) if millis else None
 
 
-def _lines(data: bytes, file: str) -> list[str]:
+def _lines(data: bytes, file: str, known: tuple[str, ...] = (VERSION,)) -> list[str]:
     version, *lines = data.decode("utf-8", "replace").strip("\n").split("\n")
-    if version.strip() != VERSION:
-        raise CheckpointUnreadable(file, f"its version is {version[:20]!r}, known is {VERSION!r}")
+    if version.strip() not in known:
+        raise CheckpointUnreadable(file, f"its version is {version[:20]!r}, known is {' or '.join(map(repr, known))}")
     return lines
 
 

@@ -203,8 +203,10 @@ def _to_recorded(found: Any, epoch: Any) -> Recorded:
 
 
 def _watermark(mark: Watermark | None) -> dict[str, Any] | None:
-    quiet = {"quiet": dict(mark.quiet)} if mark and mark.quiet else {}
-    return None if mark is None else {"at": mark.at, "newest": dict(mark.newest), **quiet}
+    if mark is None:
+        return None
+    quiet: dict[str, Any] = {"quiet": dict(mark.quiet)} if mark.quiet else {}
+    return {"at": mark.at, "newest": dict(mark.newest), **quiet, **({} if mark.goes_on else {"goes_on": False})}
 
 
 def _to_watermark(found: Any) -> Watermark | None:
@@ -212,7 +214,8 @@ def _to_watermark(found: Any) -> Watermark | None:
         return None
     times = {str(name): None if time is None else _to_time(time) for name, time in found["newest"].items()}
     quiet = {str(name): _to_time(time) for name, time in found.get("quiet", {}).items()}
-    return Watermark(None if found["at"] is None else _to_time(found["at"]), times, quiet)
+    at = None if found["at"] is None else _to_time(found["at"])
+    return Watermark(at, times, quiet, bool(found.get("goes_on", True)))
 
 
 def _to_time(text: str) -> datetime:

@@ -47,6 +47,8 @@ class Watermark:
     at: datetime | None = None
     newest: Mapping[str, datetime | None] = field(default_factory=dict)
     quiet: Mapping[str, datetime] = field(default_factory=dict)
+    goes_on: bool = True
+    """Whether it goes on by the clock while no rows come."""
 
     def saw(self, newest: Mapping[str, datetime | None], now: datetime) -> Watermark:
         """These event times have come too. One that is later than `now` counts as `now`: that hour isn't over."""

@@ -92,6 +92,8 @@ def _reasons(
     if end > now:
         zone = rule.clock.zone.key if rule.clock else "UTC"
         reasons.append(f"by the clock that is still to come; its time is read in the zone {zone}")
+    elif not mark.goes_on:
+        reasons.append("only the stream's batches advance it: the query keeps rows for later")
     elif is_empty:
         # Nothing tells an outage from a silent hour.
         reasons.append("it has had no rows: the next batch shows whether it is over")

@@ -180,7 +180,7 @@ class HiveQuery:
             if self._query.isActive:
                 message = self._query.status.get("message")
                 asked = self._questions.look(message, self._run.setup.context.tick(), time.time())
-                self._run.committer.keep_up(asked)
+                self._run.keep_up(asked)
                 return True
             # Nobody may wait for its end, but its rows are to be read.
             if self._interval is None and self._query.exception() is None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from hivesink import errors
 from hivesink.config.options import OnMissingFile
-from hivesink.core.checkpoint import batch_ref, batch_watermark, next_batch
+from hivesink.core.checkpoint import batch_ref, batch_watermark, next_batch, next_watermark
 from hivesink.core.epoch import BatchId, BatchRef, Epoch, NextBatch, judge, read_before, wrote_instead
 from hivesink.core.table import quoted
 from hivesink.sink.task.attempt import ROUTE, check_input
@@ -77,6 +77,10 @@ class QueryRun:
         self._has_begun = False
         self._has_state = not setup.spec.history_policy.resume
         self._has_watermark = False
+        self._last: tuple[str, BatchId] | None = None
+        """The checkpoint and its last batch, where Spark's watermark decides."""
+        self._asked_of: tuple[str, BatchId] | None = None
+        """The one whose next watermark is known."""
         # Asked once: reading the session's settings takes a call to the JVM for each of them.
         self._tries = allowed_tries(spark)
 
@@ -99,6 +103,7 @@ class QueryRun:
             source = source_of(plan, planned=first.end is not None, ends_early=ends_early)
             self._require_watermark(source)
             self.committer.read_from(source)
+        self._follow(checkpoint, BatchId(first.batch - 1), self._shape(schema, ()))
         self._has_begun = True
 
     def _require_watermark(self, source: Source) -> None:
@@ -157,6 +162,22 @@ class QueryRun:
         text = str(error) if isinstance(error, errors.HiveSinkError) else f"{type(error).__name__}: {error}"
         logger.error("the query into %s ends: %s", self.setup.spec.target.name, text.partition("\n")[0])
 
+    def keep_up(self, asked: float | None) -> None:
+        """As the committer's."""
+        last = self._last
+        if asked is not None and last is not None and last != self._asked_of:
+            checkpoint, batch = last
+            at = next_watermark(batch, Checkpoint(self._spark, checkpoint).read)
+            if at is not None:
+                self.committer.knows_next(at)
+                self._asked_of = last
+        self.committer.keep_up(asked)
+
+    def _follow(self, checkpoint: str, batch: BatchId, shape: InputShape) -> None:
+        """`batch` is the newest that has been committed."""
+        decides = self._has_watermark and shape.event_time is None and self.committer.spec.commit_rule.clock is not None
+        self._last = (checkpoint, batch) if decides and batch >= 0 else None
+
     def _commit(self, batch: DataFrame, batch_id: int, query: Running) -> None:
         log = self.setup.context.log.location
         spec = self.setup.spec
@@ -183,6 +204,7 @@ class QueryRun:
                     batch.write.format("noop").mode("append").save()
                     self._miss(files.missing_after(), files, ref, replayed=True)
             call.epoch, call.written = done.epoch, None
+            self._follow(query.checkpoint, ref.batch, shape)
 
     def _require_own(self, batch: NextBatch) -> None:
         """Raises OtherWriter for a writer that was renamed when Spark hadn't committed its last batch."""

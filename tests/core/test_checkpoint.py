@@ -1,11 +1,12 @@
 from __future__ import annotations
 
 import json
+from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 import pytest
 
-from hivesink.core.checkpoint import batch_ref, next_batch, parse_offsets
+from hivesink.core.checkpoint import batch_ref, next_batch, next_watermark, parse_offsets
 from hivesink.core.epoch import BatchId, NextBatch
 from hivesink.core.offsets import FilesOffset, KafkaOffset, NoOffset, OtherOffset
 from hivesink.errors import CheckpointUnreadable
@@ -13,6 +14,7 @@ from hivesink.errors import CheckpointUnreadable
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+FOUR = datetime(2024, 1, 2, 4, tzinfo=timezone.utc)
 METADATA = '{"batchWatermarkMs":17,"batchTimestampMs":1763692800000,"conf":{}}'
 
 
@@ -89,6 +91,26 @@ def test_an_unknown_form_is_refused_by_name(data: bytes, reason: str) -> None:
     with pytest.raises(CheckpointUnreadable, match=reason) as caught:
         parse_offsets(data, "offsets/7")
     assert "offsets/7" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("commit", "want"),
+    [
+        (b'v1\n{"nextBatchWatermarkMs":1704168000000}', FOUR),
+        (b'v2\n{"nextBatchWatermarkMs":1704168000000,"stateUniqueIds":{}}', FOUR),
+        (b'v1\n{"nextBatchWatermarkMs":0}', None),
+        (b"v1\n{}", None),
+        (None, None),
+    ],
+)
+def test_a_batchs_end_says_what_watermark_comes_next(commit: bytes | None, want: datetime | None) -> None:
+    assert next_watermark(BatchId(7), {"commits/7": commit}.get) == want
+
+
+@pytest.mark.parametrize(("data", "reason"), [(b"v3\n{}", "known is 'v1' or 'v2'"), (b"v1\n", "its metadata line")])
+def test_an_unknown_end_of_a_batch_is_refused_by_name(data: bytes, reason: str) -> None:
+    with pytest.raises(CheckpointUnreadable, match=f"commits/7.*{reason}"):
+        next_watermark(BatchId(7), {"commits/7": data}.get)
 
 
 def test_a_missing_offsets_file_is_refused_by_name() -> None:

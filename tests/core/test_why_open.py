@@ -118,6 +118,8 @@ def test_an_end_that_is_still_to_come_is_no_fault_of_the_sources() -> None:
     assert told(HELD, None, Watermark(FIRST, {"": FIRST}), now=FIRST) == said
     empty = told(HELD, None, Watermark(FIRST, {"": FIRST}))
     assert empty.endswith("it has had no rows: the next batch shows whether it is over")
+    held = told(HELD, WAITS, Watermark(FIRST, goes_on=False))
+    assert held.endswith("only the stream's batches advance it: the query keeps rows for later")
     past = told(HELD, WAITS, Watermark(FIRST, {"": FIRST}))
     by_clock = "if no rows come while a job runs, it is over by the clock "
     assert past.endswith(f"{by_clock}at 2024-01-02 06:25:00 UTC")

@@ -70,6 +70,8 @@ class PartitionCommits:
     """When the last batch of this run ended: Spark has asked nothing while it ran."""
     _base: datetime | None = None
     """Spark's own watermark of the last batch."""
+    _next: datetime | None = None
+    """The one that Spark's next batch will have."""
     _known: dict[PartitionKey, Commit] | None = None
     _warned: bool = False
 
@@ -95,18 +97,28 @@ class PartitionCommits:
         if since is not None and tick >= since and not self.source.defers:
             self._asked = max(tick, self._asked or tick)
 
+    def knows_next(self, at: datetime) -> None:
+        """Spark's next batch will have this watermark, if its operators are done with the rows of the last one."""
+        if not self.source.holds_back:
+            self._next = at
+
     def mark(self, head: Manifest | None) -> Watermark | None:
         """The watermark as it is now, while no batch comes."""
         before = head.watermark if head else None
-        if before is None or before.newest:
-            return before and replace(before.reached(self._idle(before.newest), self.policy), quiet=self._quiet(before))
-        return before.at_least(Watermark(self._base).stopped(self._idle([_ALL])[_ALL], self.policy).at)
+        if before and before.newest:
+            return replace(before.reached(self._idle(before.newest), self.policy), quiet=self._quiet(before))
+        idle = self._idle([_ALL])[_ALL]
+        # Until the input is silent, the next batch may bring more of what the last one left unread.
+        base = self._next if self._next and idle >= self.policy.idle else self._base
+        mark = (before or Watermark()).at_least(Watermark(base).stopped(idle, self.policy).at)
+        return mark if mark.at else before
 
     def mark_after(
         self, head: Manifest | None, batch: BatchRef, shape: InputShape, reports: Iterable[TaskReport], began: float
     ) -> Watermark | None:
         """The watermark once `batch` has been read, which began then; None where nothing says what it is."""
-        before = (head.watermark if head else None) or Watermark()
+        goes_on = not (self.source.holds_back or self.source.defers)
+        before = replace((head.watermark if head else None) or Watermark(), goes_on=goes_on)
         if before.newest and self._has_stopped(before.newest):
             # Input that comes again after a pause may do so one partition after the other.
             self._heard |= dict.fromkeys(before.newest, began)
@@ -114,8 +126,8 @@ class PartitionCommits:
         if shape.event_time is None:
             self._heard[_ALL] = began
             # The sink's own of earlier settings would go on by the clock, since its sources are silent.
-            mark = Watermark(before.at).at_least(shape.watermark)
-            self._base = mark.at
+            mark = Watermark(before.at, goes_on=goes_on).at_least(shape.watermark)
+            self._base, self._next = mark.at, None
             return mark if mark.at else None
         # Of what operators keep no row may ever say that it is from there.
         now, sources = self.context.now(), [] if self.source.holds_back else _sources(batch, shape)

@@ -32,7 +32,7 @@ from hivesink.sink.task.messages import InputShape
 
 if TYPE_CHECKING:
     from collections.abc import Collection
-    from datetime import timedelta
+    from datetime import datetime, timedelta
 
     from hivesink.core.lifecycle import History
     from hivesink.core.manifest import Manifest
@@ -170,6 +170,11 @@ class Committer:
     def read_from(self, source: Source) -> None:
         """Say what is known of the query's input. To be called before its first batch."""
         self._commits.source = source
+
+    def knows_next(self, mark: datetime) -> None:
+        """Spark's next batch will have the watermark `mark`."""
+        with self.lock:
+            self._commits.knows_next(mark)
 
     @property
     def head(self) -> Epoch:

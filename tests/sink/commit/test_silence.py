@@ -189,6 +189,20 @@ def test_sparks_own_goes_on_as_the_clock_does_whatever_is_committed_meanwhile(op
     assert max(marks) <= MORNING + timedelta(minutes=11) - FIVE
 
 
+@pytest.mark.parametrize(("holds_back", "is_over"), [(False, True), (True, False)])
+def test_sparks_next_watermark_counts_once_the_input_is_silent(*, holds_back: bool, is_over: bool) -> None:
+    world = World(LOST)
+    job = world.started()
+    job.committer.read_from(Source(holds_back=holds_back))
+    job.shape = InputShape()
+    world.feed(job, at(3, 10, 1))
+    job.committer.knows_next(MORNING + timedelta(minutes=70))
+    world.wait(job, seconds=30)
+    assert world.records() == {}
+    world.wait(job, minutes=6)
+    assert world.has_success(3) is is_over
+
+
 def test_rows_that_operators_hold_back_are_waited_for() -> None:
     world = World(LOST)
     job = sparks(world, 59)
