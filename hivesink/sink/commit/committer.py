@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from hivesink.core.epoch import BatchRef, Epoch, LastBatch, Replay, judge
 from hivesink.core.lifecycle import Stamp
 from hivesink.core.seen import Seen
-from hivesink.errors import EpochTaken, FencedOut, HiveSinkError, StoreUnavailable
+from hivesink.errors import EpochTaken, HiveSinkError, StoreUnavailable
 from hivesink.sink.commit.changes import TableChanges
 from hivesink.sink.commit.commits import PartitionCommits, Source
 from hivesink.sink.commit.committed import Committed, Stopwatch, tell
@@ -27,7 +27,7 @@ from hivesink.sink.commit.executor import Executor
 from hivesink.sink.commit.held_back import HeldBack
 from hivesink.sink.commit.patience import Patience
 from hivesink.sink.commit.roller import Encode, Roller
-from hivesink.sink.commit.statistics import refresh_statistics
+from hivesink.sink.commit.statistics import WritersStatistics
 from hivesink.sink.task.messages import InputShape
 
 if TYPE_CHECKING:
@@ -63,6 +63,7 @@ class Committer:
         self._roller = Roller(spec.rolling, tasks, check, max(spec.rolling.rollover, rule.delay))
         self._encode = encode
         self._changes = TableChanges(context, spec.target.spec, check.total_seconds())
+        self._statistics = WritersStatistics(context, spec)
         self._seen: set[PartitionKey] = set()
         limit = spec.config["sink.registration.max-delay"] if spec.tolerant else None
         self._patience = Patience(limit, "epochs wait to be published or registered")
@@ -151,7 +152,7 @@ class Committer:
                 reason = f"something deletes its files before they can be read: {left} rows wait"
                 raise StoreUnavailable(action="publish", path=self.spec.target.location, reason=reason)
             self._patience.clear()
-            self._refresh(self._seen)
+            self._statistics.refresh(self.head, self._seen)
             self._held.require_none()
 
     def _end(self, *, roll: bool) -> int:
@@ -213,7 +214,8 @@ class Committer:
         ages, history = self._roller.ages(self.context.tick()), executor.history
         fresh, waits = history.rows.beside(self._held), self._commits.waits(ages, history.head)
         done = self._roll(executor, self._roller.due(fresh, ages, waits))
-        self._settle(self._commits.final(done) | self._roller.at_rest(done, ages))
+        if not self.waiting:
+            self._statistics.settle(self.head, self._commits.final(done) | self._roller.at_rest(done, ages))
         self._held.wait(self.context.tick())
 
     def _write_mark(self, executor: Executor) -> None:
@@ -255,24 +257,6 @@ class Committer:
             self._note(executor)
         self._is_current = True
         return {commit.key for commit in manifest.commits or ()}
-
-    def _settle(self, places: Collection[PartitionKey]) -> None:
-        """Set exact statistics where no more rows are expected."""
-        if not places or self.waiting:
-            return
-        try:
-            self._refresh(places)
-        except FencedOut:
-            raise
-        except HiveSinkError as error:
-            # No row depends on them, and the end of the query sets them again.
-            logger.warning("no exact statistics of %d partitions: %s", len(places), error)
-
-    def _refresh(self, places: Collection[PartitionKey]) -> None:
-        """Set exact statistics, unless another writer could make them wrong."""
-        if self.spec.sole_writer():
-            measure, columns = self.spec.measure, self.spec.config["sink.statistics.columns"]
-            refresh_statistics(self.context, self.head, places, measure, columns)
 
     def _note(self, executor: Executor) -> None:
         # Of what is held back nothing is due: else each new row of its bucket would become a file of its own.

@@ -9,7 +9,7 @@ flag after it has published, so whoever comes second sees the other and clears t
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, BinaryIO
@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, BinaryIO
 from hivesink.core.partition import LivePartition, PartitionKey, Statistics, by_table
 from hivesink.core.statistics import FileStatistics
 from hivesink.core.table import Column
-from hivesink.errors import StoreUnavailable
+from hivesink.errors import FencedOut, HiveSinkError, StoreUnavailable
 
 if TYPE_CHECKING:
     from hivesink.core.epoch import Epoch
     from hivesink.core.partfile import Finished
-    from hivesink.sink.commit.context import CommitContext
+    from hivesink.sink.commit.context import CommitContext, WriterSpec
 
 logger = logging.getLogger("hivesink")
 
@@ -39,6 +39,32 @@ class Counted:
 
     statistics: Statistics
     files: tuple[Finished, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class WritersStatistics:
+    """What a writer sets, unless another one could make it wrong."""
+
+    context: CommitContext
+    spec: WriterSpec
+
+    def refresh(self, head: Epoch, places: Iterable[PartitionKey]) -> None:
+        """Raises as `refresh_statistics`."""
+        if self.spec.sole_writer():
+            measure, columns = self.spec.measure, self.spec.config["sink.statistics.columns"]
+            refresh_statistics(self.context, head, places, measure, columns)
+
+    def settle(self, head: Epoch, places: Collection[PartitionKey]) -> None:
+        """Where no more rows are expected while the query runs. Raises FencedOut."""
+        if not places:
+            return
+        try:
+            self.refresh(head, places)
+        except FencedOut:
+            raise
+        except HiveSinkError as error:
+            # No row depends on them, and the end of the query sets them again.
+            logger.warning("no exact statistics of %d partitions: %s", len(places), error)
 
 
 def refresh_statistics(
