@@ -115,6 +115,11 @@ class CommitRule:
     clock: PartitionClock | None = None
     delay: timedelta = timedelta(0)
 
+    @property
+    def waits(self) -> bool:
+        """Whether any commit waits for time to pass."""
+        return self.clock is not None or bool(self.delay)
+
     def end(self, key: PartitionKey) -> datetime | None:
         """The event time (UTC) at which the partition is over; None if its commit doesn't wait for one."""
         return self.clock.end(key[1]) if self.clock and key[0] == self.table else None

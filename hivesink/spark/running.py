@@ -20,6 +20,8 @@ _WAITING = frozenset({"Waiting for data to arrive", "Waiting for next trigger"})
 """What Spark says between two triggers, never before the first one."""
 _SLIP = 1.0
 """Seconds by which clocks may differ from look to look."""
+_PIECES = ("maxfilespertrigger", "maxbytespertrigger")
+"""Options of file sources that leave files for later."""
 _KEEPING = ("Aggregate", "Distinct", "Except", "FlatMapGroups", "TransformWithState")
 """How the names of such nodes begin. Those that drop duplicates let a row through at once or not at all."""
 
@@ -100,7 +102,10 @@ def source_of(plan: Any, *, planned: bool, ends_early: bool) -> Source:
     streams = [node.extraOptions() for node in _nodes(plan) if "extraOptions" in dir(node)]
     limits = [int(limit) for options in streams if (limit := options.get("maxOffsetsPerTrigger"))]
     defers = any(options.get("minOffsetsPerTrigger") for options in streams)
-    return Source(planned, ends_early, min(limits, default=None), defers, holds_back(plan))
+    # A source of the older kind shows its options, in the user's spelling, as text only.
+    texts = [str(node.dataSource().options()).lower() for node in _nodes(plan) if "dataSource" in dir(node)]
+    is_piecewise = any(name in text for text in texts for name in _PIECES)
+    return Source(planned, ends_early, min(limits, default=None), is_piecewise, defers, holds_back(plan))
 
 
 def trigger_interval(execution: Any) -> timedelta | None:
@@ -113,7 +118,12 @@ def trigger_interval(execution: Any) -> timedelta | None:
 
 def is_marked(plan: Any) -> bool:
     """Whether each source of a stream's logical plan in the JVM has a watermark of Spark's."""
-    if not plan.isStreaming() or plan.getClass().getSimpleName() == "EventTimeWatermark":
+    name = plan.getClass().getSimpleName()
+    # What a WITH clause defines is beside the plan that refers to it.
+    if not plan.isStreaming() or name == "CTERelationRef":
+        return True
+    # Of what operators keep back, a watermark above them says nothing.
+    if name == "EventTimeWatermark" and not holds_back(plan):
         return True
     children = plan.children()
     return children.size() > 0 and all(is_marked(children.apply(index)) for index in range(children.size()))

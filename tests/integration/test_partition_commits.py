@@ -81,9 +81,10 @@ def test_an_hour_becomes_a_partition_once_it_is_over(stage: Stage) -> None:
     assert not has_success(stage, "2024-01-02--04")
 
 
-@pytest.mark.parametrize("is_sparks", [False, True])
-def test_when_input_stops_every_partition_is_committed(stage: Stage, *, is_sparks: bool) -> None:
-    stage.create(columns=COLUMNS, properties=BY_SECOND)
+@pytest.mark.parametrize(("on_epoch", "is_sparks"), [("false", False), ("true", False), ("false", True)])
+def test_when_input_stops_every_partition_is_committed(stage: Stage, on_epoch: str, *, is_sparks: bool) -> None:
+    rare = {"sink.rolling-policy.on-epoch": on_epoch, "sink.registration.retry-interval": "1h"}
+    stage.create(columns=COLUMNS, properties=BY_SECOND | rare)
     rows = stage.lines()
     if is_sparks:
         # Of one batch alone, Spark's watermark is known only once it has ended.

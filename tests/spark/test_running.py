@@ -68,6 +68,12 @@ def kafka(spark: SparkSession, **options: str) -> DataFrame:
     return reader.options(**options).load()
 
 
+@pytest.mark.parametrize("option", ["maxFilesPerTrigger", "MAXBYTESPERTRIGGER", None])
+def test_limits_of_files(spark: SparkSession, tmp_path: Path, option: str | None) -> None:
+    events = spark.readStream.options(**{option: "7"} if option else {}).text(str(tmp_path))
+    assert source(events) == Source(is_piecewise=option is not None)
+
+
 def test_limits_of_kafka(spark: SparkSession) -> None:
     assert source(kafka(spark)) == Source()
     assert source(kafka(spark, maxOffsetsPerTrigger="7")) == Source(limit=7)
@@ -139,3 +145,10 @@ def test_a_watermark_counts_if_each_source_has_one(spark: SparkSession) -> None:
     assert marked(rates(spark).union(rates(spark)).join(spark.range(3), F.col("value") == F.col("id")))
     assert not marked(bare)
     assert not marked(rates(spark).union(bare))
+    with_clause = "WITH w AS (SELECT * FROM {one}) SELECT timestamp, value FROM w UNION ALL SELECT * FROM w"
+    assert marked(spark.sql(with_clause, one=rates(spark)))
+    assert not marked(spark.sql(with_clause, one=bare))
+    joined = bare.alias("a").join(bare.alias("b"), F.expr("a.value = b.value")).selectExpr("a.timestamp AS at")
+    assert not marked(joined.withWatermark("at", "1 minute"))
+    windows = rates(spark).groupBy(F.window("timestamp", "1 minute")).count().selectExpr("window.end AS at")
+    assert marked(windows.withWatermark("at", "1 minute"))

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING
 
-from hivesink.core.offsets import KafkaOffset
+from hivesink.core.offsets import FilesOffset, KafkaOffset
 from hivesink.core.partition import PartitionKey
 from hivesink.core.partition_commit import commit_after, due_commits
 from hivesink.core.watermark import Watermark, newest_likely
@@ -41,12 +41,14 @@ class Source:
 
     `planned`: its first batch may have been planned before this run. `ends_early`: all of this run's batches were
     planned at its start, as by the trigger `availableNow`. `limit`: the most records of a batch, if there is one.
-    `defers`: the source leaves rows unread until there are enough. `holds_back`: Spark's operators keep rows for later.
+    `is_piecewise`: a batch may leave files unread. `defers`: a source leaves rows unread until there are enough.
+    `holds_back`: Spark's operators keep rows for later.
     """
 
     planned: bool = False
     ends_early: bool = False
     limit: int | None = None
+    is_piecewise: bool = False
     defers: bool = False
     holds_back: bool = False
 
@@ -100,7 +102,7 @@ class PartitionCommits:
     def knows_next(self, at: datetime) -> None:
         """Spark's next batch will have this watermark, if its operators are done with the rows of the last one."""
         if not self.source.holds_back:
-            self._next = at
+            self._next = min(at, self.context.now())
 
     def mark(self, head: Manifest | None) -> Watermark | None:
         """The watermark as it is now, while no batch comes."""
@@ -122,11 +124,13 @@ class PartitionCommits:
         if before.newest and self._has_stopped(before.newest):
             # Input that comes again after a pause may do so one partition after the other.
             self._heard |= dict.fromkeys(before.newest, began)
-        self._plan(began)
+        self._plan(began, batch)
         if shape.event_time is None:
             self._heard[_ALL] = began
             # The sink's own of earlier settings would go on by the clock, since its sources are silent.
-            mark = Watermark(before.at, goes_on=goes_on).at_least(shape.watermark)
+            # A wrong time in the future ends no hour that is still to come.
+            sparks = shape.watermark and min(shape.watermark, self.context.now())
+            mark = Watermark(before.at, goes_on=goes_on).at_least(sparks)
             self._base, self._next = mark.at, None
             return mark if mark.at else None
         # Of what operators keep no row may ever say that it is from there.
@@ -216,11 +220,12 @@ class PartitionCommits:
             logger.warning("%s %s is never committed: no time can be read from its values", *key)
         self._warned = True
 
-    def _plan(self, began: float) -> None:
+    def _plan(self, began: float, batch: BatchRef) -> None:
         """A batch has been planned, no earlier than the one before it ended; the first one, than this run began."""
         first = None if self.source.planned else self._started
         planned = first if self._ended is None or self.source.ends_early else self._ended
-        if planned is not None:
+        # Of several sources, one that defers its rows may have been passed over.
+        if planned is not None and not (self.source.defers and len(batch.end) > 1):
             self._asked = max(planned, self._asked or planned)
         self._ended = began
 
@@ -231,10 +236,11 @@ class PartitionCommits:
     def _unread(self, batch: BatchRef) -> list[str]:
         """The partitions of which a batch has read records, perhaps all filtered out, and may have left others unread.
 
-        That is one as large as may be; of files beside Kafka nobody knows.
+        That is one as large as may be; of other sources than Kafka and files, and of files beside Kafka, nobody knows.
         """
-        moved, others = _moved(batch), [end for end in batch.end if not isinstance(end, KafkaOffset)]
-        names = [_ALL] if moved and set(others) - set(batch.start) else []
+        moved, others = _moved(batch), {end for end in batch.end if not isinstance(end, KafkaOffset)} - set(batch.start)
+        reads_all = not (moved or self.source.is_piecewise) and all(isinstance(end, FilesOffset) for end in others)
+        names = [_ALL] if others and not reads_all else []
         if self.source.limit is not None and sum(moved.values()) + len(moved) >= self.source.limit:
             names += (name for name, count in moved.items() if count)
         return names
@@ -264,13 +270,20 @@ def _by_source(reports: Iterable[TaskReport], limit: datetime) -> dict[str, date
 
 
 def _moved(batch: BatchRef) -> dict[str, int]:
-    """How many records of each Kafka partition the batch covers, the unread ones of its topics among them."""
+    """How many records of each Kafka partition the batch may cover: it is as large as may be, or smaller.
+
+    One that is new to the batch, or was made again, may have been read from its beginning.
+    """
     found: dict[str, int] = {}
     for start, end in zip(batch.start, batch.end, strict=True):
         if isinstance(end, KafkaOffset):
             first = dict(start.next) if isinstance(start, KafkaOffset) else {}
-            found |= {f"{name[0]}-{name[1]}": last - first.get(name, last) for name, last in end.next}
+            found |= {f"{name[0]}-{name[1]}": _records(first.get(name, 0), last) for name, last in end.next}
     return found
+
+
+def _records(start: int, end: int) -> int:
+    return end - start if end >= start else end
 
 
 def _sources(batch: BatchRef, shape: InputShape) -> list[str]:

@@ -207,6 +207,7 @@ class Committer:
         done = self._decide(executor, replace(manifest, commits=commits, watermark=mark), written, watch)
         self._roller.came((one.key for one in written.opened), self.context.tick())
         self._note(executor)
+        self._settle(self._commits.final({commit.key for commit in commits}))
         return done
 
     def _roll_due(self, executor: Executor) -> None:
@@ -214,8 +215,7 @@ class Committer:
         ages, history = self._roller.ages(self.context.tick()), executor.history
         fresh, waits = history.rows.beside(self._held), self._commits.waits(ages, history.head)
         done = self._roll(executor, self._roller.due(fresh, ages, waits))
-        if not self.waiting:
-            self._statistics.settle(self.head, self._commits.final(done) | self._roller.at_rest(done, ages))
+        self._settle(self._commits.final(done) | self._roller.at_rest(done, ages))
         self._held.wait(self.context.tick())
 
     def _write_mark(self, executor: Executor) -> None:
@@ -257,6 +257,10 @@ class Committer:
             self._note(executor)
         self._is_current = True
         return {commit.key for commit in manifest.commits or ()}
+
+    def _settle(self, places: Collection[PartitionKey]) -> None:
+        if not self.waiting:
+            self._statistics.settle(self.head, places)
 
     def _note(self, executor: Executor) -> None:
         # Of what is held back nothing is due: else each new row of its bucket would become a file of its own.

@@ -217,6 +217,16 @@ def test_a_committed_partition_has_exact_statistics_until_late_rows_come() -> No
     assert (figures(world, 3)["numRows"], is_accurate(figures(world, 3).get(FLAG))) == ("3", True)
 
 
+def test_late_rows_that_a_batch_publishes_leave_exact_statistics() -> None:
+    world = World(HOURLY | {"sink.rolling-policy.on-epoch": "true"})
+    job = world.job()
+    for row in (at(3, 10, 1), at(5, 30, 2), at(3, 20, 3)):
+        world.feed(job, row)
+    assert (figures(world, 3)["numRows"], is_accurate(figures(world, 3).get(FLAG))) == ("2", True)
+    # It isn't over.
+    assert not is_accurate(figures(world, 5).get(FLAG))
+
+
 def test_a_partition_that_still_gets_rows_has_none() -> None:
     world = World({"sink.rolling-policy.on-epoch": "false", "sink.rolling-policy.rollover-interval": "1min"})
     job = world.job()

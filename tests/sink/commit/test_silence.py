@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hivesink.core.epoch import BatchId, BatchRef
-from hivesink.core.offsets import KafkaOffset, NoOffset
+from hivesink.core.offsets import FilesOffset, KafkaOffset, NoOffset
 from hivesink.errors import Unsupported
 from hivesink.sink.commit.commits import Source
 from hivesink.sink.task.messages import InputShape
@@ -30,17 +30,21 @@ def dropped(world: World) -> int:
     return sum(log.manifest(epoch).rows.late for epoch in log.view().manifests)
 
 
-def feed_slowly(world: World, job: TimedJob, minutes: int, *rows: Timed) -> None:
+def commit(world: World, job: TimedJob, batch: BatchRef, *rows: Timed, minutes: int = 0) -> None:
     """A batch that takes that long."""
-    world.source.events += rows
-    batch = world.source.next_batch(len(rows))
-    assert batch is not None
 
     def write(plan: TaskPlan) -> list[TaskReport]:
         world.clock.ticks += 60 * minutes
         return job.write(plan, rows)
 
     job.committer.commit(batch, job.shape, write)
+
+
+def feed_slowly(world: World, job: TimedJob, minutes: int, *rows: Timed) -> None:
+    world.source.events += rows
+    batch = world.source.next_batch(len(rows))
+    assert batch is not None
+    commit(world, job, batch, *rows, minutes=minutes)
     world.source.committed += 1
 
 
@@ -96,6 +100,61 @@ def test_a_partition_whose_backlog_is_filtered_out_is_not_silent(limit: int | No
         # Its offsets move along with those of the other one.
         world.feed(job, at(5, 1 + minute, 10 + minute))
     assert world.has_success(3) is is_silent
+
+
+def test_a_partition_that_a_batch_may_have_read_from_its_beginning_makes_it_full() -> None:
+    world = World(LOST)
+    job = world.started()
+    job.committer.read_from(Source(limit=30))
+
+    def feed(first: dict[str, int], last: dict[str, int], *rows: Timed) -> None:
+        world.clock.ticks += 600
+        start, end = KafkaOffset.of({"t": first}), KafkaOffset.of({"t": last})
+        batch = BatchRef("q", BatchId(sum(first.values())), (start,), (end,))
+        commit(world, job, batch, *rows)
+
+    feed({"0": 0}, {"0": 1}, at(3, 10, 1))
+    feed({"0": 1}, {"0": 2}, at(3, 20, 2))
+    # The first one's rows are all filtered out.
+    feed({"0": 2}, {"0": 8, "1": 24}, at(5, 10, 3, source=1))
+    assert not world.has_success(3)
+
+
+@pytest.mark.parametrize(("is_piecewise", "is_silent"), [(True, False), (False, True)])
+def test_a_limited_backlog_of_files_is_not_silent(*, is_piecewise: bool, is_silent: bool) -> None:
+    world = World(LOST)
+    job = world.started()
+    job.shape = InputShape(event_time="at")
+    job.committer.read_from(Source(is_piecewise=is_piecewise))
+    for number in range(5):
+        start = FilesOffset(number - 1, "a", 1) if number else NoOffset()
+        batch = BatchRef("q", BatchId(number), (start,), (FilesOffset(number, "a", 1),))
+        commit(world, job, batch, *([] if number else [at(3, 10, 1)]), minutes=60)
+    assert world.has_success(3) is is_silent
+
+
+def test_of_several_sources_one_that_defers_is_never_silent() -> None:
+    world = World(LOST)
+    job = world.started()
+    job.committer.read_from(Source(defers=True))
+    for number in range(5):
+        starts = (KafkaOffset.of({"a": {"0": number}}), KafkaOffset.of({"t": {"1": 1}}) if number else NoOffset())
+        ends = (KafkaOffset.of({"a": {"0": number + 1}}), KafkaOffset.of({"t": {"1": 1}}))
+        world.clock.ticks += 600
+        row = at(5, number, number + 1) if number else at(3, 10, 1, source=1)
+        commit(world, job, BatchRef("q", BatchId(number), starts, ends), row)
+    assert not world.has_success(3)
+
+
+def test_sparks_watermark_is_no_later_than_the_clock() -> None:
+    world = World(LOST)
+    job = world.started()
+    job.shape = InputShape(watermark=datetime(2100, 1, 1, tzinfo=timezone.utc))
+    world.feed(job, at(4, 10, 1))
+    mark = world.log.manifest(job.committer.head).watermark
+    assert mark is not None
+    assert mark.at is not None
+    assert mark.at < world.clock.now()
 
 
 def test_a_time_far_ahead_of_the_clock_ends_nothing() -> None:
