@@ -108,10 +108,8 @@ def test_a_partition_that_a_batch_may_have_read_from_its_beginning_makes_it_full
     job.committer.read_from(Source(limit=30))
 
     def feed(first: dict[str, int], last: dict[str, int], *rows: Timed) -> None:
-        world.clock.ticks += 600
         start, end = KafkaOffset.of({"t": first}), KafkaOffset.of({"t": last})
-        batch = BatchRef("q", BatchId(sum(first.values())), (start,), (end,))
-        commit(world, job, batch, *rows)
+        commit(world, job, BatchRef("q", BatchId(sum(first.values())), (start,), (end,)), *rows, minutes=10)
 
     feed({"0": 0}, {"0": 1}, at(3, 10, 1))
     feed({"0": 1}, {"0": 2}, at(3, 20, 2))
