@@ -18,7 +18,7 @@ from hivesink.storage.hdfs_address import beside
 from hivesink.storage.local import LocalFileSystem
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from hivesink.config.options import SinkConfig
     from hivesink.core.table import TableName
@@ -100,6 +100,10 @@ class TableLogs:
                 if commit_log(folder, "", self.site).uid(None) == uid:
                     return folder
         return None
+
+    def beside(self) -> Iterator[CommitLog]:
+        """The logs of this table and of those beside it, where they are by default."""
+        return (commit_log(folder, "", self.site) for folder in pointers.siblings(self._fs(), normal(self.location)))
 
     def accept(self, accepted: Accepted) -> None:
         """Record that parts of that uid are the users' own from now on, in place of an earlier record."""

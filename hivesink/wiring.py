@@ -266,7 +266,8 @@ def admission(
     """Whether `writer` may write the table as it is now."""
     logs = TableLogs(live.spec.name, live.location, site)
     search = partial(log_of, logs=logs, folder=dirname(log.location), registrar=registrar)
-    return Admission(writer, log, store, live, registrar, lambda: logs.uids() | logs.accepted().keys(), search)
+    known = lambda: logs.uids() | logs.accepted().keys()  # noqa: E731  read when it is needed
+    return Admission(writer, log, store, live, registrar, known, search, logs.beside)
 
 
 def held_back_rows(live: LiveTable, log: CommitLog, rows: OpenRows) -> dict[PartitionKey, HiveSinkError]:

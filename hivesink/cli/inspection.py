@@ -13,7 +13,7 @@ from hivesink.cli.codes import ExitCode
 from hivesink.cli.command import Debug, Json, Metastore, Table, Writer, reporting
 from hivesink.cli.output import Grid, Line, Report
 from hivesink.core.manifest_json import last_batch_fields
-from hivesink.errors import InvalidOption
+from hivesink.errors import HiveSinkError, InvalidOption
 from hivesink.formats.statistics import measure
 from hivesink.sink.inspect.findings import Finding, Level
 from hivesink.sink.inspect.status import WriterStatus, writer_status
@@ -59,6 +59,8 @@ def status(table: Table, metastore: Metastore = None, json: Json = False, debug:
         blocks: list[Line | Grid] = [Line(f"{opened.name} at {opened.live.location}", "bold")]
         if not statuses:
             blocks.append(Line("no writer has written to it yet"))
+        if not any(one.epoch for one in statuses):
+            blocks += [Line(str(renamed), "red") for renamed in opened.renamed()]
         for one in statuses:
             if one.log in missing:
                 blocks.append(Line(f"writer {one.writer}: log folder missing: {one.log}; bring it back", "bold red"))
@@ -141,7 +143,7 @@ def verify(
             for one in opened.strangers()
             for before in [accepted.get(one.uid)]
         ]
-        report = _report(opened, verdicts, unknown, epochs)
+        report = _report(opened, verdicts, unknown, opened.renamed(), epochs)
         out.show(report)
         if report.data["errors"]:
             raise typer.Exit(ExitCode.FAILED)
@@ -182,17 +184,25 @@ class _Unknown:
         return {**asdict(self.parts), "accepted": asdict(self.accepted) if self.accepted else None}
 
 
-def _report(opened: OpenedTable, verdicts: Sequence[Verdict], unknown: Sequence[_Unknown], last: int) -> Report:
-    errors = sum(verdict.errors for verdict in verdicts) + sum(one.is_error for one in unknown)
+def _report(
+    opened: OpenedTable,
+    verdicts: Sequence[Verdict],
+    unknown: Sequence[_Unknown],
+    renamed: Sequence[HiveSinkError],
+    last: int,
+) -> Report:
+    errors = sum(verdict.errors for verdict in verdicts) + sum(one.is_error for one in unknown) + len(renamed)
     data = {
         "table": opened.name,
         "errors": errors,
         "writers": [{**asdict(verdict), "errors": verdict.errors} for verdict in verdicts],
         "files_of_no_known_writer": [path for one in unknown if not one.accepted for path in one.parts.paths],
         "unknown_writers": [one.data for one in unknown],
+        "renamed": [str(one) for one in renamed],
     }
     blocks = [block for verdict in verdicts for block in _blocks(verdict, last)]
     blocks += [one.line for one in unknown]
+    blocks += [Line(f"error: {one}", "red") for one in renamed]
     if errors:
         blocks.append(Line(f"{opened.name}: {errors} error{'s' if errors > 1 else ''}", "bold red"))
     elif verdicts:

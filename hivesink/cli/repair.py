@@ -13,9 +13,11 @@ from hivesink.cli.command import Debug, DryRun, Json, Metastore, Table, Writer, 
 from hivesink.cli.output import Grid, Line, Report
 from hivesink.config.options import SinkConfig
 from hivesink.core.lifecycle import Identity
-from hivesink.core.seen import GivenUp
+from hivesink.core.rolling import OpenRows
+from hivesink.core.seen import NOTHING, GivenUp
 from hivesink.errors import HiveSinkError, InvalidOption
 from hivesink.sink.commit.context import CommitContext, policy_of, problems_of
+from hivesink.sink.commit.observe import load
 from hivesink.sink.commit.recovery import Loss, LostSlice, Recovered, find_losses, find_lost_slices, preview
 from hivesink.sink.commit.recovery import recover as recover_writer
 from hivesink.sink.inspect.clean import clean as clean_writer
@@ -23,7 +25,7 @@ from hivesink.sink.inspect.clean import find_leftovers, find_strays, throw_away
 from hivesink.tables.opened import OpenedTable, open_table
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from hivesink.core.manifest import Manifest
     from hivesink.core.partition import PartitionKey
@@ -76,40 +78,50 @@ def recover(
         _require_known(partitions, lost)
         if lost and not dry_run and not yes:
             _ask(lost, as_json=json)
-        done = []
-        failed: HiveSinkError | None = None
+        done: dict[str, Recovered] = {}
+        failed: dict[str, HiveSinkError] = {}
         for name, own, gone in zip(chosen, losses, slices, strict=True):
-            context, config, head = opened.for_recovery(name)
-            policy = policy_of(opened.live.spec, config)
             waiting = frozenset(loss.target for loss in own if loss.key in partitions)
             rows = frozenset(one.opened for one in gone)
             given_up = GivenUp(frozenset(loss.target for loss in own), waiting, rows)
-            if dry_run:
-                result = preview(context, policy, given_up=given_up)
-            else:
-                _require_sound(opened, config, head if own or gone else None)
-                # Its dead letters may wait for a table that somebody has dropped.
-                remaking = replace(context, remake=wiring.remaker(opened.metastore, opened.live))
-                identity = None if head else _identity(opened, name, context, config)
-                result = recover_writer(remaking, identity, policy, given_up=given_up)
-                if result.waiting.buckets:
-                    result, error = _published(opened, name, result)
-                    failed = failed or error
-                    if error is not None and not lost:
-                        raise error
-            done.append((name, result))
-        out.show(_report(opened, done, dry_run=dry_run, unharmed=accept_lost and not lost))
-        if failed is not None:
-            raise failed
+            # What stops one writer is no matter of the others'.
+            try:
+                done[name] = _recovered(opened, name, given_up, dry_run=dry_run)
+                if done[name].waiting.buckets and not dry_run:
+                    done[name], error = _published(opened, name, done[name])
+                    failed |= {name: error} if error else {}
+            except HiveSinkError as error:
+                failed[name] = error
+        errors = list(failed.values())
+        if not any(one.epoch for one in done.values()):
+            errors += opened.renamed()
+        if done or not errors:
+            out.show(_report(opened, done, failed, dry_run=dry_run, unharmed=accept_lost and not lost))
+        if errors:
+            raise errors[0]
+
+
+def _recovered(opened: OpenedTable, writer: str, given_up: GivenUp, *, dry_run: bool) -> Recovered:
+    context, config, head = opened.for_recovery(writer)
+    policy = policy_of(opened.live.spec, config)
+    if dry_run:
+        return preview(context, policy, given_up=given_up)
+    _require_sound(opened, config, None if given_up == NOTHING else head)
+    # Its dead letters may wait for a table that somebody has dropped.
+    remaking = replace(context, remake=wiring.remaker(opened.metastore, opened.live))
+    identity = None if head else _identity(opened, writer, context, config)
+    return recover_writer(remaking, identity, policy, given_up=given_up)
 
 
 def _published(opened: OpenedTable, writer: str, result: Recovered) -> tuple[Recovered, HiveSinkError | None]:
-    """Roll what waits. What was given up before is told also where that fails."""
+    """Roll what waits, as far as it can be rolled."""
     try:
         committer = opened.committer(writer)
         committer.finish()
     except HiveSinkError as error:
-        return result, error
+        history = load(opened.writers[writer])
+        rolled = {key: one for key, one in result.waiting.buckets.items() if not history.rows.waits(key)}
+        return replace(result, epoch=history.epoch, waiting=OpenRows(rolled)), error
     return replace(result, epoch=committer.head), None
 
 
@@ -158,12 +170,27 @@ def _bucket(loss: Loss | LostSlice) -> str:
     return f" of {' '.join(loss.key).strip()}" if isinstance(loss, LostSlice) else ""
 
 
-def _report(opened: OpenedTable, done: Sequence[tuple[str, Recovered]], *, dry_run: bool, unharmed: bool) -> Report:
-    data = [_data(writer, result) for writer, result in done]
-    blocks = [block for writer, result in done for block in _blocks(writer, result, dry_run=dry_run)]
+def _report(
+    opened: OpenedTable,
+    done: Mapping[str, Recovered],
+    failed: Mapping[str, HiveSinkError],
+    *,
+    dry_run: bool,
+    unharmed: bool,
+) -> Report:
+    data = [_data(writer, result) for writer, result in done.items()]
+    blocks = [block for writer, result in done.items() for block in _blocks(writer, result, dry_run=dry_run)]
     blocks += [Line("nothing is lost, so nothing is given up")] if unharmed else []
+    blocks += [Line(f"writer {writer}: not done: {error}", "red") for writer, error in failed.items()]
+    if dry_run:
+        blocks += [Line(text, "yellow") for writer, result in done.items() for text in _left(opened, writer, result)]
     nobody = [Line(f"no writer has written to {opened.name} yet")]
     return Report({"table": opened.name, "dry_run": dry_run, "writers": data}, blocks or nobody)
+
+
+def _left(opened: OpenedTable, writer: str, result: Recovered) -> list[str]:
+    held = wiring.held_back_rows(opened.live, opened.writers[writer].log, result.waiting)
+    return [f"writer {writer}: can't all be rolled: {' '.join(key).strip()}: {why}" for key, why in held.items()]
 
 
 def _data(writer: str, result: Recovered) -> dict[str, Any]:

@@ -164,12 +164,17 @@ class TableRemade(HiveSinkError):
 
 
 class TableRenamed(HiveSinkError):
-    """An unsettled epoch holds parts under another name than the table has now."""
+    """An unsettled epoch, or rows that wait, are under another name than the table has now.
 
-    def __init__(self, table: str, old: str, epoch: int, log: str) -> None:
+    `rows`: so many wait in a log that is not this writer's.
+    """
+
+    def __init__(self, table: str, old: str, epoch: int, log: str, *, rows: int = 0) -> None:
+        what = f"{rows} rows wait" if rows else "waits"
+        stray = "; if they aren't wanted, or of another table, move that log away" if rows else ""
         super().__init__(
-            f"epoch {epoch} of the log {log} waits under the table's old name, {old}: rename {table} back (a new table "
-            f"of that name first makes room), run `hivesink recover {old}`, then rename it again"
+            f"epoch {epoch} of the log {log} {what} under the table's old name, {old}: rename {table} back (a new "
+            f"table of that name first makes room), run `hivesink recover {old}`, then rename it again{stray}"
         )
 
 

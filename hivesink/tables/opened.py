@@ -16,10 +16,11 @@ from hivesink.core.log import require_writer_name
 from hivesink.core.table import TableName, require_table_name
 from hivesink.core.why_open import Policies
 from hivesink.embedded import metastore as embedded
-from hivesink.errors import InvalidOption
+from hivesink.errors import InvalidOption, TableRenamed
 from hivesink.logs import TableLogs, commit_log, log_folder
 from hivesink.sink.commit.context import CommitContext, rolling_policy, watermark_policy
 from hivesink.sink.commit.observe import load
+from hivesink.sink.inspect.admission import waiting_elsewhere
 from hivesink.sink.inspect.clean import Stranger, strangers
 from hivesink.sink.inspect.partitions import LogFollower
 from hivesink.sink.task.commit_rule import commit_rule
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from hivesink.core.manifest import Manifest
+    from hivesink.core.partition import PartitionKey
+    from hivesink.core.rolling import OpenRows
     from hivesink.ports import LiveTable
     from hivesink.sink.commit.committer import Committer
     from hivesink.sink.inspect.admission import Admission
@@ -98,14 +101,17 @@ class OpenedTable:
         """
         follower = self.follower(writer)
         follower.read()
-        before = follower.open.buckets
-        held = wiring.held_back_rows(self.live, follower.log, follower.open)
+        reasons = self.held_back(follower, follower.open)
+        return [replace(one, waits_for=reasons.get(one.key, one.waits_for)) for one in follower.states(now)]
+
+    def held_back(self, follower: LogFollower, rows: OpenRows) -> dict[PartitionKey, str]:
+        """Why rows of these buckets can't be rolled. Reads the log again. Raises what `LogFollower.read` raises."""
+        held = wiring.held_back_rows(self.live, follower.log, rows)
         # A job that runs beside this may have rolled them meanwhile, and deleted their segments.
         follower.read()
-        after, states = follower.open.buckets, follower.states(now)
+        before, after = rows.buckets, follower.open.buckets
         still = {key for key in held if key in after and {*before[key].slices} <= {*after[key].slices}}
-        reasons = {key: str(held[key]) for key in still}
-        return [replace(one, waits_for=reasons.get(one.key, one.waits_for)) for one in states]
+        return {key: str(held[key]) for key in still}
 
     def committer(self, writer: str) -> Committer:
         """What commits for `writer` as its job would. Raises what `Setup.open` raises."""
@@ -125,6 +131,10 @@ class OpenedTable:
         """The log of `uid`, if it is beside the table or where the table's writers have theirs."""
         folder = dirname(log_folder(self.live, SinkConfig.parse(self.live.spec.options), "any"))
         return wiring.log_of(uid, self.logs, folder, self.metastore.registrar)
+
+    def renamed(self) -> list[TableRenamed]:
+        """For each log beside the table in which rows wait for it under a name that it had before."""
+        return list(waiting_elsewhere(self.live, self.logs.beside(), self.metastore.registrar))
 
     def strangers(self) -> tuple[Stranger, ...]:
         """The parts in the table whose uid has no log here, including those that were accepted."""

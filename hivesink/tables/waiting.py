@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+import time
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
 from hivesink.core.partition import parse_path, partition_path
 from hivesink.core.partition_time import FromPatterns, FromTemplate
 from hivesink.core.partition_value import canonical
+from hivesink.core.rolling import OpenRows
 from hivesink.core.table import Primitive
 from hivesink.errors import HiveSinkError, InvalidOption, PartitionPathInvalid, ValueUnfit
 from hivesink.tables.opened import open_table
@@ -20,10 +22,13 @@ if TYPE_CHECKING:
 
     from hivesink.core.partition import PartitionKey
     from hivesink.core.partition_commit import CommitRule
+    from hivesink.core.rolling import Slice
     from hivesink.core.table import Column
     from hivesink.sink.inspect.partitions import LogFollower, PartitionState
     from hivesink.tables.opened import OpenedTable
 
+_CHECK = 60.0
+"""Seconds between two looks at the segments of rows that wait."""
 _EXAMPLE = datetime(2024, 1, 2, 3, 4, 5)  # noqa: DTZ001  a wall clock
 
 
@@ -69,6 +74,8 @@ class PartitionWait:
     tolerant: bool = False
     _followers: dict[tuple[str, str, str | None], LogFollower] = field(default_factory=dict)
     _told: str | None = None
+    _held: dict[str, tuple[float, tuple[Slice, ...], str | None]] = field(default_factory=dict)
+    """Of each writer: when the partition's segments were looked at, which, and what was found."""
 
     def look(self) -> Look:
         """Look once. Each manifest is read once, however often this is called.
@@ -83,7 +90,9 @@ class PartitionWait:
                 self._followers = self._followed(opened)
             now = datetime.now(timezone.utc)
             key, columns = (opened.name, name), opened.live.spec.partition_columns
-            both = [(one, _state(one, key, columns, now)) for one in self._followers.values()]
+            both = [
+                (one, self._explained(opened, one, _state(one, key, columns, now))) for one in self._followers.values()
+            ]
             # A writer counts from its first epoch on: a start that was refused leaves a log, too.
             states = tuple(state for one, state in both if one.head is not None)
             missing = [f"writer {one.writer}: {one.waits_for}" for one in states if not one.is_complete]
@@ -96,6 +105,17 @@ class PartitionWait:
             reason = str(error)
         is_news, self._told = reason != self._told, reason
         return Look(name, states, reason or None, is_news)
+
+    def _explained(self, opened: OpenedTable, follower: LogFollower, state: PartitionState) -> PartitionState:
+        """`state`; rows that can't be rolled are named so. That takes a look at their segments: not at each one."""
+        at, slices, reason = self._held.get(follower.writer, (float("-inf"), (), None))
+        bucket = follower.open.buckets.get(state.key)
+        if bucket is None or not bucket.slices:
+            return state
+        if time.monotonic() - at >= _CHECK or not {*slices} <= {*bucket.slices}:
+            reason = opened.held_back(follower, OpenRows({state.key: bucket})).get(state.key)
+            self._held[follower.writer] = time.monotonic(), bucket.slices, reason
+        return state if reason is None else replace(state, waits_for=reason)
 
     def _followed(self, opened: OpenedTable) -> dict[tuple[str, str, str | None], LogFollower]:
         """Those of before, but for logs that were begun anew: their epochs have other manifests."""
@@ -123,7 +143,9 @@ def _require_likely(follower: LogFollower, key: PartitionKey, texts: AbstractSet
     clock = follower.policies.rule.clock
     if clock is None or not isinstance(clock.extractor, FromTemplate):
         return
-    known = [partition for table, partition in sorted(follower.places) if table == key[0]]
+    # What no time can be read from is no example.
+    places = sorted(place for place in follower.places if not follower.policies.rule.is_unknown(place))
+    known = [partition for table, partition in places if table == key[0]]
     names = [name for name in clock.extractor.columns if name in texts]
 
     def form(partition: str) -> tuple[str, ...]:

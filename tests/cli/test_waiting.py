@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from hivesink.core.table import TableName
-from hivesink.errors import RowsHeldBack, TableRemade, TableReplaced
+from hivesink.errors import RowsHeldBack, TableRemade, TableRenamed, TableReplaced
 from hivesink.metastore.thrift_connection import Connection
 from tests.cli.site import Ingest, hivesink
 
@@ -195,6 +195,65 @@ def test_a_segment_that_is_lost_holds_back_its_own_rows_until_they_are_given_up(
     again.committer.finish()
     assert ids(waiting) == sorted([0, 1, 2, 3] * 3)
     again.close()
+
+
+def test_what_stops_one_writer_is_no_matter_of_the_others(
+    waiting: Ingest, table: str, uri: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = Ingest(table, uri, "other", options=WAIT)
+    other.commit()
+    lost = min((waiting.log / "segments").glob("1-*"))
+    lost.unlink()
+    planned = hivesink(capsys, "recover", table, "--dry-run")
+    assert (planned.code, planned.out.count("writer ingest: can't all be rolled")) == (0, 2)
+    waits = hivesink(capsys, "wait", table, "dt=2026-01-01", "--timeout", "1s")
+    assert (waits.code, str(lost) in waits.out) == (75, True)
+    said = hivesink(capsys, "recover", table, "--json")
+    assert (said.code, str(lost) in said.error) == (65, True)
+    shown = hivesink(capsys, "recover", table)
+    assert f"writer ingest: not done: {lost} holds committed rows" in shown.out
+    assert "writer other: nothing to recover" in shown.out
+    assert ids(waiting) == sorted([0, 1, 2, 3] * 3)
+    assert segments(other) == []
+    other.close()
+
+
+def test_recover_tells_only_what_it_has_rolled(waiting: Ingest, table: str, capsys: pytest.CaptureFixture[str]) -> None:
+    change(waiting, id="bigint", note="varchar(1)")
+    said = hivesink(capsys, "recover", table, "--give-up", "dt=2026-01-02", "--yes")
+    assert (said.code, "accepted as lost" in said.out, "roll " in said.out) == (65, True, False)
+    assert ids(waiting) == []
+
+
+def rename(ingest: Ingest, new: str) -> None:
+    """A user's ALTER TABLE … RENAME."""
+    name = TableName.parse(ingest.table)
+    connection = Connection(ingest.metastore)
+    found = connection.read(lambda client: client.get_table(name.database, name.table))
+    found.tableName = new
+    connection.read(lambda client: client.alter_table(name.database, name.table, found))
+    connection.close()
+
+
+def test_a_renamed_table_knows_that_rows_wait_under_its_old_name(
+    waiting: Ingest, table: str, uri: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    old = TableName.parse(table)
+    new = f"{old.database}.new_{old.table}"
+    rename(waiting, f"new_{old.table}")
+    waits = f"12 rows wait under the table's old name, {table}: rename {new} back"
+    assert waits in hivesink(capsys, "status", new).out
+    checked = hivesink(capsys, "verify", new)
+    assert (checked.code, waits in checked.out) == (1, True)
+    said = hivesink(capsys, "recover", new)
+    assert (said.code != 0, waits in said.error) == (True, True)
+    with pytest.raises(TableRenamed, match="12 rows wait under the table's old name"):
+        Ingest(new, uri, options=WAIT)
+    waiting.table = new
+    rename(waiting, old.table)
+    waiting.table = table
+    assert hivesink(capsys, "recover", table).code == 0
+    assert ids(waiting) == IDS
 
 
 def test_a_partition_whose_rows_wait_is_given_up(

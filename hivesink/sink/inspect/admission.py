@@ -14,6 +14,7 @@ from hivesink.core.manifest import PartEntry, standing
 from hivesink.core.partition import LivePartition, is_partition, parse_path
 from hivesink.core.partition_value import canonical
 from hivesink.core.table import TableName
+from hivesink.errors import TableRenamed
 from hivesink.sink.inspect.facts import FoundPart, LogFacts, outside, read_log
 
 if TYPE_CHECKING:
@@ -66,11 +67,25 @@ def others_of(log: CommitLog, registrar: Registrar, table: str) -> tuple[str, ..
     return tuple(sorted(found))
 
 
+def waiting_elsewhere(live: LiveTable, beside: Iterable[CommitLog], registrar: Registrar) -> Iterator[TableRenamed]:
+    """For each of the logs `beside` in which rows wait for the table under a name that it had before."""
+    name = str(live.spec.name)
+    for log in beside:
+        # Damage in another table's log is its own problem.
+        with suppress(errors.LogDamaged, errors.NewerFormat):
+            before = [old for old, created in log.admitted().items() if live.created in created]
+            if before and name not in before and not others_of(log, registrar, name):
+                facts = read_log(log)
+                if rows := facts.open_rows.rows:
+                    yield TableRenamed(name, before[0], facts.view.head, log.location, rows=rows)
+
+
 @dataclass(frozen=True, slots=True)
 class Admission:
     """Whether `writer` may begin. Changes nothing.
 
-    `known` returns the uids whose parts have a log here or were accepted; `search` finds the log of a uid elsewhere.
+    `known` returns the uids whose parts have a log here or were accepted; `search` finds the log of a uid elsewhere;
+    `beside` returns the logs of this table and of those beside it.
     """
 
     writer: str
@@ -80,12 +95,15 @@ class Admission:
     registrar: Registrar
     known: Callable[[], Collection[str]]
     search: Callable[[str], str | None]
+    beside: Callable[[], Iterable[CommitLog]] = tuple
 
     def require(self) -> None:
-        """Raise ForeignParts, LogDamaged, NewerFormat, StoreUnavailable, and what `require_same_table` raises."""
+        """Raise ForeignParts, TableRenamed, LogDamaged, NewerFormat, StoreUnavailable; and as `require_same_table`."""
         self.require_same_table()
         if not self.log.view().head:
             # All parts of a table are looked at only until the writer's first epoch. Then it has a history here.
+            for renamed in waiting_elsewhere(self.live, self.beside(), self.registrar):
+                raise renamed
             self._require_no_foreign_parts()
 
     def require_same_table(self) -> None:
@@ -105,10 +123,10 @@ class Admission:
             raise errors.TableRemade(name, self.writer, self.log.location, head, waiting=waiting, rows=rows)
         for epoch, part in self._open_parts():
             if part.table.removesuffix("__rejected") != name.removesuffix("__rejected"):
-                raise errors.TableRenamed(name, part.table, epoch, self.log.location)
+                raise TableRenamed(name, part.table, epoch, self.log.location)
         for table, _ in facts.open_rows.buckets:
             if table.removesuffix("__rejected") != name.removesuffix("__rejected"):
-                raise errors.TableRenamed(name, table, self.log.view().head, self.log.location)
+                raise TableRenamed(name, table, self.log.view().head, self.log.location)
         self._require_folders(facts)
         self._require_newest(facts)
 
