@@ -14,7 +14,6 @@ from hivesink.cli.output import Line, Report
 from hivesink.config import options
 from hivesink.config.site import Site
 from hivesink.embedded import metastore as server
-from hivesink.errors import InvalidOption
 from hivesink.hiveql.apply import Alter, Catalog, Create, Differs, Nothing, Plan, plan_all, refuse_differences
 from hivesink.hiveql.apply import apply as apply_all
 from hivesink.hiveql.parse import parse_path
@@ -67,12 +66,11 @@ def apply(path: DdlPath, metastore: Metastore = None, json: Json = False, debug:
 
 def _declared(path: Path) -> Sequence[TableSpec]:
     """The tables of DDL files, with settings that a start would take. Their own classes may be elsewhere."""
-    specs = parse_path(path, options.check)
-    configs = ((spec, options.SinkConfig.parse(spec.options)) for spec in specs)
-    problems = [f"{spec.name}: {text}" for spec, found in configs for text in problems_of(spec, found, own=False)]
-    if problems:
-        raise InvalidOption(tuple(problems))
-    return specs
+
+    def problems(spec: TableSpec) -> tuple[str, ...]:
+        return problems_of(spec, options.SinkConfig.parse(spec.options), own=False)
+
+    return parse_path(path, options.check, problems)
 
 
 def _catalog(address: str | None) -> Catalog:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from itertools import dropwhile
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import sqlglot
 from sqlglot import TokenType, exp
@@ -15,6 +16,9 @@ from hivesink.core.typetext import refusal
 from hivesink.errors import DdlInvalid, DdlProblem
 from hivesink.hiveql.clauses import CheckProperties, data_columns, partition_columns, read_clauses
 from hivesink.hiveql.ddltext import DdlText, quiet
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
 
 _ONE = "one CREATE TABLE per file"
 # Words that make sqlglot keep a whole CREATE TABLE as an opaque command.
@@ -30,8 +34,15 @@ _NOT_IN_HIVE = {
 }
 
 
-def parse_path(path: str | Path, check_properties: CheckProperties) -> tuple[TableSpec, ...]:
-    """The tables of a file, or of a folder's `*.sql` sorted by name. Raises DdlInvalid with all files' problems."""
+def parse_path(
+    path: str | Path,
+    check_properties: CheckProperties,
+    check_table: Callable[[TableSpec], Sequence[str]] = lambda _: (),
+) -> tuple[TableSpec, ...]:
+    """The tables of a file, or of a folder's `*.sql` sorted by name. `check_table` returns what is wrong with one.
+
+    Raises DdlInvalid with all files' problems.
+    """
     path = Path(path)
     files = sorted(path.glob("*.sql")) if path.is_dir() else [path]
     if not files:
@@ -41,6 +52,7 @@ def parse_path(path: str | Path, check_properties: CheckProperties) -> tuple[Tab
     for file in files:
         spec = _read(file, check_properties, problems)
         if spec is not None:
+            problems += [DdlProblem(str(file), 0, text) for text in check_table(spec)]
             _, earlier = specs.setdefault(spec.name, (spec, file))
             if earlier != file:
                 problems.append(DdlProblem(str(file), 1, f"table {spec.name} is also declared in {earlier}"))

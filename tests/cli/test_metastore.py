@@ -64,8 +64,9 @@ def test_settings_that_every_start_would_refuse_are_refused(
     for command in ("plan", "apply"):
         said = hivesink(capsys, "ddl", command, ddl, "--metastore", uri)
         assert said.code == 65
-        assert "sink.partition-commit.delay is missing" in said.error
-        assert "sink.partition-commit.policy.class and the kind custom" in said.error
+        first, second = said.err.splitlines()
+        assert f"{ddl}: sink.partition-commit.delay is missing" in first
+        assert "sink.partition-commit.policy.class and the kind custom" in second
     # The class may be where only the job finds it.
     whole = "'sink.partition-commit.delay'='1d', 'sink.partition-commit.policy.class'='somewhere:Else',"
     ddl.write_text(ddl.read_text().replace("TBLPROPERTIES (", f"TBLPROPERTIES ({whole}"))
@@ -82,14 +83,17 @@ def test_all_problems_of_a_folder_are_shown_with_file_and_line(
     (folder / "a.sql").write_text(good.replace("sink.on-bad-record", "sink.on-bad-records"))
     (folder / "b.sql").write_text(good.replace("id BIGINT", "id BIGINT, ID STRING"))
     (folder / "c.sql").write_text("DROP TABLE x.y\n")
+    late = "'sink.partition-commit.trigger'='partition-time', 'sink.partition-commit.watermark-column'='note',"
+    (folder / "d.sql").write_text(good.replace("x.y", "x.z").replace("TBLPROPERTIES (", f"TBLPROPERTIES ({late}"))
     said = hivesink(capsys, "ddl", "apply", folder)
     assert said.code == 65
     lines = said.err.splitlines()
-    assert len(lines) == 3
+    assert len(lines) == 4
     assert f"{folder}/a.sql:5: " in lines[0]
     assert "did you mean sink.on-bad-record?" in lines[0]
     assert f"{folder}/b.sql:1: " in lines[1]
     assert f"{folder}/c.sql:1: " in lines[2]
+    assert f"{folder}/d.sql: sink.partition-commit.watermark-column: note is of type string" in lines[3]
 
 
 def test_a_path_that_is_not_there(uri: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

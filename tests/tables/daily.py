@@ -58,13 +58,18 @@ class Daily(Ingest):
 
     usual: ClassVar[dict[str, str]] = {}
 
-    def read(self, *days: int, mark: int) -> None:
-        """Commit a batch with a row of each of these days, after which the watermark is the first moment of `mark`."""
+    def read(self, *days: int | str, mark: int) -> None:
+        """Commit a batch with a row of each of these days, after which the watermark is the first moment of `mark`.
+
+        A text is the value of `dt` as it is.
+        """
         shape = InputShape(value="value", topic_name="t", watermark=datetime(2024, 1, mark, tzinfo=timezone.utc))
         start, end = self.batches * 10, self.batches * 10 + 10
         ref = BatchRef("q", BatchId(self.batches), (kafka(start),), (kafka(end),))
+        dates = {day: day if isinstance(day, str) else f"2024-01-{day:02d}" for day in days}
         records = [
-            f'{{"id": {day}, "dt": "2024-01-{day:02d}", "at": "2024-01-{day:02d} 03:00:00"}}'.encode() for day in days
+            f'{{"id": {number}, "dt": "{dates[day]}", "at": "{dates[day]} 03:00:00"}}'.encode()
+            for number, day in enumerate(days)
         ]
         batch = pa.RecordBatch.from_pydict({"value": pa.array(records, pa.binary())})
         self.committer.commit(ref, shape, lambda plan: [run_task([batch], plan, self.setup.tools().open(plan), 0, 0)])

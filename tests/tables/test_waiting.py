@@ -174,6 +174,11 @@ def test_a_time_that_is_spelled_otherwise_than_all_others_is_refused(table: str,
     assert PartitionWait(table, DAY, metastore=uri).look().waits_for is None
 
 
+def test_what_no_time_can_be_read_from_is_no_example_of_a_name(table: str, uri: str, writer: Daily) -> None:
+    writer.read("oops", mark=1)
+    assert PartitionWait(table, DAY, metastore=uri).look().waits_for is not None
+
+
 def test_a_writer_counts_from_its_first_epoch_on(table: str, uri: str, writer: Daily) -> None:
     """A start that was refused leaves a log without epochs."""
     with closing(Daily(table, uri, "refused")):

@@ -29,6 +29,7 @@ def commit_rule(spec: TableSpec, config: SinkConfig) -> CommitRule:
     if not spec.is_partitioned:
         problem = f"sink.partition-commit.trigger = 'partition-time': {spec.name} has no partitions"
         raise InvalidOption((problem,))
+    _require_times(spec, config["sink.partition-commit.watermark-column"])
     extractor, unit = _extractor(spec, config)
     lasts = unit if delay is None else delay
     if lasts is None:
@@ -42,6 +43,14 @@ def commit_rule(spec: TableSpec, config: SinkConfig) -> CommitRule:
         raise InvalidOption((problem,))
     zone = config["sink.partition-commit.watermark-time-zone"] or config["sink.bucket.time-zone"]
     return CommitRule(str(spec.name), PartitionClock(extractor, lasts, zone))
+
+
+def _require_times(spec: TableSpec, name: str | None) -> None:
+    """Raises InvalidOption for a column of the table's that no stream can fill with times."""
+    kinds = {column.name: column.type for column in spec.columns}
+    if name in kinds and kinds[name] not in {Primitive.TIMESTAMP, Primitive.DATE, Primitive.BIGINT}:
+        problem = f"{name} is of type {kinds[name]}: name one of type TIMESTAMP, DATE or BIGINT (milliseconds)"
+        raise InvalidOption((f"sink.partition-commit.watermark-column: {problem}",))
 
 
 def _extractor(spec: TableSpec, config: SinkConfig) -> tuple[TimeExtractor, str | None]:
