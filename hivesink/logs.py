@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from hivesink.config.site import NO_SITE, Site
 from hivesink.core.bucket import normal
-from hivesink.errors import InvalidOption, LogDamaged, StoreUnavailable
+from hivesink.errors import HiveSinkError, InvalidOption, LogDamaged, StoreUnavailable
 from hivesink.storage import pointers
 from hivesink.storage.commit_log import RenameCommitLog
 from hivesink.storage.fs import FileSystem, Ownership
@@ -18,7 +18,7 @@ from hivesink.storage.hdfs_address import beside
 from hivesink.storage.local import LocalFileSystem
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping, Sequence
 
     from hivesink.config.options import SinkConfig
     from hivesink.core.table import TableName
@@ -101,9 +101,15 @@ class TableLogs:
                     return folder
         return None
 
-    def beside(self) -> Iterator[CommitLog]:
-        """The logs of this table and of those beside it, where they are by default."""
-        return (commit_log(folder, "", self.site) for folder in pointers.siblings(self._fs(), normal(self.location)))
+    def beside(self) -> Sequence[CommitLog]:
+        """The logs of this table and of those beside it, as far as they can be found and read."""
+        fs = self._fs()
+        found: dict[str, CommitLog] = {}
+        for table in pointers.tables_beside(fs, normal(self.location)):
+            for search in (pointers.logs_in, pointers.pointed):
+                with contextlib.suppress(HiveSinkError):
+                    found |= {folder: commit_log(folder, "", self.site) for folder in search(fs, table)}
+        return list(found.values())
 
     def accept(self, accepted: Accepted) -> None:
         """Record that parts of that uid are the users' own from now on, in place of an earlier record."""

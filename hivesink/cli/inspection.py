@@ -60,7 +60,7 @@ def status(table: Table, metastore: Metastore = None, json: Json = False, debug:
         if not statuses:
             blocks.append(Line("no writer has written to it yet"))
         if not any(one.epoch for one in statuses):
-            blocks += [Line(str(renamed), "red") for renamed in opened.renamed()]
+            blocks += [Line(f"note: {renamed}", "yellow") for renamed in opened.renamed()]
         for one in statuses:
             if one.log in missing:
                 blocks.append(Line(f"writer {one.writer}: log folder missing: {one.log}; bring it back", "bold red"))
@@ -191,7 +191,7 @@ def _report(
     renamed: Sequence[HiveSinkError],
     last: int,
 ) -> Report:
-    errors = sum(verdict.errors for verdict in verdicts) + sum(one.is_error for one in unknown) + len(renamed)
+    errors = sum(verdict.errors for verdict in verdicts) + sum(one.is_error for one in unknown)
     data = {
         "table": opened.name,
         "errors": errors,
@@ -202,7 +202,7 @@ def _report(
     }
     blocks = [block for verdict in verdicts for block in _blocks(verdict, last)]
     blocks += [one.line for one in unknown]
-    blocks += [Line(f"error: {one}", "red") for one in renamed]
+    blocks += [Line(f"note: {one}", "yellow") for one in renamed]
     if errors:
         blocks.append(Line(f"{opened.name}: {errors} error{'s' if errors > 1 else ''}", "bold red"))
     elif verdicts:

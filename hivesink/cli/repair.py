@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from dataclasses import replace
-from itertools import chain
-from typing import TYPE_CHECKING, Annotated, Any
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
@@ -13,7 +14,6 @@ from hivesink.cli.command import Debug, DryRun, Json, Metastore, Table, Writer, 
 from hivesink.cli.output import Grid, Line, Report
 from hivesink.config.options import SinkConfig
 from hivesink.core.lifecycle import Identity
-from hivesink.core.rolling import OpenRows
 from hivesink.core.seen import NOTHING, GivenUp
 from hivesink.errors import HiveSinkError, InvalidOption
 from hivesink.sink.commit.context import CommitContext, policy_of, problems_of
@@ -25,10 +25,12 @@ from hivesink.sink.inspect.clean import find_leftovers, find_strays, throw_away
 from hivesink.tables.opened import OpenedTable, open_table
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     from hivesink.core.manifest import Manifest
     from hivesink.core.partition import PartitionKey
+
+T = TypeVar("T")
 
 AcceptLost = Annotated[
     bool,
@@ -68,37 +70,57 @@ def recover(
     Example: hivesink recover demo.flights --dry-run
     """
     with reporting(as_json=json, debug=debug) as out, open_table(table, metastore) as opened:
-        chosen = opened.chosen(writer)
-        for name in chosen:
-            opened.admission(name).require_same_table()
         partitions = frozenset((opened.name, partition) for partition in give_up or ())
-        losses = [find_losses(context, partitions, accept=accept_lost) for context in chosen.values()]
-        slices = [find_lost_slices(context, partitions, accept=accept_lost) for context in chosen.values()]
-        lost: list[Loss | LostSlice] = [*chain(*losses), *chain(*slices)]
-        _require_known(partitions, lost)
+        failed: dict[str, HiveSinkError] = {}
+        search = partial(_search, opened, partitions=partitions, accept=accept_lost)
+        found = _each(opened.chosen(writer), search, failed)
+        lost = [one for own in found.values() for one in own]
+        if not failed:
+            _require_known(partitions, lost)
         if lost and not dry_run and not yes:
             _ask(lost, as_json=json)
-        done: dict[str, Recovered] = {}
-        failed: dict[str, HiveSinkError] = {}
-        for name, own, gone in zip(chosen, losses, slices, strict=True):
-            waiting = frozenset(loss.target for loss in own if loss.key in partitions)
-            rows = frozenset(one.opened for one in gone)
-            given_up = GivenUp(frozenset(loss.target for loss in own), waiting, rows)
-            # What stops one writer is no matter of the others'.
-            try:
-                done[name] = _recovered(opened, name, given_up, dry_run=dry_run)
-                if done[name].waiting.buckets and not dry_run:
-                    done[name], error = _published(opened, name, done[name])
-                    failed |= {name: error} if error else {}
-            except HiveSinkError as error:
-                failed[name] = error
-        errors = list(failed.values())
-        if not any(one.epoch for one in done.values()):
-            errors += opened.renamed()
-        if done or not errors:
+        done = _each(
+            found, lambda name: _recovered(opened, name, _given_up(found[name], partitions), dry_run=dry_run), failed
+        )
+        for name in () if dry_run else [name for name, result in done.items() if result.waiting.buckets]:
+            done[name] = _published(opened, name, done[name], failed)
+        if done or not failed:
             out.show(_report(opened, done, failed, dry_run=dry_run, unharmed=accept_lost and not lost))
-        if errors:
-            raise errors[0]
+        if failed:
+            raise next(iter(failed.values()))
+
+
+def _each(writers: Iterable[str], work: Callable[[str], T], failed: dict[str, HiveSinkError]) -> dict[str, T]:
+    """What `work` returns for each; those that have `failed` are added there. They are no matter of the others'."""
+    done = {}
+    for name in writers:
+        with _noted(name, failed):
+            done[name] = work(name)
+    return done
+
+
+@contextmanager
+def _noted(writer: str, failed: dict[str, HiveSinkError]) -> Iterator[None]:
+    try:
+        yield
+    except HiveSinkError as error:
+        failed[writer] = error
+
+
+def _search(
+    opened: OpenedTable, writer: str, *, partitions: frozenset[PartitionKey], accept: bool
+) -> list[Loss | LostSlice]:
+    opened.admission(writer).require_same_table()
+    context = opened.writers[writer]
+    parts = find_losses(context, partitions, accept=accept)
+    return [*parts, *find_lost_slices(context, partitions, accept=accept)]
+
+
+def _given_up(lost: Sequence[Loss | LostSlice], partitions: frozenset[PartitionKey]) -> GivenUp:
+    parts = [one for one in lost if isinstance(one, Loss)]
+    waiting = frozenset(one.target for one in parts if one.key in partitions)
+    slices = frozenset(one.opened for one in lost if isinstance(one, LostSlice))
+    return GivenUp(frozenset(one.target for one in parts), waiting, slices)
 
 
 def _recovered(opened: OpenedTable, writer: str, given_up: GivenUp, *, dry_run: bool) -> Recovered:
@@ -113,16 +135,13 @@ def _recovered(opened: OpenedTable, writer: str, given_up: GivenUp, *, dry_run: 
     return recover_writer(remaking, identity, policy, given_up=given_up)
 
 
-def _published(opened: OpenedTable, writer: str, result: Recovered) -> tuple[Recovered, HiveSinkError | None]:
-    """Roll what waits, as far as it can be rolled."""
-    try:
-        committer = opened.committer(writer)
-        committer.finish()
-    except HiveSinkError as error:
-        history = load(opened.writers[writer])
-        rolled = {key: one for key, one in result.waiting.buckets.items() if not history.rows.waits(key)}
-        return replace(result, epoch=history.epoch, waiting=OpenRows(rolled)), error
-    return replace(result, epoch=committer.head), None
+def _published(opened: OpenedTable, writer: str, result: Recovered, failed: dict[str, HiveSinkError]) -> Recovered:
+    """Roll what waits. Of what can't be rolled, nothing is told but why."""
+    with _noted(writer, failed):
+        opened.committer(writer).finish()
+    history = load(opened.writers[writer])
+    left = {one.slice for one in history.rows.opened}
+    return replace(result, epoch=history.epoch, waiting=result.waiting.beside(left))
 
 
 def _require_sound(opened: OpenedTable, config: SinkConfig, head: Manifest | None) -> None:
@@ -184,8 +203,10 @@ def _report(
     blocks += [Line(f"writer {writer}: not done: {error}", "red") for writer, error in failed.items()]
     if dry_run:
         blocks += [Line(text, "yellow") for writer, result in done.items() for text in _left(opened, writer, result)]
-    nobody = [Line(f"no writer has written to {opened.name} yet")]
-    return Report({"table": opened.name, "dry_run": dry_run, "writers": data}, blocks or nobody)
+    blocks = blocks or [Line(f"no writer has written to {opened.name} yet")]
+    if not any(result.epoch for result in done.values()):
+        blocks += [Line(f"note: {renamed}", "yellow") for renamed in opened.renamed()]
+    return Report({"table": opened.name, "dry_run": dry_run, "writers": data}, blocks)
 
 
 def _left(opened: OpenedTable, writer: str, result: Recovered) -> list[str]:

@@ -50,8 +50,8 @@ class LogMissing(HiveSinkError):
         super().__init__(
             f"the checkpoint is at batch {batch}, but the log {log} holds no batch: it was deleted or reset, or the "
             "checkpoint belongs to another table, or to another writer's name; to go on: restore the log, or give the "
-            'writer its old name (see "Renaming a writer" in docs/operations.md), or, if the batches before '
-            f"{batch} are in the table or not wanted, start with append=0"
+            'writer its old name (see "Renaming a writer" and "Renaming a table" in docs/operations.md), or, if the '
+            f"batches before {batch} are in the table or not wanted, start with append=0"
         )
 
 

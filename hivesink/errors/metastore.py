@@ -171,7 +171,7 @@ class TableRenamed(HiveSinkError):
 
     def __init__(self, table: str, old: str, epoch: int, log: str, *, rows: int = 0) -> None:
         what = f"{rows} rows wait" if rows else "waits"
-        stray = "; if they aren't wanted, or of another table, move that log away" if rows else ""
+        stray = f"; if {table} never had that name, move that log away" if rows else ""
         super().__init__(
             f"epoch {epoch} of the log {log} {what} under the table's old name, {old}: rename {table} back (a new "
             f"table of that name first makes room), run `hivesink recover {old}`, then rename it again{stray}"

@@ -94,10 +94,19 @@ def logs_of(fs: FileSystem, table: TableName, table_location: str) -> Mapping[st
 
 def siblings(fs: FileSystem, table_location: str) -> Iterator[str]:
     """Every folder that may hold a log of this table or of one beside it: a renamed table's log is there."""
+    for folder in tables_beside(fs, table_location):
+        yield from logs_in(fs, folder)
+
+
+def tables_beside(fs: FileSystem, table_location: str) -> Iterator[str]:
+    """The folders with the logs and pointers of this table and of those beside it."""
     base = _logs(table_location)
-    for table in fs.list(base):
-        if table.is_folder:
-            yield from logs_in(fs, join(base, table.name))
+    yield from (join(base, table.name) for table in fs.list(base) if table.is_folder)
+
+
+def pointed(fs: FileSystem, folder: str) -> Iterator[str]:
+    """The logs to which the pointers in `folder` lead. Raises what `decode_pointer` raises."""
+    yield from (decode_pointer(fs, data, path) for _, path, data in _files(fs, folder, POINTER))
 
 
 def logs_in(fs: FileSystem, folder: str) -> Iterator[str]:

@@ -240,6 +240,9 @@ class Committer:
         mark, ages = self._commits.mark(history.head), self._roller.ages(self.context.tick())
         self._commits.read()
         written = self._encoded(history, fresh, sorted(key for key in keys if fresh.waits(key)), watch)
+        if written.left:
+            # Their segments may have gone with the log.
+            self.context.require_head(history.epoch)
         self._held.add(written.left)
         rolled = tuple(sorted({part.key for part in written.parts}))
         whole = {key for key in keys if not any(one in self._held for one in rows.buckets[key].slices)}

@@ -130,8 +130,13 @@ class CommitContext:
             raise errors.FolderTaken(table, taken, self.registrar.address)
 
     def require_head(self, epoch: Epoch) -> LogView:
-        """The log now. Raises FencedOut unless `epoch` is its newest. Call it before anything that isn't idempotent."""
+        """The log now. Call it before anything that isn't idempotent.
+
+        Raises FencedOut unless `epoch` is its newest; LogGone where it ends before that.
+        """
         view = self.log.view()
+        if view.head < epoch:
+            raise errors.LogGone(self.log.location)
         if view.head != epoch:
             raise errors.FencedOut(self.log.location, epoch, view.head)
         return view

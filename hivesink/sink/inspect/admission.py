@@ -68,16 +68,29 @@ def others_of(log: CommitLog, registrar: Registrar, table: str) -> tuple[str, ..
 
 
 def waiting_elsewhere(live: LiveTable, beside: Iterable[CommitLog], registrar: Registrar) -> Iterator[TableRenamed]:
-    """For each of the logs `beside` in which rows wait for the table under a name that it had before."""
+    """For each of the logs `beside` in which rows wait for a table that is gone, and may be this one's old name.
+
+    All that is known of it is the second in which it was made: others may have been made then, too.
+    """
     name = str(live.spec.name)
     for log in beside:
-        # Damage in another table's log is its own problem.
-        with suppress(errors.LogDamaged, errors.NewerFormat):
+        # What is wrong with another table's log is its own problem.
+        with suppress(errors.HiveSinkError):
             before = [old for old, created in log.admitted().items() if live.created in created]
-            if before and name not in before and not others_of(log, registrar, name):
+            if before and name.removesuffix("__rejected") not in before and _is_gone(before[0], registrar):
                 facts = read_log(log)
                 if rows := facts.open_rows.rows:
                     yield TableRenamed(name, before[0], facts.view.head, log.location, rows=rows)
+
+
+def _is_gone(table: str, registrar: Registrar) -> bool:
+    try:
+        registrar.table(TableName.parse(table))
+    except errors.UnknownTable:
+        return True
+    except (errors.Unsupported, ValueError):
+        return False
+    return False
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +115,8 @@ class Admission:
         self.require_same_table()
         if not self.log.view().head:
             # All parts of a table are looked at only until the writer's first epoch. Then it has a history here.
-            for renamed in waiting_elsewhere(self.live, self.beside(), self.registrar):
+            same_writer = (log for log in self.beside() if log.location.endswith(f"/{self.writer}"))
+            for renamed in waiting_elsewhere(self.live, same_writer, self.registrar):
                 raise renamed
             self._require_no_foreign_parts()
 
