@@ -198,7 +198,8 @@ def _report(
     unharmed: bool,
 ) -> Report:
     data = [_data(writer, result) for writer, result in done.items()]
-    blocks = [block for writer, result in done.items() for block in _blocks(writer, result, dry_run=dry_run)]
+    shown = ((writer, result) for writer, result in done.items() if writer not in failed or result.described())
+    blocks = [block for writer, result in shown for block in _blocks(writer, result, dry_run=dry_run)]
     blocks += [Line("nothing is lost, so nothing is given up")] if unharmed else []
     blocks += [Line(f"writer {writer}: not done: {error}", "red") for writer, error in failed.items()]
     if dry_run:

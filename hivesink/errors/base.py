@@ -23,6 +23,13 @@ class OwnClassMissing(InvalidOption):
     """A class of the user's own, which an option names, can't be made here."""
 
 
+class EndedByUserCode(HiveSinkError):
+    """A function or class of the user's own, called by the sink, has raised what would end a whole process."""
+
+    def __init__(self, raised: str) -> None:
+        super().__init__(f"your own code has raised {raised} while the sink called it: raise an Exception instead")
+
+
 class Unsupported(HiveSinkError):
     """Something that hivesink doesn't work with."""
 

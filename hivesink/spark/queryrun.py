@@ -70,7 +70,7 @@ class QueryRun:
         self.setup = setup
         self._tasks = spark.sparkContext.defaultParallelism
         self.committer: Committer = setup.committer(tolerant=tolerant, encode=self._encode, tasks=self._tasks)
-        self.failure: BaseException | None = None
+        self.failure: Exception | None = None
         self.late_failure: Exception | None = None
         """What ended the timer: the next batch raises it."""
         self.query = query
@@ -151,13 +151,18 @@ class QueryRun:
                 ends_early = trigger_interval(execution) is None
                 self.begin(self.query.checkpoint, batch.schema, execution.analyzedPlan(), ends_early=ends_early)
             self._commit(batch, batch_id, self.query)
-        except BaseException as error:
+        except Exception as error:
             # Spark's own exception holds this as text only; the handle raises the real one, if the job asks for it.
             self.failure = error
             self.tell(error)
             raise
+        except BaseException as error:
+            # Py4J's thread would end without an answer, and Spark wait for ever.
+            self.failure = errors.EndedByUserCode(type(error).__name__)
+            self.tell(self.failure)
+            raise self.failure from error
 
-    def tell(self, error: BaseException) -> None:
+    def tell(self, error: Exception) -> None:
         """Log what ends the query: its job may be waiting for another one."""
         text = str(error) if isinstance(error, errors.HiveSinkError) else f"{type(error).__name__}: {error}"
         logger.error("the query into %s ends: %s", self.setup.spec.target.name, text.partition("\n")[0])
@@ -175,8 +180,11 @@ class QueryRun:
 
     def _follow(self, checkpoint: str, batch: BatchId, shape: InputShape) -> None:
         """`batch` is the newest that has been committed."""
-        decides = self._has_watermark and shape.event_time is None and self.committer.spec.commit_rule.clock is not None
-        self._last = (checkpoint, batch) if decides and batch >= 0 else None
+        self._last = (checkpoint, batch) if self._decides(shape) and batch >= 0 else None
+
+    def _decides(self, shape: InputShape) -> bool:
+        """Whether Spark's watermark decides when partitions are over."""
+        return self._has_watermark and shape.event_time is None and self.committer.spec.commit_rule.clock is not None
 
     def _commit(self, batch: DataFrame, batch_id: int, query: Running) -> None:
         log = self.setup.context.log.location
@@ -197,14 +205,32 @@ class QueryRun:
                 # If the log may hold rows of this run, they must be these: after an error the batch may come again.
                 if call.written is not None and not batch.sameSemantics(call.written):
                     raise errors.CalledTwice(log, batch_id, done.epoch)
-                # Run without writing, its operators store the state that the next batch needs.
-                if keeps_state(query.execution.lastExecution().executedPlan()):
-                    files = SourceFiles(self._spark, query.execution, ref)
-                    self._miss(files.missing(), files, ref, replayed=True)
-                    batch.write.format("noop").mode("append").save()
-                    self._miss(files.missing_after(), files, ref, replayed=True)
+                self._run_again(batch, ref, query, shape)
             call.epoch, call.written = done.epoch, None
             self._follow(query.checkpoint, ref.batch, shape)
+
+    def _run_again(self, batch: DataFrame, ref: BatchRef, query: Running, shape: InputShape) -> None:
+        """Run a committed batch without writing: its operators store the state that the next batch needs.
+
+        Spark sees its event times, too: for these alone nothing is required that may be gone by now.
+        """
+        from py4j.protocol import Py4JJavaError
+        from pyspark.errors import PySparkException
+
+        needed = keeps_state(query.execution.lastExecution().executedPlan())
+        files = SourceFiles(self._spark, query.execution, ref)
+        if needed:
+            self._miss(files.missing(), files, ref, replayed=True)
+        if needed or (self._decides(shape) and not files.missing()):
+            try:
+                batch.write.format("noop").mode("append").save()
+            except (Py4JJavaError, PySparkException) as error:
+                if needed:
+                    raise
+                lost = "Spark's watermark of batch %d isn't known until more rows come: it can't be read again: %s"
+                logger.warning(lost, ref.batch, str(error).partition("\n")[0])
+        if needed:
+            self._miss(files.missing_after(), files, ref, replayed=True)
 
     def _require_own(self, batch: NextBatch) -> None:
         """Raises OtherWriter for a writer that was renamed when Spark hadn't committed its last batch."""

@@ -11,13 +11,14 @@ import pytest
 from pyspark.sql import functions as F  # noqa: N812  as everybody calls it
 
 from hivesink.core.partition_commit import Recorded, newest, recorded
-from hivesink.errors import InvalidOption
+from hivesink.errors import EndedByUserCode, InvalidOption
 from hivesink.logs import commit_log
 from tests.integration.stage import wait_until
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from hivesink.sink.commit.committed import Committed
     from tests.integration.stage import Stage, Topic
 
 pytestmark = [pytest.mark.spark, pytest.mark.main_path]
@@ -222,3 +223,36 @@ def test_an_own_policy_is_told_of_each_commit(stage: Stage, tmp_path: Path, monk
     stage.put_text(line(1, "03:10:00") + line(2, "04:10:00"))
     stage.drain(stage.sink())
     assert told.read_text().splitlines() == ["True dt=2024-01-02--03 1"]
+
+
+def test_an_own_policy_that_would_end_the_process_ends_the_query(
+    stage: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code = "class Ends:\n    def __init__(self, *_): ...\n    def commit(self, _): raise SystemExit\n"
+    (tmp_path / "ending_policy.py").write_text(code)
+    monkeypatch.syspath_prepend(tmp_path)
+    own = {"policy.kind": "metastore,custom", "policy.class": "ending_policy:Ends"}
+    stage.create(columns=COLUMNS, properties=HOURLY | {f"sink.partition-commit.{name}": at for name, at in own.items()})
+    stage.put_text(line(1, "03:10:00") + line(2, "04:10:00"))
+    with pytest.raises(EndedByUserCode, match="SystemExit"):
+        stage.drain(stage.sink())
+
+
+def test_a_kill_before_sparks_own_commit_takes_no_watermark_along(stage: Stage) -> None:
+    stage.create(columns=COLUMNS, properties=BY_SECOND)
+    rows = stage.lines().selectExpr("from_json(value, 'id BIGINT, at TIMESTAMP') AS r").select("r.*")
+    events = rows.withWatermark("at", "1 second")
+    stage.put_text(line(1, "03:10:00"))
+
+    def die(_: Committed) -> None:
+        message = "it dies here"
+        raise RuntimeError(message)
+
+    with pytest.raises(Exception, match="it dies here"):
+        stage.drain(stage.sink(on_commit=die), events)
+    query = stage.begin(stage.sink(), events, trigger="100 milliseconds")
+    try:
+        wait_until(lambda: has_success(stage, "2024-01-02--031000"))
+    finally:
+        query.stop()
+    assert stage.ids() == [1]

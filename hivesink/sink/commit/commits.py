@@ -242,7 +242,7 @@ class PartitionCommits:
         reads_all = not (moved or self.source.is_piecewise) and all(isinstance(end, FilesOffset) for end in others)
         names = [_ALL] if others and not reads_all else []
         if self.source.limit is not None and sum(moved.values()) + len(moved) >= self.source.limit:
-            names += (name for name, count in moved.items() if count)
+            names += [_ALL, *(name for name, count in moved.items() if count)]
         return names
 
     def _has_stopped(self, names: Iterable[str]) -> bool:

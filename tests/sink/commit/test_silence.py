@@ -102,6 +102,18 @@ def test_a_partition_whose_backlog_is_filtered_out_is_not_silent(limit: int | No
     assert world.has_success(3) is is_silent
 
 
+def test_a_full_batch_is_no_silence_where_all_input_is_one() -> None:
+    world = World(LOST)
+    job = world.started()
+    job.shape = InputShape(event_time="at")
+    job.committer.read_from(Source(limit=2))
+    for number in range(5):
+        ends = [(KafkaOffset.of({"t": {"0": end}}),) for end in (number, number + 1)]
+        batch = BatchRef("q", BatchId(number), *ends)
+        commit(world, job, batch, *([] if number else [at(3, 10, 1)]), minutes=60)
+    assert not world.has_success(3)
+
+
 def test_a_partition_that_a_batch_may_have_read_from_its_beginning_makes_it_full() -> None:
     world = World(LOST)
     job = world.started()
