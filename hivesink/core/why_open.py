@@ -44,7 +44,7 @@ def why_open(
     if rule.is_unknown(key):
         return "no time can be read from its values by the table's partition.time-extractor settings: never committed"
     if bucket is None:
-        return "it has had no rows yet"
+        return "it has had no rows yet" + ("" if rule.clock else "; with the trigger process-time only rows commit it")
     if has_record or not rule.holds(key):
         return _unheld(bucket, policies, now)
     due = max(bucket.first + rule.delay, now)

@@ -45,7 +45,7 @@ def told(
 
 
 def test_without_rows_or_an_end_nothing_else_is_known() -> None:
-    assert told(FREE, None) == "it has had no rows yet"
+    assert told(FREE, None) == "it has had no rows yet; with the trigger process-time only rows commit it"
 
 
 @pytest.mark.parametrize(("rule", "has_record"), [(FREE, False), (DELAYED, True), (FREE, True)])
