@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import signal
 import sys
 import traceback
 from contextlib import contextmanager
@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hivesink.cli.codes import ExitCode, code_of
-from hivesink.cli.output import Output, output, redact
+from hivesink.cli.codes import BY_SIGNAL, ExitCode, code_of
+from hivesink.cli.output import Output, output, redact, silence
 from hivesink.errors import HiveSinkError, InvalidOption
 
 if TYPE_CHECKING:
@@ -41,21 +41,25 @@ def reporting(*, as_json: bool, debug: bool) -> Iterator[Output]:
     try:
         yield out
     except BrokenPipeError:
-        # The reader closed its end (`| head`). Without this the interpreter complains when it exits.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        raise typer.Exit(0) from None
+        # The reader closed its end (`| head`): as if the signal had ended the command.
+        silence(sys.stdout, sys.stderr)
+        raise typer.Exit(BY_SIGNAL + signal.SIGPIPE) from None
     except typer.Exit:
         raise
     except typer.Abort:
         out.fail(InvalidOption(("not confirmed, so nothing was changed; answer y, or use --yes",)))
         raise typer.Exit(ExitCode.FAILED) from None
     except Exception as error:  # noqa: BLE001  whatever ends a command is reported in one line
-        if debug:
-            print(redact(traceback.format_exc()), file=sys.stderr, end="")
-        elif not isinstance(error, HiveSinkError):
-            error = _Unexpected(error)
-        out.fail(error)
-        raise typer.Exit(code_of(error)) from None
+        code = code_of(error)
+        try:
+            if debug:
+                print(redact(traceback.format_exc()), file=sys.stderr, end="")
+            elif not isinstance(error, HiveSinkError):
+                error = _Unexpected(error)
+            out.fail(error)
+        except BrokenPipeError:
+            silence(sys.stderr)
+        raise typer.Exit(code) from None
 
 
 def confirm(lines: Sequence[str], question: str, would: str, *, as_json: bool) -> None:

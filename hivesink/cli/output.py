@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import sys
 from base64 import b64encode
@@ -58,6 +59,20 @@ class Report:
 
     data: Mapping[str, Any]
     blocks: Sequence[Line | Grid]
+
+
+def tell(line: str) -> None:
+    """Say `line` on standard error, if anybody still reads that: what a command does goes on all the same."""
+    try:
+        print(line, file=sys.stderr, flush=True)
+    except BrokenPipeError:
+        silence(sys.stderr)
+
+
+def silence(*streams: TextIO) -> None:
+    """Nobody reads them any more. Without this the interpreter complains when it exits."""
+    for stream in streams:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 class TextOutput:

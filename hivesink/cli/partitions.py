@@ -10,7 +10,7 @@ import typer
 
 from hivesink.cli.codes import ExitCode
 from hivesink.cli.command import Debug, Json, Metastore, Table, Writer, reporting
-from hivesink.cli.output import Grid, Line, Report
+from hivesink.cli.output import Grid, Line, Report, tell
 from hivesink.config.parsers import interval
 from hivesink.errors import InvalidOption
 from hivesink.tables.opened import open_table
@@ -70,7 +70,7 @@ def wait(
                 out.show(Report({"partition": look.partition, "waits_for": look.waits_for}, [line]))
                 raise typer.Exit(ExitCode.RETRY)
             if look.is_news:
-                typer.echo(str(look), err=True)
+                tell(str(look))
             time.sleep(pause if limit is None else max(0.0, min(pause, limit - time.monotonic())))
         out.show(Report(look.commits, [Line(str(look), "green")]))
 

@@ -16,7 +16,7 @@ import typer
 
 from hivesink.cli.codes import BY_SIGNAL, meaning
 from hivesink.cli.command import Debug, Json, Metastore, reporting
-from hivesink.cli.output import Report
+from hivesink.cli.output import Report, tell
 from hivesink.cli.supervise import Backoff, Restart, lifeline, supervise
 from hivesink.core.log import require_writer_name
 
@@ -134,4 +134,4 @@ class _Child:
 
 def _announce(restart: Restart) -> None:
     text = f"hivesink: the job ended with {restart.code} ({meaning(restart.code)})"
-    print(f"{text}; restart {restart.number} in {restart.after:.1f} s", file=sys.stderr)
+    tell(f"{text}; restart {restart.number} in {restart.after:.1f} s")

@@ -11,7 +11,7 @@ from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Protocol
 
 from hivesink.core.partition import parse_path
-from hivesink.errors import PartitionPathInvalid
+from hivesink.errors import OwnCodeFailed, PartitionPathInvalid
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -107,6 +107,10 @@ class PartitionClock:
             return None if start is None else _instant(_after(start, self.lasts), self.zone)
         except (PartitionPathInvalid, OverflowError, ValueError):
             return None
+        except OwnCodeFailed as error:
+            if isinstance(error.__cause__, ValueError):
+                return None
+            raise
 
 
 def _parsed(text: str, form: str) -> datetime | None:

@@ -67,7 +67,10 @@ def _before(
     end: datetime, mark: Watermark | None, now: datetime, policies: Policies, *, at: datetime, is_empty: bool
 ) -> str:
     if mark is None:
-        return f"it is over at {_time(end)}, and there is no watermark: none of the job's batches has had one yet"
+        return (
+            f"it is over at {_time(end)}, and there is no watermark: none of the job's batches has had one yet "
+            "(Spark's begins once each source with withWatermark has had rows)"
+        )
     if mark.at is not None and mark.has_passed(end):
         return f"the watermark ({_time(mark.at)}) has passed its end: the job commits it next"
     told = f"it is over at {_time(end)}, the watermark is " + ("not known yet" if mark.at is None else _time(mark.at))
@@ -99,8 +102,9 @@ def _reasons(
         reasons.append("it has had no rows: the next batch shows whether it is over")
     else:
         start = max(times.values()) - policy.delay if times else mark.at or end
+        wait = policy.idle + (end - max(start, mark.at or start))
         due = max(heard.values(), default=at) + policy.idle + (end - start)
-        moment = f"at {_time(due)}" if due > now else f"once a job has waited for input for {policy.idle}"
+        moment = f"at {_time(due)}" if due > now else f"once a job has waited for input for {wait} at most"
         reasons.append(f"if no rows come while a job runs, it is over by the clock {moment}")
     return reasons
 

@@ -23,11 +23,17 @@ class OwnClassMissing(InvalidOption):
     """A class of the user's own, which an option names, can't be made here."""
 
 
-class EndedByUserCode(HiveSinkError):
-    """A function or class of the user's own, called by the sink, has raised what would end a whole process."""
+def raised(error: BaseException) -> str:
+    """An error by its type and its text."""
+    return f"{type(error).__name__}: {error}".removesuffix(": ")
 
-    def __init__(self, raised: str) -> None:
-        super().__init__(f"your own code has raised {raised} while the sink called it: raise an Exception instead")
+
+class OwnCodeFailed(HiveSinkError):
+    """A method of the user's own class has raised `error`. One of a file or a server may pass."""
+
+    def __init__(self, whose: str, method: str, error: BaseException) -> None:
+        self.retryable = isinstance(error, OSError)
+        super().__init__(f"{whose}: your own {method} raised {raised(error)}")
 
 
 class Unsupported(HiveSinkError):

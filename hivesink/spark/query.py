@@ -10,7 +10,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from hivesink.config.options import OnStop
-from hivesink.errors import EndedByUserCode, EpochTaken, FencedOut, HiveSinkError
+from hivesink.errors import EpochTaken, FencedOut, HiveSinkError
 from hivesink.spark.running import Questions
 
 if TYPE_CHECKING:
@@ -185,10 +185,9 @@ class HiveQuery:
             # Nobody may wait for its end, but its rows are to be read.
             if self._interval is None and self._query.exception() is None:
                 self._finish()
-        except BaseException as error:  # noqa: BLE001  whatever it is, the handle or the next batch raises it
-            failure = error if isinstance(error, Exception) else EndedByUserCode(type(error).__name__)
-            self._run.late_failure = failure
-            self._run.tell(failure)
+        except Exception as error:  # noqa: BLE001  whatever it is, the handle or the next batch raises it
+            self._run.late_failure = error
+            self._run.tell(error)
             if self._own:
                 with contextlib.suppress(Exception):  # the query may be ending by itself
                     self._query.stop()

@@ -19,7 +19,7 @@ from hivesink.sink.task.attempt import ROUTE, check_input
 from hivesink.sink.task.messages import InputShape, TaskPlan, TaskReport
 from hivesink.spark import shipping, tasks
 from hivesink.spark.input import Checkpoint, SourceFiles, input_shape, needed_input, watermark_of
-from hivesink.spark.running import Running, is_marked, keeps_state, source_of, trigger_interval
+from hivesink.spark.running import Running, is_marked, keeps_state, source_of, trigger_interval, watermarks
 from hivesink.spark.site import allowed_tries
 
 if TYPE_CHECKING:
@@ -102,6 +102,7 @@ class QueryRun:
         if self.committer.spec.commit_rule.clock is not None:
             source = source_of(plan, planned=first.end is not None, ends_early=ends_early)
             self._require_watermark(source)
+            self._require_least(plan)
             self.committer.read_from(source)
         self._follow(checkpoint, BatchId(first.batch - 1), self._shape(schema, ()))
         self._has_begun = True
@@ -122,6 +123,14 @@ class QueryRun:
                 "so only Spark's watermark can tell what is still to come; remove it"
             )
             raise errors.InvalidOption((problem,))
+
+    def _require_least(self, plan: Any) -> None:
+        """Raises InvalidOption where the watermark of one source would end the partitions of the others."""
+        setting = "spark.sql.streaming.multipleWatermarkPolicy"
+        own = self.setup.spec.config["sink.partition-commit.watermark-column"]
+        if own is None and watermarks(plan) > 1 and self._spark.conf.get(setting) == "max":
+            problem = f"{setting} = max: the source that is ahead would end the partitions of the others"
+            raise errors.InvalidOption((f"{problem}; set it to min, or set sink.partition-commit.watermark-column",))
 
     def _require_fit(self, schema: StructType) -> InputShape:
         from pyspark.sql.pandas.types import to_arrow_schema
@@ -156,9 +165,9 @@ class QueryRun:
             self.failure = error
             self.tell(error)
             raise
-        except BaseException as error:
+        except SystemExit as error:
             # Py4J's thread would end without an answer, and Spark wait for ever.
-            self.failure = errors.EndedByUserCode(type(error).__name__)
+            self.failure = errors.OwnCodeFailed("on_commit", "function", error)
             self.tell(self.failure)
             raise self.failure from error
 

@@ -116,6 +116,11 @@ def trigger_interval(execution: Any) -> timedelta | None:
     return timedelta(milliseconds=trigger.intervalMs())
 
 
+def watermarks(plan: Any) -> int:
+    """How many watermarks of Spark's a logical plan in the JVM has."""
+    return sum(node.getClass().getSimpleName() == "EventTimeWatermark" for node in _nodes(plan))
+
+
 def is_marked(plan: Any) -> bool:
     """Whether each source of a stream's logical plan in the JVM has a watermark of Spark's."""
     name = plan.getClass().getSimpleName()

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import shutil
+import signal
+import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
@@ -245,6 +247,18 @@ def test_a_reset_beside_a_run_whose_rows_wait_is_told_as_that(
     assert hivesink(capsys, "reset", table, "--yes").code == 0
     with pytest.raises(LogGone):
         waiting.committer.finish()
+
+
+@pytest.mark.parametrize(("closed", "code"), [("stderr", 75), ("stdout", 128 + signal.SIGPIPE)])
+def test_wait_goes_on_though_nobody_reads_what_it_says(waiting: Ingest, table: str, closed: str, code: int) -> None:
+    command = [sys.executable, "-m", "hivesink.cli", "wait", table, "dt=2026-01-01", "--timeout", "1s"]
+    command += ["--metastore", waiting.metastore]
+    streams: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, closed: subprocess.PIPE}
+    with subprocess.Popen(command, **streams) as process:
+        read = process.stdout or process.stderr
+        assert read
+        read.close()
+        assert process.wait() == code
 
 
 def test_recover_tells_only_what_it_has_rolled(waiting: Ingest, table: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -81,7 +81,7 @@ def test_a_delay_ends_after_the_first_row_or_now() -> None:
 
 
 def test_no_watermark_at_all() -> None:
-    assert told(HELD, WAITS).endswith("there is no watermark: none of the job's batches has had one yet")
+    assert "there is no watermark: none of the job's batches has had one yet" in told(HELD, WAITS)
 
 
 def test_a_watermark_that_has_passed() -> None:
@@ -124,7 +124,7 @@ def test_an_end_that_is_still_to_come_is_no_fault_of_the_sources() -> None:
     by_clock = "if no rows come while a job runs, it is over by the clock "
     assert past.endswith(f"{by_clock}at 2024-01-02 06:25:00 UTC")
     ended = told(HELD, WAITS, Watermark(FIRST, {"": FIRST}), at=FIRST)
-    assert ended.endswith(f"{by_clock}once a job has waited for input for 0:05:00")
+    assert ended.endswith(f"{by_clock}once a job has waited for input for 0:55:00 at most")
     delayed = told(HELD, WAITS, Watermark(FIRST, {"": FIRST}), late=timedelta(minutes=3))
     assert delayed.endswith(f"{by_clock}at 2024-01-02 06:28:00 UTC")
 

@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import functions as F  # noqa: N812  as everybody calls it
 
 from hivesink.core.partition_commit import Recorded, newest, recorded
-from hivesink.errors import EndedByUserCode, InvalidOption
+from hivesink.errors import InvalidOption, OwnCodeFailed
 from hivesink.logs import commit_log
 from tests.integration.stage import wait_until
 
@@ -234,7 +234,7 @@ def test_an_own_policy_that_would_end_the_process_ends_the_query(
     own = {"policy.kind": "metastore,custom", "policy.class": "ending_policy:Ends"}
     stage.create(columns=COLUMNS, properties=HOURLY | {f"sink.partition-commit.{name}": at for name, at in own.items()})
     stage.put_text(line(1, "03:10:00") + line(2, "04:10:00"))
-    with pytest.raises(EndedByUserCode, match="SystemExit"):
+    with pytest.raises(OwnCodeFailed, match="'ending_policy:Ends': your own commit raised SystemExit"):
         stage.drain(stage.sink())
 
 

@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import functions as F  # noqa: N812  as everybody calls it
 
 from hivesink.sink.commit.commits import Source
-from hivesink.spark.running import Questions, is_marked, source_of, trigger_interval
+from hivesink.spark.running import Questions, is_marked, source_of, trigger_interval, watermarks
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -152,3 +152,4 @@ def test_a_watermark_counts_if_each_source_has_one(spark: SparkSession) -> None:
     assert not marked(joined.withWatermark("at", "1 minute"))
     windows = rates(spark).groupBy(F.window("timestamp", "1 minute")).count().selectExpr("window.end AS at")
     assert marked(windows.withWatermark("at", "1 minute"))
+    assert watermarks(rates(spark).union(rates(spark))._jdf.queryExecution().analyzed()) == 2

@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from hivesink.errors import MetastoreUnreachable, UnknownTable, Unsupported
+from hivesink.errors import MetastoreUnreachable, TableReplaced, UnknownTable, Unsupported
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,15 +30,22 @@ class TableChanges:
     _next: float | None = None
 
     def tell(self) -> None:
-        """Log what has changed since the last look. A metastore that is down is told of elsewhere."""
+        """Log what has changed since the last look. A metastore that is down is told of elsewhere.
+
+        Raises TableReplaced where the table was made anew: rows that come now would wait for one that is gone.
+        """
         tick, due = self.context.tick(), self._next
         if due is not None and tick < due:
             return
         self._next = tick + self.interval
-        if due is None:
-            return  # The table was read just now.
         with suppress(MetastoreUnreachable, UnknownTable, Unsupported):
-            found = self.context.registrar.table(self.known.name).spec
+            first = self.context.table(str(self.known.name))
+            if due is None:
+                return  # It was read just now.
+            live = self.context.registrar.table(self.known.name)
+            if live.created != first.created:
+                raise TableReplaced(str(self.known.name), self.context.registrar.address)
+            found = live.spec
             for change in _changes(self.known, found):
                 logger.warning("%s: %s; the running query goes on without, until it starts again", found.name, change)
             self.known = found

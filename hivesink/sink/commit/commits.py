@@ -71,7 +71,7 @@ class PartitionCommits:
     _ended: float | None = None
     """When the last batch of this run ended: Spark has asked nothing while it ran."""
     _base: datetime | None = None
-    """Spark's own watermark of the last batch."""
+    """Spark's own watermark of the last batch; or the sink's, where this run began in silence."""
     _next: datetime | None = None
     """The one that Spark's next batch will have."""
     _known: dict[PartitionKey, Commit] | None = None
@@ -108,7 +108,9 @@ class PartitionCommits:
         """The watermark as it is now, while no batch comes."""
         before = head.watermark if head else None
         if before and before.newest:
-            return replace(before.reached(self._idle(before.newest), self.policy), quiet=self._quiet(before))
+            silent = self._idle(before.newest)
+            further = Watermark(self._base).stopped(min(silent.values()), self.policy).at
+            return replace(before.reached(silent, self.policy).at_least(further), quiet=self._quiet(before))
         idle = self._idle([_ALL])[_ALL]
         # Until the input is silent, the next batch may bring more of what the last one left unread.
         base = self._next if self._next and idle >= self.policy.idle else self._base
@@ -133,6 +135,7 @@ class PartitionCommits:
             mark = Watermark(before.at, goes_on=goes_on).at_least(sparks)
             self._base, self._next = mark.at, None
             return mark if mark.at else None
+        self._base = None
         # Of what operators keep no row may ever say that it is from there.
         now, sources = self.context.now(), [] if self.source.holds_back else _sources(batch, shape)
         limit = now + self.policy.idle
@@ -144,19 +147,22 @@ class PartitionCommits:
         # A wrong time in the future says nothing, but where there are no others.
         times = {name: at for name, at in times.items() if at <= limit or seen.newest.get(name) is None}
         seen = seen.saw(names, now).saw(times, now)
-        # Rows without times say nothing: else a source that has only such rows would hold all for ever.
-        self._heard |= dict.fromkeys([*times, *self._unread(batch)], began)
+        # Where there never was a time, rows say nothing: else a source of only such rows would hold all for ever.
+        rows = (name for name in names if seen.newest.get(name) is not None)
+        self._heard |= dict.fromkeys([*times, *rows, *self._unread(batch)], began)
         idle = self._idle(seen.newest)
         quiet = {name: at for name, at in self._quiet(seen).items() if self._heard[name] < began}
         return replace(seen.reached(idle, self.policy), quiet=quiet)
 
+    def is_news(self, head: Manifest, mark: Watermark | None) -> bool:
+        """Whether the watermark has gone on since that manifest."""
+        return mark is not None and mark.at is not None and mark.at != (head.watermark or Watermark()).at
+
     def is_awaited(self, head: Manifest, mark: Watermark | None) -> bool:
         """Whether no manifest says yet that the end of a partition has passed that other settings have committed."""
-        before = head.watermark or Watermark()
-        if mark is None or mark.at == before.at:
-            return False
+        before, now = head.watermark or Watermark(), mark or Watermark()
         ends = (self.rule.end(key) for key in self.read())
-        return any(end is not None and mark.has_passed(end) and not before.has_passed(end) for end in ends)
+        return any(end is not None and now.has_passed(end) and not before.has_passed(end) for end in ends)
 
     def waits(self, ages: Mapping[PartitionKey, Ages], head: Manifest | None) -> Waits:
         """As `due_commits`."""

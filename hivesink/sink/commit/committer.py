@@ -152,6 +152,8 @@ class Committer:
                 reason = f"something deletes its files before they can be read: {left} rows wait"
                 raise StoreUnavailable(action="publish", path=self.spec.target.location, reason=reason)
             self._patience.clear()
+            # The next run goes on from there.
+            self._write_mark(self._recovered(), always=True)
             self._statistics.refresh(self.head, self._seen)
             self._held.require_none()
 
@@ -218,11 +220,11 @@ class Committer:
         self._settle(self._commits.final(done) | self._roller.at_rest(done, ages))
         self._held.wait(self.context.tick())
 
-    def _write_mark(self, executor: Executor) -> None:
-        """Write down that the watermark has gone on, where somebody may wait for that and no epoch will say so."""
+    def _write_mark(self, executor: Executor, *, always: bool = False) -> None:
+        """Write down that the watermark has gone on, `always` or where somebody may wait for that."""
         head = executor.history.head
         mark = self._commits.mark(head)
-        if head and self._commits.is_awaited(head, mark):
+        if head and self._commits.is_news(head, mark) and (always or self._commits.is_awaited(head, mark)):
             manifest = executor.history.following("watermark", self.context.stamp())
             executor.decide(Seen(), batch=replace(manifest, watermark=mark))
 

@@ -180,7 +180,15 @@ class Buckets:
 
 
 def buckets(columns: Sequence[Column], values: Sequence[pa.Array], rows: int, on_null: OnNull) -> Buckets:
-    """Partition paths with Hive's escaping and canonical values. A path that the metastore can't hold is unfit."""
+    """Partition paths with Hive's escaping and canonical values. A path that the metastore can't hold is unfit.
+
+    Raises InvalidOption unless there are as many values as rows for each column.
+    """
+    values = list(values)
+    if [len(array) for array in values] != [rows] * len(columns):
+        made = ", ".join(str(len(array)) for array in values)
+        problem = f"sink.bucket.assigner: your own assign made arrays of {made} values, for {len(columns)} partition "
+        raise InvalidOption((f"{problem}columns and {rows} rows",))
     codes = np.zeros(rows, dtype=np.int64)
     combined: list[tuple[str | None, ...]] = [()]
     unfit: dict[int, BadRow] = {}

@@ -39,6 +39,10 @@ class EventTimes:
         name = self.plan.shape.event_time
         if name is None:
             return
+        if good is not None:
+            # Records that are no rows have come as well.
+            for source in _names(self._sources(batch, None), batch.num_rows):
+                self.newest.setdefault(source, None)
         times = rows.column(name) if name in rows.column_names else column_of(batch, name, good)
         if times is None:
             raise _unfit(name, "is a column neither of the table nor of the stream")
@@ -110,6 +114,12 @@ def column_of(batch: pa.RecordBatch, name: str | None, good: pa.Array | None) ->
         return None
     found = batch.column(columns[0])
     return found if good is None else found.take(good)
+
+
+def _names(sources: pa.Array | None, rows: int) -> list[str]:
+    if sources is None:
+        return [""] if rows else []
+    return [source or "" for source in pc.unique(sources).to_pylist()]
 
 
 def _unfit(name: str, problem: str) -> InvalidOption:

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hivesink.core.table import Column, Primitive
+from hivesink.errors import TableReplaced
 from tests.crash.site import Site
-from tests.sink.harness import TABLE, Source, events
+from tests.sink.harness import SPEC, TABLE, Source, events
 
 if TYPE_CHECKING:
     from tests.crash.site import SiteJob
@@ -42,6 +43,20 @@ def test_columns_and_settings(site: Site, caplog: pytest.LogCaptureFixture) -> N
         f"demo.events: sink.task-memory is '1GB', and was unset{GO_ON}",
     ]
     assert told(site, run, caplog) == []
+
+
+def test_a_table_that_was_made_anew_ends_the_run_though_nothing_is_published(site: Site) -> None:
+    site.options["sink.rolling-policy.on-epoch"] = "false"
+    run = site.job()
+    run.committer.recover()
+    run.step(2)
+    site.metastore.drop_table(TABLE)
+    site.clock.ticks += 10
+    run.committer.keep_up()
+    site.metastore.create(SPEC)
+    site.clock.ticks += 10
+    with pytest.raises(TableReplaced):
+        run.committer.keep_up()
 
 
 def test_a_metastore_that_is_down_is_no_change(site: Site, caplog: pytest.LogCaptureFixture) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from hivesink.errors import HiveSinkError
 from tests.sink.timed import World, at
 
 if TYPE_CHECKING:
@@ -39,7 +40,47 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     (tmp_path / "own.py").write_text(code[1], encoding="utf-8")
     monkeypatch.syspath_prepend(tmp_path)
     yield
-    monkeypatch.delitem(sys.modules, "own", raising=False)
+    for module in ("own", "failing_own"):
+        sys.modules.pop(module, None)
+
+
+RAISES = """import sys
+
+class Fails:
+    def __init__(self, spec, config): ...
+    def should_roll(self, *_): raise KeyError("x")
+    def assign(self, rows, moment): return [["1"]]
+
+class Exits(Fails):
+    def should_roll(self, *_): sys.exit(0)
+    def assign(self, rows, moment): raise ValueError("no way")
+
+class Never:
+    def __init__(self, spec, config): sys.exit(0)
+"""
+
+
+@pytest.fixture
+def failing(tmp_path: Path) -> None:
+    (tmp_path / "failing_own.py").write_text(RAISES, encoding="utf-8")
+
+
+@pytest.mark.usefixtures("failing")
+@pytest.mark.parametrize(
+    ("option", "name", "told"),
+    [
+        ("sink.rolling-policy.class", "Fails", r"'failing_own:Fails': your own should_roll raised KeyError: 'x'"),
+        ("sink.rolling-policy.class", "Exits", r"'failing_own:Exits': your own should_roll raised SystemExit: 0"),
+        ("sink.rolling-policy.class", "Never", "SystemExit: 0; write module:Class"),
+        ("sink.rolling-policy.class", "Nobody", "has no attribute 'Nobody'; write module:Class"),
+        ("sink.bucket.assigner", "Fails", "arrays of 1 values, for 1 partition columns and 2 rows"),
+        ("sink.bucket.assigner", "Exits", "'failing_own:Exits': your own assign raised ValueError: no way"),
+    ],
+)
+def test_what_own_code_raises_is_named(option: str, name: str, told: str) -> None:
+    world = World({"sink.rolling-policy.on-epoch": "false", option: f"failing_own:{name}"})
+    with pytest.raises(HiveSinkError, match=re.escape(told) if "(" not in told else told):
+        world.feed(world.started(), at(3, 10, 7), at(3, 10, 71))
 
 
 def test_an_own_assigner_and_an_own_rolling_policy() -> None:

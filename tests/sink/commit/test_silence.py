@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING
 
@@ -270,6 +271,30 @@ def test_sparks_next_watermark_counts_once_the_input_is_silent(*, holds_back: bo
     assert world.records() == {}
     world.wait(job, minutes=6)
     assert world.has_success(3) is is_over
+
+
+def test_a_partition_whose_rows_have_no_times_for_a_while_is_not_silent() -> None:
+    world = World(LOST)
+    job = world.started()
+    world.feed(job, at(3, 10, 1), at(3, 10, 2, source=1))
+    for minute in range(12):
+        world.clock.ticks += 60
+        world.feed(job, at(5, minute, 10 + minute), replace(at(3, 10, 100 + minute, source=1), micros=None))
+    assert not world.has_success(3)
+
+
+def test_the_clock_goes_on_over_short_runs_of_a_silent_input() -> None:
+    world = World(LOST)
+    job = world.started()
+    world.feed(job, at(3, 10, 1))
+    ended = []
+    for _ in range(8):
+        world.wait(job, seconds=30)
+        world.wait(job, minutes=10)
+        ended.append(world.has_success(3))
+        job.committer.finish(roll=False)
+        job = world.started()
+    assert (ended[0], ended[-1]) == (False, True)
 
 
 def test_rows_that_operators_hold_back_are_waited_for() -> None:
