@@ -68,7 +68,7 @@ def status(table: Table, metastore: Metastore = None, json: Json = False, debug:
             blocks.append(Grid(f"writer {one.writer}", ("what", "value"), list(_status_rows(one))))
             gaps = [(gap.table, gap.partition, gap.since, gap.location) for gap in one.unregistered]
             blocks.append(Grid("unregistered partitions", ("table", "partition", "since epoch", "folder"), gaps))
-            blocks += _incomplete(opened, one.writer)
+            blocks += [*_incomplete(opened, one.writer), *_refused(opened, one.writer)]
         out.show(Report(data, blocks))
 
 
@@ -84,6 +84,14 @@ def _incomplete(opened: OpenedTable, writer: str) -> Iterator[Line | Grid]:
     yield Grid("partitions that aren't complete", columns, rows, right=frozenset({"rows that wait", "readable"}))
     if len(found) > _OPEN:
         yield Line(f"and {len(found) - _OPEN} more; `hivesink partitions {opened.name}` has them all")
+
+
+def _refused(opened: OpenedTable, writer: str) -> Iterator[Line]:
+    """Why no job of the writer can start."""
+    try:
+        opened.admission(writer).require_same_table()
+    except HiveSinkError as error:
+        yield Line(f"no job can start: {error}", "red")
 
 
 def _status_rows(status: WriterStatus) -> Iterator[tuple[str, object]]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 
 from hivesink import wiring
+from hivesink.cli.codes import ExitCode
 from hivesink.cli.command import Debug, DryRun, Json, Metastore, Table, Writer, Yes, confirm, reporting
 from hivesink.cli.output import Grid, Line, Report
 from hivesink.config.options import SinkConfig
@@ -88,6 +89,8 @@ def recover(
             out.show(_report(opened, done, failed, dry_run=dry_run, unharmed=accept_lost and not lost))
         if failed:
             raise next(iter(failed.values()))
+        if dry_run and any(_left(opened, name, result) for name, result in done.items()):
+            raise typer.Exit(ExitCode.NEEDS_PERSON)
 
 
 def _each(writers: Iterable[str], work: Callable[[str], T], failed: dict[str, HiveSinkError]) -> dict[str, T]:

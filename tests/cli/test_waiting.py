@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import signal
 import subprocess
 import sys
 import time
@@ -208,7 +207,7 @@ def test_what_stops_one_writer_is_no_matter_of_the_others(
     lost = min((waiting.log / "segments").glob("1-*"))
     lost.unlink()
     planned = hivesink(capsys, "recover", table, "--dry-run")
-    assert (planned.code, planned.out.count("writer ingest: can't all be rolled")) == (0, 2)
+    assert (planned.code, planned.out.count("writer ingest: can't all be rolled")) == (65, 2)
     waits = hivesink(capsys, "wait", table, "dt=2026-01-01", "--timeout", "1s")
     assert (waits.code, str(lost) in waits.out) == (75, True)
     said = hivesink(capsys, "recover", table, "--json")
@@ -249,7 +248,7 @@ def test_a_reset_beside_a_run_whose_rows_wait_is_told_as_that(
         waiting.committer.finish()
 
 
-@pytest.mark.parametrize(("closed", "code"), [("stderr", 75), ("stdout", 128 + signal.SIGPIPE)])
+@pytest.mark.parametrize(("closed", "code"), [("stderr", 75), ("stdout", 1)])
 def test_wait_goes_on_though_nobody_reads_what_it_says(waiting: Ingest, table: str, closed: str, code: int) -> None:
     command = [sys.executable, "-m", "hivesink.cli", "wait", table, "dt=2026-01-01", "--timeout", "1s"]
     command += ["--metastore", waiting.metastore]
@@ -342,6 +341,7 @@ def test_rows_that_wait_want_the_partition_columns_that_they_came_for(
     said = hivesink(capsys, "recover", table)
     assert said.code != 0
     assert "12 rows wait in the log, in no table" in said.error
+    assert "no job can start: " in hivesink(capsys, "status", table).out
     assert f"`hivesink reset {table} --writer ingest`" in said.error
     with pytest.raises(TableRemade):
         Ingest(table, uri, options=WAIT)

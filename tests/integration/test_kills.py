@@ -73,6 +73,8 @@ ROLLING_STEPS = (
     "after-commit",
     "random",
 )
+# Each epoch publishes and registers: otherwise only the end of the source does.
+ON_EPOCH = {"sink.rolling-policy.on-epoch": "true"}
 ROLLING = {
     "sink.rolling-policy.on-epoch": "false",
     "sink.rolling-policy.record-count": "120",
@@ -95,7 +97,7 @@ class Stage:
     batch: int = ROWS_A_BATCH
     distinct: bool = False
     settings: Mapping[str, str] = field(default_factory=dict)
-    options: Mapping[str, str] = field(default_factory=dict)
+    options: Mapping[str, str] = field(default_factory=lambda: ON_EPOCH)
     between: int = 0
     died: list[str] = field(default_factory=list)
 
