@@ -210,7 +210,8 @@ def _report(
     blocks = blocks or [Line(f"no writer has written to {opened.name} yet")]
     if not any(result.epoch for result in done.values()):
         blocks += [Line(f"note: {renamed}", "yellow") for renamed in opened.renamed()]
-    return Report({"table": opened.name, "dry_run": dry_run, "writers": data}, blocks)
+    errors = {writer: str(error) for writer, error in failed.items()}
+    return Report({"table": opened.name, "dry_run": dry_run, "writers": data, "not_done": errors}, blocks)
 
 
 def _left(opened: OpenedTable, writer: str, result: Recovered) -> list[str]:

@@ -36,7 +36,9 @@ class _Guarded:
         self._whose = whose
 
     def __getattr__(self, name: str) -> Any:
-        method = getattr(self._made, name)
+        method = getattr(self._made, name, None)
+        if method is None:
+            raise OwnClassMissing((f"{self._whose}: it has no method {name}",))
 
         @wraps(method)
         def guarded(*arguments: Any) -> Any:

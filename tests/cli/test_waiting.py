@@ -212,6 +212,7 @@ def test_what_stops_one_writer_is_no_matter_of_the_others(
     assert (waits.code, str(lost) in waits.out) == (75, True)
     said = hivesink(capsys, "recover", table, "--json")
     assert (said.code, str(lost) in said.error) == (65, True)
+    assert list(said.data["not_done"]) == ["ingest"]
     # Of each partition, what isn't lost.
     rolled = [one["subject"] for one in said.data["writers"][0]["actions"] if one["what"] == "roll"]
     assert rolled == [f"{table} dt=2026-01-0{day} (4 rows)" for day in (1, 2)]

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -152,8 +153,9 @@ class Committer:
                 reason = f"something deletes its files before they can be read: {left} rows wait"
                 raise StoreUnavailable(action="publish", path=self.spec.target.location, reason=reason)
             self._patience.clear()
-            # The next run goes on from there.
-            self._write_mark(self._recovered(), always=True)
+            # The next run goes on from there; one that has begun already does so by itself.
+            with suppress(EpochTaken):
+                self._write_mark(self._recovered(), always=True)
             self._statistics.refresh(self.head, self._seen)
             self._held.require_none()
 
@@ -227,6 +229,7 @@ class Committer:
         if head and self._commits.is_news(head, mark) and (always or self._commits.is_awaited(head, mark)):
             manifest = executor.history.following("watermark", self.context.stamp())
             executor.decide(Seen(), batch=replace(manifest, watermark=mark))
+            self._finish(executor)
 
     def _roll(self, executor: Executor, due: Collection[PartitionKey]) -> set[PartitionKey]:
         """Make part files of the rows that wait in these buckets, and commit what is over, by an epoch of its own.

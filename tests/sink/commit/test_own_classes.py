@@ -55,6 +55,9 @@ class Exits(Fails):
     def should_roll(self, *_): sys.exit(0)
     def assign(self, rows, moment): raise ValueError("no way")
 
+class Lacks:
+    def __init__(self, spec, config): ...
+
 class Never:
     def __init__(self, spec, config): sys.exit(0)
 """
@@ -72,6 +75,7 @@ def failing(tmp_path: Path) -> None:
         ("sink.rolling-policy.class", "Fails", r"'failing_own:Fails': your own should_roll raised KeyError: 'x'"),
         ("sink.rolling-policy.class", "Exits", r"'failing_own:Exits': your own should_roll raised SystemExit: 0"),
         ("sink.rolling-policy.class", "Never", "SystemExit: 0; write module:Class"),
+        ("sink.rolling-policy.class", "Lacks", "'failing_own:Lacks': it has no method should_roll"),
         ("sink.rolling-policy.class", "Nobody", "has no attribute 'Nobody'; write module:Class"),
         ("sink.bucket.assigner", "Fails", "arrays of 1 values, for 1 partition columns and 2 rows"),
         ("sink.bucket.assigner", "Exits", "'failing_own:Exits': your own assign raised ValueError: no way"),

@@ -12,6 +12,7 @@ from hivesink.core.epoch import BatchId, BatchRef
 from hivesink.core.offsets import FilesOffset, KafkaOffset, NoOffset
 from hivesink.errors import Unsupported
 from hivesink.sink.commit.commits import Source
+from hivesink.sink.commit.observe import load
 from hivesink.sink.task.messages import InputShape
 from tests.sink.harness import TABLE
 from tests.sink.inspect.test_partitions import NOW, follower
@@ -293,6 +294,7 @@ def test_the_clock_goes_on_over_short_runs_of_a_silent_input() -> None:
         world.wait(job, minutes=10)
         ended.append(world.has_success(3))
         job.committer.finish(roll=False)
+        assert not load(job.context).open
         job = world.started()
     assert (ended[0], ended[-1]) == (False, True)
 
