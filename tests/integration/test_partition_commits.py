@@ -183,7 +183,7 @@ def test_late_rows_become_dead_letters(stage: Stage) -> None:
     ("settings", "told"),
     [
         ({"sink.partition-commit.watermark-column": "id2"}, "'id2' is a column neither"),
-        ({"sink.partition-commit.watermark-column": "name"}, "'name' is of type"),
+        ({"sink.partition-commit.watermark-column": "name"}, "name is of type string: name one of type"),
         ({"sink.partition-commit.delay": "1h", "sink.bucket.assigner": "partition-columns"}, "withWatermark"),
     ],
 )
