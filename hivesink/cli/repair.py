@@ -85,11 +85,12 @@ def recover(
         )
         for name in () if dry_run else [name for name, result in done.items() if result.waiting.buckets]:
             done[name] = _published(opened, name, done[name], failed)
+        left = [text for name, result in done.items() for text in _left(opened, name, result)] if dry_run else []
         if done or not failed:
-            out.show(_report(opened, done, failed, dry_run=dry_run, unharmed=accept_lost and not lost))
+            out.show(_report(opened, done, failed, left, dry_run=dry_run, unharmed=accept_lost and not lost))
         if failed:
             raise next(iter(failed.values()))
-        if dry_run and any(_left(opened, name, result) for name, result in done.items()):
+        if left:
             raise typer.Exit(ExitCode.NEEDS_PERSON)
 
 
@@ -196,6 +197,7 @@ def _report(
     opened: OpenedTable,
     done: Mapping[str, Recovered],
     failed: Mapping[str, HiveSinkError],
+    left: Sequence[str],
     *,
     dry_run: bool,
     unharmed: bool,
@@ -205,8 +207,7 @@ def _report(
     blocks = [block for writer, result in shown for block in _blocks(writer, result, dry_run=dry_run)]
     blocks += [Line("nothing is lost, so nothing is given up")] if unharmed else []
     blocks += [Line(f"writer {writer}: not done: {error}", "red") for writer, error in failed.items()]
-    if dry_run:
-        blocks += [Line(text, "yellow") for writer, result in done.items() for text in _left(opened, writer, result)]
+    blocks += [Line(text, "yellow") for text in left]
     blocks = blocks or [Line(f"no writer has written to {opened.name} yet")]
     if not any(result.epoch for result in done.values()):
         blocks += [Line(f"note: {renamed}", "yellow") for renamed in opened.renamed()]

@@ -173,7 +173,7 @@ class QueryRun:
 
     def tell(self, error: Exception) -> None:
         """Log what ends the query: its job may be waiting for another one."""
-        text = str(error) if isinstance(error, errors.HiveSinkError) else f"{type(error).__name__}: {error}"
+        text = str(error) if isinstance(error, errors.HiveSinkError) else errors.raised(error)
         logger.error("the query into %s ends: %s", self.setup.spec.target.name, text.partition("\n")[0])
 
     def keep_up(self, asked: float | None) -> None:
@@ -227,17 +227,21 @@ class QueryRun:
         from pyspark.errors import PySparkException
 
         needed = keeps_state(query.execution.lastExecution().executedPlan())
+        if not (needed or self._decides(shape)):
+            return
         files = SourceFiles(self._spark, query.execution, ref)
+        missing = files.missing()
         if needed:
-            self._miss(files.missing(), files, ref, replayed=True)
-        if needed or (self._decides(shape) and not files.missing()):
-            try:
-                batch.write.format("noop").mode("append").save()
-            except (Py4JJavaError, PySparkException) as error:
-                if needed:
-                    raise
-                lost = "Spark's watermark of batch %d isn't known until more rows come: it can't be read again: %s"
-                logger.warning(lost, ref.batch, str(error).partition("\n")[0])
+            self._miss(missing, files, ref, replayed=True)
+        elif missing:
+            return
+        try:
+            batch.write.format("noop").mode("append").save()
+        except (Py4JJavaError, PySparkException) as error:
+            if needed:
+                raise
+            lost = "Spark's watermark of batch %d isn't known until more rows come: it can't be read again: %s"
+            logger.warning(lost, ref.batch, str(error).partition("\n")[0])
         if needed:
             self._miss(files.missing_after(), files, ref, replayed=True)
 

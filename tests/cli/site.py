@@ -16,6 +16,7 @@ from hivesink.cli import main
 from hivesink.core.epoch import STRICT, BatchId, BatchRef, HistoryPolicy
 from hivesink.core.offsets import KafkaOffset
 from hivesink.core.table import TableName
+from hivesink.metastore.thrift_connection import Connection
 from hivesink.sink.commit.patience import Patience
 from hivesink.sink.task.attempt import run_task
 from hivesink.sink.task.messages import InputShape, TaskPlan, TaskReport
@@ -121,3 +122,14 @@ class Ingest:
 
 def kafka(offset: int) -> KafkaOffset:
     return KafkaOffset.of({"t": {"0": offset}})
+
+
+def rename(ingest: Ingest, name: str) -> str:
+    """As ALTER TABLE … RENAME: an external table's files stay where they are, and so do those with a LOCATION."""
+    old = TableName.parse(ingest.table)
+    connection = Connection(ingest.metastore)
+    found = connection.read(lambda client: client.get_table(old.database, old.table))
+    found.tableName = name
+    connection.read(lambda client: client.alter_table(old.database, old.table, found))
+    connection.close()
+    return f"{old.database}.{name}"

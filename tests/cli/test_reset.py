@@ -31,7 +31,7 @@ from hivesink.errors import (
 from hivesink.logs import TableLogs
 from hivesink.metastore.thrift_connection import Connection
 from hivesink.sink.task.messages import InputShape
-from tests.cli.site import DDL, Ingest, Said, hivesink, kafka
+from tests.cli.site import DDL, Ingest, Said, hivesink, kafka, rename
 from tests.cli.test_table import Answer
 
 if TYPE_CHECKING:
@@ -52,17 +52,6 @@ def aside(ingest: Ingest) -> list[Path]:
 
 def start(ingest: Ingest, writer: str = "ingest") -> Ingest:
     return Ingest(ingest.table, ingest.metastore, writer)
-
-
-def rename(ingest: Ingest, name: str) -> str:
-    """As ALTER TABLE … RENAME: an external table's files stay where they are, and so do those with a LOCATION."""
-    old = TableName.parse(ingest.table)
-    connection = Connection(ingest.metastore)
-    found = connection.read(lambda client: client.get_table(old.database, old.table))
-    found.tableName = name
-    connection.read(lambda client: client.alter_table(old.database, old.table, found))
-    connection.close()
-    return f"{old.database}.{name}"
 
 
 def test_a_second_writer_that_has_not_started_since_the_table_moved_is_found(

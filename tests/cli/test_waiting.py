@@ -16,7 +16,7 @@ import pytest
 from hivesink.core.table import TableName
 from hivesink.errors import LogGone, RowsHeldBack, TableRemade, TableRenamed, TableReplaced
 from hivesink.metastore.thrift_connection import Connection
-from tests.cli.site import Ingest, hivesink
+from tests.cli.site import Ingest, hivesink, rename
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -268,22 +268,11 @@ def test_recover_tells_only_what_it_has_rolled(waiting: Ingest, table: str, caps
     assert ids(waiting) == []
 
 
-def rename(ingest: Ingest, new: str) -> None:
-    """A user's ALTER TABLE … RENAME."""
-    name = TableName.parse(ingest.table)
-    connection = Connection(ingest.metastore)
-    found = connection.read(lambda client: client.get_table(name.database, name.table))
-    found.tableName = new
-    connection.read(lambda client: client.alter_table(name.database, name.table, found))
-    connection.close()
-
-
 def test_a_renamed_table_knows_that_rows_wait_under_its_old_name(
     waiting: Ingest, table: str, uri: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    old = TableName.parse(table)
-    new = f"{old.database}.new_{old.table}"
-    rename(waiting, f"new_{old.table}")
+    old = TableName.parse(table).table
+    new = rename(waiting, f"new_{old}")
     waits = f"12 rows wait under the table's old name, {table}: rename {new} back"
     assert waits in hivesink(capsys, "status", new).out
     assert waits in hivesink(capsys, "verify", new).out
@@ -294,7 +283,7 @@ def test_a_renamed_table_knows_that_rows_wait_under_its_old_name(
     Ingest(new, uri, "other", options=WAIT).close()
     assert waits in hivesink(capsys, "status", new).out
     waiting.table = new
-    rename(waiting, old.table)
+    rename(waiting, old)
     waiting.table = table
     assert hivesink(capsys, "recover", table).code == 0
     assert ids(waiting) == IDS

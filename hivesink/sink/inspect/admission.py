@@ -14,7 +14,6 @@ from hivesink.core.manifest import PartEntry, standing
 from hivesink.core.partition import LivePartition, is_partition, parse_path
 from hivesink.core.partition_value import canonical
 from hivesink.core.table import TableName
-from hivesink.errors import TableRenamed
 from hivesink.sink.inspect.facts import FoundPart, LogFacts, outside, read_log
 
 if TYPE_CHECKING:
@@ -67,7 +66,9 @@ def others_of(log: CommitLog, registrar: Registrar, table: str) -> tuple[str, ..
     return tuple(sorted(found))
 
 
-def waiting_elsewhere(live: LiveTable, beside: Iterable[CommitLog], registrar: Registrar) -> Iterator[TableRenamed]:
+def waiting_elsewhere(
+    live: LiveTable, beside: Iterable[CommitLog], registrar: Registrar
+) -> Iterator[errors.TableRenamed]:
     """For each of the logs `beside` in which rows wait for a table that is gone, and may be this one's old name.
 
     All that is known of it is the second in which it was made: others may have been made then, too.
@@ -80,16 +81,14 @@ def waiting_elsewhere(live: LiveTable, beside: Iterable[CommitLog], registrar: R
             if before and name.removesuffix("__rejected") not in before and _is_gone(before[0], registrar):
                 facts = read_log(log)
                 if rows := facts.open_rows.rows:
-                    yield TableRenamed(name, before[0], facts.view.head, log.location, rows=rows)
+                    yield errors.TableRenamed(name, before[0], facts.view.head, log.location, rows=rows)
 
 
 def _is_gone(table: str, registrar: Registrar) -> bool:
     try:
         registrar.table(TableName.parse(table))
-    except errors.UnknownTable:
-        return True
-    except (errors.Unsupported, ValueError):
-        return False
+    except (errors.HiveSinkError, ValueError) as error:
+        return isinstance(error, errors.UnknownTable)
     return False
 
 
@@ -137,10 +136,10 @@ class Admission:
             raise errors.TableRemade(name, self.writer, self.log.location, head, waiting=waiting, rows=rows)
         for epoch, part in self._open_parts():
             if part.table.removesuffix("__rejected") != name.removesuffix("__rejected"):
-                raise TableRenamed(name, part.table, epoch, self.log.location)
+                raise errors.TableRenamed(name, part.table, epoch, self.log.location)
         for table, _ in facts.open_rows.buckets:
             if table.removesuffix("__rejected") != name.removesuffix("__rejected"):
-                raise TableRenamed(name, table, self.log.view().head, self.log.location)
+                raise errors.TableRenamed(name, table, self.log.view().head, self.log.location)
         self._require_folders(facts)
         self._require_newest(facts)
 

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 
 Codes = NDArray[np.int64]
+TIMES = frozenset({Primitive.TIMESTAMP, Primitive.DATE, Primitive.BIGINT})
+"""The types of columns that can hold times."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +145,7 @@ def assigner_for(spec: TableSpec, config: SinkConfig) -> BucketAssigner:
     if kind == "date-time":
         time: str | None = config["sink.bucket.time-column"]
         for column in spec.columns:
-            if column.name == time and column.type not in {Primitive.TIMESTAMP, Primitive.DATE, Primitive.BIGINT}:
+            if column.name == time and column.type not in TIMES:
                 raise InvalidOption((_no_time(time, str(column.type)),))
         return ByTime(
             time,

@@ -11,7 +11,7 @@ from hivesink.core.partition_commit import CommitRule
 from hivesink.core.partition_time import FromPatterns, FromTemplate, PartitionClock
 from hivesink.core.table import Primitive
 from hivesink.errors import InvalidOption
-from hivesink.sink.task.assign import time_patterns
+from hivesink.sink.task.assign import TIMES, time_patterns
 
 if TYPE_CHECKING:
     from hivesink.config.options import SinkConfig
@@ -48,7 +48,7 @@ def commit_rule(spec: TableSpec, config: SinkConfig) -> CommitRule:
 def _require_times(spec: TableSpec, name: str | None) -> None:
     """Raises InvalidOption for a column of the table's that no stream can fill with times."""
     kinds = {column.name: column.type for column in spec.columns}
-    if name in kinds and kinds[name] not in {Primitive.TIMESTAMP, Primitive.DATE, Primitive.BIGINT}:
+    if name in kinds and kinds[name] not in TIMES:
         problem = f"{name} is of type {kinds[name]}: name one of type TIMESTAMP, DATE or BIGINT (milliseconds)"
         raise InvalidOption((f"sink.partition-commit.watermark-column: {problem}",))
 
