@@ -30,6 +30,9 @@ FETCH = {
 ASK = {"kafka.default.api.timeout.ms": "15000", "kafka.request.timeout.ms": "10000"}
 """Timeouts of the request for a topic's partitions."""
 
+ANY_AGE = {"maxFileAge": "365000d"}
+"""Spark's own default silently passes over files a week older than the newest: `mv`, `cp -p` and `rsync` keep times."""
+
 
 def kafka(
     spark: SparkSession,
@@ -67,7 +70,7 @@ def lines(spark: SparkSession, folder: str, *, options: Mapping[str, str] | None
     from pyspark.errors import PySparkException
 
     try:
-        files = spark.readStream.format("text").options(**(options or {})).load(folder)
+        files = spark.readStream.format("text").options(**{**ANY_AGE, **(options or {})}).load(folder)
     except PySparkException as error:
         why = str(error).partition("\n")[0]
         problem = "doesn't exist: create it, or fix the path" if "PATH_NOT_FOUND" in why else f"can't be read: {why}"

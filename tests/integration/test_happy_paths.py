@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
@@ -41,6 +42,15 @@ def test_files_go_in_once_and_a_second_run_adds_nothing(stage: Stage) -> None:
     assert len(done) == 3
     assert sorted(stage.location().rglob("*.parquet")) == files
     assert stage.ids("dt = '2024-01-02'") == list(range(1, 30, 3))
+
+
+def test_files_of_any_age_are_read(stage: Stage) -> None:
+    stage.create()
+    for number, year in enumerate((2120, 1971, 2024)):
+        modified = datetime(year, 1, 1, tzinfo=timezone.utc).timestamp()
+        os.utime(stage.put([number]), (modified, modified))
+        stage.drain()
+    assert stage.ids() == [0, 1, 2]
 
 
 @pytest.mark.kafka
