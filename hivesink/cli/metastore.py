@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from hivesink.cli.codes import ExitCode
 from hivesink.cli.command import Debug, Json, Metastore, reporting
 from hivesink.cli.output import Line, Report
 from hivesink.config import options
@@ -113,16 +114,19 @@ def stop(json: Json = False, debug: Debug = False) -> None:
 
 @embedded.command()
 def status(json: Json = False, debug: Debug = False) -> None:
-    """Show whether it is running, and where.
+    """Show whether it is running, and where. Exits with 1 if it isn't.
 
     Example: hivesink metastore status
     """
-    _serve(server.status, as_json=json, debug=debug)
+    found = _serve(server.status, as_json=json, debug=debug)
+    if not found.running:
+        raise typer.Exit(ExitCode.FAILED)
 
 
-def _serve(act: Callable[[], server.MetastoreStatus], *, as_json: bool, debug: bool) -> None:
+def _serve(act: Callable[[], server.MetastoreStatus], *, as_json: bool, debug: bool) -> server.MetastoreStatus:
     with reporting(as_json=as_json, debug=debug) as out:
         found, text = act(), "is stopped"
         if found.running:
             text = f"is running at {found.uri} (process {found.pid}), warehouse {found.warehouse}"
         out.show(Report(asdict(found), [Line(f"the metastore of {found.home} {text}")]))
+    return found

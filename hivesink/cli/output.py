@@ -138,7 +138,8 @@ def jsonable(value: object) -> Any:
         case datetime() | date() | time():
             return value.isoformat()
         case Decimal():
-            return str(value)
+            # Without an exponent: str() shows a 0 of DECIMAL(10,8) as 0E-8.
+            return format(value, "f")
         case bytes() | bytearray():
             return b64encode(value).decode()
         case Enum():

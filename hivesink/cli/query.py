@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from decimal import Decimal
 from json import dumps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -120,7 +121,9 @@ def _shown(cell: Any) -> Any:
     if cell is None:
         return "NULL"
     plain = _plain(cell)
-    return dumps(plain, default=jsonable, ensure_ascii=False) if isinstance(plain, (list, dict)) else cell
+    if isinstance(plain, (list, dict)):
+        return dumps(plain, default=jsonable, ensure_ascii=False)
+    return jsonable(cell) if isinstance(cell, Decimal) else cell
 
 
 def _plain(cell: Any) -> Any:

@@ -187,7 +187,10 @@ def host_and_port(address: str) -> tuple[str, int]:
 
 
 def reason(error: BaseException) -> str:
-    """The server's own first line; PyHive's text would hold the whole reply with Java's stack."""
+    """The server's own first line that says something; PyHive's text would hold the whole reply with Java's stack."""
     status = getattr(error.args[0], "status", None) if error.args else None
     text = getattr(status, "errorMessage", None) or getattr(error, "message", None) or str(error)
-    return (str(text).strip().splitlines() or [type(error).__name__])[0][:500]
+    lines = [line for line in str(text).splitlines() if line.strip()] or [type(error).__name__]
+    # Spark's server puts what is wrong with a statement's syntax below a line that ends in a colon.
+    told = 2 if lines[0].rstrip().endswith(":") else 1
+    return " ".join(line.strip() for line in lines[:told])[:500]

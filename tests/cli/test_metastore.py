@@ -14,12 +14,14 @@ if TYPE_CHECKING:
 def test_start_status_stop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setenv("HIVESINK_HOME", str(tmp_path))
     monkeypatch.delenv("HIVESINK_METASTORE", raising=False)
-    assert "is stopped" in hivesink(capsys, "metastore", "status").out
+    before = hivesink(capsys, "metastore", "status")
+    assert ("is stopped" in before.out, before.code) == (True, 1)
     try:
         started = hivesink(capsys, "metastore", "start", "--json")
         assert started.code == 0, started.err
         assert started.data["running"] is True
         assert f"is running at {started.data['uri']}" in hivesink(capsys, "metastore", "start").out
+        assert hivesink(capsys, "metastore", "status").code == 0
         # Commands find it by themselves.
         assert f"is not in the metastore at {started.data['uri']}" in hivesink(capsys, "status", "a.b").error
     finally:

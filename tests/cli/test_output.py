@@ -52,9 +52,11 @@ def test_a_long_path_stays_in_one_piece(capsys: pytest.CaptureFixture[str]) -> N
 
 
 def test_json_takes_what_a_query_returns(capsys: pytest.CaptureFixture[str]) -> None:
-    row = [datetime(2026, 1, 2, tzinfo=timezone.utc), Decimal("1.50"), b"\x00\x01", {1, 2}]
+    row = [datetime(2026, 1, 2, tzinfo=timezone.utc), Decimal("1.50"), Decimal("0E-8"), b"\x00\x01", {1, 2}]
     JsonOutput().show(Report({"row": row}, []))
-    assert json.loads(capsys.readouterr().out) == {"row": ["2026-01-02T00:00:00+00:00", "1.50", "AAE=", [1, 2]]}
+    assert json.loads(capsys.readouterr().out) == {
+        "row": ["2026-01-02T00:00:00+00:00", "1.50", "0.00000000", "AAE=", [1, 2]]
+    }
 
 
 def test_json_errors_say_whether_to_retry(capsys: pytest.CaptureFixture[str]) -> None:

@@ -155,6 +155,10 @@ def test_query_by_spark(table: str, java_home: str) -> None:
         "rows": [[0, "2026-01-02", [{"a": 1, "m": {"k": {"b": 2}}}]]],
         "more": False,
     }
+    command[-1] = "SELEC 1"
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 65
+    assert "hivesink: the query failed: [PARSE_SYNTAX_ERROR] Syntax error at or near 'SELEC'" in done.stderr
     command[-1] = "SELECT nothing FROM nowhere.at_all"
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 65
@@ -173,8 +177,12 @@ def test_query_through_hiveserver2(
     said = hivesink(capsys, "query", "SELECT map(1, array(DATE '2024-01-02')) AS m", *where)
     assert "datetime" not in said.out
     assert "2024-01-02" in said.out
+    said = hivesink(capsys, "query", "SELECT CAST(0 AS DECIMAL(10, 8)) AS zero, named_struct('a', 1) AS s", *where)
+    assert '0.00000000 │ {"a": 1}' in said.out
     said = hivesink(capsys, "query", "SELECT explode(sequence(1, 5)) AS n", *where, "--limit", "2")
     assert "only the first 2 rows" in said.out
+    said = hivesink(capsys, "query", "SELEC 1", *where)
+    assert (said.code, "SELEC" in said.error) == (65, True)
     said = hivesink(capsys, "query", "SELECT nothing FROM nowhere.at_all", *where)
     assert said.code == 65
     assert "nowhere" in said.error
