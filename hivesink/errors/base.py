@@ -19,6 +19,19 @@ class InvalidOption(HiveSinkError):
         super().__init__("; ".join(problems))
 
 
+class NoMetastore(InvalidOption):
+    """None is named, and no embedded one runs."""
+
+    def __init__(self, folder: object) -> None:
+        """`folder` is the one of the embedded metastore that was looked for."""
+        problem = (
+            f"no metastore: no embedded one runs in {folder}; change to the folder where you started it, or set "
+            "HIVE_CONF_DIR to the folder of hive-site.xml, or HIVESINK_METASTORE to thrift://HOST:PORT, or start the "
+            "embedded one with `hivesink metastore start`"
+        )
+        super().__init__((problem,))
+
+
 class OwnClassMissing(InvalidOption):
     """A class of the user's own, which an option names, can't be made here."""
 

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 from hivesink.config.cache import cache_folder, state_folder, write_atomically
 from hivesink.config.site import Site
-from hivesink.errors import InvalidOption, MasterUnreachable
+from hivesink.errors import MasterUnreachable, NoMetastore
 from hivesink.jvm.jars import HIVE_CLIENT, fetch, kafka_connector
 from hivesink.jvm.java import find_java, log4j2
 from hivesink.metastore import version as metastore_version
@@ -66,7 +66,7 @@ def session(
     For a metastore newer than the client that Spark ships, Spark 4 is given the client of Hive 4. Spark 3.5 supports
     none: the sink works there, but Spark can't read the tables; query them through HiveServer2.
 
-    Raises InvalidOption if no metastore is named and none runs, SiteInvalid, MetastoreUnreachable,
+    Raises NoMetastore, SiteInvalid, MetastoreUnreachable,
     MasterUnreachable, JarsUnavailable, JavaNotFound.
     """
     choice = choose(
@@ -154,18 +154,14 @@ def _first_set(settings: Mapping[str, str], names: tuple[str, ...]) -> str | Non
 
 
 def _embedded() -> tuple[str, str]:
-    """The running embedded metastore's URI and warehouse. Raises InvalidOption, MetastoreUnreachable."""
+    """The running embedded metastore's URI and warehouse. Raises NoMetastore, MetastoreUnreachable."""
     with suppress(ModuleNotFoundError):  # The zip for clusters lacks the servers.
         from hivesink.embedded.metastore import running
 
         state = running()
         if state.uri is not None and state.warehouse is not None:
             return state.uri, Path(state.warehouse).absolute().as_uri()
-    problem = (
-        "no metastore: set HIVE_CONF_DIR to the folder of hive-site.xml, or HIVESINK_METASTORE, or start the "
-        "embedded one with `hivesink metastore start`"
-    )
-    raise InvalidOption((problem,))
+    raise NoMetastore(state_folder())
 
 
 def _warehouse(site: Site) -> str:

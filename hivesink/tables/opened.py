@@ -9,6 +9,7 @@ from posixpath import dirname
 from typing import TYPE_CHECKING
 
 from hivesink import wiring
+from hivesink.config.cache import state_folder
 from hivesink.config.options import SinkConfig
 from hivesink.config.site import Site
 from hivesink.core.epoch import STRICT
@@ -16,7 +17,7 @@ from hivesink.core.log import require_writer_name
 from hivesink.core.table import TableName, require_table_name
 from hivesink.core.why_open import Policies
 from hivesink.embedded import metastore as embedded
-from hivesink.errors import InvalidOption, TableRenamed
+from hivesink.errors import InvalidOption, NoMetastore, TableRenamed
 from hivesink.logs import TableLogs, commit_log, log_folder
 from hivesink.sink.commit.context import CommitContext, rolling_policy, watermark_policy
 from hivesink.sink.commit.observe import load
@@ -145,15 +146,11 @@ class OpenedTable:
 def metastore_address(given: str | None, site: Site) -> str:
     """The given address, else `$HIVESINK_METASTORE`, else the site's, else the embedded metastore's.
 
-    Raises InvalidOption if there is none.
+    Raises NoMetastore.
     """
     uri = given or os.environ.get("HIVESINK_METASTORE") or site.metastore_uris or embedded.running().uri
     if uri is None:
-        problem = (
-            "no metastore: give --metastore thrift://HOST:PORT, set HIVESINK_METASTORE, set HIVE_CONF_DIR to the "
-            "folder of hive-site.xml, or start the embedded one with `hivesink metastore start`"
-        )
-        raise InvalidOption((problem,))
+        raise NoMetastore(state_folder())
     return uri
 
 
