@@ -184,7 +184,7 @@ class ExactDecoder:
         except UnicodeDecodeError:
             raise InvalidValue(reason="not UTF-8") from None
         except NotJson:
-            raise InvalidValue(reason="not JSON") from None
+            raise InvalidValue(reason="not JSON" if record.strip() else "empty, not JSON") from None
         if raw[0] != "{":
             raise InvalidValue(reason="not a JSON object")
         members_by_name = fields(raw, self.names, ignore_unknown=self.ignore_unknown)

@@ -180,8 +180,8 @@ def test_a_value_that_does_not_fit(kind: HiveType, value: str, reason: str, opti
     ("record", "field", "reason"),
     [
         (b"not json", None, "not JSON"),
-        (b"", None, "not JSON"),
-        (b" ", None, "not JSON"),
+        (b"", None, "empty, not JSON"),
+        (b" ", None, "empty, not JSON"),
         (b'\xef\xbb\xbf{"userId": 1}', None, "not JSON"),
         (b'{"userId": 1} {"userId": 2}', None, "not JSON"),
         (b'{"userId": 1}{"userId": 2}', None, "not JSON"),
