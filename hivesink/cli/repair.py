@@ -19,7 +19,15 @@ from hivesink.core.seen import NOTHING, GivenUp
 from hivesink.errors import HiveSinkError, InvalidOption
 from hivesink.sink.commit.context import CommitContext, policy_of, problems_of
 from hivesink.sink.commit.observe import load
-from hivesink.sink.commit.recovery import Loss, LostSlice, Recovered, find_losses, find_lost_slices, preview
+from hivesink.sink.commit.recovery import (
+    Loss,
+    LostSlice,
+    Recovered,
+    find_losses,
+    find_lost_slices,
+    find_maybe_read,
+    preview,
+)
 from hivesink.sink.commit.recovery import recover as recover_writer
 from hivesink.sink.inspect.clean import clean as clean_writer
 from hivesink.sink.inspect.clean import find_leftovers, find_strays, throw_away
@@ -36,6 +44,12 @@ T = TypeVar("T")
 AcceptLost = Annotated[
     bool,
     typer.Option("--accept-lost", help="Give up lost parts and segments for good, so that the log can continue."),
+]
+EncodeAgain = Annotated[
+    bool,
+    typer.Option(
+        "--encode-again", help="Publish the rows of lost parts again, though readers may have had them before."
+    ),
 ]
 GiveUp = Annotated[
     list[str] | None,
@@ -57,6 +71,7 @@ def recover(
     writer: Writer = None,
     dry_run: DryRun = False,
     accept_lost: AcceptLost = False,
+    encode_again: EncodeAgain = False,
     give_up: GiveUp = None,
     yes: Yes = False,
     metastore: Metastore = None,
@@ -66,28 +81,36 @@ def recover(
     """Finish decided epochs, remove what was not decided, and publish the rows that wait to be rolled.
 
     Stop the job first: if it is writing an epoch, it loses that epoch and stops. --accept-lost gives up the rows of
-    lost parts and segments, --give-up those of a partition that can't be published. Both ask first.
+    lost parts and segments, --give-up those of a partition that can't be published. --encode-again publishes rows of
+    lost parts that the log still has. All three ask first.
 
     Example: hivesink recover demo.flights --dry-run
     """
     with reporting(as_json=json, debug=debug) as out, open_table(table, metastore) as opened:
         partitions = frozenset((opened.name, partition) for partition in give_up or ())
         failed: dict[str, HiveSinkError] = {}
-        search = partial(_search, opened, partitions=partitions, accept=accept_lost)
+        search = partial(_search, opened, partitions=partitions, accept=accept_lost, again=encode_again)
         found = _each(opened.chosen(writer), search, failed)
-        lost = [one for own in found.values() for one in own]
+        lost = [one for own, _ in found.values() for one in own]
+        again = [one for _, own in found.values() for one in own]
         if not failed:
             _require_known(partitions, lost)
-        if lost and not dry_run and not yes:
-            _ask(lost, as_json=json)
-        done = _each(
-            found, lambda name: _recovered(opened, name, _given_up(found[name], partitions), dry_run=dry_run), failed
-        )
-        for name in () if dry_run else [name for name, result in done.items() if result.waiting.buckets]:
-            done[name] = _published(opened, name, done[name], failed)
+        if not dry_run and not yes:
+            _ask(lost, "give up", "for good", as_json=json)
+            _ask(again, "publish", "again", as_json=json)
+        given_up = {name: _given_up(own, partitions, again=encode_again) for name, (own, _) in found.items()}
+        done = _each(found, lambda name: _recovered(opened, name, given_up[name], dry_run=dry_run), failed)
+        for name in [name for name, result in done.items() if result.waiting.buckets]:
+            if dry_run:
+                with _noted(name, failed):
+                    _require_sound(opened, *opened.for_recovery(name)[1:])
+            else:
+                done[name] = _published(opened, name, done[name], failed)
         left = [text for name, result in done.items() for text in _left(opened, name, result)] if dry_run else []
         if done or not failed:
-            out.show(_report(opened, done, failed, left, dry_run=dry_run, unharmed=accept_lost and not lost))
+            asked = {"given up": accept_lost and not lost, "published again": encode_again and not again}
+            nothing = [what for what, is_nothing in asked.items() if is_nothing]
+            out.show(_report(opened, done, failed, left, dry_run=dry_run, nothing=nothing))
         if failed:
             raise next(iter(failed.values()))
         if left:
@@ -112,19 +135,21 @@ def _noted(writer: str, failed: dict[str, HiveSinkError]) -> Iterator[None]:
 
 
 def _search(
-    opened: OpenedTable, writer: str, *, partitions: frozenset[PartitionKey], accept: bool
-) -> list[Loss | LostSlice]:
+    opened: OpenedTable, writer: str, *, partitions: frozenset[PartitionKey], accept: bool, again: bool
+) -> tuple[list[Loss | LostSlice], tuple[Loss, ...]]:
+    """What is given up, and what is published again."""
     opened.admission(writer).require_same_table()
     context = opened.writers[writer]
-    parts = find_losses(context, partitions, accept=accept)
-    return [*parts, *find_lost_slices(context, partitions, accept=accept)]
+    parts = find_losses(context, partitions, accept=accept, again=again)
+    slices = find_lost_slices(context, partitions, accept=accept)
+    return [*parts, *slices], find_maybe_read(context) if again else ()
 
 
-def _given_up(lost: Sequence[Loss | LostSlice], partitions: frozenset[PartitionKey]) -> GivenUp:
+def _given_up(lost: Sequence[Loss | LostSlice], partitions: frozenset[PartitionKey], *, again: bool) -> GivenUp:
     parts = [one for one in lost if isinstance(one, Loss)]
     waiting = frozenset(one.target for one in parts if one.key in partitions)
     slices = frozenset(one.opened for one in lost if isinstance(one, LostSlice))
-    return GivenUp(frozenset(one.target for one in parts), waiting, slices)
+    return GivenUp(frozenset(one.target for one in parts), waiting, slices, again=again)
 
 
 def _recovered(opened: OpenedTable, writer: str, given_up: GivenUp, *, dry_run: bool) -> Recovered:
@@ -172,11 +197,11 @@ def _identity(opened: OpenedTable, writer: str, context: CommitContext, config: 
     return Identity(writer, uid, (opened.name,), ((opened.name, config["sink.bucket.time-zone"].key),), log.location)
 
 
-def _ask(lost: Sequence[Loss | LostSlice], *, as_json: bool) -> None:
-    rows = sum(loss.rows for loss in lost)
-    what = f"{rows} rows in {_files(lost)}"
-    lines = [f"lost: {loss.target} ({loss.rows} rows{_bucket(loss)}): {loss.reason}" for loss in lost]
-    confirm(lines, f"Give up {what} for good?", f"this would give up {what}", as_json=as_json)
+def _ask(lost: Sequence[Loss | LostSlice], todo: str, how: str, *, as_json: bool) -> None:
+    if lost:
+        what = f"{sum(loss.rows for loss in lost)} rows in {_files(lost)}"
+        lines = [f"lost: {loss.target} ({loss.rows} rows{_bucket(loss)}): {loss.reason}" for loss in lost]
+        confirm(lines, f"{todo.capitalize()} {what} {how}?", f"this would {todo} {what}", as_json=as_json)
 
 
 def _all(result: Recovered) -> list[Loss | LostSlice]:
@@ -200,12 +225,12 @@ def _report(
     left: Sequence[str],
     *,
     dry_run: bool,
-    unharmed: bool,
+    nothing: Sequence[str],
 ) -> Report:
     data = [_data(writer, result) for writer, result in done.items()]
     shown = ((writer, result) for writer, result in done.items() if writer not in failed or result.described())
     blocks = [block for writer, result in shown for block in _blocks(writer, result, dry_run=dry_run)]
-    blocks += [Line("nothing is lost, so nothing is given up")] if unharmed else []
+    blocks += [Line(f"nothing is lost, so nothing is {what}") for what in nothing]
     blocks += [Line(f"writer {writer}: not done: {error}", "red") for writer, error in failed.items()]
     blocks += [Line(text, "yellow") for text in left]
     blocks = blocks or [Line(f"no writer has written to {opened.name} yet")]

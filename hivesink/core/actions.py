@@ -89,6 +89,14 @@ class PutAway:
 
 
 @dataclass(frozen=True, slots=True)
+class BeginPublish:
+    """Record that some parts of the epoch may be visible from now on. `names` are its own parts'."""
+
+    epoch: Epoch
+    names: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
 class MarkPublished:
     """Record that every part of the epoch is published. `waited` are the folders where parts were set aside."""
 
@@ -107,6 +115,13 @@ class Announce:
 
     kind: PolicyKind
     partitions: tuple[CommittedPartition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MarkFound:
+    """Record that a look has found the parts of the epochs up to `epoch` in place after they were published."""
+
+    epoch: Epoch
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +160,7 @@ class Trim:
     epoch: Epoch
 
 
-_OnLog = Decide | MarkPublished | MarkSettled | Forget | DropSegments | Trim
+_OnLog = Decide | BeginPublish | MarkPublished | MarkFound | MarkSettled | Forget | DropSegments | Trim
 _OnFiles = Publish | Keep | Refuse | PutAway | Announce | Discard
 Action = _OnLog | _OnFiles | ClearAccurate | Register | LookAgain
 
@@ -168,10 +183,14 @@ def describe(action: Action) -> Iterator[tuple[str, str]]:  # noqa: C901, PLR091
             yield "stop at", f"{part.target} ({part.rows} rows): {action.reason}"
         case PutAway(part, source):
             yield "put away", f"{source} as {part.put_away}"
+        case BeginPublish(epoch):
+            yield "mark publishing", f"epoch {epoch}"
         case MarkPublished(epoch):
             yield "mark published", f"epoch {epoch}"
         case Announce(kind, committed):
             yield from ((kind.value.replace("-", " "), _name(one.table, one.partition)) for one in committed)
+        case MarkFound(epoch):
+            yield "mark found", f"epoch {epoch}"
         case MarkSettled(epoch):
             yield "mark settled", f"epoch {epoch}"
         case Discard(staged):

@@ -1,6 +1,6 @@
 """The life of an epoch and of its parts: every state, every step, and a writer's history.
 
-    epoch   BEGUN ──decide──▶ DECIDED ──publish──▶ PUBLISHED ──confirm──▶ SETTLED
+    epoch   BEGUN ──decide──▶ DECIDED ─(begin──▶ PUBLISHING)─publish──▶ PUBLISHED ─(find──▶ FOUND)─confirm──▶ SETTLED
     part    IN_PROGRESS ──close──▶ PENDING ──decide──▶ DECIDED ──publish──▶ FINISHED
 
 `decide` is the point of no return: `log.create` writes the manifest, if there is none. Before it everything of the
@@ -20,7 +20,7 @@ from hivesink.core.manifest import REOPEN, Manifest, PartEntry, standing
 from hivesink.core.rolling import OpenRows
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
     from datetime import datetime
 
     from hivesink.core.partition import LivePartition, PartitionKey
@@ -36,8 +36,12 @@ class EpochState(Enum):
     """Another manifest has its number: what its tasks wrote is left over."""
     DECIDED = "decided"
     """Its manifest exists."""
+    PUBLISHING = "publishing"
+    """A mark says that some of its parts may be visible. Rows that nobody has read may wait again, others not."""
     PUBLISHED = "published"
     """Its mark says that every part is visible: from here on the files are the users' own."""
+    FOUND = "found"
+    """A mark says that a look has found the parts in place after that: no INSERT that came first can take them."""
     SETTLED = "settled"
     """The metastore was looked at after that; a mark says so, and `settled` in every later manifest."""
 
@@ -61,7 +65,9 @@ class Step(Enum):
 
     DECIDE = "decide"
     SHUT_OUT = "shut out"
+    BEGIN = "begin"
     PUBLISH = "publish"
+    FIND = "find"
     CONFIRM = "confirm"
     CLOSE = "close"
     SET_ASIDE = "set aside"
@@ -77,8 +83,10 @@ NEXT: Mapping[State, Mapping[Step, State]] = {
     EpochState.BEGUN: {Step.DECIDE: EpochState.DECIDED, Step.SHUT_OUT: EpochState.SHUT_OUT},
     EpochState.SHUT_OUT: {},
     # The point of no return: no step leads back from here.
-    EpochState.DECIDED: {Step.PUBLISH: EpochState.PUBLISHED},
-    EpochState.PUBLISHED: {Step.CONFIRM: EpochState.SETTLED},
+    EpochState.DECIDED: {Step.BEGIN: EpochState.PUBLISHING, Step.PUBLISH: EpochState.PUBLISHED},
+    EpochState.PUBLISHING: {Step.PUBLISH: EpochState.PUBLISHED},
+    EpochState.PUBLISHED: {Step.FIND: EpochState.FOUND, Step.CONFIRM: EpochState.SETTLED},
+    EpochState.FOUND: {Step.CONFIRM: EpochState.SETTLED},
     EpochState.SETTLED: {},
     PartState.IN_PROGRESS: {Step.CLOSE: PartState.PENDING, Step.DISCARD: PartState.DISCARDED},
     PartState.PENDING: {
@@ -92,7 +100,7 @@ NEXT: Mapping[State, Mapping[Step, State]] = {
         Step.ACCEPT_LOSS: PartState.GIVEN_UP,
         Step.REOPEN: PartState.REOPENED,
     },
-    # Only until its epoch is settled: its partition is in another folder, or an INSERT has deleted it.
+    # Only until its epoch is settled: its partition is in another folder; or a person says that its rows are gone.
     PartState.FINISHED: {Step.MOVE: PartState.DECIDED, Step.REOPEN: PartState.REOPENED},
     PartState.DISCARDED: {},
     PartState.GIVEN_UP: {},
@@ -141,7 +149,12 @@ class OpenEpoch:
 
     @property
     def is_published(self) -> bool:
-        return self.state is EpochState.PUBLISHED
+        return self.state in {EpochState.PUBLISHED, EpochState.FOUND}
+
+    @property
+    def has_waited(self) -> bool:
+        """Whether rows that waited may be in its parts: unless somebody has read them, lost ones wait again."""
+        return bool(self.manifest.rolled or self.manifest.moves)
 
 
 @dataclass(frozen=True)
@@ -253,13 +266,24 @@ class History:
         new = () if manifest.is_bare else (OpenEpoch(manifest, state),)
         return replace(self, head=manifest, open=(*self.open, *new), rows=self.rows.after(manifest))
 
+    def begun(self, epoch: Epoch) -> History:
+        """The history once parts of `epoch` may be visible, and its mark says so."""
+        return self._stepped({epoch}, Step.BEGIN)
+
     def published(self, epoch: Epoch) -> History:
         """The history once every part of `epoch` is visible, and its mark says so."""
-        epochs = (
-            replace(one, state=step(one.state, Step.PUBLISH)) if one.manifest.epoch == epoch else one
-            for one in self.open
+        return self._stepped({epoch}, Step.PUBLISH)
+
+    def found(self) -> History:
+        """The history once a look has found the parts of published epochs up to `confirmable` in place."""
+        new = {one.manifest.epoch for one in self.open if one.state is EpochState.PUBLISHED}
+        return self._stepped({epoch for epoch in new if epoch <= self.confirmable}, Step.FIND)
+
+    def _stepped(self, epochs: Collection[Epoch], taken: Step) -> History:
+        stepped = (
+            replace(one, state=step(one.state, taken)) if one.manifest.epoch in epochs else one for one in self.open
         )
-        return replace(self, open=tuple(epochs))
+        return replace(self, open=tuple(stepped))
 
     def confirmed(self) -> History:
         """The history once the metastore was looked at, after the epochs up to `confirmable` were published."""

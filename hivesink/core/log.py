@@ -8,6 +8,7 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from hivesink.core.epoch import Epoch
+from hivesink.core.lifecycle import EpochState
 from hivesink.errors import InvalidOption, LogDamaged
 
 if TYPE_CHECKING:
@@ -27,7 +28,11 @@ _RESET = re.compile(r"\.(?=reset-\d{8}T\d{6}Z\Z)", re.ASCII)
 class Mark(Enum):
     """What has been done about a decided epoch; the value is the ending of the mark's name."""
 
+    PUBLISHING = "publishing"
+    """Some of its parts may be visible. Only epochs that publish rows which waited, or move parts, have it."""
     PUBLISHED = "published"
+    FOUND = "found"
+    """A look has found the parts of this epoch and of those before it in place. Only where commits are made known."""
     REGISTERED = "registered"
 
 
@@ -58,6 +63,14 @@ class LogView:
     def settled(self, newest: Epoch) -> Epoch:
         """Epochs up to this one are settled: by a mark, or by `newest`, which is `settled` in the newest manifest."""
         return max((newest, *(epoch for epoch, marks in self.marks.items() if Mark.REGISTERED in marks)))
+
+    def state(self, epoch: Epoch) -> EpochState:
+        """That of a decided epoch that isn't settled."""
+        marks = self.marks.get(epoch, frozenset())
+        if Mark.PUBLISHED not in marks:
+            return EpochState.PUBLISHING if Mark.PUBLISHING in marks else EpochState.DECIDED
+        found = any(later >= epoch and Mark.FOUND in own for later, own in self.marks.items())
+        return EpochState.FOUND if found else EpochState.PUBLISHED
 
 
 def missing(view: LogView) -> tuple[Epoch, ...]:

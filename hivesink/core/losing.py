@@ -1,6 +1,7 @@
 """Epochs that no longer answer for lost parts: a person accepts the loss, or the parts' rows wait again.
 
-A roll's segments stay until its parts are settled. So if these are lost before that, they are encoded again.
+A roll's segments stay until its parts are settled. So parts that are lost before anybody could read them are encoded
+again. Whoever takes a part later may have written its rows anew (INSERT OVERWRITE), or wants them gone (TRUNCATE).
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from hivesink.core.epoch import Epoch
+from hivesink.core.lifecycle import EpochState
 from hivesink.core.manifest import REOPEN
 from hivesink.core.partition_commit import commit_after, commit_without
 from hivesink.core.rolling import open_rows
@@ -58,18 +60,25 @@ def reopenable(
 ) -> dict[tuple[Epoch, PartitionKey], list[PartEntry]]:
     """The lost parts whose rows can wait again, by roll and bucket, but for what is given up.
 
-    Only where a roll's files of a bucket are lost together: some run might still publish one that is left.
+    Only where a roll's files of a bucket are lost together: some run might still publish one that is left. And only
+    where nobody can have read them, or a person wants them `again`.
     """
     refused = losses(history, seen.files, seen.partitions) if seen.closed else ()
     wanted = (loss for loss in refused if loss.part.target not in given_up.waiting)
     gone = {loss.part.name: loss.part for loss in wanted if loss.astray is None and not loss.found}
+    read = frozenset() if given_up.again else _maybe_read(history) - seen.hidden
     found = {}
     for roll in (epoch.manifest for epoch in history.open):
         for key in roll.rolled:
             names = [part.name for part in roll.parts if part.key == key]
-            if (roll.epoch, key) in seen.closed and gone.keys() >= set(names):
+            if (roll.epoch, key) in seen.closed and gone.keys() >= set(names) and read.isdisjoint(names):
                 found[roll.epoch, key] = [gone[name] for name in names]
     return found
+
+
+def _maybe_read(history: History) -> frozenset[str]:
+    begun = (epoch.manifest for epoch in history.open if epoch.state is not EpochState.DECIDED)
+    return frozenset(part.name for manifest in begun for part in manifest.publishes())
 
 
 def closed_buckets(

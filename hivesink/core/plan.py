@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from hivesink.core import actions
 from hivesink.core.bucket import is_aside, is_given_up, same_location
 from hivesink.core.epoch import Epoch
+from hivesink.core.lifecycle import EpochState
 from hivesink.core.losing import accepted, reopened
 from hivesink.core.manifest import Manifest, Move
 from hivesink.core.partition import LivePartition, PartitionKey, by_table
@@ -67,7 +68,7 @@ def plan(
     if manifest is not None:
         put_away = _put_away(history, seen, given_up) if manifest.accepted else ()
         manifest = history.rows.complete(manifest)
-        after = plan(history.decided(manifest), seen, stamp, policy, starting=starting, given_up=given_up)
+        after = plan(history.decided(manifest), seen, stamp, policy, given_up=given_up)
         return (*put_away, actions.Decide(manifest), *after)  # `Decide` is the point of no return.
     finish = () if seen.partitions is None else _finish(history, seen, seen.partitions, stamp, policy)
     clean_up = () if seen.tracks is None else (*sweep(history, seen.tracks), *_trim(history, policy))
@@ -75,10 +76,14 @@ def plan(
 
 
 def _fence(history: History, seen: Seen, stamp: Stamp) -> Manifest | None:
-    """Decide the epoch that an older try has begun, without a batch: that try can no longer commit."""
-    if seen.tracks is None or newest(seen.tracks.lists) <= history.epoch:
-        return None
-    return history.following("fence", stamp)
+    """Decide the epoch that an older try has begun, without a batch: that try can no longer commit.
+
+    Nor may another run that publishes rows which waited: what it finds lost, this one may have made visible.
+    """
+    begun = seen.tracks is not None and newest(seen.tracks.lists) > history.epoch
+    if begun or any(epoch.has_waited for epoch in history.unpublished):
+        return history.following("fence", stamp)
+    return None
 
 
 def _put_away(history: History, seen: Seen, given_up: GivenUp) -> Iterator[actions.PutAway]:
@@ -140,6 +145,11 @@ def _publish(
 ) -> Iterator[actions.Action]:
     folders = history.folders()
     steps = [action for own in located.values() for action in own]
+    for epoch in [one for one in history.unpublished if one.has_waited and one.state is EpochState.DECIDED]:
+        if any(isinstance(action, actions.Publish) for action in located.get(epoch.manifest.epoch, ())):
+            # Its own parts only: one that moves may have been visible before.
+            yield actions.BeginPublish(epoch.manifest.epoch, frozenset(part.name for part in epoch.manifest.parts))
+            history = history.begun(epoch.manifest.epoch)
     waiting = {action.key for action in steps}
     behind = {key for key in waiting if key in live and live[key].columns_behind}
     # A published part's partition that a user has dropped since isn't registered again until all is published.
@@ -197,13 +207,18 @@ def _confirm(
     """
     if history.confirmable < history.open[0].manifest.epoch:
         return
-    published = (part for epoch, part in history.standing if epoch.is_published)
+    # Once they were found in place, a partition that is dropped stays so.
+    published = (part for epoch, part in history.standing if epoch.state is EpochState.PUBLISHED)
     folders = {part.key: part.folder for part in published if part.key not in seen.taken}
     dropped = {key: folder for key, folder in folders.items() if key not in live}
     if dropped:
         yield from _register(dropped)
         yield actions.LookAgain()
-    if committed := tuple(_committed(history, _homes(folders, live))):
+    committed = tuple(_committed(history, _homes(folders, live))) if policy.announce else ()
+    if committed:
+        if history.found() != history:
+            # The user's own code may fail for long: meanwhile the files are the users' own.
+            yield actions.MarkFound(history.confirmable)
         yield from (actions.Announce(kind, committed) for kind in policy.announce)
     yield actions.MarkSettled(history.confirmable)
 

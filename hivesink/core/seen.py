@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from hivesink.core.actions import Action, Discard, DropSegments, Forget, Keep, Publish, Refuse
 from hivesink.core.bucket import given_up, is_aside, is_given_up, same_location
 from hivesink.core.epoch import Epoch
+from hivesink.core.lifecycle import EpochState
 from hivesink.core.partfile import parse_staged
 from hivesink.core.partition import PartitionKey
 from hivesink.core.rolling import OpenBucket, Opened, segment_epoch
@@ -54,7 +55,8 @@ class Seen:
     `partitions` None: the metastore was not asked, or doesn't answer. `tracks` None: nobody has looked. `refused` are
     partitions that the metastore has refused to register: their epochs stay open, all others go on. `taken` are those
     of them whose folder is another partition's now. `read` are those of `files` that readers find, if somebody asked.
-    `closed`: where parts are lost, and all of the table was searched for them.
+    `closed`: where parts are lost, and all of the table was searched for them. `hidden` are the names of parts that
+    this run has not renamed and nobody else could, though their epoch's mark says that parts may be visible.
     """
 
     files: Mapping[str, int] = field(default_factory=dict)
@@ -64,6 +66,7 @@ class Seen:
     taken: frozenset[PartitionKey] = frozenset()
     read: frozenset[str] = frozenset()
     closed: Closed = field(default_factory=dict)
+    hidden: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,13 +74,15 @@ class GivenUp:
     """What a person has confirmed to give up: decided parts, by their targets. `targets` go only if they are lost.
 
     `waiting` go with their files: what the job has decided since isn't among them. `slices` are rows that wait.
-    `records` are the log's commits of their partitions.
+    `records` are the log's commits of their partitions. `again`: lost parts that a roll has made are none; their rows
+    wait again, though somebody may have read them.
     """
 
     targets: frozenset[str] = frozenset()
     waiting: frozenset[str] = frozenset()
     slices: frozenset[Opened] = frozenset()
     records: Mapping[PartitionKey, Commit] = field(default_factory=dict)
+    again: bool = False
 
 
 NOTHING = GivenUp()
@@ -111,11 +116,12 @@ def _astray(part: PartEntry, files: Mapping[str, int]) -> str | None:
 def unproven(history: History, live: Mapping[PartitionKey, LivePartition]) -> list[PartEntry]:
     """Published parts of new partitions, which must be at their targets until their epoch is settled.
 
-    An INSERT that looked for the partition before it was registered deletes the files in its folder, however late.
+    An INSERT that looked for the partition before it was registered deletes the files in its folder, however late. Once
+    a look has found them, they are the users' own: who deletes them then may have read them.
     """
     parts = []
     for epoch, part in history.standing:
-        if epoch.is_published and part.partition:
+        if epoch.state is EpochState.PUBLISHED and part.partition:
             home = live.get(part.key)
             is_home = None if home is None else same_location(home.location, part.folder)
             parts += [part] if is_unproven(epoch.manifest, part, is_home=is_home) else []

@@ -11,9 +11,20 @@ class PartLost(HiveSinkError):
     """A decided part is neither staged nor published."""
 
     def __init__(self, staged: str, target: str, way_back: str | None = None) -> None:
+        self._missing = f"{staged} and {target} are both missing"
         gone = f"so rows that the log counts as committed are gone; restore one of them, or {_ACCEPT}"
         todo = f"but the file was {way_back}, then start the job again" if way_back else gone
-        super().__init__(f"{staged} and {target} are both missing, {todo}")
+        super().__init__(f"{self._missing}, {todo}")
+
+    def maybe_read(self) -> PartLost:
+        """This error, where the log still has the rows, and readers may have had them before they were lost."""
+        text = (
+            f"{self._missing}, and readers may have had its rows before something deleted it: if they are in the table "
+            f"in another file, or are to stay deleted, {_ACCEPT}; if they are to be published again, run `hivesink "
+            "recover TABLE --encode-again`"
+        )
+        self.args = (text,)
+        return self
 
 
 class LengthMismatch(HiveSinkError):

@@ -1,7 +1,7 @@
 """The names of a log's files, formatted and parsed here and nowhere else.
 
 <log>/uid
-<log>/manifests/0000000012.json, 0000000012.published, 0000000012.registered
+<log>/manifests/0000000012.json, and beside it 0000000012.publishing, .published, .found, .registered
 <log>/manifests/floor-0000000007
 <log>/manifests/.0000000012.json.<attempt>.tmp        not yet decided
 <log>/touched/<epoch>-<attempt>t<task attempt>-<task>-<chunk>
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from hivesink.core.table import TableName
 
 _NUMBER = r"(\d{10,})"
-_MANIFEST = re.compile(rf"{_NUMBER}\.(json|published|registered)", re.ASCII)
+_MANIFEST = re.compile(rf"{_NUMBER}\.(json|{'|'.join(mark.value for mark in Mark)})", re.ASCII)
 _FLOOR = re.compile(rf"floor-{_NUMBER}", re.ASCII)
 _TEMPORARY = re.compile(rf"\.(?:floor-)?{_NUMBER}(?:\.json)?\.[0-9a-f]+\.tmp", re.ASCII)
 _TOUCHED = re.compile(r"(\d+)-([0-9a-f]{8,32})t(\d+)-(\d+)-(\d+)", re.ASCII)

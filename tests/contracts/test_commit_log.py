@@ -268,9 +268,8 @@ def test_the_head_is_never_trimmed(log: RenameCommitLog) -> None:
 
 def test_marks_are_idempotent_and_by_epoch(log: RenameCommitLog) -> None:
     filled(log, 2)
-    log.mark(Epoch(1), Mark.PUBLISHED)
-    log.mark(Epoch(1), Mark.PUBLISHED)
-    log.mark(Epoch(1), Mark.REGISTERED)
+    for mark in (*Mark, *Mark):
+        log.mark(Epoch(1), mark)
     assert log.view().marks == {1: frozenset(Mark)}
 
 

@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import pyarrow as pa
 
+from hivesink.core.seen import GivenUp
 from hivesink.errors import HiveSinkError
 from hivesink.metastore.common import FLAG, is_accurate
 from hivesink.ports import BadRow, DecodedRows
 from hivesink.sink.commit.committer import Committer
 from hivesink.sink.commit.observe import load
+from hivesink.sink.commit.recovery import find_maybe_read, recover
 from hivesink.sink.task.attempt import TaskTools, run_task
 from hivesink.sink.task.messages import TablePlan, TaskPlan, TaskReport
 from hivesink.sink.task.rejects import rejected_spec
@@ -244,4 +246,11 @@ def dies(job: Callable[[], SiteJob], size: int = 4) -> None:
         job().run(size)
 
 
-__all__ = ["FaultyFileSystem", "Kill", "Mode", "Site", "SiteJob", "Watched", "dies", "modes"]
+def encode_again(committer: Committer) -> None:
+    """A person says that the rows of lost files aren't in the table."""
+    spec = committer.spec
+    assert find_maybe_read(committer.context)
+    recover(committer.context, spec.identity, spec.policy, given_up=GivenUp(again=True))
+
+
+__all__ = ["FaultyFileSystem", "Kill", "Mode", "Site", "SiteJob", "Watched", "dies", "encode_again", "modes"]

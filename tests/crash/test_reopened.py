@@ -1,6 +1,6 @@
 """A user's statement takes files that a roll has decided and nobody can read yet: they are encoded again.
 
-Then every call after it fails, in every way.
+Then every call after it fails, in every way. What readers may have had is encoded again only if a person says so.
 """
 
 from __future__ import annotations
@@ -13,13 +13,14 @@ import pytest
 from hivesink.core.manifest import REOPEN
 from hivesink.core.seen import GivenUp
 from hivesink.errors import HiveSinkError, LengthMismatch, PartLost, StoreUnavailable
+from hivesink.sink.commit import executor
 from hivesink.sink.commit.committer import Committer
 from hivesink.sink.commit.observe import load
-from hivesink.sink.commit.recovery import find_losses, find_lost_slices, preview, recover
+from hivesink.sink.commit.recovery import find_losses, find_lost_slices, find_maybe_read, preview, recover
 from tests.crash.faults import FaultyFileSystem, Kill, Mode, Plan
-from tests.crash.site import modes
+from tests.crash.site import encode_again, modes
 from tests.crash.test_commit_steps import WAYS, Life
-from tests.sink.harness import TABLE
+from tests.sink.harness import LOCATION, TABLE
 from tests.sink.inspect.test_partitions import complete, follower, require_true
 from tests.sink.timed import at, place
 
@@ -74,6 +75,11 @@ def test_a_fault_at_any_call_after_it(way: str, nth: int, number: int) -> None:
             life.run(faulty)
         if mode not in modes(faulty.calls[number - 1]):
             continue
+        # Where a run had begun to publish and died, nobody knows how far it came.
+        with contextlib.suppress(PartLost):
+            life.run()
+        if find_maybe_read(life.job().context):
+            encode_again(life.job().committer)
         life.run()
         faulty.apply_late()
         life.done((number, mode))
@@ -101,7 +107,7 @@ def test_what_waits_for_the_metastore_is_encoded_again() -> None:
     assert find_losses(job.context) == ()
     told = preview(job.context, spec.policy)
     assert [line for line in told.described() if line[0] in {REOPEN, "roll", "stop at"}] == [
-        (REOPEN, "epoch 5"),
+        (REOPEN, "epoch 6"),
         ("roll", f"{TABLE} {place(3)} (2 rows)"),
         ("roll", f"{TABLE} {place(5)} (1 rows)"),
     ]
@@ -143,12 +149,67 @@ def test_a_bucket_is_encoded_again_as_a_whole_or_not_at_all() -> None:
     life = Life({**WAYS["held"], "sink.rolling-policy.file-size": "1B"})
     first, second = unpublished(life)
     life.fs.delete(first.staged)
-    with pytest.raises(PartLost):
+    with pytest.raises(PartLost, match="are gone"):
         life.started()
     assert [loss.part for loss in find_losses(life.job().context)] == [first]
+    assert find_maybe_read(life.job().context) == ()
     life.fs.delete(second.target)
+    with pytest.raises(PartLost, match="--encode-again"):
+        life.started()
+    encode_again(life.job().committer)
     life.started().committer.finish()
     life.check([1, 2, 3])
+
+
+class Dying(FaultyFileSystem):
+    """Dies after the rename that makes a file of hour 3 visible, before any mark says so."""
+
+    def _begin(self, name: str, path: str, *, changes: bool) -> Mode | None:
+        if name == "rename" and path.endswith(".parquet") and place(3) in path:
+            self.plan = Plan(len(self.calls) + 1, Mode.AFTER)
+        return super()._begin(name, path, changes=changes)
+
+
+def compacted(life: Life) -> None:
+    """A user has written the rows of hour 3 into a file of his own: INSERT OVERWRITE of the partition from itself."""
+    folder = f"{LOCATION}/{place(3)}"
+    (name,) = [entry.name for entry in life.fs.list(folder) if entry.name.endswith(".parquet")]
+    life.fs.rename(f"{folder}/{name}", f"{folder}/{name.replace('part-', 'theirs-')}")
+
+
+def test_what_readers_may_have_had_is_not_encoded_again_unasked() -> None:
+    life = Life(WAYS["after a delay"])
+    job = life.job(Dying(life.fs))
+    life.feed(job, at(3, 10, 1), at(3, 50, 2))
+    with pytest.raises(Kill):
+        job.committer.finish()
+    assert life.read(3) == [1, 2]
+    compacted(life)
+    for _ in range(2):
+        with pytest.raises(PartLost, match=r"readers may have had its rows .* --accept-lost.* --encode-again"):
+            life.started()
+    assert life.read(3) == [1, 2]
+    job = life.job()
+    (loss,) = find_losses(job.context)
+    recover(job.context, None, job.committer.spec.policy, given_up=GivenUp(frozenset({loss.target})))
+    life.started().committer.finish()
+    assert life.read(3) == [1, 2]
+
+
+def test_while_a_policy_of_the_users_own_fails_the_files_are_theirs(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise StoreUnavailable(action="announce", path="", reason="503")
+
+    life = Life(WAYS["held"])
+    job = life.job()
+    monkeypatch.setattr(executor, "announce", fail)
+    with pytest.raises(StoreUnavailable):
+        life.feed(job, at(3, 10, 1), at(3, 50, 2), at(5, 10, 3))
+    monkeypatch.undo()
+    assert (life.read(3), life.has_success(3)) == ([1, 2], False)
+    compacted(life)
+    life.started().committer.finish()
+    assert (life.read(3), life.has_success(3), REOPEN in kinds(life)) == ([1, 2], True, False)
 
 
 def test_a_file_that_was_torn_is_no_lost_one() -> None:

@@ -14,7 +14,7 @@ from hivesink.core.manifest import REOPEN
 from hivesink.errors import PartLost
 from hivesink.sink.inspect.clean import clean
 from tests.crash.faults import FaultyFileSystem, Mode, Plan
-from tests.crash.site import PLAIN, Site, dies
+from tests.crash.site import PLAIN, Site, dies, encode_again
 from tests.crash.steps import ROLLING
 from tests.crash.test_two_runs import Stalling, wakes
 from tests.sink.harness import LOCATION, SPEC, TABLE, Event, Source
@@ -105,6 +105,8 @@ class User:
     day: str
     before: Counter[int] | None = None
     after: Counter[int] | None = None
+    asked: int = 0
+    """How often a person had to say whether readers have had the rows."""
 
     def __call__(self) -> None:
         self.before = Counter(self.site.rows())
@@ -133,8 +135,12 @@ def calls(spec: TableSpec) -> int:
 
 
 def make_durable(site: Site, user: User, case: object) -> None:
-    """Start again. What the statement took that was decided and not published is encoded again."""
+    """Start again. What the statement took that was decided and that nobody can have read is encoded again."""
     error = wakes(site.job)
+    if error is not None and "--encode-again" in str(error):
+        user.asked += 1
+        encode_again(site.job().committer)
+        error = wakes(site.job)
     if error is not None:
         # The files are in another partition's folder.
         assert isinstance(error, PartLost), (case, repr(error))
@@ -162,15 +168,20 @@ OF_TABLE = [pytest.param(PLAIN, one, "", id=f"{one.__name__}-table") for one in 
 
 @pytest.mark.parametrize(("spec", "statement", "day"), [*cases("dt=b", "dt=a"), *OF_TABLE])
 def test_while_the_job_runs(spec: TableSpec, statement: Statement, day: str) -> None:
-    reopened = 0
+    reopened = asked = 0
     for at in range(1, calls(spec) + 1):
         site = new_site(spec)
         user = User(site, statement, day)
         dies(partial(site.job, Stalling(site, at, user)))
         make_durable(site, user, at)
         reopened += any(site.log.manifest(epoch).kind == REOPEN for epoch in site.log.view().manifests)
+        asked += user.asked
+    takes = statement in {overwrite, truncate, drop}
     # Between the manifest of a roll and its renames.
-    assert bool(reopened) is (statement in {overwrite, truncate, drop}), reopened
+    assert bool(reopened) is takes, reopened
+    # From a rename in a new partition to the look after it.
+    assert bool(asked) is (takes and bool(day)), asked
+    assert asked < reopened or not asked
 
 
 @pytest.mark.parametrize(

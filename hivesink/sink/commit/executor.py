@@ -50,6 +50,8 @@ class Executor:
     policy: Policy
     told: Callable[[actions.Action], None]
     _added: Counter[PartitionKey] = field(default_factory=Counter)
+    _hidden: set[str] = field(default_factory=set)
+    """As in `Seen`."""
 
     @classmethod
     def begin(
@@ -66,6 +68,9 @@ class Executor:
         history, tracks = load_begun(context, identity)
         executor = cls(context, history, policy, told)
         executor.decide(Seen(tracks=tracks), starting=True)
+        if executor.history.epoch > history.epoch:
+            # The run that is shut out now may have begun to publish before: it looks for that after its mark.
+            executor.history = load(context, executor.history.identity)
         return executor
 
     def decide(
@@ -89,15 +94,17 @@ class Executor:
         taken: frozenset[PartitionKey] = frozenset()
         error: errors.RegistrationFailed | None = None
         while self.history.open:
-            seen, first = first or look(self.context, self.history), None
+            seen, first = first or self._look(), None
             try:
                 planned = tuple(self._plan(replace(seen, refused=refused, taken=taken)))
                 self._carry_out(planned)
             except StaleError:
                 self.history = load(self.context, self.history.identity)
-            except errors.PartLost:
-                first = look(self.context, self.history)
+            except errors.PartLost as lost:
+                first = self._look()
                 if not reopenable(self.history, first):
+                    if reopenable(self.history, first, GivenUp(again=True)):
+                        raise lost.maybe_read() from lost
                     raise
             except errors.RegistrationFailed as failed:
                 # Everything that the metastore doesn't refuse is settled first.
@@ -120,6 +127,9 @@ class Executor:
                 for action in group:
                     self._perform(action)
 
+    def _look(self) -> Seen:
+        return replace(look(self.context, self.history), hidden=frozenset(self._hidden))
+
     def clean_up(self, winners: frozenset[Winner] = frozenset(), *, segments: bool = True) -> None:
         """Delete leftovers and old manifests. Raises FencedOut; whatever else fails is tried again later."""
         try:
@@ -135,7 +145,7 @@ class Executor:
     def _plan(self, seen: Seen) -> Iterable[actions.Action]:
         return until_look(plan(self.history, seen, self.context.stamp(), self.policy))
 
-    def _perform(self, action: actions.Action) -> None:  # noqa: C901, PLR0912  one case per action, all of them here
+    def _perform(self, action: actions.Action) -> None:  # noqa: C901, PLR0912, PLR0915  one case per action, all of them here
         match action:
             case actions.Decide(manifest):
                 # The point of no return, and the only one.
@@ -159,8 +169,14 @@ class Executor:
                 self._require_current()
                 try:
                     self.context.store.publish(Pending(source, part.put_away, part.length))
-                except errors.PartLost as error:
-                    raise self._stale() from error
+                except errors.PartLost as lost:
+                    raise self._stale() from lost
+            case actions.BeginPublish(epoch, names):
+                self.context.log.mark(epoch, Mark.PUBLISHING)
+                # A run that has shut this one out since may not have seen the mark.
+                self._require_current()
+                self._hidden |= names
+                self.history = self.history.begun(epoch)
             case actions.MarkPublished(epoch, waited):
                 self.context.log.mark(epoch, Mark.PUBLISHED)
                 self.history = self.history.published(epoch)
@@ -170,6 +186,9 @@ class Executor:
             case actions.Announce(kind, partitions):
                 self._require_current()
                 announce(self.context, self.policy, kind, partitions)
+            case actions.MarkFound(epoch):
+                self.context.log.mark(epoch, Mark.FOUND)
+                self.history = self.history.found()
             case actions.MarkSettled(epoch):
                 self.context.log.mark(epoch, Mark.REGISTERED)
                 self.history = self.history.confirmed()
@@ -224,6 +243,15 @@ class Executor:
         self.context.registrar.add(self.context.table(action.table), new)
 
     def _publish(self, part: PartEntry, source: str) -> None:
+        was_hidden = part.name in self._hidden
+        self._hidden.discard(part.name)
+        try:
+            self._publish_part(part, source)
+        except errors.PartLost:
+            self._hidden |= {part.name} if was_hidden else set()
+            raise
+
+    def _publish_part(self, part: PartEntry, source: str) -> None:
         try:
             self.context.store.publish(Pending(source, part.target, part.length))
         except (errors.PartLost, errors.LengthMismatch, errors.TargetTaken):

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from hivesink.core.bucket import is_aside
 from hivesink.core.epoch import Epoch
-from hivesink.core.lifecycle import EpochState, History, Identity, OpenEpoch
-from hivesink.core.log import LogView, Mark, missing, require_whole
+from hivesink.core.lifecycle import History, Identity, OpenEpoch
+from hivesink.core.log import LogView, missing, require_whole
 from hivesink.core.losing import closed_buckets
 from hivesink.core.partition_commit import newest as newest_records
 from hivesink.core.partition_commit import recorded
@@ -57,8 +57,7 @@ def _open(context: CommitContext, view: LogView, head: Manifest, settled: Epoch)
     own = context.log.location
     unsettled = [epoch for epoch in view.manifests if epoch > settled]
     for manifest in [head if epoch == head.epoch else context.log.manifest(epoch) for epoch in unsettled]:
-        published = Mark.PUBLISHED in view.marks.get(manifest.epoch, frozenset())
-        epoch = OpenEpoch(manifest, EpochState.PUBLISHED if published else EpochState.DECIDED)
+        epoch = OpenEpoch(manifest, view.state(manifest.epoch))
         if manifest.is_bare:
             continue
         if manifest.log is not None and context.store.canonical(manifest.log) != context.store.canonical(own):

@@ -97,7 +97,8 @@ def preview(context: CommitContext, policy: Policy, *, given_up: GivenUp = NOTHI
     again = (seen, given_up) if reopenable(history, seen, given_up) else (Seen(), NOTHING)
     # It shuts out an older try, lets rows wait again, and gives up parts: none of it changes what this one look shows.
     for look, gone in ((Seen(tracks=tracks), NOTHING), again, (seen, given_up)):
-        first = list(until_look(plan(history, look, stamp, policy, starting=True, given_up=gone)))
+        starting = look.tracks is not None
+        first = list(until_look(plan(history, look, stamp, policy, starting=starting, given_up=gone)))
         if first and isinstance(first[-1], Decide):
             actions += first
             history = history.decided(first[-1].manifest)
@@ -139,17 +140,32 @@ def _recover(context: CommitContext, identity: Identity | None, policy: Policy, 
     return Recovered(executor.history.epoch, tuple(done), lost, slices, executor.history.rows)
 
 
+def find_maybe_read(context: CommitContext) -> tuple[Loss, ...]:
+    """The lost parts whose rows the log still has, though readers may have had them.
+
+    Raises LogDamaged, NewerFormat, LogCopied, and whatever ends the search for their files.
+    """
+    history = load(context)
+    seen = _look_for_losses(context, history, everywhere=True)
+    hidden = reopenable(history, seen)
+    wanted = reopenable(history, seen, GivenUp(again=True)).items()
+    again = (part for bucket, parts in wanted if bucket not in hidden for part in parts)
+    return tuple(Loss(part, "readers may have had its rows") for part in again)
+
+
 def find_losses(
-    context: CommitContext, partitions: Collection[PartitionKey] = (), *, accept: bool = True
+    context: CommitContext, partitions: Collection[PartitionKey] = (), *, accept: bool = True, again: bool = False
 ) -> tuple[Loss, ...]:
     """With `accept` the parts that no publish can bring back, none that only lie elsewhere; and all of `partitions`.
 
-    Raises LogDamaged, NewerFormat, LogCopied, and whatever ends the search for their files.
+    None whose rows are to wait `again`. Raises LogDamaged, NewerFormat, LogCopied, and whatever ends the search for
+    their files.
     """
     if not accept and not partitions:
         return ()
     history = load(context)
-    given_up = GivenUp(waiting=frozenset(part.target for _, part in history.standing if part.key in partitions))
+    waiting = frozenset(part.target for _, part in history.standing if part.key in partitions)
+    given_up = GivenUp(waiting=waiting, again=again)
     found = _losses(history, _look_for_losses(context, history, everywhere=True), given_up)
     return tuple(loss for loss in found if accept or loss.key in partitions)
 
