@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from datetime import datetime, timedelta, timezone
-from typing import Any
+from typing import Any, TypeVar
 
 from hivesink.core.epoch import BatchId, BatchRef, NextBatch
 from hivesink.core.offsets import FilesOffset, KafkaOffset, NoOffset, OtherOffset, SourceOffset, canonical
@@ -21,6 +21,8 @@ VERSION = "v1"
 _COMMITS = (VERSION, "v2")
 """Of `commits/`: Spark 4 writes v2 with `spark.sql.streaming.stateStore.checkpointFormatVersion` = 2."""
 METADATA = "metadata"
+
+T = TypeVar("T")
 
 Read = Callable[[str], bytes | None]
 """Returns a file of the checkpoint, by its path below it; None if there is none."""
@@ -58,12 +60,26 @@ def next_watermark(batch: BatchId, read: Read) -> datetime | None:
     return None if data is None else _watermark(_lines(data, name, _COMMITS), name, "nextBatchWatermarkMs")
 
 
+def pinned_setting(batch: BatchId, setting: str, read: Read) -> str | None:
+    """A setting of Spark's that binds the query from a batch on, whatever its session says (OffsetSeqMetadata).
+
+    None if the checkpoint has no such batch, or doesn't name the setting. Raises CheckpointUnreadable.
+    """
+    name = f"offsets/{batch}"
+    data = read(name)
+    return None if data is None else _field(_lines(data, name), name, lambda found: found.get("conf", {}).get(setting))
+
+
 def _watermark(lines: list[str], file: str, field: str) -> datetime | None:
+    millis = _field(lines, file, lambda found: int(found.get(field, 0)))
+    return datetime.fromtimestamp(0, timezone.utc) + timedelta(milliseconds=millis) if millis else None
+
+
+def _field(lines: list[str], file: str, of: Callable[[Any], T]) -> T:
     try:
-        millis = int(json.loads(lines[0] if lines else "").get(field, 0))
+        return of(json.loads(lines[0] if lines else ""))
     except (ValueError, AttributeError) as error:
         raise CheckpointUnreadable(file, f"its metadata line: {error}") from error
-    return datetime.fromtimestamp(0, timezone.utc) + timedelta(milliseconds=millis) if millis else None
 
 
 def _lines(data: bytes, file: str, known: tuple[str, ...] = (VERSION,)) -> list[str]:

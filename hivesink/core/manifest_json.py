@@ -206,7 +206,9 @@ def _watermark(mark: Watermark | None) -> dict[str, Any] | None:
     if mark is None:
         return None
     quiet: dict[str, Any] = {"quiet": dict(mark.quiet)} if mark.quiet else {}
-    return {"at": mark.at, "newest": dict(mark.newest), **quiet, **({} if mark.goes_on else {"goes_on": False})}
+    clock: dict[str, Any] = {"clock": mark.clock} if mark.clock else {}
+    goes_on: dict[str, Any] = {} if mark.goes_on else {"goes_on": False}
+    return {"at": mark.at, "newest": dict(mark.newest), **quiet, **goes_on, **clock}
 
 
 def _to_watermark(found: Any) -> Watermark | None:
@@ -215,7 +217,8 @@ def _to_watermark(found: Any) -> Watermark | None:
     times = {str(name): None if time is None else _to_time(time) for name, time in found["newest"].items()}
     quiet = {str(name): _to_time(time) for name, time in found.get("quiet", {}).items()}
     at = None if found["at"] is None else _to_time(found["at"])
-    return Watermark(at, times, quiet, bool(found.get("goes_on", True)))
+    clock = _to_time(found["clock"]) if "clock" in found else None
+    return Watermark(at, times, quiet, bool(found.get("goes_on", True)), clock)
 
 
 def _to_time(text: str) -> datetime:

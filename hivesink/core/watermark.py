@@ -1,7 +1,8 @@
 """The sink's watermark: the event time up to which all rows are taken to have come.
 
 It is the minimum over the source's partitions (FLIP-27 and Flink's "Dealing With Idle Sources"). Unlike Flink's it goes
-on when all input stops: by the wall clock's pace, from where it was, so that the last partitions end too.
+on when all input stops: by the wall clock's pace, from where it was, so that the last partitions end too. Where the
+clock has come counts in silence only: rows that come after an outage, one batch after the other, aren't late by it.
 
 A partition is silent for as long as Spark has asked the source and got no rows of it. Time in which nobody has asked,
 such as that of a long batch, shows nothing.
@@ -27,6 +28,11 @@ def newest_likely(times: Iterable[_T], limit: _T) -> _T | None:
     return max(times, key=lambda at: (at <= limit, at), default=None)
 
 
+def latest(*times: datetime | None) -> datetime | None:
+    """The latest of those that are known."""
+    return max((time for time in times if time is not None), default=None)
+
+
 @dataclass(frozen=True, slots=True)
 class WatermarkPolicy:
     """`delay` is how late rows may come in order; a source partition without records for `idle` holds nothing back."""
@@ -48,7 +54,9 @@ class Watermark:
     newest: Mapping[str, datetime | None] = field(default_factory=dict)
     quiet: Mapping[str, datetime] = field(default_factory=dict)
     goes_on: bool = True
-    """Whether it goes on by the clock while no rows come."""
+    """Whether it goes on by the clock while no records come."""
+    clock: datetime | None = None
+    """Where (UTC) the clock goes on in the next silence, if the newest event time isn't later: never back."""
 
     def saw(self, newest: Mapping[str, datetime | None], now: datetime) -> Watermark:
         """These event times have come too. One that is later than `now` counts as `now`: that hour isn't over."""
@@ -63,22 +71,23 @@ class Watermark:
         return replace(self, newest={name: time for name, time in self.newest.items() if name != gone})
 
     def reached(self, idle: Mapping[str, timedelta], policy: WatermarkPolicy) -> Watermark:
-        """The watermark once each partition in `newest` has had no record for so long."""
-        active = [time for name, time in self.newest.items() if idle[name] < policy.idle]
-        times = [time for time in self.newest.values() if time is not None]
-        if active:
-            if None in active:
-                return self
-            oldest = min(time for time in active if time is not None)
-            return self.at_least(max(oldest, _BEGINNING + policy.delay) - policy.delay)
-        if not times:
-            return self
-        silence = min(idle[name] for name in self.newest)
-        return self.at_least(max(*times, _BEGINNING + policy.delay) - policy.delay + (silence - policy.idle))
+        """The watermark once each partition in `newest` has had no row for so long.
 
-    def stopped(self, idle: timedelta, policy: WatermarkPolicy) -> Watermark:
-        """Spark's own watermark, once no batch has come for `idle`: Spark advances it with batches only."""
-        return self if self.at is None or idle < policy.idle else self.at_least(self.at + (idle - policy.idle))
+        The clock waits for every silence in `idle`, also for one of no partition.
+        """
+        active = [time for name, time in self.newest.items() if idle[name] < policy.idle]
+        if None in active:
+            return self
+        least = min((time for time in active if time is not None), default=None)
+        if least is not None:
+            return self.at_least(_behind(least, policy))
+        newest = latest(*self.newest.values())
+        start = newest and _behind(newest, policy)
+        return self.at_least(start).gone_on(latest(start, self.clock), min(idle.values(), default=policy.idle), policy)
+
+    def gone_on(self, start: datetime | None, silence: timedelta, policy: WatermarkPolicy) -> Watermark:
+        """The watermark by the clock, from `start`, once no record has come for so long."""
+        return self if start is None or silence < policy.idle else self.at_least(start + (silence - policy.idle))
 
     def has_passed(self, end: datetime) -> bool:
         """Whether all rows before `end` are taken to have come."""
@@ -87,3 +96,7 @@ class Watermark:
     def at_least(self, time: datetime | None) -> Watermark:
         """At `time`, or where it is already."""
         return self if time is None or (self.at is not None and self.at >= time) else replace(self, at=time)
+
+
+def _behind(newest: datetime, policy: WatermarkPolicy) -> datetime:
+    return max(newest, _BEGINNING + policy.delay) - policy.delay

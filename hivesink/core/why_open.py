@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from hivesink.core.watermark import latest
+
 if TYPE_CHECKING:
     from datetime import datetime
 
@@ -101,11 +103,11 @@ def _reasons(
         # Nothing tells an outage from a silent hour.
         reasons.append("it has had no rows: the next batch shows whether it is over")
     else:
-        start = max(times.values()) - policy.delay if times else mark.at or end
+        start = latest(max(times.values()) - policy.delay if times else mark.at, mark.clock) or end
         wait = policy.idle + (end - max(start, mark.at or start))
         due = max(heard.values(), default=at) + policy.idle + (end - start)
         moment = f"at {_time(due)}" if due > now else f"once a job has waited for input for {wait} at most"
-        reasons.append(f"if no rows come while a job runs, it is over by the clock {moment}")
+        reasons.append(f"if no records come while a job runs, it is over by the clock {moment}")
     return reasons
 
 

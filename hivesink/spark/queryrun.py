@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from hivesink import errors
 from hivesink.config.options import OnMissingFile
-from hivesink.core.checkpoint import batch_ref, batch_watermark, next_batch, next_watermark
+from hivesink.core.checkpoint import batch_ref, batch_watermark, next_batch, next_watermark, pinned_setting
 from hivesink.core.epoch import BatchId, BatchRef, Epoch, NextBatch, judge, read_before, wrote_instead
 from hivesink.core.table import quoted
 from hivesink.sink.task.attempt import ROUTE, check_input
@@ -102,7 +102,7 @@ class QueryRun:
         if self.committer.spec.commit_rule.clock is not None:
             source = source_of(plan, planned=first.end is not None, ends_early=ends_early)
             self._require_watermark(source)
-            self._require_least(plan)
+            self._require_least(plan, first, files)
             self.committer.read_from(source)
         self._follow(checkpoint, BatchId(first.batch - 1), self._shape(schema, ()))
         self._has_begun = True
@@ -124,13 +124,25 @@ class QueryRun:
             )
             raise errors.InvalidOption((problem,))
 
-    def _require_least(self, plan: Any) -> None:
+    def _require_least(self, plan: Any, first: NextBatch, files: Checkpoint) -> None:
         """Raises InvalidOption where the watermark of one source would end the partitions of the others."""
-        setting = "spark.sql.streaming.multipleWatermarkPolicy"
-        own = self.setup.spec.config["sink.partition-commit.watermark-column"]
-        if own is None and watermarks(plan) > 1 and self._spark.conf.get(setting) == "max":
-            problem = f"{setting} = max: the source that is ahead would end the partitions of the others"
-            raise errors.InvalidOption((f"{problem}; set it to min, or set sink.partition-commit.watermark-column",))
+        setting, own = "spark.sql.streaming.multipleWatermarkPolicy", "sink.partition-commit.watermark-column"
+        if self.setup.spec.config[own] is not None or watermarks(plan) < 2:  # noqa: PLR2004  of one there is no least
+            return
+        planned = BatchId(first.batch if first.end is not None else first.batch - 1)
+        pinned = pinned_setting(planned, setting, files.read)
+        policy = pinned or self._spark.conf.get(setting)
+        if str(policy).lower() != "max":
+            return
+        where, way = "", "set it to min"
+        if pinned:
+            where = f" in the checkpoint {first.checkpoint}, which binds Spark whatever the session says"
+            way = (
+                "set it to min and start with a new checkpoint, for Kafka with resume=True "
+                '(see "The checkpoint is lost" in docs/operations.md)'
+            )
+        problem = f"{setting} = max{where}: the source that is ahead would end the partitions of the others"
+        raise errors.InvalidOption((f"{problem}; {way}, or set {own}",))
 
     def _require_fit(self, schema: StructType) -> InputShape:
         from pyspark.sql.pandas.types import to_arrow_schema

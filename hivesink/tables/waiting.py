@@ -163,7 +163,7 @@ def _require_possible(rule: CommitRule, key: PartitionKey, columns: Sequence[Col
     if rule.clock is None or not isinstance(rule.clock.extractor, FromPatterns) or None in values.values():
         return
     start = rule.clock.extractor.start(values)
-    texts = [(start or _EXAMPLE).strftime(pattern.strftime) for _, pattern in rule.clock.extractor.patterns]
+    texts = [pattern.format(start or _EXAMPLE) for _, pattern in rule.clock.extractor.patterns]
     made = _path(columns, texts)
     if start is None or made != partition:
         raise InvalidOption((f"{partition!r} is no partition that {table} can have: write it as in {made}",))

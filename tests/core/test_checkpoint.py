@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hivesink.core.checkpoint import batch_ref, next_batch, next_watermark, parse_offsets
+from hivesink.core.checkpoint import batch_ref, next_batch, next_watermark, parse_offsets, pinned_setting
 from hivesink.core.epoch import BatchId, NextBatch
 from hivesink.core.offsets import FilesOffset, KafkaOffset, NoOffset, OtherOffset
 from hivesink.errors import CheckpointUnreadable
@@ -111,6 +111,24 @@ def test_a_batchs_end_says_what_watermark_comes_next(commit: bytes | None, want:
 def test_an_unknown_end_of_a_batch_is_refused_by_name(data: bytes, reason: str) -> None:
     with pytest.raises(CheckpointUnreadable, match=f"commits/7.*{reason}"):
         next_watermark(BatchId(7), {"commits/7": data}.get)
+
+
+@pytest.mark.parametrize(
+    ("data", "want"),
+    [
+        (b'v1\n{"batchWatermarkMs":0,"conf":{"spark.a":"max"}}\n-', "max"),
+        (b'v1\n{"conf":{"spark.b":"max"}}', None),
+        (b'v1\n{"batchWatermarkMs":0}', None),
+        (None, None),
+    ],
+)
+def test_a_batch_says_which_settings_bind_the_query(data: bytes | None, want: str | None) -> None:
+    assert pinned_setting(BatchId(7), "spark.a", {"offsets/7": data}.get) == want
+
+
+def test_settings_that_can_not_be_read_are_refused_by_name() -> None:
+    with pytest.raises(CheckpointUnreadable, match=r"offsets/7.*its metadata line"):
+        pinned_setting(BatchId(7), "spark.a", {"offsets/7": b'v1\n{"conf":"nonsense"}'}.get)
 
 
 def test_a_missing_offsets_file_is_refused_by_name() -> None:

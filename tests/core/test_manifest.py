@@ -61,7 +61,7 @@ def manifests(draw: st.DrawFn) -> Manifest:
         given_up=draw(st.sampled_from([(), base.given_up])),
         waiting=draw(st.sampled_from([None, (), base.waiting])),
         commits=draw(st.sampled_from([None, (), base.commits])),
-        watermark=draw(st.sampled_from([None, Watermark(goes_on=False), base.watermark])),
+        watermark=draw(st.sampled_from([None, Watermark(goes_on=False), Watermark(clock=base.at), base.watermark])),
     )
 
 

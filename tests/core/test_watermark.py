@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 
 from hypothesis import given
@@ -48,9 +49,19 @@ def test_a_time_in_the_future_counts_as_now() -> None:
 
 def test_sparks_own_goes_on_too() -> None:
     mark = Watermark().at_least(NOON)
-    assert mark.stopped(4 * MINUTE, POLICY).at == NOON
-    assert mark.stopped(8 * MINUTE, POLICY).at == NOON + 3 * MINUTE
-    assert Watermark().stopped(8 * MINUTE, POLICY).at is None
+    assert mark.gone_on(mark.at, 4 * MINUTE, POLICY).at == NOON
+    assert mark.gone_on(mark.at, 8 * MINUTE, POLICY).at == NOON + 3 * MINUTE
+    assert Watermark().gone_on(None, 8 * MINUTE, POLICY).at is None
+
+
+def test_the_clock_goes_on_from_where_it_was_in_silence_only() -> None:
+    mark = replace(seen(t_0=10, t_1=3), clock=NOON + 30 * MINUTE)
+    assert mark.reached(FRESH, POLICY).at == NOON + 2 * MINUTE
+    assert mark.reached(FRESH | {"t-1": 5 * MINUTE}, POLICY).at == NOON + 9 * MINUTE
+    silent = {"t-0": 7 * MINUTE, "t-1": 9 * MINUTE}
+    assert mark.reached(silent, POLICY).at == NOON + (30 + 7 - 5) * MINUTE
+    # Records still come, though none of them is a row.
+    assert mark.reached(silent | {"": MINUTE}, POLICY).at == NOON + 9 * MINUTE
 
 
 Times = st.dictionaries(st.sampled_from("abc"), st.none() | st.integers(0, 100).map(lambda past: NOON + past * MINUTE))

@@ -93,7 +93,7 @@ def test_a_watermark_that_has_passed() -> None:
 def test_rows_without_times_advance_nothing(names: dict[str, None]) -> None:
     said = told(HELD, WAITS, Watermark(None, names))
     assert said.endswith("is not known yet; no row has had an event time yet, and without one it doesn't advance")
-    assert "if no rows come" not in said
+    assert "if no records come" not in said
 
 
 def test_a_source_without_times_holds_it_back_until_it_is_idle() -> None:
@@ -121,8 +121,10 @@ def test_an_end_that_is_still_to_come_is_no_fault_of_the_sources() -> None:
     held = told(HELD, WAITS, Watermark(FIRST, goes_on=False))
     assert held.endswith("only the stream's batches advance it: the query keeps rows for later")
     past = told(HELD, WAITS, Watermark(FIRST, {"": FIRST}))
-    by_clock = "if no rows come while a job runs, it is over by the clock "
+    by_clock = "if no records come while a job runs, it is over by the clock "
     assert past.endswith(f"{by_clock}at 2024-01-02 06:25:00 UTC")
+    went_on = told(HELD, WAITS, Watermark(FIRST, {"": FIRST}, clock=END - timedelta(minutes=10)))
+    assert went_on.endswith(f"{by_clock}at 2024-01-02 05:45:00 UTC")
     ended = told(HELD, WAITS, Watermark(FIRST, {"": FIRST}), at=FIRST)
     assert ended.endswith(f"{by_clock}once a job has waited for input for 0:55:00 at most")
     delayed = told(HELD, WAITS, Watermark(FIRST, {"": FIRST}), late=timedelta(minutes=3))

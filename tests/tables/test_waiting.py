@@ -153,6 +153,7 @@ def test_a_name_is_taken_as_hive_writes_it(uri: str, tmp_path: Path) -> None:
         ("day=2024-1-2/hour=3", "that {table} can have: write it as in day=2024-01-02/hour=3"),
         ("day=20240102/hour=3", "that {table} can have: write it as in day=2024-01-02/hour=3"),
         ("day=2024-01-02/hour=24", "that {table} can have: write it as in day=2024-01-02/hour=3"),
+        ("day=33-01-02/hour=3", "that {table} can have: write it as in day=2024-01-02/hour=3"),
         ("day=2024-01-02/hour=noon", "expected a whole number"),
     ],
 )
@@ -164,6 +165,14 @@ def test_a_name_that_no_time_has_is_refused_rather_than_over_without_rows(
     writer.read(2, mark=3)
     with pytest.raises(InvalidOption, match=told.format(table=hourly)):
         PartitionWait(hourly, partition, metastore=uri).look()
+    writer.close()
+
+
+def test_a_year_below_1000_has_four_digits(uri: str, tmp_path: Path) -> None:
+    hourly = daily.create(uri, tmp_path, daily.BY_HOUR)
+    writer = Daily(hourly, uri)
+    writer.read(2, mark=3)
+    assert PartitionWait(hourly, "day=0033-01-02/hour=3", metastore=uri).look().waits_for is None
     writer.close()
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from hivesink.core.offsets import FilesOffset, KafkaOffset
 from hivesink.core.partition import PartitionKey
 from hivesink.core.partition_commit import commit_after, due_commits
-from hivesink.core.watermark import Watermark, newest_likely
+from hivesink.core.watermark import Watermark, latest, newest_likely
 from hivesink.errors import Unsupported
 from hivesink.sink.commit.observe import load_commits
 
@@ -32,6 +32,8 @@ logger = logging.getLogger("hivesink")
 
 _ALL = ""
 """The name of all input, where no partitions are told apart."""
+_BATCHES = "batches"
+"""The name under which batches count, with rows or without: records that the query filters out are no silence."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
@@ -71,7 +73,7 @@ class PartitionCommits:
     _ended: float | None = None
     """When the last batch of this run ended: Spark has asked nothing while it ran."""
     _base: datetime | None = None
-    """Spark's own watermark of the last batch; or the sink's, where this run began in silence."""
+    """Where the clock goes on in the next silence: `Watermark.clock`, the watermark of before this run, Spark's own."""
     _next: datetime | None = None
     """The one that Spark's next batch will have."""
     _known: dict[PartitionKey, Commit] | None = None
@@ -88,7 +90,8 @@ class PartitionCommits:
         mark = head.watermark if head else None
         if head is None or mark is None:
             return
-        self._base = mark.at
+        self._base = latest(mark.at, mark.clock)
+        self._heard[_BATCHES] = self._started - self.policy.idle.total_seconds()
         for name in mark.newest or [_ALL]:
             silence = min(max(now - mark.quiet.get(name, head.at), timedelta(0)), self.policy.idle)
             self._heard[name] = self._started - silence.total_seconds()
@@ -108,14 +111,12 @@ class PartitionCommits:
         """The watermark as it is now, while no batch comes."""
         before = head.watermark if head else None
         if before and before.newest:
-            silent = self._idle(before.newest)
-            further = Watermark(self._base).stopped(min(silent.values()), self.policy).at
-            return replace(before.reached(silent, self.policy).at_least(further), quiet=self._quiet(before))
+            silent = self._idle([*before.newest, _BATCHES])
+            return replace(replace(before, clock=self._base).reached(silent, self.policy), quiet=self._quiet(before))
         idle = self._idle([_ALL])[_ALL]
         # Until the input is silent, the next batch may bring more of what the last one left unread.
-        base = self._next if self._next and idle >= self.policy.idle else self._base
-        mark = (before or Watermark()).at_least(Watermark(base).stopped(idle, self.policy).at)
-        return mark if mark.at else before
+        mark = (before or Watermark()).gone_on(latest(self._base, self._next), idle, self.policy)
+        return replace(mark, clock=self._base) if mark.at else before
 
     def mark_after(
         self, head: Manifest | None, batch: BatchRef, shape: InputShape, reports: Iterable[TaskReport], began: float
@@ -123,7 +124,9 @@ class PartitionCommits:
         """The watermark once `batch` has been read, which began then; None where nothing says what it is."""
         goes_on = not (self.source.holds_back or self.source.defers)
         before = replace((head.watermark if head else None) or Watermark(), goes_on=goes_on)
-        if before.newest and self._has_stopped(before.newest):
+        if self._has_stopped(before.newest or [_ALL]):
+            mark = self.mark(head)
+            self._base = latest(self._base, mark.at if mark else None)
             # Input that comes again after a pause may do so one partition after the other.
             self._heard |= dict.fromkeys(before.newest, began)
         self._plan(began, batch)
@@ -133,9 +136,8 @@ class PartitionCommits:
             # A wrong time in the future ends no hour that is still to come.
             sparks = shape.watermark and min(shape.watermark, self.context.now())
             mark = Watermark(before.at, goes_on=goes_on).at_least(sparks)
-            self._base, self._next = mark.at, None
-            return mark if mark.at else None
-        self._base = None
+            self._base, self._next = latest(self._base, mark.at), None
+            return replace(mark, clock=self._base) if mark.at else None
         # Of what operators keep no row may ever say that it is from there.
         now, sources = self.context.now(), [] if self.source.holds_back else _sources(batch, shape)
         limit = now + self.policy.idle
@@ -150,9 +152,10 @@ class PartitionCommits:
         # Where there never was a time, rows say nothing: else a source of only such rows would hold all for ever.
         rows = (name for name in names if seen.newest.get(name) is not None)
         self._heard |= dict.fromkeys([*times, *rows, *self._unread(batch)], began)
-        idle = self._idle(seen.newest)
+        mark = replace(seen, clock=self._base).reached(self._idle([*seen.newest, _BATCHES]), self.policy)
+        self._heard[_BATCHES] = began
         quiet = {name: at for name, at in self._quiet(seen).items() if self._heard[name] < began}
-        return replace(seen.reached(idle, self.policy), quiet=quiet)
+        return replace(mark, quiet=quiet)
 
     def is_news(self, head: Manifest, mark: Watermark | None) -> bool:
         """Whether the watermark has gone on since that manifest."""

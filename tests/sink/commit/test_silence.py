@@ -372,3 +372,72 @@ def test_a_source_that_defers_rows_shows_silence_by_its_batches_only() -> None:
     world.clock.ticks += 600
     world.feed(job, at(5, 12, 5))
     assert world.has_success(3)
+
+
+def find_filtered(world: World, job: TimedJob) -> None:
+    """Spark finds a record that its query leaves out: a batch without rows."""
+    world.source.events.append(at(3, 0, 0))
+    batch = world.source.next_batch(1)
+    assert batch is not None
+    commit(world, job, batch)
+    world.source.committed += 1
+
+
+def silent_but_for_a_record(world: World, job: TimedJob, minutes: int) -> None:
+    for _ in range(minutes):
+        world.wait(job, minutes=1)
+    find_filtered(world, job)
+
+
+@pytest.mark.parametrize("is_sparks", [False, True])
+@pytest.mark.parametrize("is_killed", [False, True])
+def test_a_record_now_and_then_does_not_set_the_clock_back(*, is_sparks: bool, is_killed: bool) -> None:
+    world = World(LOST)
+    shape = InputShape(watermark=MORNING - 50 * timedelta(minutes=1)) if is_sparks else TimedJob.shape
+    job = world.started()
+    job.shape = shape
+    world.feed(job, at(3, 10, 1))
+    # Of each 20 minutes, 15 count: the hour's end is 50 minutes away.
+    for _ in range(3):
+        silent_but_for_a_record(world, job, 20)
+        if is_killed:
+            job = world.started()
+            job.shape = shape
+    assert not world.has_success(3)
+    for _ in range(9):
+        world.wait(job, minutes=1)
+    assert not world.has_success(3)
+    for _ in range(2):
+        world.wait(job, minutes=1)
+    assert world.has_success(3)
+
+
+def test_where_the_clock_was_makes_no_row_late_that_comes_after_an_outage() -> None:
+    world = World(LOST)
+    job = world.started()
+    world.feed(job, at(3, 10, 1), at(3, 10, 2, source=1))
+    for _ in range(180):
+        world.wait(job, minutes=1)
+    assert world.has_success(3)
+    # The rest comes in pieces. Until now nobody knew whether hours 4 and 5 have rows.
+    for minute in range(4 * 60, 6 * 60, 10):
+        rows = [at(minute // 60, minute % 60, 10 * minute + source, source) for source in (0, 1)]
+        world.feed(job, *rows)
+    assert dropped(world) == 0
+    assert world.has_success(4)
+    assert not world.has_success(5)
+
+
+def test_records_that_the_query_leaves_out_are_no_silence() -> None:
+    world = World(LOST)
+    job = world.started()
+    world.feed(job, at(3, 50, 1))
+    for _ in range(20):
+        silent_but_for_a_record(world, job, 4)
+    assert not world.has_success(3)
+    mark = world.log.manifest(job.committer.head).watermark
+    assert mark is not None
+    assert mark.at == MORNING - 10 * timedelta(minutes=1)
+    for _ in range(16):
+        world.wait(job, minutes=1)
+    assert world.has_success(3)

@@ -1,5 +1,7 @@
 """Random histories of Spark and Kafka: no row that comes in order is ever late, and everything is committed in the end.
 
+Records that the query leaves out come now and then, also once the input has stopped.
+
 Spark is modelled as it is: planning asks all Kafka partitions at once, a batch then takes its time, and so may whatever
 comes before the sink's call; timers fire between batches only; runs die, end by themselves, and find planned batches.
 """
@@ -38,9 +40,12 @@ class Ticking(Clock):
 
 @dataclass
 class Topic:
-    """Kafka partitions, each with its rows and the ticks at which they come; and Spark's checkpoint over them."""
+    """Kafka partitions, each with its rows and the ticks at which they come; and Spark's checkpoint over them.
 
-    rows: list[list[tuple[float, Timed]]]
+    None stands for a record that the query leaves out.
+    """
+
+    rows: list[list[tuple[float, Timed | None]]]
     plans: list[list[int]] = field(default_factory=list)
     committed: int = 0
 
@@ -68,7 +73,7 @@ class Topic:
     def batch(self) -> tuple[BatchRef, list[Timed]]:
         first, last = self.end(self.committed - 1), self.end(self.committed)
         start, end = (KafkaOffset.of({"t": {str(p): at for p, at in enumerate(ends)}}) for ends in (first, last))
-        rows = [row for p, own in enumerate(self.rows) for _, row in own[first[p] : last[p]]]
+        rows = [row for p, own in enumerate(self.rows) for _, row in own[first[p] : last[p]] if row]
         return BatchRef("q", BatchId(self.committed), (start,), (end,)), rows
 
 
@@ -84,6 +89,9 @@ def filled(rng: random.Random, delay: float) -> Topic:
             at = MORNING + timedelta(seconds=seconds)
             own.append((tick, Timed(number, f"{at:%Y-%m-%d %H}", (at - EPOCH) // timedelta(microseconds=1), p)))
             tick += rng.uniform(0.2, 0.95) * IDLE
+        if rng.random() < 0.3:
+            own += [(rng.uniform(0, SPAN), None) for _ in range(rng.randint(1, 20))]
+            own.sort(key=lambda one: one[0])
     return topic
 
 
@@ -161,12 +169,17 @@ class History:
         self.world.clock.ticks = following
 
     def settle(self) -> None:
-        """One job that goes on; the input has stopped."""
-        job = self.begin()
-        while self.topic.has_planned or self.topic.plan(self.topic.there(self.tick), None):
-            self.run_batch(job)
-        for _ in range(50):
-            self.world.clock.ticks += IDLE
+        """One job that goes on, or is killed now and then; the input has stopped, but for what the query leaves out."""
+        job, gap, dies = self.begin(), self.rng.choice([3.0, 4.0, 1000.0]), self.rng.random() < 0.5
+        following = self.tick + gap * IDLE
+        for _ in range(400):
+            if self.tick >= following:
+                self.rng.choice(self.topic.rows).append((self.tick, None))
+                following = self.tick + gap * IDLE
+            if self.topic.has_planned or self.topic.plan(self.topic.there(self.tick), None):
+                self.run_batch(job)
+                job = self.begin() if dies else job
+            self.world.clock.ticks += IDLE / 8
             job.committer.keep_up(self.tick)
         job.committer.finish()
 
@@ -178,7 +191,7 @@ def test_no_row_in_order_is_late_and_all_are_committed(seed: int) -> None:
         history.live()
         history.passes(1, 1800)
     history.settle()
-    rows = [row for own in history.topic.rows for _, row in own]
+    rows = [row for own in history.topic.rows for _, row in own if row]
     log = history.world.log
     assert sum(log.manifest(epoch).rows.late for epoch in log.view().manifests) == 0
     found = {name: one.commit.rows for name, one in history.world.records().items()}
