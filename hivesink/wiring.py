@@ -204,7 +204,9 @@ class Setup:
         log.admit(table, live.created)
         names = tuple(plan.name for plan in plans)
         zone = config["sink.bucket.time-zone"].key
-        identity = Identity(writer, uid, names, tuple((name, zone) for name in names), log.location)
+        zones = tuple((name, zone) for name in names)
+        run = tuple(sorted(own.items())), tuple(sorted(config.changed.items()))
+        identity = Identity(writer, uid, names, zones, log.location, *run)
         spec = WriterSpec(
             identity=identity,
             target=plans[0],
@@ -220,7 +222,6 @@ class Setup:
                 str(table),
             ).has,
             sole_writer=lambda: len(logs.writers()) <= 1,
-            options=tuple(sorted(own.items())),
         )
         return cls(spec, context, site)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Annotated, Any
@@ -22,10 +23,11 @@ from hivesink.sink.inspect.verify import verify as verify_writer
 from hivesink.tables.opened import OpenedTable, open_table
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from hivesink.core.epoch import LastBatch
     from hivesink.sink.inspect.clean import Stranger
+    from hivesink.sink.inspect.partitions import PartitionState
     from hivesink.storage.pointers import Accepted
 
 Quick = Annotated[bool, typer.Option("--quick", help="Don't read the files' footers.")]
@@ -48,48 +50,75 @@ def status(table: Table, metastore: Metastore = None, json: Json = False, debug:
     with reporting(as_json=json, debug=debug) as out, open_table(table, metastore) as opened:
         statuses = [writer_status(context, writer, opened.name) for writer, context in opened.writers.items()]
         missing = {one.log for one in statuses if not opened.logs.has_folder(one.log)}
-        data = {
-            "table": opened.name,
-            "location": opened.live.location,
-            "writers": [
-                {**asdict(one), "last_batch": _batch_data(one.last_batch), "log_missing": one.log in missing}
-                for one in statuses
-            ],
-        }
+        writers = []
         blocks: list[Line | Grid] = [Line(f"{opened.name} at {opened.live.location}", "bold")]
         if not statuses:
             blocks.append(Line("no writer has written to it yet"))
         if not any(one.epoch for one in statuses):
             blocks += [Line(f"note: {renamed}", "yellow") for renamed in opened.renamed()]
         for one in statuses:
-            if one.log in missing:
+            is_missing = one.log in missing
+            open_ones, unknown = (None, None) if is_missing else _incomplete(opened, one.writer)
+            altered = {} if is_missing else _altered(opened, one.writer)
+            more = {
+                "last_batch": _batch_data(one.last_batch),
+                "log_missing": is_missing,
+                "incomplete": None if open_ones is None else [state.data for state in open_ones],
+                "altered": [{"name": name, "run": run, "table": now} for name, (run, now) in altered.items()],
+            }
+            writers.append({**asdict(one), **more})
+            if is_missing:
                 blocks.append(Line(f"writer {one.writer}: log folder missing: {one.log}; bring it back", "bold red"))
                 continue
             blocks.append(Grid(f"writer {one.writer}", ("what", "value"), list(_status_rows(one))))
             gaps = [(gap.table, gap.partition, gap.since, gap.location) for gap in one.unregistered]
             blocks.append(Grid("unregistered partitions", ("table", "partition", "since epoch", "folder"), gaps))
-            blocks += [*_incomplete(opened, one.writer), *_refused(opened, one.writer)]
-        out.show(Report(data, blocks))
+            if unknown is not None:
+                blocks.append(Line(f"what its partitions wait for isn't known: {unknown}", "yellow"))
+            blocks += [*_open_blocks(opened.name, open_ones or ()), *_altered_lines(altered)]
+            blocks += _refused(opened, one.writer)
+        out.show(Report({"table": opened.name, "location": opened.live.location, "writers": writers}, blocks))
 
 
-def _incomplete(opened: OpenedTable, writer: str) -> Iterator[Line | Grid]:
-    """The partitions that no commit covers as they are."""
+def _incomplete(opened: OpenedTable, writer: str) -> tuple[Sequence[PartitionState] | None, InvalidOption | None]:
+    """The partitions that no commit covers as they are; or why nobody knows."""
     try:
-        found = [one for one in opened.states(writer, datetime.now(timezone.utc)) if not one.is_complete]
+        return [one for one in opened.states(writer, datetime.now(timezone.utc)) if not one.is_complete], None
     except InvalidOption as error:
-        yield Line(f"what its partitions wait for isn't known: {error}", "yellow")
-        return
-    rows = [(one.table, one.partition, one.open_rows, one.published_rows, one.waits_for) for one in found[:_OPEN]]
-    columns = ("table", "partition", "rows that wait", "readable", "waits for")
-    yield Grid("partitions that aren't complete", columns, rows, right=frozenset({"rows that wait", "readable"}))
+        return None, error
+
+
+def _altered(opened: OpenedTable, writer: str) -> Mapping[str, tuple[str | None, str | None]]:
+    # No job can start with what is invalid: `_refused` says so.
+    with suppress(InvalidOption):
+        return opened.altered(writer)
+    return {}
+
+
+def _altered_lines(altered: Mapping[str, tuple[str | None, str | None]]) -> Iterator[Line]:
+    for name, texts in altered.items():
+        run, now = ("unset" if text is None else repr(text) for text in texts)
+        what = f"the last run has {run}, the table {now}"
+        yield Line(f"{name}: {what}, which counts from the job's next start on", "yellow")
+
+
+def _open_blocks(table: str, found: Sequence[PartitionState]) -> Iterator[Line | Grid]:
+    rows = [
+        (one.table, one.partition, one.open_rows, one.decided_rows, one.published_rows, one.waits_for)
+        for one in found[:_OPEN]
+    ]
+    counts = ("rows that wait", "decided", "readable")
+    columns = ("table", "partition", *counts, "waits for")
+    yield Grid("partitions that aren't complete", columns, rows, right=frozenset(counts))
     if len(found) > _OPEN:
-        yield Line(f"and {len(found) - _OPEN} more; `hivesink partitions {opened.name}` has them all")
+        yield Line(f"and {len(found) - _OPEN} more; `hivesink partitions {table}` has them all")
 
 
 def _refused(opened: OpenedTable, writer: str) -> Iterator[Line]:
     """Why no job of the writer can start."""
     try:
         opened.admission(writer).require_same_table()
+        opened.for_recovery(writer)
     except HiveSinkError as error:
         yield Line(f"no job can start: {error}", "red")
 

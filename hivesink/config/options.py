@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
@@ -201,6 +201,7 @@ OPTIONS: Mapping[str, Option] = {
 """The only list of the settings; `docs/options.md`, which a test holds to it, says what each does."""
 
 
+_DEFAULTS = {name: None if one.default is None else one.parse(one.default) for name, one in OPTIONS.items()}
 _PREFIXES = ("sink.", "partition.time-extractor.")
 
 
@@ -214,6 +215,8 @@ class SinkConfig:
     """A table's settings, parsed once at the edge. Sizes are bytes."""
 
     values: Mapping[str, Any]
+    changed: Mapping[str, str] = field(default_factory=dict)
+    """The texts of those that aren't at their default."""
 
     @classmethod
     def parse(cls, properties: Mapping[str, str], own: Mapping[str, str] | None = None) -> SinkConfig:
@@ -221,10 +224,15 @@ class SinkConfig:
         parsed, problems = _parse(properties, own or {})
         if problems:
             raise InvalidOption(problems)
-        return cls(parsed)
+        given = {name: text for name, text in {**properties, **(own or {})}.items() if name in OPTIONS}
+        return cls(parsed, {name: text for name, text in given.items() if parsed[name] != _DEFAULTS[name]})
 
     def __getitem__(self, name: str) -> Any:
         return self.values[name]
+
+    def text(self, name: str) -> str | None:
+        """As it would be written: its default, where it isn't changed; None for no value."""
+        return self.changed.get(name, OPTIONS[name].default if name in OPTIONS else None)
 
 
 def as_texts(options: Mapping[str, object]) -> dict[str, str]:

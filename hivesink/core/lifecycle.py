@@ -123,13 +123,18 @@ def step(state: State, taken: Step) -> State:
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """A writer's name and uid, its tables with their bucket zones, and the folder of its log."""
+    """A writer's name and uid, its tables with their bucket zones, and the folder of its log.
+
+    `options` and `settings` are those of this run, as its manifests have them.
+    """
 
     writer: str
     uid: str
     tables: tuple[str, ...]
     zones: tuple[tuple[str, str], ...]
     log: str
+    options: tuple[tuple[str, str], ...] = ()
+    settings: tuple[tuple[str, str], ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,7 +262,7 @@ class History:
         # Epoch 0 stands for what is before the first.
         zero = Manifest(own.writer, own.uid, Epoch(0), "", "", stamp.at, Epoch(0), tables=own.tables, zones=own.zones)
         following = (self.head or zero).follow(kind=kind, attempt=stamp.attempt, at=stamp.at, settled=self.settled)
-        return replace(following, log=own.log)
+        return replace(following, log=own.log, options=own.options, settings=own.settings)
 
     def decided(self, manifest: Manifest) -> History:
         """The history once `manifest` has been created."""

@@ -114,8 +114,9 @@ class Manifest:
     `kind` says why the epoch exists: `batch` (rows of a micro-batch), `roll` (rows that waited become part files),
     `fence` (recovery shut out an older try at this epoch), `move` (parts go where their partition lives), `accept-lost`
     (a person accepted that the parts in `lost` are gone), `reopen` (the parts in `lost` are gone, and their rows wait
-    again). `log` is the folder of its log, None in format 1. `options` are the settings that the last batch's job gave
-    itself, which outrank the table's: whoever finishes its epochs uses them too.
+    again). `log` is the folder of its log, None in format 1. `options` are the settings that the run gave itself,
+    which outrank the table's: whoever finishes its epochs uses them too. `settings` are all that the run goes by, but
+    for those at their default: the table's may have changed since its start. None: an older version didn't say.
 
     `opened` are the rows that wait from this epoch on, `rolled` the buckets whose waiting rows it has encoded, all but
     those that still wait in `waiting`; this, if it isn't None, holds all buckets that are open after it. `given_up` are
@@ -139,6 +140,7 @@ class Manifest:
     zones: tuple[tuple[str, str], ...] = ()
     log: str | None = None
     options: tuple[tuple[str, str], ...] = ()
+    settings: tuple[tuple[str, str], ...] | None = None
     opened: tuple[Opened, ...] = ()
     rolled: tuple[PartitionKey, ...] = ()
     given_up: tuple[Opened, ...] = ()

@@ -30,6 +30,7 @@ def encode(manifest: Manifest) -> bytes:
             "last_batch": last_batch_fields(manifest.last_batch),
             "zones": dict(manifest.zones),
             "options": dict(manifest.options),
+            "settings": None if manifest.settings is None else dict(manifest.settings),
             "opened": [_opened(one) for one in manifest.opened],
             "given_up": [_opened(one) for one in manifest.given_up],
             "rolled": [{"table": table, "partition": partition} for table, partition in manifest.rolled],
@@ -43,7 +44,7 @@ def decode(data: bytes, file: str) -> Manifest:
     """The inverse of `encode`. Raises NewerFormat or LogDamaged, both naming `file`."""
     found = _parse(data, file, {"log": None})
     # Format 2 was without them at first.
-    options = found.get("options", {})
+    options, settings = found.get("options", {}), found.get("settings")
     # Formats 1 and 2 know no rows that wait.
     waiting = found.get("waiting", None if found["format"] == FORMAT else [])
     try:
@@ -63,7 +64,8 @@ def decode(data: bytes, file: str) -> Manifest:
             tables=tuple(str(table) for table in found["tables"]),
             zones=tuple(sorted((str(table), str(zone)) for table, zone in found["zones"].items())),
             log=None if found["log"] is None else str(found["log"]),
-            options=tuple(sorted((str(name), str(text)) for name, text in options.items())),
+            options=_texts(options),
+            settings=None if settings is None else _texts(settings),
             opened=tuple(_to_opened(one) for one in found.get("opened", ())),
             given_up=tuple(_to_opened(one) for one in found.get("given_up", ())),
             rolled=tuple(_key(one) for one in found.get("rolled", ())),
@@ -135,6 +137,10 @@ def _plain(value: Any) -> Any:
 
 def _fields(value: Any) -> dict[str, Any]:
     return {name: getattr(value, name) for name in value.__slots__}
+
+
+def _texts(found: Any) -> tuple[tuple[str, str], ...]:
+    return tuple(sorted((str(name), str(text)) for name, text in found.items()))
 
 
 def _to_rows(found: Any) -> Rows:

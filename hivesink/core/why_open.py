@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from hivesink.core.watermark import latest
@@ -50,13 +51,13 @@ def why_open(
     if has_record or not rule.holds(key):
         return _unheld(bucket, policies, now)
     due = max(bucket.first + rule.delay, now)
-    return f"it is committed at {_time(due)} while a job runs: {rule.delay} after its first row"
+    return f"it is committed at {_time(due)} while a job runs: {_length(rule.delay)} after its first row"
 
 
 def _unheld(bucket: OpenBucket, policies: Policies, now: datetime) -> str:
     policy = policies.rolling
     if not bucket.slices:
-        return f"its {bucket.published} rows are published: a job commits them next"
+        return "none of its rows wait: a job commits it next"
     if policy.at_once:
         return f"{bucket.rows} rows wait since sink.rolling-policy.on-epoch was false: a job publishes them next"
     if policies.own_rolling:
@@ -91,7 +92,9 @@ def _reasons(
     # One that is behind has been idle.
     led = sorted(name for name, time in times.items() if mark.at is not None and time - mark.at == policy.delay)
     if silent:
-        reasons.append(f"{', '.join(silent)} has had no event time yet, and holds it back for {policy.idle} at most")
+        reasons.append(
+            f"{', '.join(silent)} has had no event time yet, and holds it back for {_length(policy.idle)} at most"
+        )
     elif len(mark.newest) > 1 and led:
         reasons.append(f"it follows {led[0]}, whose newest time is {_time(times[led[0]])}")
     if end > now:
@@ -104,11 +107,21 @@ def _reasons(
         reasons.append("it has had no rows: the next batch shows whether it is over")
     else:
         start = latest(max(times.values()) - policy.delay if times else mark.at, mark.clock) or end
-        wait = policy.idle + (end - max(start, mark.at or start))
-        due = max(heard.values(), default=at) + policy.idle + (end - start)
-        moment = f"at {_time(due)}" if due > now else f"once a job has waited for input for {wait} at most"
+        # Of a time beyond its end only the silence is missing.
+        wait = policy.idle + max(timedelta(0), end - max(start, mark.at or start))
+        due = max(heard.values(), default=at) + policy.idle + max(timedelta(0), end - start)
+        moment = f"at {_time(due)}" if due > now else f"once a job has waited for input for {_length(wait)} at most"
         reasons.append(f"if no records come while a job runs, it is over by the clock {moment}")
     return reasons
+
+
+def _length(length: timedelta) -> str:
+    """Rounded up to seconds: `2 min 44 s`."""
+    seconds = -(-length // timedelta(seconds=1))
+    units = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
+    bounds = (seconds + 1, *(size for _, size in units))
+    counts = ((seconds % bound // size, unit) for bound, (unit, size) in zip(bounds, units, strict=False))
+    return " ".join(f"{count} {unit}" for count, unit in counts if count) or "0 s"
 
 
 def _time(at: datetime) -> str:

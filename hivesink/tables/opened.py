@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from posixpath import dirname
 from typing import TYPE_CHECKING
 
 from hivesink import wiring
 from hivesink.config.cache import state_folder
-from hivesink.config.options import SinkConfig
+from hivesink.config.options import OPTIONS, SinkConfig
 from hivesink.config.site import Site
 from hivesink.core.epoch import STRICT
 from hivesink.core.log import require_writer_name
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from hivesink.core.manifest import Manifest
     from hivesink.core.partition import PartitionKey
     from hivesink.core.rolling import OpenRows
+    from hivesink.core.table import TableSpec
     from hivesink.ports import LiveTable
     from hivesink.sink.commit.committer import Committer
     from hivesink.sink.inspect.admission import Admission
@@ -83,17 +85,35 @@ class OpenedTable:
         """
         context = self.writers[writer]
         head = load(context).head
-        config = SinkConfig.parse(self.live.spec.options, dict(head.options if head else ()))
+        config = self._of_a_start(head)
         return replace(context, store=wiring.file_store(self.live.location, self.site, config)), config, head
 
+    def _of_a_start(self, head: Manifest | None) -> SinkConfig:
+        return SinkConfig.parse(self.live.spec.options, dict(head.options if head else ()))
+
+    def _of_last_run(self, head: Manifest | None) -> SinkConfig:
+        """Of a writer without an epoch, and of an older version, nothing else is known than the table's settings."""
+        known = head.settings if head else None
+        return self._of_a_start(head) if known is None else SinkConfig.parse({}, dict(known))
+
+    def altered(self, writer: str) -> dict[str, tuple[str | None, str | None]]:
+        """The settings of `writer`'s last run that a start now would find otherwise: the run's, and the one now.
+
+        As texts, None for no value. Raises what `for_recovery` raises.
+        """
+        _, now, head = self.for_recovery(writer)
+        run = self._of_last_run(head)
+        return {name: (run.text(name), now.text(name)) for name in OPTIONS if run[name] != now[name]}
+
+    def policies(self, head: Manifest | None) -> Policies:
+        """By what the run goes that wrote `head`, a writer's newest manifest. Raises InvalidOption."""
+        return _policies(self.live.spec, tuple(sorted(self._of_last_run(head).changed.items())))
+
     def follower(self, writer: str) -> LogFollower:
-        """What reads `writer`'s partition commits. Raises InvalidOption, LogDamaged, NewerFormat, LogCopied."""
-        context, config, _ = self.for_recovery(writer)
-        spec = self.live.spec
-        rules = commit_rule(spec, config), rolling_policy(config), watermark_policy(config)
-        # Their own class needn't be here: only the job asks it.
-        policies = Policies(*rules, own_rolling=config["sink.rolling-policy.class"] is not None)
-        return LogFollower(writer, context.log, policies)
+        """What reads `writer`'s partition commits. Raises LogDamaged, NewerFormat, LogCopied."""
+        context = self.writers[writer]
+        load(context)
+        return LogFollower(writer, context.log, self.policies)
 
     def states(self, writer: str, now: datetime) -> list[PartitionState]:
         """All partitions that `writer` has rows of, sorted. Rows that are lost, or don't fit the table, are named so.
@@ -141,6 +161,15 @@ class OpenedTable:
         """The parts in the table whose uid has no log here, including those that were accepted."""
         store = wiring.file_store(self.live.location, self.site)
         return strangers(store, self.metastore.registrar, self.live, self.logs.uids)
+
+
+@lru_cache(maxsize=8)
+def _policies(spec: TableSpec, settings: tuple[tuple[str, str], ...]) -> Policies:
+    # Cached, since `wait` asks at each look, and a user's own class is built here.
+    config = SinkConfig.parse({}, dict(settings))
+    rules = commit_rule(spec, config), rolling_policy(config), watermark_policy(config)
+    # Their own rolling class needn't be here: only the job asks it.
+    return Policies(*rules, own_rolling=config["sink.rolling-policy.class"] is not None)
 
 
 def metastore_address(given: str | None, site: Site) -> str:

@@ -36,7 +36,8 @@ _EXAMPLE = datetime(2024, 1, 2, 3, 4, 5)  # noqa: DTZ001  a wall clock
 class Look:
     """What one look found: `states` has one for each writer, `waits_for` says in words what is missing.
 
-    `waits_for` is None once all have committed the partition. `is_news`: the look before found something else.
+    `waits_for` is None once each of them has committed the partition, or has no rows of it though it is over.
+    `is_news`: the look before found something else.
     """
 
     partition: str
@@ -52,7 +53,9 @@ class Look:
             for one in self.states
             if one.record
         )
-        return f"{self.partition}: committed: {revisions or 'it is over, and has no rows'}"
+        if not revisions:
+            return f"{self.partition}: over: no rows of writer {', '.join(one.writer for one in self.states)}"
+        return f"{self.partition}: committed: {revisions}"
 
     @property
     def commits(self) -> dict[str, Any]:
@@ -120,7 +123,11 @@ class PartitionWait:
     def _followed(self, opened: OpenedTable) -> dict[tuple[str, str, str | None], LogFollower]:
         """Those of before, but for logs that were begun anew: their epochs have other manifests."""
         logs = {(name, one.log.location, one.log.uid(None)): name for name, one in opened.chosen(self.writer).items()}
-        return {key: self._followers.get(key) or opened.follower(name) for key, name in logs.items()}
+        found = {key: self._followers.get(key) or opened.follower(name) for key, name in logs.items()}
+        for follower in found.values():
+            # The table may have been altered since.
+            follower.policies_of = opened.policies
+        return found
 
 
 def _state(follower: LogFollower, key: PartitionKey, columns: Sequence[Column], now: datetime) -> PartitionState:

@@ -22,6 +22,8 @@ from hivesink.sink.task.attempt import run_task
 from hivesink.sink.task.messages import InputShape, TaskPlan, TaskReport
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from hivesink.sink.commit.committed import Committed
 
 DDL = """CREATE TABLE {name} (id BIGINT, note STRING)
@@ -133,3 +135,13 @@ def rename(ingest: Ingest, name: str) -> str:
     connection.read(lambda client: client.alter_table(old.database, old.table, found))
     connection.close()
     return f"{old.database}.{name}"
+
+
+def alter(ingest: Ingest, properties: Mapping[str, str]) -> None:
+    """As ALTER TABLE … SET TBLPROPERTIES."""
+    name = TableName.parse(ingest.table)
+    connection = Connection(ingest.metastore)
+    found = connection.read(lambda client: client.get_table(name.database, name.table))
+    found.parameters |= properties
+    connection.read(lambda client: client.alter_table(name.database, name.table, found))
+    connection.close()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.cli.site import hivesink
+from tests.cli.site import Ingest, alter, hivesink
 from tests.tables import daily
 from tests.tables.daily import Daily
 
@@ -143,7 +143,7 @@ def test_a_day_that_is_over_without_rows_is_waited_for_no_longer(
 ) -> None:
     writer.read(1, mark=3)
     said = hivesink(capsys, "wait", days, DAY)
-    assert (said.code, said.out) == (0, f"{DAY}: committed: it is over, and has no rows\n")
+    assert (said.code, said.out) == (0, f"{DAY}: over: no rows of writer ingest\n")
     told = hivesink(capsys, "wait", days, DAY, "--json").data
     assert [(one["complete"], one["commit"]) for one in told["commits"]] == [(True, None)]
 
@@ -189,3 +189,60 @@ def test_a_metastore_that_is_away_ends_it_with_75(days: str, capsys: pytest.Capt
     said = hivesink(capsys, "wait", days, DAY, "--metastore", "thrift://127.0.0.1:1")
     assert said.code == 75
     assert "doesn't answer" in said.error
+
+
+def test_status_has_what_is_not_complete_as_partitions_has_it(
+    days: str, writer: Daily, capsys: pytest.CaptureFixture[str]
+) -> None:
+    writer.read(1, 2, 3, mark=2)
+    listed = hivesink(capsys, "partitions", days, "--json").data["partitions"]
+    [status] = hivesink(capsys, "status", days, "--json").data["writers"]
+    assert status["altered"] == []
+    shown = [{**one, "waits_for": None} for one in status["incomplete"]]
+    assert shown == [{**one, "waits_for": None} for one in listed if not one["complete"]]
+    assert [one["partition"] for one in shown] == [DAY, "dt=2024-01-03"]
+
+
+def test_status_says_what_the_table_has_and_the_last_run_has_not(
+    days: str, uri: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name, interval, limit = (
+        "sink.partition-commit.delay",
+        "sink.rolling-policy.rollover-interval",
+        "sink.open-bytes-limit",
+    )
+    with closing(Daily(days, uri, options={limit: "1GB"})) as writer:
+        writer.read(1, 2, mark=2)
+        alter(writer, {name: "2d", interval: "300s", limit: "2GB", "sink.partition-commit.watermark-column": "id"})
+        said = hivesink(capsys, "status", days).out
+        told = "which counts from the job's next start on"
+        assert f"{name}: the last run has '1d', the table '2d', {told}\n" in said
+        assert f"sink.partition-commit.watermark-column: the last run has unset, the table 'id', {told}\n" in said
+        assert said.count(told) == 2, "300s is 5min, and the job's own limit outranks the table's"
+        assert "it is over at 2024-01-03 00:00:00 UTC" in said
+        [status] = hivesink(capsys, "status", days, "--json").data["writers"]
+        assert {"name": name, "run": "1d", "table": "2d"} in status["altered"]
+        alter(writer, {name: "soon"})
+        said = hivesink(capsys, "status", days).out
+        assert f"no job can start: {name} = 'soon': write a duration such as 30min, 10s or 1h" in said
+        assert "it is over at 2024-01-03 00:00:00 UTC" in said
+
+
+def test_rows_of_an_epoch_that_is_not_published_are_not_called_readable(
+    uri: str, table: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    delayed = {"sink.partition-commit.delay": "1h"}
+    with closing(Ingest(table, uri, options=delayed)) as ingest:
+        ingest.lose_metastore()
+        ingest.commit(6)
+        for one in hivesink(capsys, "partitions", table, "--json").data["partitions"]:
+            assert (one["open_rows"], one["decided_rows"], one["published_rows"]) == (0, 3, 0)
+            assert one["waits_for"].startswith(
+                "3 rows are decided as epoch 1, not yet readable: the job's log says why; "
+            )
+        cells = [
+            row.split("│") for row in hivesink(capsys, "status", table).out.splitlines() if "not yet readable" in row
+        ]
+        assert [[cell.strip() for cell in row[2:6]] for row in cells] == [
+            [f"dt=2026-01-0{day}", "0", "3", "0"] for day in (1, 2)
+        ]

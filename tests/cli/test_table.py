@@ -16,7 +16,7 @@ from hivesink.core.epoch import Epoch
 from hivesink.core.table import TableName
 from hivesink.errors import Unsupported
 from hivesink.metastore.thrift_connection import Connection
-from tests.cli.site import Ingest, hivesink
+from tests.cli.site import Ingest, alter, hivesink
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -162,20 +162,15 @@ def test_recover_ends_an_epoch_with_the_settings_of_its_job(
 
 
 def test_recover_takes_the_settings_of_the_table(uri: str, table: str, capsys: pytest.CaptureFixture[str]) -> None:
-    metastore = Connection(uri)
-    name = TableName.parse(table)
-    live = metastore.read(lambda client: client.get_table(name.database, name.table))
-    live.parameters |= {
-        "sink.file.permission": "640",
-        "sink.partition-commit.policy.kind": "metastore,success-file",
-    }
-    metastore.read(lambda client: client.alter_table(name.database, name.table, live))
+    ingest = Ingest(table, uri)
+    policy = {"sink.file.permission": "640", "sink.partition-commit.policy.kind": "metastore,success-file"}
+    alter(ingest, policy)
+    ingest.close()
     ingest = Ingest(table, uri)
     _open_epoch(ingest)
     said = hivesink(capsys, "recover", table)
     assert said.code == 0, said.err
     assert [path.stat().st_mode & 0o777 for path in ingest.location.glob("*/_SUCCESS")] == [0o640, 0o640]
-    metastore.close()
     ingest.close()
 
 

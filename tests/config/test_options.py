@@ -51,3 +51,17 @@ def test_columns_of_statistics(text: str, columns: set[str] | None) -> None:
 def test_columns_without_a_name_are_refused(text: str) -> None:
     with pytest.raises(InvalidOption, match="write columns, separated by commas"):
         SinkConfig.parse({COLUMNS: text})
+
+
+def test_only_what_is_not_at_its_default_is_changed() -> None:
+    given = {
+        "sink.rolling-policy.rollover-interval": "300s",
+        "sink.partition-commit.delay": "1h",
+        "sink.partition-commit.idle-timeout": "1min",
+        "password": "of another tool",
+    }
+    config = SinkConfig.parse(given, {"sink.partition-commit.idle-timeout": "2min"})
+    assert config.changed == {"sink.partition-commit.delay": "1h", "sink.partition-commit.idle-timeout": "2min"}
+    texts = [config.text(name) for name in (*given, "sink.late-rows", "sink.sort-by")]
+    assert texts == ["5min", "1h", "2min", None, "append", None]
+    assert SinkConfig.parse({}, config.changed) == config

@@ -46,6 +46,11 @@ def full() -> Manifest:
         zones=(("demo.flights", "Europe/Berlin"), ("demo.flights__rejected", "UTC")),
         log="/w/.hivesink/demo.flights/flights",
         options=(("sink.file.permission", "640"), ("sink.log.retained-epochs", "7")),
+        settings=(
+            ("sink.file.permission", "640"),
+            ("sink.log.retained-epochs", "7"),
+            ("sink.partition-commit.delay", "1h"),
+        ),
         opened=(Opened("demo.flights", "dt=2013-01-01", NEW),),
         rolled=(("demo.flights", "dt=a%3Ab ü"),),
         given_up=(Opened("demo.flights", "dt=2013-01-01", OLD),),

@@ -56,6 +56,7 @@ def manifests(draw: st.DrawFn) -> Manifest:
         zones=tuple(sorted(draw(st.dictionaries(text, text)).items())),
         log=draw(st.none() | text),
         options=tuple(sorted(draw(st.dictionaries(text, text)).items())),
+        settings=draw(st.none() | st.dictionaries(text, text).map(lambda drawn: tuple(sorted(drawn.items())))),
         opened=draw(st.sampled_from([(), base.opened])),
         rolled=tuple(draw(st.lists(st.tuples(text, text)))),
         given_up=draw(st.sampled_from([(), base.given_up])),
@@ -84,7 +85,13 @@ def test_the_bytes_of_format_3_are_pinned() -> None:
     assert decode_floor(floor, "f") == FLOOR
 
 
-FORMAT_2 = replace(full(), opened=(), rolled=(), given_up=(), waiting=(), commits=None, watermark=None)
+def test_the_first_manifests_of_format_3_lack_the_settings() -> None:
+    fields = json.loads(encode(full()))
+    del fields["settings"]
+    assert decode(json.dumps(fields).encode(), "m") == replace(full(), settings=None)
+
+
+FORMAT_2 = replace(full(), settings=None, opened=(), rolled=(), given_up=(), waiting=(), commits=None, watermark=None)
 """No row waited in it."""
 
 

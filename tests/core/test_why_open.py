@@ -70,12 +70,12 @@ def test_rows_of_before_on_epoch_are_next() -> None:
 
 
 def test_published_rows_that_nothing_holds_any_more_are_committed_next() -> None:
-    assert told(FREE, PUBLISHED) == "its 7 rows are published: a job commits them next"
+    assert told(FREE, PUBLISHED) == "none of its rows wait: a job commits it next"
 
 
 def test_a_delay_ends_after_the_first_row_or_now() -> None:
     assert told(DELAYED, WAITS, now=FIRST) == (
-        "it is committed at 2024-01-02 03:40:00 UTC while a job runs: 0:30:00 after its first row"
+        "it is committed at 2024-01-02 03:40:00 UTC while a job runs: 30 min after its first row"
     )
     assert told(DELAYED, WAITS).startswith("it is committed at 2024-01-02 05:30:00 UTC")
 
@@ -98,7 +98,7 @@ def test_rows_without_times_advance_nothing(names: dict[str, None]) -> None:
 
 def test_a_source_without_times_holds_it_back_until_it_is_idle() -> None:
     said = told(HELD, WAITS, Watermark(None, {"t-0": FIRST, "t-1": None}))
-    assert "t-1 has had no event time yet, and holds it back for 0:05:00 at most" in said
+    assert "t-1 has had no event time yet, and holds it back for 5 min at most" in said
     quiet = Watermark(FIRST, {"t-0": FIRST, "t-1": None}, {"t-1": NOW - timedelta(minutes=6)})
     assert "t-1" not in told(HELD, WAITS, quiet)
 
@@ -126,9 +126,26 @@ def test_an_end_that_is_still_to_come_is_no_fault_of_the_sources() -> None:
     went_on = told(HELD, WAITS, Watermark(FIRST, {"": FIRST}, clock=END - timedelta(minutes=10)))
     assert went_on.endswith(f"{by_clock}at 2024-01-02 05:45:00 UTC")
     ended = told(HELD, WAITS, Watermark(FIRST, {"": FIRST}), at=FIRST)
-    assert ended.endswith(f"{by_clock}once a job has waited for input for 0:55:00 at most")
+    assert ended.endswith(f"{by_clock}once a job has waited for input for 55 min at most")
     delayed = told(HELD, WAITS, Watermark(FIRST, {"": FIRST}), late=timedelta(minutes=3))
     assert delayed.endswith(f"{by_clock}at 2024-01-02 06:28:00 UTC")
+
+
+def test_a_newest_time_beyond_the_end_leaves_the_silence_alone_to_wait_for() -> None:
+    """t-1 holds the watermark back; once no input comes any more, t-0 has shown that the partition is over."""
+    ahead = Watermark(FIRST, {"t-0": END + 3 * HOUR + timedelta(seconds=7.2), "t-1": FIRST})
+    by_clock = "if no rows come while a job runs, it is over by the clock "
+    assert told(HELD, WAITS, ahead, at=FIRST).endswith(f"{by_clock}once a job has waited for input for 5 min at most")
+    assert told(HELD, WAITS, ahead).endswith(f"{by_clock}at 2024-01-02 05:35:00 UTC")
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(163.6, "2 min 44 s"), (3599.5, "1 h"), (90_061, "1 d 1 h 1 min 1 s"), (0.2, "1 s"), (86_400, "1 d")],
+)
+def test_lengths_are_rounded_up_to_seconds(seconds: float, text: str) -> None:
+    delayed = replace(DELAYED, delay=timedelta(seconds=seconds))
+    assert told(delayed, WAITS).endswith(f" while a job runs: {text} after its first row")
 
 
 def test_a_record_of_other_settings_is_of_before_its_end() -> None:

@@ -170,7 +170,14 @@ class Job:
         config = SinkConfig.parse({"sink.rolling-policy.on-epoch": "true", **self.options})
         context = CommitContext(self.log, self.store, self.registrar, self.clock.now, self.clock.tick, token)
         sink = WriterSpec(
-            identity=Identity(self.writer, uid, (str(TABLE),), ((str(TABLE), "UTC"),), self.log.location),
+            identity=Identity(
+                self.writer,
+                uid,
+                (str(TABLE),),
+                ((str(TABLE), "UTC"),),
+                self.log.location,
+                settings=tuple(sorted(config.changed.items())),
+            ),
             target=TablePlan(live.spec, live.location),
             rejected=None,
             config=config,

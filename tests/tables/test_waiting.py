@@ -10,7 +10,7 @@ import pytest
 
 from hivesink.errors import InvalidOption, MetastoreUnreachable, UnknownTable
 from hivesink.tables.waiting import Look, PartitionWait
-from tests.cli.site import hivesink
+from tests.cli.site import alter, hivesink
 from tests.tables import daily
 from tests.tables.daily import Daily
 
@@ -73,6 +73,7 @@ def test_a_commit_is_told_in_values_that_json_has(table: str, uri: str, writer: 
         "partition": DAY,
         "complete": True,
         "open_rows": 0,
+        "decided_rows": 0,
         "published_rows": 0,
         "waits_for": None,
     }
@@ -108,7 +109,7 @@ def test_every_writer_counts_unless_one_is_named(table: str, uri: str, writer: D
 def test_a_day_that_is_over_has_no_rows_and_is_complete(table: str, uri: str, writer: Daily) -> None:
     writer.read(1, 4, mark=4)
     look = PartitionWait(table, DAY, metastore=uri).look()
-    assert (look.waits_for, str(look)) == (None, f"{DAY}: committed: it is over, and has no rows")
+    assert (look.waits_for, str(look)) == (None, f"{DAY}: over: no rows of writer ingest")
     assert [one["commit"] for one in look.commits["commits"]] == [None]
 
 
@@ -227,3 +228,55 @@ def test_a_partition_that_is_never_committed_is_not_waited_for(uri: str, tmp_pat
         writer.committer.finish()
         with pytest.raises(InvalidOption, match=f"'{DAY}' is never committed: no time can be read from its values"):
             PartitionWait(table, DAY, metastore=uri).look()
+
+
+DELAY = "sink.partition-commit.delay"
+
+
+def test_a_table_that_is_altered_beside_a_job_is_judged_by_what_the_job_goes_by(table: str, uri: str) -> None:
+    """The hour isn't over for the job: rows that come for it now are in time."""
+    with closing(Daily(table, uri, options={DELAY: "3d"})) as first:
+        alter(first, {DELAY: "3d"})
+    with closing(Daily(table, uri)) as job:
+        job.read(1, mark=4)
+        running = PartitionWait(table, DAY, metastore=uri)
+        for _ in range(2):
+            for wait in (running, PartitionWait(table, DAY, metastore=uri)):
+                look = wait.look()
+                assert look.waits_for is not None
+                assert "it is over at 2024-01-05 00:00:00 UTC" in look.waits_for
+            alter(job, {DELAY: "1d"})
+        job.read(2, mark=5)
+        assert str(running.look()) == f"{DAY}: committed: revision 1 of writer ingest (1 rows)"
+
+
+def test_a_job_that_starts_again_with_other_settings_is_noticed_by_a_wait(table: str, uri: str) -> None:
+    wait = PartitionWait(table, DAY, metastore=uri)
+    with closing(Daily(table, uri)) as before:
+        before.read(1, mark=2)
+        assert "it is over at 2024-01-03 00:00:00 UTC" in str(wait.look())
+    with closing(Daily(table, uri, batches=1, options={DELAY: "5d"})) as after:
+        after.read(1, mark=4)
+        assert "it is over at 2024-01-07 00:00:00 UTC" in str(wait.look())
+        after.read(2, mark=7)
+        assert str(wait.look()) == f"{DAY}: committed: revision 1 of writer ingest (1 rows)"
+
+
+def test_a_log_of_an_older_version_is_judged_by_the_table(table: str, uri: str, writer: Daily) -> None:
+    writer.read(1, mark=2)
+    for manifest in (writer.log / "manifests").glob("*.json"):
+        fields = json.loads(manifest.read_bytes())
+        assert fields.pop("settings")[DELAY] == "1d"
+        manifest.write_text(json.dumps(fields))
+    wait = PartitionWait(table, DAY, metastore=uri)
+    assert "it is over at 2024-01-03 00:00:00 UTC" in str(wait.look())
+    alter(writer, {DELAY: "5d"})
+    assert "it is over at 2024-01-07 00:00:00 UTC" in str(wait.look())
+
+
+def test_of_several_writers_without_rows_each_is_named(table: str, uri: str, writer: Daily) -> None:
+    with closing(Daily(table, uri, "other")) as other:
+        writer.read(1, mark=4)
+        other.read(1, mark=4)
+        assert str(PartitionWait(table, DAY, metastore=uri).look()) == f"{DAY}: over: no rows of writer ingest, other"
+        assert str(PartitionWait(table, DAY, "other", uri).look()) == f"{DAY}: over: no rows of writer other"

@@ -1,4 +1,4 @@
-"""Notices that a user has changed the table under a running query, which goes on as it began."""
+"""Notices that a user has changed the table under a running query, which keeps what it began with."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 from hivesink.errors import MetastoreUnreachable, TableReplaced, UnknownTable, Unsupported
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
 
+    from hivesink.config.options import SinkConfig
     from hivesink.core.table import TableSpec
     from hivesink.sink.commit.context import CommitContext
 
@@ -22,10 +23,15 @@ _OWN = ("sink.", "partition.time-extractor.", "parquet.")
 
 @dataclass(slots=True)
 class TableChanges:
-    """Compares the table with `known` every `interval` seconds at most."""
+    """Compares the table with `known` every `interval` seconds at most.
+
+    `config` is what the query began with; the job's `own` settings outrank the table's.
+    """
 
     context: CommitContext
     known: TableSpec
+    config: SinkConfig
+    own: Collection[str]
     interval: float
     _next: float | None = None
 
@@ -46,17 +52,19 @@ class TableChanges:
             if live.created != first.created:
                 raise TableReplaced(str(self.known.name), self.context.registrar.address)
             found = live.spec
-            for change in _changes(self.known, found):
-                logger.warning("%s: %s; the running query goes on without, until it starts again", found.name, change)
+            for change, kept in self._changes(self.known, found):
+                text = "%s: %s; the running query keeps %s until its next start"
+                logger.warning(text, found.name, change, kept)
             self.known = found
 
-
-def _changes(before: TableSpec, now: TableSpec) -> Iterator[str]:
-    old, new = ({column.name: str(column.type) for column in spec.columns} for spec in (before, now))
-    for name in sorted(old.keys() | new.keys()):
-        if old.get(name) != new.get(name):
-            yield f"column {name} is {new.get(name, 'gone')}, and was {old.get(name, 'not there')}"
-    for name in sorted(before.options.keys() | now.options.keys()):
-        if name.startswith(_OWN) and before.options.get(name) != now.options.get(name):
-            was, value = (repr(spec.options[name]) if name in spec.options else "unset" for spec in (before, now))
-            yield f"{name} is {value}, and was {was}"
+    def _changes(self, before: TableSpec, now: TableSpec) -> Iterator[tuple[str, str]]:
+        """Each change, and what the query keeps."""
+        old, new = ({column.name: str(column.type) for column in spec.columns} for spec in (before, now))
+        for name in sorted(old.keys() | new.keys()):
+            if old.get(name) != new.get(name):
+                yield f"column {name} is {new.get(name, 'gone')}, and was {old.get(name, 'not there')}", "its columns"
+        for name in sorted((before.options.keys() | now.options.keys()) - set(self.own)):
+            if name.startswith(_OWN) and before.options.get(name) != now.options.get(name):
+                was, value = (repr(spec.options[name]) if name in spec.options else "unset" for spec in (before, now))
+                kept = self.config.text(name)
+                yield f"{name} is {value}, and was {was}", "it unset" if kept is None else repr(kept)

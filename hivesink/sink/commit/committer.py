@@ -63,7 +63,8 @@ class Committer:
         check: timedelta = spec.config["sink.rolling-policy.check-interval"]
         self._roller = Roller(spec.rolling, tasks, check, max(spec.rolling.rollover, rule.delay))
         self._encode = encode
-        self._changes = TableChanges(context, spec.target.spec, check.total_seconds())
+        own = dict(spec.identity.options)
+        self._changes = TableChanges(context, spec.target.spec, spec.config, own, check.total_seconds())
         self._statistics = WritersStatistics(context, spec)
         self._seen: set[PartitionKey] = set()
         limit = spec.config["sink.registration.max-delay"] if spec.tolerant else None
@@ -333,7 +334,6 @@ class Committer:
             opened=written.opened,
             tables=identity.tables,
             zones=identity.zones,
-            options=self.spec.options,
         )
 
     def _finish(self, executor: Executor, first: Seen | None = None) -> None:

@@ -182,7 +182,6 @@ class CommitContext:
 class WriterSpec:
     """What a writer writes: its identity, tables and settings.
 
-    `options` are those of `config` that the job gave itself; the others are the table's.
     `tolerant`: wait for a metastore that is down, up to `sink.registration.max-delay`; otherwise raise at once.
     """
 
@@ -198,7 +197,6 @@ class WriterSpec:
     """Whether a log that `hivesink reset` put aside has committed this batch; asked until the new log has a batch."""
     sole_writer: Callable[[], bool] = lambda: True
     """Whether no other writer has a log for the target: only then can statistics be exact."""
-    options: tuple[tuple[str, str], ...] = ()
 
     @property
     def tables(self) -> dict[str, TablePlan]:

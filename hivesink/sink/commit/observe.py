@@ -46,7 +46,8 @@ def _load(context: CommitContext, view: LogView, identity: Identity | None) -> H
     require_whole(context.log.location, view, settled)
     if head is None:
         return History(identity or Identity("", context.log.uid(None) or "", (), (), context.log.location))
-    identity = identity or Identity(head.writer, head.uid, head.tables, head.zones, context.log.location)
+    run = head.options, head.settings
+    identity = identity or Identity(head.writer, head.uid, head.tables, head.zones, context.log.location, *run)
     epochs = tuple(_open(context, view, head, settled))
     known = {epoch.manifest.epoch: epoch.manifest for epoch in epochs} | {head.epoch: head}
     older = (known.get(epoch) or context.log.manifest(epoch) for epoch in reversed(view.manifests))

@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 from hivesink.core import offsets
 from hivesink.core.epoch import Epoch
-from hivesink.core.log import missing
+from hivesink.core.log import Mark, missing
+from hivesink.core.manifest import standing
 from hivesink.core.partition_commit import newest, recorded
 from hivesink.core.rolling import OpenBucket, OpenRows, open_rows
 from hivesink.core.why_open import why_open
 from hivesink.errors import LogDamaged
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
     from datetime import datetime
 
     from hivesink.core.log import LogView
@@ -29,8 +31,8 @@ if TYPE_CHECKING:
 class PartitionState:
     """One partition as one writer has it. `record` is its newest commit that readers see, if there is one.
 
-    `open_rows` wait; `published_rows` are readable though no commit covers them. `waits_for` says in words why it isn't
-    committed as it is; None if it is.
+    `open_rows` wait; `decided_rows` are in files that aren't published yet; `published_rows` are readable though
+    `record` doesn't cover them. `waits_for` says in words why it isn't committed as it is; None if it is.
     """
 
     writer: str
@@ -38,6 +40,7 @@ class PartitionState:
     partition: str
     record: Recorded | None
     open_rows: int
+    decided_rows: int
     published_rows: int
     waits_for: str | None
 
@@ -60,6 +63,7 @@ class PartitionState:
             "complete": self.is_complete,
             "commit": None if self.record is None else _commit(self.record),
             "open_rows": self.open_rows,
+            "decided_rows": self.decided_rows,
             "published_rows": self.published_rows,
             "waits_for": self.waits_for,
         }
@@ -83,13 +87,18 @@ class LogFollower:
 
     writer: str
     log: CommitLog
-    policies: Policies
+    policies_of: Callable[[Manifest | None], Policies]
+    """By what the run goes that wrote this newest manifest: another run may go by other settings."""
+    policies: Policies = field(init=False)
+    """Known after `read`."""
     _manifests: dict[Epoch, Manifest] = field(default_factory=dict)
     _ledger: tuple[Epoch, dict[PartitionKey, Recorded]] | None = None
     _settled: Epoch = field(default=Epoch(0))
+    _published: frozenset[Epoch] = frozenset()
+    """Those after `_settled` whose parts are all visible."""
 
     def read(self) -> None:
-        """Take in what is new. Raises LogDamaged, NewerFormat, StoreUnavailable."""
+        """Take in what is new. Raises LogDamaged, NewerFormat, StoreUnavailable, and what `policies_of` raises."""
         view = self.log.view()
         while not self._has_all(view):
             # A running job may have trimmed what the listing showed, or created what it didn't: look again.
@@ -103,6 +112,8 @@ class LogFollower:
             self._ledger = view.floor, newest(self.log.records())
         head = self._manifests.get(view.head)
         self._settled = view.settled(head.settled if head else Epoch(0))
+        self._published = frozenset(epoch for epoch, marks in view.marks.items() if Mark.PUBLISHED in marks)
+        self.policies = self.policies_of(self.head)
 
     def _has_all(self, view: LogView) -> bool:
         """Read the manifests in `view`. False if one above its floor is missing."""
@@ -138,7 +149,8 @@ class LogFollower:
         """All partitions that have rows, sorted."""
         records, buckets = self.records(), self.open.buckets
         keys = sorted(records.keys() | buckets.keys())
-        return [self._state(key, records.get(key), buckets.get(key), now) for key in keys]
+        decided = self._decided()
+        return [self._state(key, records.get(key), buckets.get(key), decided, now) for key in keys]
 
     @property
     def places(self) -> set[PartitionKey]:
@@ -147,25 +159,54 @@ class LogFollower:
 
     def state(self, key: PartitionKey, now: datetime) -> PartitionState:
         """One partition, also one without rows."""
-        return self._state(key, self.records().get(key), self.open.buckets.get(key), now)
+        return self._state(key, self.records().get(key), self.open.buckets.get(key), self._decided(), now)
 
     def _state(
-        self, key: PartitionKey, record: Recorded | None, bucket: OpenBucket | None, now: datetime
+        self,
+        key: PartitionKey,
+        record: Recorded | None,
+        bucket: OpenBucket | None,
+        decided: Mapping[PartitionKey, Mapping[Epoch, int]],
+        now: datetime,
     ) -> PartitionState:
         mark = self.head.watermark if self.head else None
         end = self.policies.rule.end(key)
         is_over = end is not None and mark is not None and mark.has_passed(end)
-        waits_for = None
+        hidden = decided.get(key, {})
+        waits_for = [
+            f"{rows} rows are decided as epoch {epoch}, not yet readable: the job's log says why"
+            for epoch, rows in hidden.items()
+        ]
         has_no_end = end is None and not self.policies.rule.is_unknown(key)
         if bucket is not None or not (is_over or (record and has_no_end)):
             at = self.head.at if self.head else now
-            waits_for = why_open(key, bucket, mark, now, self.policies, at=at, has_record=record is not None)
-        elif unsettled := self._unsettled(key):
-            waits_for = f"its rows are committed as epoch {unsettled}, which isn't finished: the job's log says why"
+            waits_for.append(why_open(key, bucket, mark, now, self.policies, at=at, has_record=record is not None))
+        elif not hidden and (unsettled := self._unsettled(key)):
+            what = f"committed as epoch {unsettled}, which isn't finished: the job's log says why"
+            waits_for.append(f"its rows are readable, and {what}")
         # Without a record it is over, and has no rows at all.
-        is_readable = record is not None and not self._unsettled(key, commits=True)
-        counts = (bucket.rows, bucket.published) if bucket else (0, 0)
-        return PartitionState(self.writer, *key, record if is_readable else None, *counts, waits_for)
+        is_known = record is not None and not self._unsettled(key, commits=True)
+        published = (bucket.published if bucket else 0) + (record.commit.rows if record and not is_known else 0)
+        waiting, decided_rows = bucket.rows if bucket else 0, sum(hidden.values())
+        return PartitionState(
+            self.writer,
+            *key,
+            record if is_known else None,
+            waiting,
+            decided_rows,
+            max(0, published - decided_rows),
+            "; ".join(waits_for) or None,
+        )
+
+    def _decided(self) -> dict[PartitionKey, dict[Epoch, int]]:
+        """The rows in parts that their epochs must still publish."""
+        open_epochs = (self._manifests[epoch] for epoch in sorted(self._manifests) if epoch > self._settled)
+        found: dict[PartitionKey, dict[Epoch, int]] = {}
+        for manifest, part in standing(open_epochs):
+            if manifest.epoch not in self._published:
+                epochs = found.setdefault(part.key, {})
+                epochs[manifest.epoch] = epochs.get(manifest.epoch, 0) + part.rows
+        return found
 
     def _unsettled(self, key: PartitionKey, *, commits: bool = False) -> Epoch | None:
         """The newest epoch that commits the partition, or else publishes rows of it, and isn't settled."""

@@ -9,13 +9,15 @@ import pytest
 
 from hivesink.core.table import Column, Primitive
 from hivesink.errors import TableReplaced
+from hivesink.sink.commit.committer import Committer
 from tests.crash.site import Site
 from tests.sink.harness import SPEC, TABLE, Source, events
 
 if TYPE_CHECKING:
     from tests.crash.site import SiteJob
 
-GO_ON = "; the running query goes on without, until it starts again"
+KEEPS = "; the running query keeps "
+START = " until its next start"
 
 
 @pytest.fixture
@@ -27,7 +29,7 @@ def told(site: Site, run: SiteJob, caplog: pytest.LogCaptureFixture, seconds: fl
     caplog.clear()
     site.clock.ticks += seconds
     run.step(2)
-    return [record.message for record in caplog.records if GO_ON in record.message]
+    return [record.message for record in caplog.records if KEEPS in record.message]
 
 
 def test_columns_and_settings(site: Site, caplog: pytest.LogCaptureFixture) -> None:
@@ -39,9 +41,38 @@ def test_columns_and_settings(site: Site, caplog: pytest.LogCaptureFixture) -> N
     entry.spec = replace(entry.spec, properties=(("owner", "me"), ("sink.task-memory", "1GB")))
     assert told(site, run, caplog, seconds=1) == [], "it doesn't ask at every epoch"
     assert told(site, run, caplog) == [
-        f"demo.events: column more is int, and was not there{GO_ON}",
-        f"demo.events: sink.task-memory is '1GB', and was unset{GO_ON}",
+        f"demo.events: column more is int, and was not there{KEEPS}its columns{START}",
+        f"demo.events: sink.task-memory is '1GB', and was unset{KEEPS}'256MB'{START}",
     ]
+    assert told(site, run, caplog) == []
+
+
+def test_a_setting_that_is_altered_twice_is_kept_as_the_query_began_with_it(
+    site: Site, caplog: pytest.LogCaptureFixture
+) -> None:
+    site.options |= {"sink.log.retained-epochs": "7"}
+    run = site.job()
+    run.committer.recover()
+    assert told(site, run, caplog) == []
+    entry, said = site.metastore._entries[TABLE], list[str]()
+    for value in ("8", "9"):
+        entry.spec = replace(entry.spec, properties=(("sink.file.group", "g"), ("sink.log.retained-epochs", value)))
+        said += told(site, run, caplog)
+    assert said == [
+        f"demo.events: sink.file.group is 'g', and was unset{KEEPS}it unset{START}",
+        f"demo.events: sink.log.retained-epochs is '8', and was unset{KEEPS}'7'{START}",
+        f"demo.events: sink.log.retained-epochs is '9', and was '8'{KEEPS}'7'{START}",
+    ]
+
+
+def test_a_setting_that_the_job_gave_itself_never_changes(site: Site, caplog: pytest.LogCaptureFixture) -> None:
+    run = site.job()
+    identity = replace(run.committer.spec.identity, options=(("sink.task-memory", "512MB"),))
+    run.committer = Committer(run.context, replace(run.committer.spec, identity=identity), run.encode)
+    run.committer.recover()
+    assert told(site, run, caplog) == []
+    entry = site.metastore._entries[TABLE]
+    entry.spec = replace(entry.spec, properties=(("sink.task-memory", "1GB"),))
     assert told(site, run, caplog) == []
 
 

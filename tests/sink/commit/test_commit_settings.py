@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from hivesink.sink.commit.observe import load
 from tests.sink.timed import HOURLY, World, at, place
 
 AT_ONCE = HOURLY | {"sink.rolling-policy.on-epoch": "true"}
@@ -96,3 +97,18 @@ def test_rows_that_wait_when_on_epoch_returns_are_part_of_the_next_record(*, tri
     world.feed(job, at(3, 30, 3))
     world.check([1, 2, 3])
     assert world.records()[place(3)].commit.files == 2
+
+
+def test_every_epoch_says_what_its_run_goes_by() -> None:
+    """Also one that a run decides before its first batch, and one of a recovery that knows no settings."""
+    default = {"sink.rolling-policy.on-epoch": "false"}
+    settings = [HOURLY, HOURLY | {"sink.partition-commit.delay": "1min", "sink.late-rows": "drop"}]
+    world = World(settings[0])
+    world.feed(world.started(), at(3, 10, 1))
+    world.options = settings[1]
+    job = world.started()
+    job.committer.finish()
+    manifests = [world.log.manifest(epoch) for epoch in world.log.view().manifests]
+    assert [one.kind for one in manifests] == ["batch", "roll"]
+    assert [dict(one.settings or ()) | default for one in manifests] == settings
+    assert load(job.context).following("fence", job.context.stamp()).settings == manifests[1].settings

@@ -10,21 +10,23 @@ import pytest
 
 from hivesink.core.epoch import Epoch
 from hivesink.core.why_open import Policies
-from hivesink.errors import LogDamaged
+from hivesink.errors import LogDamaged, MetastoreUnreachable
 from hivesink.sink.commit.context import watermark_policy
 from hivesink.sink.inspect.partitions import LogFollower
 from tests.crash.site import LOG
 from tests.crash.test_commit_steps import WAYS, Life
 from tests.crash.test_refused_commits import REFUSED, Choosy, fed
 from tests.inmemory.filesystem import MemoryFileSystem
+from tests.inmemory.metastore import MemoryMetastore
 from tests.sink.harness import SPEC, TABLE
 from tests.sink.timed import HOURLY, World, at, place
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping, Sequence
 
     from hivesink.core.log import LogView
     from hivesink.core.manifest import PartEntry
+    from hivesink.ports import LiveTable
     from hivesink.storage.commit_log import RenameCommitLog
 
 NOW = datetime(2026, 1, 1, tzinfo=timezone.utc)
@@ -34,7 +36,7 @@ AT_ONCE = HOURLY | {"sink.rolling-policy.on-epoch": "true"}
 def follower(world: World, log: RenameCommitLog | None = None) -> LogFollower:
     spec = world.job().committer.spec
     policies = Policies(spec.commit_rule, spec.rolling, watermark_policy(spec.config))
-    return LogFollower("w", log or world.log, policies)
+    return LogFollower("w", log or world.log, lambda _: policies)
 
 
 def complete(one: LogFollower, *hours: int) -> list[int]:
@@ -208,3 +210,52 @@ def test_the_record_of_a_partition_that_was_refused_covers_no_later_offsets() ->
     world.wait(job)
     found.read()
     assert found.state((str(TABLE), REFUSED), NOW).record == decided
+
+
+class Deaf(MemoryMetastore):
+    """Whatever is announced to it fails, until it `hears`."""
+
+    hears = False
+
+    def announce(self, table: LiveTable, files: Mapping[str, Sequence[str]]) -> None:
+        if not self.hears:
+            raise MetastoreUnreachable(self.address, "no event")
+        super().announce(table, files)
+
+
+def test_rows_of_a_published_epoch_are_readable_before_it_is_finished() -> None:
+    world = World(dict(HOURLY), metastore=Deaf(SPEC))
+    job = world.started()
+    world.feed(job, at(3, 10, 1), at(3, 20, 2))
+    world.feed(job, at(4, 10, 3))
+    assert world.read(3) == [1, 2]
+    found = follower(world)
+    found.read()
+    state = found.state((str(TABLE), place(3)), NOW)
+    assert (state.record, state.open_rows, state.decided_rows, state.published_rows) == (None, 0, 0, 2)
+    epoch = world.log.view().head
+    told = f"its rows are readable, and committed as epoch {epoch}, which isn't finished: the job's log says why"
+    assert state.waits_for == told
+
+
+@pytest.mark.parametrize("options", [HOURLY, AT_ONCE], ids=["committed", "not committed"])
+def test_rows_that_are_decided_while_the_metastore_is_down_are_not_readable(options: dict[str, str]) -> None:
+    world = World(dict(options))
+    job = world.started()
+    world.feed(job, at(3, 10, 1))
+    world.metastore.go_down()
+    world.feed(job, at(3, 20, 2), at(3, 30, 3))
+    if options is HOURLY:
+        world.feed(job, at(4, 10, 4))
+    world.metastore.come_up()
+    assert world.read(3) == ([] if options is HOURLY else [1])
+    found = follower(world)
+    for there in (False, True):
+        if there:
+            world.wait(job, minutes=5)
+        found.read()
+        one = found.state((str(TABLE), place(3)), NOW)
+        assert one.published_rows + (one.record.commit.rows if one.record else 0) == len(world.read(3))
+        assert one.decided_rows == 3 - len(world.read(3))
+        assert ("not yet readable" in (one.waits_for or "")) is not there
+    assert world.read(3) == [1, 2, 3]
