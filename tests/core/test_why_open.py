@@ -134,7 +134,7 @@ def test_an_end_that_is_still_to_come_is_no_fault_of_the_sources() -> None:
 def test_a_newest_time_beyond_the_end_leaves_the_silence_alone_to_wait_for() -> None:
     """t-1 holds the watermark back; once no input comes any more, t-0 has shown that the partition is over."""
     ahead = Watermark(FIRST, {"t-0": END + 3 * HOUR + timedelta(seconds=7.2), "t-1": FIRST})
-    by_clock = "if no rows come while a job runs, it is over by the clock "
+    by_clock = "if no records come while a job runs, it is over by the clock "
     assert told(HELD, WAITS, ahead, at=FIRST).endswith(f"{by_clock}once a job has waited for input for 5 min at most")
     assert told(HELD, WAITS, ahead).endswith(f"{by_clock}at 2024-01-02 05:35:00 UTC")
 
