@@ -201,7 +201,7 @@ def _ask(lost: Sequence[Loss | LostSlice], todo: str, how: str, *, as_json: bool
     if lost:
         what = f"{sum(loss.rows for loss in lost)} rows in {_files(lost)}"
         lines = [f"lost: {loss.target} ({loss.rows} rows{_bucket(loss)}): {loss.reason}" for loss in lost]
-        confirm(lines, f"{todo.capitalize()} {what} {how}?", f"this would {todo} {what}", as_json=as_json)
+        confirm(lines, f"{todo.capitalize()} {what} {how}?", f"this would {todo} {what} {how}", as_json=as_json)
 
 
 def _all(result: Recovered) -> list[Loss | LostSlice]:

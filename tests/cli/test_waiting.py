@@ -13,13 +13,17 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 
+from hivesink.core.log import Mark
 from hivesink.core.table import TableName
-from hivesink.errors import LogGone, RowsHeldBack, TableRemade, TableRenamed, TableReplaced
+from hivesink.errors import LogGone, RowsHeldBack, StoreUnavailable, TableRemade, TableRenamed, TableReplaced
 from hivesink.metastore.thrift_connection import Connection
+from hivesink.storage.commit_log import RenameCommitLog
 from tests.cli.site import Ingest, hivesink, rename
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from hivesink.core.epoch import Epoch
 
 
 WAIT = {"sink.rolling-policy.on-epoch": "false"}
@@ -425,3 +429,59 @@ def test_recover_publishes_by_the_name_of_the_dead_letters_too(
     assert ids(ingest) == [0, 1, 2, 3]
     assert [path.name for path in Path(f"{ingest.location}__rejected").rglob("part-*")]
     assert hivesink(capsys, "verify", table).code == 0
+
+
+@pytest.fixture
+def taken(waiting: Ingest, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """A roll dies after its renames, before its mark. Then something takes the files that readers could see."""
+
+    def die(log: RenameCommitLog, epoch: Epoch, mark: Mark) -> None:
+        if mark is Mark.PUBLISHED:
+            raise StoreUnavailable(action="write", path=log.location, reason="the process is killed")
+        into_log(log, epoch, mark)
+
+    into_log = RenameCommitLog.mark
+    with monkeypatch.context() as dying:
+        dying.setattr(RenameCommitLog, "mark", die)
+        with pytest.raises(StoreUnavailable):
+            waiting.committer.finish()
+    gone = files(waiting)
+    assert ids(waiting) == IDS
+    for path in gone:
+        path.unlink()
+    return gone
+
+
+def test_a_person_says_that_what_readers_may_have_had_is_published_again(
+    waiting: Ingest, table: str, taken: list[Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = hivesink(capsys, "recover", table)
+    assert (said.code, "`hivesink recover TABLE --encode-again`" in said.error) == (65, True)
+    planned = hivesink(capsys, "recover", table, "--encode-again", "--dry-run")
+    assert (planned.code, "reopen" in planned.out) == (0, True)
+    asked = hivesink(capsys, "recover", table, "--encode-again", "--json")
+    assert asked.code == 65
+    assert f"this would publish 12 rows in {len(taken)} files again" in asked.error
+    assert hivesink(capsys, "recover", table, "--encode-again", "--yes").code == 0
+    assert ids(waiting) == IDS
+    assert hivesink(capsys, "verify", table).code == 0
+    assert "so nothing is published again" in hivesink(capsys, "recover", table, "--encode-again").out
+
+
+def test_or_that_it_is_gone(waiting: Ingest, table: str, taken: list[Path], capsys: pytest.CaptureFixture[str]) -> None:
+    assert hivesink(capsys, "recover", table, "--accept-lost", "--yes").code == 0
+    assert (ids(waiting), len(taken)) == ([], len(files(waiting)) + len(taken))
+    assert "of which 12 lost" in hivesink(capsys, "status", table).out
+
+
+def test_a_dry_run_names_settings_that_the_real_one_refuses(
+    waiting: Ingest, table: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name, connection = TableName.parse(table), Connection(waiting.metastore)
+    found = connection.read(lambda client: client.get_table(name.database, name.table))
+    found.parameters["sink.sort-by"] = "nowhere"
+    connection.read(lambda client: client.alter_table(name.database, name.table, found))
+    connection.close()
+    for dry in (["--dry-run"], []):
+        said = hivesink(capsys, "recover", table, *dry)
+        assert (said.code, "nowhere" in said.error) == (65, True), said

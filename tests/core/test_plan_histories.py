@@ -16,6 +16,7 @@ import pytest
 
 from hivesink.core.actions import (
     Announce,
+    BeginPublish,
     ClearAccurate,
     Decide,
     Discard,
@@ -23,6 +24,7 @@ from hivesink.core.actions import (
     Forget,
     Keep,
     LookAgain,
+    MarkFound,
     MarkPublished,
     MarkSettled,
     Publish,
@@ -32,8 +34,8 @@ from hivesink.core.actions import (
 )
 from hivesink.core.bucket import aside
 from hivesink.core.epoch import Epoch
-from hivesink.core.lifecycle import EpochState, History, Identity, OpenEpoch, Stamp
-from hivesink.core.log import Mark, Touched
+from hivesink.core.lifecycle import History, Identity, OpenEpoch, Stamp
+from hivesink.core.log import LogView, Mark, Touched
 from hivesink.core.manifest import Manifest, PartEntry
 from hivesink.core.partfile import PartName, Stage
 from hivesink.core.partition import LivePartition
@@ -102,10 +104,9 @@ class Simulation:
         if Mark.REGISTERED in self.marks.get(head.epoch, ()):
             return History(IDENTITY, head, floor=self.floor, rows=rows)
         found = []
+        view = LogView(self.floor, (*self.manifests,), {epoch: frozenset(own) for epoch, own in self.marks.items()})
         for epoch in sorted(epoch for epoch in self.manifests if epoch > head.settled):
-            published = Mark.PUBLISHED in self.marks.get(epoch, ())
-            state = EpochState.PUBLISHED if published else EpochState.DECIDED
-            one = OpenEpoch(self.manifests[epoch], state)
+            one = OpenEpoch(self.manifests[epoch], view.state(epoch))
             if not one.manifest.is_bare:
                 found.append(one)
         return History(IDENTITY, head, tuple(found), self.floor, rows)
@@ -300,7 +301,7 @@ class Simulation:
         if self.chance.random() < 0.02:
             raise Death
 
-    def perform(self, history: History, action: Action) -> History:  # noqa: C901, PLR0912  one case an action
+    def perform(self, history: History, action: Action) -> History:  # noqa: C901, PLR0911, PLR0912  one case an action
         match action:
             case Decide(manifest):
                 assert manifest.epoch not in self.manifests
@@ -321,6 +322,12 @@ class Simulation:
                 if source != part.target:
                     assert part.target not in self.files
                     self.files[part.target] = self.files.pop(source)
+            case BeginPublish(epoch):
+                self.marks.setdefault(epoch, set()).add(Mark.PUBLISHING)
+                return history.begun(epoch)
+            case MarkFound(epoch):
+                self.marks.setdefault(epoch, set()).add(Mark.FOUND)
+                return history.found()
             case MarkPublished(epoch):
                 self.marks.setdefault(epoch, set()).add(Mark.PUBLISHED)
                 return history.published(epoch)
