@@ -25,9 +25,9 @@ class NoMetastore(InvalidOption):
     def __init__(self, folder: object) -> None:
         """`folder` is the one of the embedded metastore that was looked for."""
         problem = (
-            f"no metastore: no embedded one runs in {folder}; change to the folder where you started it, or set "
-            "HIVE_CONF_DIR to the folder of hive-site.xml, or HIVESINK_METASTORE to thrift://HOST:PORT, or start the "
-            "embedded one with `hivesink metastore start`"
+            f"no metastore: no embedded one runs in {folder}; if you started it elsewhere, change to that folder or "
+            "set HIVESINK_HOME to its .hivesink-local; or set HIVE_CONF_DIR to the folder of hive-site.xml, or "
+            "HIVESINK_METASTORE to thrift://HOST:PORT; or start the embedded one with `hivesink metastore start`"
         )
         super().__init__((problem,))
 

@@ -363,5 +363,5 @@ class Committer:
         """`error`, with what it means for the rows that are decided."""
         if error.retryable and self._executor and self._executor.history.open:
             table = self.spec.target.name
-            error.args = (f"rows of {table} are committed but can't be read until the job runs again: {error}",)
+            error.args = (f"rows of {table} are committed but can't be read until the job or `hivesink recover` runs: {error}",)
         return error

@@ -357,7 +357,7 @@ def test_past_the_limit_a_metastore_that_is_down_stops_the_query(site: Site) -> 
     # Set back by people, the wall clock must not stretch the limit.
     site.clock.at -= timedelta(days=1)
     site.clock.ticks += 120
-    waits = "rows of .* are committed but can't be read until the job runs again: the metastore at"
+    waits = "rows of .* are committed but can't be read until the job or `hivesink recover` runs: the metastore at"
     with pytest.raises(MetastoreUnreachable, match=waits):
         job.committer.keep_up()
     with pytest.raises(MetastoreUnreachable, match=waits):
