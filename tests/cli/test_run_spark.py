@@ -138,7 +138,8 @@ def test_a_job_that_ends_while_rows_wait_is_worth_another_try(
         out, err = process.communicate()
     assert (process.returncode, out) == (75, "epoch 1\nepoch 2\n"), err
     (told,) = [line for line in err.splitlines() if line.startswith("hivesink: ")]
-    assert f"rows of {table} are committed but can't be read until the job or `hivesink recover` runs: the metastore at" in told
+    waits = "are committed but can't be read until the job or `hivesink recover` runs"
+    assert f"rows of {table} {waits}: the metastore at" in told
     (writer,) = _status(capsys, table).data["writers"]
     assert len(writer["unsettled"]) == 1
 

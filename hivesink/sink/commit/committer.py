@@ -362,6 +362,6 @@ class Committer:
     def _left_open(self, error: HiveSinkError) -> HiveSinkError:
         """`error`, with what it means for the rows that are decided."""
         if error.retryable and self._executor and self._executor.history.open:
-            table = self.spec.target.name
-            error.args = (f"rows of {table} are committed but can't be read until the job or `hivesink recover` runs: {error}",)
+            waits = "are committed but can't be read until the job or `hivesink recover` runs"
+            error.args = (f"rows of {self.spec.target.name} {waits}: {error}",)
         return error
