@@ -45,10 +45,14 @@ AcceptLost = Annotated[
     bool,
     typer.Option("--accept-lost", help="Give up lost parts and segments for good, so that the log can continue."),
 ]
+ALL = "all"
 EncodeAgain = Annotated[
-    bool,
+    list[str] | None,
     typer.Option(
-        "--encode-again", help="Publish the rows of lost parts again, though readers may have had them before."
+        "--encode-again",
+        metavar="PARTITION|all",
+        help="Publish the rows of this partition's lost parts again, though readers may have had them before. May be "
+        "repeated.",
     ),
 ]
 GiveUp = Annotated[
@@ -71,7 +75,7 @@ def recover(
     writer: Writer = None,
     dry_run: DryRun = False,
     accept_lost: AcceptLost = False,
-    encode_again: EncodeAgain = False,
+    encode_again: EncodeAgain = None,
     give_up: GiveUp = None,
     yes: Yes = False,
     metastore: Metastore = None,
@@ -89,16 +93,18 @@ def recover(
     with reporting(as_json=json, debug=debug) as out, open_table(table, metastore) as opened:
         partitions = frozenset((opened.name, partition) for partition in give_up or ())
         failed: dict[str, HiveSinkError] = {}
-        search = partial(_search, opened, partitions=partitions, accept=accept_lost, again=encode_again)
+        wanted = frozenset(encode_again or ())
+        search = partial(_search, opened, partitions=partitions, accept=accept_lost, wanted=wanted)
         found = _each(opened.chosen(writer), search, failed)
         lost = [one for own, _ in found.values() for one in own]
         again = [one for _, own in found.values() for one in own]
         if not failed:
             _require_known(partitions, lost)
+            _require_lost(wanted, again)
         if not dry_run and not yes:
             _ask(lost, "give up", "for good", as_json=json)
             _ask(again, "publish", "again", as_json=json)
-        given_up = {name: _given_up(own, partitions, again=encode_again) for name, (own, _) in found.items()}
+        given_up = {name: _given_up(*own, partitions) for name, own in found.items()}
         done = _each(found, lambda name: _recovered(opened, name, given_up[name], dry_run=dry_run), failed)
         for name in [name for name, result in done.items() if result.waiting.buckets]:
             if dry_run:
@@ -108,9 +114,9 @@ def recover(
                 done[name] = _published(opened, name, done[name], failed)
         left = [text for name, result in done.items() for text in _left(opened, name, result)] if dry_run else []
         if done or not failed:
-            asked = {"given up": accept_lost and not lost, "published again": encode_again and not again}
+            asked = {"given up": accept_lost and not lost, "published again": ALL in wanted and not again}
             nothing = [what for what, is_nothing in asked.items() if is_nothing]
-            out.show(_report(opened, done, failed, left, dry_run=dry_run, nothing=nothing))
+            out.show(_report(opened, done, failed, left, again, dry_run=dry_run, nothing=nothing))
         if failed:
             raise next(iter(failed.values()))
         if left:
@@ -135,21 +141,28 @@ def _noted(writer: str, failed: dict[str, HiveSinkError]) -> Iterator[None]:
 
 
 def _search(
-    opened: OpenedTable, writer: str, *, partitions: frozenset[PartitionKey], accept: bool, again: bool
-) -> tuple[list[Loss | LostSlice], tuple[Loss, ...]]:
+    opened: OpenedTable, writer: str, *, partitions: frozenset[PartitionKey], accept: bool, wanted: frozenset[str]
+) -> tuple[list[Loss | LostSlice], list[Loss]]:
     """What is given up, and what is published again."""
     opened.admission(writer).require_same_table()
     context = opened.writers[writer]
-    parts = find_losses(context, partitions, accept=accept, again=again)
-    slices = find_lost_slices(context, partitions, accept=accept)
-    return [*parts, *slices], find_maybe_read(context) if again else ()
+    named = {(opened.name, partition) for partition in wanted}
+    again = [
+        loss
+        for loss in (find_maybe_read(context) if wanted else ())
+        if (ALL in wanted or loss.key in named) and loss.key not in partitions
+    ]
+    parts = find_losses(context, partitions, accept=accept, again=frozenset(loss.target for loss in again))
+    return [*parts, *find_lost_slices(context, partitions, accept=accept)], again
 
 
-def _given_up(lost: Sequence[Loss | LostSlice], partitions: frozenset[PartitionKey], *, again: bool) -> GivenUp:
+def _given_up(lost: Sequence[Loss | LostSlice], again: Sequence[Loss], partitions: frozenset[PartitionKey]) -> GivenUp:
     parts = [one for one in lost if isinstance(one, Loss)]
     waiting = frozenset(one.target for one in parts if one.key in partitions)
     slices = frozenset(one.opened for one in lost if isinstance(one, LostSlice))
-    return GivenUp(frozenset(one.target for one in parts), waiting, slices, again=again)
+    return GivenUp(
+        frozenset(one.target for one in parts), waiting, slices, again=frozenset(one.target for one in again)
+    )
 
 
 def _recovered(opened: OpenedTable, writer: str, given_up: GivenUp, *, dry_run: bool) -> Recovered:
@@ -188,6 +201,13 @@ def _require_known(partitions: Collection[PartitionKey], lost: Sequence[Loss | L
         raise InvalidOption((problem,))
 
 
+def _require_lost(wanted: Collection[str], again: Sequence[Loss]) -> None:
+    unknown = sorted(set(wanted) - {ALL} - {loss.part.partition for loss in again})
+    if unknown:
+        problem = f"--encode-again: no lost rows of {', '.join(unknown)} can be published again, or nobody need say so"
+        raise InvalidOption((problem,))
+
+
 def _identity(opened: OpenedTable, writer: str, context: CommitContext, config: SinkConfig) -> Identity:
     """The identity of a writer that has decided nothing yet: of another, its newest manifest has it."""
     log = context.log
@@ -223,6 +243,7 @@ def _report(
     done: Mapping[str, Recovered],
     failed: Mapping[str, HiveSinkError],
     left: Sequence[str],
+    again: Sequence[Loss],
     *,
     dry_run: bool,
     nothing: Sequence[str],
@@ -230,6 +251,8 @@ def _report(
     data = [_data(writer, result) for writer, result in done.items()]
     shown = ((writer, result) for writer, result in done.items() if writer not in failed or result.described())
     blocks = [block for writer, result in shown for block in _blocks(writer, result, dry_run=dry_run)]
+    todo = "would be published" if dry_run else "published"
+    blocks += [Line(f"{one.target} ({one.rows} rows): {todo} again; {one.reason}", "yellow") for one in again]
     blocks += [Line(f"nothing is lost, so nothing is {what}") for what in nothing]
     blocks += [Line(f"writer {writer}: not done: {error}", "red") for writer, error in failed.items()]
     blocks += [Line(text, "yellow") for text in left]

@@ -7,7 +7,7 @@ again. Whoever takes a part later may have written its rows anew (INSERT OVERWRI
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from hivesink.core.epoch import Epoch
 from hivesink.core.lifecycle import EpochState
@@ -15,6 +15,9 @@ from hivesink.core.manifest import REOPEN
 from hivesink.core.partition_commit import commit_after, commit_without
 from hivesink.core.rolling import open_rows
 from hivesink.core.seen import NOTHING, abandoned, losses
+
+LostBuckets: TypeAlias = "dict[tuple[Epoch, PartitionKey], list[PartEntry]]"
+"""Lost parts, by roll and bucket."""
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -55,29 +58,47 @@ def reopened(history: History, seen: Seen, stamp: Stamp, given_up: GivenUp) -> M
     return replace(manifest, waiting=tuple(sorted(waiting.items())))
 
 
-def reopenable(
-    history: History, seen: Seen, given_up: GivenUp = NOTHING
-) -> dict[tuple[Epoch, PartitionKey], list[PartEntry]]:
-    """The lost parts whose rows can wait again, by roll and bucket, but for what is given up.
+def reopenable(history: History, seen: Seen, given_up: GivenUp = NOTHING) -> LostBuckets:
+    """The lost parts whose rows can wait again, but for what is given up.
 
-    Only where a roll's files of a bucket are lost together: some run might still publish one that is left. And only
-    where nobody can have read them, or a person wants them `again`.
+    Only where nobody can have read them, or a person wants them `again`.
     """
+    read = _maybe_read(history) - seen.hidden
+    return {
+        bucket: parts
+        for bucket, parts in _lost_buckets(history, seen, given_up).items()
+        if read.isdisjoint(part.name for part in parts) or given_up.again.issuperset(part.target for part in parts)
+    }
+
+
+def questionable(history: History, seen: Seen) -> LostBuckets:
+    """The lost parts whose rows the log still has, and that readers may have had: a person decides about them."""
+    unread = reopenable(history, seen)
+    return {bucket: parts for bucket, parts in _lost_buckets(history, seen).items() if bucket not in unread}
+
+
+def _lost_buckets(history: History, seen: Seen, given_up: GivenUp = NOTHING) -> LostBuckets:
+    """Only where a roll's files of a bucket are lost together: some run might still publish one that is left."""
     refused = losses(history, seen.files, seen.partitions) if seen.closed else ()
     wanted = (loss for loss in refused if loss.part.target not in given_up.waiting)
     gone = {loss.part.name: loss.part for loss in wanted if loss.astray is None and not loss.found}
-    read = frozenset() if given_up.again else _maybe_read(history) - seen.hidden
     found = {}
     for roll in (epoch.manifest for epoch in history.open):
         for key in roll.rolled:
             names = [part.name for part in roll.parts if part.key == key]
-            if (roll.epoch, key) in seen.closed and gone.keys() >= set(names) and read.isdisjoint(names):
+            if (roll.epoch, key) in seen.closed and gone.keys() >= set(names):
                 found[roll.epoch, key] = [gone[name] for name in names]
     return found
 
 
 def _maybe_read(history: History) -> frozenset[str]:
-    begun = (epoch.manifest for epoch in history.open if epoch.state is not EpochState.DECIDED)
+    """The names of parts that some run may have made visible."""
+    begun = (
+        epoch.manifest
+        for epoch in history.open
+        # Versions whose manifests lack `settings` left no mark before their first rename.
+        if epoch.state is not EpochState.DECIDED or epoch.manifest.settings is None
+    )
     return frozenset(part.name for manifest in begun for part in manifest.publishes())
 
 

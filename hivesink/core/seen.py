@@ -74,15 +74,15 @@ class GivenUp:
     """What a person has confirmed to give up: decided parts, by their targets. `targets` go only if they are lost.
 
     `waiting` go with their files: what the job has decided since isn't among them. `slices` are rows that wait.
-    `records` are the log's commits of their partitions. `again`: lost parts that a roll has made are none; their rows
-    wait again, though somebody may have read them.
+    `records` are the log's commits of their partitions. `again` are the targets of lost parts whose rows wait again,
+    though somebody may have read them.
     """
 
     targets: frozenset[str] = frozenset()
     waiting: frozenset[str] = frozenset()
     slices: frozenset[Opened] = frozenset()
     records: Mapping[PartitionKey, Commit] = field(default_factory=dict)
-    again: bool = False
+    again: frozenset[str] = frozenset()
 
 
 NOTHING = GivenUp()

@@ -10,6 +10,9 @@ _ACCEPT = "accept the loss with `hivesink recover TABLE --accept-lost`"
 class PartLost(HiveSinkError):
     """A decided part is neither staged nor published."""
 
+    in_doubt = False
+    """A rename was asked for, and nobody knows whether it has made the part visible before it was lost."""
+
     def __init__(self, staged: str, target: str, way_back: str | None = None) -> None:
         self._missing = f"{staged} and {target} are both missing"
         gone = f"so rows that the log counts as committed are gone; restore one of them, or {_ACCEPT}"
@@ -20,8 +23,8 @@ class PartLost(HiveSinkError):
         """This error, where the log still has the rows, and readers may have had them before they were lost."""
         text = (
             f"{self._missing}, and readers may have had its rows before something deleted it: if they are in the table "
-            f"in another file, or are to stay deleted, {_ACCEPT}; if they are to be published again, run `hivesink "
-            "recover TABLE --encode-again`"
+            f"in another file, or are to stay deleted, {_ACCEPT}; partitions whose rows are to be published again are "
+            "named with `--encode-again PARTITION`, or `--encode-again all`"
         )
         self.args = (text,)
         return self

@@ -13,6 +13,7 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 
+from hivesink.cli import repair
 from hivesink.core.log import Mark
 from hivesink.core.table import TableName
 from hivesink.errors import LogGone, RowsHeldBack, StoreUnavailable, TableRemade, TableRenamed, TableReplaced
@@ -456,16 +457,40 @@ def test_a_person_says_that_what_readers_may_have_had_is_published_again(
     waiting: Ingest, table: str, taken: list[Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
     said = hivesink(capsys, "recover", table)
-    assert (said.code, "`hivesink recover TABLE --encode-again`" in said.error) == (65, True)
-    planned = hivesink(capsys, "recover", table, "--encode-again", "--dry-run")
-    assert (planned.code, "reopen" in planned.out) == (0, True)
-    asked = hivesink(capsys, "recover", table, "--encode-again", "--json")
+    assert (said.code, "`--encode-again PARTITION`" in said.error) == (65, True)
+    planned = hivesink(capsys, "recover", table, "--encode-again", "all", "--dry-run")
+    assert (planned.code, planned.out.count("would be published again")) == (0, len(taken))
+    asked = hivesink(capsys, "recover", table, "--encode-again", "all", "--json")
     assert asked.code == 65
     assert f"this would publish 12 rows in {len(taken)} files again" in asked.error
-    assert hivesink(capsys, "recover", table, "--encode-again", "--yes").code == 0
+    assert hivesink(capsys, "recover", table, "--encode-again", "all", "--yes").code == 0
     assert ids(waiting) == IDS
     assert hivesink(capsys, "verify", table).code == 0
-    assert "so nothing is published again" in hivesink(capsys, "recover", table, "--encode-again").out
+    assert "so nothing is published again" in hivesink(capsys, "recover", table, "--encode-again", "all").out
+    said = hivesink(capsys, "recover", table, "--encode-again", "dt=none")
+    assert (said.code, "no lost rows of dt=none" in said.error) == (65, True)
+
+
+def test_or_of_each_partition_something_else(
+    waiting: Ingest, table: str, taken: list[Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    first, second = sorted({path.parent.name for path in taken})
+    done = hivesink(capsys, "recover", table, "--encode-again", first, "--accept-lost", "--yes")
+    assert done.code == 0, done.err
+    assert {path.parent.name for path in files(waiting)} == {first}
+    assert "of which 6 lost" in hivesink(capsys, "status", table).out
+    assert second not in " ".join(map(str, files(waiting)))
+
+
+def test_only_what_was_shown_is_published_again(
+    waiting: Ingest, table: str, taken: list[Path], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown, later = taken
+    later.write_bytes(b"")  # Of another length: no lost one.
+    monkeypatch.setattr(repair, "confirm", lambda *_, **__: later.unlink())
+    said = hivesink(capsys, "recover", table, "--encode-again", "all")
+    assert (said.code, "readers may have had its rows" in said.error) == (65, True)
+    assert {path.parent for path in files(waiting)} <= {shown.parent}
 
 
 def test_or_that_it_is_gone(waiting: Ingest, table: str, taken: list[Path], capsys: pytest.CaptureFixture[str]) -> None:

@@ -249,8 +249,9 @@ def dies(job: Callable[[], SiteJob], size: int = 4) -> None:
 def encode_again(committer: Committer) -> None:
     """A person says that the rows of lost files aren't in the table."""
     spec = committer.spec
-    assert find_maybe_read(committer.context)
-    recover(committer.context, spec.identity, spec.policy, given_up=GivenUp(again=True))
+    targets = frozenset(loss.target for loss in find_maybe_read(committer.context))
+    assert targets
+    recover(committer.context, spec.identity, spec.policy, given_up=GivenUp(again=targets))
 
 
 __all__ = ["FaultyFileSystem", "Kill", "Mode", "Site", "SiteJob", "Watched", "dies", "encode_again", "modes"]

@@ -15,7 +15,7 @@ from hivesink.core import actions
 from hivesink.core.bucket import given_up, is_given_up
 from hivesink.core.epoch import Epoch
 from hivesink.core.log import Mark
-from hivesink.core.losing import reopenable
+from hivesink.core.losing import questionable, reopenable
 from hivesink.core.manifest import REOPEN, Manifest, PartEntry, floor_over
 from hivesink.core.partfile import Pending, parse_staged
 from hivesink.core.partition import NewPartition, PartitionKey
@@ -103,7 +103,7 @@ class Executor:
             except errors.PartLost as lost:
                 first = self._look()
                 if not reopenable(self.history, first):
-                    if reopenable(self.history, first, GivenUp(again=True)):
+                    if questionable(self.history, first):
                         raise lost.maybe_read() from lost
                     raise
             except errors.RegistrationFailed as failed:
@@ -246,17 +246,12 @@ class Executor:
         was_hidden = part.name in self._hidden
         self._hidden.discard(part.name)
         try:
-            self._publish_part(part, source)
-        except errors.PartLost:
-            self._hidden |= {part.name} if was_hidden else set()
-            raise
-
-    def _publish_part(self, part: PartEntry, source: str) -> None:
-        try:
             self.context.store.publish(Pending(source, part.target, part.length))
-        except (errors.PartLost, errors.LengthMismatch, errors.TargetTaken):
+        except (errors.PartLost, errors.LengthMismatch, errors.TargetTaken) as error:
             self._require_current()
             if not self._publish_from_elsewhere(part, source):
+                if was_hidden and isinstance(error, errors.PartLost) and not error.in_doubt:
+                    self._hidden.add(part.name)
                 raise
         except errors.Unsupported as error:
             folder, where = source.rpartition("/")[0], self.context.registrar.address

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from hivesink.core.actions import Action, Decide, describe
-from hivesink.core.losing import reopenable
+from hivesink.core.losing import questionable, reopenable
 from hivesink.core.partition import LivePartition, PartitionKey, by_table
 from hivesink.core.plan import Policy, plan, until_look
 from hivesink.core.seen import NOTHING, GivenUp, Seen, abandoned, losses
@@ -146,20 +146,21 @@ def find_maybe_read(context: CommitContext) -> tuple[Loss, ...]:
     Raises LogDamaged, NewerFormat, LogCopied, and whatever ends the search for their files.
     """
     history = load(context)
-    seen = _look_for_losses(context, history, everywhere=True)
-    hidden = reopenable(history, seen)
-    wanted = reopenable(history, seen, GivenUp(again=True)).items()
-    again = (part for bucket, parts in wanted if bucket not in hidden for part in parts)
-    return tuple(Loss(part, "readers may have had its rows") for part in again)
+    found = questionable(history, _look_for_losses(context, history, everywhere=True))
+    return tuple(Loss(part, "readers may have had its rows") for parts in found.values() for part in parts)
 
 
 def find_losses(
-    context: CommitContext, partitions: Collection[PartitionKey] = (), *, accept: bool = True, again: bool = False
+    context: CommitContext,
+    partitions: Collection[PartitionKey] = (),
+    *,
+    accept: bool = True,
+    again: frozenset[str] = frozenset(),
 ) -> tuple[Loss, ...]:
     """With `accept` the parts that no publish can bring back, none that only lie elsewhere; and all of `partitions`.
 
-    None whose rows are to wait `again`. Raises LogDamaged, NewerFormat, LogCopied, and whatever ends the search for
-    their files.
+    None of the targets `again`, whose rows wait again. Raises LogDamaged, NewerFormat, LogCopied, and whatever ends
+    the search for their files.
     """
     if not accept and not partitions:
         return ()
