@@ -10,6 +10,7 @@ from posixpath import dirname
 from typing import TYPE_CHECKING
 
 from hivesink.core.epoch import Epoch
+from hivesink.core.lifecycle import EpochState
 from hivesink.core.manifest import lost_parts
 from hivesink.core.seen import is_unproven
 from hivesink.sink.inspect import log_checks
@@ -48,8 +49,12 @@ def _absent(evidence: Evidence, manifest: Manifest, part: PartEntry) -> Finding:
     """What it means that a part's target is missing."""
     epoch, rows = manifest.epoch, f"{part.target} ({part.rows} rows)"
     ways = "restore it, or accept the loss with `hivesink recover TABLE --accept-lost`"
-    if part.key in manifest.rolled:
+    state = evidence.log.view.state(epoch)
+    if part.key in manifest.rolled and state is EpochState.DECIDED:
         ways = f"the next start encodes its rows again if their segments are there; otherwise {ways}"
+    elif part.key in manifest.rolled:
+        again = f"publish them again with `--encode-again {part.partition or 'all'}`"
+        ways = f"readers may have had its rows: {ways}, or {again}"
     home = evidence.homes.get(part.key)
     if not evidence.log.is_published(epoch):
         found, own = evidence.files.of(part), {evidence.files.canonical(path) for path in (part.staged, part.restored)}
@@ -61,7 +66,7 @@ def _absent(evidence: Evidence, manifest: Manifest, part: PartEntry) -> Finding:
     now = evidence.places.get(part.name)
     is_home = None if home is None else home == evidence.files.canonical(part.folder)
     is_open = manifest.epoch in {unsettled.epoch for unsettled in evidence.log.open}
-    if is_open and is_unproven(manifest, part, is_home=is_home):
+    if is_open and state is EpochState.PUBLISHED and is_unproven(manifest, part, is_home=is_home):
         ways = part.way_back(now) if now else ways
         return error(epoch, f"{rows} disappeared before its epoch was settled; {ways}")
     gone = f"has been moved to {now}" if now else "is gone"
