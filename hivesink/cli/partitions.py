@@ -41,7 +41,8 @@ def partitions(
         rows = [_row(state) for state in states]
         columns = ("writer", "table", "partition", "revision", "rows", "files", "watermark (UTC)", "waits for")
         grid = Grid(f"partitions of {opened.name}", columns, rows, right=frozenset({"revision", "rows", "files"}))
-        out.show(Report({"table": opened.name, "partitions": [state.data for state in states]}, [grid]))
+        blocks = [grid] if rows else [Line(f"no writer has rows of {opened.name} yet")]
+        out.show(Report({"table": opened.name, "partitions": [state.data for state in states]}, blocks))
 
 
 def wait(

@@ -92,6 +92,7 @@ def test_partitions_of_one_writer(days: str, uri: str, writer: Daily, capsys: py
 
 def test_a_table_without_a_writer_has_none(days: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert hivesink(capsys, "partitions", days, "--json").data == {"table": days, "partitions": []}
+    assert f"no writer has rows of {days} yet" in hivesink(capsys, "partitions", days).out
 
 
 def test_a_committed_partition_ends_the_wait_at_once(
