@@ -14,6 +14,7 @@ from hivesink.cli.codes import ExitCode
 from hivesink.cli.command import Debug, DryRun, Json, Metastore, Table, Writer, Yes, confirm, reporting
 from hivesink.cli.output import Grid, Line, Report
 from hivesink.config.options import SinkConfig
+from hivesink.core.actions import Refuse
 from hivesink.core.lifecycle import Identity
 from hivesink.core.seen import NOTHING, GivenUp
 from hivesink.errors import HiveSinkError, InvalidOption
@@ -36,7 +37,7 @@ from hivesink.tables.opened import OpenedTable, open_table
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
-    from hivesink.core.manifest import Manifest
+    from hivesink.core.manifest import Manifest, PartEntry
     from hivesink.core.partition import PartitionKey
 
 T = TypeVar("T")
@@ -264,8 +265,17 @@ def _report(
 
 
 def _left(opened: OpenedTable, writer: str, result: Recovered) -> list[str]:
+    """Why the real one would not end well."""
     held = wiring.held_back_rows(opened.live, opened.writers[writer].log, result.waiting)
-    return [f"writer {writer}: can't all be rolled: {' '.join(key).strip()}: {why}" for key, why in held.items()]
+    left = [f"can't all be rolled: {' '.join(key).strip()}: {why}" for key, why in held.items()]
+    if rows := sum(part.rows for part in _stopping(result).values()):
+        left.append(f"stops at {rows} rows in lost files; `hivesink verify {opened.name}` says what to do")
+    return [f"writer {writer}: {text}" for text in left]
+
+
+def _stopping(result: Recovered) -> dict[str, PartEntry]:
+    """The lost parts that nobody has given up, by their targets."""
+    return {action.part.target: action.part for action in result.actions if isinstance(action, Refuse)}
 
 
 def _data(writer: str, result: Recovered) -> dict[str, Any]:
@@ -284,7 +294,7 @@ def _blocks(writer: str, result: Recovered, *, dry_run: bool) -> list[Line | Gri
         return [Line(f"writer {writer}: nothing to recover, {state}")]
     head = "recovery would" if dry_run else f"recovered, at epoch {result.epoch}, with {len(actions)} actions"
     blocks: list[Line | Grid] = [Grid(f"writer {writer}: {head}", ("action", "subject"), actions)]
-    if lost := _all(result):
+    if lost := [loss for loss in _all(result) if loss.target not in _stopping(result)]:
         accepted = "would be accepted as lost" if dry_run else "accepted as lost"
         rows = sum(loss.rows for loss in lost)
         blocks.append(Line(f"writer {writer}: {_files(lost)} with {rows} rows {accepted}"))

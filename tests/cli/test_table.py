@@ -254,9 +254,10 @@ def test_a_lost_part_needs_a_person_and_its_loss_a_yes(
     assert "are both missing" in said.error
     assert "--accept-lost" in said.error
     assert hivesink(capsys, "verify", table).code == 1
-    assert f"stop at │ {part.target} ({part.rows} rows)" in " ".join(
-        hivesink(capsys, "recover", table, "--dry-run").out.split()
-    )
+    dry = hivesink(capsys, "recover", table, "--dry-run")
+    assert (dry.code, "would be accepted" in dry.out) == (65, False)
+    assert f"stop at │ {part.target} ({part.rows} rows)" in " ".join(dry.out.split())
+    assert f"stops at {part.rows} rows in lost files; `hivesink verify {table}` says what to do" in dry.out
     planned = hivesink(capsys, "recover", table, "--dry-run", "--accept-lost", "--json").data["writers"][0]
     assert [(loss["target"], loss["rows"]) for loss in planned["lost"]] == [(part.target, part.rows)]
     assert part.target not in {action["subject"] for action in planned["actions"]}
@@ -286,6 +287,7 @@ def test_a_part_whose_file_lies_elsewhere_in_the_table_is_not_given_up(
     assert way in checked
     assert "leftover" not in checked
     planned = hivesink(capsys, "recover", table, "--dry-run", "--accept-lost")
+    assert planned.code == 65
     assert "nothing is lost" in planned.out
     assert "would be accepted" not in planned.out
     said = hivesink(capsys, "recover", table, "--accept-lost", "--yes")
