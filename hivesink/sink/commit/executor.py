@@ -172,6 +172,8 @@ class Executor:
                 except errors.PartLost as lost:
                     raise self._stale() from lost
             case actions.BeginPublish(epoch, names):
+                if Mark.PUBLISHING in self.context.log.view().marks.get(epoch, ()):
+                    raise self._stale()
                 self.context.log.mark(epoch, Mark.PUBLISHING)
                 # A run that has shut this one out since may not have seen the mark.
                 self._require_current()
