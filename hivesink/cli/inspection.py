@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Annotated, Any
@@ -59,7 +58,7 @@ def status(table: Table, metastore: Metastore = None, json: Json = False, debug:
         for one in statuses:
             is_missing = one.log in missing
             open_ones, unknown = (None, None) if is_missing else _incomplete(opened, one.writer)
-            altered = {} if is_missing else _altered(opened, one.writer)
+            altered, refusal = ({}, None) if is_missing else _start(opened, one.writer)
             more = {
                 "last_batch": _batch_data(one.last_batch),
                 "log_missing": is_missing,
@@ -76,7 +75,7 @@ def status(table: Table, metastore: Metastore = None, json: Json = False, debug:
             if unknown is not None:
                 blocks.append(Line(f"what its partitions wait for isn't known: {unknown}", "yellow"))
             blocks += [*_open_blocks(opened.name, open_ones or ()), *_altered_lines(altered)]
-            blocks += _refused(opened, one.writer)
+            blocks += [Line(f"no job can start: {refusal}", "red")] if refusal else []
         out.show(Report({"table": opened.name, "location": opened.live.location, "writers": writers}, blocks))
 
 
@@ -88,11 +87,21 @@ def _incomplete(opened: OpenedTable, writer: str) -> tuple[Sequence[PartitionSta
         return None, error
 
 
-def _altered(opened: OpenedTable, writer: str) -> Mapping[str, tuple[str | None, str | None]]:
-    # No job can start with what is invalid: `_refused` says so.
-    with suppress(InvalidOption):
-        return opened.altered(writer)
-    return {}
+def _start(
+    opened: OpenedTable, writer: str
+) -> tuple[Mapping[str, tuple[str | None, str | None]], HiveSinkError | None]:
+    """The settings that a start of the writer would find altered, and why no job of it can start."""
+    altered: Mapping[str, tuple[str | None, str | None]] = {}
+    refusal: HiveSinkError | None = None
+    try:
+        altered = opened.altered(writer)
+    except InvalidOption as error:
+        refusal = error
+    try:
+        opened.admission(writer).require_same_table()
+    except HiveSinkError as error:
+        refusal = error
+    return altered, refusal
 
 
 def _altered_lines(altered: Mapping[str, tuple[str | None, str | None]]) -> Iterator[Line]:
@@ -112,15 +121,6 @@ def _open_blocks(table: str, found: Sequence[PartitionState]) -> Iterator[Line |
     yield Grid("partitions that aren't complete", columns, rows, right=frozenset(counts))
     if len(found) > _OPEN:
         yield Line(f"and {len(found) - _OPEN} more; `hivesink partitions {table}` has them all")
-
-
-def _refused(opened: OpenedTable, writer: str) -> Iterator[Line]:
-    """Why no job of the writer can start."""
-    try:
-        opened.admission(writer).require_same_table()
-        opened.for_recovery(writer)
-    except HiveSinkError as error:
-        yield Line(f"no job can start: {error}", "red")
 
 
 def _status_rows(status: WriterStatus) -> Iterator[tuple[str, object]]:

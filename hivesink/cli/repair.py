@@ -161,9 +161,8 @@ def _given_up(lost: Sequence[Loss | LostSlice], again: Sequence[Loss], partition
     parts = [one for one in lost if isinstance(one, Loss)]
     waiting = frozenset(one.target for one in parts if one.key in partitions)
     slices = frozenset(one.opened for one in lost if isinstance(one, LostSlice))
-    return GivenUp(
-        frozenset(one.target for one in parts), waiting, slices, again=frozenset(one.target for one in again)
-    )
+    targets, wanted = (frozenset(one.target for one in some) for some in (parts, again))
+    return GivenUp(targets, waiting, slices, again=wanted)
 
 
 def _recovered(opened: OpenedTable, writer: str, given_up: GivenUp, *, dry_run: bool) -> Recovered:
@@ -294,7 +293,8 @@ def _blocks(writer: str, result: Recovered, *, dry_run: bool) -> list[Line | Gri
         return [Line(f"writer {writer}: nothing to recover, {state}")]
     head = "recovery would" if dry_run else f"recovered, at epoch {result.epoch}, with {len(actions)} actions"
     blocks: list[Line | Grid] = [Grid(f"writer {writer}: {head}", ("action", "subject"), actions)]
-    if lost := [loss for loss in _all(result) if loss.target not in _stopping(result)]:
+    stopping = _stopping(result)
+    if lost := [loss for loss in _all(result) if loss.target not in stopping]:
         accepted = "would be accepted as lost" if dry_run else "accepted as lost"
         rows = sum(loss.rows for loss in lost)
         blocks.append(Line(f"writer {writer}: {_files(lost)} with {rows} rows {accepted}"))

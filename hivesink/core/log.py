@@ -60,16 +60,19 @@ class LogView:
     def head(self) -> Epoch:
         return self.manifests[-1] if self.manifests else self.floor
 
+    def has(self, epoch: Epoch, mark: Mark) -> bool:
+        """Whether that mark of `epoch` is there."""
+        return mark in self.marks.get(epoch, frozenset())
+
     def settled(self, newest: Epoch) -> Epoch:
         """Epochs up to this one are settled: by a mark, or by `newest`, which is `settled` in the newest manifest."""
         return max((newest, *(epoch for epoch, marks in self.marks.items() if Mark.REGISTERED in marks)))
 
     def state(self, epoch: Epoch) -> EpochState:
         """That of a decided epoch that isn't settled."""
-        marks = self.marks.get(epoch, frozenset())
-        if Mark.PUBLISHED not in marks:
-            return EpochState.PUBLISHING if Mark.PUBLISHING in marks else EpochState.DECIDED
-        found = any(later >= epoch and Mark.FOUND in own for later, own in self.marks.items())
+        if not self.has(epoch, Mark.PUBLISHED):
+            return EpochState.PUBLISHING if self.has(epoch, Mark.PUBLISHING) else EpochState.DECIDED
+        found = any(later >= epoch and self.has(later, Mark.FOUND) for later in self.marks)
         return EpochState.FOUND if found else EpochState.PUBLISHED
 
 

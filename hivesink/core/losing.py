@@ -16,9 +16,6 @@ from hivesink.core.partition_commit import commit_after, commit_without
 from hivesink.core.rolling import open_rows
 from hivesink.core.seen import NOTHING, abandoned, losses
 
-LostBuckets: TypeAlias = "dict[tuple[Epoch, PartitionKey], list[PartEntry]]"
-"""Lost parts, by roll and bucket."""
-
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
@@ -27,6 +24,9 @@ if TYPE_CHECKING:
     from hivesink.core.partition import PartitionKey
     from hivesink.core.rolling import OpenBucket
     from hivesink.core.seen import Closed, GivenUp, Seen
+
+LostBuckets: TypeAlias = "dict[tuple[Epoch, PartitionKey], list[PartEntry]]"
+"""Lost parts, by roll and bucket."""
 
 
 def accepted(history: History, seen: Seen, stamp: Stamp, given_up: GivenUp) -> Manifest | None:

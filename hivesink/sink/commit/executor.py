@@ -169,10 +169,10 @@ class Executor:
                 self._require_current()
                 try:
                     self.context.store.publish(Pending(source, part.put_away, part.length))
-                except errors.PartLost as lost:
-                    raise self._stale() from lost
+                except errors.PartLost as error:
+                    raise self._stale() from error
             case actions.BeginPublish(epoch, names):
-                if Mark.PUBLISHING in self.context.log.view().marks.get(epoch, ()):
+                if self.context.log.view().has(epoch, Mark.PUBLISHING):
                     raise self._stale()
                 self.context.log.mark(epoch, Mark.PUBLISHING)
                 # A run that has shut this one out since may not have seen the mark.
@@ -211,10 +211,9 @@ class Executor:
     def _require_current(self) -> None:
         """Raises FencedOut; StaleError if the log has marks that this run doesn't know of."""
         view = self.context.require_head(self.history.epoch)
-        published = {epoch for epoch, marks in view.marks.items() if Mark.PUBLISHED in marks}
         is_settled = any(view.settled(Epoch(0)) >= open_epoch.manifest.epoch for open_epoch in self.history.open)
-        unpublished = {open_epoch.manifest.epoch for open_epoch in self.history.unpublished}
-        if is_settled or published & unpublished:
+        is_published = any(view.has(one.manifest.epoch, Mark.PUBLISHED) for one in self.history.unpublished)
+        if is_settled or is_published:
             raise self._stale()
 
     def _stale(self) -> StaleError:

@@ -73,7 +73,7 @@ class LogFacts:
 
     def is_published(self, epoch: Epoch) -> bool:
         """Whether all parts of `epoch` were made visible. From then on they are the users' own."""
-        return epoch <= self.settled or Mark.PUBLISHED in self.view.marks.get(epoch, frozenset())
+        return epoch <= self.settled or self.view.has(epoch, Mark.PUBLISHED)
 
     @property
     def open(self) -> tuple[Manifest, ...]:

@@ -112,7 +112,7 @@ class LogFollower:
             self._ledger = view.floor, newest(self.log.records())
         head = self._manifests.get(view.head)
         self._settled = view.settled(head.settled if head else Epoch(0))
-        self._published = frozenset(epoch for epoch, marks in view.marks.items() if Mark.PUBLISHED in marks)
+        self._published = frozenset(epoch for epoch in view.marks if view.has(epoch, Mark.PUBLISHED))
         self.policies = self.policies_of(self.head)
 
     def _has_all(self, view: LogView) -> bool:
