@@ -185,6 +185,26 @@ def test_a_rename_without_an_answer_may_have_been_seen() -> None:
     assert (life.read(3), REOPEN in kinds(life)) == ([1, 2], False)
 
 
+def test_a_start_shuts_out_the_run_that_has_rolled() -> None:
+    """What that run finds lost afterwards, the new one may have made visible."""
+    life = Life(WAYS["held"])
+    job = life.job()
+    job.committer = Committer(job.context, job.committer.spec, job.encode, tasks=2)
+    life.feed(job, at(3, 10, 1), at(3, 50, 2))
+    life.metastore.go_down()
+    life.feed(job, at(5, 10, 3))
+    life.metastore.come_up()
+    rolled = kinds(life)
+    with pytest.raises(Kill):
+        life.job(Dying(life.fs)).committer.recover()
+    assert kinds(life) == [*rolled, "fence"]
+    assert life.read(3) == [1, 2]
+    compacted(life)
+    with pytest.raises(HiveSinkError):
+        job.committer.keep_up()
+    assert (life.read(3), REOPEN in kinds(life)) == ([1, 2], False)
+
+
 def test_what_a_version_without_that_mark_has_rolled_may_have_been_seen() -> None:
     life = Life(WAYS["held"])
     (part,) = unpublished(life)
