@@ -31,7 +31,7 @@ ifeq ($(CLUSTER),compose)
 demo:
 	docker compose run --build --rm client
 else
-demo: venv ## Stream 336,776 real flights into a partitioned Hive table and query it; KAFKA=1: through a real broker; CLUSTER=1: on the cluster of `make cluster-up`
+demo: venv ## Stream 336,776 real flights into a partitioned Hive table and query it; KAFKA=1: through a real broker; CLUSTER=1: on the cluster of `make cluster-up`, which it starts if none runs
 	@KAFKA='$(KAFKA)' CLUSTER='$(CLUSTER)' $(PY) -m jobs.demo
 endif
 

@@ -15,7 +15,7 @@ from hivesink.errors import HiveSinkError
 from jobs.cluster.cluster import PARTS, Cluster
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Callable, Collection
 
     from hivesink.embedded.server import EmbeddedServer
 
@@ -25,6 +25,14 @@ def default_folder() -> Path:
     return Path(os.environ.get("HIVESINK_CLUSTER") or ".hivesink-cluster").absolute()
 
 
+def start(folder: Path, only: Collection[str], started: Callable[[str, EmbeddedServer], None]) -> Cluster:
+    """Start what doesn't run; `started` as in `Cluster.start`."""
+    cluster = Cluster.detached(folder, only=only)
+    with locked(folder):
+        cluster.start(started)
+    return cluster
+
+
 def up(folder: Path, only: Collection[str]) -> int:
     """Start what doesn't run; print each server that gets ready, then every address."""
     began = time.monotonic()
@@ -32,8 +40,7 @@ def up(folder: Path, only: Collection[str]) -> int:
     def report(name: str, server: EmbeddedServer) -> None:
         print(f"{_line(name, server)}  after {time.monotonic() - began:.0f} s", flush=True)
 
-    with locked(folder):
-        Cluster.detached(folder, only=only).start(report)
+    start(folder, only, report)
     addresses = Cluster.running(folder)
     if addresses is not None:
         print()

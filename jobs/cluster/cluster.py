@@ -118,10 +118,12 @@ class Cluster:
     def running(cls, folder: Path) -> Addresses | None:
         """Return where the detached cluster of this folder is; None if a server that has an address is down."""
         cluster = cls.detached(folder)
-        servers = cluster.servers
-        if not all(server.alive for server in servers.addressed()):
-            return None
-        return Addresses(**{field.name: getattr(cluster, field.name) for field in fields(Addresses)})
+        return cluster.addresses if all(server.alive for server in cluster.servers.addressed()) else None
+
+    @property
+    def addresses(self) -> Addresses:
+        """Where its servers are, once all have been started."""
+        return Addresses(**{field.name: getattr(self, field.name) for field in fields(Addresses)})
 
     @property
     def filesystem(self) -> str:

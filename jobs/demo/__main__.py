@@ -45,7 +45,7 @@ def main() -> int:
         with ExitStack() as services:
             services.enter_context(alone(home))
             if cluster != "0":
-                on_cluster(addresses(cluster), home, screen)
+                on_cluster(addresses(cluster, screen), home, screen)
             else:
                 demonstrate(home, screen, services, kafka=kafka != "0")
     except HiveSinkError as error:

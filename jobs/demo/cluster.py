@@ -18,7 +18,8 @@ from hivesink.hive import Login, connect
 from hivesink.metastore import catalog
 from hivesink.tables.opened import open_table
 from jobs.cluster import Cluster
-from jobs.cluster.__main__ import default_folder
+from jobs.cluster.__main__ import default_folder, start
+from jobs.cluster.cluster import PARTS
 from jobs.demo import containers
 from jobs.demo.answers import finished_files, show_answers, show_files, show_partitions
 from jobs.demo.flights import TOPIC, Flights, KafkaTopic
@@ -34,16 +35,6 @@ JOB = Path(__file__).parents[1] / "flights.py"
 SPARK_DEFAULTS = "spark.cores.max 2\nspark.executor.memory 1g\n"
 
 
-class ClusterDown(HiveSinkError):
-    """No cluster is running."""
-
-    retryable = True
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        super().__init__(f"no cluster is running in {folder}; start it with `make cluster-up`")
-
-
 class JobEnded(HiveSinkError):
     """The job failed, and has reported why."""
 
@@ -52,14 +43,21 @@ class JobEnded(HiveSinkError):
         super().__init__(f"the job ended with exit code {code}")
 
 
-def addresses(kind: str) -> Addresses:
-    """The servers' addresses: of `compose`, or of `make cluster-up`. Raises ClusterDown."""
+def addresses(kind: str, screen: Screen) -> Addresses:
+    """The servers' addresses: of `compose`, or of `make cluster-up`, whose servers it starts where they don't run.
+
+    They stay up, as after `make cluster-up`. Raises ServerFailed, JarsUnavailable, JavaNotFound.
+    """
     if kind == "compose":
         return containers.addresses()
-    found = Cluster.running(default_folder())
-    if found is None:
-        raise ClusterDown(default_folder())
-    return found
+    folder = default_folder()
+    if (found := Cluster.running(folder)) is not None:
+        return found
+    screen.step("Starting the cluster, as `make cluster-up` does")
+    screen.fact("30 s, and longer at the first start, which fetches jars")
+    cluster = start(folder, PARTS, lambda name, server: screen.fact(f"{name:15} {server.address}"))
+    screen.fact("they stay up; `make cluster-down` stops them")
+    return cluster.addresses
 
 
 def on_cluster(where: Addresses, home: Path, screen: Screen) -> None:

@@ -6,20 +6,11 @@ import os
 import re
 import subprocess
 import sys
-import time
-from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
-from jobs.cluster import Addresses
-from jobs.demo.cluster import on_cluster
 from jobs.demo.flights import MONTHS, Flights
-from jobs.demo.screen import Screen
-
-if TYPE_CHECKING:
-    from jobs.cluster import Cluster
 
 ROOT = Path(__file__).parents[2]
 
@@ -55,39 +46,24 @@ def test_killed_then_run_again_then_once_more(tmp_path: Path, kafka: str) -> Non
 
 @pytest.mark.long
 @pytest.mark.timeout(1200)
-def test_on_the_cluster_and_once_more(
-    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    for name in (
-        "HADOOP_CONF_DIR",
-        "HIVE_CONF_DIR",
-        "HIVESINK_MASTER",
-        "KAFKA_SERVERS",
-        "KAFKA_TOPIC",
-        "TRIGGER",
-        "SPARK_CONF_DIR",
-    ):
-        # Put back at the end, whatever the demonstration makes of it.
-        monkeypatch.setenv(name, "")
-    where = Addresses(**{field.name: getattr(cluster, field.name) for field in fields(Addresses)})
-
-    for line in ("336,776 of them were new", "0 of them were new"):
-        screen = Screen(time.monotonic)
-        on_cluster(where, tmp_path, screen)
-        assert screen.wrong == 0
-        printed = capfd.readouterr().out
-        assert line in printed
-        assert "rows 336,776 of 336,776" in printed
-    assert "nothing added, nothing duplicated" in printed
-
-
-def test_without_a_cluster_one_line_says_what_to_do(tmp_path: Path) -> None:
-    environment = {**os.environ, "CLUSTER": "1", "DEMO_DATA": str(tmp_path), "HIVESINK_CLUSTER": str(tmp_path / "none")}
-    done = subprocess.run(
-        [sys.executable, "-m", "jobs.demo"], cwd=ROOT, env=environment, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 1
-    assert done.stderr == f"demo: no cluster is running in {tmp_path / 'none'}; start it with `make cluster-up`\n"
+def test_the_cluster_is_started_where_none_runs_and_used_where_one_does(tmp_path: Path) -> None:
+    folder = tmp_path / "cluster"
+    environment = {**os.environ, "CLUSTER": "1", "DEMO_DATA": str(tmp_path / "demo"), "HIVESINK_CLUSTER": str(folder)}
+    command = [sys.executable, "-m"]
+    try:
+        printed = [
+            subprocess.run(
+                [*command, "jobs.demo"], cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True, check=True
+            ).stdout
+            for _ in range(2)
+        ]
+    finally:
+        subprocess.run([*command, "jobs.cluster", "down"], cwd=ROOT, env=environment, check=True)
+    assert "make cluster-down" in printed[0]
+    assert "336,776 of them were new" in printed[0]
+    assert "Starting the cluster" not in printed[1]
+    assert "nothing added, nothing duplicated" in printed[1]
+    assert processes_of(folder) == []
 
 
 def test_events_are_the_csv() -> None:
