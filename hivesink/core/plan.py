@@ -81,9 +81,8 @@ def _fence(history: History, seen: Seen, stamp: Stamp) -> Manifest | None:
     Nor may another run that publishes rows which waited: what it finds lost, this one may have made visible.
     """
     begun = seen.tracks is not None and newest(seen.tracks.lists) > history.epoch
-    # One fence is enough: starts that die one after another would make the log longer each time.
-    is_fenced = history.head is not None and history.head.kind == "fence"
-    rolled = not is_fenced and any(epoch.manifest.rolled for epoch in history.open)
+    # Also behind another fence: the start that made it may be alive, and two runs on one head could both publish.
+    rolled = any(epoch.manifest.rolled for epoch in history.open)
     if begun or (rolled and any(epoch.has_waited for epoch in history.unpublished)):
         return history.following("fence", stamp)
     return None

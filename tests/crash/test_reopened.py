@@ -13,7 +13,7 @@ import pytest
 
 from hivesink.core.manifest import REOPEN
 from hivesink.core.seen import GivenUp
-from hivesink.errors import HiveSinkError, LengthMismatch, OutcomeUnknown, PartLost, StoreUnavailable
+from hivesink.errors import FencedOut, HiveSinkError, LengthMismatch, OutcomeUnknown, PartLost, StoreUnavailable
 from hivesink.sink.commit import executor
 from hivesink.sink.commit.committer import Committer
 from hivesink.sink.commit.observe import load
@@ -26,6 +26,8 @@ from tests.sink.inspect.test_partitions import complete, follower, require_true
 from tests.sink.timed import at, place
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from hivesink.core.manifest import PartEntry
 
 
@@ -219,11 +221,16 @@ def test_what_a_version_without_that_mark_has_rolled_may_have_been_seen() -> Non
         life.started()
 
 
+def shows(name: str, path: str) -> bool:
+    """Whether that call makes a file of hour 3 visible."""
+    return name == "rename" and path.endswith(".parquet") and place(3) in path
+
+
 class Dying(FaultyFileSystem):
     """Dies after the rename that makes a file of hour 3 visible, before any mark says so."""
 
     def _begin(self, name: str, path: str, *, changes: bool) -> Mode | None:
-        if name == "rename" and path.endswith(".parquet") and place(3) in path:
+        if shows(name, path):
             self.plan = Plan(len(self.calls) + 1, Mode.AFTER)
         return super()._begin(name, path, changes=changes)
 
@@ -233,6 +240,40 @@ def compacted(life: Life) -> None:
     folder = f"{LOCATION}/{place(3)}"
     (name,) = [entry.name for entry in life.fs.list(folder) if entry.name.endswith(".parquet")]
     life.fs.rename(f"{folder}/{name}", f"{folder}/{name.replace('part-', 'theirs-')}")
+
+
+class Stalling(FaultyFileSystem):
+    """Just before the rename that makes a file of hour 3 visible, `meanwhile` happens."""
+
+    def __init__(self, life: Life, meanwhile: Callable[[], None]) -> None:
+        super().__init__(life.fs)
+        self.meanwhile = meanwhile
+
+    def _begin(self, name: str, path: str, *, changes: bool) -> Mode | None:
+        if shows(name, path):
+            self.meanwhile()
+        return super()._begin(name, path, changes=changes)
+
+
+@pytest.mark.parametrize("by_hand", [False, True])
+def test_a_start_behind_a_fence_shuts_out_the_run_that_made_it(by_hand: bool) -> None:
+    """Two runs on one fence could both publish: one makes a part visible, the other finds it taken."""
+    life = Life(WAYS["held"])
+    unpublished(life)
+
+    def meanwhile() -> None:
+        second = life.job(Dying(life.fs))
+        by_itself, policy = second.committer.recover, second.committer.spec.policy
+        with pytest.raises(Kill):
+            recover(second.context, None, policy) if by_hand else by_itself()
+        assert life.read(3) == [1, 2]
+        compacted(life)
+
+    with pytest.raises(FencedOut):
+        life.job(Stalling(life, meanwhile)).committer.recover()
+    assert (life.read(3), REOPEN in kinds(life), kinds(life).count("fence")) == ([1, 2], False, 2)
+    with pytest.raises(PartLost, match="readers may have had its rows"):
+        life.started()
 
 
 def test_what_readers_may_have_had_is_not_encoded_again_unasked() -> None:

@@ -172,8 +172,6 @@ class Executor:
                 except errors.PartLost as error:
                     raise self._stale() from error
             case actions.BeginPublish(epoch, names):
-                if self.context.log.view().has(epoch, Mark.PUBLISHING):
-                    raise self._stale()
                 self.context.log.mark(epoch, Mark.PUBLISHING)
                 # A run that has shut this one out since may not have seen the mark.
                 self._require_current()
