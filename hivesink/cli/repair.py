@@ -46,6 +46,7 @@ AcceptLost = Annotated[
     bool,
     typer.Option("--accept-lost", help="Give up lost parts and segments for good, so that the log can continue."),
 ]
+_ANSWERS = "add --accept-lost to accept the loss, or --encode-again PARTITION for those that it names with that"
 ALL = "all"
 EncodeAgain = Annotated[
     list[str] | None,
@@ -204,7 +205,7 @@ def _require_known(partitions: Collection[PartitionKey], lost: Sequence[Loss | L
 def _require_lost(wanted: Collection[str], again: Sequence[Loss]) -> None:
     unknown = sorted(set(wanted) - {ALL} - {loss.part.partition for loss in again})
     if unknown:
-        problem = f"--encode-again: no lost rows of {', '.join(unknown)} can be published again, or nobody need say so"
+        problem = f"--encode-again: nothing of {', '.join(unknown)} waits for that; `hivesink verify` lists what does"
         raise InvalidOption((problem,))
 
 
@@ -268,7 +269,7 @@ def _left(opened: OpenedTable, writer: str, result: Recovered) -> list[str]:
     held = wiring.held_back_rows(opened.live, opened.writers[writer].log, result.waiting)
     left = [f"can't all be rolled: {' '.join(key).strip()}: {why}" for key, why in held.items()]
     if rows := sum(part.rows for part in _stopping(result).values()):
-        left.append(f"stops at {rows} rows in lost files; `hivesink verify {opened.name}` says what to do")
+        left.append(f"stops at {rows} rows in lost files; `hivesink verify {opened.name}` lists them: {_ANSWERS}")
     return [f"writer {writer}: {text}" for text in left]
 
 

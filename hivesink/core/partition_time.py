@@ -8,13 +8,14 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
+from itertools import product
 from typing import TYPE_CHECKING, Protocol
 
 from hivesink.core.partition import parse_path
 from hivesink.errors import OwnCodeFailed, PartitionPathInvalid
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from zoneinfo import ZoneInfo
 
     from hivesink.core.bucket import TimePattern
@@ -76,6 +77,15 @@ class FromTemplate:
     def start(self, values: Mapping[str, str | None]) -> datetime | None:
         if any(values.get(name) is None for name in self.columns):
             return None
+        return self._read(values)
+
+    def reads(self, samples: Sequence[str]) -> bool:
+        """Whether it makes a time of any values of the columns among `samples`."""
+        columns = list(dict.fromkeys(self.columns))
+        every = product(samples, repeat=len(columns))
+        return any(self._read(dict(zip(columns, values, strict=True))) is not None for values in every)
+
+    def _read(self, values: Mapping[str, str | None]) -> datetime | None:
         text = _VARIABLE.sub(lambda found: str(values[found[1].lower()]), self.template)
         formats = (self.formatter.strftime,) if self.formatter else _FORMATS
         return next((found for one in formats if (found := _parsed(text, one)) is not None), None)

@@ -22,9 +22,10 @@ class PartLost(HiveSinkError):
     def maybe_read(self) -> PartLost:
         """This error, where the log still has the rows, and readers may have had them before they were lost."""
         text = (
-            f"{self._missing}, and readers may have had its rows before something deleted it: if they are in the table "
-            f"in another file, or are to stay deleted, {_ACCEPT}; partitions whose rows are to be published again are "
-            "named with `--encode-again PARTITION`, or `--encode-again all`"
+            f"{self._missing}, and readers may have had its rows before something deleted it; `hivesink verify TABLE` "
+            "lists all such files: if their rows are in the table in other files, or are to stay deleted, accept the "
+            "loss of all with `hivesink recover TABLE --accept-lost`; partitions whose rows are to be published again "
+            "are named in the same command, with `--encode-again PARTITION`, or `--encode-again all`"
         )
         self.args = (text,)
         return self

@@ -87,15 +87,25 @@ def test_all_problems_of_a_folder_are_shown_with_file_and_line(
     (folder / "c.sql").write_text("DROP TABLE x.y\n")
     late = "'sink.partition-commit.trigger'='partition-time', 'sink.partition-commit.watermark-column'='note',"
     (folder / "d.sql").write_text(good.replace("x.y", "x.z").replace("TBLPROPERTIES (", f"TBLPROPERTIES ({late}"))
+    unread = (
+        "'sink.partition-commit.trigger'='partition-time', 'sink.partition-commit.delay'='1h', "
+        "'partition.time-extractor.timestamp-pattern'='$hour:00:00', "
+    )
+    hourly = good.replace("x.y", "x.h").replace(
+        "PARTITIONED BY (dt STRING)", "PARTITIONED BY (region STRING, hour INT)"
+    )
+    assert good_by_hour.count("hour INT") == 1
+    (folder / "e.sql").write_text(good_by_hour.replace("TBLPROPERTIES (", f"TBLPROPERTIES ({unread}"))
     said = hivesink(capsys, "ddl", "apply", folder)
     assert said.code == 65
     lines = said.err.splitlines()
-    assert len(lines) == 4
+    assert len(lines) == 5
     assert f"{folder}/a.sql:5: " in lines[0]
     assert "did you mean sink.on-bad-record?" in lines[0]
     assert f"{folder}/b.sql:1: " in lines[1]
     assert f"{folder}/c.sql:1: " in lines[2]
     assert f"{folder}/d.sql: sink.partition-commit.watermark-column: note is of type string" in lines[3]
+    assert f"{folder}/e.sql: partition.time-extractor.timestamp-pattern = '$hour:00:00' makes no time" in lines[4]
 
 
 def test_a_path_that_is_not_there(uri: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

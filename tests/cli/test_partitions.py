@@ -238,11 +238,9 @@ def test_rows_of_an_epoch_that_is_not_published_are_not_called_readable(
         ingest.commit(6)
         for one in hivesink(capsys, "partitions", table, "--json").data["partitions"]:
             assert (one["open_rows"], one["decided_rows"], one["published_rows"]) == (0, 3, 0)
-            assert one["waits_for"].startswith(
-                "3 rows are decided as epoch 1, not yet readable: the job's log says why; "
-            )
+            assert one["waits_for"].startswith("3 rows are decided as epoch 1, which isn't published as a whole yet: ")
         cells = [
-            row.split("│") for row in hivesink(capsys, "status", table).out.splitlines() if "not yet readable" in row
+            row.split("│") for row in hivesink(capsys, "status", table).out.splitlines() if "decided as epoch" in row
         ]
         assert [[cell.strip() for cell in row[2:6]] for row in cells] == [
             [f"dt=2026-01-0{day}", "0", "3", "0"] for day in (1, 2)

@@ -131,6 +131,12 @@ def test_recover_finishes_what_was_decided(ingest: Ingest, table: str, capsys: p
     status = hivesink(capsys, "status", table, "--json").data["writers"][0]
     assert status["unsettled"] == [head]
     assert status["files"]["pending"] == 2
+    target, staged = (_local(path) for path in (_part(ingest, head).target, _part(ingest, head).staged))
+    # A kill in the middle of a rename leaves both names on local disks: it is one file.
+    target.parent.mkdir(exist_ok=True)
+    target.hardlink_to(staged)
+    files = hivesink(capsys, "status", table, "--json").data["writers"][0]["files"]
+    assert (files["finished"], files["pending"]) == (status["files"]["finished"] + 1, 1)
     planned = hivesink(capsys, "recover", table, "--dry-run")
     assert planned.code == 0
     assert "publish" in planned.out
@@ -257,7 +263,7 @@ def test_a_lost_part_needs_a_person_and_its_loss_a_yes(
     dry = hivesink(capsys, "recover", table, "--dry-run")
     assert (dry.code, "would be accepted" in dry.out) == (65, False)
     assert f"stop at │ {part.target} ({part.rows} rows)" in " ".join(dry.out.split())
-    assert f"stops at {part.rows} rows in lost files; `hivesink verify {table}` says what to do" in dry.out
+    assert f"stops at {part.rows} rows in lost files; `hivesink verify {table}` lists them" in dry.out
     planned = hivesink(capsys, "recover", table, "--dry-run", "--accept-lost", "--json").data["writers"][0]
     assert [(loss["target"], loss["rows"]) for loss in planned["lost"]] == [(part.target, part.rows)]
     assert part.target not in {action["subject"] for action in planned["actions"]}

@@ -99,3 +99,18 @@ def test_patterns_that_hold_no_time(pattern: str, problem: str) -> None:
 def test_flinks_timestamp_pattern(template: str, formatter: str | None, partition: str, start: datetime | None) -> None:
     extractor = FromTemplate(template, TimePattern.parse(formatter) if formatter else None)
     assert PartitionClock(extractor, timedelta(0), UTC).end(partition) == start
+
+
+@pytest.mark.parametrize(
+    ("template", "formatter", "can"),
+    [
+        ("$hour:00:00", None, False),
+        ("$year-$month-$day", None, True),
+        ("$day $hour", "yyyyMMdd HH", True),
+        ("$day", "yyyyMMdd", True),
+        ("$day", None, False),
+    ],
+)
+def test_whether_numbers_can_make_a_time(template: str, formatter: str | None, can: bool) -> None:
+    extractor = FromTemplate(template, TimePattern.parse(formatter) if formatter else None)
+    assert extractor.reads(("1", "2024", "20240102")) is can

@@ -48,13 +48,13 @@ def present(evidence: Evidence) -> Iterator[Finding]:
 def _absent(evidence: Evidence, manifest: Manifest, part: PartEntry) -> Finding:
     """What it means that a part's target is missing."""
     epoch, rows = manifest.epoch, f"{part.target} ({part.rows} rows)"
-    ways = "restore it, or accept the loss with `hivesink recover TABLE --accept-lost`"
+    ways = "restore it, or accept the loss of all such files with `hivesink recover TABLE --accept-lost`"
     state = evidence.log.view.state(epoch)
     if part.key in manifest.rolled and state is EpochState.DECIDED:
         ways = f"the next start encodes its rows again if their segments are there; otherwise {ways}"
     elif part.key in manifest.rolled:
-        again = f"publish them again with `--encode-again {part.partition or 'all'}`"
-        ways = f"readers may have had its rows: {ways}, or {again}"
+        again = f"`--encode-again {part.partition or 'all'}` in the same command publishes them again"
+        ways = f"readers may have had its rows: {ways}; {again}"
     home = evidence.homes.get(part.key)
     if not evidence.log.is_published(epoch):
         found, own = evidence.files.of(part), {evidence.files.canonical(path) for path in (part.staged, part.restored)}

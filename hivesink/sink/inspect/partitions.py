@@ -174,7 +174,8 @@ class LogFollower:
         is_over = end is not None and mark is not None and mark.has_passed(end)
         hidden = decided.get(key, {})
         waits_for = [
-            f"{rows} rows are decided as epoch {epoch}, not yet readable: the job's log says why"
+            f"{rows} rows are decided as epoch {epoch}, which isn't published as a whole yet: the job, or its next "
+            "start, goes on with it; the job's log says what it waits for"
             for epoch, rows in hidden.items()
         ]
         has_no_end = end is None and not self.policies.rule.is_unknown(key)

@@ -137,11 +137,14 @@ def homes_elsewhere(
 
 
 def _count(log: LogFacts, files: FileFacts) -> FileCounts:
-    stages = Counter(part.stage for part in files.staged if part.name.uid == log.uid)
-    finished = [length for _, length in files.parts(log.uid)]
+    finished = list(files.parts(log.uid))
+    names = {part.name for part, _ in finished}
+    # On local disks a part has both names for a moment, and after a kill in it until the next start.
+    staged = (part for part in files.staged if part.name.uid == log.uid and part.name not in names)
+    stages = Counter(part.stage for part in staged)
     return FileCounts(
         in_progress=stages[Stage.IN_PROGRESS],
         pending=stages[Stage.PENDING],
         finished=len(finished),
-        finished_bytes=sum(finished),
+        finished_bytes=sum(length for _, length in finished),
     )

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from hivesink.core.partition_time import TimeExtractor
     from hivesink.core.table import TableSpec
 
+_NUMBERS = frozenset({Primitive.TINYINT, Primitive.SMALLINT, Primitive.INT, Primitive.BIGINT})
+_ANY_NUMBERS = ("1", "2024", "20240102", "2024010203")
+"""A field, a year, a day and an hour, as a column of numbers may hold them."""
 _PATTERN = "partition.time-extractor.timestamp-pattern"
 
 
@@ -76,5 +79,11 @@ def _extractor(spec: TableSpec, config: SinkConfig) -> tuple[TimeExtractor, str 
     if unknown or not of_columns.columns:
         what = f"names {unknown[0]}, which is no partition column" if unknown else "names no partition column"
         raise InvalidOption((f"{_PATTERN} = {template!r} {what}; {spec.name} has {', '.join(names)}",))
+    kinds = {column.name: column.type for column in spec.partition_columns}
+    numbers = all(kinds[name] in _NUMBERS for name in of_columns.columns)
+    if numbers and not of_columns.reads(_ANY_NUMBERS):
+        wanted = "in the form of its timestamp-formatter" if of_columns.formatter else "such as 2024-01-02 03:00:00"
+        problem = f"{_PATTERN} = {of_columns.template!r} makes no time {wanted}, as its columns are numbers"
+        raise InvalidOption((f"{problem}; name columns with year, month and day",))
     is_date = template is None and spec.partition_columns[0].type is Primitive.DATE
     return of_columns, "day" if is_date else None

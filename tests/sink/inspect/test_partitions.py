@@ -257,5 +257,5 @@ def test_rows_that_are_decided_while_the_metastore_is_down_are_not_readable(opti
         one = found.state((str(TABLE), place(3)), NOW)
         assert one.published_rows + (one.record.commit.rows if one.record else 0) == len(world.read(3))
         assert one.decided_rows == 3 - len(world.read(3))
-        assert ("not yet readable" in (one.waits_for or "")) is not there
+        assert ("published as a whole" in (one.waits_for or "")) is not there
     assert world.read(3) == [1, 2, 3]
