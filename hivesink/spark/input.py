@@ -105,7 +105,7 @@ def needed_input(schema: StructType, plan: TaskPlan) -> list[str]:
     if shape.value is not None:
         keeps_position = plan.config["sink.on-bad-record"] is not OnBadRecord.DROP
         position = (shape.topic, shape.partition, shape.offset, shape.path) if keeps_position else ()
-        of_table = {field.name for field in plan.target.spec.columns}
+        of_table = {column.name for column in row_columns(plan.target.spec, plan.config)}
         needs_time = {plan.config["sink.bucket.time-column"], shape.event_time} - {None} - of_table
         source = () if shape.event_time is None else (shape.topic, shape.partition)
         names = (shape.value, shape.timestamp if needs_time else None, *position, *source)

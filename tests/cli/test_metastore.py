@@ -1,14 +1,16 @@
 from __future__ import annotations
 
+import importlib
+import sys
 from typing import TYPE_CHECKING
+
+import pytest
 
 from hivesink.embedded import metastore
 from tests.cli.site import DDL, hivesink
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    import pytest
 
 
 def test_start_status_stop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -69,10 +71,29 @@ def test_settings_that_every_start_would_refuse_are_refused(
         first, second = said.err.splitlines()
         assert f"{ddl}: sink.partition-commit.delay is missing" in first
         assert "sink.partition-commit.policy.class and the kind custom" in second
-    # The class may be where only the job finds it.
-    whole = "'sink.partition-commit.delay'='1d', 'sink.partition-commit.policy.class'='somewhere:Else',"
-    ddl.write_text(ddl.read_text().replace("TBLPROPERTIES (", f"TBLPROPERTIES ({whole}"))
-    assert hivesink(capsys, "ddl", "plan", ddl).code == 0
+
+
+@pytest.mark.parametrize("place", [".", "jobs"], ids=["beside the file", "in jobs"])
+def test_a_class_of_ones_own_is_looked_for_where_jobs_are(
+    uri: str, ddl: Path, place: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert uri
+    monkeypatch.chdir(ddl.parent)
+    own = "'sink.bucket.assigner'='my_plan_assigner:Mine',"
+    ddl.write_text(ddl.read_text().replace("TBLPROPERTIES (", f"TBLPROPERTIES ({own}"))
+    for command in ("plan", "apply"):
+        said = hivesink(capsys, "ddl", command, ddl)
+        assert said.code == 65
+        assert f"{ddl}: sink.bucket.assigner = 'my_plan_assigner:Mine': No module named" in said.error
+        assert f"{ddl.parent}, {ddl.parent / 'jobs'}; write module:Class" in said.error
+    code = "class Mine:\n    def __init__(self, spec, config): ...\n"
+    (ddl.parent / place).mkdir(exist_ok=True)
+    (ddl.parent / place / "my_plan_assigner.py").write_text(code, encoding="utf-8")
+    importlib.invalidate_caches()  # this process has looked there before
+    try:
+        assert hivesink(capsys, "ddl", "plan", ddl).out.strip().endswith(".events: create")
+    finally:
+        sys.modules.pop("my_plan_assigner", None)
 
 
 def test_all_problems_of_a_folder_are_shown_with_file_and_line(
