@@ -26,6 +26,7 @@ from hivesink.core.roll_policy import BucketRolling, RollingPolicy
 from hivesink.core.table import TableName, TableSpec
 from hivesink.core.watermark import WatermarkPolicy
 from hivesink.sink.task.assign import assigner_for
+from hivesink.sink.task.column_sources import require_sources
 from hivesink.sink.task.commit_rule import commit_rule
 from hivesink.sink.task.messages import InputShape, TablePlan, TaskPlan
 
@@ -273,7 +274,7 @@ def watermark_policy(config: SinkConfig) -> WatermarkPolicy:
 
 def problems_of(spec: TableSpec, config: SinkConfig) -> tuple[str, ...]:
     """All that is wrong with a table's settings as a whole."""
-    checks = (assigner_for, require_columns, commit_rule, policy_of, rolling_class)
+    checks = (assigner_for, require_columns, require_sources, commit_rule, policy_of, rolling_class)
     return tuple(dict.fromkeys(text for check in checks for text in _problems(partial(check, spec, config))))
 
 
