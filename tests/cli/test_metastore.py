@@ -73,6 +73,35 @@ def test_settings_that_every_start_would_refuse_are_refused(
         assert "sink.partition-commit.policy.class and the kind custom" in second
 
 
+def test_where_columns_come_from_is_checked(uri: str, ddl: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert uri
+    before = ddl.read_text()
+
+    def said(command: str, **sources: str) -> list[str]:
+        more = "".join(f"'sink.column.{name}.from'='{text}', " for name, text in sources.items())
+        ddl.write_text(before.replace("TBLPROPERTIES (", f"TBLPROPERTIES ({more}"))
+        return hivesink(capsys, "ddl", command, ddl).err.splitlines()
+
+    for command in ("plan", "apply"):
+        first, second = said(command, id="$.", note="file.line")
+        assert f"{ddl}:5: sink.column.id.from = '$.': not a path from '.' on: write names and indexes" in first
+        assert "sink.column.note.from = 'file.line': Spark reads files in pieces and counts no lines" in second
+    second, third, first = said("plan", ids="$.a", ID="kafka.topic", dt="kafka.headers")
+    assert f"{ddl}: sink.column.ids.from = '$.a': " in first
+    assert "has no column ids; it has dt, id, note" in first
+    assert "sink.column.id.from = 'kafka.topic': id is bigint; declare it as STRING, VARCHAR or CHAR" in second
+    assert "sink.column.dt.from = 'kafka.headers': dt is string; declare it as MAP<STRING,BINARY>" in third
+    (twice,) = said("plan", id="$.a", ID="$.b")
+    assert "sink.column.id.from is set twice, in different case" in twice
+    by_time = "'sink.bucket.assigner'='date-time', 'sink.column.dt.from'='$.dt', "
+    ddl.write_text(before.replace("TBLPROPERTIES (", f"TBLPROPERTIES ({by_time}"))
+    assert "dt is made of a time (sink.bucket.time-pattern)" in hivesink(capsys, "ddl", "plan", ddl).error
+    assert said("apply", Id="$.userId", note="kafka.key") == []
+    assert said("plan") == []
+    planned = hivesink(capsys, "ddl", "plan", ddl).out
+    assert "unset sink.column.Id.from" in planned
+
+
 @pytest.mark.parametrize("place", [".", "jobs"], ids=["beside the file", "in jobs"])
 def test_a_class_of_ones_own_is_looked_for_where_jobs_are(
     uri: str, ddl: Path, place: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
