@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+import re
+from dataclasses import replace
 from datetime import datetime, timezone
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from confluent_kafka import Producer
 
 from hivesink.errors import InvalidOption
+from hivesink.tables.opened import open_table
 from tests.integration.stage import AVAILABLE_NOW
 
 if TYPE_CHECKING:
@@ -17,6 +21,7 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 
+DOCS = Path(__file__).parents[2] / "docs" / "decoding.md"
 COLUMNS = """userid INT, first_sku STRING, device STRING, trace STRING, headers MAP<STRING,STRING>,
     record_offset BIGINT, sent_at TIMESTAMP, arrived TIMESTAMP, batch BIGINT"""
 SOURCES = {
@@ -118,3 +123,30 @@ def test_a_table_of_metadata_alone_takes_records_of_any_form(stage: Stage, topic
     topic.put_raw([(0, b"no JSON"), (0, None)])
     stage.drain(events=topic.stream(stage.spark))
     assert stage.ids() == [0, 1]
+
+
+def test_the_example_of_the_docs(stage: Stage, topic: Topic) -> None:
+    example = re.search(r"```sql\n(CREATE TABLE demo.orders .*?)```", DOCS.read_text(encoding="utf-8"), re.DOTALL)
+    assert example
+    stage.create(example[1].replace("demo.orders", stage.table))
+    send(topic, (b"tv", {"user": {"id": 1}, "items": [{"sku": "a"}], "the region": "eu"}, TRACE))
+    stage.drain(events=topic.stream(stage.spark, includeHeaders="true"))
+    (row,) = stage.query(f"SELECT userid, first_sku, device, trace, headers, region, dt FROM {stage.table}")
+    assert tuple(row) == (1, "a", "tv", "t1", {"trace-id": "t1", "n": "1"}, "eu", "2024-01-02")
+
+
+def test_the_file_of_a_row_and_settings_that_change_between_two_runs(stage: Stage) -> None:
+    stage.create(properties={"sink.column.name.from": "file.path"})
+    stage.put([1], "an ä.json")
+    job = {"sink.column.ID.from": "batch.id"}
+    stage.drain(stage.sink(options=job))
+    (row,) = stage.query(f"SELECT id, name FROM {stage.table}")
+    # How many slashes follow the scheme depends on Spark's version.
+    assert (row.id, re.sub("^file:/+", "/", row.name)) == (0, f"{stage.source}/an%20ä.json")
+    with open_table(stage.table, stage.uri) as opened:
+        assert opened.altered("stage") == {}
+        text = "sink.column.name.from"
+        live = replace(opened.live, spec=replace(opened.live.spec, properties=((text, "$.name"),)))
+        assert replace(opened, live=live).altered("stage") == {text: ("file.path", "$.name")}
+        bare = replace(opened.live, spec=replace(opened.live.spec, properties=()))
+        assert replace(opened, live=bare).altered("stage") == {text: ("file.path", None)}
