@@ -117,11 +117,12 @@ class ToolsSpec:
             timestamp_format=config["sink.timestamp-format"],
             tombstone=config["sink.on-tombstone"],
             unknown_field=config["sink.on-unknown-field"],
+            sources=config.sources,
         )
         log = commit_log(self.log, self.writer, self.site)
         return TaskTools(
             store=file_store(plan.target.location, self.site, config),
-            reader=RowsReader(row_columns(spec, config), plan.shape.value, options),
+            reader=RowsReader(row_columns(spec, config), plan.shape.value, options, plan.arrival, plan.shape.batch),
             format=lambda table: ParquetFormat(arrow_schema(table.spec.columns), plan.layout(table)),
             touch=log.touch,
             segments=log.segments,

@@ -10,12 +10,14 @@ import pytest
 
 from hivesink import HiveSink, session, sources
 from hivesink.config.options import OPTIONS
+from hivesink.core.column_source import Metadata
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 API = (Path(__file__).parents[1] / "docs" / "python.md").read_text(encoding="utf-8")
 PAGE = (Path(__file__).parents[1] / "docs" / "options.md").read_text(encoding="utf-8")
+DECODING = (Path(__file__).parents[1] / "docs" / "decoding.md").read_text(encoding="utf-8")
 ROWS = {
     found["name"]: found
     for found in re.finditer(
@@ -28,6 +30,12 @@ ROWS = {
 
 def test_the_page_has_every_option_once_and_no_other() -> None:
     assert sorted(re.findall(r"^\| `([\w.-]+)`", PAGE, re.MULTILINE)) == sorted(OPTIONS)
+
+
+def test_the_pages_have_where_columns_can_come_from() -> None:
+    assert PAGE.count("| `sink.column.<name>.from` |") == 1
+    table = DECODING.partition("## Metadata\n")[2].partition("\n- ")[0]
+    assert set(re.findall(r"`([a-z]+[.-][\w.]+)`", table)) == {one.value for one in Metadata}
 
 
 SAMPLES = {

@@ -13,6 +13,7 @@ from hivesink.cli.codes import ExitCode
 from hivesink.cli.command import Debug, Json, Metastore, reporting
 from hivesink.cli.output import Line, Report
 from hivesink.config import options
+from hivesink.config.own_class import also_in
 from hivesink.config.site import Site
 from hivesink.embedded import metastore as server
 from hivesink.hiveql.apply import Alter, Catalog, Create, Differs, Nothing, Plan, plan_all, refuse_differences
@@ -66,12 +67,16 @@ def apply(path: DdlPath, metastore: Metastore = None, json: Json = False, debug:
 
 
 def _declared(path: Path) -> Sequence[TableSpec]:
-    """The tables of DDL files, with settings that a start would take. Their own classes may be elsewhere."""
+    """The tables of DDL files, with settings that a start would take.
+
+    The user's own classes are also looked for beside the files, and in `jobs` in the current folder.
+    """
 
     def problems(spec: TableSpec) -> tuple[str, ...]:
-        return problems_of(spec, options.SinkConfig.parse(spec.options), own=False)
+        return problems_of(spec, options.SinkConfig.parse(spec.options))
 
-    return parse_path(path, options.check, problems)
+    with also_in(path if path.is_dir() else path.parent, Path("jobs")):
+        return parse_path(path, options.check, problems)
 
 
 def _catalog(address: str | None) -> Catalog:

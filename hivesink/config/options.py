@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import difflib
+import re
+from collections import Counter
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Any
@@ -22,12 +24,15 @@ from hivesink.config.parsers import (
     zone,
 )
 from hivesink.core.bucket import TimePattern
+from hivesink.core.column_source import parse_source
 from hivesink.core.partfile import PREFIX, SUFFIX
 from hivesink.core.partition_commit import PolicyKind
 from hivesink.errors import InvalidOption
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+
+    from hivesink.core.column_source import ColumnSource
 
 
 class OnBadRecord(Enum):
@@ -201,6 +206,9 @@ OPTIONS: Mapping[str, Option] = {
 """The only list of the settings; `docs/options.md`, which a test holds to it, says what each does."""
 
 
+_SOURCE = re.compile(r"sink\.column\.([^.]+)\.from")
+_SOURCE_OPTION = Option(None, parse_source)
+"""Of `sink.column.<name>.from`, one for each column: names are in lower case in a `SinkConfig`."""
 _DEFAULTS = {name: None if one.default is None else one.parse(one.default) for name, one in OPTIONS.items()}
 _PREFIXES = ("sink.", "partition.time-extractor.")
 
@@ -224,11 +232,16 @@ class SinkConfig:
         parsed, problems = _parse(properties, own or {})
         if problems:
             raise InvalidOption(problems)
-        given = {name: text for name, text in {**properties, **(own or {})}.items() if name in OPTIONS}
-        return cls(parsed, {name: text for name, text in given.items() if parsed[name] != _DEFAULTS[name]})
+        given = {name: text for name, text in _given(properties, own or {}).items() if name in parsed}
+        return cls(parsed, {name: text for name, text in given.items() if parsed[name] != _DEFAULTS.get(name)})
 
     def __getitem__(self, name: str) -> Any:
         return self.values[name]
+
+    @property
+    def sources(self) -> dict[str, ColumnSource]:
+        """Where columns come from that aren't the field of their own name."""
+        return {found[1]: value for name, value in self.values.items() if (found := _SOURCE.fullmatch(name))}
 
     def text(self, name: str) -> str | None:
         """As it would be written: its default, where it isn't changed; None for no value."""
@@ -241,11 +254,15 @@ def as_texts(options: Mapping[str, object]) -> dict[str, str]:
 
 
 def _parse(properties: Mapping[str, str], own: Mapping[str, str]) -> tuple[dict[str, Any], tuple[str, ...]]:
-    given = {**properties, **own}
-    wrong = (name for name in sorted(given) if name not in OPTIONS and (name in own or name.startswith(_PREFIXES)))
+    given = _given(properties, own)
+    sources = {name: _SOURCE_OPTION for name in given if _SOURCE.fullmatch(name)}
+    options = {**OPTIONS, **sources}
+    wrong = (name for name in sorted(given) if name not in options and (name in own or name.startswith(_PREFIXES)))
     problems = [_unknown(name) for name in wrong]
+    twice = Counter(map(_lowered, properties))
+    problems += [f"{name} is set twice, in different case: leave one" for name in sorted(sources) if twice[name] > 1]
     parsed: dict[str, Any] = {}
-    for name, option in OPTIONS.items():
+    for name, option in options.items():
         text = given.get(name, option.default)
         if text is None:
             parsed[name] = None
@@ -255,6 +272,15 @@ def _parse(properties: Mapping[str, str], own: Mapping[str, str]) -> tuple[dict[
         except ValueError as error:
             problems.append(f"{name} = {text!r}: {error}")
     return parsed, tuple(problems)
+
+
+def _given(properties: Mapping[str, str], own: Mapping[str, str]) -> dict[str, str]:
+    """All settings, the names of columns in lower case, as Hive has them."""
+    return {_lowered(name): text for given in (properties, own) for name, text in given.items()}
+
+
+def _lowered(name: str) -> str:
+    return name.lower() if _SOURCE.fullmatch(name) else name
 
 
 def _unknown(name: str) -> str:

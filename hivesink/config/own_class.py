@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import importlib
+import sys
+import sysconfig
+from contextlib import contextmanager
 from functools import wraps
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hivesink.errors import HiveSinkError, OwnClassMissing, OwnCodeFailed, raised
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from hivesink.config.options import SinkConfig
     from hivesink.core.table import TableSpec
 
@@ -23,9 +29,29 @@ def own_object(option: str, spec: TableSpec, config: SinkConfig) -> Any:
         made = getattr(importlib.import_module(module), name)(spec, config)
     except (Exception, SystemExit) as error:
         hint = "write module:Class, and put the module beside the job, or on PYTHONPATH; it gets (spec, config)"
-        what = error if isinstance(error, (ImportError, AttributeError, TypeError)) else raised(error)
+        what = str(error) if isinstance(error, (ImportError, AttributeError, TypeError)) else raised(error)
+        if isinstance(error, ModuleNotFoundError) and module.startswith(error.name or "?"):
+            what += f"; looked for in {', '.join(_folders())}"
         raise OwnClassMissing((f"{option} = {config[option]!r}: {what}; {hint}",)) from error
     return _Guarded(made, f"{option} = {config[option]!r}")
+
+
+def _folders() -> list[str]:
+    """Where modules are looked for, but for Python's own folders and those of installed packages."""
+    installed = {str(Path(path).resolve()) for path in sysconfig.get_paths().values()}
+    folders = dict.fromkeys(str(Path(entry).resolve()) for entry in sys.path if not entry.endswith(".zip"))
+    return [folder for folder in folders if folder not in installed and "/lib-dynload" not in folder]
+
+
+@contextmanager
+def also_in(*folders: Path) -> Iterator[None]:
+    """Look for modules of users in `folders`, too, after all other places."""
+    before = list(sys.path)
+    sys.path += [str(folder.resolve()) for folder in folders]
+    try:
+        yield
+    finally:
+        sys.path[:] = before
 
 
 class _Guarded:

@@ -35,7 +35,7 @@ class TimeExtractor(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class FromPatterns:
-    """Reads the values that bucket patterns, one for each partition column, have made."""
+    """Reads the values that bucket patterns have made, one for each of the partition columns that a time fills."""
 
     patterns: tuple[tuple[str, TimePattern], ...]
 

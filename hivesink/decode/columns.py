@@ -21,12 +21,13 @@ from hivesink.core.table import Char, Column, HiveType, Primitive, Varchar
 from hivesink.decode.arrowtypes import INTEGER_BITS, arrow_type
 from hivesink.decode.clocks import Mask, bounded, dates, from_millis, nulls, parse_each, timestamps
 from hivesink.decode.scan import NotJson, document, members, unquote
-from hivesink.decode.values import binary_of
+from hivesink.decode.values import InvalidValue, binary_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from hivesink.decode.exact import ValueParser
+    from hivesink.decode.paths import Branch
 
 # Beyond this a stream's field names are data rather than a schema, and its records go to the exact decoder.
 EXTRA_NAMES = 100
@@ -51,18 +52,23 @@ def msgspec_type(kind: HiveType, *, epoch: bool) -> type | None:
 
 @dataclass(slots=True)
 class Converted:
-    """`array` means nothing where `doubt` is set; `quotes` is how many quotes the values have in the input."""
+    """`arrays` mean nothing where `doubt` is set; `quotes` is how many quotes the values have in the input.
 
-    array: pa.Array
+    There is one array for each column that is read.
+    """
+
+    arrays: tuple[pa.Array, ...]
     doubt: Mask
     quotes: int
     absent: int
 
 
 class ColumnReader:
-    """Values of one column, decoded by their msgspec type, or kept as JSON text (raw)."""
+    """A field that is the value of one column, decoded by its msgspec type, or kept as JSON text (raw)."""
 
-    def __init__(self, column: Column, parser: ValueParser) -> None:
+    def __init__(self, name: str, index: int, column: Column, parser: ValueParser) -> None:
+        self.name = name
+        self.indexes = (index,)
         self.column = column
         self.kind = column.type
         self.arrow = arrow_type(column.type)
@@ -77,8 +83,9 @@ class ColumnReader:
             converted = self._texts(values, escapes=escapes)
         else:
             converted = self._numbers(values)
-        if not self.column.nullable and converted.array.null_count:
-            converted.doubt |= nulls(converted.array)
+        (array,) = converted.arrays
+        if not self.column.nullable and array.null_count:
+            converted.doubt |= nulls(array)
         return converted
 
     def _numbers(self, values: list[Any]) -> Converted:
@@ -101,7 +108,7 @@ class ColumnReader:
         if kind is not self.arrow and kind != self.arrow:
             array, beyond = from_millis(array, self.parser.zone, self.arrow)
             doubt |= beyond
-        return Converted(array, doubt, 0, absent)
+        return Converted((array,), doubt, 0, absent)
 
     def _texts(self, values: list[Any], *, escapes: bool) -> Converted:
         absent = 0
@@ -114,7 +121,7 @@ class ColumnReader:
         if escapes:
             quotes += pc.sum(pc.count_substring(texts, '"')).as_py() or 0
         array, doubt = self._from_texts(texts)
-        return Converted(array, doubt, quotes, absent)
+        return Converted((array,), doubt, quotes, absent)
 
     def _from_texts(self, texts: pa.Array) -> tuple[pa.Array, Mask]:
         match self.kind:
@@ -130,12 +137,54 @@ class ColumnReader:
                 return texts, np.zeros(len(texts), dtype=np.bool_)
 
     def _raw(self, values: list[Any]) -> Converted:
-        values, absent = _present(values)
-        raws = [None if value is None else bytes(value) for value in values]
-        quotes = b"".join(raw for raw in raws if raw is not None).count(b'"')
+        raws, quotes, absent = _raws(values)
         parse, kind = self.parser.parse, self.kind
         array, doubt = parse_each(raws, lambda raw: parse(raw.decode(), kind), self.arrow)
-        return Converted(array, doubt, quotes, absent)
+        return Converted((array,), doubt, quotes, absent)
+
+
+class PathsReader:
+    """A field that several columns read, or that a path leads into: its JSON text is looked through once."""
+
+    type = None
+
+    def __init__(self, name: str, branch: Branch, columns: Sequence[Column], parsers: Sequence[ValueParser]) -> None:
+        self.name = name
+        self.indexes = branch.all_columns()
+        self._branch = branch
+        self._columns = [columns[index] for index in self.indexes]
+        self._parsers = [parsers[index] for index in self.indexes]
+
+    def convert(self, values: list[Any], *, raw: bool, escapes: bool) -> Converted:  # noqa: ARG002 -- as the other's
+        """As `ColumnReader.convert`; `values` are always raw."""
+        raws, quotes, absent = _raws(values)
+        doubt = np.zeros(len(raws), dtype=np.bool_)
+        cells: list[list[Any]] = [[None] * len(raws) for _ in self.indexes]
+        for row, text in enumerate(raws):
+            found: dict[int, str] = {}
+            try:
+                if text is not None:
+                    self._branch.pick(text.decode(), found)
+                for place, index in enumerate(self.indexes):
+                    cells[place][row] = self._value(place, found.get(index, "null"))
+            except InvalidValue:
+                doubt[row] = True
+        kinds = [arrow_type(column.type) for column in self._columns]
+        arrays = tuple(pa.array(own, kind) for own, kind in zip(cells, kinds, strict=True))
+        return Converted(arrays, doubt, quotes, absent)
+
+    def _value(self, place: int, raw: str) -> Any:
+        column = self._columns[place]
+        if raw == "null" and not column.nullable:
+            raise InvalidValue(reason="null")
+        return self._parsers[place].parse(raw, column.type)
+
+
+def _raws(values: list[Any]) -> tuple[list[bytes | None], int, int]:
+    """JSON texts, the quotes in them, and how many are absent."""
+    values, absent = _present(values)
+    raws = [None if value is None else bytes(value) for value in values]
+    return raws, b"".join(raw for raw in raws if raw is not None).count(b'"'), absent
 
 
 def _present(values: list[Any]) -> tuple[list[Any], int]:
@@ -152,10 +201,10 @@ def quotes_in(value: Any) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """One Struct field, and the index of its column; None for an ignored field."""
+    """One Struct field, and the index of its reader; None for an ignored field."""
 
     name: str
-    column: int | None
+    reader: int | None
     get: Callable[[Any], Any]
 
 
@@ -169,11 +218,11 @@ class Layout:
 
 
 class FieldNames:
-    """The field names seen so far, and the columns read as raw JSON text as their type was wrong too often."""
+    """The field names seen so far, and the readers that get raw JSON text as their type was wrong too often."""
 
-    def __init__(self, readers: Sequence[ColumnReader], *, ignore_unknown: bool) -> None:
+    def __init__(self, readers: Sequence[ColumnReader | PathsReader], *, ignore_unknown: bool) -> None:
         self._readers = readers
-        self._columns = {reader.column.name.lower(): index for index, reader in enumerate(readers)}
+        self._known = {reader.name: index for index, reader in enumerate(readers)}
         self._ignore_unknown = ignore_unknown
         self._seen: dict[str, int | None] = {}
         self.raw = {index for index, reader in enumerate(readers) if reader.type is None}
@@ -190,43 +239,43 @@ class FieldNames:
         self.layout = self._build()
         return True
 
-    def read_raw(self, columns: set[int]) -> bool:
-        """Keep the JSON text of `columns` from now on; return whether that changes anything."""
-        if columns <= self.raw:
+    def read_raw(self, readers: set[int]) -> bool:
+        """Keep the JSON text for `readers` from now on; return whether that changes anything."""
+        if readers <= self.raw:
             return False
-        self.raw |= columns
+        self.raw |= readers
         self.layout = self._build()
         return True
 
-    def column(self, name: str) -> int | None:
+    def reader(self, name: str) -> int | None:
         return self._seen.get(name)
 
     def _add(self, name: str) -> None:
-        column = self._columns.get(name.lower())
-        full = len(self._seen) >= len(self._columns) + EXTRA_NAMES
-        if name in self._seen or full or not (self._ignore_unknown or column is not None):
+        reader = self._known.get(name.lower())
+        full = len(self._seen) >= len(self._known) + EXTRA_NAMES
+        if name in self._seen or full or not (self._ignore_unknown or reader is not None):
             return
         # The proof against duplicate fields counts quotes, and a Struct's names are UTF-8.
         if '"' not in name and name.isprintable():
-            self._seen[name] = column
+            self._seen[name] = reader
 
     def _build(self) -> Layout:
         slots = tuple(
-            Slot(name, column, attrgetter(f"f{index}")) for index, (name, column) in enumerate(self._seen.items())
+            Slot(name, reader, attrgetter(f"f{index}")) for index, (name, reader) in enumerate(self._seen.items())
         )
         record = msgspec.defstruct(
             "Record",
-            [(f"f{index}", self._type(slot.column), UNSET) for index, slot in enumerate(slots)],
+            [(f"f{index}", self._type(slot.reader), UNSET) for index, slot in enumerate(slots)],
             rename={f"f{index}": slot.name for index, slot in enumerate(slots)},
             forbid_unknown_fields=True,
             gc=False,
         )
         return Layout(record, msgspec.json.Decoder(record), slots)
 
-    def _type(self, column: int | None) -> Any:
-        if column is None or column in self.raw:
+    def _type(self, reader: int | None) -> Any:
+        if reader is None or reader in self.raw:
             return Raw | UnsetType
-        return self._readers[column].type | None | UnsetType  # type: ignore[operator]
+        return self._readers[reader].type | None | UnsetType  # type: ignore[operator]
 
 
 def _names(record: bytes) -> list[str]:

@@ -10,25 +10,26 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from hivesink.config.options import OnUnknownField
+from hivesink.core.column_source import JsonPath
 from hivesink.core.table import Array, Char, Column, Decimal, HiveType, Map, Primitive, Struct, Varchar
 from hivesink.decode import values
 from hivesink.decode.arrowtypes import INTEGER_BITS
+from hivesink.decode.paths import Branch, fields, kind_of
 from hivesink.decode.scan import NUMBER, NotJson, document, elements, members, unquote
 from hivesink.decode.values import DecodeOptions, InvalidValue
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Sequence
+    from collections.abc import Sequence
     from datetime import date, datetime
     from zoneinfo import ZoneInfo
 
 
 _NUMBER = re.compile(NUMBER)
-_KINDS = {'"': "text", "{": "object", "[": "array", "t": "boolean", "f": "boolean", "n": "null"}
 _MICROS_DIGITS = 18  # of year 9999, counted from 1970
 
 
 def _mismatch(raw: str, kind: HiveType) -> InvalidValue:
-    return InvalidValue(reason=f"wrong type: {_KINDS.get(raw[0], 'number')} into {kind}")
+    return InvalidValue(reason=f"wrong type: {kind_of(raw)} into {kind}")
 
 
 def _number(raw: str, kind: HiveType) -> str:
@@ -130,40 +131,25 @@ class ValueParser:
         entries: dict[Any, Any] = {}
         for quoted, value in members(raw):
             try:
-                key = self._map_key(quoted, kind.key, entries)
+                key = self.of_text(quoted, kind.key)
+                if key in entries:
+                    raise InvalidValue(reason="duplicate key")  # noqa: TRY301 -- as the others of this entry
                 entries[key] = self.parse(value, kind.value)
             except InvalidValue as error:  # noqa: PERF203 -- says which element it was
                 raise error.within(unquote(quoted).encode("utf-8", "replace").decode()) from None
         return list(entries.items())
 
-    def _map_key(self, quoted: str, kind: HiveType, known: Container[Any]) -> Any:
+    def of_text(self, quoted: str, kind: HiveType) -> Any:
+        """A JSON string, such as the key of a map, which stands for any type. Raises InvalidValue."""
         text = unquote(quoted)
         is_boolean = kind is Primitive.BOOLEAN and text in {"true", "false"}
-        key = text == "true" if is_boolean else self.parse(quoted, kind)
-        if key in known:
-            raise InvalidValue(reason="duplicate key")
-        return key
+        return text == "true" if is_boolean else self.parse(quoted, kind)
 
     def _struct(self, raw: str, kind: Struct) -> dict[str, Any]:
-        texts = fields(raw, [name for name, _ in kind.fields], ignore_unknown=self.ignore_unknown)
+        texts = fields(raw, {name.lower() for name, _ in kind.fields}, ignore_unknown=self.ignore_unknown)
         return {
             name.lower(): self.at(name.lower(), texts.get(name.lower(), "null"), field) for name, field in kind.fields
         }
-
-
-def fields(raw: str, names: Sequence[str], *, ignore_unknown: bool) -> dict[str, str]:
-    """An object's members that match `names` without regard to case, by lower-case name. Raises InvalidValue."""
-    wanted = {name.lower() for name in names}
-    texts: dict[str, str] = {}
-    for quoted, value in members(raw):
-        name = unquote(quoted).lower()
-        if name in wanted:
-            if name in texts:
-                raise InvalidValue(reason="duplicate field").within(name)
-            texts[name] = value
-        elif not ignore_unknown:
-            raise InvalidValue(reason="unknown field").within(name.encode("utf-8", "replace").decode())
-    return texts
 
 
 class ExactDecoder:
@@ -173,6 +159,8 @@ class ExactDecoder:
         self.columns = tuple(columns)
         self.names = [column.name.lower() for column in columns]
         self.ignore_unknown = options.unknown_field is OnUnknownField.IGNORE
+        self.read = Branch.of(_path(name, options) for name in self.names)
+        """What the columns read of a record."""
         self.parsers = [
             ValueParser(options.timestamp_zone, options.is_epoch(name), self.ignore_unknown) for name in self.names
         ]
@@ -187,11 +175,17 @@ class ExactDecoder:
             raise InvalidValue(reason="not JSON" if record.strip() else "empty, not JSON") from None
         if raw[0] != "{":
             raise InvalidValue(reason="not a JSON object")
-        members_by_name = fields(raw, self.names, ignore_unknown=self.ignore_unknown)
-        return [self._column(index, members_by_name.get(name)) for index, name in enumerate(self.names)]
+        found: dict[int, str] = {}
+        self.read.descend(fields(raw, self.read.below, ignore_unknown=self.ignore_unknown), found)
+        return [self._column(index, found.get(index)) for index in range(len(self.columns))]
 
     def _column(self, index: int, raw: str | None) -> Any:
         column = self.columns[index]
         if not column.nullable and raw in {None, "null"}:
             raise InvalidValue("missing" if raw is None else "null").within(self.names[index])
         return self.parsers[index].at(self.names[index], raw or "null", column.type)
+
+
+def _path(column: str, options: DecodeOptions) -> tuple[str | int, ...]:
+    source = options.sources.get(column)
+    return source.steps if isinstance(source, JsonPath) else (column,)

@@ -24,12 +24,13 @@ import pyarrow.compute as pc
 from msgspec import UNSET
 
 from hivesink.decode.clocks import Mask, not_utf8
-from hivesink.decode.columns import ColumnReader, Converted, FieldNames, Slot, quotes_in
+from hivesink.decode.columns import ColumnReader, Converted, FieldNames, PathsReader, Slot, quotes_in
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from hivesink.decode.exact import ExactDecoder
+    from hivesink.decode.paths import Branch
 
 _REFUSED = (msgspec.MsgspecError, ValueError, OverflowError, RecursionError)
 _PATH = re.compile(r"`\$\.(.+?)`$")
@@ -41,9 +42,7 @@ class FastDecoder:
     """Learns a stream's field names and habits; what it learns changes its speed, never its results."""
 
     def __init__(self, exact: ExactDecoder) -> None:
-        self._readers = [
-            ColumnReader(column, parser) for column, parser in zip(exact.columns, exact.parsers, strict=True)
-        ]
+        self._readers = [_reader(str(name), branch, exact) for name, branch in exact.read.below.items()]
         self._names = FieldNames(self._readers, ignore_unknown=exact.ignore_unknown)
         self._primed = False
 
@@ -65,13 +64,17 @@ class FastDecoder:
         columns, missing = self._columns(rows, escapes=escapes)
         for column in columns:
             doubt |= column.doubt
+        both = zip(self._readers, columns, strict=True)
+        arrays = {
+            index: own for reader, column in both for index, own in zip(reader.indexes, column.arrays, strict=True)
+        }
         quotes = sum(column.quotes for column in columns) - 2 * missing
         quotes += 2 * len(rows) * len(self._names.layout.slots) + self._ignored(rows)
         if refused is not None:
             doubt |= refused
         if hidden or refused is not None or quotes != np.count_nonzero(octets == ord('"')):
             doubt |= self._miscounted(rows, trimmed)
-        return [column.array for column in columns], doubt
+        return [arrays[index] for index in range(len(arrays))], doubt
 
     def _rows(self, joined: pa.Buffer, records: pa.StringArray) -> tuple[list[Any], Mask | None]:
         """A Struct for each record, and which were refused; None: the chunk was decoded in one go."""
@@ -110,18 +113,18 @@ class FastDecoder:
         sample = np.flatnonzero(refused)[:_SAMPLE]
         if self._names.learn(_bytes(records.take(pa.array(sample)))):
             return True
-        counts = Counter(self._names.column(name) for name in paths)
+        counts = Counter(self._names.reader(name) for name in paths)
         return self._names.read_raw(
-            {column for column, count in counts.items() if column is not None and count * _OFTEN > len(records)}
+            {reader for reader, count in counts.items() if reader is not None and count * _OFTEN > len(records)}
         )
 
     def _columns(self, rows: list[Any], *, escapes: bool) -> tuple[list[Converted], int]:
-        """Every column, and how many fields with a slot are missing from the records."""
+        """What each reader makes, and how many fields with a slot are missing from the records."""
         spelled: dict[int, list[Slot]] = {}
         missing = 0
         for slot in self._names.layout.slots:
-            if slot.column is not None:
-                spelled.setdefault(slot.column, []).append(slot)
+            if slot.reader is not None:
+                spelled.setdefault(slot.reader, []).append(slot)
         columns = []
         for index, reader in enumerate(self._readers):
             slots = spelled.get(index, [])
@@ -138,7 +141,7 @@ class FastDecoder:
         """The quotes in ignored fields, less two for each missing one."""
         quotes = 0
         for slot in self._names.layout.slots:
-            if slot.column is None:
+            if slot.reader is None:
                 values = [value for value in map(slot.get, rows) if value is not UNSET]
                 quotes += b"".join(values).count(b'"') - 2 * (len(rows) - len(values))
         return quotes
@@ -152,6 +155,13 @@ class FastDecoder:
             values = [value for value in (get(row) for get in getters) if value is not UNSET]
             expected[index] = 2 * len(values) + sum(map(quotes_in, values))
         return np.asarray(counted != expected, dtype=np.bool_)
+
+
+def _reader(name: str, branch: Branch, exact: ExactDecoder) -> ColumnReader | PathsReader:
+    if branch.below or len(branch.columns) > 1:
+        return PathsReader(name, branch, exact.columns, exact.parsers)
+    (index,) = branch.columns
+    return ColumnReader(name, index, exact.columns[index], exact.parsers[index])
 
 
 def _merged(slots: Sequence[Slot], rows: list[Any]) -> tuple[list[Any], Mask | None]:

@@ -11,7 +11,7 @@ from pyarrow import types
 from hivesink.core.table import Array, HiveType, Map, Primitive, Struct
 from hivesink.decode.arrowtypes import arrow_schema, arrow_type, field_indexes, is_list, mismatches, spark_name
 from hivesink.decode.clocks import nulls
-from hivesink.decode.reader import Entries, convert
+from hivesink.decode.convert import Entries, convert
 from hivesink.errors import RowsUnfit
 
 if TYPE_CHECKING:

@@ -22,6 +22,8 @@ from hivesink.ports import BadRow
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from hivesink.core.column_source import ColumnSource
+
 # More exponent digits than any column's range has: beyond these the sign of the exponent alone decides,
 # and Python refuses to read very long ones.
 _EXPONENT_DIGITS = 18
@@ -52,6 +54,8 @@ class DecodeOptions:
     timestamp_format: Mapping[str, str] = field(default_factory=dict)
     tombstone: OnTombstone = OnTombstone.SKIP
     unknown_field: OnUnknownField = OnUnknownField.IGNORE
+    sources: Mapping[str, ColumnSource] = field(default_factory=dict)
+    """By lower-case name of the column; a column that isn't named has the field of its own name."""
 
     def is_epoch(self, column: str) -> bool:
         return self.timestamp_format.get(column, self.timestamp_format.get("", "text")) == "epoch-millis"

@@ -11,7 +11,9 @@ from urllib.parse import unquote
 
 from hivesink.config.options import CommitTrigger, OnBadRecord
 from hivesink.core.bucket import normal
+from hivesink.core.column_source import JsonPath
 from hivesink.core.offsets import FilesOffset, KafkaOffset, SourceOffset
+from hivesink.decode.metadata import stream_column
 from hivesink.errors import InvalidOption, MissingColumns, NotWritable, StoreUnavailable, Unsupported
 from hivesink.sink.task.assign import row_columns
 from hivesink.sink.task.messages import InputShape, TaskPlan
@@ -90,28 +92,64 @@ def watermark_of(shape: InputShape, schema: StructType, config: SinkConfig, *, s
 def _is_raw(kinds: Mapping[str, str], spec: TableSpec, config: SinkConfig) -> bool:
     """Whether `value` holds raw records: the stream lacks a column of the table's, and has none but of Kafka's names.
 
+    A column with a source of its own is looked for by no name, and a JSON path is in no column of a stream's.
     If the table has a column `value` itself, that is the only one which the stream may have.
     """
-    names = {column.name for column in (*spec.columns, *spec.partition_columns)}
-    present, needed = names & {name.lower() for name in kinds}, {column.name for column in row_columns(spec, config)}
-    if kinds.get("value") not in {"binary", "string"} or needed <= present:
+    sources = config.sources
+    names = {column.name for column in (*spec.columns, *spec.partition_columns)} - sources.keys()
+    present = names & {name.lower() for name in kinds}
+    needed = {column.name for column in row_columns(spec, config)} - sources.keys()
+    only_in_raw = any(isinstance(source, JsonPath) for source in sources.values())
+    if kinds.get("value") not in {"binary", "string"} or (needed <= present and not only_in_raw):
         return False
     return present <= ({"value"} if "value" in names else _RECORD)
 
 
 def needed_input(schema: StructType, plan: TaskPlan) -> list[str]:
-    """The stream's columns that tasks need. Raises MissingColumns for decoded rows."""
-    shape = plan.shape
+    """The stream's columns that tasks need. Raises MissingColumns for decoded rows, InvalidOption."""
+    shape, metadata = plan.shape, _metadata(schema, plan)
     if shape.value is not None:
         keeps_position = plan.config["sink.on-bad-record"] is not OnBadRecord.DROP
         position = (shape.topic, shape.partition, shape.offset, shape.path) if keeps_position else ()
-        of_table = {field.name for field in plan.target.spec.columns}
+        of_table = {column.name for column in row_columns(plan.target.spec, plan.config)}
         needs_time = {plan.config["sink.bucket.time-column"], shape.event_time} - {None} - of_table
         source = () if shape.event_time is None else (shape.topic, shape.partition)
-        names = (shape.value, shape.timestamp if needs_time else None, *position, *source)
+        names = (shape.value, shape.timestamp if needs_time else None, *position, *source, *metadata)
         return list(dict.fromkeys(name for name in names if name is not None))
     keeps_path = shape.path is not None and plan.config["sink.on-bad-record"] is not OnBadRecord.DROP
-    return list(dict.fromkeys([*_decoded(schema, plan), *([PATH] if keeps_path else [])]))
+    return list(dict.fromkeys([*_decoded(schema, plan), *([PATH] if keeps_path else []), *metadata]))
+
+
+_WAYS = {
+    "headers": 'read the topic with sources.kafka(…, options={"includeHeaders": "true"})',
+    PATH: "read the files with sources.lines, and keep that column",
+}
+
+
+def _metadata(schema: StructType, plan: TaskPlan) -> list[str]:
+    """The columns of the stream that `sink.column.<name>.from` needs. Raises InvalidOption."""
+    kinds = {field.name: field.dataType.simpleString() for field in schema.fields}
+    problems, names = list[str](), list[str]()
+    for column, source in plan.config.sources.items():
+        option = f"sink.column.{column}.from"
+        text = f"{option} = {plan.config.text(option)!r}"
+        if isinstance(source, JsonPath) and not plan.shape.is_raw:
+            way = "read it in the query, as a column of that name, and remove the setting"
+            problems.append(
+                f"{text}: the stream has no raw records in a column value (it has {', '.join(kinds)}); {way}"
+            )
+        found = stream_column(source)
+        if found is None:
+            continue
+        name, fitting = found
+        names.append(name)
+        if kinds.get(name) not in fitting:
+            given = f"as {kinds[name]}" if name in kinds else f"among {', '.join(kinds)}"
+            way = _WAYS.get(name, "keep Kafka's column in the query as it is")
+            problems.append(f"{text}: the stream has no column {name} of type {' or '.join(fitting)} ({given}); {way}")
+    if problems:
+        raise InvalidOption(tuple(problems))
+    return names
 
 
 def _decoded(schema: StructType, plan: TaskPlan) -> list[str]:
@@ -119,7 +157,7 @@ def _decoded(schema: StructType, plan: TaskPlan) -> list[str]:
     by_name: dict[str, list[str]] = {}
     for field in schema.fields:
         by_name.setdefault(field.name.lower(), []).append(field.name)
-    wanted = [column.name for column in row_columns(spec, plan.config)]
+    wanted = [column.name for column in row_columns(spec, plan.config) if column.name not in plan.config.sources]
     missing = [name for name in wanted if len(by_name.get(name, ())) != 1]
     if missing:
         raise MissingColumns(plan.target.name, tuple(missing), tuple(schema.fieldNames()))

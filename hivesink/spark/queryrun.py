@@ -218,7 +218,7 @@ class QueryRun:
             ref = batch_ref(query.id, BatchId(batch_id), read)
             if not self._has_state:
                 self._require_state(ref, query)
-            shape = self._shape(batch.schema, ref.end)
+            shape = replace(self._shape(batch.schema, ref.end), batch=ref.batch)
             if self._has_watermark and shape.event_time is None:
                 shape = replace(shape, watermark=batch_watermark(ref.batch, read))
             done = self.committer.commit(ref, shape, partial(self._write, batch, call, ref, query))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from hivesink import wiring
 from hivesink.config.cache import state_folder
-from hivesink.config.options import OPTIONS, SinkConfig
+from hivesink.config.options import SinkConfig
 from hivesink.config.site import Site
 from hivesink.core.epoch import STRICT
 from hivesink.core.log import require_writer_name
@@ -103,7 +103,9 @@ class OpenedTable:
         """
         _, now, head = self.for_recovery(writer)
         run = self._of_last_run(head)
-        return {name: (run.text(name), now.text(name)) for name in OPTIONS if run[name] != now[name]}
+        names = dict.fromkeys((*run.values, *now.values))
+        changed = [name for name in names if run.values.get(name) != now.values.get(name)]
+        return {name: (run.text(name), now.text(name)) for name in changed}
 
     def policies(self, head: Manifest | None) -> Policies:
         """By what the run goes that wrote `head`, a writer's newest manifest. Raises InvalidOption."""

@@ -167,11 +167,13 @@ def _require_possible(rule: CommitRule, key: PartitionKey, columns: Sequence[Col
     """Raise InvalidOption for a name that the table's time patterns never make: it would soon be over without a row."""
     table, partition = key
     values = dict(parse_path(partition))
-    if rule.clock is None or not isinstance(rule.clock.extractor, FromPatterns) or None in values.values():
+    if rule.clock is None or not isinstance(rule.clock.extractor, FromPatterns):
         return
     start = rule.clock.extractor.start(values)
-    texts = [pattern.format(start or _EXAMPLE) for _, pattern in rule.clock.extractor.patterns]
-    made = _path(columns, texts)
+    texts = {name: pattern.format(start or _EXAMPLE) for name, pattern in rule.clock.extractor.patterns}
+    if None in map(values.get, texts):
+        return
+    made = _path(columns, [*(values | texts).values()])
     if start is None or made != partition:
         raise InvalidOption((f"{partition!r} is no partition that {table} can have: write it as in {made}",))
 

@@ -1,14 +1,16 @@
 from __future__ import annotations
 
+import importlib
+import sys
 from typing import TYPE_CHECKING
+
+import pytest
 
 from hivesink.embedded import metastore
 from tests.cli.site import DDL, hivesink
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    import pytest
 
 
 def test_start_status_stop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -69,10 +71,58 @@ def test_settings_that_every_start_would_refuse_are_refused(
         first, second = said.err.splitlines()
         assert f"{ddl}: sink.partition-commit.delay is missing" in first
         assert "sink.partition-commit.policy.class and the kind custom" in second
-    # The class may be where only the job finds it.
-    whole = "'sink.partition-commit.delay'='1d', 'sink.partition-commit.policy.class'='somewhere:Else',"
-    ddl.write_text(ddl.read_text().replace("TBLPROPERTIES (", f"TBLPROPERTIES ({whole}"))
-    assert hivesink(capsys, "ddl", "plan", ddl).code == 0
+
+
+def test_where_columns_come_from_is_checked(uri: str, ddl: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert uri
+    before = ddl.read_text()
+
+    def said(command: str, **sources: str) -> list[str]:
+        more = "".join(f"'sink.column.{name}.from'='{text}', " for name, text in sources.items())
+        ddl.write_text(before.replace("TBLPROPERTIES (", f"TBLPROPERTIES ({more}"))
+        return hivesink(capsys, "ddl", command, ddl).err.splitlines()
+
+    for command in ("plan", "apply"):
+        first, second = said(command, id="$.", note="file.line")
+        assert f"{ddl}:5: sink.column.id.from = '$.': not a path from '.' on: write names and indexes" in first
+        assert "sink.column.note.from = 'file.line': Spark reads files in pieces and counts no lines" in second
+    second, third, first = said("plan", ids="$.a", ID="kafka.topic", dt="kafka.headers")
+    assert f"{ddl}: sink.column.ids.from = '$.a': " in first
+    assert "has no column ids; it has dt, id, note" in first
+    assert "sink.column.id.from = 'kafka.topic': id is bigint; declare it as STRING, VARCHAR or CHAR" in second
+    assert "sink.column.dt.from = 'kafka.headers': dt is string; declare it as MAP<STRING,BINARY>" in third
+    (twice,) = said("plan", id="$.a", ID="$.b")
+    assert "sink.column.id.from is set twice, in different case" in twice
+    by_time = "'sink.bucket.assigner'='date-time', 'sink.column.dt.from'='$.dt', "
+    ddl.write_text(before.replace("TBLPROPERTIES (", f"TBLPROPERTIES ({by_time}"))
+    assert "dt is made of a time (sink.bucket.time-pattern)" in hivesink(capsys, "ddl", "plan", ddl).error
+    assert said("apply", Id="$.userId", note="kafka.key") == []
+    assert said("plan") == []
+    planned = hivesink(capsys, "ddl", "plan", ddl).out
+    assert "unset sink.column.Id.from" in planned
+
+
+@pytest.mark.parametrize("place", [".", "jobs"], ids=["beside the file", "in jobs"])
+def test_a_class_of_ones_own_is_looked_for_where_jobs_are(
+    uri: str, ddl: Path, place: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert uri
+    monkeypatch.chdir(ddl.parent)
+    own = "'sink.bucket.assigner'='my_plan_assigner:Mine',"
+    ddl.write_text(ddl.read_text().replace("TBLPROPERTIES (", f"TBLPROPERTIES ({own}"))
+    for command in ("plan", "apply"):
+        said = hivesink(capsys, "ddl", command, ddl)
+        assert said.code == 65
+        assert f"{ddl}: sink.bucket.assigner = 'my_plan_assigner:Mine': No module named" in said.error
+        assert f"{ddl.parent}, {ddl.parent / 'jobs'}; write module:Class" in said.error
+    code = "class Mine:\n    def __init__(self, spec, config): ...\n"
+    (ddl.parent / place).mkdir(exist_ok=True)
+    (ddl.parent / place / "my_plan_assigner.py").write_text(code, encoding="utf-8")
+    importlib.invalidate_caches()  # this process has looked there before
+    try:
+        assert hivesink(capsys, "ddl", "plan", ddl).out.strip().endswith(".events: create")
+    finally:
+        sys.modules.pop("my_plan_assigner", None)
 
 
 def test_all_problems_of_a_folder_are_shown_with_file_and_line(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -12,6 +13,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from hivesink.config.options import OnUnknownField
+from hivesink.core.column_source import JsonPath
 from hivesink.core.table import Array, Char, Column, Decimal, HiveType, Map, Primitive, Struct, Varchar
 from hivesink.decode.arrowtypes import arrow_schema
 from hivesink.decode.exact import ExactDecoder
@@ -178,11 +180,12 @@ def assert_same(columns: list[Column], options: DecodeOptions, batches: list[lis
 
 
 Kinds = list[tuple[HiveType, bool]]
-hostile = given(
+HOSTILE = (
     st.lists(st.tuples(st.sampled_from(KINDS), st.sampled_from([True, True, True, False])), min_size=1, max_size=3),
     OPTIONS,
     st.lists(st.lists(records, min_size=1, max_size=8), min_size=1, max_size=3),
 )
+hostile = given(*HOSTILE)
 
 
 def assert_same_of(kinds: Kinds, options: DecodeOptions, batches: list[list[bytes]]) -> None:
@@ -194,6 +197,37 @@ def assert_same_of(kinds: Kinds, options: DecodeOptions, batches: list[list[byte
 @hostile
 def test_agrees_on_hostile_records(kinds: Kinds, options: DecodeOptions, batches: list[list[bytes]]) -> None:
     assert_same_of(kinds, options, batches)
+
+
+PATHS = st.lists(
+    st.sampled_from(
+        [("a",), ("a", "b"), ("a", "b", 1), ("a", 0), ("a", 1, "a"), ("c",), ("c", "x"), ('y"',), ("ä", "b")]
+    ),
+    min_size=3,
+    max_size=3,
+)
+
+
+@settings(max_examples=80)
+@given(*HOSTILE, PATHS)
+def test_agrees_on_paths(
+    kinds: Kinds, options: DecodeOptions, batches: list[list[bytes]], paths: list[tuple[str | int, ...]]
+) -> None:
+    sources = {name: JsonPath(steps) for name, steps in zip("abc", paths, strict=True)}
+    assert_same_of(kinds, replace(options, sources=sources), batches)
+
+
+DEEP = ('{"a":{"b":%s}}', '{"a":[%s]}', '{"A":{"b":[0,%s]},"c":{"x":%s}}', '{"a":{"b":%s},"c":1}')
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+def test_agrees_on_each_odd_value_below_a_field(kind: HiveType) -> None:
+    found = [record.replace("%s", value).encode() for value in ODD for record in DEEP]
+    columns = [Column("p", kind), Column("q", kind), Column("r", kind, nullable=False)]
+    paths: dict[str, tuple[str | int, ...]] = {"p": ("a", "b"), "q": ("a", 0), "r": ("a", "b")}
+    for r in (("a", "b"), ("c", "x")):
+        sources = {name: JsonPath(steps) for name, steps in (paths | {"r": r}).items()}
+        assert_same(columns, DecodeOptions(sources=sources), [found[:3], found])
 
 
 @pytest.mark.long

@@ -139,6 +139,43 @@ def test_userinfo_goes_to_the_hour_of_the_kafka_record_in_the_declared_zone(stag
     ]
 
 
+BY_BROWSER = {
+    "sink.bucket.assigner": "date-time",
+    "sink.bucket.time-column": "at",
+    "sink.bucket.time-pattern": "dt=yyyy-MM-dd",
+    "sink.on-bad-record": "drop",
+}
+VISITS = """\
+{"id": 1, "at": "2024-01-02 03:00:00", "Browser": "fire fox", "Build": 7}
+{"id": 2, "at": "2024-01-02 23:00:00", "browser": "fire fox", "build": 8}
+{"id": 3, "at": "2024-01-03 23:30:00", "build": 7}
+{"id": 4, "at": "2024-01-02 23:30:00", "browser": "x/é", "build": 7, "dt": "1999-01-01"}
+"""
+
+
+@pytest.mark.parametrize("is_raw", [True, False], ids=["raw", "decoded"])
+def test_a_partition_of_columns_and_of_time(stage: Stage, *, is_raw: bool) -> None:
+    stage.create(
+        columns="id BIGINT, at TIMESTAMP",
+        partitioned="PARTITIONED BY (browser STRING, dt STRING, build INT)",
+        properties=BY_BROWSER,
+    )
+    stage.put_text(VISITS)
+    events = stage.lines()
+    if not is_raw:
+        schema = "id BIGINT, at TIMESTAMP_NTZ, browser STRING, build INT"
+        events = events.selectExpr(f"from_json(replace(value, 'B', 'b'), '{schema}') AS v")
+        events = events.selectExpr("v.id", "v.at", "v.browser AS Browser", "v.build")
+    stage.drain(events=events)
+    found = [tuple(row) for row in stage.query(f"SELECT id, browser, dt, build FROM {stage.table} ORDER BY id")]
+    assert found == [
+        (1, "fire fox", "2024-01-02", 7),
+        (2, "fire fox", "2024-01-02", 8),
+        (3, "__HIVE_DEFAULT_PARTITION__", "2024-01-03", 7),
+        (4, "x/é", "2024-01-02", 7),
+    ]
+
+
 @pytest.mark.kafka
 def test_a_topic_that_is_empty_at_the_start(stage: Stage, topic: Topic) -> None:
     stage.create()

@@ -74,8 +74,23 @@ def test_a_stream_with_all_of_the_tables_columns_is_not_raw(table: str, stream: 
     assert not reads_raw(table, stream)
 
 
-def reads_raw(table: str, stream: str, partitions: tuple[Column, ...] = ()) -> bool:
+@pytest.mark.parametrize(
+    ("table", "sources", "is_raw"),
+    [
+        ("id, k", {"k": "kafka.key"}, True),
+        ("id, key", {"key": "kafka.key"}, True),
+        ("key, topic", {"key": "kafka.key", "topic": "$.topic"}, True),
+        ("value, topic", {"topic": "kafka.topic", "value": "$.v"}, True),
+        ("k, t", {"k": "kafka.key", "t": "kafka.topic"}, False),
+        ("value, k", {"k": "kafka.key"}, False),
+    ],
+)
+def test_columns_with_a_source_are_looked_for_by_no_name(table: str, sources: dict[str, str], *, is_raw: bool) -> None:
+    assert reads_raw(table, KAFKA, (), **{f"sink.column.{name}.from": text for name, text in sources.items()}) is is_raw
+
+
+def reads_raw(table: str, stream: str, partitions: tuple[Column, ...] = (), **options: str) -> bool:
     columns = tuple(Column(name, Primitive.STRING) for name in table.split(", "))
     fields = [StructField(name, KINDS[kind]) for name, kind in (field.split() for field in stream.split(", "))]
     spec = TableSpec(TableName("demo", "t"), columns, partitions)
-    return input_shape(StructType(fields), spec, SinkConfig.parse({}), ()).value is not None
+    return input_shape(StructType(fields), spec, SinkConfig.parse(options), ()).value is not None

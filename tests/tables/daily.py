@@ -42,6 +42,9 @@ TBLPROPERTIES (
   'sink.bucket.time-pattern'='day=yyyy-MM-dd,hour=HH'
 )
 """
+BY_BROWSER = BY_HOUR.replace("(day STRING, hour INT)", "(browser STRING, dt STRING)").replace(
+    "day=yyyy-MM-dd,hour=HH", "dt=yyyy-MM-dd"
+)
 _numbers = count(1)
 
 
@@ -68,7 +71,7 @@ class Daily(Ingest):
         ref = BatchRef("q", BatchId(self.batches), (kafka(start),), (kafka(end),))
         dates = {day: day if isinstance(day, str) else f"2024-01-{day:02d}" for day in days}
         records = [
-            f'{{"id": {number}, "dt": "{dates[day]}", "at": "{dates[day]} 03:00:00"}}'.encode()
+            f'{{"id": {number}, "dt": "{dates[day]}", "at": "{dates[day]} 03:00:00", "browser": "b{number}"}}'.encode()
             for number, day in enumerate(days)
         ]
         batch = pa.RecordBatch.from_pydict({"value": pa.array(records, pa.binary())})

@@ -169,6 +169,27 @@ def test_a_name_that_no_time_has_is_refused_rather_than_over_without_rows(
     writer.close()
 
 
+def test_columns_beside_the_time_do_not_matter_to_a_partitions_end(
+    uri: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table = daily.create(uri, tmp_path, daily.BY_BROWSER)
+    with closing(Daily(table, uri)) as writer:
+        writer.read(2, 3, mark=3)
+        writer.read(3, mark=3)
+        wait = PartitionWait(table, "browser=b0/dt=2024-01-02", metastore=uri)
+        assert str(wait.look()) == "browser=b0/dt=2024-01-02: committed: revision 1 of writer ingest (1 rows)"
+        told = str(PartitionWait(table, "browser=b1/dt=2024-01-03", metastore=uri).look())
+        assert "it is over at 2024-01-04 00:00:00 UTC" in told
+        null = PartitionWait(table, "browser=__HIVE_DEFAULT_PARTITION__/dt=2024-01-02", metastore=uri).look()
+        assert str(null).endswith(": over: no rows of writer ingest")
+        for browser in ("b0", "__HIVE_DEFAULT_PARTITION__"):
+            with pytest.raises(InvalidOption, match=f"write it as in browser={browser}/dt=2024-01-02"):
+                PartitionWait(table, f"browser={browser}/dt=2024-1-2", metastore=uri).look()
+    for command in ("partitions", "status"):
+        said = hivesink(capsys, command, table, "--json", "--metastore", uri)
+        assert (said.code, "browser=b1/dt=2024-01-03" in said.out) == (0, True)
+
+
 def test_a_year_below_1000_has_four_digits(uri: str, tmp_path: Path) -> None:
     hourly = daily.create(uri, tmp_path, daily.BY_HOUR)
     writer = Daily(hourly, uri)

@@ -26,6 +26,7 @@ from hivesink.core.roll_policy import BucketRolling, RollingPolicy
 from hivesink.core.table import TableName, TableSpec
 from hivesink.core.watermark import WatermarkPolicy
 from hivesink.sink.task.assign import assigner_for
+from hivesink.sink.task.column_sources import require_sources
 from hivesink.sink.task.commit_rule import commit_rule
 from hivesink.sink.task.messages import InputShape, TablePlan, TaskPlan
 
@@ -271,15 +272,15 @@ def watermark_policy(config: SinkConfig) -> WatermarkPolicy:
     return WatermarkPolicy(*(config[f"sink.partition-commit.{name}"] for name in ("watermark-delay", "idle-timeout")))
 
 
-def problems_of(spec: TableSpec, config: SinkConfig, *, own: bool = True) -> tuple[str, ...]:
-    """All that is wrong with a table's settings as a whole. Without `own` the user's own classes may be missing."""
-    checks = (assigner_for, require_columns, commit_rule, policy_of, rolling_class)
-    return tuple(dict.fromkeys(text for check in checks for text in _problems(partial(check, spec, config), own=own)))
+def problems_of(spec: TableSpec, config: SinkConfig) -> tuple[str, ...]:
+    """All that is wrong with a table's settings as a whole."""
+    checks = (assigner_for, require_columns, require_sources, commit_rule, policy_of, rolling_class)
+    return tuple(dict.fromkeys(text for check in checks for text in _problems(partial(check, spec, config))))
 
 
-def _problems(check: Callable[[], object], *, own: bool) -> tuple[str, ...]:
+def _problems(check: Callable[[], object]) -> tuple[str, ...]:
     try:
         check()
     except errors.InvalidOption as error:
-        return error.problems if own or not isinstance(error, errors.OwnClassMissing) else ()
+        return error.problems
     return ()

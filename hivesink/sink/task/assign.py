@@ -24,7 +24,7 @@ from hivesink.errors import InvalidOption, PartitionPathInvalid, ValueUnfit
 from hivesink.ports import BadRow
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from zoneinfo import ZoneInfo
 
 
@@ -64,24 +64,32 @@ class ByPartitionColumns:
 
 @dataclass(frozen=True, slots=True)
 class ByTime:
-    """Flink's DateTimeBucketAssigner: a time's wall clock in `zone`, formatted by a pattern per partition column."""
+    """Flink's DateTimeBucketAssigner: a time's wall clock in `zone`, formatted by a pattern per partition column.
+
+    A partition column of `names` without a pattern has the rows' own values.
+    """
 
     column: str | None
     column_zone: ZoneInfo
     zone: ZoneInfo
-    patterns: tuple[TimePattern, ...]
+    names: tuple[str, ...]
+    patterns: Mapping[str, TimePattern]
 
     def assign(self, rows: pa.Table, moment: Moment) -> Sequence[pa.Array]:
         """A null time gives null, and so does one outside the years 1 to 9999."""
+        made = dict(zip(self.patterns, self._times(rows, moment), strict=True))
+        return [made[name] if name in made else rows.column(name) for name in self.names]
+
+    def _times(self, rows: pa.Table, moment: Moment) -> list[pa.Array]:
         if self.column is None:
             local = moment.arrival.astimezone(self.zone)
-            return [pa.repeat(pattern.format(local), rows.num_rows) for pattern in self.patterns]
+            return [pa.repeat(pattern.format(local), rows.num_rows) for pattern in self.patterns.values()]
         times = rows.column(self.column) if self.column in rows.column_names else moment.record_times
         if times is None:
             problem = f"sink.bucket.time-column = {self.column!r} is a column neither of the table nor of the stream"
             raise InvalidOption((problem,))
         clock = self._clock(times.type)
-        return [_formatted(times, pattern, clock) for pattern in self.patterns]
+        return [_formatted(times, pattern, clock) for pattern in self.patterns.values()]
 
     def _clock(self, kind: pa.DataType) -> Callable[[datetime], datetime]:
         """A function from a stored time, read as UTC, to the wall clock in the bucket zone."""
@@ -144,32 +152,45 @@ def assigner_for(spec: TableSpec, config: SinkConfig) -> BucketAssigner:
         return ByPartitionColumns(names)
     if kind == "date-time":
         time: str | None = config["sink.bucket.time-column"]
-        for column in spec.columns:
+        for column in row_columns(spec, config):
             if column.name == time and column.type not in TIMES:
                 raise InvalidOption((_no_time(time, str(column.type)),))
-        return ByTime(
-            time,
-            config["sink.timestamp-zone"],
-            config["sink.bucket.time-zone"],
-            time_patterns(names, config["sink.bucket.time-pattern"]),
-        )
+        zones = config["sink.timestamp-zone"], config["sink.bucket.time-zone"]
+        return ByTime(time, *zones, names, time_patterns(spec, config))
     made: BucketAssigner = own_object("sink.bucket.assigner", spec, config)
     return made
 
 
-def time_patterns(names: tuple[str, ...], patterns: dict[str, TimePattern]) -> tuple[TimePattern, ...]:
-    """The pattern of each partition column. Raises InvalidOption."""
-    if set(patterns) == {""} and len(names) == 1:
-        return (patterns[""],)
-    if set(patterns) != set(names):
-        problem = f"sink.bucket.time-pattern must name each of the partition columns {', '.join(names)} once"
+def time_patterns(spec: TableSpec, config: SinkConfig) -> dict[str, TimePattern]:
+    """The partition columns that are made of a time, each with its pattern, in the order of the table.
+
+    The one place that decides this: none, unless the assigner is `date-time`. Raises InvalidOption.
+    """
+    names = [column.name for column in spec.partition_columns]
+    if config["sink.bucket.assigner"] != "date-time" or not names:
+        return {}
+    option = "sink.bucket.time-pattern"
+    patterns: dict[str, TimePattern] = config[option]
+    if set(patterns) == {""}:
+        if len(names) > 1:
+            text = config.text(option)
+            problem = f"{option} = {text!r} names no column, and {spec.name} has several partition columns, "
+            problem += f"{', '.join(names)}: name those that the time fills, such as {names[-1]}={text}; the others "
+            raise InvalidOption((f"{problem}come from the rows",))
+        return {names[0]: patterns[""]}
+    if others := [name for name in patterns if name not in names]:
+        problem = f"{option} names {', '.join(others)}, no partition column of {spec.name}; it has {', '.join(names)}"
         raise InvalidOption((problem,))
-    return tuple(patterns[name] for name in names)
+    return {name: patterns[name] for name in names if name in patterns}
 
 
 def row_columns(spec: TableSpec, config: SinkConfig) -> tuple[Column, ...]:
-    """The columns whose values come from the rows; the assigner may make those of the partitions."""
-    return spec.columns if config["sink.bucket.assigner"] == "date-time" else (*spec.columns, *spec.partition_columns)
+    """The columns whose values come from the rows: all but those made of a time. Raises InvalidOption.
+
+    A class of the user's own may make those of the partitions, too, but it finds them in the rows.
+    """
+    made = time_patterns(spec, config)
+    return (*spec.columns, *(column for column in spec.partition_columns if column.name not in made))
 
 
 @dataclass(frozen=True, slots=True)

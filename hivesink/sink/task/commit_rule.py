@@ -11,7 +11,7 @@ from hivesink.core.partition_commit import CommitRule
 from hivesink.core.partition_time import FromPatterns, FromTemplate, PartitionClock
 from hivesink.core.table import Primitive
 from hivesink.errors import InvalidOption
-from hivesink.sink.task.assign import TIMES, time_patterns
+from hivesink.sink.task.assign import TIMES, row_columns, time_patterns
 
 if TYPE_CHECKING:
     from hivesink.config.options import SinkConfig
@@ -32,7 +32,7 @@ def commit_rule(spec: TableSpec, config: SinkConfig) -> CommitRule:
     if not spec.is_partitioned:
         problem = f"sink.partition-commit.trigger = 'partition-time': {spec.name} has no partitions"
         raise InvalidOption((problem,))
-    _require_times(spec, config["sink.partition-commit.watermark-column"])
+    _require_times(spec, config)
     extractor, unit = _extractor(spec, config)
     lasts = unit if delay is None else delay
     if lasts is None:
@@ -48,9 +48,10 @@ def commit_rule(spec: TableSpec, config: SinkConfig) -> CommitRule:
     return CommitRule(str(spec.name), PartitionClock(extractor, lasts, zone))
 
 
-def _require_times(spec: TableSpec, name: str | None) -> None:
+def _require_times(spec: TableSpec, config: SinkConfig) -> None:
     """Raises InvalidOption for a column of the table's that no stream can fill with times."""
-    kinds = {column.name: column.type for column in spec.columns}
+    name: str | None = config["sink.partition-commit.watermark-column"]
+    kinds = {column.name: column.type for column in row_columns(spec, config)}
     if name in kinds and kinds[name] not in TIMES:
         problem = f"{name} is of type {kinds[name]}: name one of type TIMESTAMP, DATE or BIGINT (milliseconds)"
         raise InvalidOption((f"sink.partition-commit.watermark-column: {problem}",))
@@ -64,9 +65,9 @@ def _extractor(spec: TableSpec, config: SinkConfig) -> tuple[TimeExtractor, str 
         return own_object("partition.time-extractor.class", spec, config), None
     template: str | None = config[_PATTERN]
     names = tuple(column.name for column in spec.partition_columns)
-    if template is None and config["sink.bucket.assigner"] == "date-time":
-        patterns = time_patterns(names, config["sink.bucket.time-pattern"])
-        found = FromPatterns(tuple(zip(names, patterns, strict=True)))
+    patterns = time_patterns(spec, config)
+    if template is None and patterns:
+        found = FromPatterns(tuple(patterns.items()))
         if found.problem is not None:
             raise InvalidOption((f"sink.bucket.time-pattern: {found.problem}; set {_PATTERN}",))
         return found, found.unit

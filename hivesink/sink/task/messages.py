@@ -57,6 +57,8 @@ class InputShape:
     """The column of the sink's own watermark, in lower case."""
     watermark: datetime | None = None
     """Spark's own for this batch (UTC), where it decides."""
+    batch: int | None = None
+    """Spark's number of the batch; None where no batch is read yet."""
 
     @property
     def is_raw(self) -> bool:

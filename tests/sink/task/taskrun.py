@@ -75,9 +75,10 @@ class Run:
             timestamp_format=config["sink.timestamp-format"],
             tombstone=config["sink.on-tombstone"],
             unknown_field=config["sink.on-unknown-field"],
+            sources=config.sources,
         )
         columns = row_columns(spec, config)
-        reader = RowsReader(columns, self.shape.value, options)
+        reader = RowsReader(columns, self.shape.value, options, plan.arrival, plan.shape.batch)
         return TaskTools(self.store, reader, parquet, self.touched.append, self.segments, refit)
 
     def __call__(self, *batches: pa.RecordBatch) -> TaskReport:

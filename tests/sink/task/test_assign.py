@@ -242,11 +242,61 @@ def test_a_time_column_that_nobody_has_is_refused() -> None:
         paths(spec([Column("id", P.BIGINT)]), rows, assigner="date-time", time_column="at")
 
 
-def test_patterns_that_do_not_cover_the_partition_columns_are_refused() -> None:
-    table = spec([], (Column("dt", P.STRING), Column("hour", P.INT)))
-    for pattern in ("yyyy", "dt=yyyy", "dt=yyyy,minute=mm"):
-        with pytest.raises(InvalidOption, match="must name each of the partition columns dt, hour once"):
-            paths(table, pa.table({"id": [1]}), assigner="date-time", time_pattern=pattern)
+BY_BROWSER = (Column("browser", P.STRING), Column("dt", P.STRING))
+
+
+def test_partition_columns_without_a_pattern_come_from_the_rows() -> None:
+    columns = (Column("build", P.INT), Column("dt", P.STRING), Column("day", P.DATE))
+    rows = pa.table({
+        "id": [1, 2, 3],
+        "build": pa.array([7, None, 7], pa.int32()),
+        "day": [date(2024, 1, 2), date(2024, 1, 2), None],
+    })  # fmt: skip
+    found = paths(spec([Column("id", P.BIGINT)], columns), rows, assigner="date-time", time_pattern="dt=yyyy-MM-dd")
+    assert found == [
+        "build=7/dt=2026-11-21/day=2024-01-02",
+        "build=__HIVE_DEFAULT_PARTITION__/dt=2026-11-21/day=2024-01-02",
+        "build=7/dt=2026-11-21/day=__HIVE_DEFAULT_PARTITION__",
+    ]
+
+
+def test_a_null_time_and_a_null_of_the_row_beside_each_other() -> None:
+    rows = pa.table({
+        "at": pa.array([datetime(2024, 1, 2), None, datetime(2024, 1, 2), None], pa.timestamp("us")),
+        "browser": ["x", "x", "", None],
+    })  # fmt: skip
+    table = spec([Column("at", P.TIMESTAMP)], BY_BROWSER)
+    by_day = {"assigner": "date-time", "time_column": "at", "time_pattern": "dt=yyyy-MM-dd"}
+    null = "__HIVE_DEFAULT_PARTITION__"
+    found = [f"browser=x/dt={null}", f"browser={null}/dt=2024-01-02", f"browser={null}/dt={null}"]
+    assert paths(table, rows, **by_day) == ["browser=x/dt=2024-01-02", *found]
+    assert paths(table, rows, **by_day, on_null="bad-record") == ["browser=x/dt=2024-01-02", None, None, None]
+
+
+def test_a_partition_column_of_the_rows_may_be_the_time() -> None:
+    rows = pa.table({"id": [1], "day": [date(2024, 1, 2)]})
+    by_month = {"assigner": "date-time", "time_column": "day", "time_pattern": "month=yyyy-MM"}
+    table = spec([Column("id", P.BIGINT)], (Column("month", P.STRING), Column("day", P.DATE)))
+    assert paths(table, rows, **by_month) == ["month=2024-01/day=2024-01-02"]
+    texts = spec([Column("id", P.BIGINT)], (Column("month", P.STRING), Column("day", P.STRING)))
+    with pytest.raises(InvalidOption, match="'day' is of type string, not TIMESTAMP, DATE or BIGINT"):
+        paths(texts, rows, **by_month)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "told"),
+    [
+        ("yyyy", "= 'yyyy' names no column, and db.t has several partition columns, browser, dt: name those that the time fills, such as dt=yyyy; the others come from the rows"),
+        (None, "= 'yyyy-MM-dd--HH' names no column"),
+        ("dt=yyyy,minute=mm", "names minute, no partition column of db.t; it has browser, dt"),
+        ("id=yyyy", "names id, no partition column of db.t; it has browser, dt"),
+    ],
+)  # fmt: skip
+def test_patterns_that_name_no_partition_column_are_refused(pattern: str | None, told: str) -> None:
+    table = spec([Column("id", P.BIGINT)], BY_BROWSER)
+    given = {} if pattern is None else {"time_pattern": pattern}
+    with pytest.raises(InvalidOption, match=f"sink.bucket.time-pattern {told}"):
+        paths(table, pa.table({"id": [1]}), assigner="date-time", **given)
 
 
 class ByLength:
@@ -265,16 +315,21 @@ def test_ones_own_class(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "my_assigners", module)
     rows = pa.table({"s": ["a", "bcd"]})
     table = spec([Column("s", P.STRING)])
+    monkeypatch.syspath_prepend("/somewhere")
     assert paths(table, rows, assigner="my_assigners:ByLength") == ["dt=2026-1", "dt=2026-3"]
     for missing in ("my_assigners:Other", "no_such_module:ByLength"):
         with pytest.raises(
             InvalidOption, match=f"sink.bucket.assigner = '{missing}': .*; write module:Class.* PYTHONPATH"
-        ):
+        ) as told:
             paths(table, rows, assigner=missing)
+        # The module of the first is there.
+        assert (f"; looked for in {sys.path[0]}, " in str(told.value)) == missing.startswith("no_such")
 
 
 def test_only_partition_columns_need_columns_of_the_stream() -> None:
     table = spec([Column("s", P.STRING)])
     assert row_columns(table, SinkConfig.parse({})) == (*table.columns, *DT)
     assert row_columns(table, SinkConfig.parse({"sink.bucket.assigner": "date-time"})) == table.columns
+    by_day = {"sink.bucket.assigner": "date-time", "sink.bucket.time-pattern": "dt=yyyy-MM-dd"}
+    assert row_columns(spec(table.columns, BY_BROWSER), SinkConfig.parse(by_day)) == (*table.columns, BY_BROWSER[0])
     assert isinstance(assigner_for(spec([], ()), SinkConfig.parse({})), ByPartitionColumns)

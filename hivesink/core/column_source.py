@@ -1,0 +1,121 @@
+"""Where a column's value comes from, if not from the field of its own name: `sink.column.<name>.from`."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import Enum
+
+from hivesink.core.table import Array, Char, HiveType, Map, Primitive, Struct, Varchar
+
+_STEP = re.compile(
+    r"""
+    \. (?P<name> [^\s.\[\]'"\\*?(),:@$]+ )
+    | \[ (?P<index> [0-9]{1,9} ) \]
+    | \[ ' (?P<single> (?: [^'\\] | \\. )* ) ' \]
+    | \[ " (?P<double> (?: [^"\\] | \\. )* ) " \]
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+_MOST_STEPS = 100
+_PATHS = "write names and indexes, such as $.user.id, $['odd name'] or $.items[0].sku"
+_HEADER = "kafka.headers."
+_WHOLE = frozenset({Primitive.TINYINT, Primitive.SMALLINT, Primitive.INT, Primitive.BIGINT})
+_TIMES = frozenset({Primitive.TIMESTAMP, Primitive.DATE, Primitive.BIGINT})
+
+
+@dataclass(frozen=True, slots=True)
+class JsonPath:
+    """Steps from a record to a value in it: names of fields in lower case, and indexes of arrays."""
+
+    steps: tuple[str | int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """The last Kafka header of that name, which is as it is written."""
+
+    name: str
+
+
+class Metadata(Enum):
+    """What a record comes with."""
+
+    KEY = "kafka.key"
+    TOPIC = "kafka.topic"
+    PARTITION = "kafka.partition"
+    OFFSET = "kafka.offset"
+    TIMESTAMP = "kafka.timestamp"
+    HEADERS = "kafka.headers"
+    PATH = "file.path"
+    ARRIVAL = "arrival-time"
+    BATCH = "batch.id"
+
+
+ColumnSource = JsonPath | Header | Metadata
+
+
+def parse_source(text: str) -> ColumnSource:
+    """A JSON path, or the name of metadata. Raises ValueError with what to write instead."""
+    text = text.strip()
+    if text.startswith("$"):
+        return JsonPath(_steps(text))
+    if text.startswith(_HEADER) and text != _HEADER:
+        return Header(text.removeprefix(_HEADER))
+    if text == "file.line":
+        message = "Spark reads files in pieces and counts no lines; use file.path, or write the number into the records"
+        raise ValueError(message)
+    try:
+        return Metadata(text)
+    except ValueError:
+        names = ", ".join(one.value for one in Metadata)
+        message = f"write a JSON path such as $.user.id, {_HEADER}<name>, or one of {names}"
+        raise ValueError(message) from None
+
+
+def _steps(text: str) -> tuple[str | int, ...]:
+    steps: list[str | int] = []
+    at = 1
+    while at < len(text):
+        found = _STEP.match(text, at)
+        if found is None:
+            message = f"not a path from {text[at:]!r} on: {_PATHS}"
+            raise ValueError(message)
+        quoted = found["single"] if found["double"] is None else found["double"]
+        name = found["name"] if quoted is None else re.sub(r"\\(.)", r"\1", quoted, flags=re.DOTALL)
+        steps.append(int(found["index"]) if found["index"] else name.lower())
+        at = found.end()
+    if not steps or isinstance(steps[0], int):
+        message = f"a record is an object, so a path begins with a name: {_PATHS}"
+        raise ValueError(message)
+    if len(steps) > _MOST_STEPS:
+        message = f"a path of {len(steps)} steps; write {_MOST_STEPS} at most"
+        raise ValueError(message)
+    return tuple(steps)
+
+
+def misfit(source: ColumnSource, kind: HiveType) -> str | None:
+    """The types that a column from `source` may have, where `kind` is none of them; None where it is."""
+    is_text = kind is Primitive.STRING or isinstance(kind, Varchar | Char)
+    match source:
+        case JsonPath():
+            return None
+        case Header() | Metadata.KEY:
+            return "any type that isn't nested" if isinstance(kind, Array | Map | Struct) else None
+        case Metadata.TOPIC | Metadata.PATH:
+            return None if is_text else "STRING, VARCHAR or CHAR"
+        case Metadata.TIMESTAMP | Metadata.ARRIVAL:
+            return None if kind in _TIMES else "TIMESTAMP, DATE or BIGINT (milliseconds)"
+        case Metadata.HEADERS:
+            fits = "MAP<STRING,BINARY>, MAP<STRING,STRING> or ARRAY<STRUCT<key:STRING,value:BINARY>> (or value:STRING)"
+            return None if kind in _HEADERS else fits
+        case _:
+            return None if is_text or kind in _WHOLE else "BIGINT, INT, SMALLINT, TINYINT, STRING, VARCHAR or CHAR"
+
+
+def _headers(value: Primitive) -> tuple[HiveType, HiveType]:
+    fields = (("key", Primitive.STRING), ("value", value))
+    return Map(Primitive.STRING, value), Array(Struct(fields))
+
+
+_HEADERS = frozenset((*_headers(Primitive.BINARY), *_headers(Primitive.STRING)))

@@ -1,0 +1,194 @@
+"""Decoded columns to Hive types, whole arrays at a time, with the rows that don't fit."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import types
+
+from hivesink.core.table import Array, Char, Decimal, HiveType, Map, Primitive, Struct, Varchar
+from hivesink.decode import clocks
+from hivesink.decode.arrowtypes import INTEGER_BITS, arrow_type, field_indexes
+from hivesink.decode.clocks import DAY, FIRST_MICROS, LAST_MICROS, Mask, Micros, nulls
+from hivesink.decode.values import InvalidValue
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from zoneinfo import ZoneInfo
+
+
+_MICROS_PER = {"s": 1_000_000, "ms": 1000, "us": 1}
+
+Converted: TypeAlias = tuple[pa.Array, dict[int, InvalidValue]]
+"""Values, and why those of some rows don't fit; what stands in their place means nothing."""
+
+
+def convert(array: pa.Array, kind: HiveType, zone: ZoneInfo) -> Converted:  # noqa: PLR0911 -- one a type
+    """`array` in the Hive type `kind`; instants become wall clocks in `zone`."""
+    wanted = arrow_type(kind)
+    if types.is_null(array.type):
+        return pa.nulls(len(array), wanted), {}
+    match kind:
+        case Array():
+            return _lists(array, kind, zone)
+        case Map():
+            return _maps(array, kind, zone)
+        case Struct():
+            return _structs(array, kind, zone)
+        case Primitive.STRING:
+            return _utf8(array.cast(wanted))
+        case Varchar() | Char():
+            return _bounded(array.cast(wanted), kind)
+        case Decimal():
+            return _decimals(array, kind)
+        case Primitive.TIMESTAMP | Primitive.DATE:
+            return _clocks(array, zone, kind)
+        case _ if kind in INTEGER_BITS:
+            return _integers(array, kind)
+        case _:
+            return array.cast(wanted), {}
+
+
+def _integers(array: pa.Array, kind: HiveType) -> Converted:
+    bad: dict[int, InvalidValue] = {}
+    if types.is_decimal(array.type):
+        array, bad = _exactly(array, pa.decimal128(38, 0), "not a whole number")
+    numbers, beyond = _exactly(array, arrow_type(kind), f"out of range for {kind}")
+    return numbers, beyond | bad
+
+
+def _without(array: pa.Array, doubt: Mask, reason: str) -> Converted:
+    """`array` with 0 or an empty text where `doubt` is set: null could not be a map's key."""
+    bad = {row: InvalidValue(reason) for row in np.flatnonzero(doubt).tolist()}
+    blank = pa.scalar("" if types.is_string(array.type) else 0, array.type)
+    return (pc.if_else(pa.array(doubt), blank, array) if bad else array), bad
+
+
+def _exactly(array: pa.Array, wanted: pa.DataType, reason: str) -> Converted:
+    """Numbers in the type `wanted`, if that changes none of them."""
+    try:
+        return array.cast(wanted), {}
+    except pa.ArrowInvalid:
+        back = array.cast(wanted, safe=False).cast(array.type, safe=False)
+        doubt = pc.not_equal(back, array).fill_null(False).to_numpy(zero_copy_only=False)
+    fitting, bad = _without(array, doubt, reason)
+    return fitting.cast(wanted), bad
+
+
+def _decimals(array: pa.Array, kind: Decimal) -> Converted:
+    bad: dict[int, InvalidValue] = {}
+    numbers = array.cast(pa.decimal128(20, 0)) if types.is_integer(array.type) else array
+    if numbers.type.scale > kind.scale:
+        reason = f"more decimal places than {kind}" if kind.scale else "not a whole number"
+        numbers, bad = _exactly(numbers, pa.decimal128(38, kind.scale), reason)
+    # Arrow's cast checks after multiplying: a product beyond 128 bits wraps to one that seems to fit.
+    limit = 10 ** (kind.precision - kind.scale)
+    if any(value is not None and value.copy_abs() >= limit for value in pc.min_max(numbers).as_py().values()):
+        doubt = np.array([value is not None and value.copy_abs() >= limit for value in numbers.to_pylist()])
+        numbers, beyond = _without(numbers, doubt, f"out of range for {kind}")
+        bad = beyond | bad
+    return numbers.cast(arrow_type(kind)), bad
+
+
+def _utf8(texts: pa.Array) -> Converted:
+    # Spark takes any bytes for text, as from a file in another encoding, and Arrow validates only on request.
+    return _without(texts, clocks.not_utf8(texts), "not UTF-8")
+
+
+def _bounded(texts: pa.Array, kind: Varchar | Char) -> Converted:
+    texts, bad = _utf8(texts)
+    texts, long = clocks.bounded(texts, kind)
+    texts, beyond = _without(texts, long, f"longer than {kind}")
+    return texts, bad | beyond
+
+
+def _clocks(array: pa.Array, zone: ZoneInfo, kind: HiveType) -> Converted:
+    """Instants (with a zone, or epoch milliseconds) and wall clocks as wall clocks, or as their dates."""
+    if types.is_date(array.type):
+        days = array.cast(pa.int32()).fill_null(0).to_numpy(zero_copy_only=False)
+        return _without(array, (days < clocks.FIRST_DAY) | (days > LAST_MICROS // DAY), f"out of range for {kind}")
+    is_integer = types.is_integer(array.type)
+    numbers = pc.cast(array, pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
+    micros, fine = _in_micros(numbers, "ms" if is_integer else array.type.unit)
+    outside = (micros < FIRST_MICROS) | (micros > LAST_MICROS)
+    if is_integer or array.type.tz is not None:
+        micros, outside = clocks.wall_micros(micros, zone)
+    absent = nulls(array)
+    outside &= ~absent
+    walls = pa.array(np.where(outside, 0, micros), pa.int64(), mask=absent)
+    walls, beyond = _without(walls, outside, f"out of range for {kind}")
+    walls, finer = _without(walls, fine, "finer than microseconds")
+    times = walls.cast(pa.timestamp("us"))
+    if kind is Primitive.DATE:
+        times = pc.floor_temporal(times, unit="day").cast(pa.date32())
+    return times, beyond | finer
+
+
+def _in_micros(numbers: Micros, unit: str) -> tuple[Micros, Mask]:
+    """Microseconds, cut, and which of `numbers` are finer."""
+    if unit == "ns":
+        micros, rest = np.divmod(numbers, 1000)
+        return micros, rest != 0
+    factor = _MICROS_PER[unit]
+    # Clipped to what is out of range anyway, the product can't overflow.
+    product: Micros = np.clip(numbers, FIRST_MICROS // factor - 1, LAST_MICROS // factor + 1) * factor
+    return product, np.zeros(len(numbers), dtype=np.bool_)
+
+
+class Entries:
+    """The items of the lists or maps in `array`: `offsets` begin at 0, and are null for a null list."""
+
+    def __init__(self, array: pa.Array) -> None:
+        edges = array.offsets.cast(pa.int64()).to_numpy()
+        self._start, self._size = int(edges[0]), int(edges[-1] - edges[0])
+        self._edges = edges - edges[0]
+        self.offsets = pa.array(self._edges, pa.int32(), mask=np.append(nulls(array), False))
+
+    def of(self, child: pa.Array) -> pa.Array:
+        return child.slice(self._start, self._size)
+
+    def rows(self, bad: dict[int, InvalidValue], step: Callable[[int, int], str]) -> dict[int, InvalidValue]:
+        """The first of the `bad` items of each row; `step` names an item by its number, here and in its row."""
+        found: dict[int, InvalidValue] = {}
+        for item, error in sorted(bad.items()):
+            row = int(np.searchsorted(self._edges, item, side="right")) - 1
+            found.setdefault(row, error.within(step(item, item - int(self._edges[row]))))
+        return found
+
+
+def _lists(array: pa.Array, kind: Array, zone: ZoneInfo) -> Converted:
+    entries = Entries(array)
+    items, bad = convert(entries.of(array.values), kind.element, zone)
+    lists = pa.ListArray.from_arrays(entries.offsets, items).cast(arrow_type(kind))
+    return lists, entries.rows(bad, lambda _, index: str(index))
+
+
+def _maps(array: pa.Array, kind: Map, zone: ZoneInfo) -> Converted:
+    entries = Entries(array)
+    given = entries.of(array.keys)
+
+    def name(item: int, _: int) -> str:
+        try:
+            return str(given[item])
+        except (OverflowError, ValueError):
+            # Not UTF-8, or a time beyond the years 1 to 9999.
+            return "key"
+
+    keys, bad_keys = convert(given, kind.key, zone)
+    values, bad = convert(entries.of(array.items), kind.value, zone)
+    maps = pa.MapArray.from_arrays(entries.offsets, keys, values).cast(arrow_type(kind))
+    return maps, entries.rows(bad | bad_keys, name)
+
+
+def _structs(array: pa.Array, kind: Struct, zone: ZoneInfo) -> Converted:
+    # Flattened, a child of a null struct is null, whatever its buffer holds.
+    children = array.flatten()
+    fields, bad = [], dict[int, InvalidValue]()
+    for name, field in kind.fields:
+        found, wrong = convert(children[field_indexes(array.type, name)[0]], field, zone)
+        fields.append(found)
+        bad = {row: error.within(name.lower()) for row, error in wrong.items()} | bad
+    return pa.StructArray.from_arrays(fields, fields=list(arrow_type(kind)), mask=pa.array(nulls(array))), bad

@@ -1,0 +1,166 @@
+"""Columns from what a record comes with: Kafka's key, headers and position, its file, its batch."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import types
+
+from hivesink.core.column_source import Header, JsonPath, Metadata
+from hivesink.core.table import Array, Char, Column, HiveType, Map, Primitive, Struct, Varchar
+from hivesink.decode.arrowtypes import arrow_type
+from hivesink.decode.clocks import nulls
+from hivesink.decode.convert import Converted, convert
+from hivesink.decode.exact import ValueParser
+from hivesink.decode.values import DecodeOptions, InvalidValue
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+
+    from numpy.typing import NDArray
+
+    from hivesink.core.column_source import ColumnSource
+
+
+class MetadataReader:
+    """Reads those of `columns` whose source is metadata. `arrival` (UTC) and `number` are the batch's."""
+
+    def __init__(
+        self, columns: Sequence[Column], options: DecodeOptions, arrival: datetime | None, number: int | None
+    ) -> None:
+        sources = {name: one for name, one in options.sources.items() if not isinstance(one, JsonPath)}
+        self.columns = {column: sources[column.name] for column in columns if column.name in sources}
+        self._zone = options.timestamp_zone
+        self._parsers = {
+            column: ValueParser(self._zone, options.is_epoch(column.name), ignore_unknown=True)
+            for column in self.columns
+        }
+        self._of_batch: dict[ColumnSource, pa.Scalar] = {
+            Metadata.ARRIVAL: pa.scalar(arrival, pa.timestamp("us", "UTC")),
+            Metadata.BATCH: pa.scalar(number, pa.int64()),
+        }
+
+    def read(self, batch: pa.RecordBatch, good: pa.Array | None) -> tuple[dict[str, pa.Array], dict[int, InvalidValue]]:
+        """The columns by name, for the `good` rows of `batch` (None: for all), and why some of these don't fit.
+
+        Bad rows are counted among the good ones; the first column that is wrong counts.
+        """
+        arrays: dict[str, pa.Array] = {}
+        bad: dict[int, InvalidValue] = {}
+        rows = batch.num_rows if good is None else len(good)
+        for column, source in self.columns.items():
+            array, wrong = self._read(column, source, self._given(batch, good, source, rows))
+            arrays[column.name] = array
+            if not column.nullable and array.null_count:
+                wrong = {int(row): InvalidValue(reason="null") for row in np.flatnonzero(nulls(array))} | wrong
+            bad = {row: error.within(column.name) for row, error in wrong.items()} | bad
+        return arrays, bad
+
+    def _given(self, batch: pa.RecordBatch, good: pa.Array | None, source: ColumnSource, rows: int) -> pa.Array:
+        name, _ = stream_column(source) or (None, None)
+        if name is None:
+            return pa.repeat(self._of_batch[source], rows)
+        array = batch.column(batch.schema.get_field_index(name))
+        return array if good is None else array.take(good)
+
+    def _read(self, column: Column, source: ColumnSource, given: pa.Array) -> Converted:
+        kind = column.type
+        if isinstance(source, Header):
+            return self._text(column, _last_header(given, source.name))
+        if source is Metadata.KEY:
+            return self._text(column, given)
+        if source is Metadata.HEADERS:
+            return convert(_headers(given, kind), kind, self._zone)
+        if types.is_timestamp(given.type) and kind is Primitive.BIGINT:
+            return pc.floor_temporal(given, unit="millisecond").cast(pa.timestamp("ms", "UTC")).cast(pa.int64()), {}
+        if types.is_integer(given.type) and _is_text(kind):
+            given = given.cast(pa.string())
+        return convert(given, kind, self._zone)
+
+    def _text(self, column: Column, given: pa.Array) -> Converted:
+        """Bytes or text as they are, or as the key of a JSON object would be read."""
+        octets = given.cast(pa.binary())
+        if column.type is Primitive.BINARY:
+            return octets, {}
+        if _is_text(column.type):
+            return convert(octets.view(pa.string()), column.type, self._zone)
+        values, bad = [], dict[int, InvalidValue]()
+        for row, value in enumerate(octets.to_pylist()):
+            try:
+                values.append(None if value is None else self._parsed(column, value))
+            except InvalidValue as error:  # noqa: PERF203 -- one value that doesn't fit must not keep the others back
+                values.append(None)
+                bad[row] = error
+        return pa.array(values, arrow_type(column.type)), bad
+
+    def _parsed(self, column: Column, value: bytes) -> object:
+        try:
+            quoted = json.dumps(value.decode(), ensure_ascii=False)
+        except UnicodeDecodeError:
+            raise InvalidValue(reason="not UTF-8") from None
+        return self._parsers[column].of_text(quoted, column.type)
+
+
+_STREAM_COLUMNS = {
+    Metadata.KEY: ("key", ("binary", "string")),
+    Metadata.TOPIC: ("topic", ("string",)),
+    Metadata.PARTITION: ("partition", ("int",)),
+    Metadata.OFFSET: ("offset", ("bigint",)),
+    Metadata.TIMESTAMP: ("timestamp", ("timestamp",)),
+    Metadata.HEADERS: ("headers", ("array<struct<key:string,value:binary>>",)),
+    Metadata.PATH: ("_path", ("string",)),
+}
+
+
+def stream_column(source: ColumnSource) -> tuple[str, tuple[str, ...]] | None:
+    """The stream's column that `source` is read from, and Spark's types that it may have; None if it is in none."""
+    if isinstance(source, JsonPath):
+        return None
+    return _STREAM_COLUMNS.get(Metadata.HEADERS if isinstance(source, Header) else source)
+
+
+def _is_text(kind: HiveType) -> bool:
+    return kind is Primitive.STRING or isinstance(kind, Varchar | Char)
+
+
+def _items(given: pa.Array) -> tuple[NDArray[np.int64], pa.Array, pa.Array]:
+    """Of all headers: the row, the name and the value."""
+    names, values = pc.list_flatten(given).flatten()
+    return pc.list_parent_indices(given).to_numpy(), names, values
+
+
+def _last_header(given: pa.Array, name: str) -> pa.Array:
+    """The value of the last header of that name in each row."""
+    rows, names, values = _items(given)
+    found = np.flatnonzero(pc.equal(names, name).fill_null(False).to_numpy(zero_copy_only=False))
+    last = np.full(len(given), -1, dtype=np.int64)
+    # The largest number of a header, that is the last one.
+    np.maximum.at(last, rows[found], found)
+    return values.take(pa.array(last, mask=last < 0))
+
+
+def _headers(given: pa.Array, kind: HiveType) -> pa.Array:
+    """Headers as `kind`'s list or map, texts as they are; a map has the last one of each name."""
+    rows, names, values = _items(given)
+    if isinstance(kind, Map):
+        codes = names.dictionary_encode().indices.to_numpy()
+        places = rows * (len(names) + 1) + codes
+        _, from_the_end = np.unique(places[::-1], return_index=True)
+        last = np.sort(len(places) - 1 - from_the_end)
+        rows, names, values = rows[last], names.take(pa.array(last)), values.take(pa.array(last))
+    if kind in _OF_TEXTS:
+        values = values.view(pa.string())
+    edges = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=len(given)))])
+    offsets = pa.array(edges, pa.int32(), mask=np.append(nulls(given), False))
+    if isinstance(kind, Map):
+        return pa.MapArray.from_arrays(offsets, names, values)
+    return pa.ListArray.from_arrays(offsets, pa.StructArray.from_arrays([names, values], ["key", "value"]))
+
+
+_TEXT = Primitive.STRING
+_OF_TEXTS = frozenset({Map(_TEXT, _TEXT), Array(Struct((("key", _TEXT), ("value", _TEXT))))})

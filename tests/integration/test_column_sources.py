@@ -1,0 +1,152 @@
+"""Columns that come from paths, keys, headers and positions, through a real broker and Spark."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from confluent_kafka import Producer
+
+from hivesink.errors import InvalidOption
+from hivesink.tables.opened import open_table
+from tests.integration.stage import AVAILABLE_NOW
+
+if TYPE_CHECKING:
+    from tests.integration.stage import Stage, Topic
+
+pytestmark = [pytest.mark.spark, pytest.mark.kafka]
+
+DOCS = Path(__file__).parents[2] / "docs" / "decoding.md"
+COLUMNS = """userid INT, first_sku STRING, device STRING, trace STRING, headers MAP<STRING,STRING>,
+    record_offset BIGINT, sent_at TIMESTAMP, arrived TIMESTAMP, batch BIGINT"""
+SOURCES = {
+    "userId": "$.user.id",
+    "first_sku": "$.items[0].sku",
+    "device": "kafka.key",
+    "trace": "kafka.headers.trace-id",
+    "headers": "kafka.headers",
+    "record_offset": "kafka.offset",
+    "sent_at": "kafka.timestamp",
+    "arrived": "arrival-time",
+    "batch": "batch.id",
+    "region": '$["the region"]',
+}
+PROPERTIES = {
+    **{f"sink.column.{name}.from": source for name, source in SOURCES.items()},
+    "sink.bucket.assigner": "date-time",
+    "sink.bucket.time-column": "sent_at",
+    "sink.bucket.time-pattern": "dt=yyyy-MM-dd",
+    "sink.on-bad-record": "dead-letter",
+    "sink.on-unknown-field": "bad-record",
+    "sink.sort-by": "record_offset desc",
+    "sink.statistics.columns": "device,record_offset",
+}
+PARTITIONED = "PARTITIONED BY (region STRING, dt STRING)"
+AT = datetime(2024, 1, 2, 3, 4, 5, tzinfo=timezone.utc)
+TRACE: list[tuple[str, str | bytes | None]] = [("trace-id", b"t0"), ("trace-id", b"t1"), ("n", b"1")]
+
+
+def send(topic: Topic, *records: tuple[bytes | None, dict[str, object], list[tuple[str, str | bytes | None]]]) -> None:
+    producer = Producer({"bootstrap.servers": topic.servers})
+    at = int(AT.timestamp() * 1000)
+    for key, value, headers in records:
+        producer.produce(topic.name, json.dumps(value), key, 0, timestamp=at, headers=headers)
+    assert producer.flush(30) == 0
+
+
+@pytest.mark.parametrize("shuffled", ["false", "true"])
+def test_keys_headers_positions_and_paths(stage: Stage, topic: Topic, shuffled: str) -> None:
+    shuffle = {"sink.shuffle-by-partition.enable": shuffled}
+    stage.create(columns=COLUMNS, partitioned=PARTITIONED, properties={**PROPERTIES, **shuffle})
+    send(
+        topic,
+        (b"phone", {"user": {"id": 1}, "items": [{"sku": "a"}], "the region": "eu"}, TRACE),
+        (None, {"User": {"id": 2}, "THE REGION": "eu"}, []),
+        (b"\xff", {"user": {"id": 3}}, TRACE),
+        (b"x", {"user": {"id": 4}, "device": "phone"}, TRACE),
+        (b"tv", {}, []),
+    )
+    events = topic.stream(stage.spark, includeHeaders="true")
+    stage.drain(events=events)
+    send(topic, (b"late", {"user": {"id": 6}}, []))
+    stage.drain(events=topic.stream(stage.spark, includeHeaders="true"))
+    wanted = "userid, first_sku, device, trace, headers, record_offset, sent_at, batch, region, dt"
+    found = stage.query(f"SELECT {wanted} FROM {stage.table} ORDER BY record_offset")
+    sent, null = datetime(2024, 1, 2, 3, 4, 5), "__HIVE_DEFAULT_PARTITION__"  # noqa: DTZ001  a wall clock
+    assert [tuple(row) for row in found] == [
+        (1, "a", "phone", "t1", {"trace-id": "t1", "n": "1"}, 0, sent, 0, "eu", "2024-01-02"),
+        (2, None, None, None, None, 1, sent, 0, "eu", "2024-01-02"),
+        (None, None, "tv", None, None, 4, sent, 0, null, "2024-01-02"),
+        (6, None, "late", None, None, 5, sent, 1, null, "2024-01-02"),
+    ]
+    letters = stage.query(f"SELECT record_offset, field, reason FROM {stage.table}__rejected ORDER BY record_offset")
+    assert [tuple(row) for row in letters] == [(2, "device", "not UTF-8"), (3, "device", "unknown field")]
+    arrived = stage.query(f"SELECT DISTINCT batch, arrived FROM {stage.table} ORDER BY batch")
+    assert [row.batch for row in arrived] == [0, 1]
+
+
+def test_a_stream_that_lacks_what_a_column_comes_from(stage: Stage, topic: Topic) -> None:
+    stage.create(columns=COLUMNS, partitioned=PARTITIONED, properties=PROPERTIES)
+    with pytest.raises(InvalidOption) as told:
+        stage.begin(stage.sink(), topic.stream(stage.spark), trigger=AVAILABLE_NOW)
+    assert "sink.column.trace.from = 'kafka.headers.trace-id': the stream has no column headers" in str(told.value)
+    assert 'options={"includeHeaders": "true"}' in str(told.value)
+    decoded = topic.stream(stage.spark).selectExpr("1 AS userid", "'a' AS first_sku", "length(key) AS key")
+    with pytest.raises(InvalidOption) as told:
+        stage.begin(stage.sink(), decoded, trigger=AVAILABLE_NOW)
+    assert "sink.column.userid.from = '$.user.id': the stream has no raw records in a column value" in str(told.value)
+    assert "no column key of type binary or string (as int)" in str(told.value)
+    assert not stage.checkpoint.exists()
+
+
+def test_metadata_beside_columns_of_the_query_and_alone(stage: Stage, topic: Topic) -> None:
+    sources = {"device": "kafka.key", "place": "kafka.offset", "dt": "kafka.topic"}
+    properties = {f"sink.column.{name}.from": source for name, source in sources.items()}
+    stage.create(columns="id INT, device STRING, place STRING", properties=properties)
+    send(topic, (b"phone", {"id": 1}, []))
+    query = topic.stream(stage.spark).selectExpr(
+        "get_json_object(string(value), '$.id') AS id", "key", "offset", "topic"
+    )
+    stage.drain(events=query.selectExpr("int(id) AS Id", "key", "offset", "topic"))
+    assert [tuple(row) for row in stage.query(f"SELECT * FROM {stage.table}")] == [(1, "phone", "0", topic.name)]
+
+
+def test_a_table_of_metadata_alone_takes_records_of_any_form(stage: Stage, topic: Topic) -> None:
+    sources = {"id": "kafka.offset", "size": "kafka.partition", "dt": "kafka.topic"}
+    properties = {f"sink.column.{name}.from": source for name, source in sources.items()}
+    stage.create(columns="id BIGINT, size INT", properties=properties)
+    topic.put_raw([(0, b"no JSON"), (0, None)])
+    stage.drain(events=topic.stream(stage.spark))
+    assert stage.ids() == [0, 1]
+
+
+def test_the_example_of_the_docs(stage: Stage, topic: Topic) -> None:
+    example = re.search(r"```sql\n(CREATE TABLE demo.orders .*?)```", DOCS.read_text(encoding="utf-8"), re.DOTALL)
+    assert example
+    stage.create(example[1].replace("demo.orders", stage.table))
+    send(topic, (b"tv", {"user": {"id": 1}, "items": [{"sku": "a"}], "the region": "eu"}, TRACE))
+    stage.drain(events=topic.stream(stage.spark, includeHeaders="true"))
+    (row,) = stage.query(f"SELECT userid, first_sku, device, trace, headers, region, dt FROM {stage.table}")
+    assert tuple(row) == (1, "a", "tv", "t1", {"trace-id": "t1", "n": "1"}, "eu", "2024-01-02")
+
+
+def test_the_file_of_a_row_and_settings_that_change_between_two_runs(stage: Stage) -> None:
+    stage.create(properties={"sink.column.name.from": "file.path"})
+    stage.put([1], "an ä.json")
+    job = {"sink.column.ID.from": "batch.id"}
+    stage.drain(stage.sink(options=job))
+    (row,) = stage.query(f"SELECT id, name FROM {stage.table}")
+    # How many slashes follow the scheme depends on Spark's version.
+    assert (row.id, re.sub("^file:/+", "/", row.name)) == (0, f"{stage.source}/an%20ä.json")
+    with open_table(stage.table, stage.uri) as opened:
+        assert opened.altered("stage") == {}
+        text = "sink.column.name.from"
+        live = replace(opened.live, spec=replace(opened.live.spec, properties=((text, "$.name"),)))
+        assert replace(opened, live=live).altered("stage") == {text: ("file.path", "$.name")}
+        bare = replace(opened.live, spec=replace(opened.live.spec, properties=()))
+        assert replace(opened, live=bare).altered("stage") == {text: ("file.path", None)}
