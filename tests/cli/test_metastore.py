@@ -141,9 +141,7 @@ def test_all_problems_of_a_folder_are_shown_with_file_and_line(
         "'sink.partition-commit.trigger'='partition-time', 'sink.partition-commit.delay'='1h', "
         "'partition.time-extractor.timestamp-pattern'='$hour:00:00', "
     )
-    hourly = good.replace("x.y", "x.h").replace(
-        "PARTITIONED BY (dt STRING)", "PARTITIONED BY (region STRING, hour INT)"
-    )
+    good_by_hour = good.replace("x.y", "x.h").replace("(dt STRING)", "(region STRING, hour INT)")
     assert good_by_hour.count("hour INT") == 1
     (folder / "e.sql").write_text(good_by_hour.replace("TBLPROPERTIES (", f"TBLPROPERTIES ({unread}"))
     said = hivesink(capsys, "ddl", "apply", folder)
