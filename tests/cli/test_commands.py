@@ -35,6 +35,7 @@ def test_these_are_the_commands() -> None:
         "metastore status",
         "metastore stop",
         "partitions",
+        "preview",
         "query",
         "recover",
         "reset",
