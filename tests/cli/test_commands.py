@@ -31,6 +31,7 @@ def test_these_are_the_commands() -> None:
         "clean",
         "ddl apply",
         "ddl plan",
+        "init",
         "metastore start",
         "metastore status",
         "metastore stop",
