@@ -120,9 +120,21 @@ def _report(source: str, sample: Sample, spec: TableSpec, config: SinkConfig, fo
         *bad_blocks(sample, found.bad),
         Grid("Fields that the table doesn't have", ["field", "records"], [*unknown.items()][:_FIELDS]),
         *_rest(len(unknown) - _FIELDS, "fields"),
+        *_kafkas_own(sample, spec, config),
         *_end(counts, config),
     ]
     return Report(data, blocks)
+
+
+def _kafkas_own(sample: Sample, spec: TableSpec, config: SinkConfig) -> list[Line | Grid]:
+    """A word on a topic's columns that the sink would take for the table's."""
+    from hivesink.spark.input import columns_to_drop
+
+    names = columns_to_drop(spec, config) if sample.shape.topic else ()
+    if not names:
+        return []
+    dropped = ", ".join(f'"{name}"' for name in names)
+    return [Line(f"the table has columns named as Kafka's: a job needs events.drop({dropped})", "yellow")]
 
 
 def bad_blocks(sample: Sample, bad: Sequence[Any]) -> list[Line | Grid]:
