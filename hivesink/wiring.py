@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     from hivesink.core.table import TableName, TableSpec
     from hivesink.errors import HiveSinkError
     from hivesink.hiveql.apply import Catalog
-    from hivesink.ports import CommitLog, FileStore, LiveTable, Registrar
+    from hivesink.ports import CommitLog, FileStore, LiveTable, Registrar, RowReader
     from hivesink.sink.commit.committed import Committed
     from hivesink.sink.commit.roller import Encode
     from hivesink.sink.task.messages import TaskReport
@@ -102,6 +102,20 @@ def file_store(location: str, site: Site = NO_SITE, config: SinkConfig | None = 
     return RenameFileStore(file_system(location, site, ownership))
 
 
+def row_reader(plan: TaskPlan) -> RowReader:
+    """What turns the stream's records into rows of the plan's table, by the table's settings."""
+    config = plan.config
+    options = DecodeOptions(
+        timestamp_zone=config["sink.timestamp-zone"],
+        timestamp_format=config["sink.timestamp-format"],
+        tombstone=config["sink.on-tombstone"],
+        unknown_field=config["sink.on-unknown-field"],
+        sources=config.sources,
+    )
+    columns = row_columns(plan.target.spec, config)
+    return RowsReader(columns, plan.shape.value, options, plan.arrival, plan.shape.batch)
+
+
 @dataclass(frozen=True, slots=True)
 class ToolsSpec:
     """What a task needs to make its tools in its own process."""
@@ -111,18 +125,11 @@ class ToolsSpec:
     site: Site = NO_SITE
 
     def open(self, plan: TaskPlan) -> TaskTools:
-        config, spec = plan.config, plan.target.spec
-        options = DecodeOptions(
-            timestamp_zone=config["sink.timestamp-zone"],
-            timestamp_format=config["sink.timestamp-format"],
-            tombstone=config["sink.on-tombstone"],
-            unknown_field=config["sink.on-unknown-field"],
-            sources=config.sources,
-        )
+        config = plan.config
         log = commit_log(self.log, self.writer, self.site)
         return TaskTools(
             store=file_store(plan.target.location, self.site, config),
-            reader=RowsReader(row_columns(spec, config), plan.shape.value, options, plan.arrival, plan.shape.batch),
+            reader=row_reader(plan),
             format=lambda table: ParquetFormat(arrow_schema(table.spec.columns), plan.layout(table)),
             touch=log.touch,
             segments=log.segments,

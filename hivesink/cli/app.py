@@ -11,9 +11,11 @@ import typer
 from hivesink import __version__
 from hivesink.cli import metastore
 from hivesink.cli.codes import ExitCode
+from hivesink.cli.init import init
 from hivesink.cli.inspection import status, verify
 from hivesink.cli.output import output
 from hivesink.cli.partitions import partitions, wait
+from hivesink.cli.preview import preview
 from hivesink.cli.query import query
 from hivesink.cli.repair import clean, recover
 from hivesink.cli.reset import reset
@@ -29,7 +31,7 @@ app = typer.Typer(
 app.add_typer(metastore.ddl, name="ddl")
 # Options that hivesink doesn't know belong to the job.
 app.command(context_settings={"ignore_unknown_options": True})(run)
-for _command in (query, status, partitions, wait, verify, recover, clean, reset):
+for _command in (init, preview, query, status, partitions, wait, verify, recover, clean, reset):
     app.command()(_command)
 app.add_typer(metastore.embedded, name="metastore")
 

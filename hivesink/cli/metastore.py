@@ -46,7 +46,7 @@ def plan(path: DdlPath, metastore: Metastore = None, json: Json = False, debug: 
     Example: hivesink ddl plan ddl/
     """
     with reporting(as_json=json, debug=debug) as out:
-        specs = _declared(path)
+        specs = declared_in(path)
         plans = plan_all(specs, _catalog(metastore))
         out.show(_plan_report(plans, done=False))
         refuse_differences(plans)
@@ -61,12 +61,12 @@ def apply(path: DdlPath, metastore: Metastore = None, json: Json = False, debug:
     Example: hivesink ddl apply ddl/flights.sql
     """
     with reporting(as_json=json, debug=debug) as out:
-        specs = _declared(path)
+        specs = declared_in(path)
         plans = apply_all(specs, _catalog(metastore))
         out.show(_plan_report(plans, done=True))
 
 
-def _declared(path: Path) -> Sequence[TableSpec]:
+def declared_in(path: Path) -> Sequence[TableSpec]:
     """The tables of DDL files, with settings that a start would take.
 
     The user's own classes are also looked for beside the files, and in `jobs` in the current folder.

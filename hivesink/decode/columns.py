@@ -255,8 +255,8 @@ class FieldNames:
         full = len(self._seen) >= len(self._known) + EXTRA_NAMES
         if name in self._seen or full or not (self._ignore_unknown or reader is not None):
             return
-        # The proof against duplicate fields counts quotes, and a Struct's names are UTF-8.
-        if '"' not in name and name.isprintable():
+        # The proof against duplicate fields counts quotes, and a Struct's names are UTF-8 without backslashes.
+        if '"' not in name and "\\" not in name and name.isprintable():
             self._seen[name] = reader
 
     def _build(self) -> Layout:

@@ -64,6 +64,16 @@ def input_shape(schema: StructType, spec: TableSpec, config: SinkConfig, ends: S
     )
 
 
+def columns_to_drop(spec: TableSpec, config: SinkConfig) -> tuple[str, ...]:
+    """Columns of Spark's Kafka source without which its records are raw for this table; none if they are anyway."""
+    kinds = {"key": "binary", "value": "binary", "topic": "string", "partition": "int", "offset": "bigint"}
+    kinds |= {"timestamp": "timestamp", "timestampType": "int"}
+    if _is_raw(kinds, spec, config):
+        return ()
+    names = {column.name for column in row_columns(spec, config)}
+    return tuple(name for name in kinds if name.lower() in names and name != "value")
+
+
 def watermark_of(shape: InputShape, schema: StructType, config: SinkConfig, *, sparks: bool) -> InputShape:
     """`shape` with what the watermark is made of, if partition commits wait for one; `sparks`: the stream has one.
 

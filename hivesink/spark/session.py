@@ -127,8 +127,7 @@ def choose(
     if where.startswith("local") or _is_on_loopback(where):
         settings |= {"spark.driver.bindAddress": LOOPBACK, "spark.driver.host": LOOPBACK}
     if kafka and not _is_submitted(environ):
-        connector = [path.as_uri() for path in fetch(kafka_connector(importlib.metadata.version("pyspark")))]
-        settings["spark.jars"] = ",".join([*filter(None, own.pop("spark.jars", "").split(",")), *connector])
+        settings |= _with_connector(own)
     uri, settings["spark.sql.warehouse.dir"] = (uri, _warehouse(site)) if uri else _embedded()
     if "spark.sql.hive.metastore.version" not in own and spark >= SPARK_4 and hive(uri, site) >= (4,):
         settings |= {
@@ -137,6 +136,25 @@ def choose(
             "spark.sql.hive.metastore.jars.path": ",".join(path.as_uri() for path in fetch(HIVE_CLIENT)),
         }
     return Choice(where, {**settings, **own, _URIS[0]: uri})
+
+
+def session_for_kafka(app: str) -> SparkSession:
+    """A session of this process with the Kafka connector and no metastore, for a look at a topic.
+
+    The user's own Spark settings count. Raises JarsUnavailable, JavaNotFound.
+    """
+    own = given_settings(os.environ)
+    connector = _with_connector(own)
+    addresses = {"spark.driver.bindAddress": LOOPBACK, "spark.driver.host": LOOPBACK}
+    none = {"spark.sql.catalogImplementation": "in-memory"}
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    return start(app, LOCAL, {**SETTINGS, **addresses, **own, **connector, **none})
+
+
+def _with_connector(own: dict[str, str]) -> dict[str, str]:
+    """`spark.jars` with the Kafka connector beside the user's, which are taken out of `own`."""
+    connector = [path.as_uri() for path in fetch(kafka_connector(importlib.metadata.version("pyspark")))]
+    return {"spark.jars": ",".join([*filter(None, own.pop("spark.jars", "").split(",")), *connector])}
 
 
 def _is_on_loopback(master: str) -> bool:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
-from contextlib import closing
-from typing import TYPE_CHECKING
+from contextlib import closing, contextmanager
+from typing import TYPE_CHECKING, Any
 
 from hivesink.core.offsets import KafkaOffset
 from hivesink.errors import InvalidOption, ResumeImpossible, SourceUnreachable, Unsupported
 from hivesink.spark.site import driver_jvm
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from pyspark.sql import DataFrame, SparkSession
 
@@ -99,8 +99,39 @@ def _starting_offsets(partitions: Mapping[str, list[str]], resume: HiveSink | No
     return json.dumps(wanted, sort_keys=True)
 
 
+def offsets(spark: SparkSession, servers: str, topic: str) -> dict[int, tuple[int, int]]:
+    """The first offset of each partition of `topic`, and the one after its last record.
+
+    Raises InvalidOption; SourceUnreachable if no broker answers or there is no such topic; Unsupported.
+    """
+    jvm = driver_jvm(spark)
+    client = {"kafka.bootstrap.servers": servers, **FETCH}
+    names = _partitions(spark, client, topic)[topic]
+    partitions = {int(name): jvm.org.apache.kafka.common.TopicPartition(topic, int(name)) for name in names}
+
+    def ask(admin: Any, kind: str) -> dict[int, int]:
+        asked = jvm.java.util.HashMap()
+        for partition in partitions.values():
+            asked.put(partition, getattr(jvm.org.apache.kafka.clients.admin.OffsetSpec, kind)())
+        found = admin.listOffsets(asked).all().get()
+        return {number: int(found[partition].offset()) for number, partition in partitions.items()}
+
+    with _admin(spark, client, topic) as admin:
+        first, end = ask(admin, "earliest"), ask(admin, "latest")
+    return {number: (first[number], end[number]) for number in sorted(partitions)}
+
+
 def _partitions(spark: SparkSession, client: Mapping[str, str], topics: str) -> dict[str, list[str]]:
     """The partitions that each topic has now, asked with the client, and the settings for it, that Spark will use."""
+    names = [topic.strip() for topic in topics.split(",")]
+    with _admin(spark, client, topics) as admin:
+        described = admin.describeTopics(names).allTopicNames().get()
+        return {topic: [str(info.partition()) for info in described[topic].partitions()] for topic in names}
+
+
+@contextmanager
+def _admin(spark: SparkSession, client: Mapping[str, str], topics: str) -> Iterator[Any]:
+    """Kafka's own AdminClient; its errors become InvalidOption and SourceUnreachable, which name `topics`."""
     from py4j.java_gateway import JavaClass
     from py4j.protocol import Py4JJavaError
 
@@ -112,14 +143,13 @@ def _partitions(spark: SparkSession, client: Mapping[str, str], topics: str) -> 
     for name, value in {**ASK, **client}.items():
         if name.startswith("kafka."):
             properties.put(name.removeprefix("kafka."), value)
-    names = [topic.strip() for topic in topics.split(",")]
     try:
         with closing(client_class.create(properties)) as admin:
-            described = admin.describeTopics(names).allTopicNames().get()
-            return {topic: [str(info.partition()) for info in described[topic].partitions()] for topic in names}
+            yield admin
     except Py4JJavaError as error:
         reason = str(error.java_exception.getCause() or error.java_exception)
-        msg = f"topics {', '.join(names)} of Kafka at {client['kafka.bootstrap.servers']}"
+        names = ", ".join(topic.strip() for topic in topics.split(","))
+        msg = f"topics {names} of Kafka at {client['kafka.bootstrap.servers']}"
         # A name that isn't found may be by the next try; what the client can't read stays wrong.
         if "ConfigException" in reason and "resolvable" not in reason:
             problem = f"{msg}: {reason}; write servers as host:port, separated by commas, or fix the option named"

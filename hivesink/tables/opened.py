@@ -19,6 +19,7 @@ from hivesink.core.table import TableName, require_table_name
 from hivesink.core.why_open import Policies
 from hivesink.embedded import metastore as embedded
 from hivesink.errors import InvalidOption, NoMetastore, TableRenamed
+from hivesink.hiveql.render import declared
 from hivesink.logs import TableLogs, commit_log, log_folder
 from hivesink.sink.commit.context import CommitContext, rolling_policy, watermark_policy
 from hivesink.sink.commit.observe import load
@@ -183,6 +184,15 @@ def metastore_address(given: str | None, site: Site) -> str:
     if uri is None:
         raise NoMetastore(state_folder())
     return uri
+
+
+def table_spec(table: str, metastore: str | None) -> TableSpec:
+    """The columns, partitions and settings of `table`. Raises what `open_table` raises; reads no log."""
+    name = require_table_name(table)
+    site = Site.load(os.environ)
+    connected = wiring.Metastore.at("thrift", metastore_address(metastore, site), site)
+    with closing(connected.registrar) as registrar:
+        return declared(registrar.table(name).spec)
 
 
 @contextmanager

@@ -232,6 +232,14 @@ def test_tombstones_are_skipped_or_bad() -> None:
     assert (strict.skipped, strict.bad[0].reason) == (0, "no value (tombstone)")
 
 
+@pytest.mark.parametrize("name", ["\\\\", "a\\\\b", "\\u005c", "\\/", '\\"', "\\n"])
+def test_an_unknown_field_may_have_any_name(name: str) -> None:
+    decoder = JsonDecoder([Column("a", Primitive.BIGINT)], DecodeOptions())
+    records = [f'{{"a": {number}, "{name}": {number}}}'.encode() for number in range(3)]
+    decoded = decoder.decode(pa.array(records, pa.binary()))
+    assert (decoded.table.column("a").to_pylist(), decoded.bad) == ([0, 1, 2], ())
+
+
 def test_unknown_fields_are_ignored_or_bad() -> None:
     records = pa.array(['{"x": {"y": [1]}, "userId": 1}', '{"userId": 2, "X": 1, "x": 2, "X": 3}'])
     assert JsonDecoder(USERS, PLAIN).decode(records).table.column("userid").to_pylist() == [1, 2]

@@ -69,22 +69,16 @@ class _Task:
     def take(self, batch: pa.RecordBatch) -> None:
         decoded, assigned = self.assign(batch)
         self.events.take(batch, decoded.table, decoded.good)
-        self._reject(batch, [*decoded.bad, *_of_input(assigned.unfit, decoded.good)])
+        self._reject(batch, [*decoded.bad, *of_input(assigned.unfit, decoded.good)])
         if self.late is not None:
             assigned, late = self.late.split(assigned)
-            self._put_late(batch, list(_of_input(late, decoded.good)))
+            self._put_late(batch, list(of_input(late, decoded.good)))
         self._write(decoded.table.select([column.name for column in self.plan.target.spec.columns]), assigned)
         self.counts["read"] += batch.num_rows
         self.counts["skipped"] += decoded.skipped
 
     def assign(self, batch: pa.RecordBatch) -> tuple[DecodedRows, Buckets]:
-        decoded = self.tools.reader.read(batch)
-        time = self.plan.config["sink.bucket.time-column"] or self.plan.shape.timestamp
-        moment = Moment(column_of(batch, time, decoded.good), self.plan.arrival)
-        columns = self.plan.target.spec.partition_columns
-        values = self.assigner.assign(decoded.table, moment) if columns else ()
-        rows, on_null = decoded.table.num_rows, self.plan.config["sink.bucket.on-null"]
-        return decoded, buckets(columns, values, rows, on_null)
+        return assign(batch, self.plan, self.tools.reader, self.assigner)
 
     def _write(self, rows: pa.Table, assigned: Buckets) -> None:
         if len(assigned.paths) == 1 and not (assigned.codes < 0).any():
@@ -130,7 +124,19 @@ class _Task:
         self.counts["rejected"] += len(bad)
 
 
-def _of_input(rows: Iterable[BadRow], good: pa.Array | None) -> Iterator[BadRow]:
+def assign(
+    batch: pa.RecordBatch, plan: TaskPlan, reader: RowReader, assigner: BucketAssigner
+) -> tuple[DecodedRows, Buckets]:
+    """`batch` as rows of the table, and the partition of each good one. Raises ColumnsDontFit, InvalidOption."""
+    decoded = reader.read(batch)
+    time = plan.config["sink.bucket.time-column"] or plan.shape.timestamp
+    moment = Moment(column_of(batch, time, decoded.good), plan.arrival)
+    columns = plan.target.spec.partition_columns
+    values = assigner.assign(decoded.table, moment) if columns else ()
+    return decoded, buckets(columns, values, decoded.table.num_rows, plan.config["sink.bucket.on-null"])
+
+
+def of_input(rows: Iterable[BadRow], good: pa.Array | None) -> Iterator[BadRow]:
     """Rows that are numbered among the `good` ones of a batch, with their numbers in it."""
     return (row if good is None else replace(row, index=good[row.index].as_py()) for row in rows)
 

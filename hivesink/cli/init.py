@@ -1,0 +1,251 @@
+"""`hivesink init`: a table and a job for a source, from a sample of its records."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from dataclasses import asdict, dataclass
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, TypeVar
+
+import typer
+
+from hivesink.cli.command import Debug, DryRun, Json, reporting
+from hivesink.cli.output import Line, Report
+from hivesink.cli.preview import From, bad_blocks
+from hivesink.config.site import Site
+from hivesink.core.log import require_writer_name
+from hivesink.core.table import TableName, require_table_name
+from hivesink.errors import InvalidOption, NoMetastore
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from hivesink.cli.output import Grid
+    from hivesink.sample.proposal import Findings, Partitioning, Proposal
+    from hivesink.sample.records import Sample
+    from hivesink.sample.source import Source
+
+_T = TypeVar("_T")
+_LONGEST_TABLE = 128 - len("__rejected")
+
+NewTable = Annotated[str, typer.Option("--table", help="The table to propose, as database.table.")]
+SampleSize = Annotated[int, typer.Option("--sample", min=1, help="How many records to look at, at most.")]
+TimeOption = Annotated[
+    str | None,
+    typer.Option("--time-column", help="What decides the partition: a column, `timestamp` of Kafka, or `arrival`."),
+]
+Every = Annotated[str | None, typer.Option("--every", help="A partition for each `day` or `hour`.", metavar="day|hour")]
+Zone = Annotated[str | None, typer.Option("--zone", help="The zone of the partitions. Default: UTC.")]
+DdlFile = Annotated[Path | None, typer.Option("--ddl", help="The DDL file. Default: ddl/<table>.sql.")]
+JobPath = Annotated[Path | None, typer.Option("--job", help="The job file. Default: jobs/<table>.py.")]
+Yes = Annotated[bool, typer.Option("--yes", help="Take what is proposed, without questions.")]
+
+
+@dataclass(frozen=True, slots=True)
+class _Files:
+    ddl: Path
+    job: Path
+
+    def require_new(self) -> None:
+        """Raises InvalidOption: no file is ever overwritten."""
+        there = [str(path) for path in (self.ddl, self.job) if path.exists() or path.is_symlink()]
+        if there:
+            problem = f"{' and '.join(there)}: exists already, and init overwrites nothing"
+            raise InvalidOption((f"{problem}; remove it, or name other files with --ddl and --job",))
+
+    def write(self, ddl: str, job: str) -> None:
+        try:
+            for path, text in ((self.ddl, ddl), (self.job, job)):
+                path.parent.mkdir(parents=True, exist_ok=True)
+                with path.open("x", encoding="utf-8") as file:
+                    file.write(text)
+        except OSError as error:
+            raise InvalidOption((f"{error.filename} can't be written: {error.strerror}",)) from error
+
+
+def init(
+    *,
+    source: From,
+    table: NewTable,
+    sample: SampleSize = 1000,
+    time_column: TimeOption = None,
+    every: Every = None,
+    zone: Zone = None,
+    ddl: DdlFile = None,
+    job: JobPath = None,
+    yes: Yes = False,
+    dry_run: DryRun = False,
+    json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Look at a sample of a source, and write a DDL file and a job for it. Overwrites nothing.
+
+    In a terminal it asks what it isn't told; --yes takes what it proposes. Look the DDL over before you apply it: a
+    sample doesn't show everything.
+
+    Example: hivesink init --from events --table demo.events --yes
+    """
+    from hivesink.sample.job import JobFile, job_text
+    from hivesink.sample.preview import settings_of
+    from hivesink.sample.proposal import find, propose
+    from hivesink.sample.source import source_of
+
+    with reporting(as_json=json, debug=debug) as out:
+        name = _table_name(table)
+        asks = _asks(yes=yes, dry_run=dry_run, json=json)
+        site, now = Site.load(os.environ), datetime.now(timezone.utc)
+        origin = source_of(source, site)
+        taken = origin.sample(sample, site)
+        found = find(taken, name, now)
+        by = _partitioning(found, origin, taken, _Asked(asks, time_column, every, zone))
+        files = _files(name, ddl, job, asks=asks)
+        proposal = propose(taken, name, found, by, source=source, arrival=now)
+        text = job_text(JobFile(str(files.job), files.job.stem), origin, proposal.spec, settings_of(proposal.spec))
+        if not dry_run:
+            files.require_new()
+            files.write(proposal.ddl, text)
+        following = _next(source, name, files, site)
+        out.show(_report(proposal, files, taken, text, following, written=not dry_run))
+
+
+def _table_name(text: str) -> TableName:
+    name = require_table_name(text)
+    if not (name.database + name.table).isascii():
+        raise InvalidOption((f"--table {text}: write database.table with letters a to z, digits and _",))
+    if len(name.table) > _LONGEST_TABLE:
+        raise InvalidOption((f"--table: a table's name has up to {_LONGEST_TABLE} characters",))
+    return name
+
+
+def _asks(*, yes: bool, dry_run: bool, json: bool) -> bool:
+    """Whether there is somebody to ask. Raises InvalidOption if somebody must be asked."""
+    if yes or dry_run:
+        return False
+    if json or not sys.stdin.isatty():
+        raise InvalidOption(
+            ("init asks in a terminal; here add --yes to take what it proposes, or --dry-run to see it",)
+        )
+    return True
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What the command line says of the partitions; None where it doesn't."""
+
+    asks: bool
+    time: str | None
+    every: str | None
+    zone: str | None
+
+
+def _partitioning(found: Findings, source: Source, taken: Sample, asked: _Asked) -> Partitioning:
+    from hivesink.config.parsers import zone as zone_of
+    from hivesink.sample.proposal import ARRIVAL, PATTERNS, RECORD, Partitioning, default_pattern, default_time
+    from hivesink.sample.source import TopicSource
+
+    from_kafka = isinstance(source, TopicSource)
+    choices = [time.name for time in found.times] + [RECORD] * from_kafka + [ARRIVAL]
+
+    def one_of(*names: str) -> Callable[[str], str]:
+        def parse(text: str) -> str:
+            if text.strip().lower() not in names:
+                problem = f"{text!r} is none of {', '.join(names)}"
+                raise ValueError(problem)
+            return text.strip().lower()
+
+        return parse
+
+    what = f"What decides the partition ({', '.join(dict.fromkeys(choices))})"
+    default = default_time(found, from_kafka=from_kafka)
+    time = _answer("--time-column", asked.time, default, what, one_of(*dict.fromkeys(choices)), asks=asked.asks)
+    default = default_pattern(found, time, taken.total)
+    every = _answer(
+        "--every", asked.every, default, "A partition for each day or hour", one_of(*PATTERNS), asks=asked.asks
+    )
+    zone = _answer(
+        "--zone", asked.zone, "UTC", "The zone of the partitions", lambda text: zone_of(text).key, asks=asked.asks
+    )
+    return Partitioning(time, every, zone)
+
+
+def _files(name: TableName, ddl: Path | None, job: Path | None, *, asks: bool) -> _Files:
+    def job_path(text: str) -> str:
+        if not text.endswith(".py"):
+            problem = f"{text!r}: a job's file ends in .py"
+            raise ValueError(problem)
+        require_writer_name(Path(text).stem)
+        return text
+
+    ddl_file = _answer("--ddl", str(ddl) if ddl else None, f"ddl/{name.table}.sql", "The DDL file", str, asks=asks)
+    file = _answer("--job", str(job) if job else None, f"jobs/{name.table}.py", "The job file", job_path, asks=asks)
+    return _Files(Path(ddl_file), Path(file))
+
+
+def _answer(
+    option: str, given: str | None, default: str, question: str, parse: Callable[[str], _T], *, asks: bool
+) -> _T:
+    """What the option says, else the answer to `question`, else `default`. Raises InvalidOption for a bad option."""
+
+    def proc(text: str) -> _T:
+        try:
+            return parse(text)
+        except (ValueError, InvalidOption) as error:
+            raise typer.BadParameter(str(error)) from error
+
+    if given is None and asks:
+        answered: _T = typer.prompt(question, default=default, value_proc=proc, err=True)
+        return answered
+    try:
+        return parse(default if given is None else given)
+    except ValueError as error:
+        raise InvalidOption((f"{option}: {error}",)) from error
+
+
+def _next(source: str, name: TableName, files: _Files, site: Site) -> list[str]:
+    """Commands that take the files from here to rows in the table."""
+    from hivesink.tables.opened import metastore_address
+
+    commands = []
+    try:
+        metastore_address(None, site)
+    except NoMetastore:
+        commands.append("hivesink metastore start")
+    sql = f"SELECT * FROM {name.quoted} LIMIT 10"  # noqa: S608  a statement to show, with letters, digits and _ in it
+    ddl, job = shlex.quote(str(files.ddl)), shlex.quote(str(files.job))
+    return [
+        *commands,
+        f"hivesink ddl apply {ddl}",
+        f"hivesink preview --table {name} --from {shlex.quote(source)}",
+        f"TRIGGER=availableNow hivesink run {job}",
+        f"hivesink query {shlex.quote(sql)}",
+    ]
+
+
+def _report(
+    proposal: Proposal, files: _Files, taken: Sample, job: str, following: list[str], *, written: bool
+) -> Report:
+    fit, records = proposal.checked.rows.num_rows, taken.batch.num_rows
+    data = {
+        "table": str(proposal.spec.name),
+        "written": written,
+        "ddl": {"file": str(files.ddl), "text": proposal.ddl},
+        "job": {"file": str(files.job), "text": job},
+        "records": records,
+        "fit": fit,
+        "bad_records": [{**taken.places[one.index], **asdict(one)} for one in proposal.checked.bad],
+        "next": following,
+    }
+    blocks: list[Line | Grid] = []
+    for path, text in ((files.ddl, proposal.ddl), (files.job, job)):
+        blocks += [Line(f"{path}: written", "green")] if written else [Line(f"{path}:", "bold"), Line(text)]
+    if not written:
+        blocks.append(Line("dry run, nothing was written"))
+    blocks += bad_blocks(taken, proposal.checked.bad)
+    blocks.append(
+        Line(f"{fit:,} of the sample's {records:,} records fit", "bold green" if fit == records else "yellow")
+    )
+    blocks += [Line("Next:", "bold"), *(Line(f"  {command}") for command in following)]
+    return Report(data, blocks)

@@ -1,0 +1,191 @@
+"""`hivesink preview`: what records become in a table, before anything is written."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from datetime import datetime, timezone
+from json import dumps
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from hivesink.cli.codes import ExitCode
+from hivesink.cli.command import Debug, Json, Metastore, reporting
+from hivesink.cli.metastore import declared_in
+from hivesink.cli.output import Grid, Line, Report, jsonable
+from hivesink.config.options import OnBadRecord
+from hivesink.config.own_class import also_in
+from hivesink.config.site import Site
+from hivesink.core.table import Array, HiveType, Map, Struct
+from hivesink.errors import InvalidOption
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from hivesink.config.options import SinkConfig
+    from hivesink.core.table import TableSpec
+    from hivesink.sample.preview import Preview
+    from hivesink.sample.records import Sample
+
+_ROWS, _BAD, _FIELDS, _PARTITIONS = 20, 20, 20, 20
+"""How many of each are printed."""
+_WIDEST = 60
+"""Characters of a cell."""
+_THEN = {
+    OnBadRecord.FAIL: "a job stops at the first bad record (sink.on-bad-record = fail)",
+    OnBadRecord.DEAD_LETTER: "a job writes bad records to the dead-letter table (sink.on-bad-record = dead-letter)",
+    OnBadRecord.DROP: "a job drops bad records (sink.on-bad-record = drop)",
+}
+
+From = Annotated[
+    str,
+    typer.Option(
+        "--from", metavar="FILE|FOLDER|kafka://HOST:PORT/TOPIC", help="JSON lines in files, or a topic of JSON records."
+    ),
+]
+OfTable = Annotated[str | None, typer.Option("--table", help="A table of the metastore, as database.table.")]
+OfDdl = Annotated[
+    Path | None, typer.Option("--ddl", help="Instead of --table: a DDL file, applied or not.", metavar="FILE.sql")
+]
+Limit = Annotated[int, typer.Option("--limit", min=1, help="How many records to read at most.")]
+
+
+def preview(
+    *,
+    source: From,
+    table: OfTable = None,
+    ddl: OfDdl = None,
+    limit: Limit = 1000,
+    metastore: Metastore = None,
+    json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Show what records become in a table: rows, partitions, and records that don't fit. Writes nothing.
+
+    Decodes a sample as a job does, by the table's settings. With --ddl it needs no metastore. Exits with 65 if there
+    are bad records.
+
+    Example: hivesink preview --ddl ddl/flights.sql --from events
+    """
+    from hivesink.sample.preview import preview as decoded
+    from hivesink.sample.preview import settings_of
+    from hivesink.sample.source import source_of
+
+    with reporting(as_json=json, debug=debug) as out:
+        spec = _spec(table, ddl, metastore)
+        site = Site.load(os.environ)
+        # The user's own classes are where `ddl plan` looks for them.
+        with also_in(Path(ddl or "").parent, Path("jobs")):
+            config = settings_of(spec)
+            sample = source_of(source, site).sample(limit, site)
+            found = decoded(sample, spec, config, datetime.now(timezone.utc))
+        out.show(_report(source, sample, spec, config, found))
+        if found.bad:
+            raise typer.Exit(ExitCode.NEEDS_PERSON)
+
+
+def _spec(table: str | None, ddl: Path | None, metastore: str | None) -> TableSpec:
+    if (table is None) == (ddl is None):
+        raise InvalidOption(("name the table with either --table database.table or --ddl FILE.sql",))
+    if table is not None:
+        from hivesink.tables.opened import table_spec
+
+        return table_spec(table, metastore)
+    path = Path(ddl or "")
+    if path.is_dir():
+        raise InvalidOption((f"--ddl {path} is a folder; name one of its files",))
+    (spec,) = declared_in(path)
+    return spec
+
+
+def _report(source: str, sample: Sample, spec: TableSpec, config: SinkConfig, found: Preview) -> Report:
+    first = list(zip(found.partitions[:_ROWS], plain_rows(found, spec, _ROWS), strict=True))
+    rows = [{"partition": partition, "row": row} for partition, row in first]
+    partitions = dict(sorted(Counter(found.partitions).items()))
+    bad = [{**sample.places[one.index], "field": one.field, "reason": one.reason} for one in found.bad]
+    unknown = dict(Counter(found.unknown).most_common())
+    counts = {
+        "records": sample.batch.num_rows,
+        "fit": found.rows.num_rows,
+        "bad": len(found.bad),
+        "skipped": found.skipped,
+    }
+    data = {"table": str(spec.name), "source": source, **counts}
+    data |= {"partitions": partitions, "rows": rows, "bad_records": bad, "unknown_fields": unknown}
+    names = [column.name for column in spec.columns]
+    cells = [[partition, *(_shown(row[name]) for name in names)] for partition, row in first]
+    blocks = [
+        Grid(f"Rows of {spec.name}", ["partition", *names], cells),
+        Grid("Partitions", ["partition", "rows"], [*partitions.items()][:_PARTITIONS], frozenset({"rows"})),
+        *_rest(len(partitions) - _PARTITIONS, "partitions"),
+        *bad_blocks(sample, found.bad),
+        Grid("Fields that the table doesn't have", ["field", "records"], [*unknown.items()][:_FIELDS]),
+        *_rest(len(unknown) - _FIELDS, "fields"),
+        *_kafkas_own(sample, spec, config),
+        *_end(counts, config),
+    ]
+    return Report(data, blocks)
+
+
+def _kafkas_own(sample: Sample, spec: TableSpec, config: SinkConfig) -> list[Line | Grid]:
+    """A word on a topic's columns that the sink would take for the table's."""
+    from hivesink.spark.input import columns_to_drop
+
+    names = columns_to_drop(spec, config) if sample.shape.topic else ()
+    if not names:
+        return []
+    dropped = ", ".join(f'"{name}"' for name in names)
+    return [Line(f"the table has columns named as Kafka's: a job needs events.drop({dropped})", "yellow")]
+
+
+def bad_blocks(sample: Sample, bad: Sequence[Any]) -> list[Line | Grid]:
+    """The first bad records, and how many more there are."""
+    shown = [(sample.position(one.index), one.field or "", one.reason) for one in bad[:_BAD]]
+    return [Grid("Bad records", ["record", "field", "reason"], shown), *_rest(len(bad) - _BAD, "bad records")]
+
+
+def _rest(more: int, what: str) -> list[Line | Grid]:
+    return [Line(f"… and {more:,} more {what}")] if more > 0 else []
+
+
+def _end(counts: Mapping[str, int], config: SinkConfig) -> list[Line | Grid]:
+    if not counts["records"]:
+        return [Line("there are no records", "yellow")]
+    text = f"{counts['fit']:,} of {counts['records']:,} records fit"
+    if counts["skipped"]:
+        text += f", {counts['skipped']:,} are tombstones, which are skipped"
+    if not counts["bad"]:
+        return [Line(text, "bold green")]
+    return [Line(f"{text}; {counts['bad']:,} don't", "bold red"), Line(_THEN[config["sink.on-bad-record"]])]
+
+
+def plain_rows(found: Preview, spec: TableSpec, most: int) -> list[dict[str, Any]]:
+    """The first rows in Python's values; maps are objects with text keys."""
+    kinds = {column.name: column.type for column in spec.columns}
+    rows = found.rows.slice(0, most).to_pylist()
+    return [{name: _plain(cell, kinds[name]) for name, cell in row.items()} for row in rows]
+
+
+def _plain(cell: Any, kind: HiveType) -> Any:
+    if cell is None:
+        return None
+    match kind:
+        case Map(_, value):
+            return {key if isinstance(key, str) else str(jsonable(key)): _plain(part, value) for key, part in cell}
+        case Array(element):
+            return [_plain(part, element) for part in cell]
+        case Struct(fields):
+            return {name: _plain(cell[name], part) for name, part in fields}
+    return cell
+
+
+def _shown(cell: Any) -> str:
+    if cell is None:
+        return "NULL"
+    if isinstance(cell, (list, dict)):
+        text = dumps(cell, default=jsonable, ensure_ascii=False)
+    else:
+        text = cell if isinstance(cell, str) else str(jsonable(cell))
+    return text if len(text) <= _WIDEST else f"{text[: _WIDEST - 1]}…"

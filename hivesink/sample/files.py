@@ -1,0 +1,179 @@
+"""A sample of files of JSON lines, read as Spark reads them, without Spark."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import io
+import os
+import zlib
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, BinaryIO, TypeVar, cast
+
+from hivesink.core.bucket import normal
+from hivesink.errors import InvalidOption, StoreUnavailable
+from hivesink.logs import file_system
+from hivesink.sample.records import Line, of_lines
+from hivesink.storage.fs import join
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from hivesink.config.site import Site
+    from hivesink.sample.records import Sample
+    from hivesink.storage.fs import FileSystem
+
+_T = TypeVar("_T")
+
+_MOST_FILES = 100
+"""Files that are open at a time; a folder with more gives some of each part of its listing."""
+_LONGEST = 64 << 20
+"""Bytes of a line: a longer one is no record of a stream."""
+_INFLATES = 5
+"""JSON lines take about so much more room than compressed."""
+_BOM = b"\xef\xbb\xbf"
+_PACKED: Mapping[str, Callable[[BinaryIO], io.BufferedIOBase]] = {
+    ".gz": lambda raw: gzip.GzipFile(fileobj=raw),
+    ".bz2": bz2.BZ2File,
+}
+_NOT_READ = frozenset({".zst", ".zstd", ".lz4", ".snappy", ".deflate", ".xz", ".lzo", ".zip", ".7z"})
+_PATTERN = frozenset("{}[]*?\\")
+
+
+@dataclass(frozen=True, slots=True)
+class FilesSource:
+    """The visible files directly in a folder, or one of them. `folder` is absolute, or an address of HDFS."""
+
+    folder: str
+    names: tuple[str, ...]
+    lengths: tuple[int, ...]
+    neighbours: tuple[str, ...] = ()
+    """If one file was named: the other visible files of its folder, which a job would read as well."""
+
+    @classmethod
+    def at(cls, location: str, site: Site) -> FilesSource:
+        """A local path, `file:/…` or `hdfs://…`. Raises InvalidOption where there is no file; StoreUnavailable."""
+        place = normal(location)
+        place = place if "://" in place else os.path.abspath(place)  # noqa: PTH100  links stay as they were given
+        fs = file_system(place, site)
+        if fs.is_folder(place):
+            found = _visible(fs, place)
+            if not found:
+                problem = "holds no files that Spark reads: it passes over folders, and names that begin with . or _"
+                raise InvalidOption((f"--from {location}: the folder {problem}",))
+            return cls(place, tuple(found), tuple(found.values()))
+        length = fs.length(place)
+        if length is None:
+            raise InvalidOption((f"--from {location}: no such file or folder",))
+        folder, _, name = place.rpartition("/")
+        others = tuple(other for other in _visible(fs, folder or "/") if other != name)
+        return cls(folder or "/", (name,), (length,), others)
+
+    def folder_of_job(self) -> str:
+        """The folder as Spark takes it, whatever its default file system. Raises InvalidOption if a job can't read it.
+
+        A job reads whole folders: beside a file that was named, all must have its suffix.
+        """
+        suffixes = sorted({_suffix(name) for name in (*self.names, *self.neighbours)})
+        if self.neighbours and len(suffixes) > 1:
+            kinds = ", ".join(suffix or "no suffix" for suffix in suffixes)
+            problem = f"a job reads the folder of {self.names[0]}, and {self.folder} holds other files too ({kinds})"
+            raise InvalidOption((f"--from: {problem}; put the data into a folder of its own",))
+        if not _PATTERN.isdisjoint(self.folder):
+            problem = f"Spark takes {self.folder} for a pattern"
+            raise InvalidOption((f"--from: {problem}; give the folder a name without any of {{}}[]*?\\",))
+        return self.folder if "://" in self.folder else f"file://{self.folder}"
+
+    def sample(self, most: int, site: Site) -> Sample:
+        """Up to `most` lines, a like share of each file's first ones.
+
+        Raises InvalidOption for a file that Spark's lines can't come from, StoreUnavailable.
+        """
+        fs = file_system(self.folder, site)
+        chosen = _evenly(list(zip(self.names, self.lengths, strict=True)), _MOST_FILES)
+        with ExitStack() as stack:
+            readers = [_lines(fs, join(self.folder, name), stack) for name, _ in chosen]
+            taken = [line for lines in _dealt(readers, most) for line in lines]
+            is_all = len(chosen) == len(self.names) and not any(True for reader in readers for _ in islice(reader, 1))
+        total = len(taken) if is_all else self._estimate(taken)
+        return of_lines(taken, total)
+
+    def _estimate(self, taken: Sequence[Line]) -> int:
+        octets = sum(
+            length * (_INFLATES if PurePosixPath(name).suffix in _PACKED else 1)
+            for name, length in zip(self.names, self.lengths, strict=True)
+        )
+        mean = sum(len(line.value) + 1 for line in taken) / max(1, len(taken))
+        return max(len(taken), round(octets / max(1.0, mean)))
+
+
+def _visible(fs: FileSystem, folder: str) -> dict[str, int]:
+    """The files, with their lengths, that Spark's file source takes."""
+    entries = fs.list(folder)
+    return {entry.name: entry.length for entry in entries if entry.length is not None and entry.name[0] not in "._"}
+
+
+def _suffix(name: str) -> str:
+    """Whether a file is compressed makes it no other kind of file."""
+    path = PurePosixPath(name)
+    return (path.with_suffix("") if path.suffix in _PACKED else path).suffix
+
+
+def _evenly(items: list[_T], most: int) -> list[_T]:
+    return items if len(items) <= most else [items[at * len(items) // most] for at in range(most)]
+
+
+def _dealt(readers: Sequence[Iterator[_T]], most: int) -> list[list[_T]]:
+    """`most` items in all, a like share of each reader; what some lack comes from the others."""
+    taken: list[list[_T]] = [[] for _ in readers]
+    active, left = list(range(len(readers))), most
+    while active and left:
+        share = max(1, left // len(active))
+        for index in list(active):
+            found = list(islice(readers[index], min(share, left)))
+            taken[index] += found
+            left -= len(found)
+            if not found:
+                active.remove(index)
+    return taken
+
+
+def _lines(fs: FileSystem, path: str, stack: ExitStack) -> Iterator[Line]:
+    """The lines of a file as Hadoop's LineReader splits them: at CR, LF or both, without a mark at the beginning.
+
+    The file stays open until `stack` closes it.
+    """
+    suffix = PurePosixPath(path).suffix.lower()
+    if suffix in _NOT_READ:
+        problem = f"files in {suffix} can't be sampled; unpack one of them, or compress with gzip"
+        raise InvalidOption((f"{path}: {problem}",))
+    with _readable(path):
+        raw = stack.enter_context(fs.open(path))
+        unpacked = _PACKED[suffix](raw) if suffix in _PACKED else raw
+        # Latin-1 gives each byte back as it was, whatever the text's own encoding.
+        text = stack.enter_context(io.TextIOWrapper(cast("BinaryIO", unpacked), "latin-1", newline=None))
+        number = 0
+        while line := text.readline(_LONGEST):
+            number += 1
+            if len(line) == _LONGEST:
+                problem = f"line {number} is longer than 64 MB; write one JSON object a line"
+                raise InvalidOption((f"{path}: {problem}",))
+            value = line.removesuffix("\n").encode("latin-1")
+            yield Line(path, number, value.removeprefix(_BOM) if number == 1 else value)
+
+
+@contextmanager
+def _readable(path: str) -> Iterator[None]:
+    try:
+        yield
+    except FileNotFoundError:
+        raise InvalidOption((f"{path} was deleted while it was read; try again",)) from None
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise InvalidOption((f"{path} is damaged: {error}; write it again",)) from error
+    except OSError as error:
+        if PurePosixPath(path).suffix.lower() == ".bz2" and error.errno is None:
+            raise InvalidOption((f"{path} is damaged: {error}; write it again",)) from error
+        raise StoreUnavailable(action="read", path=path, reason=error.strerror or str(error)) from error

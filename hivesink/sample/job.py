@@ -1,0 +1,87 @@
+"""The text of a job that streams a source into its table, as those in `jobs/`."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from hivesink.sample.source import TopicSource
+from hivesink.spark.input import columns_to_drop
+
+if TYPE_CHECKING:
+    from hivesink.config.options import SinkConfig
+    from hivesink.core.table import TableSpec
+    from hivesink.sample.source import Source
+
+_TEXT = '''"""Writes {what} to {table}.
+
+    hivesink run {path}
+
+Environment variables: {variables}; CHECKPOINT; TRIGGER ("5 seconds", or
+"availableNow" to commit what has arrived and end).
+"""
+
+from __future__ import annotations
+
+from os import environ
+
+from hivesink import HiveSink, session, sources
+
+{settings}
+CHECKPOINT = environ.get("CHECKPOINT", "checkpoints/{writer}")
+TRIGGER = environ.get("TRIGGER", "5 seconds")
+
+
+def main() -> None:
+    """Stream the records until stopped, or with availableNow until all are written."""
+    spark = session("{writer}"{kafka})
+{events}
+    sink = HiveSink.for_table(spark, "{table}", writer="{writer}")
+    trigger = {{"availableNow": True}} if TRIGGER == "availableNow" else {{"processingTime": TRIGGER}}
+    query = sink.start(events, checkpoint=CHECKPOINT, trigger=trigger)
+    query.awaitTermination()
+
+
+if __name__ == "__main__":
+    main()
+'''
+_DROP = """    # The table has columns of these names; the sink would take Kafka's for them.
+    events = events.drop({names})"""
+
+
+@dataclass(frozen=True, slots=True)
+class JobFile:
+    """Where the job will be, and the writer that it is."""
+
+    path: str
+    writer: str
+
+
+def job_text(job: JobFile, source: Source, spec: TableSpec, config: SinkConfig) -> str:
+    """Raises InvalidOption for a folder that no job can read as it is."""
+    # The docstring takes no odd characters; a writer's name has none.
+    path = job.path if re.fullmatch(r"[\w./ -]+", job.path) else f"{job.writer}.py"
+    common = {"table": str(spec.name), "path": path, "writer": job.writer}
+    if not isinstance(source, TopicSource):
+        return _TEXT.format(
+            what="the JSON lines of a folder's files",
+            variables="FOLDER (where the files arrive)",
+            settings=f'FOLDER = environ.get("FOLDER", {source.folder_of_job()!r})',
+            kafka="",
+            events="    events = sources.lines(spark, FOLDER)",
+            **common,
+        )
+    events = "    events = sources.kafka(spark, SERVERS, TOPIC)"
+    if names := columns_to_drop(spec, config):
+        events += "\n" + _DROP.format(names=", ".join(f'"{name}"' for name in names))
+    servers = f'SERVERS = environ.get("KAFKA_SERVERS", {source.servers!r})'
+    topic = f'TOPIC = environ.get("KAFKA_TOPIC", "{source.topic}")'
+    return _TEXT.format(
+        what="the JSON records of a Kafka topic",
+        variables="KAFKA_SERVERS, KAFKA_TOPIC",
+        settings=f"{servers}\n{topic}",
+        kafka=", kafka=True",
+        events=events,
+        **common,
+    )

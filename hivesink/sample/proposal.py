@@ -1,0 +1,219 @@
+"""A table for a sample: its columns, and a partition column by the likeliest time. Decides only; nothing is written."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from datetime import date, datetime, timedelta, timezone
+from typing import TYPE_CHECKING
+
+import pyarrow.compute as pc
+
+from hivesink.config import options
+from hivesink.core.table import Column, Primitive, TableSpec
+from hivesink.errors import InvalidOption
+from hivesink.hiveql.parse import parse_ddl
+from hivesink.hiveql.render import render
+from hivesink.sample.infer import infer, shown
+from hivesink.sample.preview import Preview, preview, settings_of
+from hivesink.sink.task.assign import TIMES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    import pyarrow as pa
+
+    from hivesink.core.table import TableName
+    from hivesink.sample.infer import LeftOut
+    from hivesink.sample.records import Sample
+
+ARRIVAL = "arrival"
+RECORD = "timestamp"
+"""What decides the partition where no column does: the time of arrival, or of the Kafka record."""
+PATTERNS = {"day": "yyyy-MM-dd", "hour": "yyyy-MM-dd--HH"}
+_MILLIS = (946_684_800_000, 4_102_444_800_000)
+"""Epoch milliseconds of the years 2000 to 2099."""
+_SECONDS = (946_684_800, 4_102_444_800)
+_TIMELY = re.compile(r"time|date|stamp|epoch|millis|created|modified|(?:^|_)(?:ts|at|ms|when)(?:_|$)|[a-z]{3}at$")
+_LIKELIEST = re.compile(r"^(?:ts|time|timestamp)$|event|occurred")
+_OTHER_TIMES = re.compile(r"birth|dob|expir|valid|until|due|deadline")
+"""Names of times at which nothing happens that the record tells."""
+_USUAL = 0.95
+_BUSY_HOUR = 10_000
+"""Rows an hour from which a partition for each hour isn't small."""
+_PARTITION_NAMES = ("dt", "event_dt", "partition_dt", "hivesink_dt")
+_MOST_LEFT_OUT = 100
+"""Fields that the DDL's comment names."""
+
+
+@dataclass(frozen=True, slots=True)
+class TimeColumn:
+    """A column that `sink.bucket.time-column` can name: in which part of the rows it is, its first and last time."""
+
+    name: str
+    type: object
+    present: float
+    first: datetime
+    last: datetime
+
+    @property
+    def likelihood(self) -> tuple[bool, int, bool]:
+        """Greater is likelier to be the event's own time."""
+        tier = -1 if _OTHER_TIMES.search(self.name) else 1 if _LIKELIEST.search(self.name) else 0
+        return self.present >= _USUAL, tier, self.type is not Primitive.DATE
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """What a sample shows: columns, with comments on what isn't certain, fields left out, and columns of times."""
+
+    columns: tuple[Column, ...]
+    left_out: tuple[LeftOut, ...]
+    times: tuple[TimeColumn, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Partitioning:
+    """`time` is a column, RECORD or ARRIVAL; `every` a key of PATTERNS; `zone` of the IANA database."""
+
+    time: str
+    every: str
+    zone: str
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """A table, the text of its DDL file, and what the sample becomes in it."""
+
+    spec: TableSpec
+    ddl: str
+    checked: Preview
+
+
+def find(sample: Sample, table: TableName, arrival: datetime) -> Findings:
+    """Raises InvalidOption if the sample has nothing to make a table of."""
+    inferred = infer(sample.records())
+    columns = inferred.columns
+    if not columns:
+        if not sample.batch.num_rows:
+            problem = "the source holds no records; send some, then try again"
+        elif inferred.left_out:
+            problem = "no field of the sample can be a column; "
+            problem += "; ".join(f"{shown(one.field)}: {one.why}" for one in inferred.left_out[:5])
+        else:
+            problem = "none of the sample's records is a JSON object with a field; write one JSON object a line"
+        raise InvalidOption((problem,))
+    if [column.name for column in columns] == ["value"]:
+        problem = "the only field is `value`, which the sink takes for the raw record; send records with another name"
+        raise InvalidOption((problem,))
+    spec = TableSpec(table, columns)
+    rows = preview(sample, spec, settings_of(spec), arrival).rows
+    columns = tuple(_as_times(column, rows) for column in columns)
+    times = [time for column in columns if column.type in TIMES for time in _times(column, rows)]
+    # Sorting is stable: of two alike the first column is the likelier.
+    ordered = tuple(sorted(times, key=lambda time: time.likelihood, reverse=True))
+    return Findings(columns, inferred.left_out, ordered)
+
+
+def default_time(found: Findings, *, from_kafka: bool) -> str:
+    """The likeliest time of the event."""
+    likely = [time for time in found.times if 2 * time.present >= 1 and time.likelihood[1] >= 0]
+    if likely:
+        return likely[0].name
+    is_taken = any(column.name == RECORD for column in found.columns)
+    return RECORD if from_kafka and not is_taken else ARRIVAL
+
+
+def default_pattern(found: Findings, time: str, rows: int) -> str:
+    """By hour where the source has so many rows an hour; `rows` are those of the whole source."""
+    column = next((one for one in found.times if one.name == time), None)
+    if column is None or column.type is Primitive.DATE:
+        return "day"
+    hours = max(timedelta(hours=1), column.last - column.first) / timedelta(hours=1)
+    return "hour" if rows / hours >= _BUSY_HOUR else "day"
+
+
+def propose(
+    sample: Sample, table: TableName, found: Findings, by: Partitioning, *, source: str, arrival: datetime
+) -> Proposal:
+    """The table, checked: its text is read back as `ddl plan` does, and the sample is decoded with it.
+
+    Bad records go to the dead-letter table if the sample has some. Raises InvalidOption for a `by` that doesn't fit.
+    """
+    spec = _spec(table, found, by)
+    checked = preview(sample, spec, settings_of(spec), arrival)
+    notes = [f"{shown(one.field)} is left out: {one.why}." for one in found.left_out[:_MOST_LEFT_OUT]]
+    if (more := len(found.left_out) - _MOST_LEFT_OUT) > 0:
+        notes.append(f"{more:,} more fields are left out.")
+    if checked.bad:
+        spec = replace(spec, properties=tuple(sorted({**spec.options, "sink.on-bad-record": "dead-letter"}.items())))
+        first = checked.bad[0]
+        where = shown(sample.position(first.index), 200)
+        reason = f"{shown(first.field)}: {first.reason}" if first.field else first.reason
+        count = f"{len(checked.bad):,} of the sample's records"
+        notes.append(f"{count} don't fit and would go to {table.rejected}; the first, {where}: {reason}.")
+    title = f"Proposed by `hivesink init` from {sample.batch.num_rows:,} records of {shown(source, 200)}."
+    ddl = "".join(f"-- {line}\n" for line in (title, *notes)) + f"{render(spec)}\n"
+    if parse_ddl(ddl, f"{table}.sql", options.check) != spec:
+        message = f"the DDL of {table} reads back as another table"
+        raise AssertionError(message)
+    return Proposal(spec, ddl, checked)
+
+
+def _spec(table: TableName, found: Findings, by: Partitioning) -> TableSpec:
+    names = {column.name for column in found.columns}
+    partition = next((name for name in _PARTITION_NAMES if name not in names), None)
+    if partition is None:
+        raise InvalidOption((f"the fields {', '.join(_PARTITION_NAMES)} leave no name for the partition column",))
+    what = {ARRIVAL: "arrival", RECORD: "the Kafka record"}.get(by.time, by.time) if by.time not in names else by.time
+    comment = f"{by.every} of {shown(what)} in {by.zone}, {PATTERNS[by.every]}"
+    properties = {
+        "sink.bucket.assigner": "date-time",
+        "sink.bucket.time-pattern": PATTERNS[by.every],
+        "sink.bucket.time-zone": by.zone,
+    }
+    if by.time != ARRIVAL or ARRIVAL in {time.name for time in found.times}:
+        properties["sink.bucket.time-column"] = by.time
+    return TableSpec(
+        table,
+        found.columns,
+        (Column(partition, Primitive.STRING, comment),),
+        properties=tuple(sorted(properties.items())),
+    )
+
+
+def _as_times(column: Column, rows: pa.Table) -> Column:
+    """A BIGINT that is named as times are, and looks like them, says so."""
+    if column.type is not Primitive.BIGINT or not _TIMELY.search(column.name):
+        return column
+    if _all_within(rows, column.name, _MILLIS):
+        return replace(column, comment="epoch milliseconds, by its name and values")
+    if _all_within(rows, column.name, _SECONDS):
+        return replace(
+            column, comment="epoch seconds, by its name and values; sink.bucket.time-column takes no seconds"
+        )
+    return column
+
+
+def _all_within(rows: pa.Table, name: str, limits: tuple[int, int]) -> bool:
+    edges = pc.min_max(rows.column(name)).as_py()
+    return edges["min"] is not None and limits[0] <= edges["min"] and edges["max"] < limits[1]
+
+
+def _times(column: Column, rows: pa.Table) -> Iterable[TimeColumn]:
+    values = rows.column(column.name)
+    edges = pc.min_max(values).as_py()
+    if column.type is Primitive.BIGINT and not (
+        _TIMELY.search(column.name) and _all_within(rows, column.name, _MILLIS)
+    ):
+        return
+    if edges["min"] is not None:
+        present = 1 - values.null_count / len(values)
+        yield TimeColumn(column.name, column.type, present, _instant(edges["min"]), _instant(edges["max"]))
+
+
+def _instant(value: datetime | date | int) -> datetime:
+    if isinstance(value, int):
+        return datetime.fromtimestamp(value / 1000, timezone.utc)
+    whole = value if isinstance(value, datetime) else datetime(value.year, value.month, value.day)  # noqa: DTZ001  a date
+    return whole.replace(tzinfo=timezone.utc)

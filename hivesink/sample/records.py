@@ -1,0 +1,91 @@
+"""A sample of a source: some of its records as a stream would bring them, and where each came from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from hivesink.sink.task.messages import InputShape
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+
+Place = dict[str, "str | int"]
+"""Where a record is: `file` and `line` (from 1), or `topic`, `partition` and `offset`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """Records in the source's order: `batch` has the columns that `shape` names, `places` where each row came from.
+
+    `total` says about how many records the source holds; it is exact if the sample is all of them.
+    """
+
+    batch: pa.RecordBatch
+    shape: InputShape
+    places: tuple[Place, ...]
+    total: int
+
+    def records(self) -> list[bytes | None]:
+        """The raw records; None is a tombstone."""
+        values: list[bytes | None] = self.batch.column("value").to_pylist()
+        return values
+
+    def position(self, row: int) -> str:
+        """Where the record of that row came from, for people."""
+        place = self.places[row]
+        if "file" in place:
+            return f"{place['file']} line {place['line']}"
+        return f"topic {place['topic']} partition {place['partition']} offset {place['offset']}"
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line of a file, without its end; `number` counts from 1."""
+
+    file: str
+    number: int
+    value: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaRecord:
+    """A record of Kafka; `timestamp` is an instant, `value` None a tombstone. `headers` None: it has none."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: datetime
+    value: bytes | None
+    key: bytes | None = None
+    headers: tuple[tuple[str, bytes | None], ...] | None = None
+
+
+def of_lines(lines: Sequence[Line], total: int) -> Sample:
+    """A sample of files: the stream has nothing but the lines and their files."""
+    columns = {"value": pa.array([line.value for line in lines], pa.binary())}
+    columns["_path"] = pa.array([line.file.encode("utf-8", "replace").decode() for line in lines], pa.string())
+    places = tuple[Place, ...]({"file": line.file, "line": line.number} for line in lines)
+    return Sample(pa.RecordBatch.from_pydict(columns), InputShape(value="value", path="_path"), places, total)
+
+
+def of_kafka(records: Sequence[KafkaRecord], total: int) -> Sample:
+    """A sample of a topic, with the columns of Spark's Kafka source that the sink reads."""
+    headers = [None if one.headers is None else [{"key": k, "value": v} for k, v in one.headers] for one in records]
+    columns = {
+        "key": pa.array([record.key for record in records], pa.binary()),
+        "headers": pa.array(headers, pa.list_(pa.struct({"key": pa.string(), "value": pa.binary()}))),
+        "value": pa.array([record.value for record in records], pa.binary()),
+        "topic": pa.array([record.topic for record in records], pa.string()),
+        "partition": pa.array([record.partition for record in records], pa.int32()),
+        "offset": pa.array([record.offset for record in records], pa.int64()),
+        "timestamp": pa.array([record.timestamp for record in records], pa.timestamp("us", "UTC")),
+    }
+    shape = InputShape(value="value", timestamp="timestamp", topic="topic", partition="partition", offset="offset")
+    places = tuple[Place, ...](
+        {"topic": record.topic, "partition": record.partition, "offset": record.offset} for record in records
+    )
+    return Sample(pa.RecordBatch.from_pydict(columns), shape, places, total)

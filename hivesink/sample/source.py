@@ -1,0 +1,48 @@
+"""What `--from` names: files of JSON lines, or a topic of Kafka."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from hivesink.errors import InvalidOption
+from hivesink.sample.files import FilesSource
+
+if TYPE_CHECKING:
+    from hivesink.config.site import Site
+    from hivesink.sample.records import Sample
+
+_KAFKA = re.compile(r"kafka://(?P<servers>[^/\s]+)/(?P<topic>[A-Za-z0-9._-]+)/?")
+_SCHEME = re.compile(r"(?P<scheme>[A-Za-z][\w+.-]*)://")
+
+
+@dataclass(frozen=True, slots=True)
+class TopicSource:
+    """A topic; `servers` are host:port, separated by commas."""
+
+    servers: str
+    topic: str
+
+    def sample(self, most: int, site: Site) -> Sample:  # noqa: ARG002  brokers need nothing of Hadoop's
+        """Up to `most` records. Raises SourceUnreachable, InvalidOption, JarsUnavailable, JavaNotFound."""
+        from hivesink.sample.kafka import sample
+
+        return sample(self.servers, self.topic, most)
+
+
+Source = FilesSource | TopicSource
+
+
+def source_of(text: str, site: Site) -> Source:
+    """Raises InvalidOption for what is neither, and for a file or folder that isn't there; StoreUnavailable."""
+    if text.startswith("kafka:"):
+        found = _KAFKA.fullmatch(text)
+        if found is None:
+            raise InvalidOption((f"--from {text}: write kafka://HOST:PORT/TOPIC, several brokers with commas",))
+        return TopicSource(found["servers"], found["topic"])
+    scheme = _SCHEME.match(text)
+    if scheme is not None and scheme["scheme"] not in {"file", "hdfs"}:
+        problem = "write a local path, hdfs://…, or kafka://HOST:PORT/TOPIC"
+        raise InvalidOption((f"--from {text}: {scheme['scheme']}:// is not read; {problem}",))
+    return FilesSource.at(text, site)

@@ -1,0 +1,156 @@
+"""`hivesink init`: what it writes is accepted, runs, and holds the sample's rows."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import runpy
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.cli.site import hivesink
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from hivesink.embedded.metastore import EmbeddedMetastore
+
+EVENTS = [
+    {
+        "id": 1,
+        "Time": "2024-01-01T23:30:00Z",
+        "dt": "x",
+        "select": {"order": [1, 2.5], "b-c": 1, "x": {}},
+        "bad.name": 1,
+    },
+    {"ID": 2, "Time": "2024-01-02T01:00:00Z", "mixed": 1, "scores": {"2024-01-01": 1}, "größe": 3, "It": 1, "it": 2},
+    {"id": 3, "Time": "2024-01-03T01:00:00Z", "mixed": "a", "scores": {}, "made_ms": 1704150000000, "n": None},
+]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The current folder, with events in two files and nothing else."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "events").mkdir()
+    lines = [json.dumps(event) for event in EVENTS]
+    (tmp_path / "events" / "a.json").write_bytes(b"\xef\xbb\xbf" + "\r\n".join([*lines[:2], "nonsense"]).encode())
+    (tmp_path / "events" / "b.json.gz").write_bytes(gzip.compress(f"{lines[2]}\n\n".encode()))
+    return tmp_path
+
+
+@pytest.mark.spark
+@pytest.mark.usefixtures("uri")
+def test_the_whole_way(
+    metastore: EmbeddedMetastore,
+    spark: SparkSession,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("TRIGGER", "availableNow")
+    monkeypatch.setenv("CHECKPOINT", str(folder / "checkpoint"))
+    assert metastore.uri
+    said = hivesink(
+        capsys, "init", "--from", "events", "--table", "init_way.events", "--zone", "Europe/Berlin", "--yes"
+    )
+    assert said.code == 0, said.err
+    assert "3 of the sample's 5 records fit" in said.out
+    assert "metastore start" not in said.out
+
+    ddl = (folder / "ddl" / "events.sql").read_text()
+    for line in (
+        "-- bad.name is left out",
+        "-- select.b-c is left out",
+        "-- it is left out: one record has It and it, and Hive ignores case.",
+        "2 of the sample's records don't fit and would go to init_way.events__rejected",
+        "`mixed` string COMMENT 'mixed: whole numbers (1), texts (1)'",
+        "`made_ms` bigint COMMENT 'epoch milliseconds, by its name and values'",
+        "PARTITIONED BY (`event_dt` string COMMENT 'day of time in Europe/Berlin, yyyy-MM-dd')",
+    ):
+        assert line in ddl
+    assert hivesink(capsys, "ddl", "apply", "ddl").code == 0
+    seen = hivesink(capsys, "preview", "--table", "init_way.events", "--from", "events", "--json")
+    assert seen.code == 65
+
+    runpy.run_path(str(folder / "jobs" / "events.py"), run_name="__main__")
+
+    rows = spark.sql("SELECT id, select.order, mixed, scores, `größe`, dt, event_dt FROM init_way.events ORDER BY id")
+    assert [tuple(row) for row in rows.collect()] == [
+        (1, [1.0, 2.5], None, None, None, "x", "2024-01-02"),
+        (2, None, "1", {"2024-01-01": 1}, 3, None, "2024-01-02"),
+        (3, None, "a", {}, None, None, "2024-01-03"),
+    ]
+    partitions = {f"event_dt={row.event_dt}": 1 for row in rows.collect()} | {"event_dt=2024-01-02": 2}
+    assert seen.data["partitions"] == partitions
+    bad = spark.sql("SELECT reason FROM init_way.events__rejected ORDER BY reason").collect()
+    assert [row.reason for row in bad] == sorted(one["reason"] for one in seen.data["bad_records"])
+
+
+def test_it_overwrites_nothing(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shown = hivesink(capsys, "init", "--from", "events", "--table", "a.events", "--dry-run")
+    assert shown.code == 0
+    assert "CREATE TABLE `a`.`events`" in shown.out
+    assert not (folder / "ddl").exists()
+    (folder / "jobs").mkdir()
+    (folder / "jobs" / "events.py").write_text("mine")
+    said = hivesink(capsys, "init", "--from", "events", "--table", "a.events", "--yes")
+    assert (said.code, "jobs/events.py: exists already" in said.error) == (65, True)
+    assert (folder / "jobs" / "events.py").read_text() == "mine"
+    assert not (folder / "ddl").exists()
+    named = hivesink(
+        capsys, "init", "--from", "events", "--table", "a.events", "--job", "jobs/two.py", "--json", "--yes"
+    )
+    assert named.code == 0
+    assert "hivesink metastore start" in named.data["next"] or named.data["next"][0].startswith("hivesink ddl apply")
+    assert 'writer="two"' in (folder / "jobs" / "two.py").read_text()
+
+
+def test_in_a_terminal_it_asks_again_until_the_answer_is_one(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    answers = iter(["nonsense", "made_ms", "hour", "Mars", "Europe/Paris", "", "no-job", "jobs/mine.py"])
+    monkeypatch.setattr(sys.stdin, "isatty", lambda: True)
+    monkeypatch.setattr("typer._click.termui.visible_prompt_func", lambda _: next(answers), raising=False)
+    monkeypatch.setattr("click.termui.visible_prompt_func", lambda _: next(answers), raising=False)
+    said = hivesink(capsys, "init", "--from", "events", "--table", "a.asked")
+    assert said.code == 0, said.err
+    ddl = (folder / "ddl" / "asked.sql").read_text()
+    for setting in ("time-column'='made_ms'", "time-pattern'='yyyy-MM-dd--HH'", "time-zone'='Europe/Paris'"):
+        assert setting in ddl
+    assert (folder / "jobs" / "mine.py").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["--table", "a.b"], "add --yes to take what it proposes, or --dry-run"),
+        (["--table", "a.b.c", "--yes"], "is not a table name"),
+        (["--table", f"a.{'x' * 120}", "--yes"], "up to 118 characters"),
+        (["--table", "a.b", "--yes", "--time-column", "id"], "--time-column: 'id' is none of time, made_ms, arrival"),
+        (["--table", "a.b", "--yes", "--every", "week"], "--every: 'week' is none of day, hour"),
+        (["--table", "a.b", "--yes", "--zone", "Mars"], "--zone: write a zone of the IANA database"),
+        (["--table", "a.b", "--yes", "--job", "b.txt"], "a job's file ends in .py"),
+        (["--table", "a.b", "--yes", "--from", "lines.txt"], "none of the sample's records is a JSON object"),
+        (["--table", "a.b", "--yes", "--from", "none.json"], "the source holds no records"),
+        (["--table", "a.b", "--yes", "--from", "odd.json"], 'no field of the sample can be a column; "a b"'),
+        (["--table", "a.b", "--yes", "--from", "value.json"], "the only field is `value`"),
+        (["--table", "a.b", "--yes", "--from", "some.json"], "put the data into a folder of its own"),
+    ],
+)
+def test_what_it_can_not_do_is_one_line_and_writes_nothing(
+    arguments: list[str], told: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = {"lines": "no\n[1]\n", "none": "", "odd": '{"a b": 1}', "value": '{"value": 1}', "some": '{"a": 1}'}
+    for name, text in files.items():
+        (folder / f"{name}.{'txt' if name == 'lines' else 'json'}").write_text(text)
+    source = [] if "--from" in arguments else ["--from", "events"]
+    said = hivesink(capsys, "init", *arguments, *source)
+    assert said.code == 65
+    assert told in said.error
+    assert not (folder / "ddl").exists()
+    assert not (folder / "jobs").exists()

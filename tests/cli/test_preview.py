@@ -1,0 +1,148 @@
+"""`hivesink preview`: what it says is what a job's tasks do."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.cli.site import DDL, hivesink
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+COLUMNS = "id BIGINT, ts TIMESTAMP, x STRUCT<a: INT>, m MAP<STRING, DATE>, l ARRAY<STRUCT<b: INT>>"
+BY_DAY = (
+    "'sink.bucket.assigner'='date-time','sink.bucket.time-column'='ts','sink.bucket.time-pattern'='yyyy-MM-dd',"
+    "'sink.bucket.time-zone'='Europe/Berlin'"
+)
+
+
+def _ddl(folder: Path, properties: str = BY_DAY, columns: str = COLUMNS) -> Path:
+    path = folder / "t.sql"
+    path.write_text(
+        f"CREATE TABLE demo.t ({columns}) PARTITIONED BY (dt STRING) STORED AS PARQUET TBLPROPERTIES ({properties})"
+    )
+    return path
+
+
+def _events(folder: Path, *lines: str) -> Path:
+    path = folder / "events.json"
+    path.write_text("".join(f"{line}\n" for line in lines))
+    return path
+
+
+def test_rows_partitions_bad_records_and_unknown_fields(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    events = _events(
+        tmp_path,
+        '{"ID": "1", "ts": "2024-01-01T23:30:00Z", "x": {"a": 1, "zz": 2}, "m": {"K": "2024-01-01"}, "l": [{"c": 1}]}',
+        "",
+        '{"id": 1.5}',
+        '{"id": 2, "more": null}',
+        '{"m": {"k": "soon"}, "more": 1}',
+    )
+    said = hivesink(capsys, "preview", "--ddl", _ddl(tmp_path), "--from", events, "--json")
+    assert said.code == 65
+    assert (said.data["records"], said.data["fit"], said.data["bad"], said.data["skipped"]) == (5, 2, 3, 0)
+    first, second = said.data["rows"]
+    assert first == {
+        "partition": "dt=2024-01-02",
+        "row": {"id": 1, "ts": "2024-01-01T23:30:00", "x": {"a": 1}, "m": {"K": "2024-01-01"}, "l": [{"b": None}]},
+    }
+    assert second["partition"] == "dt=__HIVE_DEFAULT_PARTITION__"
+    assert said.data["partitions"] == {"dt=2024-01-02": 1, "dt=__HIVE_DEFAULT_PARTITION__": 1}
+    bad = [(one["line"], one["field"], one["reason"]) for one in said.data["bad_records"]]
+    assert bad == [(2, None, "empty, not JSON"), (3, "id", "not a whole number"), (5, "m.k", "not a date")]
+    assert {one["file"] for one in said.data["bad_records"]} == {str(events)}
+    assert said.data["unknown_fields"] == {"more": 2, "x.zz": 1, "l.c": 1}
+
+    text = hivesink(capsys, "preview", "--ddl", _ddl(tmp_path), "--from", events)
+    assert text.code == 65
+    assert f"{events} line 3" in text.out
+    assert "2 of 5 records fit; 3 don't" in text.out
+    assert "a job stops at the first bad record" in text.out
+
+
+def test_the_tables_settings_count(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    events = _events(tmp_path, '{"id": 1, "more": 1}', '{"id": 2}', '{"id": 3, "ts": 1704150000000}')
+    strict = f"{BY_DAY},'sink.on-unknown-field'='bad-record','sink.bucket.on-null'='bad-record'"
+    ddl = _ddl(tmp_path, f"{strict},'sink.timestamp-format'='ts=epoch-millis','sink.on-bad-record'='dead-letter'")
+    said = hivesink(capsys, "preview", "--ddl", ddl, "--from", events, "--json")
+    bad = [(one["line"], one["field"], one["reason"]) for one in said.data["bad_records"]]
+    assert bad == [(1, "more", "unknown field"), (2, "dt", "the partition value is null or empty")]
+    assert said.data["partitions"] == {"dt=2024-01-02": 1}
+    assert "dead-letter table" in hivesink(capsys, "preview", "--ddl", ddl, "--from", events).out
+
+
+def test_only_the_first_of_many_are_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    good = [f'{{"id": {day}, "ts": "2024-01-{day:02} 12:00:00", "f{day}": 0}}' for day in range(1, 31)]
+    events = _events(tmp_path, *good, *["no"] * 25, *["{}"] * 1000)
+    said = hivesink(capsys, "preview", "--ddl", _ddl(tmp_path), "--from", events, "--limit", "60")
+    for line in ("… and 11 more partitions", "… and 5 more bad records", "… and 10 more fields", "35 of 60 records"):
+        assert line in said.out
+    assert len(hivesink(capsys, "preview", "--ddl", _ddl(tmp_path), "--from", events, "--json").data["rows"]) == 20
+
+
+def test_a_table_of_the_metastore(table: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    events = _events(tmp_path, '{"id": 1, "dt": "a/b"}', '{"id": 2, "dt": ""}')
+    said = hivesink(capsys, "preview", "--table", table, "--from", events, "--json")
+    assert said.code == 0, said.err
+    assert said.data["partitions"] == {"dt=__HIVE_DEFAULT_PARTITION__": 1, "dt=a%2Fb": 1}
+    assert "not in the metastore" in hivesink(capsys, "preview", "--table", "a.b", "--from", events).error
+
+
+def test_no_records_are_no_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    said = hivesink(capsys, "preview", "--ddl", _ddl(tmp_path), "--from", _events(tmp_path))
+    assert (said.code, said.out.strip()) == (0, "there are no records")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ([], "either --table database.table or --ddl FILE.sql"),
+        (["--table", "a.b", "--ddl", "t.sql"], "either --table database.table or --ddl FILE.sql"),
+        (["--ddl", "."], "is a folder; name one of its files"),
+        (["--ddl", "none.sql"], "none.sql: can't be read"),
+        (["--ddl", "t.sql", "--from", "none.json"], "--from none.json: no such file or folder"),
+        (["--ddl", "t.sql", "--from", "s3://bucket/key"], "s3:// is not read; write a local path, hdfs://…"),
+        (["--ddl", "t.sql", "--from", "kafka://host:9092"], "write kafka://HOST:PORT/TOPIC"),
+        (["--ddl", "kafka.sql"], "'timestamp' is a column neither of the table nor of the stream"),
+    ],
+)
+def test_what_it_can_not_do_is_one_line(
+    arguments: list[str],
+    told: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    _ddl(tmp_path).rename("kafka.sql")
+    (tmp_path / "kafka.sql").write_text((tmp_path / "kafka.sql").read_text().replace("'ts'", "'timestamp'"))
+    _ddl(tmp_path)
+    source = [] if "--from" in arguments else ["--from", str(_events(tmp_path, json.dumps({"id": 1})))]
+    said = hivesink(capsys, "preview", *arguments, *source)
+    assert said.code == 65
+    assert told in said.error
+
+
+def test_it_takes_the_ddl_that_apply_takes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "t.sql").write_text(DDL.format(name="a.b", location="relative"))
+    said = hivesink(capsys, "preview", "--ddl", tmp_path / "t.sql", "--from", tmp_path)
+    assert "t.sql:4: LOCATION 'relative' is not absolute" in said.error
+
+
+def test_columns_from_elsewhere(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    events = _events(tmp_path, '{"user": {"id": 7, "more": 1}, "uid": 1, "other": 2}')
+    paths = "'sink.column.uid.from'='$.user.id','sink.column.file.from'='file.path','sink.column.n.from'='batch.id'"
+    ddl = _ddl(tmp_path, f"{paths},'sink.bucket.assigner'='date-time'", "uid INT NOT NULL, file STRING, n INT NOT NULL")
+    said = hivesink(capsys, "preview", "--ddl", ddl, "--from", events, "--json")
+    assert said.code == 0
+    assert [one["row"] for one in said.data["rows"]] == [{"uid": 7, "file": str(events), "n": 0}]
+    assert said.data["unknown_fields"] == {"uid": 1, "other": 1}
+
+    ddl = _ddl(tmp_path, "'sink.column.uid.from'='kafka.key','sink.bucket.assigner'='date-time'", "uid INT")
+    said = hivesink(capsys, "preview", "--ddl", ddl, "--from", events)
+    assert (said.code, len(said.err.splitlines())) == (65, 1)
+    assert "sink.column.uid.from = 'kafka.key': records of this sample have no such thing" in said.err

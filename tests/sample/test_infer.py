@@ -1,0 +1,149 @@
+"""The types that a sample shows: rules one by one, and whatever JSON comes."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime, timezone
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hivesink.config.options import check
+from hivesink.core.table import TableName, TableSpec
+from hivesink.errors import InvalidOption
+from hivesink.hiveql.parse import parse_ddl
+from hivesink.hiveql.render import render
+from hivesink.sample.infer import MOST_COLUMNS, infer
+from hivesink.sample.preview import preview, settings_of
+from hivesink.sample.records import Line, Sample, of_lines
+
+NOW = datetime(2026, 11, 23, tzinfo=timezone.utc)
+
+
+def sample_of(*records: bytes) -> Sample:
+    return of_lines([Line("f", number, record) for number, record in enumerate(records, 1)], len(records))
+
+
+def _column(*values: str) -> tuple[str, str | None]:
+    """The type and comment of a column with these JSON values."""
+    (column,) = infer(f'{{"c": {value}}}'.encode() for value in values).columns
+    return str(column.type), column.comment
+
+
+@pytest.mark.parametrize(
+    ("values", "kind", "comment"),
+    [
+        (["1", "null", "-0"], "bigint", None),
+        (["9223372036854775807"], "bigint", None),
+        (["1", "2.5", "1e3"], "double", None),
+        (["9223372036854775808"], "string", "numbers beyond BIGINT or DOUBLE"),
+        (["1e400"], "string", "numbers beyond BIGINT or DOUBLE"),
+        (["9007199254740993", "0.5"], "string", "mixed: whole numbers beyond 2^53 (1), fractions (1)"),
+        (["true", "false"], "boolean", None),
+        (["1", "true", "2"], "string", "mixed: whole numbers (2), booleans (1)"),
+        (['"a"', '"7"'], "string", None),
+        (['"2024-01-02T03:04:05Z"', '"2024-01-02 03:04"'], "timestamp", None),
+        (['"2024-01-02"'], "date", None),
+        (['"2024-01-02"', '"2024-01-02 03:04"'], "string", "mixed: dates (1), timestamps (1)"),
+        (['"2024-02-30"'], "string", None),
+        (["null"], "string", "only null in the sample"),
+        (["[]", "[null]"], "array<string>", "no value in any array of the sample"),
+        (["[1]", "[2.5, null]"], "array<double>", None),
+        (['[[1], ["a"]]'], "array<array<string>>", "[][]: mixed: whole numbers (1), texts (1)"),
+        (["{}"], "map<string,string>", "only empty objects in the sample"),
+        (
+            ['{"A": 1}', '{"a": 2.5, "select": null}'],
+            "struct<a:double,select:string>",
+            "select: only null in the sample",
+        ),
+        (['{"2024-01-01": 1, "x y": 2}'], "map<string,bigint>", None),
+        (["{}", "[]"], "string", "mixed: objects (1), arrays (1)"),
+    ],
+)
+def test_types(values: list[str], kind: str, comment: str | None) -> None:
+    assert _column(*values) == (kind, comment)
+
+
+def test_many_keys_that_each_come_seldom_are_data() -> None:
+    kind, _ = _column(*(f'{{"user{number}": {number}}}' for number in range(30)))
+    assert kind == "map<string,bigint>"
+    kind, _ = _column(*("{" + ",".join(f'"f{number}": 1' for number in range(30)) + "}" for _ in range(3)))
+    assert kind.startswith("struct<f0:bigint,")
+
+
+def test_deep_nesting_ends_as_text() -> None:
+    kind, comment = _column('{"a":' * 3000 + "1" + "}" * 3000)
+    assert kind.count("struct") == 20
+    assert comment is not None
+    assert comment.endswith("…") or "nested deeper than 20 levels" in comment
+
+
+@pytest.mark.parametrize(
+    ("record", "name", "why"),
+    [
+        ('{"Id": 1, "id": 2}', "id", "one record has Id and id, and Hive ignores case"),
+        ('{"id": 1, "id": 2}', "id", "most records have it twice"),
+        ('{"": 1}', "", "a column's name has letters"),
+        ('{"a.b": 1}', "a.b", "a column's name has letters"),
+        ('{"\\ud800": 1}', "\ud800", "a column's name has letters"),
+        ('{"a\\nb": 1}', "a\nb", "a column's name has letters"),
+        ('{"ROW__ID": 1}', "row__id", "every Hive table has a column of that name"),
+        (f'{{"{"x" * 768}": 1}}', "x" * 768, "metastores keep 767 characters"),
+        ('{"s": {"a": 1, "b": 2, "ü": 3}}', "s.ü", "Spark reads only letters"),
+        ('{"s": {"a": 1, "b": 2, "A": 3}}', "s.a", "one record has a and A"),
+    ],
+)
+def test_what_can_be_no_column_is_left_out(record: str, name: str, why: str) -> None:
+    (left,) = infer([record.encode()]).left_out
+    assert left.field == name
+    assert left.why.startswith(why)
+
+
+def test_a_field_that_few_records_have_twice_stays() -> None:
+    records = [b'{"id": 1, "id": 2}', b'{"id": 1}', b'{"ID": 1}']
+    inferred = infer(records)
+    assert [column.name for column in inferred.columns] == ["id"]
+    assert _bad(records, inferred.columns) == [(0, "duplicate field")]
+
+
+def test_a_table_has_so_many_columns() -> None:
+    record = json.dumps({f"c{number}": 1 for number in range(MOST_COLUMNS + 2)})
+    inferred = infer([record.encode()])
+    assert (len(inferred.columns), len(inferred.left_out)) == (MOST_COLUMNS, 2)
+
+
+def _bad(records: list[bytes], columns: object) -> list[tuple[int, str]]:
+    spec = TableSpec(TableName("a", "b"), columns)  # type: ignore[arg-type]  # as it was inferred
+    try:
+        assert parse_ddl(render(spec), "t.sql", check) == spec
+    except InvalidOption as error:
+        raise AssertionError(render(spec)) from error
+    return [(row.index, row.reason) for row in preview(sample_of(*records), spec, settings_of(spec), NOW).bad]
+
+
+_texts = st.text(max_size=8) | st.sampled_from(
+    ["2024-01-02", "2024-01-02T03:04:05Z", "0001-01-01T00:00+01:00", "9999-12-31 23:59", "7", "", "select", "NaN"]
+)
+_names = st.text(max_size=6) | st.sampled_from(
+    ["a", "A", "b", "select", "1", "x y", "x.y", "é", "É", "ß", "İ", "\u212a", "k"]
+)
+_numbers = st.integers(-(2**70), 2**70) | st.floats(allow_nan=False, allow_infinity=False) | st.integers(-5, 5)
+_scalars = st.none() | st.booleans() | _numbers | _texts
+_json = st.recursive(
+    _scalars, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(_names, inner, max_size=4), max_leaves=8
+)
+
+
+@given(st.lists(st.dictionaries(_names, _json, max_size=4), max_size=6))
+def test_the_columns_decode_whatever_they_were_told_from(records: list[dict[str, object]]) -> None:
+    raw = [json.dumps(record).encode() for record in records]
+    inferred = infer(raw)
+    if inferred.columns:
+        assert _bad(raw, inferred.columns) == []
+    assert all(column.comment is None or len(column.comment) <= 255 for column in inferred.columns)
+
+
+@given(st.lists(st.binary(max_size=20), max_size=3))
+def test_what_is_no_json_is_no_column(records: list[bytes]) -> None:
+    assert infer([*records, None]).columns == infer(records).columns
