@@ -217,7 +217,7 @@ def _shown(cell: Any) -> Any:
     plain = _plain(cell)
     if isinstance(plain, (list, dict)):
         return dumps(plain, default=jsonable, ensure_ascii=False)
-    return jsonable(cell) if isinstance(cell, Decimal) else cell
+    return jsonable(cell) if isinstance(cell, Decimal) else plain
 
 
 def _plain(cell: Any) -> Any:
@@ -227,6 +227,9 @@ def _plain(cell: Any) -> Any:
             return _plain(cell.asDict())
         case dict():
             return {key if isinstance(key, str) else str(jsonable(key)): _plain(part) for key, part in cell.items()}
+        case bytearray():
+            # PySpark before 4.1 hands out a BINARY so.
+            return bytes(cell)
         case list():
             return [_plain(part) for part in cell]
     return cell

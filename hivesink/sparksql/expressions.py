@@ -90,6 +90,8 @@ def _literal(node: exp.Expr, _: Scope) -> Typed:
         number = Decimal(max(digits, len(found[2]), 1), len(found[2]))
         if number.precision <= 18:  # noqa: PLR2004  as many fit every engine's decimals
             return Typed(f"CAST({literal(text)} AS {duckdb_type(number)})", number, text)
+    if re.fullmatch(r"\d+(\.\d+)?[eE][+-]?\d+", text):
+        return Typed(f"CAST({literal(text)} AS DOUBLE)", Primitive.DOUBLE)
     msg = f"the number {text}"
     raise NotCovered(msg)
 
@@ -143,6 +145,7 @@ def _not(node: exp.Expr, scope: Scope) -> Typed:
 
 
 def _is(node: exp.Expr, scope: Scope) -> Typed:
+    only(node, "this", "expression")
     if not isinstance(node.expression, exp.Null):
         msg = f"`{shown(node)}`"
         raise NotCovered(msg)
@@ -171,11 +174,13 @@ def _between(node: exp.Expr, scope: Scope) -> Typed:
 
 
 def _like(node: exp.Expr, scope: Scope) -> Typed:
-    only(node, "this", "expression")
+    only(node, "this", "expression", "negate")
     value, pattern = expression(node.this, scope), expression(node.expression, scope)
     if not value.is_text or pattern.text is None:
         msg = f"`{shown(node)}`: LIKE needs a string and a literal pattern"
         raise NotCovered(msg)
+    if node.args.get("negate"):
+        return Typed(f"({value.sql} NOT LIKE {pattern.sql})", Primitive.BOOLEAN)
     return Typed(
         f"({value.sql} LIKE {pattern.sql})", Primitive.BOOLEAN, value.name and f"{value.name} LIKE {pattern.text}"
     )
@@ -269,8 +274,7 @@ def _cast(node: exp.Expr, scope: Scope) -> Typed:
     if kind is None or rewritten is None:
         msg = f"`{shown(node)}`, a cast of {value.type}"
         raise NotCovered(msg)
-    name = value.name and f"CAST({value.name} AS {str(kind).upper()})"
-    return Typed(rewritten, kind, name)
+    return Typed(rewritten, kind)
 
 
 def _converted(value: Typed, kind: HiveType | None) -> str | None:

@@ -82,10 +82,10 @@ class Selects:
         return f"WITH {', '.join(texts)} ", named
 
     def _union(self, node: exp.Union, named: Mapping[str, Source], most: int | None) -> Selected:
-        only(node, "this", "expression", "order", "limit", "with_")
         if node.args.get("distinct"):
             msg = "UNION without ALL"
             raise NotCovered(msg)
+        only(node, "this", "expression", "order", "limit", "with_")
         left, right = self.query(node.this, named), self.query(node.expression, named)
         if len(left.columns) != len(right.columns):
             msg = "a UNION of different numbers of columns"
@@ -220,6 +220,9 @@ def _column(item: exp.Expr, scope: Scope) -> list[Typed]:
         return scope.star([part.name for part in item.parts[:-1]])
     if isinstance(item, exp.Alias):
         return [replace(expression(item.this, scope), name=item.alias, text=None)]
+    if isinstance(item, exp.Cast) and isinstance(item.this, exp.Column):
+        # Spark names it by the column.
+        return [replace(expression(item, scope), name=item.this.name)]
     return [replace(expression(item, scope), text=None)]
 
 

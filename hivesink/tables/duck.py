@@ -88,9 +88,7 @@ def _answer(
 
 def _rows(connection: DuckDBPyConnection, translation: Translation) -> Answer:
     rows = connection.execute(translation.sql).fetchall()
-    # PySpark hands out a BINARY as a bytearray.
-    shaped = [tuple(bytearray(cell) if isinstance(cell, bytes) else cell for cell in row) for row in rows]
-    return Answer([name for name, _ in translation.columns], shaped)
+    return Answer([name for name, _ in translation.columns], rows)
 
 
 @dataclass(slots=True)
