@@ -277,7 +277,7 @@ def _cast(node: exp.Expr, scope: Scope) -> Typed:
     return Typed(rewritten, kind)
 
 
-def _converted(value: Typed, kind: HiveType | None) -> str | None:
+def _converted(value: Typed, kind: HiveType | None) -> str | None:  # noqa: PLR0911  a list of cases
     """None if the two engines don't do it alike."""
     if kind is None or value.type is None:
         return None

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from hivesink.core.table import HiveType, TableName, TableSpec
 from hivesink.errors import NotCovered
 from hivesink.sparksql.aggregates import AGGREGATES, grouped, order
 from hivesink.sparksql.expressions import SCALARS, condition, expression
@@ -16,6 +15,8 @@ from hivesink.sparksql.typed import Typed, common_type, only, quoted, shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+
+    from hivesink.core.table import HiveType, TableName, TableSpec
 
     Lookup = Callable[[TableName], TableSpec]
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from hivesink.sparksql.select import Lookup
 
 _QUERIES = {"SELECT", "WITH", "("}
-_OTHERS = set(
+_OTHERS = frozenset(
     [
         "ADD",
         "ALTER",
@@ -79,14 +79,14 @@ _OTHERS = set(
         "VALUES",
     ]
 )
-"""The words that statements begin with in Spark's grammar (SqlBaseParser.g4: statement, unsupportedHiveNativeCommands)."""
+"""The words that statements begin with in Spark's grammar (SqlBaseParser.g4, `statement`)."""
 _COMMENTS = re.compile(r"\s+|--[^\n]*(?:\n|$)|/\*(?!\+).*?\*/", re.DOTALL)
 _CHAR = re.compile(r"\b(?:char|varchar)\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
 class Translation:
-    """What to ask DuckDB, the names and types that the answer's columns have in Spark, and the tables that it needs."""
+    """What to ask DuckDB, the names and types of the answer's columns in Spark, and the tables that it needs."""
 
     sql: str
     columns: tuple[tuple[str, HiveType | None], ...]

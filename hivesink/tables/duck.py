@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import tempfile
+from contextlib import closing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -42,7 +43,7 @@ class Answer:
 
 
 def ask(sql: str, address: Callable[[], str], site: Site, *, most: int, in_utc: bool) -> Answer:
-    """The first `most` rows of a statement over tables of the metastore at `address`, which is asked for if it needs one.
+    """The first `most` rows of a statement over tables of the metastore at `address`, asked for if it names any.
 
     `in_utc`: Spark would show TIMESTAMPs in UTC. Tries again once if files vanish meanwhile. Raises NotCovered for
     whatever Spark might answer otherwise; QueryFailed for what no engine answers; UnknownTable, MetastoreUnreachable,
@@ -55,7 +56,7 @@ def ask(sql: str, address: Callable[[], str], site: Site, *, most: int, in_utc: 
 
 
 def _ask(sql: str, address: Callable[[], str], site: Site, *, most: int, in_utc: bool) -> Answer:
-    with _Tables(lambda: wiring.Metastore.at("thrift", address(), site).registrar) as tables:
+    with closing(_Tables(lambda: wiring.Metastore.at("thrift", address(), site).registrar)) as tables:
         translation = translate(sql, tables.spec, most=most, in_utc=in_utc)
         live = [tables.live[relation.table.name] for relation in translation.relations]
         partitions = [tables.partitions(table) for table in live]
@@ -99,10 +100,7 @@ class _Tables:
     live: dict[TableName, LiveTable] = field(default_factory=dict)
     registrar: Registrar | None = None
 
-    def __enter__(self) -> _Tables:
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
         if self.registrar is not None:
             self.registrar.close()
 

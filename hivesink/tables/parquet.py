@@ -3,6 +3,9 @@
 A file's column is read only if it has the very type that Spark writes for the declared one.
 """
 
+# Statements are put together from quoted names and paths; values are parameters.
+# ruff: noqa: S608
+
 from __future__ import annotations
 
 import re
@@ -64,7 +67,7 @@ def create_view(
     partitions: Sequence[LivePartition],
     store: FileStore,
 ) -> list[str]:
-    """Make the view of `relation`, and return the paths of the files that it reads. Raises NotCovered, StoreUnavailable."""
+    """Make the view of `relation`, and return the paths of its files. Raises NotCovered, StoreUnavailable."""
     wanted: Sequence[int] = range(len(partitions))
     if table.spec.is_partitioned:
         wanted = _pruned(connection, relation, partitions)
@@ -72,7 +75,7 @@ def create_view(
     types = {name: kind for name, kind in relation.types.items() if name in relation.used}
     own = {name: kind for name, kind in types.items() if name not in relation.partition_columns}
     selects = [
-        _select(connection, f"{relation.view}.{number}", relation, types, fields, some)
+        _select(connection, relation, types, fields, some, name=f"{relation.view}.{number}")
         for number, (fields, some) in enumerate(_by_fields(connection, files, own))
     ]
     empty = ", ".join(f"CAST(NULL AS {duckdb_type(kind)}) AS {quoted(name)}" for name, kind in types.items()) or "1"
@@ -141,7 +144,8 @@ def _by_fields(
         return
     found = connection.execute(
         "SELECT fields, list(file_name) FROM (SELECT file_name, list((name, coalesce(type, ''), duckdb_type, "
-        "coalesce(num_children, 0)) ORDER BY column_id) AS fields FROM parquet_schema(?) GROUP BY file_name) GROUP BY fields",
+        "coalesce(num_children, 0)) ORDER BY column_id) AS fields FROM parquet_schema(?) GROUP BY file_name) "
+        "GROUP BY fields",
         [[file.path for file in files]],
     ).fetchall()
     by_path = {file.path: file for file in files}
@@ -154,7 +158,7 @@ def _by_fields(
                 raise NotCovered(msg)
             there.add(column)
             if column in own and not _fits(own[column], physical, kind):
-                msg = f"the column {column} of {paths[0]}, {kind or physical} ({physical}) for {own[column]}"
+                msg = f"the column {column} of {paths[0]}, {kind} ({physical}) for {own[column]}"
                 raise NotCovered(msg)
         yield there, [by_path[path] for path in sorted(paths)]
 
@@ -181,11 +185,12 @@ def _fits(declared: HiveType, physical: str, kind: str) -> bool:
 
 def _select(
     connection: DuckDBPyConnection,
-    name: str,
     relation: Relation,
     types: Mapping[str, HiveType],
     there: set[str],
     files: Sequence[TableFile],
+    *,
+    name: str,
 ) -> str:
     """The rows of files that have the same columns."""
     values, joined = [], False
