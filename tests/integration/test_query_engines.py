@@ -79,7 +79,7 @@ SELECT id FROM engines.facts WHERE at >= TIMESTAMP '2024-01-02 03:04:05' AND at 
 SELECT year(day), month(day), day(day), quarter(day) AS q FROM engines.facts ORDER BY id
 SELECT year(at), month(at), hour(at), minute(at), second(at) FROM engines.facts ORDER BY id
 SELECT CAST(at AS DATE) AS d, count(*) FROM engines.facts GROUP BY CAST(at AS DATE) ORDER BY d
-SELECT CAST(Id AS BIGINT), CAST(hour AS DOUBLE), CAST(day AS STRING) FROM engines.facts ORDER BY big, dt
+SELECT CAST(Id AS BIGINT), CAST(hour AS DOUBLE), CAST(day AS STRING) FROM engines.facts
 SELECT CAST(hour AS STRING) || '-' || dt AS at_hour FROM engines.facts ORDER BY at_hour, id
 SELECT CAST('12' AS INT) AS i, CAST('2024-02-29' AS DATE) AS d, CAST('-7' AS BIGINT) AS b
 SELECT coalesce(name, 'none'), coalesce(id, 0), length(name) FROM engines.facts ORDER BY id
