@@ -63,6 +63,9 @@ def call(arguments: list[str]) -> int:
     # Thrift's sockets log the errors that they then raise.
     logging.getLogger("thrift").addHandler(logging.NullHandler())
     logging.getLogger("thrift").propagate = False
+    # sqlglot logs what it doesn't know; here that is an error with a line, or a reason to ask Spark.
+    logging.getLogger("sqlglot").addHandler(logging.NullHandler())
+    logging.getLogger("sqlglot").propagate = False
     try:
         code = app(arguments or ["--help"], prog_name="hivesink", standalone_mode=False)
     except _UsageError as error:

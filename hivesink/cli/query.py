@@ -1,9 +1,12 @@
-"""`hivesink query`: SQL over the tables, in a local Spark session or through HiveServer2."""
+"""`hivesink query`: SQL over the tables, by DuckDB, a local Spark session or HiveServer2."""
 
 from __future__ import annotations
 
 import os
+import time
+from dataclasses import dataclass
 from decimal import Decimal
+from enum import Enum
 from json import dumps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,20 +15,48 @@ import typer
 
 from hivesink.cli.codes import OLD_CLIENT, is_old_client
 from hivesink.cli.command import Debug, Json, Metastore, reporting
-from hivesink.cli.output import Grid, Line, Report, jsonable
+from hivesink.cli.output import Grid, Line, Report, jsonable, tell
 from hivesink.config.site import Site
-from hivesink.errors import InvalidOption, QueryFailed
+from hivesink.errors import InvalidOption, NotCovered, QueryFailed
 from hivesink.hive import Auth, Login, connect
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
 PASSWORD = "HIVESINK_HIVESERVER2_PASSWORD"  # noqa: S105  the variable's name
+
+# What a Spark configuration may set without another answer.
+_HARMLESS = (
+    "spark.sql.adaptive.",
+    "spark.sql.catalogImplementation",
+    "spark.sql.hive.metastore.",
+    "spark.sql.shuffle.partitions",
+    "spark.sql.warehouse.dir",
+)
+_ZONE_OF_JVM = ("JDK_JAVA_OPTIONS", "JAVA_TOOL_OPTIONS", "SPARK_SUBMIT_OPTS")
+
+
+class Engine(Enum):
+    """Who answers."""
+
+    AUTO = "auto"
+    DUCKDB = "duckdb"
+    SPARK = "spark"
+    HIVESERVER2 = "hiveserver2"
+
 
 Sql = Annotated[str, typer.Argument(help="One SQL statement.", metavar="SQL")]
 HiveServer2 = Annotated[
     str | None,
-    typer.Option("--hiveserver2", metavar="HOST:PORT", help="Ask this HiveServer2, not a local Spark session."),
+    typer.Option("--hiveserver2", metavar="HOST:PORT", help="Ask this HiveServer2."),
+]
+EngineOption = Annotated[
+    Engine | None,
+    typer.Option(
+        "--engine",
+        help="Who answers. auto, the default: duckdb where it is sure to answer as Spark does, else Spark.",
+        metavar="auto|duckdb|spark|hiveserver2",
+    ),
 ]
 AuthOption = Annotated[
     Auth | None,
@@ -48,6 +79,7 @@ Limit = Annotated[int, typer.Option("--limit", min=1, help="How many rows to fet
 def query(
     sql: Sql,
     *,
+    engine: EngineOption = None,
     hiveserver2: HiveServer2 = None,
     auth: AuthOption = None,
     user: User = None,
@@ -60,22 +92,82 @@ def query(
 ) -> None:
     """Run one SQL statement and print its rows.
 
-    Without --hiveserver2 it starts a local Spark session, which takes some seconds. In JSON, times are ISO 8601,
-    decimals are text, bytes are base64.
+    DuckDB answers simple statements over Parquet tables in a second or two. For all else a local Spark session starts,
+    which takes some seconds. In JSON, times are ISO 8601, decimals are text, bytes are base64.
 
     Example: hivesink query "SELECT count(*) FROM demo.flights"
     """
     with reporting(as_json=json, debug=debug) as out:
-        if hiveserver2 is None:
-            columns, rows = _ask_spark(sql, metastore, limit + 1)
-        else:
+        chosen = _engine(engine, hiveserver2)
+        if hiveserver2 is not None:
             with connect(hiveserver2, _login(auth, user, password_file, kerberos_service)) as hive:
                 result = hive.query(sql, most=limit + 1)
-            columns, rows = [column.name for column in result.columns], result.rows
-        out.show(_report(columns, rows[:limit], more=len(rows) > limit))
+            found = Found(chosen, [column.name for column in result.columns], result.rows)
+        elif chosen is Engine.SPARK:
+            found = _ask_spark(sql, metastore, limit + 1)
+        elif chosen is Engine.DUCKDB:
+            found = _ask_duckdb(sql, metastore, limit + 1)
+        else:
+            found = _ask_either(sql, metastore, limit + 1)
+        out.show(_report(found, limit))
 
 
-def _ask_spark(sql: str, metastore: str | None, most: int) -> tuple[list[str], Sequence[Sequence[Any]]]:
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What an engine answered: one row more than is shown, if there are more."""
+
+    engine: Engine
+    columns: Sequence[str]
+    rows: Sequence[Sequence[Any]]
+
+
+def _engine(chosen: Engine | None, hiveserver2: str | None) -> Engine:
+    """Raises InvalidOption where the two options contradict each other."""
+    if hiveserver2 is None and chosen is Engine.HIVESERVER2:
+        raise InvalidOption(("--engine hiveserver2 needs an address: add --hiveserver2 HOST:PORT",))
+    if hiveserver2 is not None and chosen not in {None, Engine.HIVESERVER2}:
+        raise InvalidOption((f"--hiveserver2 asks HiveServer2, not {chosen.value}: leave out one of the two options",))
+    return Engine.HIVESERVER2 if hiveserver2 is not None else chosen or Engine.AUTO
+
+
+def _ask_either(sql: str, metastore: str | None, most: int) -> Found:
+    try:
+        found = _ask_duckdb(sql, metastore, most)
+    except NotCovered as error:
+        tell(f"engine: spark; duckdb doesn't cover {error.reason}")
+        return _ask_spark(sql, metastore, most)
+    tell("engine: duckdb")
+    return found
+
+
+def _ask_duckdb(sql: str, metastore: str | None, most: int) -> Found:
+    from hivesink.spark.session import given_settings
+    from hivesink.tables.duck import ask
+    from hivesink.tables.opened import metastore_address
+
+    if "PYSPARK_GATEWAY_PORT" in os.environ:
+        msg = "what spark-submit starts, which may have any setting"
+        raise NotCovered(msg)
+    settings = given_settings(os.environ)
+    for name in settings:
+        if name.startswith(("spark.sql.", "spark.hadoop.", "spark.hive.")) and not name.startswith(_HARMLESS):
+            msg = f"{name} of spark-defaults.conf, by which Spark may answer otherwise"
+            raise NotCovered(msg)
+    site = Site.load(os.environ)
+    answer = ask(
+        sql, lambda: metastore_address(metastore, site), site, most=most, in_utc=_is_in_utc(os.environ, settings)
+    )
+    return Found(Engine.DUCKDB, answer.columns, answer.rows)
+
+
+def _is_in_utc(environ: Mapping[str, str], settings: Mapping[str, str]) -> bool:
+    """Whether both this process and the JVM of a Spark session would be in UTC."""
+    options = [*(environ.get(name, "") for name in _ZONE_OF_JVM), *settings.values()]
+    zones = [option for text in options for option in text.split() if option.startswith("-Duser.timezone=")]
+    return set(time.tzname) == {"UTC"} and all(zone == "-Duser.timezone=UTC" for zone in zones)
+
+
+def _ask_spark(sql: str, metastore: str | None, most: int) -> Found:
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
@@ -84,7 +176,7 @@ def _ask_spark(sql: str, metastore: str | None, most: int) -> tuple[list[str], S
     spark = session("hivesink query", metastore=metastore)
     try:
         frame = spark.sql(sql)
-        return frame.columns, frame.limit(most).collect()
+        return Found(Engine.SPARK, frame.columns, frame.limit(most).collect())
     except (PySparkException, Py4JError) as error:
         raise QueryFailed(OLD_CLIENT if is_old_client(error) else str(error).strip().partition("\n")[0]) from error
     finally:
@@ -109,12 +201,14 @@ def _password(file: Path | None) -> str | None:
         raise InvalidOption((f"--password-file {file}: {error.strerror}",)) from error
 
 
-def _report(columns: Sequence[str], rows: Sequence[Sequence[Any]], *, more: bool) -> Report:
-    data = {"columns": columns, "rows": [[_plain(cell) for cell in row] for row in rows], "more": more}
-    end = Line(f"{len(rows)} row{'' if len(rows) == 1 else 's'}")
+def _report(found: Found, limit: int) -> Report:
+    rows, more, engine = found.rows[:limit], len(found.rows) > limit, found.engine.value
+    plain = [[_plain(cell) for cell in row] for row in rows]
+    data = {"columns": found.columns, "rows": plain, "more": more, "engine": engine}
+    end = Line(f"{len(rows)} row{'' if len(rows) == 1 else 's'} ({engine})")
     if more:
-        end = Line(f"only the first {len(rows)} rows; raise --limit to see more", "yellow")
-    return Report(data, [Grid("", columns, [[_shown(cell) for cell in row] for row in rows]), end])
+        end = Line(f"only the first {len(rows)} rows ({engine}); raise --limit to see more", "yellow")
+    return Report(data, [Grid("", found.columns, [[_shown(cell) for cell in row] for row in rows]), end])
 
 
 def _shown(cell: Any) -> Any:
@@ -123,7 +217,7 @@ def _shown(cell: Any) -> Any:
     plain = _plain(cell)
     if isinstance(plain, (list, dict)):
         return dumps(plain, default=jsonable, ensure_ascii=False)
-    return jsonable(cell) if isinstance(cell, Decimal) else cell
+    return jsonable(cell) if isinstance(cell, Decimal) else plain
 
 
 def _plain(cell: Any) -> Any:
@@ -133,6 +227,9 @@ def _plain(cell: Any) -> Any:
             return _plain(cell.asDict())
         case dict():
             return {key if isinstance(key, str) else str(jsonable(key)): _plain(part) for key, part in cell.items()}
+        case bytearray():
+            # PySpark before 4.1 hands out a BINARY so.
+            return bytes(cell)
         case list():
             return [_plain(part) for part in cell]
     return cell

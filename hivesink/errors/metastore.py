@@ -183,3 +183,23 @@ class QueryFailed(HiveSinkError):
 
     def __init__(self, reason: str) -> None:
         super().__init__(f"the query failed: {reason}")
+
+
+class NotCovered(HiveSinkError):
+    """DuckDB isn't sure to answer a statement as Spark does: `reason` says which part of it."""
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+        super().__init__(f"duckdb doesn't answer this: {reason}; use --engine spark")
+
+
+class FilesVanished(HiveSinkError):
+    """Files of a table went while a statement read them: a DROP, TRUNCATE or INSERT OVERWRITE took them."""
+
+    retryable = True
+
+    def __init__(self, first: str, count: int) -> None:
+        super().__init__(
+            f"{count} files of the statement's tables, such as {first}, were removed while it read them, and more at "
+            "a second try; run it again once the statement that removes them has ended"
+        )

@@ -155,12 +155,14 @@ def test_query_by_spark(table: str, java_home: str) -> None:
         "columns": ["n", "d", "s"],
         "rows": [[0, "2026-01-02", [{"a": 1, "m": {"k": {"b": 2}}}]]],
         "more": False,
+        "engine": "spark",
     }
+    assert "engine: spark; duckdb doesn't cover " in done.stderr
     command[-1] = "SELEC 1"
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 65
-    assert "hivesink: the query failed: [PARSE_SYNTAX_ERROR] Syntax error at or near 'SELEC'" in done.stderr
-    command[-1] = "SELECT nothing FROM nowhere.at_all"
+    assert done.stderr == "hivesink: the query failed: no statement begins with 'SELEC'; did you mean SELECT?\n"
+    command[-1:] = ["SELECT nothing FROM nowhere.at_all", "--engine", "spark"]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 65
     assert done.stderr.splitlines()[-1].startswith("hivesink: the query failed: [TABLE_OR_VIEW_NOT_FOUND]")
@@ -174,7 +176,7 @@ def test_query_through_hiveserver2(
     where = ["--hiveserver2", f"{thrift_server[0]}:{thrift_server[1]}", "--auth", "NOSASL"]
     said = hivesink(capsys, "query", f"SELECT count(*) AS n FROM {table}", *where, "--json")
     assert said.code == 0, said.err
-    assert said.data == {"columns": ["n"], "rows": [[0]], "more": False}
+    assert said.data == {"columns": ["n"], "rows": [[0]], "more": False, "engine": "hiveserver2"}
     said = hivesink(capsys, "query", "SELECT map(1, array(DATE '2024-01-02')) AS m", *where)
     assert "datetime" not in said.out
     assert "2024-01-02" in said.out

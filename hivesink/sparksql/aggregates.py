@@ -1,0 +1,167 @@
+"""Aggregates and window functions that Spark and DuckDB are sure to give the same value."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from hivesink.core.table import Decimal, HiveType, Primitive
+from hivesink.core.typetext import MAX_PRECISION
+from hivesink.errors import NotCovered
+from hivesink.sparksql.expressions import EXACT, expression, is_ordered
+from hivesink.sparksql.typed import APPROXIMATE, INTEGERS, Typed, duckdb_type, failing_unless, only, shown
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from hivesink.sparksql.scope import Rule, Scope
+
+_BY_ORDER = "the last digits of a sum of DOUBLEs depend on the order of its rows"
+_RANKS: dict[type[exp.Expr], str] = {exp.RowNumber: "row_number", exp.Rank: "rank", exp.DenseRank: "dense_rank"}
+_NEIGHBOURS: dict[type[exp.Expr], str] = {exp.Lag: "lag", exp.Lead: "lead"}
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """An aggregate's or window function's call, before the cast to the type that Spark gives it."""
+
+    sql: str
+    type: HiveType
+    name: str | None = None
+
+
+def grouped(value: Typed, what: str) -> Typed:
+    """`value`, if both engines take the same of its values for equal. Raises NotCovered.
+
+    Of a group of 0.0 and -0.0 each engine shows another one.
+    """
+    if value.type in APPROXIMATE or not is_ordered(value.type):
+        msg = f"{what} {value.name or 'a value'} of type {value.type}"
+        raise NotCovered(msg)
+    return value
+
+
+def order(ordered: exp.Ordered, sql: str) -> str:
+    """`sql` in that order; sqlglot has Spark's places of nulls."""
+    only(ordered, "this", "desc", "nulls_first")
+    nulls = "FIRST" if ordered.args.get("nulls_first") else "LAST"
+    return f"{sql} {'DESC' if ordered.args.get('desc') else 'ASC'} NULLS {nulls}"
+
+
+def _argument(node: exp.Expr, scope: Scope) -> tuple[Typed, str]:
+    """What is aggregated, and `DISTINCT ` or nothing."""
+    only(node, "this", "big_int")
+    if not isinstance(node.this, exp.Distinct):
+        return expression(node.this, scope), ""
+    only(node.this, "expressions")
+    if len(node.this.expressions) != 1:
+        msg = f"`{shown(node)}`: DISTINCT over several columns"
+        raise NotCovered(msg)
+    return grouped(expression(node.this.expressions[0], scope), "DISTINCT over"), "DISTINCT "
+
+
+def _name(function: str, distinct: str, value: Typed, scope: Scope) -> str | None:
+    return f"{function}({distinct}{value.name})" if value.name and scope.names_known else None
+
+
+def _count(node: exp.Expr, scope: Scope) -> Call:
+    if isinstance(node.this, exp.Star):
+        only(node, "this", "big_int")
+        return Call("count(*)", Primitive.BIGINT, "count(1)")
+    value, distinct = _argument(node, scope)
+    return Call(f"count({distinct}{value.sql})", Primitive.BIGINT, _name("count", distinct, value, scope))
+
+
+def _sum(node: exp.Expr, scope: Scope) -> Call:
+    value, distinct = _argument(node, scope)
+    if value.type in APPROXIMATE:
+        msg = f"`{shown(node)}`: {_BY_ORDER}"
+        raise NotCovered(msg)
+    if isinstance(value.type, Decimal):
+        kind: HiveType = Decimal(min(MAX_PRECISION, value.type.precision + 10), value.type.scale)
+    elif value.type in INTEGERS:
+        kind = Primitive.BIGINT
+    else:
+        msg = f"`{shown(node)}` of {value.type}"
+        raise NotCovered(msg)
+    return Call(f"sum({distinct}{value.sql})", kind, _name("sum", distinct, value, scope))
+
+
+def _extreme(node: exp.Expr, scope: Scope) -> Call:
+    function = "min" if isinstance(node, exp.Min) else "max"
+    value, distinct = _argument(node, scope)
+    if value.type is None or not is_ordered(value.type):
+        msg = f"`{shown(node)}` of {value.type}"
+        raise NotCovered(msg)
+    return Call(f"{function}({value.sql})", value.type, _name(function, distinct, value, scope))
+
+
+def _aggregate(node: exp.Expr, scope: Scope) -> Typed:
+    call = _CALLS[type(node)](node, scope)
+    return Typed(f"CAST({call.sql} AS {duckdb_type(call.type)})", call.type, call.name)
+
+
+def _average(node: exp.Expr, scope: Scope) -> Typed:
+    """Spark adds DOUBLEs, which is exact as long as no sum of them leaves the integers that a DOUBLE has."""
+    value, distinct = _argument(node, scope)
+    if value.type not in INTEGERS:
+        why = _BY_ORDER if value.type in APPROXIMATE else f"an average of {value.type}"
+        msg = f"`{shown(node)}`: {why}"
+        raise NotCovered(msg)
+    size = f"sum({distinct}abs(CAST({value.sql} AS HUGEINT)))"
+    mean = f"(CAST(sum({distinct}{value.sql}) AS DOUBLE) / count({distinct}{value.sql}))"
+    mean = failing_unless(f"{size} <= {EXACT}", mean, "a sum that no DOUBLE holds")
+    return Typed(mean, Primitive.DOUBLE, _name("avg", distinct, value, scope))
+
+
+def _window(node: exp.Expr, scope: Scope) -> Typed:
+    """Only with the default frame, which is the same in both."""
+    only(node, "this", "partition_by", "order", "over")
+    function, keys = node.this, node.args["order"].expressions if node.args.get("order") else []
+    if type(function) in _CALLS and not isinstance(function.this, exp.Distinct):
+        call = _CALLS[type(function)](function, scope)
+    elif type(function) in _RANKS:
+        only(function)
+        call = Call(f"{_RANKS[type(function)]}()", Primitive.INT)
+    elif type(function) in _NEIGHBOURS:
+        call = _neighbour(function, scope)
+    else:
+        msg = f"the window function `{shown(function)}`"
+        raise NotCovered(msg)
+    over = " ".join(filter(None, [_partition(node.args.get("partition_by") or [], scope), _order(keys, scope)]))
+    return Typed(f"CAST({call.sql} OVER ({over}) AS {duckdb_type(call.type)})", call.type)
+
+
+def _neighbour(function: exp.Expr, scope: Scope) -> Call:
+    only(function, "this", "offset")
+    offset, value = function.args.get("offset") or exp.Literal.number(1), expression(function.this, scope)
+    if not isinstance(offset, exp.Literal) or not offset.is_int or value.type is None:
+        msg = f"`{shown(function)}`"
+        raise NotCovered(msg)
+    return Call(f"{_NEIGHBOURS[type(function)]}({value.sql}, {offset.this})", value.type)
+
+
+def _partition(keys: Sequence[exp.Expr], scope: Scope) -> str:
+    values = [grouped(expression(key, scope), "PARTITION BY").sql for key in keys]
+    return f"PARTITION BY {', '.join(values)}" if values else ""
+
+
+def _order(keys: Sequence[exp.Ordered], scope: Scope) -> str:
+    values = [order(key, expression(key.this, scope).sql) for key in keys]
+    return f"ORDER BY {', '.join(values)}" if values else ""
+
+
+_CALLS: Mapping[type[exp.Expr], Callable[[exp.Expr, Scope], Call]] = {
+    exp.Count: _count,
+    exp.Sum: _sum,
+    exp.Min: _extreme,
+    exp.Max: _extreme,
+}
+AGGREGATES: Mapping[type[exp.Expr], Rule] = {
+    **dict.fromkeys(_CALLS, _aggregate),
+    exp.Avg: _average,
+    exp.Window: _window,
+}
+"""The rules that only some parts of a SELECT may use, beside `expressions.SCALARS`."""

@@ -1,0 +1,138 @@
+"""Statements over Parquet tables, answered by DuckDB in this process: no JVM, no extension, no network."""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+from contextlib import closing
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from hivesink import wiring
+from hivesink.errors import FilesVanished, NotCovered, Unsupported
+from hivesink.sparksql.statement import translate
+from hivesink.tables.parquet import create_view
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from duckdb import DuckDBPyConnection
+
+    from hivesink.config.site import Site
+    from hivesink.core.partition import LivePartition
+    from hivesink.core.table import TableName, TableSpec
+    from hivesink.ports import LiveTable, Registrar
+    from hivesink.sparksql.statement import Translation
+
+_SPARK = "spark.sql.sources."
+_ON_FILES = {"parquet", "orc", "csv", "json", "text", "avro", "xml", "binaryfile", "delta"}
+"""What Spark takes for a format where it stands for a database: SELECT * FROM parquet.`/folder`."""
+_SETTINGS: Mapping[str, str | bool | int | float | list[str]] = {
+    "autoinstall_known_extensions": "false",
+    "autoload_known_extensions": "false",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Rows of Python values, as PySpark's `collect` has them."""
+
+    columns: list[str]
+    rows: list[tuple[Any, ...]]
+
+
+def ask(sql: str, address: Callable[[], str], site: Site, *, most: int, in_utc: bool) -> Answer:
+    """The first `most` rows of a statement over tables of the metastore at `address`, asked for if it names any.
+
+    `in_utc`: Spark would show TIMESTAMPs in UTC. Tries again once if files vanish meanwhile. Raises NotCovered for
+    whatever Spark might answer otherwise; QueryFailed for what no engine answers; UnknownTable, MetastoreUnreachable,
+    StoreUnavailable, FilesVanished.
+    """
+    try:
+        return _ask(sql, address, site, most=most, in_utc=in_utc)
+    except FilesVanished:
+        return _ask(sql, address, site, most=most, in_utc=in_utc)
+
+
+def _ask(sql: str, address: Callable[[], str], site: Site, *, most: int, in_utc: bool) -> Answer:
+    with closing(_Tables(lambda: wiring.Metastore.at("thrift", address(), site).registrar)) as tables:
+        translation = translate(sql, tables.spec, most=most, in_utc=in_utc)
+        live = [tables.live[relation.table.name] for relation in translation.relations]
+        partitions = [tables.partitions(table) for table in live]
+    return _answer(translation, live, partitions, site)
+
+
+def _answer(
+    translation: Translation, tables: Sequence[LiveTable], partitions: Sequence[Sequence[LivePartition]], site: Site
+) -> Answer:
+    import duckdb
+
+    with tempfile.TemporaryDirectory(prefix="hivesink-duckdb-") as scratch:
+        connection = duckdb.connect(":memory:", config={**_SETTINGS, "temp_directory": scratch})
+        files: list[str] = []
+        try:
+            connection.execute("SET TimeZone = 'UTC'")
+            for relation, table, own in zip(translation.relations, tables, partitions, strict=True):
+                store = wiring.file_store(table.location, site)
+                files += create_view(connection, relation, table, own, store)
+            return _rows(connection, translation)
+        except duckdb.Error as error:
+            gone = [file for file in files if not os.path.exists(file)]  # noqa: PTH110  thousands of them
+            if gone:
+                raise FilesVanished(gone[0], len(gone)) from error
+            msg = f"DuckDB says: {str(error).strip().splitlines()[0]}"
+            raise NotCovered(msg) from error
+        finally:
+            connection.close()
+
+
+def _rows(connection: DuckDBPyConnection, translation: Translation) -> Answer:
+    rows = connection.execute(translation.sql).fetchall()
+    return Answer([name for name, _ in translation.columns], rows)
+
+
+@dataclass(slots=True)
+class _Tables:
+    """The tables that a statement names. Connects with the first of them."""
+
+    connect: Callable[[], Registrar]
+    live: dict[TableName, LiveTable] = field(default_factory=dict)
+    registrar: Registrar | None = None
+
+    def close(self) -> None:
+        if self.registrar is not None:
+            self.registrar.close()
+
+    def spec(self, name: TableName) -> TableSpec:
+        """Raises UnknownTable, NotCovered."""
+        if name.database in _ON_FILES:
+            msg = f"{name}, perhaps files without a table"
+            raise NotCovered(msg)
+        if self.registrar is None:
+            self.registrar = self.connect()
+        if name not in self.live:
+            try:
+                live = self.registrar.table(name)
+            except Unsupported as error:
+                msg = f"{name}, which isn't a plain Parquet table"
+                raise NotCovered(msg) from error
+            _require_hives_own(live.spec)
+            if not live.location.startswith("file:"):
+                msg = f"files that aren't on this machine ({live.location})"
+                raise NotCovered(msg)
+            self.live[name] = live
+        return self.live[name].spec
+
+    def partitions(self, table: LiveTable) -> list[LivePartition]:
+        """All of them; of an unpartitioned table itself."""
+        return list(self.registrar.lookup(table, None).values()) if self.registrar else []
+
+
+def _require_hives_own(spec: TableSpec) -> None:
+    """Spark keeps a schema of its own beside Hive's, where it has made the table. Raises NotCovered."""
+    own = {key: text for key, text in spec.properties if key.startswith(_SPARK)}
+    names = re.findall(r'"name":"([^"]*)', "".join(own.values()))
+    if f"{_SPARK}provider" in own or any(name != name.lower() for name in names):
+        msg = f"{spec.name}, for which Spark keeps a schema of its own"
+        raise NotCovered(msg)

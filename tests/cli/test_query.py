@@ -1,0 +1,73 @@
+"""`hivesink query` without Spark: who answers, what it says, and what goes wrong in one line."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from hivesink.tables import duck
+from hivesink.tables.parquet import create_view
+from tests.cli.site import hivesink
+
+if TYPE_CHECKING:
+    from tests.cli.site import Ingest
+
+
+def test_duckdb_answers_the_readmes_statement(ingest: Ingest, capsys: pytest.CaptureFixture[str]) -> None:
+    sql = f"SELECT dt, count(*) FROM {ingest.table} GROUP BY dt"
+    said = hivesink(capsys, "query", f"{sql} ORDER BY dt", "--json")
+    assert said.data == {
+        "columns": ["dt", "count(1)"],
+        "rows": [["2026-01-01", 6], ["2026-01-02", 6]],
+        "more": False,
+        "engine": "duckdb",
+    }
+    assert said.err == "engine: duckdb\n"
+    said = hivesink(capsys, "query", sql, "--engine", "duckdb")
+    assert (said.code, said.err) == (0, "")
+    assert said.out.endswith("2 rows (duckdb)\n")
+    said = hivesink(capsys, "query", sql, "--limit", "1")
+    assert said.out.endswith("only the first 1 rows (duckdb); raise --limit to see more\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["SELEC 1"], "no statement begins with 'SELEC'; did you mean SELECT?"),
+        (["  -- nothing"], "the statement is empty"),
+        (["SELECT 1 FROM nowhere.at_all"], "table nowhere.at_all is not in the metastore"),
+        (["SHOW TABLES", "--engine", "duckdb"], "duckdb doesn't answer this: SHOW statements; use --engine spark"),
+        (["SELECT 1", "--engine", "hiveserver2"], "add --hiveserver2 HOST:PORT"),
+        (["SELECT 1", "--engine", "spark", "--hiveserver2", "x:1"], "leave out one of the two options"),
+    ],
+)
+def test_a_mistake_is_told_in_one_line(
+    arguments: list[str], expected: str, uri: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert uri
+    said = hivesink(capsys, "query", *arguments)
+    assert said.code == 65
+    assert expected in said.error
+
+
+def test_an_unknown_column_is_told_with_those_there_are(ingest: Ingest, capsys: pytest.CaptureFixture[str]) -> None:
+    said = hivesink(capsys, "query", f"SELECT nothing FROM {ingest.table}")
+    assert said.error == "hivesink: the query failed: no column nothing; events has id, note, dt"
+
+
+def test_files_that_vanish_are_looked_for_once_more(
+    ingest: Ingest, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    losses = iter([True])
+
+    def losing(*arguments: object) -> list[str]:
+        files = create_view(*arguments)  # type: ignore[arg-type]  # handed through
+        if next(losses, False):
+            for file in ingest.location.glob("dt=2026-01-01/part-*"):
+                file.unlink()
+        return files
+
+    monkeypatch.setattr(duck, "create_view", losing)
+    said = hivesink(capsys, "query", f"SELECT max(id) FROM {ingest.table}", "--json")
+    assert said.data["rows"] == [[3]]
