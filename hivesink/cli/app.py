@@ -4,36 +4,54 @@ from __future__ import annotations
 
 import logging
 import sys
+from importlib import import_module
 from typing import Annotated
 
 import typer
 
 from hivesink import __version__
-from hivesink.cli import metastore
 from hivesink.cli.codes import ExitCode
-from hivesink.cli.init import init
-from hivesink.cli.inspection import status, verify
 from hivesink.cli.output import output
-from hivesink.cli.partitions import partitions, wait
-from hivesink.cli.preview import preview
-from hivesink.cli.query import query
-from hivesink.cli.repair import clean, recover
-from hivesink.cli.reset import reset
-from hivesink.cli.run import run
 from hivesink.errors import HiveSinkError
 
-app = typer.Typer(
-    name="hivesink",
-    help="A streaming sink for Hive tables that writes each event exactly once.",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-)
-app.add_typer(metastore.ddl, name="ddl")
-# Options that hivesink doesn't know belong to the job.
-app.command(context_settings={"ignore_unknown_options": True})(run)
-for _command in (init, preview, query, status, partitions, wait, verify, recover, clean, reset):
-    app.command()(_command)
-app.add_typer(metastore.embedded, name="metastore")
+_MODULES = {
+    "ddl": "metastore",
+    "run": "run",
+    "init": "init",
+    "preview": "preview",
+    "query": "query",
+    "status": "inspection",
+    "partitions": "partitions",
+    "wait": "partitions",
+    "verify": "inspection",
+    "recover": "repair",
+    "clean": "repair",
+    "reset": "reset",
+    "metastore": "metastore",
+}
+"""Each command, and the module that has it."""
+_GROUPS = {"ddl": "ddl", "metastore": "embedded"}
+"""Commands with commands of their own, and what the module calls them."""
+
+
+def app(*names: str) -> typer.Typer:
+    """The command line with these commands; with all of them for none. Others aren't imported: that takes a second."""
+    made = typer.Typer(
+        name="hivesink",
+        help="A streaming sink for Hive tables that writes each event exactly once.",
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+    )
+    made.callback()(_hivesink)
+    for name in names or _MODULES:
+        module = import_module(f"hivesink.cli.{_MODULES[name]}")
+        if name in _GROUPS:
+            made.add_typer(getattr(module, _GROUPS[name]), name=name)
+        else:
+            # Options that hivesink doesn't know belong to the job.
+            made.command(name, context_settings={"ignore_unknown_options": name == "run"})(getattr(module, name))
+    return made
+
 
 _UsageError: type[Exception] = typer.BadParameter.__bases__[0]
 """Older typers raise click's, newer ones their own."""
@@ -49,7 +67,6 @@ def _show_version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
 def _hivesink(
     version: Annotated[
         bool, typer.Option("--version", help="Print the version.", is_eager=True, callback=_show_version)
@@ -67,7 +84,9 @@ def call(arguments: list[str]) -> int:
     logging.getLogger("sqlglot").addHandler(logging.NullHandler())
     logging.getLogger("sqlglot").propagate = False
     try:
-        code = app(arguments or ["--help"], prog_name="hivesink", standalone_mode=False)
+        # Where an option comes first, as in `--help`, all are needed.
+        named = (name for name in arguments[:1] if name in _MODULES)
+        code = app(*named)(arguments or ["--help"], prog_name="hivesink", standalone_mode=False)
     except _UsageError as error:
         output(as_json="--json" in arguments).fail(Misused(_usage(error)))
         return ExitCode.USAGE

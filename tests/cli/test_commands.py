@@ -16,7 +16,7 @@ DOCS = (Path(__file__).parents[2] / "docs" / "cli.md").read_text(encoding="utf-8
 
 def _commands() -> dict[str, object]:
     found = {}
-    group = typer.main.get_command(app)
+    group = typer.main.get_command(app())
     for name, command in group.commands.items():  # type: ignore[attr-defined]
         for sub, inner in getattr(command, "commands", {"": command}).items():
             found[f"{name} {sub}".strip()] = inner
