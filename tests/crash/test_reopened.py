@@ -28,7 +28,9 @@ from tests.sink.timed import at, place
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from hivesink.core.lifecycle import History, Identity
     from hivesink.core.manifest import PartEntry
+    from hivesink.sink.commit.context import CommitContext
 
 
 class Taking(FaultyFileSystem):
@@ -274,6 +276,24 @@ def test_a_start_behind_a_fence_shuts_out_the_run_that_made_it(by_hand: bool) ->
     assert (life.read(3), REOPEN in kinds(life), kinds(life).count("fence")) == ([1, 2], False, 2)
     with pytest.raises(PartLost, match="readers may have had its rows"):
         life.started()
+
+
+def test_a_fence_that_comes_before_the_second_look_shuts_out_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Taken for its own, it would make that run one of two on the same head."""
+    life = Life(WAYS["held"])
+    unpublished(life)
+
+    def load_late(context: CommitContext, identity: Identity | None) -> History:
+        monkeypatch.setattr(executor, "load", load)
+        with pytest.raises(Kill):
+            life.job(Dying(life.fs)).committer.recover()
+        compacted(life)
+        return load(context, identity)
+
+    monkeypatch.setattr(executor, "load", load_late)
+    with pytest.raises(FencedOut):
+        life.job().committer.recover()
+    assert (life.read(3), REOPEN in kinds(life), kinds(life).count("fence")) == ([1, 2], False, 2)
 
 
 def test_what_readers_may_have_had_is_not_encoded_again_unasked() -> None:

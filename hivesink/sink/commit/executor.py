@@ -70,8 +70,15 @@ class Executor:
         executor.decide(Seen(tracks=tracks), starting=True)
         if executor.history.epoch > history.epoch:
             # The run that is shut out now may have begun to publish before: it looks for that after its mark.
-            executor.history = load(context, executor.history.identity)
+            executor._read_again()
         return executor
+
+    def _read_again(self) -> None:
+        """Take over marks of others. Raises FencedOut for an epoch of others, which would pass for this run's own."""
+        found = load(self.context, self.history.identity)
+        if found.epoch != self.history.epoch:
+            raise errors.FencedOut(self.context.log.location, self.history.epoch, found.epoch)
+        self.history = found
 
     def decide(
         self, seen: Seen, *, batch: Manifest | None = None, starting: bool = False, given_up: GivenUp = NOTHING
@@ -99,7 +106,7 @@ class Executor:
                 planned = tuple(self._plan(replace(seen, refused=refused, taken=taken)))
                 self._carry_out(planned)
             except StaleError:
-                self.history = load(self.context, self.history.identity)
+                self._read_again()
             except errors.PartLost as lost:
                 first = self._look()
                 if not reopenable(self.history, first):
