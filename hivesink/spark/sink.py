@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from hivesink import wiring
 from hivesink.core.epoch import Epoch, HistoryPolicy
 from hivesink.core.table import require_table_name
-from hivesink.errors import InvalidOption, StoreUnavailable, Unsupported
+from hivesink.errors import InvalidOption, NotWritable, StoreUnavailable, Unsupported
 from hivesink.logs import require_outside
 from hivesink.spark import shipping
 from hivesink.spark.query import HiveQuery
@@ -169,6 +169,9 @@ def _started(writer: DataStreamWriter, checkpoint: str) -> StreamingQuery:
         return writer.start()
     except Py4JJavaError as error:
         reason = str(error.java_exception).partition("\n")[0]
+        # Java says no more of a local folder that can't be made.
+        if "AccessControlException" in reason or "mkdir of" in reason or "Permission denied" in reason:
+            raise NotWritable(checkpoint, reason) from error
         raise StoreUnavailable(action="use the checkpoint", path=checkpoint, reason=reason) from error
 
 

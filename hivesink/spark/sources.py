@@ -30,6 +30,13 @@ FETCH = {
 ASK = {"kafka.default.api.timeout.ms": "15000", "kafka.request.timeout.ms": "10000"}
 """Timeouts of the request for a topic's partitions."""
 
+_SAID = {
+    "UnknownTopicOrPartition": "no such topic: create it, or correct its name",
+    "waiting for a node assignment": "no broker answers; is one running there, and open to this machine?",
+    "No resolvable bootstrap urls": "none of these hosts is known; correct the address",
+}
+"""What Kafka's client reports in its own terms, and what it means."""
+
 ANY_AGE = {"maxFileAge": "365000d"}
 """Spark's own default silently passes over files a week older than the newest: `mv`, `cp -p` and `rsync` keep times."""
 
@@ -154,6 +161,5 @@ def _admin(spark: SparkSession, client: Mapping[str, str], topics: str) -> Itera
         if "ConfigException" in reason and "resolvable" not in reason:
             problem = f"{msg}: {reason}; write servers as host:port, separated by commas, or fix the option named"
             raise InvalidOption((problem,)) from error
-        if "UnknownTopicOrPartition" in reason:
-            reason = "no such topic: create it, or correct its name"
-        raise SourceUnreachable(msg, reason) from error
+        said = next((ours for theirs, ours in _SAID.items() if theirs in reason), reason)
+        raise SourceUnreachable(msg, said) from error
