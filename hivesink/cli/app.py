@@ -18,6 +18,7 @@ from hivesink.cli.query import query
 from hivesink.cli.repair import clean, recover
 from hivesink.cli.reset import reset
 from hivesink.cli.run import run
+from hivesink.cli.show import show
 from hivesink.errors import HiveSinkError
 
 app = typer.Typer(
@@ -29,7 +30,7 @@ app = typer.Typer(
 app.add_typer(metastore.ddl, name="ddl")
 # Options that hivesink doesn't know belong to the job.
 app.command(context_settings={"ignore_unknown_options": True})(run)
-for _command in (query, status, partitions, wait, verify, recover, clean, reset):
+for _command in (query, status, show, partitions, wait, verify, recover, clean, reset):
     app.command()(_command)
 app.add_typer(metastore.embedded, name="metastore")
 
