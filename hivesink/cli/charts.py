@@ -10,6 +10,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _HEIGHT, _STEP, _WIDTH = 100, 10, 8
+_FEWEST = 30
+"""Columns for which there is room in each chart: two alone would be as wide as the page."""
 
 STYLE = """
 :root { color-scheme: light dark; --ink: #1c2430; --back: #ffffff; --soft: #5c6675; --line: #d9dee5;
@@ -25,11 +27,13 @@ p, figcaption { color: var(--soft); overflow-wrap: anywhere; }
 p.note { color: var(--small); }
 figure { margin: 1rem 0; }
 figure svg { display: block; width: 100%; height: 9rem; border-bottom: 1px solid var(--soft); }
-figure .most { font-size: .85rem; color: var(--soft); }
+figure .most, figure .ends { font-size: .85rem; color: var(--soft); }
+figure .ends { overflow-wrap: anywhere; }
 div.wide { overflow-x: auto; }
 table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
 th { text-align: left; color: var(--soft); font-weight: normal; }
-th, td { padding: .15rem .6rem; border-bottom: 1px solid var(--line); vertical-align: top; overflow-wrap: anywhere; }
+th, td { padding: .15rem .6rem; border-bottom: 1px solid var(--line); vertical-align: top; white-space: nowrap; }
+td:first-child, td:last-child { white-space: normal; overflow-wrap: anywhere; min-width: 8rem; }
 tr.gap td { color: var(--gap); font-weight: bold; }
 tr.small td:last-child, tr.small td:nth-child(6) { color: var(--small); font-weight: bold; }
 .meter { display: block; width: 10rem; height: .9rem; margin-top: .2rem; }
@@ -49,34 +53,45 @@ LEGEND = (
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column; `value` None is a full-height mark for `kind` = `gap`, and no column otherwise."""
+    """One column, of which `bad` is drawn in red. Of `kind` = `gap` it is a mark of full height; None draws nothing."""
 
     value: float | None
     kind: str
     tooltip: str
+    bad: float = 0
 
 
-def columns(bars: Sequence[Column], caption: str, most_text: str) -> str:
-    """A chart of columns, as high as their values; a pointer shows their tooltips. Escapes all texts."""
+def columns(bars: Sequence[Column], caption: str, most_text: str, ends: str) -> str:
+    """A chart of columns, as high as their values; a pointer shows their tooltips. Escapes all texts.
+
+    `ends` says what the first and the last column are.
+    """
     most = max((one.value or 0 for one in bars), default=0)
     shapes = "\n".join(_column(at, one, most) for at, one in enumerate(bars))
-    box = f"0 0 {max(len(bars), 1) * _STEP} {_HEIGHT}"
+    box = f"0 0 {max(len(bars), _FEWEST) * _STEP} {_HEIGHT}"
     return (
         f'<figure><figcaption>{escape(caption)}</figcaption><div class="most">{escape(most_text)}</div>'
         f'<svg viewBox="{box}" preserveAspectRatio="none" role="img" aria-label="{escape(caption)}">\n{shapes}\n</svg>'
-        "</figure>"
+        f'<div class="ends">{escape(ends)}</div></figure>'
     )
 
 
 def _column(at: int, one: Column, most: float) -> str:
-    x, width, height = at * _STEP + (_STEP - _WIDTH) / 2, float(_WIDTH), 0.0
+    middle = at * _STEP + _STEP / 2
     if one.kind == "gap":
-        x, width, height = at * _STEP + _STEP / 2 - 1, 2.0, float(_HEIGHT)
-    elif one.value and most:
+        return _bar(middle, 2, _HEIGHT, one.kind, one.tooltip)
+    heights = ((one.value or 0, one.kind), (one.bad, "bad"))
+    return "".join(
         # What isn't 0 is seen.
-        height = max(1.0, one.value * _HEIGHT / most)
-    shape = f'<rect class="{one.kind}" x="{x:g}" y="{_HEIGHT - height:g}" width="{width:g}" height="{height:g}">'
-    return f"{shape}<title>{escape(one.tooltip)}</title></rect>"
+        _bar(middle, _WIDTH, max(1.0, value * _HEIGHT / most), kind, one.tooltip)
+        for value, kind in heights
+        if value
+    )
+
+
+def _bar(middle: float, width: float, height: float, kind: str, tooltip: str) -> str:
+    box = f'x="{middle - width / 2:g}" y="{_HEIGHT - height:g}" width="{width:g}" height="{height:g}"'
+    return f'<rect class="{kind}" {box}><title>{escape(tooltip)}</title></rect>'
 
 
 def meter(value: int | None, most: int, kind: str) -> str:

@@ -48,6 +48,8 @@ def marks_of(one: PartitionPicture, file_size: int, longest: int | None = None) 
         marks.append("not registered yet")
     elif one.files == 0:
         marks.append("no files")
+    if one.waiting_rows:
+        marks.append(f"{count(one.waiting_rows, 'row')} not readable yet")
     if one.is_small(file_size):
         marks.append(f"small files: {size((one.bytes or 0) // (one.files or 1))} on average")
     for reason in one.waits_for or ():

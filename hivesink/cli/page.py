@@ -69,19 +69,29 @@ def _row(cells: Iterable[str], kind: str = "") -> str:
 def _partitions(picture: Picture) -> Iterator[str]:
     if not picture.partitions:
         return
-    most = max((one.rows or 0 for one in picture.partitions), default=0)
+    most = max(_height(one) for one in picture.partitions)
     bars: list[Column] = []
     for one in picture.partitions:
         if one.gap is not None:
             bars.append(Column(None, "gap", one.gap.text))
         rows = "rows not known" if one.rows is None else count(one.rows, "row")
-        bars.append(Column(one.rows or 0, _kind(one, picture.file_size), f"{printable(one.partition)}: {rows}"))
+        tooltip = f"{_name(one)}: {rows}, {one.waiting_rows:,} wait" if one.waiting_rows else f"{_name(one)}: {rows}"
+        bars.append(Column(_height(one), _kind(one, picture.file_size), tooltip))
     yield LEGEND
-    yield columns(bars, "Rows in each partition, the newest on the right", f"{most:,} rows")
-    heads = ("partition", "rows", "", "rows from", "bytes", "files", "")
+    ends = f"{_name(picture.partitions[0])} to {_name(picture.partitions[-1])}"
+    yield columns(bars, "Rows in each partition, those that wait too", f"{most:,} rows", ends)
+    heads = ("partition", "rows", "", "rows from", "bytes", "files", "marks")
     # The newest first: a page is read from its top.
     rows_of = (row for one in reversed(picture.partitions) for row in _partition_rows(one, most, picture.file_size))
     yield _table(heads, rows_of)
+
+
+def _name(one: PartitionPicture) -> str:
+    return printable(one.partition) or "(the whole table)"
+
+
+def _height(one: PartitionPicture) -> int:
+    return (one.rows or 0) + one.waiting_rows
 
 
 def _kind(one: PartitionPicture, file_size: int) -> str:
@@ -94,9 +104,9 @@ def _partition_rows(one: PartitionPicture, most: int, file_size: int) -> Iterato
     kind = _kind(one, file_size)
     yield _row(
         (
-            _text(one.partition) or "(the whole table)",
+            _text(_name(one)),
             "-" if one.rows is None else f"{one.rows:,}",
-            meter(one.rows, most, kind),
+            meter(_height(one), most, kind),
             one.rows_from or "-",
             size(one.bytes),
             "-" if one.files is None else f"{one.files:,}",
@@ -109,39 +119,46 @@ def _partition_rows(one: PartitionPicture, most: int, file_size: int) -> Iterato
 
 
 def _rows(picture: Picture) -> Iterator[str]:
-    for writer, epochs in picture.by_writer():
+    for writer, every in picture.by_writer():
+        # Rolls and other epochs of the sink's own read nothing.
+        epochs = [one for one in every if one.rows.read]
+        if not epochs:
+            continue
         most = max(one.rows.read for one in epochs)
         bars = [
             Column(
                 one.rows.read,
-                "bad" if one.rows.rejected else "whole",
+                "whole",
                 f"epoch {one.epoch} ({one.kind}): {one.rows.read:,} read, {one.rows.written:,} written, "
                 f"{one.rows.rejected:,} rejected, {one.rows.dropped:,} dropped, {one.rows.late:,} late, "
                 f"{one.rows.skipped:,} skipped",
+                one.rows.rejected,
             )
             for one in epochs
         ]
-        first, last = epochs[0].epoch, epochs[-1].epoch
-        caption = f"Writer {writer}: rows read in epochs {first} to {last}; red where some were rejected"
-        yield columns(bars, caption, f"{most:,} rows")
+        caption = f"Writer {writer}: rows read, the rejected ones in red"
+        yield columns(bars, caption, f"{most:,} rows", _ends(epochs))
 
 
 def _lag(picture: Picture) -> Iterator[str]:
     for writer, epochs in picture.by_writer():
         is_known = any(one.lag is not None for one in epochs)
         spans = [(one, one.lag if is_known else one.since_last) for one in epochs]
-        seconds = [(one, None if span is None else max(0.0, span.total_seconds())) for one, span in spans]
-        most = max((value for _, value in seconds if value is not None), default=0.0)
-        bars = [
-            Column(value, "whole", f"epoch {one.epoch}: {'not known' if value is None else f'{value:,.1f} s'}")
-            for one, value in seconds
-        ]
+        known = [(one, max(0.0, span.total_seconds())) for one, span in spans if span is not None]
+        if not known:
+            continue
+        most = max(seconds for _, seconds in known)
+        bars = [Column(seconds, "whole", f"epoch {one.epoch}: {seconds:,.1f} s") for one, seconds in known]
         what = (
             "from the newest event time to the epoch's decision"
             if is_known
             else "from one epoch to the next, since the log has no event times"
         )
-        yield columns(bars, f"Writer {writer}: time {what}", f"{most:,.1f} s")
+        yield columns(bars, f"Writer {writer}: time {what}", f"{most:,.1f} s", _ends([one for one, _ in known]))
+
+
+def _ends(epochs: Sequence[EpochPicture]) -> str:
+    return f"epochs {epochs[0].epoch} to {epochs[-1].epoch}"
 
 
 def _rejects(rejects: Rejects) -> Iterator[str]:

@@ -67,7 +67,7 @@ def _blocks(picture: Picture) -> Iterator[Line | Grid]:
     yield Line(f"{picture.table} at {picture.location}", "bold")
     yield Line(summary(picture))
     most = max((one.rows or 0 for one in picture.partitions), default=0)
-    columns = ("partition", "rows", "", "from", "bytes", "files", "")
+    columns = ("partition", "rows", "", "from", "bytes", "files", "marks")
     rows = [row for one in picture.partitions for row in _rows(one, most, picture.file_size)]
     yield Grid("", columns, rows, right=frozenset({"rows", "bytes", "files"}))
     for writer, some in picture.by_writer():
@@ -154,6 +154,7 @@ def _partition_data(one: PartitionPicture, file_size: int) -> dict[str, Any]:
         "files": one.files,
         "small_files": one.is_small(file_size),
         "missing_before": gap,
+        "waiting_rows": one.waiting_rows,
         "waits_for": one.waits_for,
     }
 

@@ -23,7 +23,8 @@ class PartitionPicture:
 
     `files` and `bytes` are those of the files that readers see; None: the partition isn't registered, or its folder
     can't be looked at. `rows` are None where they aren't known, otherwise `rows_from` says from where: `log` or
-    `footers`. `waits_for` is empty for a complete partition, and None where nobody knows.
+    `footers`. `waiting_rows` are those that no reader sees yet. `waits_for` is empty for a complete partition, and None
+    where nobody knows.
     """
 
     partition: str
@@ -34,6 +35,7 @@ class PartitionPicture:
     rows: int | None
     rows_from: str | None
     gap: Gap | None
+    waiting_rows: int
     waits_for: tuple[str, ...] | None
 
     def is_small(self, file_size: int) -> bool:

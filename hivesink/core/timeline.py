@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 _FIELDS = ("month", "day", "hour", "minute", "second", "microsecond")
 _COARSEST = ("year", "month", "day", "hour")
+_SHOWN = {"year": 4, "month": 7, "day": 10}
+"""Characters of a time that show the unit."""
 _WALKED = 10_000
 """The longest gap that is counted step by step; a clock that is set forward makes one of an hour."""
 
@@ -36,12 +38,15 @@ class Gap:
     @property
     def text(self) -> str:
         """`3 days missing: 2024-01-03 to 2024-01-05`."""
-        form = {"year": "%Y", "month": "%Y-%m", "day": "%Y-%m-%d"}.get(self.unit, "%Y-%m-%d %H:%M")
         if self.count is None or self.last is None:
-            return f"over {_WALKED} {self.unit}s missing, from {self.first.strftime(form)}"
+            return f"over {_WALKED} {self.unit}s missing, from {self._shown(self.first)}"
         if self.count == 1:
-            return f"1 {self.unit} missing: {self.first.strftime(form)}"
-        return f"{self.count} {self.unit}s missing: {self.first.strftime(form)} to {self.last.strftime(form)}"
+            return f"1 {self.unit} missing: {self._shown(self.first)}"
+        return f"{self.count} {self.unit}s missing: {self._shown(self.first)} to {self._shown(self.last)}"
+
+    def _shown(self, time: datetime) -> str:
+        # Not strftime, which writes the year 1 as `1`.
+        return time.isoformat(" ")[: _SHOWN.get(self.unit, 16)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from hivesink.core.partition import LivePartition
     from hivesink.core.partition_commit import Recorded
     from hivesink.ports import FileStore
+    from hivesink.sink.inspect.partitions import PartitionState
     from hivesink.tables.opened import OpenedTable
 
 _FOOTERS = 500
@@ -65,7 +66,10 @@ def picture_of(opened: OpenedTable, now: datetime, limit: int | None, epochs: in
             rows=rows[one][0] if one in rows else None,
             rows_from=rows[one][1] if one in rows else None,
             gap=line.gaps.get(one),
-            waits_for=_waits_for(one, waiting, logs),
+            waiting_rows=sum(
+                found[one].open_rows + found[one].decided_rows for found in waiting.values() if one in found
+            ),
+            waits_for=_waits_for(one, waiting, len(opened.writers)),
         )
         for one in shown
     )
@@ -105,25 +109,25 @@ def _settings(opened: OpenedTable, logs: Mapping[str, LogFacts], notes: list[str
 
 def _waiting(
     opened: OpenedTable, logs: Mapping[str, LogFacts], now: datetime, notes: list[str]
-) -> dict[str, dict[str, str | None]]:
-    """By writer, what each partition that it has rows of waits for; None: nothing. Writers that can't say have none."""
-    found: dict[str, dict[str, str | None]] = {}
+) -> dict[str, dict[str, PartitionState]]:
+    """By writer, the partitions that it has rows of. Writers that can't say are left out."""
+    found: dict[str, dict[str, PartitionState]] = {}
     for writer in logs:
         try:
             states = opened.states(writer, now)
         except InvalidOption as error:
             notes.append(f"what the partitions of writer {writer} wait for isn't known: {error}")
             continue
-        found[writer] = {one.partition: one.waits_for for one in states if one.table == opened.name}
+        found[writer] = {one.partition: one for one in states if one.table == opened.name}
     return found
 
 
 def _waits_for(
-    partition: str, waiting: Mapping[str, Mapping[str, str | None]], logs: Mapping[str, LogFacts]
+    partition: str, waiting: Mapping[str, Mapping[str, PartitionState]], writers: int
 ) -> tuple[str, ...] | None:
-    reasons = ((writer, found.get(partition)) for writer, found in waiting.items())
-    known = tuple(reason if len(logs) == 1 else f"writer {writer}: {reason}" for writer, reason in reasons if reason)
-    return known if known or len(waiting) == len(logs) else None
+    reasons = ((writer, found[partition].waits_for) for writer, found in waiting.items() if partition in found)
+    known = tuple(reason if writers == 1 else f"writer {writer}: {reason}" for writer, reason in reasons if reason)
+    return known if known or len(waiting) == writers else None
 
 
 def _files(store: FileStore, live: Mapping[str, LivePartition], notes: list[str]) -> dict[str, Sequence[Finished]]:
@@ -163,7 +167,8 @@ class _Rows:
         """By partition, the rows and where they are from. Those that nothing cheap tells are left out."""
         known: dict[str, tuple[int, str]] = {}
         left = _FOOTERS
-        for partition, some in files.items():
+        # The newest first, as the footers of all would take long.
+        for partition, some in reversed([*files.items()]):
             rows, unknown = self._of_parts(some)
             if unknown and (recorded_rows := self._of_records(partition, some)) is not None:
                 rows, unknown = recorded_rows, []

@@ -39,6 +39,7 @@ def test_these_are_the_commands() -> None:
         "recover",
         "reset",
         "run",
+        "show",
         "status",
         "verify",
         "wait",
