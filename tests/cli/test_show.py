@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 from contextlib import closing
+from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 import pytest
@@ -79,6 +80,17 @@ def test_json_has_what_is_drawn(days: Daily, capsys: pytest.CaptureFixture[str])
         ("roll", 0, 1),
     ]
     assert found["notes"] == []
+
+
+def test_the_lag_of_event_times(uri: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "page.html"
+    with closing(Daily(daily.create(uri, tmp_path, daily.BY_HOUR), uri)) as writer:
+        writer.read(1, 2, mark=None)
+        [batch, *_] = hivesink(capsys, "show", writer.table, "--json").data["epochs"]
+        assert hivesink(capsys, "show", writer.table, "--html", file).code == 0
+    newest = datetime(2024, 1, 2, 3, tzinfo=timezone.utc)
+    assert batch["lag_seconds"] == (datetime.fromisoformat(batch["at"]) - newest).total_seconds()
+    assert "Writer ingest: time from the newest event time to the epoch&#x27;s decision" in file.read_text()
 
 
 def test_small_files_and_rejects_by_reason(uri: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
