@@ -21,6 +21,7 @@ _MODULES = {
     "preview": "preview",
     "query": "query",
     "status": "inspection",
+    "show": "show",
     "partitions": "partitions",
     "wait": "partitions",
     "verify": "inspection",

@@ -45,7 +45,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """A table; the columns in `right` are right-aligned."""
+    """A table; the columns in `right` are right-aligned. A cell is a Line where it has a style."""
 
     title: str
     columns: Sequence[str]
@@ -160,5 +160,11 @@ def _grid(block: Grid) -> Table:
     for column in block.columns:
         table.add_column(column, justify="right" if column in block.right else "left", overflow="fold")
     for row in block.rows:
-        table.add_row(*(Text("" if cell is None else str(cell)) for cell in row))
+        table.add_row(*map(_cell, row))
     return table
+
+
+def _cell(value: object) -> Text:
+    if isinstance(value, Line):
+        return Text(value.text, style=value.style)
+    return Text("" if value is None else str(value))

@@ -114,7 +114,7 @@ class PartitionClock:
     def _end(self, partition: str) -> datetime | None:
         try:
             start = self.extractor.start(dict(parse_path(partition)))
-            return None if start is None else _instant(_after(start, self.lasts), self.zone)
+            return None if start is None else _instant(after(start, self.lasts), self.zone)
         except (PartitionPathInvalid, OverflowError, ValueError):
             return None
         except OwnCodeFailed as error:
@@ -130,7 +130,8 @@ def _parsed(text: str, form: str) -> datetime | None:
         return None
 
 
-def _after(start: datetime, lasts: timedelta | str) -> datetime:
+def after(start: datetime, lasts: timedelta | str) -> datetime:
+    """The wall clock that long after `start`. Raises OverflowError or ValueError beyond the year 9999."""
     if isinstance(lasts, timedelta):
         return start + lasts
     if lasts in _UNITS:

@@ -92,8 +92,11 @@ class OpenedTable:
     def _of_a_start(self, head: Manifest | None) -> SinkConfig:
         return SinkConfig.parse(self.live.spec.options, dict(head.options if head else ()))
 
-    def _of_last_run(self, head: Manifest | None) -> SinkConfig:
-        """Of a writer without an epoch, and of an older version, nothing else is known than the table's settings."""
+    def of_last_run(self, head: Manifest | None) -> SinkConfig:
+        """The settings of the run that wrote `head`, a writer's newest manifest. Raises InvalidOption.
+
+        Of a writer without an epoch, and of an older version, nothing else is known than the table's settings.
+        """
         known = head.settings if head else None
         return self._of_a_start(head) if known is None else SinkConfig.parse({}, dict(known))
 
@@ -103,14 +106,14 @@ class OpenedTable:
         As texts, None for no value. Raises what `for_recovery` raises.
         """
         _, now, head = self.for_recovery(writer)
-        run = self._of_last_run(head)
+        run = self.of_last_run(head)
         names = dict.fromkeys((*run.values, *now.values))
         changed = [name for name in names if run.values.get(name) != now.values.get(name)]
         return {name: (run.text(name), now.text(name)) for name in changed}
 
     def policies(self, head: Manifest | None) -> Policies:
         """By what the run goes that wrote `head`, a writer's newest manifest. Raises InvalidOption."""
-        return _policies(self.live.spec, tuple(sorted(self._of_last_run(head).changed.items())))
+        return _policies(self.live.spec, tuple(sorted(self.of_last_run(head).changed.items())))
 
     def follower(self, writer: str) -> LogFollower:
         """What reads `writer`'s partition commits. Raises LogDamaged, NewerFormat, LogCopied."""

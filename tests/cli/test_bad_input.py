@@ -11,7 +11,7 @@ from tests.cli.site import Ingest, hivesink
 if TYPE_CHECKING:
     from pathlib import Path
 
-COMMANDS = [["status"], ["verify"], ["recover"], ["clean"]]
+COMMANDS = [["status"], ["show"], ["verify"], ["recover"], ["clean"]]
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -41,6 +41,7 @@ def test_these_are_the_commands() -> None:
         "recover",
         "reset",
         "run",
+        "show",
         "status",
         "verify",
         "wait",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime, timezone
 from itertools import count
 from typing import TYPE_CHECKING, ClassVar
@@ -61,12 +62,15 @@ class Daily(Ingest):
 
     usual: ClassVar[dict[str, str]] = {}
 
-    def read(self, *days: int | str, mark: int) -> None:
+    def read(self, *days: int | str, mark: int | None) -> None:
         """Commit a batch with a row of each of these days, after which the watermark is the first moment of `mark`.
 
+        Without `mark` it is the sink's own, by the column `at`.
         A text is the value of `dt` as it is.
         """
-        shape = InputShape(value="value", topic_name="t", watermark=datetime(2024, 1, mark, tzinfo=timezone.utc))
+        shape = InputShape(value="value", topic_name="t", event_time="at")
+        if mark is not None:
+            shape = replace(shape, watermark=datetime(2024, 1, mark, tzinfo=timezone.utc), event_time=None)
         start, end = self.batches * 10, self.batches * 10 + 10
         ref = BatchRef("q", BatchId(self.batches), (kafka(start),), (kafka(end),))
         dates = {day: day if isinstance(day, str) else f"2024-01-{day:02d}" for day in days}

@@ -10,6 +10,7 @@ from hivesink.config.own_class import own_object
 from hivesink.core.partition_commit import CommitRule
 from hivesink.core.partition_time import FromPatterns, FromTemplate, PartitionClock
 from hivesink.core.table import Primitive
+from hivesink.core.timeline import TimeReading
 from hivesink.errors import InvalidOption
 from hivesink.sink.task.assign import TIMES, row_columns, time_patterns
 
@@ -46,6 +47,19 @@ def commit_rule(spec: TableSpec, config: SinkConfig) -> CommitRule:
         raise InvalidOption((problem,))
     zone = config["sink.partition-commit.watermark-time-zone"] or config["sink.bucket.time-zone"]
     return CommitRule(str(spec.name), PartitionClock(extractor, lasts, zone))
+
+
+def time_reading(spec: TableSpec, config: SinkConfig) -> TimeReading | None:
+    """How the times of the table's partitions are read, whatever commits them; None if nothing says how."""
+    if not spec.is_partitioned:
+        return None
+    try:
+        extractor, unit = _extractor(spec, config)
+    except InvalidOption:
+        # Only the trigger partition-time needs their times, and every start of such a job refuses these settings.
+        return None
+    zone = config["sink.partition-commit.watermark-time-zone"] or config["sink.bucket.time-zone"]
+    return TimeReading(extractor, unit, zone)
 
 
 def _require_times(spec: TableSpec, config: SinkConfig) -> None:
