@@ -227,7 +227,7 @@ def _next(source: str, name: TableName, files: _Files, site: Site) -> list[str]:
 def _report(
     proposal: Proposal, files: _Files, taken: Sample, job: str, following: list[str], *, written: bool
 ) -> Report:
-    fit, records = proposal.checked.rows.num_rows, taken.batch.num_rows
+    fit, records, skipped = proposal.checked.rows.num_rows, taken.batch.num_rows, proposal.checked.skipped
     data = {
         "table": str(proposal.spec.name),
         "written": written,
@@ -235,6 +235,7 @@ def _report(
         "job": {"file": str(files.job), "text": job},
         "records": records,
         "fit": fit,
+        "skipped": skipped,
         "bad_records": [{**taken.places[one.index], **asdict(one)} for one in proposal.checked.bad],
         "next": following,
     }
@@ -244,8 +245,8 @@ def _report(
     if not written:
         blocks.append(Line("dry run, nothing was written"))
     blocks += bad_blocks(taken, proposal.checked.bad)
-    blocks.append(
-        Line(f"{fit:,} of the sample's {records:,} records fit", "bold green" if fit == records else "yellow")
-    )
+    tombstones = f"; tombstones, which a job skips: {skipped:,}" if skipped else ""
+    text = f"{fit:,} of the sample's {records:,} records fit{tombstones}"
+    blocks.append(Line(text, "bold green" if fit + skipped == records else "yellow"))
     blocks += [Line("Next:", "bold"), *(Line(f"  {command}") for command in following)]
     return Report(data, blocks)

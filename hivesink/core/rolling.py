@@ -221,10 +221,6 @@ class OpenRows:
     def bytes(self) -> int:
         return sum(bucket.bytes for bucket in self.buckets.values())
 
-    @property
-    def oldest(self) -> datetime | None:
-        return min((bucket.first for bucket in self.buckets.values() if bucket.slices), default=None)
-
 
 def open_rows(newest_first: Iterable[Manifest]) -> OpenRows:
     """The rows that wait after the first of these manifests; reads on until one holds a snapshot, or they end."""

@@ -69,7 +69,7 @@ def test_a_bucket_knows_its_rows_its_bytes_and_its_time() -> None:
     (bucket,) = rows.buckets.values()
     assert (bucket.rows, bucket.bytes) == (2, 20)
     assert (bucket.first, bucket.last) == (AT + timedelta(seconds=1), AT + timedelta(seconds=3))
-    assert (rows.rows, rows.bytes, rows.oldest) == (2, 20, bucket.first)
+    assert (rows.rows, rows.bytes) == (2, 20)
     assert rows.segments() == {one.segment for one in bucket.slices}
 
 
@@ -98,7 +98,7 @@ def test_a_partition_stays_open_until_it_is_committed() -> None:
     state = OpenRows().after(replace(small(1), opened=(opened(1, "a"),))).after(rolled)
     assert state.buckets[TABLE, "a"].slices == ()
     assert state.published((TABLE, "a")) == (7, 1)
-    assert (state.rows, state.oldest, state.segments()) == (0, None, frozenset())
+    assert (state.rows, state.segments()) == (0, frozenset())
     later = state.after(replace(small(3), opened=(opened(3, "a"),)))
     assert later.published((TABLE, "a")) == (7, 1)
     done = replace(small(4), opened=(), commits=(commit("a"),))

@@ -50,7 +50,7 @@ def test_from_a_topic_to_rows(
         [*command, "--job", "jobs/own.py"], env=environment, capture_output=True, text=True, check=False
     )
     assert made.returncode == 0, made.stderr
-    assert "6 of the sample's 8 records fit" in made.stdout
+    assert "6 of the sample's 8 records fit; tombstones, which a job skips: 1" in made.stdout
     assert f"topic {topic.name} partition 0 offset 3" in made.stdout
     assert "hivesink metastore start" in made.stdout
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from hivesink.core.partfile import Stage
+from hivesink.core.rolling import segment_epoch
 from hivesink.errors import PartitionPathInvalid, UnknownTable
 from hivesink.sink.commit.recovery import listed
 from hivesink.sink.inspect.facts import FileFacts, LogFacts, Unregistered, list_files, outside, read_log
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from hivesink.core.epoch import Epoch, LastBatch
     from hivesink.core.manifest import Rows
     from hivesink.core.partition import LivePartition, PartitionKey
-    from hivesink.core.rolling import OpenRows
+    from hivesink.core.rolling import OpenRows, Slice
     from hivesink.sink.commit.context import CommitContext
 
 
@@ -43,9 +44,12 @@ class Waiting:
     since: datetime | None
 
     @classmethod
-    def of(cls, rows: OpenRows) -> Waiting:
-        buckets = sum(1 for bucket in rows.buckets.values() if bucket.slices)
-        return cls(rows.rows, rows.bytes, buckets, rows.oldest)
+    def of(cls, rows: OpenRows, times: Mapping[Epoch, datetime]) -> Waiting:
+        """`times` are those of the epochs that the log still has: a bucket is as old as its rows that are published."""
+        waiting = [bucket for bucket in rows.buckets.values() if bucket.slices]
+        begun = ((min(filter(None, map(_epoch, one.slices)), default=None), one.first) for one in waiting)
+        since = min((times.get(epoch, first) if epoch else first for epoch, first in begun), default=None)
+        return cls(rows.rows, rows.bytes, len(waiting), since)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +77,10 @@ class WriterStatus:
     last_batch: LastBatch | None
 
 
+def _epoch(one: Slice) -> Epoch | None:
+    return segment_epoch(one.segment)
+
+
 def writer_status(context: CommitContext, writer: str, table: str) -> WriterStatus:
     """One of those that write `table`. Raises LogDamaged, NewerFormat, StoreUnavailable, MetastoreUnreachable."""
     log = read_log(context.log)
@@ -98,7 +106,7 @@ def writer_status(context: CommitContext, writer: str, table: str) -> WriterStat
         rows=log.totals,
         lost_rows=log.lost_rows,
         files=_count(log, files),
-        waiting=Waiting.of(log.open_rows),
+        waiting=Waiting.of(log.open_rows, {manifest.epoch: manifest.at for manifest in log.manifests}),
         # An epoch without parts has nothing to publish.
         unsettled=tuple(one.epoch for one in log.open if not one.is_bare),
         unregistered=tuple(gap for place, gap in waiting.items() if place not in live),

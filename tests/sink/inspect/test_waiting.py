@@ -9,6 +9,7 @@ from datetime import datetime, timezone
 import pytest
 
 from hivesink.core.epoch import Epoch
+from hivesink.core.rolling import OpenBucket, OpenRows, Slice, segment_name
 from hivesink.core.seen import GivenUp
 from hivesink.core.table import Column, Primitive
 from hivesink.errors import LogOutdated, RowsHeldBack, TableRemade, TableRenamed
@@ -258,3 +259,13 @@ def test_a_bucket_without_rows_that_wait_is_not_counted_as_one() -> None:
     assert waiting(site) == Waiting(0, 0, 0, None)
     job = site.job()
     assert [what for what, _ in preview(job.context, job.committer.spec.policy).described()] == []
+
+
+def test_rows_wait_since_their_own_epoch_not_since_the_first_of_their_partition() -> None:
+    first, then = datetime(2024, 1, 2, 3, tzinfo=timezone.utc), datetime(2024, 1, 2, 5, tzinfo=timezone.utc)
+    late = Slice(segment_name(Epoch(7), "00000000ab", 0, 0), 0, 10, 1)
+    published = replace(OpenBucket.of((late,), first, then), published=3, files=1)
+    rows = OpenRows({("demo.t", "dt=1"): published, ("demo.t", "dt=2"): OpenBucket.of((), first, first)})
+    assert Waiting.of(rows, {Epoch(7): then}).since == then
+    # That manifest may be trimmed.
+    assert Waiting.of(rows, {}).since == first
