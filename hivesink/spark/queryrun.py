@@ -181,7 +181,7 @@ class QueryRun:
                 ends_early = trigger_interval(execution) is None
                 self.begin(self.query.checkpoint, batch.schema, execution.analyzedPlan(), ends_early=ends_early)
             self._commit(batch, batch_id, self.query)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001  it is raised again, only shorter
             # Spark's own exception holds this as text only; the handle raises the real one, if the job asks for it.
             self.failure = error
             self.tell(error)

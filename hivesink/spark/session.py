@@ -31,8 +31,8 @@ SPARK_4 = 4
 _URIS = ("spark.hadoop.hive.metastore.uris", "spark.hive.metastore.uris")
 _LOOPBACK_HOSTS = ("127.", "localhost", "::1")
 LOOPBACK = "127.0.0.1"
-# Streaming is off since the handle of a failed query raises what Spark would log with a stack trace. The gateway's level
-# is the one that PySpark starts with: where it isn't the root's, Spark prints how to set it.
+# Streaming is off since the handle of a failed query raises what Spark would log with a stack trace.
+# Where the gateway's level isn't the root's, Spark prints how to set it.
 _GATEWAY = "org.apache.spark.api.python.PythonGatewayServer"
 LOGGING = log4j2("error", {"org.apache.spark.sql.execution.streaming": "off", _GATEWAY: "error"})
 DEBUG_LOGGING = log4j2("warn", {_GATEWAY: "warn"})
