@@ -8,16 +8,22 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from hivesink.core.progress import Progress
     from hivesink.spark import sources
     from hivesink.spark.query import HiveQuery
     from hivesink.spark.session import session
     from hivesink.spark.sink import HiveSink
 
-__all__ = ["HiveQuery", "HiveSink", "session", "sources"]
+__all__ = ["HiveQuery", "HiveSink", "Progress", "session", "sources"]
 
 __version__ = "0.1.0"
 
-_HOMES = {"HiveSink": "hivesink.spark.sink", "HiveQuery": "hivesink.spark.query", "session": "hivesink.spark.session"}
+_HOMES = {
+    "HiveQuery": "hivesink.spark.query",
+    "HiveSink": "hivesink.spark.sink",
+    "Progress": "hivesink.core.progress",
+    "session": "hivesink.spark.session",
+}
 
 
 def __getattr__(name: str) -> Any:

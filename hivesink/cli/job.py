@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from hivesink.cli.codes import BY_SIGNAL, ExitCode, translate
 from hivesink.cli.output import output, redact
+from hivesink.cli.screen import is_live, progress
 from hivesink.cli.supervise import end_with_parent
 from hivesink.spark.query import active_queries, settle_all, wait_for_batch
 
@@ -69,7 +70,8 @@ def main(arguments: list[str]) -> NoReturn:
         sys.argv = arguments
         # As with `python JOB.py`; `-m` puts the current folder there.
         sys.path[0] = str(job.resolve().parent)
-        _run(job)
+        with progress(live=not flags and is_live(sys.stderr, os.environ)):
+            _run(job)
     except SystemExit as end:
         if not isinstance(end.code, int | None):
             print(end.code, file=sys.stderr)

@@ -13,10 +13,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.console import Console
 
 from hivesink.cli.codes import BY_SIGNAL, meaning
 from hivesink.cli.command import Debug, Json, Metastore, reporting
 from hivesink.cli.output import Report, tell
+from hivesink.cli.screen import is_live
 from hivesink.cli.supervise import Backoff, Restart, lifeline, supervise
 from hivesink.core.log import require_writer_name
 
@@ -68,6 +70,8 @@ def run(
         environment = {**os.environ, "HIVESINK_WRITER": writer or job.stem}
         if metastore:
             environment["HIVESINK_METASTORE"] = metastore
+        if debug:
+            environment["HIVESINK_DEBUG"] = "1"
         flags = [flag for flag, wanted in (("--json", json), ("--debug", debug)) if wanted]
         command = [sys.executable, "-m", "hivesink.cli.job", *flags, str(job), *(arguments or ())]
         child = _Child(command, environment, quiet=json)
@@ -111,6 +115,8 @@ class _Child:
             if self.stop_asked.is_set():
                 self._process.terminate()
             code = self._process.wait()
+        if code and is_live(sys.stderr, self.environment):
+            Console(stderr=True).show_cursor()  # A job that was killed had hidden it.
         self._process = None
         return BY_SIGNAL - code if code < 0 else code
 

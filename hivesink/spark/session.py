@@ -32,7 +32,11 @@ _URIS = ("spark.hadoop.hive.metastore.uris", "spark.hive.metastore.uris")
 _LOOPBACK_HOSTS = ("127.", "localhost", "::1")
 LOOPBACK = "127.0.0.1"
 # Streaming is off since the handle of a failed query raises what Spark would log with a stack trace.
-LOGGING = log4j2("error", {"org.apache.spark.sql.execution.streaming": "off"})
+# Where the gateway's level isn't the root's, Spark prints how to set it.
+_GATEWAY = "org.apache.spark.api.python.PythonGatewayServer"
+LOGGING = log4j2("error", {"org.apache.spark.sql.execution.streaming": "off", _GATEWAY: "error"})
+DEBUG_LOGGING = log4j2("warn", {_GATEWAY: "warn"})
+_LOG4J = "log4j2.configurationFile"
 # Spark 4's loggers in Python of failed statements, with the JVM's stack trace.
 STATEMENTS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 
@@ -201,13 +205,17 @@ def given_settings(environ: Mapping[str, str]) -> dict[str, str]:
 
         SparkContext._ensure_initialized()  # noqa: SLF001  joins the JVM that runs
         return dict(SparkConf().getAll())
-    folder = environ.get("SPARK_CONF_DIR") or (environ.get("SPARK_HOME") and f"{environ['SPARK_HOME']}/conf")
-    file = Path(folder or "", "spark-defaults.conf")
-    if not folder or not file.is_file():
+    folder = _spark_conf(environ)
+    if folder is None or not (file := folder / "spark-defaults.conf").is_file():
         return {}
     lines = (line.strip() for line in file.read_text(encoding="utf-8").splitlines())
     pairs = (re.split(r"\s*[=:\s]\s*", line, maxsplit=1) for line in lines if line and line[0] not in "#!")
     return {name: value for name, value, *_ in ([*pair, ""] for pair in pairs) if name.startswith("spark.")}
+
+
+def _spark_conf(environ: Mapping[str, str]) -> Path | None:
+    folder = environ.get("SPARK_CONF_DIR") or (environ.get("SPARK_HOME") and f"{environ['SPARK_HOME']}/conf")
+    return Path(folder) if folder else None
 
 
 def start(app: str, master: str, settings: Mapping[str, str]) -> SparkSession:
@@ -224,14 +232,27 @@ def start(app: str, master: str, settings: Mapping[str, str]) -> SparkSession:
     for name in STATEMENTS:
         logging.getLogger(name).disabled = True
     builder = SparkSession.builder.appName(app).master(master).enableHiveSupport()
-    for name, value in {**logging_settings(), **settings}.items():
+    for name, value in {**settings, **logging_settings(os.environ, settings)}.items():
         builder = builder.config(name, value)
     return builder.getOrCreate()
 
 
-def logging_settings() -> dict[str, str]:
-    """Return the Spark settings of a driver that logs little."""
-    log4j = cache_folder() / "spark-log4j2.properties"
-    write_atomically(log4j, LOGGING)
-    options = f"-Dlog4j2.configurationFile={log4j.as_uri()} -Djava.net.preferIPv4Stack=true"
-    return {"spark.driver.extraJavaOptions": options}
+def logging_settings(environ: Mapping[str, str], settings: Mapping[str, str]) -> dict[str, str]:
+    """Return the Spark settings of a driver that logs errors only, or warnings too with `$HIVESINK_DEBUG`.
+
+    A log4j 2 configuration of the user's, in `settings` or in Spark's configuration folder, wins.
+    """
+    name = "spark.driver.extraJavaOptions"
+    options = [settings.get(name, "-Djava.net.preferIPv4Stack=true")]
+    if _LOG4J not in options[0] and not _has_log4j2(environ):
+        debug = bool(environ.get("HIVESINK_DEBUG"))
+        log4j = cache_folder() / ("spark-debug-log4j2.properties" if debug else "spark-log4j2.properties")
+        write_atomically(log4j, DEBUG_LOGGING if debug else LOGGING)
+        options.append(f"-D{_LOG4J}={log4j.as_uri()}")
+    progress = {"spark.ui.showConsoleProgress": "true"} if environ.get("HIVESINK_DEBUG") else {}
+    return {**progress, name: " ".join(options)}
+
+
+def _has_log4j2(environ: Mapping[str, str]) -> bool:
+    folder = _spark_conf(environ)
+    return folder is not None and any(folder.glob("log4j2*"))

@@ -40,7 +40,7 @@ def _main() -> None:
 
     request = json.load(sys.stdin)
     metastore, warehouse, zone = request["metastore"], Path(request["warehouse"]), request["zone"]
-    options = logging_settings()["spark.driver.extraJavaOptions"]
+    options = logging_settings(os.environ, {})["spark.driver.extraJavaOptions"]
     extra = {
         "spark.driver.extraJavaOptions": f"{options} -Duser.timezone={zone}",
         "spark.sql.session.timeZone": zone,

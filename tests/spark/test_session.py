@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from hivesink.errors import InvalidOption
-from hivesink.spark.session import Choice, choose, given_settings
+from hivesink.spark.session import Choice, choose, given_settings, logging_settings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -127,3 +127,19 @@ def test_spark_defaults_are_the_users_own_settings(tmp_path: Path) -> None:
     assert found == {"spark.cores.max": "2", "spark.a": "b=c", "spark.empty": "", "spark.colon": "x y"}
     (tmp_path / "conf").mkdir()
     assert given_settings({"SPARK_HOME": str(tmp_path)}) == given_settings({}) == {}
+
+
+def test_spark_logs_errors_only_unless_the_user_says_otherwise(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    name = "spark.driver.extraJavaOptions"
+    assert logging_settings({}, {})[name].endswith("/spark-log4j2.properties")
+    # Other options of the user's are kept beside it.
+    assert logging_settings({}, {name: "-Xss4m"})[name].startswith("-Xss4m -Dlog4j2.configurationFile=")
+    debug = logging_settings({"HIVESINK_DEBUG": "1"}, {})
+    assert debug[name].endswith("/spark-debug-log4j2.properties")
+    assert debug["spark.ui.showConsoleProgress"] == "true"
+
+    own = "-Dlog4j2.configurationFile=file:///mine"
+    assert logging_settings({}, {name: own}) == {name: own}
+    (tmp_path / "log4j2.properties").touch()
+    assert "log4j2" not in logging_settings({"SPARK_CONF_DIR": str(tmp_path)}, {})[name]

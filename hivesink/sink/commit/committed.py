@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from datetime import timedelta
 
     from hivesink.core.epoch import Epoch
+    from hivesink.core.progress import Progress
 
 logger = logging.getLogger("hivesink")
 
@@ -53,16 +54,19 @@ class Stopwatch:
         self._last = now
 
 
-def tell(writer: str, done: Committed) -> None:
-    """Log the epoch in one line."""
+def tell(writer: str, done: Committed, so_far: Progress) -> None:
+    """Log the epoch in one line, with the query's progress after it."""
     rows, steps = done.rows, " ".join(f"{step}={spent}ms" for step, spent in done.milliseconds.items())
     counts = (rows.read, rows.written, rows.rejected, rows.dropped, rows.late, rows.skipped)
     published = (done.files, done.partitions, done.committed)
     still = f" open={done.open_rows} ({_readable(done.readable_in)})" if done.open_rows else ""
     waiting = f" waiting: {done.waiting}" if done.waiting else ""
     text = "writer=%s epoch=%d %s rows=%d written=%d rejected=%d dropped=%d late=%d skipped=%d "
-    text += "files=%d partitions=%d committed=%d %s%s%s"
-    logger.info(text, writer, done.epoch, done.kind, *counts, *published, steps, still, waiting)
+    text += "files=%d partitions=%d committed=%d %s%s%s total=%d%s%s"
+    rate = "" if so_far.rows_per_second is None else f" ({so_far.rows_per_second:.0f} rows/s)"
+    behind = f" behind: {so_far.behind}" if so_far.behind else ""
+    told = (*counts, *published, steps, still, waiting, so_far.rows, rate, behind)
+    logger.info(text, writer, done.epoch, done.kind, *told)
 
 
 def _readable(within: timedelta | None) -> str:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from hivesink.core.epoch import BatchRef, Epoch, LastBatch, Replay, judge
 from hivesink.core.lifecycle import Stamp
 from hivesink.core.seen import Seen
+from hivesink.core.watermark import latest
 from hivesink.errors import EpochTaken, HiveSinkError, StoreUnavailable
 from hivesink.sink.commit.changes import TableChanges
 from hivesink.sink.commit.commits import PartitionCommits, Source
@@ -29,6 +30,7 @@ from hivesink.sink.commit.held_back import HeldBack
 from hivesink.sink.commit.patience import Patience
 from hivesink.sink.commit.roller import Encode, Roller
 from hivesink.sink.commit.statistics import WritersStatistics
+from hivesink.sink.commit.tally import Tally
 from hivesink.sink.task.messages import InputShape
 
 if TYPE_CHECKING:
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
     from hivesink.core.lifecycle import History
     from hivesink.core.manifest import Manifest
     from hivesink.core.partition import PartitionKey
+    from hivesink.core.progress import Progress
     from hivesink.core.rolling import OpenRows
     from hivesink.sink.commit.context import CommitContext, WriterSpec
 
@@ -67,6 +70,7 @@ class Committer:
         self._changes = TableChanges(context, spec.target.spec, spec.config, own, check.total_seconds())
         self._statistics = WritersStatistics(context, spec)
         self._seen: set[PartitionKey] = set()
+        self._tally = Tally()
         limit = spec.config["sink.registration.max-delay"] if spec.tolerant else None
         self._patience = Patience(limit, "epochs wait to be published or registered")
         self._held = HeldBack(Patience(limit, "rows wait that can't be published"))
@@ -94,14 +98,18 @@ class Committer:
         self._is_current = True
         return executor
 
-    def commit(self, batch: BatchRef, shape: InputShape, write: Write) -> Committed:
+    def commit(self, batch: BatchRef, shape: InputShape, write: Write, behind: int | None = None) -> Committed:
         """Write and decide `batch`, or prove that it was committed. Returns only then.
+
+        `behind`: how many records the source has beyond it, None if nobody knows.
 
         Raises the errors of `judge`, BadRecord, EpochTaken, FencedOut, StoreUnavailable, PartitionElsewhere, and the
         metastore's if it is down for too long, or at all without `tolerant`; RowsHeldBack.
         """
         with self.lock:
             watch = Stopwatch(self.context.tick)
+            self._tally.begin(watch.began)
+            self._tally.behind = behind
             executor = self._recovered()
             # Until this batch has ended well, memory may be behind the log.
             self._is_current = False
@@ -181,6 +189,12 @@ class Committer:
         """Spark's next batch will have the watermark `mark`."""
         with self.lock:
             self._commits.knows_next(mark)
+
+    def progress(self) -> Progress:
+        """What this run has committed. Waits for no batch."""
+        executor = self._executor
+        waiting = executor.history.rows.rows if executor else 0
+        return self._tally.progress(waiting, self.context.tick(), self.context.now())
 
     @property
     def head(self) -> Epoch:
@@ -300,12 +314,13 @@ class Committer:
         executor.clean_up(winners, segments=bool(manifest.rolled))
         watch.lap("sweep")
         ages = self._roller.ages(self.context.tick())
+        published = {part.key for part in written.parts}
         done = Committed(
             epoch=manifest.epoch,
             replayed=False,
             rows=manifest.rows,
             files=len(manifest.parts),
-            partitions=len({part.key for part in written.parts}),
+            partitions=len(published),
             milliseconds=watch.laps,
             waiting=self.waiting,
             kind=manifest.kind,
@@ -313,7 +328,10 @@ class Committer:
             open_rows=executor.history.rows.rows,
             readable_in=self._roller.readable_in(ages, self._commits.waits(ages, executor.history.head)),
         )
-        tell(self.spec.identity.writer, done)
+        times = manifest.watermark.newest.values() if manifest.watermark else ()
+        self._tally.newest = latest(self._tally.newest, *times)
+        self._tally.add(done, published, self.context.tick())
+        tell(self.spec.identity.writer, done, self.progress())
         return done
 
     def _commit_known(self, executor: Executor, batch: LastBatch) -> Committed:
