@@ -97,7 +97,7 @@ def test_a_checkpoint_that_can_not_be(stage: Stage, checkpoint: str) -> None:
     with pytest.raises(errors.HiveSinkError) as told:
         stage.begin(stage.sink(), checkpoint=checkpoint)
     said(told.value, checkpoint)
-    assert told.value.retryable == (not checkpoint.startswith("s3:"))
+    assert told.value.retryable == checkpoint.startswith("hdfs:")
 
 
 def test_options_that_are_no_mapping(stage: Stage) -> None:

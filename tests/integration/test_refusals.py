@@ -87,13 +87,3 @@ def test_a_sink_without_a_writers_name(stage: Stage, monkeypatch: pytest.MonkeyP
     stage.create()
     with pytest.raises(errors.InvalidOption, match="writer is missing"):
         stage.sink(writer=None)
-
-
-def test_a_checkpoint_that_can_not_be_made_needs_a_person(stage: Stage) -> None:
-    stage.create()
-    stage.put(range(3))
-    # Nobody can make a folder there, not even root.
-    with pytest.raises(errors.NotWritable, match=r"/proc/nowhere/checkpoint can't be used") as told:
-        stage.begin(stage.sink(), checkpoint="/proc/nowhere/checkpoint")
-    assert (told.value.retryable, "\n" in str(told.value)) == (False, False)
-    assert stage.ids() == []
