@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hivesink.core.progress import count
+
 if TYPE_CHECKING:
     from hivesink.core.picture import EpochPicture, PartitionPicture, Picture
 
@@ -29,11 +31,6 @@ def size(length: int | None) -> str:
     while value >= _THOUSAND - 0.5 and unit < len(_UNITS) - 1:
         value, unit = value / _THOUSAND, unit + 1
     return f"{value:.0f} {_UNITS[unit]}" if unit == 0 or value >= 99.5 else f"{value:.1f} {_UNITS[unit]}"  # noqa: PLR2004
-
-
-def count(number: int, what: str) -> str:
-    """`1 gap`, `2,000 gaps`."""
-    return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
 def printable(text: str) -> str:

@@ -6,8 +6,9 @@ from html import escape
 from typing import TYPE_CHECKING
 
 from hivesink.cli.charts import LEGEND, STYLE, Column, columns, meter
-from hivesink.cli.marks import count, life, marks_of, printable, size, summary
+from hivesink.cli.marks import life, marks_of, printable, size, summary
 from hivesink.cli.page_file import MARK
+from hivesink.core.progress import count
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hivesink.cli.command import Debug, Json, Metastore, Table, reporting
-from hivesink.cli.marks import bar, count, life, marks_of, printable, size, summary
+from hivesink.cli.marks import bar, life, marks_of, printable, size, summary
 from hivesink.cli.output import Grid, Line, Report
 from hivesink.cli.page import page
 from hivesink.cli.page_file import require_replaceable, write_page
+from hivesink.core.progress import count
 from hivesink.tables.opened import open_table
 from hivesink.tables.picture import picture_of
 

@@ -112,15 +112,26 @@ class PartitionClock:
         return self.end(partition) is None and None not in dict(parse_path(partition)).values()
 
     def _end(self, partition: str) -> datetime | None:
+        start = start_of(partition, self.extractor)
         try:
-            start = self.extractor.start(dict(parse_path(partition)))
             return None if start is None else _instant(after(start, self.lasts), self.zone)
-        except (PartitionPathInvalid, OverflowError, ValueError):
+        except (OverflowError, ValueError):
             return None
-        except OwnCodeFailed as error:
-            if isinstance(error.__cause__, ValueError):
-                return None
-            raise
+
+
+def start_of(partition: str, extractor: TimeExtractor) -> datetime | None:
+    """What `extractor` reads from the partition's values; None if they hold no time.
+
+    Raises OwnCodeFailed for a user's own extractor that fails; by a ValueError it says that a value is no time.
+    """
+    try:
+        return extractor.start(dict(parse_path(partition)))
+    except (PartitionPathInvalid, OverflowError, ValueError):
+        return None
+    except OwnCodeFailed as error:
+        if isinstance(error.__cause__, ValueError):
+            return None
+        raise
 
 
 def _parsed(text: str, form: str) -> datetime | None:

@@ -36,7 +36,7 @@ class Progress:
     def __str__(self) -> str:
         """One line."""
         rate = "" if self.rows_per_second is None else f" ({self.rows_per_second:,.0f}/s)"
-        parts = [f"{self.rows:,} rows{rate}", _count(self.epochs, "epoch"), _count(self.partitions, "partition")]
+        parts = [f"{self.rows:,} rows{rate}", count(self.epochs, "epoch"), count(self.partitions, "partition")]
         parts.append(f"{self.rejected:,} rejected")
         if self.waiting_rows:
             when = "" if self.readable_in is None else f", readable within {self.readable_in.total_seconds():.0f} s"
@@ -52,7 +52,8 @@ class Progress:
         return f"<table>{''.join(known)}</table>"
 
 
-def _count(number: int, noun: str) -> str:
+def count(number: int, noun: str) -> str:
+    """`1 gap`, `2,000 gaps`."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 

@@ -9,8 +9,8 @@ from itertools import islice, pairwise
 from typing import TYPE_CHECKING
 
 from hivesink.core.partition import parse_path
-from hivesink.core.partition_time import after
-from hivesink.errors import OwnCodeFailed, PartitionPathInvalid
+from hivesink.core.partition_time import after, start_of
+from hivesink.errors import PartitionPathInvalid
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -85,15 +85,7 @@ def timeline(partitions: Iterable[str], reading: TimeReading | None) -> Timeline
 def _start(partition: str, reading: TimeReading | None) -> datetime | None:
     if reading is None or not partition:
         return None
-    try:
-        start = reading.extractor.start(dict(parse_path(partition)))
-    except (PartitionPathInvalid, OverflowError, ValueError):
-        return None
-    except OwnCodeFailed as error:
-        # As PartitionClock: an own extractor says so that a value is no time.
-        if isinstance(error.__cause__, ValueError):
-            return None
-        raise
+    start = start_of(partition, reading.extractor)
     # An own extractor may return another zone's time, which can't be compared with wall clocks.
     return start.astimezone(reading.zone).replace(tzinfo=None) if start and start.tzinfo else start
 

@@ -17,6 +17,7 @@ from hivesink.core.bucket import normal
 from hivesink.errors import InvalidOption, StoreUnavailable
 from hivesink.logs import file_system
 from hivesink.sample.records import Line, of_lines
+from hivesink.spark.input import PATTERN
 from hivesink.storage.fs import join
 
 if TYPE_CHECKING:
@@ -40,7 +41,6 @@ _PACKED: Mapping[str, Callable[[BinaryIO], io.BufferedIOBase]] = {
     ".bz2": bz2.BZ2File,
 }
 _NOT_READ = frozenset({".zst", ".zstd", ".lz4", ".snappy", ".deflate", ".xz", ".lzo", ".zip", ".7z"})
-_PATTERN = frozenset("{}[]*?\\")
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ class FilesSource:
             kinds = ", ".join(suffix or "no suffix" for suffix in suffixes)
             problem = f"a job reads the folder of {self.names[0]}, and {self.folder} holds other files too ({kinds})"
             raise InvalidOption((f"--from: {problem}; put the data into a folder of its own",))
-        if not _PATTERN.isdisjoint(self.folder):
+        if not PATTERN.isdisjoint(self.folder):
             problem = f"Spark takes {self.folder} for a pattern"
             raise InvalidOption((f"--from: {problem}; give the folder a name without any of {{}}[]*?\\",))
         return self.folder if "://" in self.folder else f"file://{self.folder}"

@@ -31,7 +31,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_PATTERN = frozenset("{}[]*?\\")
+PATTERN = frozenset("{}[]*?\\")
+"""Characters that make a file's name a pattern to Spark."""
 PATH = "_path"
 """A column of this name holds the file that a row came from, for dead letters and errors."""
 _RECORD = {"key", "value", "headers", "topic", "partition", "offset", "timestamp", "timestamptype", PATH}
@@ -187,7 +188,7 @@ class SourceFiles:
     def __init__(self, spark: SparkSession, execution: Any, ref: BatchRef) -> None:
         self.planned = [path for end in ref.end if isinstance(end, FilesOffset) for _, path in end.paths]
         self._relations = _file_relations(spark, execution) if self.planned else []
-        self._patterns = [path for path in self.planned if not _PATTERN.isdisjoint(unquote(path))]
+        self._patterns = [path for path in self.planned if not PATTERN.isdisjoint(unquote(path))]
 
     def missing(self) -> list[str]:
         """The planned files that weren't there when Spark last listed them.
