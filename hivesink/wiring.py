@@ -44,7 +44,7 @@ from hivesink.sink.inspect.resets import SetAside
 from hivesink.sink.task.assign import row_columns
 from hivesink.sink.task.attempt import TaskTools, run_encoding
 from hivesink.sink.task.messages import TablePlan, TaskPlan
-from hivesink.sink.task.rejects import rejected_spec
+from hivesink.sink.task.rejects import ADDED, rejected_spec
 from hivesink.sink.task.segments import held_back
 from hivesink.storage.fs import Ownership
 from hivesink.storage.rename_store import RenameFileStore
@@ -316,14 +316,20 @@ def _rejected(context: CommitContext, live: LiveTable) -> TablePlan:
     found, own = context.table(str(live.spec.name.rejected)), rejected_spec(live.spec.name, None, external=False)
     for needed, there in ((own.columns, found.spec.columns), (own.partition_columns, found.spec.partition_columns)):
         kinds = {column.name: column.type for column in there}
-        missing = [f"{column.name} {column.type}" for column in needed if kinds.get(column.name) != column.type]
+        missing = [
+            f"{column.name} {column.type}"
+            for column in needed
+            if kinds.get(column.name, column.type if column.name in ADDED else None) != column.type
+        ]
         if missing or (needed is own.partition_columns and len(there) != len(needed)):
             what = f"{found.spec.name} without the columns of dead letters ({', '.join(missing) or 'by dt alone'})"
             way = "rename it (ALTER TABLE … RENAME TO …): the job's start, or `hivesink recover`, creates it again and "
             way += "publishes what waits for it"
             raise Unsupported(what, "bad records are written there", way)
     # Somebody may have added columns: they are null.
-    return TablePlan(replace(found.spec, columns=own.columns), found.location)
+    names = {column.name for column in found.spec.columns}
+    columns = tuple(column for column in own.columns if column.name in names)
+    return TablePlan(replace(found.spec, columns=columns), found.location)
 
 
 def remaker(metastore: Metastore, live: LiveTable) -> Callable[[TableName], bool]:

@@ -25,13 +25,14 @@ _MODULES = {
     "partitions": "partitions",
     "wait": "partitions",
     "verify": "inspection",
+    "rejects": "rejects",
     "recover": "repair",
     "clean": "repair",
     "reset": "reset",
     "metastore": "metastore",
 }
 """Each command, and the module that has it."""
-_GROUPS = {"ddl": "ddl", "metastore": "embedded"}
+_GROUPS = {"ddl": "ddl", "metastore": "embedded", "rejects": "rejects"}
 """Commands with commands of their own, and what the module calls them."""
 
 

@@ -14,6 +14,7 @@ from hivesink.core.partition_value import canonical
 from hivesink.core.rolling import OpenRows
 from hivesink.core.table import Primitive
 from hivesink.errors import HiveSinkError, InvalidOption, PartitionPathInvalid, ValueUnfit
+from hivesink.sink.task.replay import WRITER
 from hivesink.tables.opened import open_table
 
 if TYPE_CHECKING:
@@ -122,7 +123,10 @@ class PartitionWait:
 
     def _followed(self, opened: OpenedTable) -> dict[tuple[str, str, str | None], LogFollower]:
         """Those of before, but for logs that were begun anew: their epochs have other manifests."""
-        logs = {(name, one.log.location, one.log.uid(None)): name for name, one in opened.chosen(self.writer).items()}
+        chosen = opened.chosen(self.writer)
+        # A replay of dead letters completes no partition, and holds none back.
+        names = [name for name in chosen if name != WRITER or self.writer is not None]
+        logs = {(name, chosen[name].log.location, chosen[name].log.uid(None)): name for name in names}
         found = {key: self._followers.get(key) or opened.follower(name) for key, name in logs.items()}
         for follower in found.values():
             # The table may have been altered since.

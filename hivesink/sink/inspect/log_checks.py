@@ -10,6 +10,7 @@ from hivesink.core.offsets import chain, span
 from hivesink.core.rolling import OpenRows, segment_epoch
 from hivesink.core.table import TableName
 from hivesink.sink.inspect.findings import error, note
+from hivesink.sink.task.replay import QUERY
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -98,9 +99,11 @@ def rows(evidence: Evidence) -> Iterator[Finding]:
         for one in manifest.opened:
             is_dead = one.table in dead
             rejected, written = rejected + is_dead * one.slice.rows, written + (not is_dead) * one.slice.rows
+        # Beside each row of a replay is one that says so, among the dead letters.
+        marks = manifest.rows.written if replays(manifest) else 0
         for what, counted, held in (
             ("written", manifest.rows.written, written),
-            ("rejected", manifest.rows.rejected, rejected),
+            ("rejected", manifest.rows.rejected, rejected - marks),
         ):
             if counted != held:
                 yield error(manifest.epoch, f"{counted} rows {what}, but its files hold {held}")
@@ -132,6 +135,12 @@ def segments(evidence: Evidence) -> Iterator[Finding]:
             continue
         way = "restore it from a backup, or accept the loss with `hivesink recover TABLE --accept-lost`"
         yield error(segment_epoch(name), f"{path} {state}, and rows wait in it; {way}")
+
+
+def replays(manifest: Manifest) -> bool:
+    """Whether the epoch replayed dead letters."""
+    last = manifest.last_batch
+    return last is not None and last.epoch == manifest.epoch and last.ref.query.startswith(QUERY)
 
 
 def _figures(rows: Rows) -> str:

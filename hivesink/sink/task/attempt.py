@@ -55,7 +55,9 @@ class _Stop(Exception):
 
 
 @dataclass(slots=True)
-class _Task:
+class Task:
+    """A task at work."""
+
     plan: TaskPlan
     tools: TaskTools
     assigner: BucketAssigner
@@ -64,23 +66,29 @@ class _Task:
     rejects: Target | None
     events: EventTimes
     late: LateRows | None
+    ids: Iterator[str]
+    """Names for dead letters, which no other task attempt gives."""
     counts: Counter[str] = field(default_factory=Counter)
 
     def take(self, batch: pa.RecordBatch) -> None:
+        """Take a batch of the input. Raises ColumnsDontFit, InvalidOption."""
         decoded, assigned = self.assign(batch)
         self.events.take(batch, decoded.table, decoded.good)
         self._reject(batch, [*decoded.bad, *of_input(assigned.unfit, decoded.good)])
         if self.late is not None:
             assigned, late = self.late.split(assigned)
             self._put_late(batch, list(of_input(late, decoded.good)))
-        self._write(decoded.table.select([column.name for column in self.plan.target.spec.columns]), assigned)
+        self.write(decoded.table, assigned)
         self.counts["read"] += batch.num_rows
         self.counts["skipped"] += decoded.skipped
 
     def assign(self, batch: pa.RecordBatch) -> tuple[DecodedRows, Buckets]:
+        """As the function of that name."""
         return assign(batch, self.plan, self.tools.reader, self.assigner)
 
-    def _write(self, rows: pa.Table, assigned: Buckets) -> None:
+    def write(self, decoded: pa.Table, assigned: Buckets) -> None:
+        """Put rows into their buckets."""
+        rows = decoded.select([column.name for column in self.plan.target.spec.columns])
         if len(assigned.paths) == 1 and not (assigned.codes < 0).any():
             if rows.num_rows:
                 self.files.add(self.target, assigned.paths[0], rows)
@@ -119,8 +127,8 @@ class _Task:
         if self.rejects is None:
             message = "a dead letter without a table for it"
             raise AssertionError(message)
-        rows, partition = rejected_rows(batch, self.plan.shape, bad, self.plan.arrival)
-        self.files.add(self.rejects, partition, rows)
+        rows, partition = rejected_rows(batch, self.plan.shape, bad, self.plan.arrival, self.ids)
+        self.files.add(self.rejects, partition, rows.select([column.name for column in self.rejects.columns]))
         self.counts["rejected"] += len(bad)
 
 
@@ -149,7 +157,7 @@ def run_task(
     A record that stops the query is reported, not raised, so that its one line isn't buried in Spark's stack trace.
     Nothing is left of the attempt then.
     """
-    work = _open_task(plan, tools, _files(plan, tools, task, task_attempt))
+    work = open_task(plan, tools, task, task_attempt)
     try:
         for batch in batches:
             if batch.num_rows:
@@ -172,7 +180,7 @@ def route(batches: Iterable[pa.RecordBatch], plan: TaskPlan, tools: TaskTools) -
 
     The task that these rows are sent to decodes them again, and alone counts and rejects.
     """
-    work = _open_task(plan, tools, _files(plan, tools, 0, 0))
+    work = open_task(plan, tools, 0, 0)
     for batch in batches:
         decoded, assigned = work.assign(batch)
         codes = np.full(batch.num_rows, -1)
@@ -199,19 +207,21 @@ def run_encoding(
 def check_input(schema: pa.Schema, plan: TaskPlan, tools: TaskTools) -> None:
     """Take a batch without rows, as every task may have to. Raises ColumnsDontFit, InvalidOption."""
     batch = pa.RecordBatch.from_pylist([], schema=schema)
-    _open_task(plan, tools, _files(plan, tools, 0, 0)).take(batch)
+    open_task(plan, tools, 0, 0).take(batch)
 
 
-def _open_task(plan: TaskPlan, tools: TaskTools, files: Parts | SegmentWriter) -> _Task:
-    return _Task(
+def open_task(plan: TaskPlan, tools: TaskTools, task: int, task_attempt: int) -> Task:
+    """A task before its first batch."""
+    return Task(
         plan=plan,
         tools=tools,
         assigner=assigner_for(plan.target.spec, plan.config),
-        files=files,
+        files=_files(plan, tools, task, task_attempt),
         target=_target(plan.target, plan, tools),
         rejects=_target(plan.rejected, plan, tools) if plan.rejected else None,
         events=EventTimes(plan),
         late=LateRows.of(plan),
+        ids=(f"{plan.attempt}-{task_attempt}t{task}-{number}" for number in count(1)),
     )
 
 

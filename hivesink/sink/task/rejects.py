@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
+from base64 import b64encode
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyarrow import types
 
-from hivesink.core.table import Column, Primitive, TableName, TableSpec
+from hivesink.core.table import Array, Column, Primitive, Struct, TableName, TableSpec
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from datetime import datetime
 
     from hivesink.ports import BadRow
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 _SHOWN = 80
 """Bytes of a record that an error shows."""
 
+_HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 _COLUMNS = (
     ("value", Primitive.BINARY, pa.binary(), "the record as it came"),
     ("field", Primitive.STRING, pa.string(), "the column that it doesn't fit, null for the whole record"),
@@ -29,9 +31,21 @@ _COLUMNS = (
     ("record_offset", Primitive.BIGINT, pa.int64(), "Kafka offset"),
     ("source", Primitive.STRING, pa.string(), "the file that it came from"),
     ("arrived_at", Primitive.TIMESTAMP, pa.timestamp("us"), "the batch's arrival, UTC"),
+    ("id", Primitive.STRING, pa.string(), "names the record; in the row that says that it was replayed, too"),
+    ("replayed_at", Primitive.TIMESTAMP, pa.timestamp("us"), "UTC; such a row says that the record id was replayed"),
+    ("record_key", Primitive.BINARY, pa.binary(), "Kafka's key, where the table has a column of it"),
+    ("record_time", Primitive.TIMESTAMP, pa.timestamp("us"), "Kafka's timestamp, UTC, where the table needs it"),
+    (
+        "headers",
+        Array(Struct((("key", Primitive.STRING), ("value", Primitive.BINARY)))),
+        _HEADERS,
+        "Kafka's headers, where the table has a column of them",
+    ),
 )
+ADDED = frozenset({"id", "replayed_at", "record_key", "record_time", "headers"})
+"""Columns that tables of older versions lack: rows go there without them, and can't all be replayed."""
 
-_SCHEMA = pa.schema([(name, arrow) for name, _, arrow, _ in _COLUMNS])
+SCHEMA = pa.schema([(name, arrow) for name, _, arrow, _ in _COLUMNS])
 
 
 def rejected_spec(table: TableName, location: str | None, *, external: bool) -> TableSpec:
@@ -56,16 +70,39 @@ def position(batch: pa.RecordBatch, shape: InputShape, row: int) -> str:
 
 
 def rejected_rows(
-    batch: pa.RecordBatch, shape: InputShape, bad: Sequence[BadRow], arrival: datetime
+    batch: pa.RecordBatch, shape: InputShape, bad: Sequence[BadRow], arrival: datetime, ids: Iterator[str]
 ) -> tuple[pa.Table, str]:
-    """Rows of the dead-letter table for the `bad` rows of `batch`, and their partition."""
+    """Rows of the dead-letter table for the `bad` rows of `batch`, and their partition. Each gets the next of `ids`."""
     rows = []
     for row in bad:
         # In the order of _COLUMNS.
         where = _source(batch, shape, row.index)
         cells = (_value(batch, shape, row.index), row.field, row.reason, *where, arrival.replace(tzinfo=None))
-        rows.append(dict(zip(_SCHEMA.names, cells, strict=True)))
-    return pa.Table.from_pylist(rows, schema=_SCHEMA), f"dt={arrival:%Y-%m-%d}"
+        more = (next(ids), None, *_metadata(batch, shape, row.index))
+        rows.append(dict(zip(SCHEMA.names, (*cells, *more), strict=True)))
+    return pa.Table.from_pylist(rows, schema=SCHEMA), f"dt={arrival:%Y-%m-%d}"
+
+
+def mark_rows(ids: Sequence[str], at: datetime) -> pa.Table:
+    """Rows of the dead-letter table which say that the records `ids` were replayed `at` (UTC)."""
+    rows = [{"id": one, "replayed_at": at.replace(tzinfo=None)} for one in ids]
+    return pa.Table.from_pylist(rows, schema=SCHEMA)
+
+
+def _metadata(batch: pa.RecordBatch, shape: InputShape, row: int) -> tuple[Any, Any, Any]:
+    """What decoding the record again takes besides its value: a raw record's key, time and headers."""
+
+    def cell(name: str) -> pa.Scalar | None:
+        at = batch.schema.get_field_index(name) if shape.is_raw else -1
+        return None if at < 0 else batch.column(at)[row]
+
+    key, time, headers = cell("key"), cell("timestamp"), cell("headers")
+    return (
+        None if key is None else _octets(key),
+        # Without its zone, an instant is its wall clock in UTC.
+        None if time is None else time.cast(pa.timestamp("us")),
+        None if headers is None else headers.as_py(),
+    )
 
 
 def _source(batch: pa.RecordBatch, shape: InputShape, row: int) -> tuple[Any, Any, Any, Any]:
@@ -83,7 +120,12 @@ def _value(batch: pa.RecordBatch, shape: InputShape, row: int) -> bytes | None:
         return _octets(batch.column(batch.schema.get_field_index(shape.value))[row])
     cells = zip(batch.schema.names, batch.columns, strict=True)
     record = {name: _plain(column[row], "surrogateescape") for name, column in cells}
-    return json.dumps(record, default=str, ensure_ascii=False).encode("utf-8", "surrogateescape")
+    return json.dumps(record, default=_text, ensure_ascii=False).encode("utf-8", "surrogateescape")
+
+
+def _text(cell: Any) -> str:
+    """As the decoder reads it: BINARY as base64."""
+    return b64encode(cell).decode() if isinstance(cell, bytes) else str(cell)
 
 
 def _octets(cell: pa.Scalar) -> bytes | None:

@@ -1,0 +1,234 @@
+"""`hivesink rejects`: the dead letters of a table, by reason, and their way back into it."""
+
+from __future__ import annotations
+
+import json as jsons
+from base64 import b64decode, b64encode
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from hivesink.cli.codes import ExitCode
+from hivesink.cli.command import Debug, DryRun, Json, Metastore, Table, Yes, confirm, reporting
+from hivesink.cli.output import Grid, Line, Report
+from hivesink.core.progress import count
+from hivesink.errors import InvalidOption
+from hivesink.tables.opened import open_table
+from hivesink.tables.rejects import Census, DeadLetters, Wanted, dead_letters, place
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from hivesink.sink.task.replay import Replayed
+
+_LIST = "list"
+
+
+class _Rejects(TyperGroup):
+    """`hivesink rejects TABLE` lists; other words are commands."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if args and args[0] not in self.commands and args[0] != "--help":
+            args = [_LIST, *args]
+        return super().parse_args(ctx, args)
+
+
+rejects = typer.Typer(
+    cls=_Rejects,
+    no_args_is_help=True,
+    help="List a table's rejected records by reason: hivesink rejects TABLE. Or decode them again: replay TABLE.",
+)
+
+ReasonText = Annotated[str | None, typer.Option("--reason", help="Only records of this reason, as the list has it.")]
+Field = Annotated[str | None, typer.Option("--field", help="Only records whose problem is in this column.")]
+Day = Annotated[str | None, typer.Option("--day", help="Only records that arrived on this day (UTC), yyyy-MM-dd.")]
+Export = Annotated[
+    Path | None,
+    typer.Option("--export", help="Also write the records to this new file, a JSON object each, to be mended."),
+]
+Mended = Annotated[
+    Path | None,
+    typer.Option("--mended", help="Replay the records of this file, which --export wrote, with the values in it."),
+]
+
+
+@rejects.command(_LIST)
+def list_rejects(  # noqa: PLR0917  each is an option of the command line
+    table: Table,
+    reason: ReasonText = None,
+    field: Field = None,
+    day: Day = None,
+    export: Export = None,
+    metastore: Metastore = None,
+    json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """List the rejected records of a table by reason. Safe to run while a job is writing.
+
+    Example: hivesink rejects demo.events --export mend.jsonl
+    """
+    with reporting(as_json=json, debug=debug) as out, open_table(table, metastore) as opened:
+        letters, wanted, census = dead_letters(opened), Wanted(reason, field, day), Census()
+        if letters is None:
+            data = {"table": opened.name, "rejects": [], "replayed": 0, "waiting": 0, "exported": 0}
+            out.show(Report(data, [Line(f"no record of {opened.name} was ever rejected into a table")]))
+            return
+        found, waiting = letters.reasons(wanted, census), letters.waiting()
+        written = _export(letters, wanted, export) if export else 0
+        columns = ("records", "field", "reason", "first", "last", "one of them")
+        rows = [
+            (one.count, one.field or "", one.reason, f"{one.first:%Y-%m-%d %H:%M}", f"{one.last:%H:%M}", one.example)
+            for one in found
+        ]
+        total = sum(one.count for one in found)
+        blocks: list[Line | Grid] = [Grid(f"{letters.name} (times in UTC)", columns, rows, frozenset({"records"}))]
+        blocks += [Line(f"{opened.name}: {count(total, 'rejected record')}, {census.replayed} replayed before")]
+        blocks += [Line(f"{waiting} more wait in the jobs' logs; they are in the table once it is rolled")] * bool(
+            waiting
+        )
+        blocks += _notes(census)
+        blocks += [
+            Line(f"written to {export}: mend `value`, then: hivesink rejects replay {table} --mended {export}")
+        ] * bool(export)
+        data = {
+            "table": opened.name,
+            "rejects": [
+                {
+                    "reason": one.reason,
+                    "field": one.field,
+                    "records": one.count,
+                    "first": one.first,
+                    "last": one.last,
+                    "example": one.example,
+                }
+                for one in found
+            ],
+            "replayed": census.replayed,
+            "waiting": waiting,
+            "exported": written,
+        }
+        out.show(Report(data, blocks))
+
+
+@rejects.command()
+def replay(  # noqa: PLR0917  each is an option of the command line
+    table: Table,
+    reason: ReasonText = None,
+    field: Field = None,
+    day: Day = None,
+    mended: Mended = None,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    metastore: Metastore = None,
+    json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Decode rejected records again, by the table of today, and put those that fit into it: each once, in one epoch.
+
+    Needs no stop of the job. A record that fails again stays rejected, and the reason is shown. Asks first.
+
+    Example: hivesink rejects replay demo.events --dry-run
+    """
+    with reporting(as_json=json, debug=debug) as out, open_table(table, metastore) as opened:
+        letters = dead_letters(opened)
+        values = _values(mended) if mended else None
+        wanted, census = Wanted(reason, field, day, values), Census()
+        if letters is None:
+            problem = f"{opened.name} has no dead letters, so there is nothing to replay; bad records become some with "
+            raise InvalidOption((f"{problem}sink.on-bad-record = dead-letter",))
+        letters.require_replayable()
+        found = letters.try_out(wanted, census)
+        if values is not None and mended and (unknown := values.keys() - census.given):
+            first = min(unknown)
+            problem = f"{mended}: {count(len(unknown), 'id')} of no record that can be replayed, such as {first}"
+            raise InvalidOption((f"{problem}; `hivesink rejects {table} --export FILE` writes those that can",))
+        if found.rows and not dry_run:
+            if not yes:
+                rows = count(found.rows, "record")
+                question = f"Put {rows} into {opened.name}?"
+                confirm(_lines(found), question, f"this would put {rows} into {opened.name}", as_json=json)
+            census = Census()
+            found = letters.replay(wanted, census)
+        done = "would be rows" if dry_run else "are rows now"
+        summary = f"{opened.name}: {count(found.rows, 'record')} {done}, {sum(found.failing.values())} fail again"
+        blocks = [*map(Line, _lines(found)), Line(summary), *_notes(census)]
+        data = {
+            "table": opened.name,
+            "dry_run": dry_run,
+            "replayed": found.rows,
+            "skipped": found.skipped,
+            "failing": [
+                {"field": field, "reason": reason, "records": number, "example": found.examples[field, reason]}
+                for (field, reason), number in found.failing.items()
+            ],
+        }
+        out.show(Report(data, blocks))
+        if found.failing:
+            raise typer.Exit(ExitCode.FAILED)
+
+
+def _lines(found: Replayed) -> list[str]:
+    return [
+        f"fails again: {f'{field}: ' if field else ''}{reason} ({count(number, 'record')}, such as "
+        f"{found.examples[field, reason]})"
+        for (field, reason), number in found.failing.most_common()
+    ]
+
+
+def _notes(census: Census) -> list[Line]:
+    notes = []
+    if census.unnamed:
+        why = "an older version wrote them, without an id or an offset, so nobody could tell whether they were replayed"
+        notes.append(Line(f"{census.unnamed} can't be replayed: {why}", "yellow"))
+    if census.doubled:
+        notes.append(Line(f"{census.doubled} are there twice, and count once", "yellow"))
+    return notes
+
+
+def _export(letters: DeadLetters, wanted: Wanted, file: Path) -> int:
+    """Write the records, and return how many. Raises InvalidOption if there is such a file, or none can be made."""
+    written = 0
+    try:
+        with file.open("x", encoding="utf-8") as lines:
+            for _, batch in letters.read(wanted, Census()):
+                for row in batch.to_pylist():
+                    told = {"id": row["id"], "field": row["field"], "reason": row["reason"], "from": place(row)}
+                    lines.write(jsons.dumps({**told, **_value(row["value"])}, ensure_ascii=False) + "\n")
+                    written += 1
+    except FileExistsError:
+        raise InvalidOption((f"--export: there is a file {file}; name another",)) from None
+    except OSError as error:
+        raise InvalidOption((f"--export {file}: {error.strerror or error}",)) from error
+    return written
+
+
+def _value(value: bytes | None) -> dict[str, str | None]:
+    with suppress(UnicodeDecodeError):
+        return {"value": value.decode() if value is not None else None}
+    return {"base64": b64encode(value or b"").decode()}
+
+
+def _values(file: Path) -> dict[str, bytes]:
+    """The mended values by id. Raises InvalidOption with the number of the line that is wrong."""
+    found: dict[str, bytes] = {}
+    try:
+        lines: Sequence[str] = file.read_text(encoding="utf-8").split("\n")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidOption((f"--mended {file}: {error}",)) from error
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            told = jsons.loads(line)
+            one = str(told["id"])
+            value = told["value"].encode() if "value" in told else b64decode(told["base64"], validate=True)
+        except (ValueError, TypeError, KeyError, AttributeError):
+            what = "isn't an object with an id and a value (text), as --export writes them"
+            raise InvalidOption((f"{file} line {number} {what}",)) from None
+        if one in found:
+            raise InvalidOption((f"{file} line {number}: the id {one} is there twice; leave one",))
+        found[one] = value
+    return found

@@ -1,0 +1,220 @@
+"""`hivesink rejects`, on the real metastore: the list, the way back, and that nothing comes back twice."""
+
+from __future__ import annotations
+
+import json
+import re
+from contextlib import closing
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+import pytest
+
+from hivesink.core.table import TableName
+from hivesink.errors import EpochTaken
+from hivesink.metastore.thrift_connection import Connection
+from hivesink.sink.commit.executor import Executor
+from hivesink.sink.task.rejects import ADDED, SCHEMA
+from hivesink.sink.task.replay import run_replay
+from hivesink.tables.opened import open_table
+from hivesink.tables.rejects import Census, DeadLetters, Wanted
+from tests.cli.site import Ingest, alter, hivesink
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+@pytest.fixture
+def letters(uri: str, table: str) -> Iterator[Ingest]:
+    """Three epochs of four good rows and one dead letter each, `{"id": "seven"}`."""
+    with closing(Ingest(table, uri, options={"sink.on-bad-record": "dead-letter"})) as writer:
+        for _ in range(3):
+            writer.commit()
+        writer.committer.finish()
+        yield writer
+
+
+def values(writer: Ingest) -> list[int]:
+    """The ids of the rows that readers find; -1 for null."""
+    found = ds.dataset(writer.location, format="parquet", partitioning="hive").to_table(columns=["id"])
+    return sorted(-1 if one is None else one for one in found.column("id").to_pylist())
+
+
+def mend(file: Path, text: str) -> None:
+    """As a user does with an editor."""
+    lines = [json.loads(line) for line in file.read_text().splitlines()]
+    file.write_text("".join(json.dumps({**line, "value": text}) + "\n" for line in lines))
+
+
+def test_the_list_by_reason(letters: Ingest, capsys: pytest.CaptureFixture[str]) -> None:
+    said = hivesink(capsys, "rejects", letters.table)
+    assert said.code == 0, said.err
+    assert re.search(r"│ +3 │ id +│ .*bigint", said.out)
+    assert f"{letters.table}: 3 rejected records, 0 replayed before" in said.out
+    found = hivesink(capsys, "rejects", letters.table, "--json").data
+    (one,) = found["rejects"]
+    assert (one["records"], one["field"], found["waiting"], found["replayed"]) == (3, "id", 0, 0)
+    assert hivesink(capsys, "rejects", "--json", letters.table, "--field", "note").data["rejects"] == []
+
+
+def test_a_table_without_dead_letters(ingest: Ingest, capsys: pytest.CaptureFixture[str]) -> None:
+    said = hivesink(capsys, "rejects", ingest.table)
+    assert (said.code, said.out) == (0, f"no record of {ingest.table} was ever rejected into a table\n")
+    refused = hivesink(capsys, "rejects", "replay", ingest.table, "--yes")
+    assert refused.code == 65
+    assert "has no dead letters" in refused.error
+
+
+def test_what_does_not_fit_the_table_of_today_fails_again_and_says_why(
+    letters: Ingest, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = values(letters)
+    said = hivesink(capsys, "rejects", "replay", letters.table, "--yes", "--json")
+    assert said.code == 1
+    (failing,) = said.data["failing"]
+    assert (said.data["replayed"], failing["records"], failing["field"]) == (0, 3, "id")
+    assert "text into bigint" in failing["reason"]
+    assert values(letters) == before
+
+
+def test_mended_records_come_back_once_and_are_marked(
+    letters: Ingest, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    file = tmp_path / "mend.jsonl"
+    before = values(letters)
+    assert hivesink(capsys, "rejects", letters.table, "--export", file).code == 0
+    assert "there is a file" in hivesink(capsys, "rejects", letters.table, "--export", file).error
+    mend(file, '{"id": 77, "note": "mended", "dt": "2026-01-09"}')
+    tried = hivesink(capsys, "rejects", "replay", letters.table, "--mended", file, "--dry-run")
+    assert (tried.code, values(letters)) == (0, before)
+    assert "3 records would be rows, 0 fail again" in tried.out
+    said = hivesink(capsys, "rejects", "replay", letters.table, "--mended", file, "--yes")
+    assert (said.code, said.err) == (0, "")
+    assert values(letters) == sorted([*before, 77, 77, 77])
+    again = hivesink(capsys, "rejects", "replay", letters.table, "--mended", file, "--yes")
+    assert "3 ids of no record that can be replayed" in again.error
+    found = hivesink(capsys, "rejects", letters.table, "--json").data
+    assert (found["rejects"], found["replayed"]) == ([], 3)
+    assert values(letters) == sorted([*before, 77, 77, 77])
+    verified = hivesink(capsys, "verify", letters.table)
+    assert verified.code == 0, verified.out
+
+
+def test_after_the_table_was_mended(letters: Ingest, capsys: pytest.CaptureFixture[str]) -> None:
+    before = values(letters)
+    alter(letters, {"sink.column.id.from": "$.number"})
+    said = hivesink(capsys, "rejects", "replay", letters.table, "--yes")
+    assert said.code == 0, said.err
+    assert f"{letters.table}: 3 records are rows now, 0 fail again" in said.out
+    (home,) = letters.location.glob("dt=__HIVE_DEFAULT_PARTITION__")
+    assert [row["id"] for file in home.glob("part-*") for row in pq.read_table(file).to_pylist()] == [None] * 3
+    assert hivesink(capsys, "rejects", letters.table, "--json").data["replayed"] == 3
+    assert len(values(letters)) == len(before) + 3
+
+
+def test_records_of_older_versions_go_by_their_offset_and_the_table_by_its_new_columns(
+    letters: Ingest, uri: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = next(letters.location.with_name("events__rejected").glob("dt=*"))
+    old = {"value": b"{}", "reason": "old", "topic": "t", "partition_id": 3, "arrived_at": datetime(2026, 1, 1)}  # noqa: DTZ001  UTC
+    rows = [{**old, "record_offset": 7}, {**old, "record_offset": 7}, {**old, "record_offset": None}]
+    table = pa.Table.from_pylist(rows, schema=pa.schema([SCHEMA.field(name) for name in {**old, "record_offset": 0}]))
+    pq.write_table(table, folder / "old.parquet")
+    assert "t-3-7" in _ids(letters.table, uri)
+    said = hivesink(capsys, "rejects", letters.table)
+    assert "1 are there twice, and count once" in said.out
+    assert "1 can't be replayed: an older version wrote them" in said.out
+    name = TableName.parse(letters.table)
+    with closing(Connection(uri)) as connection:
+        found = connection.read(lambda client: client.get_table(name.database, f"{name.table}__rejected"))
+        found.sd.cols = [column for column in found.sd.cols if column.name not in ADDED]
+        connection.read(lambda client: client.alter_table(name.database, f"{name.table}__rejected", found))
+    refused = hivesink(capsys, "rejects", "replay", letters.table, "--yes")
+    assert f"run: ALTER TABLE {letters.table}__rejected ADD COLUMNS (id STRING, replayed_at TIMESTAMP)" in refused.error
+    # A job goes on writing into the table as it is.
+    with closing(Ingest(letters.table, uri, "second", options={"sink.on-bad-record": "dead-letter"})) as writer:
+        assert writer.commit().rows.rejected == 1
+
+
+def test_a_job_goes_on_beside_it_and_its_dead_letters_are_the_next_ones(
+    letters: Ingest, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    for round_ in range(2):
+        file = tmp_path / f"mend{round_}.jsonl"
+        hivesink(capsys, "rejects", letters.table, "--export", file)
+        mend(file, f'{{"id": {1000 + round_}, "dt": "2026-01-09"}}')
+        assert hivesink(capsys, "rejects", "replay", letters.table, "--mended", file, "--yes").code == 0
+        letters.commit()
+    assert values(letters).count(1000) == 3
+    assert values(letters).count(1001) == 1
+    status = hivesink(capsys, "status", letters.table)
+    assert status.code == 0
+    assert "rejects-replay" in status.out
+    assert hivesink(capsys, "show", letters.table, "--json").data["rejects"]["reasons"] != {}
+
+
+class _Killed(BaseException):
+    pass
+
+
+def _replay(table: str, uri: str, values_: dict[str, bytes]) -> int:
+    with open_table(table, uri) as opened:
+        return DeadLetters(opened).replay(Wanted(mended=values_), Census()).rows
+
+
+def _ids(table: str, uri: str) -> list[str]:
+    with open_table(table, uri) as opened:
+        letters = DeadLetters(opened)
+        return [one for _, batch in letters.read(Wanted(), Census()) for one in batch.column("id").to_pylist()]
+
+
+@pytest.mark.parametrize("step", ["decide", "finish"])
+@pytest.mark.parametrize("moment", ["before", "after"])
+def test_a_kill_at_any_step_loses_and_doubles_nothing(
+    letters: Ingest, uri: str, step: str, moment: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = values(letters)
+    mended = dict.fromkeys(_ids(letters.table, uri), b'{"id": 77, "dt": "2026-01-09"}')
+    real = getattr(Executor, step)
+    calls = 0
+
+    def killed(self: Executor, *args: Any, **kwargs: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        # The first `finish` is that of the start.
+        if calls <= (step == "finish"):
+            return real(self, *args, **kwargs)
+        if moment == "after":
+            real(self, *args, **kwargs)
+        raise _Killed
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Executor, step, killed)
+        with pytest.raises(_Killed):
+            _replay(letters.table, uri, mended)
+    _replay(letters.table, uri, mended)
+    assert values(letters) == sorted([*before, 77, 77, 77])
+    assert _ids(letters.table, uri) == []
+
+
+def test_of_two_replays_at_once_one_is_shut_out(letters: Ingest, uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = values(letters)
+    mended = dict.fromkeys(_ids(letters.table, uri), b'{"id": 77, "dt": "2026-01-09"}')
+    real, entered = run_replay, False
+
+    def beside(*args: Any) -> Any:
+        nonlocal entered
+        report = real(*args)
+        if not entered:
+            entered = True
+            assert _replay(letters.table, uri, mended) == 3
+        return report
+
+    monkeypatch.setattr("hivesink.tables.rejects.run_replay", beside)
+    with pytest.raises(EpochTaken):
+        _replay(letters.table, uri, mended)
+    assert values(letters) == sorted([*before, 77, 77, 77])
