@@ -14,6 +14,7 @@ from confluent_kafka import Producer
 
 from hivesink.errors import InvalidOption
 from hivesink.tables.opened import open_table
+from hivesink.tables.rejects import Census, DeadLetters, Wanted
 from tests.integration.stage import AVAILABLE_NOW
 
 if TYPE_CHECKING:
@@ -88,6 +89,15 @@ def test_keys_headers_positions_and_paths(stage: Stage, topic: Topic, shuffled: 
     assert [tuple(row) for row in letters] == [(2, "device", "not UTF-8"), (3, "device", "unknown field")]
     arrived = stage.query(f"SELECT DISTINCT batch, arrived FROM {stage.table} ORDER BY batch")
     assert [row.batch for row in arrived] == [0, 1]
+    stage.spark.sql(f"ALTER TABLE {stage.table} SET TBLPROPERTIES ('sink.on-unknown-field'='ignore')")
+    with open_table(stage.table, stage.uri) as opened:
+        again = DeadLetters(opened).replay(Wanted(), Census())
+    assert (again.rows, dict(again.failing)) == (1, {("device", "not UTF-8"): 1})
+    stage.spark.catalog.refreshTable(stage.table)
+    (row,) = stage.query(f"SELECT {wanted}, arrived FROM {stage.table} WHERE userid = 4")
+    # The number of its batch isn't kept.
+    assert tuple(row)[:-1] == (4, None, "x", "t1", {"trace-id": "t1", "n": "1"}, 3, sent, None, null, "2024-01-02")
+    assert row.arrived == arrived[0].arrived
 
 
 def test_a_stream_that_lacks_what_a_column_comes_from(stage: Stage, topic: Topic) -> None:
