@@ -155,10 +155,13 @@ EPOCHS: list[Committed] = []
 CONTENDERS: Mapping[str, Callable[[SparkSession, Drain, str], Query | Rewritten]] = {
     OWN: hivesink,
     "on-epoch": partial(hivesink, on_epoch="true"),
-    "file sink": file_sink,
-    "insertInto": insert_into,
+    "spark-sink": file_sink,
+    "spark-insert": insert_into,
     "rewritten": rewritten,
 }
+
+UNREGISTERED = {"spark-sink", "rewritten"}
+"""Contenders whose partitions the metastore doesn't know."""
 
 
 def create_table(spark: SparkSession, name: str, properties: Mapping[str, str]) -> None:
@@ -177,7 +180,7 @@ def table_folder(spark: SparkSession, name: str) -> str:
 
 def sums(spark: SparkSession, drain: Drain, folder: str) -> tuple[int, int, int]:
     """Rows, and the sums of `userid` and `ts`: through the metastore, where the contender registers partitions."""
-    if CONTENDERS[drain.contender] in {file_sink, rewritten}:
+    if drain.contender in UNREGISTERED:
         rows = spark.read.parquet(folder)
     else:
         spark.catalog.refreshTable(f"bench.{drain.name}")
