@@ -54,7 +54,7 @@ class Drained:
 
 @dataclass(frozen=True, slots=True)
 class Landed:
-    """What readers find afterwards: visible files and their bytes, rows, the sum of a column and a hash of all columns."""
+    """What readers find afterwards: visible files, their bytes, rows, the sum of a column, a hash of all columns."""
 
     files: int
     bytes: int
@@ -179,7 +179,7 @@ def table_folder(spark: SparkSession, name: str) -> str:
 
 
 def sums(spark: SparkSession, drain: Drain, folder: str) -> tuple[int, int, int]:
-    """Rows, the sum of `userid`, and a hash of all columns: through the metastore, where the contender registers partitions."""
+    """Rows, the sum of `userid`, a hash of all columns: by the metastore, if the contender registers partitions."""
     if drain.contender in UNREGISTERED:
         rows = spark.read.parquet(folder)
     else:
