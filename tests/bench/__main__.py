@@ -14,14 +14,15 @@ import subprocess
 import sys
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from uuid import uuid4
 
 from hivesink.embedded.metastore import EmbeddedMetastore
 from jobs.cluster import Cluster
 from jobs.cluster.kafka import EmbeddedKafka
-from tests.bench import report
-from tests.bench.contenders import CONTENDERS, Drain
+from tests.bench import cold, report
+from tests.bench.contenders import CONTENDERS, OWN, Drain
 from tests.bench.ground import Ground
 from tests.bench.race import Run, Runner, rotated
 from tests.bench.records import FILES, produce, write_files
@@ -68,6 +69,13 @@ class Records:
 
 def main() -> None:
     told = arguments()
+    if told.quick:
+        quick(told)
+    else:
+        whole(told)
+
+
+def whole(told: argparse.Namespace) -> None:
     with ExitStack() as stack:
         runners, servers = on_a_cluster(stack, told) if told.cluster else on_this_machine(stack, told)
         full, warm, small = (Records(rows, servers) for rows in (told.rows, WARM_ROWS, told.epochs * EPOCH_ROWS))
@@ -83,13 +91,42 @@ def main() -> None:
         task_memory()
 
 
+def quick(told: argparse.Namespace) -> None:
+    """The narrow records cold, Flink's Hive sink beside hivesink and Spark's sink; then epochs of a warm process."""
+    classpath, log = cold.build(DATA / cold.FLINK), DATA / "contenders.log"
+    with ExitStack() as stack:
+        ground, servers = local_servers(stack)
+        runners = {name: stack.enter_context(Runner(ground, log)) for name in (OWN, "spark-sink")}
+        full, small = (Records(rows, servers) for rows in (told.rows, told.epochs * EPOCH_ROWS))
+        for records in (full, small):
+            records.prepare(["kafka"])
+        # No session starts beside a measured run.
+        print("warm processes:", *(runner.application for runner in runners.values()), file=sys.stderr)
+        drains = partial(full.drain, source="kafka", batches=BATCHES)
+        runs = []
+        for run in cold.race(drains, told.rounds, cold.Place(ground, classpath, log), runners[OWN]):
+            said(run)
+            runs.append(run)
+        epochs = race(runners, small, "kafka", told.epochs, told.rounds)
+    report.drains(runs, told.rows, "cold, ")
+    report.epochs(epochs, EPOCH_ROWS, told.epochs)
+    report.ratios("narrow", runs, told.rows)
+    report.epoch_ratios("small-epochs", epochs)
+
+
 def arguments() -> argparse.Namespace:
     """The settings; `make bench ROWS=… ROUNDS=…` sets them by the environment."""
     parser = argparse.ArgumentParser("tests.bench", description="hivesink against Spark's own sinks")
     of = os.environ.get
     parser.add_argument("--cluster", action="store_true", default=bool(of("CLUSTER")), help="on a cluster of its own")
+    parser.add_argument(
+        "--quick",
+        action="store_true",
+        default=bool(of("QUICK")),
+        help="cold, with Flink; needs mvn",
+    )
     parser.add_argument("--at", type=Path, help="on the detached cluster of this folder, which runs")
-    parser.add_argument("--rows", type=int, default=int(of("ROWS") or 5_000_000), help="of each drain")
+    parser.add_argument("--rows", type=int, default=int(of("ROWS") or 0), help="of each drain")
     parser.add_argument("--rounds", type=int, default=int(of("ROUNDS") or 3))
     parser.add_argument("--epochs", type=int, default=int(of("EPOCHS") or 0), help=f"of {EPOCH_ROWS} rows, each round")
     parser.add_argument("--sources", default=of("SOURCES") or "", help="kafka, files or both, with a comma")
@@ -99,6 +136,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--contenders", default=",".join(CONTENDERS), help="some of them, with a comma")
     told = parser.parse_args()
     told.cluster = told.cluster or told.at is not None
+    told.rows = told.rows or (10_000_000 if told.quick else 5_000_000)
     told.epochs = told.epochs or (25 if told.cluster else 40)
     told.sources = (told.sources or ("kafka" if told.cluster else "kafka,files")).split(",")
     told.contenders = told.contenders.split(",")
@@ -109,14 +147,18 @@ def arguments() -> argparse.Namespace:
 
 def on_this_machine(stack: ExitStack, told: argparse.Namespace) -> tuple[dict[str, Runner], str]:
     """A process for each contender, so that its CPU and its memory are its own; and the Kafka servers."""
-    server = stack.enter_context(EmbeddedMetastore(DATA / "metastore", DATA / "warehouse"))
-    servers = stack.enter_context(EmbeddedKafka(DATA / "broker")).bootstrap
-    ground = Ground(server.uri, server.warehouse.as_uri(), (DATA / "checkpoints").as_uri())
+    ground, servers = local_servers(stack)
     log = DATA / "contenders.log"
     runners = {name: stack.enter_context(Runner(ground, log)) for name in told.contenders}
     if told.against:
         runners["before"] = stack.enter_context(Runner(ground, log, told.against.absolute()))
     return runners, servers
+
+
+def local_servers(stack: ExitStack) -> tuple[Ground, str]:
+    server = stack.enter_context(EmbeddedMetastore(DATA / "metastore", DATA / "warehouse"))
+    servers = stack.enter_context(EmbeddedKafka(DATA / "broker")).bootstrap
+    return Ground(server.uri, server.warehouse.as_uri(), (DATA / "checkpoints").as_uri()), servers
 
 
 def on_a_cluster(stack: ExitStack, told: argparse.Namespace) -> tuple[dict[str, Runner], str]:
@@ -136,9 +178,14 @@ def race(runners: dict[str, Runner], records: Records, source: str, batches: int
     for number in range(rounds):
         for name in rotated(list(runners), number):
             run = runners[name].drain(records.drain(name, source, batches), number)
-            print(f"{source} round {number + 1}: {name} {run.drained.seconds:.1f} s", file=sys.stderr, flush=True)
+            said(run)
             runs.append(run)
     return runs
+
+
+def said(run: Run) -> None:
+    what = f"{run.drain.source} round {run.round + 1}: {run.drain.contender} {run.drained.seconds:.1f} s"
+    print(what, file=sys.stderr, flush=True)
 
 
 def task_memory() -> None:

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -56,16 +57,24 @@ class Runner:
                 env={**os.environ, "PYTHONPATH": str(checkout or Path.cwd())},
             )
         self._log = log
-        self._application = ""
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
 
     def drain(self, drain: Drain, number: int) -> Run:
-        with Meter([self._process.pid, *executors(self._application)]) as meter:
-            drained = Drained(**self._ask("run", drain))
-        landed = Landed(**self._ask("check", drain))
-        return Run(number, drain, drained, landed, meter.cpu, meter.machine, meter.peak)
+        with Meter([self.pid, *executors(self.application)]) as meter:
+            drained = self.run(drain)
+        return Run(number, drain, drained, self.check(drain), meter.cpu, meter.machine, meter.peak)
+
+    def run(self, drain: Drain) -> Drained:
+        return Drained(**self._ask("run", drain))
+
+    def check(self, drain: Drain) -> Landed:
+        """What readers find in the table of `drain`, by whichever contender; the table goes."""
+        return Landed(**self._ask("check", drain))
 
     def __enter__(self) -> Self:
-        self._application = self._answer().strip()
         return self
 
     def __exit__(
@@ -74,8 +83,13 @@ class Runner:
         # The end of its input ends it, and Spark with it.
         self._process.communicate()
 
+    @cached_property
+    def application(self) -> str:
+        """Spark's id of it; waits until the session is there."""
+        return self._answer().strip()
+
     def _ask(self, step: str, drain: Drain) -> Any:
-        if self._process.stdin is None:
+        if not self.application or self._process.stdin is None:
             raise AssertionError
         told = replace(drain, contender=OWN) if self._checkout else drain
         self._process.stdin.write(json.dumps([step, asdict(told)]) + "\n")

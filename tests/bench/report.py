@@ -11,7 +11,7 @@ from rich.table import Table
 from tests.bench.contenders import OWN
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from tests.bench.race import Run
 
@@ -22,10 +22,10 @@ console = Console(highlight=False)
 console.width = max(console.width, 100)
 
 
-def drains(runs: Sequence[Run], rows: int) -> None:
+def drains(runs: Sequence[Run], rows: int, kind: str = "") -> None:
     require_equal(runs, rows)
     for source in _distinct(run.drain.source for run in runs):
-        table = Table(title=f"{rows:,} records from {source}", title_justify="left")
+        table = Table(title=f"{kind}{rows:,} records from {source}", title_justify="left")
         for column in ("", "rows/s", "of each round", "CPU s", "machine's", "peak MB", "files", "MB"):
             table.add_column(column, justify="left" if not column else "right")
         of_source = [run for run in runs if run.drain.source == source]
@@ -68,14 +68,33 @@ def epochs(runs: Sequence[Run], rows: int, count: int) -> None:
     steps(runs, "ms per epoch of hivesink's steps")
 
 
+def ratios(workload: str, runs: Sequence[Run], rows: int) -> None:
+    """A line for programs for each ratio of two drains: `ratio WORKLOAD METRIC PEER VALUE`."""
+    _lines(workload, "rows_per_s", runs, lambda run: rows / run.drained.seconds)
+    _lines(workload, "cpu_s_per_mrow", runs, lambda run: 1e6 * run.cpu / rows)
+    _lines(workload, "bytes", runs, lambda run: run.landed.bytes)
+
+
+def epoch_ratios(workload: str, runs: Sequence[Run]) -> None:
+    """The same of two epochs."""
+    _lines(workload, "epoch_ms", runs, _epoch_ms)
+
+
+def _lines(workload: str, metric: str, runs: Sequence[Run], figure: Callable[[Run], float]) -> None:
+    for peer, pairs in _pairs(runs, figure):
+        print(f"ratio {workload} {metric} {peer} {median(pairs):.3f}")
+
+
 def require_equal(runs: Sequence[Run], rows: int) -> None:
     """All contenders must have done the same work, or nothing here says anything."""
     for run in runs:
         same = runs[0].landed
-        if run.landed.rows != rows or (run.landed.users, run.landed.times) != (same.users, same.times):
-            message = f"{run.drain.contender} landed {run.landed} where {rows} rows, and the sums of {same}, were due"
+        if run.landed.rows != rows or (run.landed.users, run.landed.digest) != (same.users, same.digest):
+            message = (
+                f"{run.drain.contender} landed {run.landed} where {rows} rows, and the content of {same}, were due"
+            )
             raise SystemExit(message)
-    console.print(f"each run landed {rows:,} rows, with equal sums of two columns")
+    console.print(f"each run landed {rows:,} rows of equal content")
 
 
 def steps(runs: Sequence[Run], title: str) -> None:
@@ -94,15 +113,19 @@ def _settled(run: Run) -> list[int]:
 
 
 def _ratios(runs: Sequence[Run], what: str, figure: Callable[[Run], float]) -> None:
-    """The median over the rounds of own / other, run beside each other."""
+    for name, pairs in _pairs(runs, figure):
+        console.print(
+            f"  {what}, {OWN} / {name}: [bold]{median(pairs):.2f}[/bold]"
+            f"  (rounds {', '.join(f'{pair:.2f}' for pair in pairs)})"
+        )
+
+
+def _pairs(runs: Sequence[Run], figure: Callable[[Run], float]) -> Iterator[tuple[str, list[float]]]:
+    """For each other contender own / other, of the rounds in which both ran beside each other."""
     by_round = {(run.round, run.drain.contender): figure(run) for run in runs}
     for name in _distinct(run.drain.contender for run in runs):
         if name != OWN:
-            pairs = [by_round[number, OWN] / other for (number, found), other in by_round.items() if found == name]
-            console.print(
-                f"  {what}, {OWN} / {name}: [bold]{median(pairs):.2f}[/bold]"
-                f"  (rounds {', '.join(f'{pair:.2f}' for pair in pairs)})"
-            )
+            yield name, [by_round[number, OWN] / other for (number, found), other in by_round.items() if found == name]
 
 
 def _distinct(names: Iterable[str]) -> list[str]:

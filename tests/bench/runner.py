@@ -56,11 +56,11 @@ def check(spark: SparkSession, drain: Drain, ground: Ground) -> Landed:
     """What readers find in the table, which then goes."""
     folder = contenders.table_folder(spark, drain.name)
     files, size = visible_files(spark, folder)
-    rows, users, times = contenders.sums(spark, drain, folder)
+    rows, users, digest = contenders.sums(spark, drain, folder)
     spark.sql(f"DROP TABLE bench.{drain.name}")
     remove(spark, folder)
     remove(spark, f"{ground.checkpoints}/{drain.name}")
-    return Landed(files, size, rows, users, times)
+    return Landed(files, size, rows, users, digest)
 
 
 STEPS: Mapping[str, Callable[[SparkSession, Drain, Ground], Drained | Landed]] = {"run": run, "check": check}
