@@ -1,4 +1,4 @@
-"""The cluster for people: `python -m jobs.cluster up|status|down`; it outlives the command."""
+"""The cluster for people: `python -m jobs.cluster up|status|down|topic`; it outlives the command."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hivesink.embedded.server import locked
-from hivesink.errors import HiveSinkError
+from hivesink.errors import HiveSinkError, SourceUnreachable
 from jobs.cluster.cluster import PARTS, Cluster
+from jobs.cluster.kafka import create_topic
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -66,6 +67,35 @@ def down(folder: Path) -> int:
     return 0
 
 
+def topic(folder: Path, name: str, partitions: int) -> int:
+    """Create a topic of the cluster's broker unless it exists; then write what is piped in, a record each line."""
+    from confluent_kafka import Producer
+
+    broker = Cluster.detached(folder).servers.by_name()["kafka"]
+    if not broker.alive:
+        sys.stderr.write(f"no broker runs in {folder}; start one: python -m jobs.cluster up --only kafka\n")
+        return 1
+    created = create_topic(broker.address, name, partitions)
+    print(f"topic {name} of {broker.address}: {'created' if created else 'is there'}")
+    if sys.stdin.isatty():
+        return 0
+    failed: list[str] = []
+    producer, count = Producer({"bootstrap.servers": broker.address, "log_level": 0}), 0
+    for line in sys.stdin.buffer:
+        producer.produce(
+            name, line.rstrip(b"\r\n"), on_delivery=lambda error, _: failed.append(str(error)) if error else None
+        )
+        # Its queue is bounded: it is emptied as it fills.
+        if (count := count + 1) % 10_000 == 0:
+            producer.flush()
+    producer.flush()
+    if failed:
+        where, what = f"topic {name} of Kafka at {broker.address}", f"{len(failed)} records failed: {failed[0]}"
+        raise SourceUnreachable(where, what)
+    print(f"{count} records written")
+    return 0
+
+
 def _line(name: str, server: EmbeddedServer) -> str:
     address = server.address if server.port is not None else "-"
     return f"{name:15} {address:21} {server.pid or '-':>8}  {'up' if server.alive else 'down'}"
@@ -74,7 +104,9 @@ def _line(name: str, server: EmbeddedServer) -> str:
 def main() -> int:
     """Do what the command line says; a failure is one line."""
     parser = argparse.ArgumentParser(prog="python -m jobs.cluster", description=__doc__)
-    parser.add_argument("command", choices=["up", "status", "down"])
+    parser.add_argument("command", choices=["up", "status", "down", "topic"])
+    parser.add_argument("name", nargs="?", help="the topic of `topic`, which writes the lines of standard input to it")
+    parser.add_argument("--partitions", type=int, default=2, help="of a new topic")
     parser.add_argument("--folder", type=Path, default=default_folder(), help="data, settings and logs")
     parser.add_argument("--only", nargs="+", choices=list(PARTS), default=list(PARTS), help="what `up` starts")
     arguments = parser.parse_args()
@@ -85,6 +117,10 @@ def main() -> int:
                 return up(folder, arguments.only)
             case "status":
                 return status(folder)
+            case "topic":
+                if arguments.name is None:
+                    parser.error("topic: name it")
+                return topic(folder, arguments.name, arguments.partitions)
             case _:
                 return down(folder)
     except HiveSinkError as e:

@@ -15,9 +15,9 @@ from hivesink.core.column_source import Metadata
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-API = (Path(__file__).parents[1] / "docs" / "python.md").read_text(encoding="utf-8")
-PAGE = (Path(__file__).parents[1] / "docs" / "options.md").read_text(encoding="utf-8")
-DECODING = (Path(__file__).parents[1] / "docs" / "decoding.md").read_text(encoding="utf-8")
+API = (Path(__file__).parents[2] / "docs" / "python.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[2] / "docs" / "options.md").read_text(encoding="utf-8")
+DECODING = (Path(__file__).parents[2] / "docs" / "decoding.md").read_text(encoding="utf-8")
 ROWS = {
     found["name"]: found
     for found in re.finditer(
