@@ -61,11 +61,12 @@ test-long: venv ## The longer runs: more kills, more states, Airflow 2 and 3 (in
 bench: venv ## hivesink against Spark's own sinks: rows/s, CPU, memory, and the ratios; CLUSTER=1: on HDFS and Hive 4
 	@CLUSTER='$(CLUSTER)' $(PY) -m tests.bench $(ARGS)
 
-lint: venv ## ruff, mypy --strict, import-linter
+lint: venv ## ruff, mypy --strict, import-linter, dead links in README and docs
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	$(PY) -m mypy $(CHECKED)
 	$(VENV)/bin/lint-imports
+	$(PY) -m pytest -q -p no:cacheprovider tests/docs/test_links.py
 
 dist: venv ## Build dist/: the package as a zip for --py-files, and the executors' Python environment for --archives
 	@.ci/dist $(PY)

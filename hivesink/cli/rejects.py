@@ -181,7 +181,7 @@ def _lines(found: Replayed) -> list[str]:
 def _notes(census: Census) -> list[Line]:
     notes = []
     if census.unnamed:
-        why = "an older version wrote them, without an id or an offset, so nobody could tell whether they were replayed"
+        why = "they have no id and no offset (an older version wrote them), or no time of arrival"
         notes.append(Line(f"{census.unnamed} can't be replayed: {why}", "yellow"))
     if census.doubled:
         notes.append(Line(f"{census.doubled} are there twice, and count once", "yellow"))

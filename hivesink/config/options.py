@@ -125,7 +125,14 @@ def policies(text: str) -> tuple[PolicyKind, ...]:
 assigner = matching(
     r"partition-columns|date-time|[\w.]+:\w+", "write partition-columns, date-time, or your own class as module:Class"
 )
-own_class = matching(r"[\w.]+:\w+", "write module:Class")
+_named_class = matching(r"[\w.]+:\w+", "write module:Class, or none")
+
+
+def own_class(text: str) -> str | None:
+    """A class of the user's own; `none` takes back what the table says. Raises ValueError."""
+    return None if text == "none" else _named_class(text)
+
+
 file_name = matching(
     r"(?!\.\.?$)[._][\w.-]*", "write a file name that begins with _ or . so that readers pass over it, but not . or .."
 )

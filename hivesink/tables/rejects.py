@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hivesink import wiring
-from hivesink.config.options import SinkConfig
+from hivesink.config.options import CommitTrigger, SinkConfig
 from hivesink.core.epoch import STRICT, BatchId, BatchRef, Epoch
 from hivesink.core.offsets import OtherOffset
 from hivesink.errors import EpochTaken, HiveSinkError, InvalidOption, LogDamaged, NewerFormat, UnknownTable
@@ -71,7 +71,8 @@ class Reason:
 class Census:
     """What a pass over the dead letters has found beside those that it gave.
 
-    `unnamed`: records of an older version with neither id nor Kafka offset: nobody can tell which were replayed.
+    `unnamed`: records with neither id nor Kafka offset, of an older version, or without a time of arrival, which
+    hivesink never writes: nobody can tell which of them were replayed, or as of when.
     """
 
     replayed: int = 0
@@ -111,7 +112,7 @@ class DeadLetters:
             for row, one in enumerate(ids):
                 if batch.column("replayed_at")[row].is_valid or one in marked:
                     continue
-                if one is None:
+                if one is None or not batch.column("arrived_at")[row].is_valid:
                     census.unnamed += 1
                 elif one in census.given:
                     census.doubled += 1
@@ -208,7 +209,12 @@ class DeadLetters:
                 if head is not None:
                     heads.append(head)
         newest = max(heads, key=lambda head: head.at, default=None)
-        return {**dict(newest.options if newest else ()), **_OPTIONS}
+        own = dict(newest.options if newest else ())
+        config = SinkConfig.parse(self.opened.live.spec.options, own)
+        if config["sink.partition-commit.trigger"] is CommitTrigger.PARTITION_TIME:
+            # A success file and an event say that a partition is complete: a replay doesn't know that.
+            own |= {"sink.partition-commit.policy.kind": "metastore", "sink.partition-commit.policy.class": "none"}
+        return own | _OPTIONS
 
     def _scan(self, names: Collection[str], day: str | None) -> Iterator[tuple[str, pa.RecordBatch]]:
         schema = pa.schema([SCHEMA.field(name) for name in names])

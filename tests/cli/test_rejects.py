@@ -127,7 +127,7 @@ def test_records_of_older_versions_go_by_their_offset_and_the_table_by_its_new_c
     assert "t-3-7" in _ids(letters.table, uri)
     said = hivesink(capsys, "rejects", letters.table)
     assert "1 are there twice, and count once" in said.out
-    assert "1 can't be replayed: an older version wrote them" in said.out
+    assert "1 can't be replayed: they have no id and no offset" in said.out
     name = TableName.parse(letters.table)
     with closing(Connection(uri)) as connection:
         found = connection.read(lambda client: client.get_table(name.database, f"{name.table}__rejected"))
@@ -155,6 +155,27 @@ def test_a_job_goes_on_beside_it_and_its_dead_letters_are_the_next_ones(
     assert status.code == 0
     assert "rejects-replay" in status.out
     assert hivesink(capsys, "show", letters.table, "--json").data["rejects"]["reasons"] != {}
+
+
+def test_a_replay_says_nothing_of_whether_a_partition_is_complete(
+    letters: Ingest, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    hourly = {
+        "sink.partition-commit.trigger": "partition-time",
+        "sink.partition-commit.watermark-column": "id",
+        "sink.partition-commit.policy.kind": "metastore,success-file",
+        "sink.late-rows": "drop",
+    }
+    alter(letters, hourly)
+    file = tmp_path / "mend.jsonl"
+    hivesink(capsys, "rejects", letters.table, "--export", file)
+    mend(file, '{"id": 77, "dt": "2026-01-09"}')
+    said = hivesink(capsys, "rejects", "replay", letters.table, "--mended", file, "--yes")
+    assert (said.code, said.err) == (0, "")
+    assert not (letters.location / "dt=2026-01-09" / "_SUCCESS").exists()
+    # `ingest` has committed by process time, before the table was altered; nobody waits for the replay.
+    waited = hivesink(capsys, "wait", letters.table, "dt=2026-01-01", "--timeout", "1s")
+    assert "rejects-replay" not in waited.out + waited.err
 
 
 class _Killed(BaseException):
