@@ -13,13 +13,13 @@ from hivesink.cli.codes import ExitCode
 from hivesink.cli.command import Debug, Json, Metastore, Table, Writer, reporting
 from hivesink.cli.output import Grid, Line, Report
 from hivesink.core.manifest_json import last_batch_fields
-from hivesink.errors import HiveSinkError, InvalidOption
+from hivesink.errors import HiveSinkError, InvalidOption, MetastoreUnreachable
 from hivesink.formats.statistics import measure
 from hivesink.sink.inspect.findings import Finding, Level
-from hivesink.sink.inspect.status import WriterStatus, writer_status
+from hivesink.sink.inspect.status import LogStatus, WriterStatus, log_status, writer_status
 from hivesink.sink.inspect.verify import Verdict
 from hivesink.sink.inspect.verify import verify as verify_writer
-from hivesink.tables.opened import OpenedTable, open_table
+from hivesink.tables.opened import LogsAlone, OpenedTable, logs_without_metastore, open_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -32,6 +32,11 @@ if TYPE_CHECKING:
 Quick = Annotated[bool, typer.Option("--quick", help="Don't read the files' footers.")]
 Last = Annotated[int, typer.Option("--epochs", min=0, help="How many epochs to print; all are checked.")]
 
+Location = Annotated[
+    str | None,
+    typer.Option("--location", help="The table's folder, to read its logs while the metastore is away."),
+]
+
 _COUNTS = ("read", "written", "rejected", "dropped", "late", "skipped")
 _OPEN = 20
 _NOTES = 5
@@ -39,44 +44,90 @@ _NOTES = 5
 _SUBJECT = re.compile(r"\S*/.*/\S*|\S*\d\S*")
 
 
-def status(table: Table, metastore: Metastore = None, json: Json = False, debug: Debug = False) -> None:
+def status(
+    table: Table,
+    location: Location = None,
+    metastore: Metastore = None,
+    json: Json = False,
+    debug: Debug = False,
+) -> None:
     """Show a table's writers: last epoch, rows, files by state, partitions that are not registered yet.
 
-    Read-only: safe to run while a job is writing.
+    Read-only: safe to run while a job is writing. While the metastore is away, shows what the logs say.
 
     Example: hivesink status demo.flights
     """
-    with reporting(as_json=json, debug=debug) as out, open_table(table, metastore) as opened:
-        statuses = [writer_status(context, writer, opened.name) for writer, context in opened.writers.items()]
-        missing = {one.log for one in statuses if not opened.logs.has_folder(one.log)}
-        writers = []
-        blocks: list[Line | Grid] = [Line(f"{opened.name} at {opened.live.location}", "bold")]
-        if not statuses:
-            blocks.append(Line("no writer has written to it yet"))
-        if not any(one.epoch for one in statuses):
-            blocks += [Line(f"note: {renamed}", "yellow") for renamed in opened.renamed()]
-        for one in statuses:
-            is_missing = one.log in missing
-            open_ones, unknown = (None, None) if is_missing else _incomplete(opened, one.writer)
-            altered, refusal = ({}, None) if is_missing else _start(opened, one.writer)
-            more = {
-                "last_batch": _batch_data(one.last_batch),
-                "log_missing": is_missing,
-                "incomplete": None if open_ones is None else [state.data for state in open_ones],
-                "altered": [{"name": name, "run": run, "table": now} for name, (run, now) in altered.items()],
-            }
-            writers.append({**asdict(one), **more})
-            if is_missing:
-                blocks.append(Line(f"writer {one.writer}: log folder missing: {one.log}; bring it back", "bold red"))
-                continue
-            blocks.append(Grid(f"writer {one.writer}", ("what", "value"), list(_status_rows(one))))
-            gaps = [(gap.table, gap.partition, gap.since, gap.location) for gap in one.unregistered]
-            blocks.append(Grid("unregistered partitions", ("table", "partition", "since epoch", "folder"), gaps))
-            if unknown is not None:
-                blocks.append(Line(f"what its partitions wait for isn't known: {unknown}", "yellow"))
-            blocks += [*_open_blocks(opened.name, open_ones or ()), *_altered_lines(altered)]
-            blocks += [Line(f"no job can start: {refusal}", "red")] if refusal else []
-        out.show(Report({"table": opened.name, "location": opened.live.location, "writers": writers}, blocks))
+    with reporting(as_json=json, debug=debug) as out:
+        try:
+            with open_table(table, metastore) as opened:
+                out.show(_status(opened))
+        except MetastoreUnreachable as error:
+            logs = logs_without_metastore(table, metastore, location)
+            if logs is None:
+                way = f"to read the logs alone, name the table's folder: hivesink status {table} --location FOLDER"
+                error.args = (f"{error}; {way}",)
+            else:
+                out.show(_status_of_logs(logs))
+            raise
+
+
+def _status_of_logs(logs: LogsAlone) -> Report:
+    """What can be told while the metastore is away."""
+    since = f", where it was at {logs.since}" if logs.since else ""
+    about = (
+        f"the metastore doesn't answer: this is what the logs beside {logs.location}{since}, say; files and partitions"
+    )
+    blocks: list[Line | Grid] = [Line(f"{about} weren't looked at", "bold yellow")]
+    data = []
+    for writer, log in logs.read():
+        one = log_status(log, writer, logs.table)
+        waiting = [
+            (*key, bucket.rows, f"{bucket.last:%Y-%m-%d %H:%M:%S}")
+            for key, bucket in sorted(log.open_rows.buckets.items())
+        ]
+        blocks.append(Grid(f"writer {writer}", ("what", "value"), list(_status_rows(one))))
+        blocks.append(
+            Grid("rows that wait to be rolled", ("table", "partition", "rows", "newest (UTC)"), waiting[:_OPEN])
+        )
+        blocks += [Line(f"and {len(waiting) - _OPEN} more partitions")] * (len(waiting) > _OPEN)
+        rows = [{"table": name, "partition": partition, "rows": count} for name, partition, count, _ in waiting]
+        data.append({**asdict(one), "last_batch": _batch_data(one.last_batch), "waiting_in": rows})
+    if not data:
+        blocks.append(Line(f"no writer has a log beside {logs.location}"))
+    return Report({"table": logs.table, "location": logs.location, "metastore_away": True, "writers": data}, blocks)
+
+
+def _status(opened: OpenedTable) -> Report:
+    statuses = [writer_status(context, writer, opened.name) for writer, context in opened.writers.items()]
+    missing = {one.log for one in statuses if not opened.logs.has_folder(one.log)}
+    writers = []
+    blocks: list[Line | Grid] = [Line(f"{opened.name} at {opened.live.location}", "bold")]
+    if not statuses:
+        blocks.append(Line("no writer has written to it yet"))
+    if not any(one.epoch for one in statuses):
+        blocks += [Line(f"note: {renamed}", "yellow") for renamed in opened.renamed()]
+    for one in statuses:
+        is_missing = one.log in missing
+        open_ones, unknown = (None, None) if is_missing else _incomplete(opened, one.writer)
+        altered, refusal = ({}, None) if is_missing else _start(opened, one.writer)
+        more = {
+            "last_batch": _batch_data(one.last_batch),
+            "log_missing": is_missing,
+            "incomplete": None if open_ones is None else [state.data for state in open_ones],
+            "altered": [{"name": name, "run": run, "table": now} for name, (run, now) in altered.items()],
+        }
+        writers.append({**asdict(one), **more})
+        if is_missing:
+            blocks.append(Line(f"writer {one.writer}: log folder missing: {one.log}; bring it back", "bold red"))
+            continue
+        blocks.append(Grid(f"writer {one.writer}", ("what", "value"), list(_status_rows(one))))
+        gaps = [(gap.table, gap.partition, gap.since, gap.location) for gap in one.unregistered]
+        blocks.append(Grid("unregistered partitions", ("table", "partition", "since epoch", "folder"), gaps))
+        if unknown is not None:
+            blocks.append(Line(f"what its partitions wait for isn't known: {unknown}", "yellow"))
+        blocks += [*_open_blocks(opened.name, open_ones or ()), *_altered_lines(altered)]
+        blocks += [Line(f"no job can start: {refusal}", "red")] if refusal else []
+    return Report({"table": opened.name, "location": opened.live.location, "writers": writers}, blocks)
 
 
 def _incomplete(opened: OpenedTable, writer: str) -> tuple[Sequence[PartitionState] | None, InvalidOption | None]:
@@ -123,19 +174,22 @@ def _open_blocks(table: str, found: Sequence[PartitionState]) -> Iterator[Line |
         yield Line(f"and {len(found) - _OPEN} more; `hivesink partitions {table}` has them all")
 
 
-def _status_rows(status: WriterStatus) -> Iterator[tuple[str, object]]:
-    rows, files, last = status.rows, status.files, status.last_batch
+def _status_rows(status: LogStatus) -> Iterator[tuple[str, object]]:
+    rows, last = status.rows, status.last_batch
     when = f" ({status.kind}, {status.at:%Y-%m-%d %H:%M:%S} UTC)" if status.at else ""
     yield "last epoch", f"{status.epoch}{when}"
     yield "rows read", rows.read
     yield "rows written", f"{rows.written}, of which {status.lost_rows} lost" if status.lost_rows else rows.written
     yield "rows rejected, dropped, late, skipped", f"{rows.rejected}, {rows.dropped}, {rows.late}, {rows.skipped}"
-    yield "files finished", f"{files.finished} ({files.finished_bytes} bytes)"
-    yield "files pending, in progress", f"{files.pending}, {files.in_progress}"
+    if isinstance(status, WriterStatus):
+        files = status.files
+        yield "files finished", f"{files.finished} ({files.finished_bytes} bytes)"
+        yield "files pending, in progress", f"{files.pending}, {files.in_progress}"
     if (waiting := status.waiting).since is not None:
         since = f"in {waiting.buckets} buckets, {waiting.bytes} bytes, since {waiting.since:%Y-%m-%d %H:%M:%S} UTC"
         yield "rows that wait to be rolled", f"{waiting.rows} ({since})"
-    yield "unregistered partitions", len(status.unregistered)
+    if isinstance(status, WriterStatus):
+        yield "unregistered partitions", len(status.unregistered)
     yield "unsettled epochs", ", ".join(map(str, status.unsettled)) or "none"
     if last is None:
         yield "last batch", "none"

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from hivesink import wiring
 from hivesink.config.cache import state_folder
+from hivesink.config.known_tables import known, remember
 from hivesink.config.options import SinkConfig
 from hivesink.config.site import Site
 from hivesink.core.epoch import STRICT
@@ -25,6 +26,7 @@ from hivesink.sink.commit.context import CommitContext, rolling_policy, watermar
 from hivesink.sink.commit.observe import load
 from hivesink.sink.inspect.admission import waiting_elsewhere
 from hivesink.sink.inspect.clean import Stranger, strangers
+from hivesink.sink.inspect.facts import LogFacts, read_log
 from hivesink.sink.inspect.partitions import LogFollower
 from hivesink.sink.task.commit_rule import commit_rule
 
@@ -183,10 +185,14 @@ def metastore_address(given: str | None, site: Site) -> str:
 
     Raises NoMetastore.
     """
-    uri = given or os.environ.get("HIVESINK_METASTORE") or site.metastore_uris or embedded.running().uri
+    uri = _named_metastore(given, site) or embedded.running().uri
     if uri is None:
         raise NoMetastore(state_folder())
     return uri
+
+
+def _named_metastore(given: str | None, site: Site) -> str | None:
+    return given or os.environ.get("HIVESINK_METASTORE") or site.metastore_uris
 
 
 def table_spec(table: str, metastore: str | None) -> TableSpec:
@@ -198,6 +204,33 @@ def table_spec(table: str, metastore: str | None) -> TableSpec:
         return declared(registrar.table(name).spec)
 
 
+@dataclass(frozen=True, slots=True)
+class LogsAlone:
+    """The logs of a table whose metastore is away. `since`: when it last said where the table is, None if never."""
+
+    table: str
+    location: str
+    since: str | None
+    logs: TableLogs
+
+    def read(self) -> Iterator[tuple[str, LogFacts]]:
+        """Each writer's log. Raises StoreUnavailable."""
+        for writer, folder in sorted(self.logs.writers().items()):
+            yield writer, read_log(commit_log(folder, writer, self.logs.site))
+
+
+def logs_without_metastore(table: str, metastore: str | None, location: str | None) -> LogsAlone | None:
+    """The logs beside `location`, by default where the table was last. None if nobody knows."""
+    name, site, since = require_table_name(table), Site.load(os.environ), None
+    if location is None:
+        # The embedded one has another address at each start.
+        found = known(str(name), _named_metastore(metastore, site) or str(state_folder()))
+        if found is None:
+            return None
+        location, since = found.location, found.at
+    return LogsAlone(str(name), location, since, TableLogs(name, location, site))
+
+
 @contextmanager
 def open_table(table: str, metastore: str | None) -> Iterator[OpenedTable]:
     """Open `table`. Raises InvalidOption, SiteInvalid, UnknownTable, Unsupported, MetastoreUnreachable."""
@@ -206,6 +239,7 @@ def open_table(table: str, metastore: str | None) -> Iterator[OpenedTable]:
     connected = wiring.Metastore.at("thrift", metastore_address(metastore, site), site)
     with closing(connected.registrar) as registrar:
         live = registrar.table(name)
+        remember(str(name), _named_metastore(metastore, site) or str(state_folder()), live.location)
         logs, store = TableLogs(name, live.location, site), wiring.file_store(live.location, site)
         writers = {
             writer: CommitContext(commit_log(folder, writer, site), store, registrar)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,8 +14,10 @@ from hive_metastore.ttypes import FieldSchema, NoSuchObjectException
 
 from hivesink import wiring
 from hivesink.cli import inspection
+from hivesink.config import known_tables
 from hivesink.core.epoch import Epoch
 from hivesink.core.table import TableName
+from hivesink.embedded.metastore import EmbeddedMetastore
 from hivesink.errors import Unsupported
 from hivesink.metastore.thrift_connection import Connection
 from tests.cli.site import Ingest, alter, hivesink
@@ -358,3 +362,31 @@ class Answer:
 
     def isatty(self) -> bool:
         return True
+
+
+def test_status_while_the_metastore_is_away_says_what_the_logs_know(
+    ddl: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with EmbeddedMetastore(tmp_path / "away", tmp_path / "warehouse", durable=False) as server:
+        monkeypatch.setenv("HIVESINK_METASTORE", server.uri)
+        table = hivesink(capsys, "ddl", "apply", ddl, "--json").data["tables"][0]["table"]
+        with closing(Ingest(table, server.uri, options={"sink.rolling-policy.on-epoch": "false"})) as writer:
+            writer.commit()
+            assert hivesink(capsys, "status", table).code == 0
+            writer.commit()
+            location = writer.location
+    said = hivesink(capsys, "status", table)
+    assert said.code == 75
+    assert said.out.startswith("the metastore doesn't answer: this is what the logs beside file:")
+    assert re.search(r"dt=2026-01-02 │ 4 ", said.out)
+    assert "rows that wait to be rolled │ 8 (in 2 buckets" in re.sub(" +", " ", said.out)
+    assert server.uri in said.error
+    (one,) = hivesink(capsys, "status", table, "--json").data["writers"]
+    assert (one["epoch"], "files" in one, "unregistered" in one) == (2, False, False)
+    assert [place["rows"] for place in one["waiting_in"]] == [4, 4]
+    monkeypatch.setattr(known_tables, "cache_folder", lambda: tmp_path / "another")
+    unknown = hivesink(capsys, "status", table)
+    assert (unknown.code, unknown.out) == (75, "")
+    assert f"name the table's folder: hivesink status {table} --location FOLDER" in unknown.error
+    told = hivesink(capsys, "status", table, "--location", location.as_uri())
+    assert (told.code, "dt=2026-01-02" in told.out) == (75, True)

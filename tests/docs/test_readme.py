@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 from typing import TYPE_CHECKING
 
@@ -22,13 +23,8 @@ pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 def clone(tmp_path: Path) -> Iterator[Path]:
     """What a newcomer has after `git clone` and `make venv`; the servers that he starts end with the test."""
     folder = tmp_path / "hivesink"
-    tracked = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, stdout=subprocess.PIPE, check=True).stdout.split(
-        b"\0"
-    )
-    for name in filter(None, map(os.fsdecode, tracked)):
-        if (ROOT / name).is_file():
-            (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            (folder / name).write_bytes((ROOT / name).read_bytes())
+    mine = (".*_cache", "__pycache__", ".git", ".hivesink*", ".hypothesis", ".venv*", "build", "demo-data", "dist")
+    shutil.copytree(ROOT, folder, ignore=shutil.ignore_patterns(*mine), symlinks=True)
     (folder / ".venv").symlink_to(ROOT / ".venv")
     yield folder
     end = "hivesink metastore stop; python -m jobs.cluster down"

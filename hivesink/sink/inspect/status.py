@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
 from hivesink.core.partfile import Stage
@@ -53,8 +53,8 @@ class Waiting:
 
 
 @dataclass(frozen=True, slots=True)
-class WriterStatus:
-    """One writer. `rows` are totals since its first epoch; `lost_rows` those that were accepted as lost.
+class LogStatus:
+    """One writer by its log. `rows` are totals since its first epoch; `lost_rows` those that were accepted as lost.
 
     `at` is the last epoch's time (UTC). Epoch 0: nothing was committed yet. `unsettled` are decided epochs that wait to
     be published, or for the look at the metastore after that.
@@ -70,11 +70,17 @@ class WriterStatus:
     floor: Epoch
     rows: Rows
     lost_rows: int
-    files: FileCounts
     waiting: Waiting
     unsettled: tuple[Epoch, ...]
-    unregistered: tuple[Unregistered, ...]
     last_batch: LastBatch | None
+
+
+@dataclass(frozen=True, slots=True)
+class WriterStatus(LogStatus):
+    """One writer by its log, the files and the metastore."""
+
+    files: FileCounts
+    unregistered: tuple[Unregistered, ...]
 
 
 def _epoch(one: Slice) -> Epoch | None:
@@ -84,32 +90,37 @@ def _epoch(one: Slice) -> Epoch | None:
 def writer_status(context: CommitContext, writer: str, table: str) -> WriterStatus:
     """One of those that write `table`. Raises LogDamaged, NewerFormat, StoreUnavailable, MetastoreUnreachable."""
     log = read_log(context.log)
-    log.require_readable()
-    head = log.head
-    tables = log.tables or (table,)
-    locations = locations_of(context, tables)
+    status = log_status(log, writer, table)
+    locations = locations_of(context, status.tables)
     folders = {part.folder for _, part in log.effective()}
     folders |= homes_elsewhere(context, locations, partitions_of(context, locations))
     files = list_files(context.store, locations.values(), folders)
     waiting = {(gap.table, gap.partition): gap for gap in log.unregistered(files)}
     # Rows wait for a registered one too, until the metastore was looked at.
     live = listed(context, waiting, PartitionPathInvalid)
-    return WriterStatus(
+    gaps = tuple(gap for place, gap in waiting.items() if place not in live)
+    own = {one.name: getattr(status, one.name) for one in fields(status)}
+    return WriterStatus(**own, files=_count(log, files), unregistered=gaps)
+
+
+def log_status(log: LogFacts, writer: str, table: str) -> LogStatus:
+    """What its log alone says. Raises LogDamaged, NewerFormat."""
+    log.require_readable()
+    head = log.head
+    return LogStatus(
         writer=writer,
         uid=log.uid,
         log=log.location,
-        tables=tables,
+        tables=log.tables or (table,),
         epoch=log.view.head,
         at=head.at if head else None,
         kind=head.kind if head else None,
         floor=log.view.floor,
         rows=log.totals,
         lost_rows=log.lost_rows,
-        files=_count(log, files),
         waiting=Waiting.of(log.open_rows, {manifest.epoch: manifest.at for manifest in log.manifests}),
         # An epoch without parts has nothing to publish.
         unsettled=tuple(one.epoch for one in log.open if not one.is_bare),
-        unregistered=tuple(gap for place, gap in waiting.items() if place not in live),
         last_batch=head.last_batch if head else None,
     )
 
