@@ -88,13 +88,12 @@ def list_rejects(  # noqa: PLR0917  each is an option of the command line
         total = sum(one.count for one in found)
         blocks: list[Line | Grid] = [Grid(f"{letters.name} (times in UTC)", columns, rows, frozenset({"records"}))]
         blocks += [Line(f"{opened.name}: {count(total, 'rejected record')}, {census.replayed} replayed before")]
-        blocks += [Line(f"{waiting} more wait in the jobs' logs; they are in the table once it is rolled")] * bool(
-            waiting
-        )
+        if waiting:
+            blocks.append(Line(f"{waiting} more wait in the jobs' logs; they are in the table once it is rolled"))
         blocks += _notes(census)
-        blocks += [
-            Line(f"written to {export}: mend `value`, then: hivesink rejects replay {table} --mended {export}")
-        ] * bool(export)
+        if export:
+            way = f"mend `value`, then: hivesink rejects replay {table} --mended {export}"
+            blocks.append(Line(f"written to {export}: {way}"))
         data = {
             "table": opened.name,
             "rejects": [

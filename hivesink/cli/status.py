@@ -74,7 +74,8 @@ def _status_of_logs(logs: LogsAlone) -> Report:
         blocks.append(
             Grid("rows that wait to be rolled", ("table", "partition", "rows", "newest (UTC)"), waiting[:_OPEN])
         )
-        blocks += [Line(f"and {len(waiting) - _OPEN} more partitions")] * (len(waiting) > _OPEN)
+        if len(waiting) > _OPEN:
+            blocks.append(Line(f"and {len(waiting) - _OPEN} more partitions"))
         rows = [{"table": name, "partition": partition, "rows": count} for name, partition, count, _ in waiting]
         data.append({**asdict(one), "last_batch": _batch_data(one.last_batch), "waiting_in": rows})
     if not data:

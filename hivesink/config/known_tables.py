@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 from contextlib import suppress
 from dataclasses import asdict, dataclass
-from datetime import datetime, timezone
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from hivesink.config.cache import cache_folder, write_atomically
 
 if TYPE_CHECKING:
+    from datetime import datetime
     from pathlib import Path
 
 
@@ -25,9 +25,9 @@ class KnownTable:
     at: str
 
 
-def remember(table: str, metastore: str, location: str, now: datetime | None = None) -> None:
-    """Keep the location in the user's cache folder."""
-    at = (now or datetime.now(timezone.utc)).isoformat(timespec="seconds")
+def remember(table: str, metastore: str, location: str, now: datetime) -> None:
+    """Keep the location, as of `now` (UTC), in the user's cache folder."""
+    at = now.isoformat(timespec="seconds")
     # Without a cache nothing is lost but this help.
     with suppress(OSError):
         write_atomically(_file(table, metastore), json.dumps(asdict(KnownTable(table, metastore, location, at))))

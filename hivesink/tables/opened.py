@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
+from datetime import datetime, timezone
 from functools import lru_cache
 from posixpath import dirname
 from typing import TYPE_CHECKING
@@ -32,7 +33,6 @@ from hivesink.sink.task.commit_rule import commit_rule
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
-    from datetime import datetime
 
     from hivesink.core.manifest import Manifest
     from hivesink.core.partition import PartitionKey
@@ -195,6 +195,11 @@ def _named_metastore(given: str | None, site: Site) -> str | None:
     return given or os.environ.get("HIVESINK_METASTORE") or site.metastore_uris
 
 
+def _remembered_as(given: str | None, site: Site) -> str:
+    """The embedded one has another address at each start: its folder stands for it."""
+    return _named_metastore(given, site) or str(state_folder())
+
+
 def table_spec(table: str, metastore: str | None) -> TableSpec:
     """The columns, partitions and settings of `table`. Raises what `open_table` raises; reads no log."""
     name = require_table_name(table)
@@ -223,8 +228,7 @@ def logs_without_metastore(table: str, metastore: str | None, location: str | No
     """The logs beside `location`, by default where the table was last. None if nobody knows."""
     name, site, since = require_table_name(table), Site.load(os.environ), None
     if location is None:
-        # The embedded one has another address at each start.
-        found = known(str(name), _named_metastore(metastore, site) or str(state_folder()))
+        found = known(str(name), _remembered_as(metastore, site))
         if found is None:
             return None
         location, since = found.location, found.at
@@ -239,7 +243,7 @@ def open_table(table: str, metastore: str | None) -> Iterator[OpenedTable]:
     connected = wiring.Metastore.at("thrift", metastore_address(metastore, site), site)
     with closing(connected.registrar) as registrar:
         live = registrar.table(name)
-        remember(str(name), _named_metastore(metastore, site) or str(state_folder()), live.location)
+        remember(str(name), _remembered_as(metastore, site), live.location, datetime.now(timezone.utc))
         logs, store = TableLogs(name, live.location, site), wiring.file_store(live.location, site)
         writers = {
             writer: CommitContext(commit_log(folder, writer, site), store, registrar)

@@ -14,7 +14,7 @@ from hivesink import wiring
 from hivesink.config.options import CommitTrigger, SinkConfig
 from hivesink.core.epoch import STRICT, BatchId, BatchRef, Epoch
 from hivesink.core.offsets import OtherOffset
-from hivesink.errors import EpochTaken, HiveSinkError, InvalidOption, LogDamaged, NewerFormat, UnknownTable
+from hivesink.errors import EpochTaken, InvalidOption, LogDamaged, NewerFormat, UnknownTable
 from hivesink.formats.reading import rows
 from hivesink.sink.commit.observe import load
 from hivesink.sink.task.assign import assigner_for
@@ -229,8 +229,6 @@ class DeadLetters:
             with self._store.open(file.path) as stream:
                 yield from rows(stream, schema, _BATCH)
         except (ValueError, OSError) as error:
-            if isinstance(error, HiveSinkError):
-                raise
             reason = str(error).partition("\n")[0]
             raise InvalidOption((f"{file.path} can't be read as dead letters: {reason}; move it away",)) from error
 

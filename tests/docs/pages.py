@@ -36,6 +36,11 @@ def blocks(page: Path) -> list[Block]:
     return [Block(page, found["language"], found["text"], found["note"]) for found in _BLOCK.finditer(text)]
 
 
+def prose(page: Path) -> str:
+    """A page without its fenced blocks."""
+    return _BLOCK.sub("", page.read_text(encoding="utf-8"))
+
+
 def block(page: str, beginning: str) -> Block:
     """The one block of a page that has this text."""
     (found,) = (one for one in blocks(ROOT / page) if beginning in one.text)
@@ -44,10 +49,9 @@ def block(page: str, beginning: str) -> Block:
 
 def commands(page: Path) -> Iterator[str]:
     """The commands of hivesink on a page: in blocks, in indented lines, and in running text."""
-    text = page.read_text(encoding="utf-8")
-    prose = _BLOCK.sub("", text)
-    yield from re.findall(r"`(hivesink [^`]+)`", prose)
-    lines = [line[4:] for line in prose.splitlines() if line.startswith("    ")]
+    text = prose(page)
+    yield from re.findall(r"`(hivesink [^`]+)`", text)
+    lines = [line[4:] for line in text.splitlines() if line.startswith("    ")]
     for one in blocks(page):
         # A backslash joins lines.
         lines += re.sub(r"\\\n\s*", " ", one.text).splitlines()

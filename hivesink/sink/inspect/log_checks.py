@@ -100,7 +100,7 @@ def rows(evidence: Evidence) -> Iterator[Finding]:
             is_dead = one.table in dead
             rejected, written = rejected + is_dead * one.slice.rows, written + (not is_dead) * one.slice.rows
         # Beside each row of a replay is one that says so, among the dead letters.
-        marks = manifest.rows.written if replays(manifest) else 0
+        marks = manifest.rows.written if _replays(manifest) else 0
         for what, counted, held in (
             ("written", manifest.rows.written, written),
             ("rejected", manifest.rows.rejected, rejected - marks),
@@ -137,7 +137,7 @@ def segments(evidence: Evidence) -> Iterator[Finding]:
         yield error(segment_epoch(name), f"{path} {state}, and rows wait in it; {way}")
 
 
-def replays(manifest: Manifest) -> bool:
+def _replays(manifest: Manifest) -> bool:
     """Whether the epoch replayed dead letters."""
     last = manifest.last_batch
     return last is not None and last.epoch == manifest.epoch and last.ref.query.startswith(QUERY)
