@@ -113,7 +113,7 @@ def _chunks(values: pa.Array | pa.ChunkedArray) -> Iterator[tuple[int, pa.Array]
 
 def _without_nulls(chunk: pa.Array) -> tuple[Any, pa.StringArray]:
     """The indexes of the records that have a value, and these as text that may still hold any bytes."""
-    present = np.arange(len(chunk))
+    present: Any = np.arange(len(chunk))
     if chunk.null_count:
         present = np.flatnonzero(chunk.is_valid().to_numpy(zero_copy_only=False))
         chunk = chunk.drop_null()

@@ -212,7 +212,7 @@ def buckets(columns: Sequence[Column], values: Sequence[pa.Array], rows: int, on
         made = ", ".join(str(len(array)) for array in values)
         problem = f"sink.bucket.assigner: your own assign made arrays of {made} values, for {len(columns)} partition "
         raise InvalidOption((f"{problem}columns and {rows} rows",))
-    codes = np.zeros(rows, dtype=np.int64)
+    codes: Codes = np.zeros(rows, dtype=np.int64)
     combined: list[tuple[str | None, ...]] = [()]
     unfit: dict[int, BadRow] = {}
     for column, array in zip(columns, values, strict=True):
