@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
-from hivesink.errors import EpochTaken, FencedOut, HiveSinkError
+from hivesink.errors import EpochTaken, FencedOut, HiveSinkError, RegistrationFailed
 from hivesink.sink.task.messages import InputShape
 from tests.crash.faults import FaultyFileSystem, Kill, Mode, Plan, moments
-from tests.sink.harness import TABLE
+from tests.sink.harness import LOCATION, TABLE
 from tests.tables.replays import World
 
 if TYPE_CHECKING:
@@ -118,3 +118,22 @@ def test_another_replay_dies_at_any_call_and_this_one_goes_on(at: int, world: Ca
         except _STOPPED:
             made.replay()
         check(made, (at, step))
+
+
+@pytest.mark.parametrize("at", moments(CALLS, every=4))
+def test_the_metastore_is_away_from_any_call_on(at: int, world: Callable[[], World]) -> None:
+    made = world()
+    with suppress(HiveSinkError):
+        made.replay(Stalling(made.files, at, made.metastore.go_down))
+    made.metastore.come_up()
+    check(made, at)
+
+
+def test_a_partition_that_the_metastore_refuses_holds_up_replays_until_it_is_there(world: Callable[[], World]) -> None:
+    made = world()
+    made.metastore.register(TABLE, "dt=b ", f"{LOCATION}/other")
+    for _ in range(2):
+        with pytest.raises(RegistrationFailed, match="'dt=b ' is there"):
+            made.replay()
+    made.metastore.drop_partition(TABLE, "dt=b ")
+    check(made, "")
