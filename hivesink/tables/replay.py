@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from hivesink import wiring
 from hivesink.config.options import CommitTrigger, SinkConfig
+from hivesink.core.column_source import Metadata
 from hivesink.core.epoch import STRICT, BatchId, BatchRef, Epoch
 from hivesink.core.offsets import OtherOffset
 from hivesink.errors import EpochTaken, InvalidOption, LogDamaged, NewerFormat
@@ -33,6 +34,9 @@ _OPTIONS = {
     "sink.on-bad-record": "dead-letter",
     "sink.late-rows": "append",
 }
+
+_ANY = datetime(1970, 1, 1, tzinfo=timezone.utc)
+"""The arrival of records that don't depend on it."""
 
 
 class Replay:
@@ -104,11 +108,12 @@ class Replay:
 
     def _records(self, wanted: Wanted, census: Census) -> Iterator[Letters]:
         """The records to decode again. Raises what `DeadLetters.read` raises."""
-        needs = beside_records(self._spec, self._config())
-        for day, batch in self.letters.read(wanted, census, needs):
+        config = self._config()
+        is_dated = _uses_arrival(config)
+        for day, batch in self.letters.read(wanted, census, beside_records(self._spec, config)):
             arrivals = batch.column("arrived_at").dictionary_encode()
-            for code, arrival in enumerate(arrivals.dictionary.to_pylist()):
-                own = batch.filter(pc.equal(arrivals.indices, code))
+            for code, arrival in enumerate(arrivals.dictionary.to_pylist() if is_dated else [_ANY]):
+                own = batch.filter(pc.equal(arrivals.indices, code)) if is_dated else batch
                 yield _letters(day, arrival.replace(tzinfo=timezone.utc), own, wanted.mended or {})
 
     def _config(self) -> SinkConfig:
@@ -130,6 +135,18 @@ class Replay:
             # A success file and an event say that a partition is complete: a replay doesn't know that.
             own |= {"sink.partition-commit.policy.kind": "metastore", "sink.partition-commit.policy.class": "none"}
         return own | _OPTIONS
+
+
+def _uses_arrival(config: SinkConfig) -> bool:
+    """Whether a row may depend on when its batch arrived. Each arrival costs a decoder."""
+    match config["sink.bucket.assigner"]:
+        case "partition-columns":
+            is_used = False
+        case "date-time":
+            is_used = config["sink.bucket.time-column"] is None
+        case _:
+            is_used = True
+    return is_used or Metadata.ARRIVAL in config.sources.values()
 
 
 def _letters(day: str, arrival: datetime, batch: pa.RecordBatch, mended: Mapping[str, bytes | None]) -> Letters:

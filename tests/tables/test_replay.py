@@ -6,7 +6,7 @@ import json
 from dataclasses import replace
 from datetime import date, datetime, timezone
 from decimal import Decimal as Number
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -18,6 +18,10 @@ from hivesink.sink.task.rejects import SCHEMA
 from hivesink.tables.rejects import Census
 from tests.sink.harness import SPEC, TABLE
 from tests.tables.replays import REJECTED, World
+
+if TYPE_CHECKING:
+    from hivesink.config.options import SinkConfig
+    from hivesink.sink.task.assign import Moment
 
 BIG = 2**40
 """Beyond an INT."""
@@ -132,18 +136,52 @@ def test_records_of_older_versions_go_by_their_place_in_the_sinks_own_files(monk
     world = World(table())
     world.patch(monkeypatch)
     world.ingest(columns(ids=(1,)), InputShape())
-    home = f"{REJECTED}/dt=2026-01-01"
     old = {"value": json.dumps({"id": 5, "dt": "a"}).encode(), "reason": "old", "arrived_at": datetime(2026, 1, 1)}  # noqa: DTZ001  UTC
-    rows = pa.Table.from_pylist([old] * 3, schema=pa.schema([SCHEMA.field(name) for name in old]))
-    sink = pa.BufferOutputStream()
-    pq.write_table(rows, sink)
     names = ("part-0123456789ab-3-00ff00ff00t0-1-0.snappy.parquet", "compacted.parquet")
-    for name in names:
-        world.files.write_new(f"{home}/{name}", sink.getvalue().to_pybytes())
-    world.metastore.register(TABLE.rejected, "dt=2026-01-01", home)
+    put(world, [old] * 3, *names)
     assert world.ids() == [f"{names[0]}-{row}" for row in range(3)]
     census = Census()
     assert world.replay(census=census) == 3
     assert census.unnamed == 3
     assert world.replay() == 0
     assert [row["id"] for row in world.rows(TABLE)].count(5) == 3
+
+
+def put(world: World, letters: list[dict[str, Any]], *names: str) -> None:
+    """Dead letters with these columns, in each of the files."""
+    rows = pa.Table.from_pylist(letters, schema=pa.schema([SCHEMA.field(name) for name in letters[0]]))
+    sink, home = pa.BufferOutputStream(), f"{REJECTED}/dt=2026-01-01"
+    pq.write_table(rows, sink)
+    for name in names:
+        world.files.write_new(f"{home}/{name}", sink.getvalue().to_pybytes())
+    world.metastore.register(TABLE.rejected, "dt=2026-01-01", home)
+
+
+class ByArrival:
+    """A user's own assigner."""
+
+    def __init__(self, spec: TableSpec, config: SinkConfig) -> None:
+        """As every assigner is made."""
+
+    def assign(self, rows: pa.Table, moment: Moment) -> list[pa.Array]:
+        return [pa.array([f"{moment.arrival:%Y-%m-%d}"] * rows.num_rows)]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"sink.bucket.assigner": "date-time", "sink.bucket.time-pattern": "yyyy-MM-dd"},
+        {"sink.column.dt.from": "arrival-time"},
+        {"sink.bucket.assigner": "tests.tables.test_replay:ByArrival"},
+    ],
+)
+def test_records_go_by_the_arrival_of_their_batches(options: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    dated = replace(table(), partition_columns=(Column("dt", Primitive.DATE),))
+    world = World(replace(dated, properties=tuple(options.items())))
+    world.patch(monkeypatch)
+    one = {"value": b'{"id": 5}', "reason": "mended"}
+    put(world, [{**one, "id": f"{day}", "arrived_at": datetime(2026, 1, day)} for day in (1, 2, 1)], "x.parquet")  # noqa: DTZ001  UTC
+    census = Census()
+    assert world.replay(census=census) == 2
+    assert census.doubled == 1
+    assert list(world.metastore.partitions(TABLE)) == ["dt=2026-01-01", "dt=2026-01-02"]
