@@ -5,6 +5,7 @@ from __future__ import annotations
 import json as jsons
 from base64 import b64decode, b64encode
 from contextlib import suppress
+from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,9 +19,10 @@ from hivesink.core.progress import count
 from hivesink.errors import InvalidOption
 from hivesink.tables.opened import open_table
 from hivesink.tables.rejects import Census, DeadLetters, Wanted, dead_letters, place
+from hivesink.tables.replay import Replay
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from hivesink.sink.task.replay import Replayed
 
@@ -73,7 +75,7 @@ def list_rejects(  # noqa: PLR0917  each is an option of the command line
     Example: hivesink rejects list demo.events --export mend.jsonl
     """
     with reporting(as_json=json, debug=debug) as out, open_table(table, metastore) as opened:
-        letters, wanted, census = dead_letters(opened), Wanted(reason, field, day), Census()
+        letters, wanted, census = dead_letters(opened), Wanted(reason, field, _day(day)), Census()
         if letters is None:
             data = {"table": opened.name, "rejects": [], "replayed": 0, "waiting": 0, "exported": 0}
             out.show(Report(data, [Line(f"no record of {opened.name} was ever rejected into a table")]))
@@ -82,12 +84,19 @@ def list_rejects(  # noqa: PLR0917  each is an option of the command line
         written = _export(letters, wanted, export) if export else 0
         columns = ("records", "field", "reason", "first", "last", "one of them")
         rows = [
-            (one.count, one.field or "", one.reason, f"{one.first:%Y-%m-%d %H:%M}", f"{one.last:%H:%M}", one.example)
+            (
+                one.count,
+                one.field or "",
+                one.reason,
+                f"{one.first:%Y-%m-%d %H:%M}",
+                f"{one.last:%Y-%m-%d %H:%M}",
+                one.example,
+            )
             for one in found
         ]
         total = sum(one.count for one in found)
         blocks: list[Line | Grid] = [Grid(f"{letters.name} (times in UTC)", columns, rows, frozenset({"records"}))]
-        blocks += [Line(f"{opened.name}: {count(total, 'rejected record')}, {census.replayed} replayed before")]
+        blocks += [Line(f"{opened.name}: {count(total, 'rejected record')}, {len(census.replayed)} replayed before")]
         if waiting:
             blocks.append(Line(f"{waiting} more wait in the jobs' logs; they are in the table once it is rolled"))
         blocks += _notes(census)
@@ -107,7 +116,7 @@ def list_rejects(  # noqa: PLR0917  each is an option of the command line
                 }
                 for one in found
             ],
-            "replayed": census.replayed,
+            "replayed": len(census.replayed),
             "waiting": waiting,
             "exported": written,
         }
@@ -135,27 +144,34 @@ def replay(  # noqa: PLR0917  each is an option of the command line
     """
     with reporting(as_json=json, debug=debug) as out, open_table(table, metastore) as opened:
         letters = dead_letters(opened)
-        values = _values(mended) if mended else None
-        wanted, census = Wanted(reason, field, day, values), Census()
+        lines = _values(mended) if mended else None
+        values = None if lines is None else {one: value for one, (_, value) in lines.items()}
+        wanted, census = Wanted(reason, field, _day(day), values), Census()
         if letters is None:
             problem = f"{opened.name} has no dead letters, so there is nothing to replay; bad records become some with "
             raise InvalidOption((f"{problem}sink.on-bad-record = dead-letter",))
-        letters.require_replayable()
-        found = letters.try_out(wanted, census)
-        if values is not None and mended and (unknown := values.keys() - census.given):
-            first = min(unknown)
-            problem = f"{mended}: {count(len(unknown), 'id')} of no record that can be replayed, such as {first}"
-            raise InvalidOption((f"{problem}; `hivesink rejects {table} --export FILE` writes those that can",))
+        again = Replay(letters)
+        again.require_possible()
+        if not dry_run:
+            # A replay that died may have published the marks, and not yet all of the rows.
+            again.recover()
+        found = again.try_out(wanted, census)
+        if lines and mended:
+            _require_known(lines, census, mended, letters.name)
         if found.rows and not dry_run:
             if not yes:
                 rows = count(found.rows, "record")
                 question = f"Put {rows} into {opened.name}?"
                 confirm(_lines(found), question, f"this would put {rows} into {opened.name}", as_json=json)
-            census = Census()
-            found = letters.replay(wanted, census)
-        done = "would be rows" if dry_run else "are rows now"
+            found = again.run(wanted, census)
+        one, many = ("would be a row", "would be rows") if dry_run else ("is a row now", "are rows now")
+        done = one if found.rows == 1 else many
         summary = f"{opened.name}: {count(found.rows, 'record')} {done}, {sum(found.failing.values())} fail again"
+        # These have no value, and the table skips such records.
+        summary += f", {found.skipped} skipped" if found.skipped else ""
         blocks = [*map(Line, _lines(found)), Line(summary), *_notes(census)]
+        if before := sum(one in census.replayed and one not in census.given for one in lines or ()):
+            blocks.append(Line(f"{before} of {mended} were replayed before"))
         data = {
             "table": opened.name,
             "dry_run": dry_run,
@@ -182,8 +198,11 @@ def _lines(found: Replayed) -> list[str]:
 def _notes(census: Census) -> list[Line]:
     notes = []
     if census.unnamed:
-        why = "they have no id and no offset (an older version wrote them), or no time of arrival"
+        why = "they have no id (an older version wrote them) and lie in another program's file, or no time of arrival"
         notes.append(Line(f"{census.unnamed} can't be replayed: {why}", "yellow"))
+    if census.lacking:
+        why = "they came without the key, time, position or file that the table is filled from now"
+        notes.append(Line(f"{census.lacking} can't be replayed: {why}", "yellow"))
     if census.doubled:
         notes.append(Line(f"{census.doubled} are there twice, and count once", "yellow"))
     return notes
@@ -212,9 +231,17 @@ def _value(value: bytes | None) -> dict[str, str | None]:
     return {"base64": b64encode(value or b"").decode()}
 
 
-def _values(file: Path) -> dict[str, bytes]:
-    """The mended values by id. Raises InvalidOption with the number of the line that is wrong."""
-    found: dict[str, bytes] = {}
+def _day(text: str | None) -> str | None:
+    """Raises InvalidOption unless it is a day as the partitions have it."""
+    with suppress(ValueError):
+        if text is None or date.fromisoformat(text).isoformat() == text:
+            return text
+    raise InvalidOption((f"--day = {text!r} is no day: write yyyy-MM-dd",))
+
+
+def _values(file: Path) -> dict[str, tuple[int, bytes | None]]:
+    """By id, the line and the mended value. Raises InvalidOption with the number of the line that is wrong."""
+    found: dict[str, tuple[int, bytes | None]] = {}
     try:
         lines: Sequence[str] = file.read_text(encoding="utf-8").split("\n")
     except (OSError, UnicodeDecodeError) as error:
@@ -223,13 +250,25 @@ def _values(file: Path) -> dict[str, bytes]:
         if not line.strip():
             continue
         try:
-            told = jsons.loads(line)
-            one = str(told["id"])
-            value = told["value"].encode() if "value" in told else b64decode(told["base64"], validate=True)
+            one, value = _mended(jsons.loads(line))
         except (ValueError, TypeError, KeyError, AttributeError):
             what = "isn't an object with an id and a value (text), as --export writes them"
             raise InvalidOption((f"{file} line {number} {what}",)) from None
         if one in found:
             raise InvalidOption((f"{file} line {number}: the id {one} is there twice; leave one",))
-        found[one] = value
+        found[one] = number, value
     return found
+
+
+def _mended(told: Any) -> tuple[str, bytes | None]:
+    if "value" in told:
+        return str(told["id"]), None if told["value"] is None else told["value"].encode()
+    return str(told["id"]), b64decode(told["base64"], validate=True)
+
+
+def _require_known(lines: Mapping[str, tuple[int, bytes | None]], census: Census, file: Path, table: str) -> None:
+    """Raise InvalidOption for the first line whose record isn't one that can be replayed, or was."""
+    for one, (number, _) in lines.items():
+        if one not in census.given and one not in census.replayed:
+            why = f"is of no record of {table} that can be replayed; take lines that `hivesink rejects --export` wrote"
+            raise InvalidOption((f"{file} line {number}: the id {one} {why}",))

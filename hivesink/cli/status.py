@@ -13,6 +13,7 @@ from hivesink.cli.output import Grid, Line, Report
 from hivesink.core.manifest_json import last_batch_fields
 from hivesink.errors import HiveSinkError, InvalidOption, MetastoreUnreachable
 from hivesink.sink.inspect.status import LogStatus, WriterStatus, log_status, writer_status
+from hivesink.sink.task.replay import WRITER as REPLAYS
 from hivesink.tables.opened import LogsAlone, OpenedTable, logs_without_metastore, open_table
 
 if TYPE_CHECKING:
@@ -131,7 +132,8 @@ def _start(
     altered: Mapping[str, tuple[str | None, str | None]] = {}
     refusal: HiveSinkError | None = None
     try:
-        altered = opened.altered(writer)
+        # A replay takes the settings of the day that it runs.
+        altered = opened.altered(writer) if writer != REPLAYS else {}
     except InvalidOption as error:
         refusal = error
     try:

@@ -52,6 +52,16 @@ class Metadata(Enum):
     BATCH = "batch.id"
 
 
+_STREAM_COLUMNS = {
+    Metadata.KEY: ("key", ("binary", "string")),
+    Metadata.TOPIC: ("topic", ("string",)),
+    Metadata.PARTITION: ("partition", ("int",)),
+    Metadata.OFFSET: ("offset", ("bigint",)),
+    Metadata.TIMESTAMP: ("timestamp", ("timestamp",)),
+    Metadata.HEADERS: ("headers", ("array<struct<key:string,value:binary>>",)),
+    Metadata.PATH: ("_path", ("string",)),
+}
+
 ColumnSource = JsonPath | Header | Metadata
 
 
@@ -71,6 +81,13 @@ def parse_source(text: str) -> ColumnSource:
         names = ", ".join(one.value for one in Metadata)
         message = f"write a JSON path such as $.user.id, {_HEADER}<name>, or one of {names}"
         raise ValueError(message) from None
+
+
+def stream_column(source: ColumnSource) -> tuple[str, tuple[str, ...]] | None:
+    """The stream's column that `source` is read from, and Spark's types that it may have; None if it is in none."""
+    if isinstance(source, JsonPath):
+        return None
+    return _STREAM_COLUMNS.get(Metadata.HEADERS if isinstance(source, Header) else source)
 
 
 def _steps(text: str) -> tuple[str | int, ...]:

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types
 
-from hivesink.core.column_source import Header, JsonPath, Metadata
+from hivesink.core.column_source import Header, JsonPath, Metadata, stream_column
 from hivesink.core.table import Array, Char, Column, HiveType, Map, Primitive, Struct, Varchar
 from hivesink.decode.arrowtypes import arrow_type
 from hivesink.decode.clocks import nulls
@@ -104,24 +104,6 @@ class MetadataReader:
         except UnicodeDecodeError:
             raise InvalidValue(reason="not UTF-8") from None
         return self._parsers[column].of_text(quoted, column.type)
-
-
-_STREAM_COLUMNS = {
-    Metadata.KEY: ("key", ("binary", "string")),
-    Metadata.TOPIC: ("topic", ("string",)),
-    Metadata.PARTITION: ("partition", ("int",)),
-    Metadata.OFFSET: ("offset", ("bigint",)),
-    Metadata.TIMESTAMP: ("timestamp", ("timestamp",)),
-    Metadata.HEADERS: ("headers", ("array<struct<key:string,value:binary>>",)),
-    Metadata.PATH: ("_path", ("string",)),
-}
-
-
-def stream_column(source: ColumnSource) -> tuple[str, tuple[str, ...]] | None:
-    """The stream's column that `source` is read from, and Spark's types that it may have; None if it is in none."""
-    if isinstance(source, JsonPath):
-        return None
-    return _STREAM_COLUMNS.get(Metadata.HEADERS if isinstance(source, Header) else source)
 
 
 def _is_text(kind: HiveType) -> bool:

@@ -12,10 +12,9 @@ import pyarrow as pa
 
 from hivesink import wiring
 from hivesink.config.options import SinkConfig
-from hivesink.core.column_source import JsonPath
+from hivesink.core.column_source import JsonPath, stream_column
 from hivesink.core.epoch import Epoch
 from hivesink.core.table import Array, HiveType, Map, Primitive, Struct
-from hivesink.decode.metadata import stream_column
 from hivesink.decode.scan import NotJson, document, elements, members, unquote
 from hivesink.errors import InvalidOption
 from hivesink.sink.commit.context import problems_of

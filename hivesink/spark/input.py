@@ -11,9 +11,8 @@ from urllib.parse import unquote
 
 from hivesink.config.options import CommitTrigger, OnBadRecord
 from hivesink.core.bucket import normal
-from hivesink.core.column_source import JsonPath
+from hivesink.core.column_source import JsonPath, stream_column
 from hivesink.core.offsets import FilesOffset, KafkaOffset, SourceOffset
-from hivesink.decode.metadata import stream_column
 from hivesink.errors import InvalidOption, MissingColumns, NotWritable, StoreUnavailable, Unsupported
 from hivesink.sink.task.assign import row_columns
 from hivesink.sink.task.messages import InputShape, TaskPlan

@@ -10,6 +10,7 @@ from hivesink.core.epoch import Epoch, HistoryPolicy
 from hivesink.core.table import require_table_name
 from hivesink.errors import InvalidOption, NotWritable, StoreUnavailable, Unsupported
 from hivesink.logs import require_outside
+from hivesink.sink.task.replay import WRITER as REPLAYS
 from hivesink.spark import shipping
 from hivesink.spark.query import HiveQuery
 from hivesink.spark.queryrun import QueryRun
@@ -81,6 +82,9 @@ class HiveSink:
         name = writer or os.environ.get("HIVESINK_WRITER")
         if not name:
             problem = "writer is missing: name this ingest, as in HiveSink.for_table(spark, table, writer='clicks')"
+            raise InvalidOption((problem,))
+        if name == REPLAYS:
+            problem = f"writer = {name!r} is the writer of `hivesink rejects replay`: name this ingest otherwise"
             raise InvalidOption((problem,))
         if not hasattr(options or {}, "items"):
             problem = f"options is a {type(options).__name__}: write a dict, such as {{'sink.on-bad-record': 'drop'}}"

@@ -1,58 +1,49 @@
-"""The dead letters of a table: read, counted by reason, and decoded again into the table."""
+"""The dead letters of a table: read, and counted by reason."""
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import datetime, timezone
+from datetime import timezone
+from posixpath import basename
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from hivesink import wiring
-from hivesink.config.options import CommitTrigger, SinkConfig
-from hivesink.core.epoch import STRICT, BatchId, BatchRef, Epoch
-from hivesink.core.offsets import OtherOffset
-from hivesink.errors import EpochTaken, InvalidOption, LogDamaged, NewerFormat, UnknownTable
+from hivesink.core.partfile import PartName
+from hivesink.errors import InvalidOption, UnknownTable
 from hivesink.formats.reading import rows
 from hivesink.sink.commit.observe import load
-from hivesink.sink.task.assign import assigner_for
-from hivesink.sink.task.messages import TablePlan, TaskPlan
 from hivesink.sink.task.rejects import SCHEMA
-from hivesink.sink.task.replay import QUERY, SHAPE, WRITER, Letters, Replayed, judge, run_replay
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
+    from datetime import datetime
 
     from hivesink.core.partfile import Finished
     from hivesink.core.partition import LivePartition
     from hivesink.ports import FileStore, LiveTable
-    from hivesink.sink.task.messages import TaskReport
     from hivesink.tables.opened import OpenedTable
 
-_OPTIONS = {
-    "sink.rolling-policy.on-epoch": "true",
-    "sink.partition-commit.trigger": "process-time",
-    "sink.on-bad-record": "dead-letter",
-    "sink.late-rows": "append",
-}
-_NEEDED = {"id": "STRING", "replayed_at": "TIMESTAMP"}
 _BATCH = 8192
 """Dead letters that are in memory at a time."""
+_KEPT = {"topic": "topic", "partition": "partition_id", "offset": "record_offset", "timestamp": "record_time"}
+_KEPT |= {"_path": "source"}
+"""Columns of a stream that are never null, and where dead letters have them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
     """Which dead letters: of this reason, field and day (`2024-01-02`), None for all.
 
-    `mended` has new values by id: then only these records are wanted.
+    `mended` has new values by id, None for a record without a value: then only these records are wanted.
     """
 
     reason: str | None = None
     field: str | None = None
     day: str | None = None
-    mended: Mapping[str, bytes] | None = None
+    mended: Mapping[str, bytes | None] | None = None
 
 
 @dataclass(slots=True)
@@ -71,14 +62,21 @@ class Reason:
 class Census:
     """What a pass over the dead letters has found beside those that it gave.
 
-    `unnamed`: records with neither id nor Kafka offset, of an older version, or without a time of arrival, which
-    hivesink never writes: nobody can tell which of them were replayed, or as of when.
+    `replayed`: the ids of those that were. `unnamed`: records that an older version wrote, and whose place nobody
+    knows, or without a time of arrival, which hivesink never writes: nobody can tell whether they were replayed, or as
+    of when. `lacking`: records that were rejected without what the table needs beside them. `doubled`: copies.
     """
 
-    replayed: int = 0
+    replayed: set[str] = field(default_factory=set)
     unnamed: int = 0
+    lacking: int = 0
     doubled: int = 0
     given: set[str] = field(default_factory=set)
+
+    def begin(self) -> None:
+        """Forget an earlier pass."""
+        self.replayed, self.given = set(), set()
+        self.unnamed = self.lacking = self.doubled = 0
 
 
 class DeadLetters:
@@ -99,24 +97,30 @@ class DeadLetters:
         logs = (load(context).rows for context in self.opened.writers.values())
         return sum(bucket.rows for log in logs for (table, _), bucket in log.buckets.items() if table == self.name)
 
-    def read(self, wanted: Wanted, census: Census) -> Iterator[tuple[str, pa.RecordBatch]]:
+    def read(self, wanted: Wanted, census: Census, needs: Collection[str] = ()) -> Iterator[tuple[str, pa.RecordBatch]]:
         """The records that weren't replayed, each once: their partition, and rows as the table has them, `id` filled.
+
+        Only those that have what `needs` names, columns of a stream.
 
         Raises StoreUnavailable, MetastoreUnreachable; InvalidOption for a file that can't be read.
         """
-        marked = {one for _, ids in self._scan(("id", "replayed_at"), None) for one in _marked(ids)}
-        census.replayed = len(marked)
-        for day, batch in self._scan(SCHEMA.names, wanted.day):
-            ids = _ids(batch)
+        census.begin()
+        marks = (batch for _, _, _, batch in self._scan(("id", "replayed_at"), None))
+        census.replayed = {one for batch in marks for one in _marked(batch)}
+        for day, file, first, batch in self._scan(SCHEMA.names, wanted.day):
+            ids, lacking = _ids(batch, file, first), _lacking(batch, needs)
             kept = []
-            for row, one in enumerate(ids):
-                if batch.column("replayed_at")[row].is_valid or one in marked:
+            for row, (one, mark, arrival) in enumerate(zip(ids, *_times(batch), strict=True)):
+                if mark is not None or one in census.replayed:
                     continue
-                if one is None or not batch.column("arrived_at")[row].is_valid:
+                if one is None or arrival is None:
                     census.unnamed += 1
                 elif one in census.given:
                     census.doubled += 1
                 elif _fits(batch, row, one, wanted):
+                    if lacking[row]:
+                        census.lacking += 1
+                        continue
                     census.given.add(one)
                     kept.append(row)
             if kept:
@@ -135,94 +139,17 @@ class DeadLetters:
                 one.count, one.first, one.last = one.count + 1, min(one.first, at), max(one.last, at)
         return sorted(found.values(), key=lambda one: (-one.count, one.reason))
 
-    def letters(self, wanted: Wanted, census: Census) -> Iterator[Letters]:
-        """The records to decode again. Raises what `read` raises."""
-        for day, batch in self.read(wanted, census):
-            arrivals = batch.column("arrived_at").dictionary_encode()
-            for code, arrival in enumerate(arrivals.dictionary.to_pylist()):
-                own = batch.filter(pc.equal(arrivals.indices, code))
-                yield _letters(day, arrival.replace(tzinfo=timezone.utc), own, wanted.mended or {})
-
-    def require_replayable(self) -> None:
-        """Raise InvalidOption if the table is of a version whose records can't be marked."""
-        there = {column.name for column in self.live.spec.columns}
-        if missing := [f"{name} {kind}" for name, kind in _NEEDED.items() if name not in there]:
-            way = f"run: ALTER TABLE {self.name} ADD COLUMNS ({', '.join(missing)}) CASCADE"
-            problem = f"{self.name} lacks columns which say what was replayed; {way}"
-            raise InvalidOption((problem,))
-
-    def try_out(self, wanted: Wanted, census: Census) -> Replayed:
-        """What a replay would do. Writes nothing. Raises what `read` raises, InvalidOption."""
-        spec, found = self.opened.live.spec, Replayed()
-        config = SinkConfig.parse(spec.options, self._options())
-        target = TablePlan(spec, self.opened.live.location)
-        now = datetime.now(timezone.utc)
-        plan = TaskPlan(target, None, config, SHAPE, "", Epoch(0), "", now)
-        assigner = assigner_for(spec, config)
-        for some in self.letters(wanted, census):
-            judge(some, plan, wiring.row_reader, assigner, found)
-        return found
-
-    def replay(self, wanted: Wanted, census: Census) -> Replayed:
-        """Decode them again, and commit those that fit as one epoch. What another replay has done isn't done again.
-
-        Raises what `read` raises, EpochTaken if another replay is at work, and what `Committer.commit` raises.
-        """
-        opened, done = self.opened, list[Replayed]()
-        setup = wiring.Setup.open(
-            table=opened.live.spec.name,
-            writer=WRITER,
-            metastore=opened.metastore,
-            history_policy=STRICT,
-            options=self._options(),
-            site=opened.site,
-        )
-
-        def write(plan: TaskPlan) -> Iterator[TaskReport]:
-            # The committer has published all that the log had decided, so the marks of earlier replays can be read;
-            # and this epoch is decided only if nobody has gone on from there.
-            census.given.clear()
-            done.append(Replayed())
-            tools = setup.tools().open(plan)
-            yield run_replay(self.letters(wanted, census), plan, tools, wiring.row_reader, done[-1])
-
-        last = setup.last_batch()
-        number = last.ref.batch + 1 if last else 0
-        start = last.ref.end if last else (OtherOffset("0"),)
-        # After a reset, the batches of the old log are none of the new one's.
-        query = f"{QUERY} {setup.spec.identity.uid}"
-        committer = setup.committer(tolerant=False)
-        ref = BatchRef(query, BatchId(number), start, (OtherOffset(str(number + 1)),))
-        outcome = committer.commit(ref, SHAPE, write)
-        committer.finish()
-        if outcome.replayed:
-            raise EpochTaken(setup.context.log.location, outcome.epoch)
-        return done[-1]
-
-    def _options(self) -> dict[str, str]:
-        """The settings of the job that wrote last, and those of a replay."""
-        heads = []
-        for writer, context in self.opened.writers.items():
-            # A damaged log is its job's problem.
-            with suppress(LogDamaged, NewerFormat):
-                head = load(context).head if writer != WRITER else None
-                if head is not None:
-                    heads.append(head)
-        newest = max(heads, key=lambda head: head.at, default=None)
-        own = dict(newest.options if newest else ())
-        config = SinkConfig.parse(self.opened.live.spec.options, own)
-        if config["sink.partition-commit.trigger"] is CommitTrigger.PARTITION_TIME:
-            # A success file and an event say that a partition is complete: a replay doesn't know that.
-            own |= {"sink.partition-commit.policy.kind": "metastore", "sink.partition-commit.policy.class": "none"}
-        return own | _OPTIONS
-
-    def _scan(self, names: Collection[str], day: str | None) -> Iterator[tuple[str, pa.RecordBatch]]:
+    def _scan(self, names: Collection[str], day: str | None) -> Iterator[tuple[str, str, int, pa.RecordBatch]]:
+        """The partition, the file, the number of the first row in it, and rows."""
         schema = pa.schema([SCHEMA.field(name) for name in names])
         homes: Mapping[str, LivePartition] = self.opened.metastore.registrar.lookup(self.live, None)
         for partition, home in sorted(homes.items()):
             if day is None or partition == f"dt={day}":
                 for file in self._store.visible(home.location):
-                    yield from ((partition, batch) for batch in self._rows(file, schema))
+                    first = 0
+                    for batch in self._rows(file, schema):
+                        yield partition, file.path, first, batch
+                        first += batch.num_rows
 
     def _rows(self, file: Finished, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         try:
@@ -253,13 +180,33 @@ def _marked(batch: pa.RecordBatch) -> list[str]:
     return found
 
 
-def _ids(batch: pa.RecordBatch) -> list[str | None]:
-    """A name for each row. Records of older versions have none but their Kafka position."""
-    names = ("id", "topic", "partition_id", "record_offset")
-    return [
-        one if one is not None or offset is None else f"{topic}-{partition}-{offset}"
-        for one, topic, partition, offset in zip(*(batch.column(name).to_pylist() for name in names), strict=True)
-    ]
+def _times(batch: pa.RecordBatch) -> tuple[list[datetime | None], list[datetime | None]]:
+    return batch.column("replayed_at").to_pylist(), batch.column("arrived_at").to_pylist()
+
+
+def _ids(batch: pa.RecordBatch, file: str, first: int) -> list[str | None]:
+    """A name for each row. Records of older versions have none but their Kafka position, or their place in a part."""
+    name = basename(file)
+    is_part = PartName.parse(name) is not None
+
+    def place(row: int, topic: str | None, partition: int | None, offset: int | None) -> str | None:
+        if offset is not None:
+            return f"{topic}-{partition}-{offset}"
+        # Any other file may be a compacted one: its rows had other names before.
+        return f"{name}-{first + row}" if is_part else None
+
+    cells = (batch.column(name).to_pylist() for name in ("topic", "partition_id", "record_offset"))
+    both = enumerate(zip(batch.column("id").to_pylist(), *cells, strict=True))
+    return [place(row, *where) if one is None else one for row, (one, *where) in both]
+
+
+def _lacking(batch: pa.RecordBatch, needs: Collection[str]) -> list[bool]:
+    """Which rows were rejected without what `needs` names."""
+    names = {_KEPT[name] for name in needs if name in _KEPT}
+    # A record may have no key and no headers; an older version kept none.
+    names |= {"id"} if {"key", "headers"} & {*needs} else set()
+    nulls = [batch.column(name).is_null().to_pylist() for name in names]
+    return [any(row) for row in zip(*nulls, strict=True)] if nulls else [False] * batch.num_rows
 
 
 def _fits(batch: pa.RecordBatch, row: int, one: str, wanted: Wanted) -> bool:
@@ -267,23 +214,3 @@ def _fits(batch: pa.RecordBatch, row: int, one: str, wanted: Wanted) -> bool:
         return False
     both = (("reason", wanted.reason), ("field", wanted.field))
     return all(text is None or batch.column(name)[row].as_py() == text for name, text in both)
-
-
-def _letters(day: str, arrival: datetime, batch: pa.RecordBatch, mended: Mapping[str, bytes]) -> Letters:
-    ids: list[str] = batch.column("id").to_pylist()
-    values = batch.column("value")
-    if mended:
-        both = zip(ids, values.to_pylist(), strict=True)
-        values = pa.array([mended.get(one, value) for one, value in both], pa.binary())
-    columns = {
-        "value": values,
-        "topic": batch.column("topic"),
-        "partition": batch.column("partition_id"),
-        "offset": batch.column("record_offset"),
-        "_path": batch.column("source"),
-        "key": batch.column("record_key"),
-        # Times without a zone are UTC here.
-        "timestamp": batch.column("record_time").cast(pa.timestamp("us", "UTC")),
-        "headers": batch.column("headers"),
-    }
-    return Letters(day, arrival, tuple(ids), pa.RecordBatch.from_pydict(columns))

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+import signal
+import subprocess
+import sys
 from contextlib import closing
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -21,6 +24,7 @@ from hivesink.sink.task.rejects import ADDED, SCHEMA
 from hivesink.sink.task.replay import run_replay
 from hivesink.tables.opened import open_table
 from hivesink.tables.rejects import Census, DeadLetters, Wanted
+from hivesink.tables.replay import Replay
 from tests.cli.site import Ingest, alter, hivesink
 
 if TYPE_CHECKING:
@@ -59,6 +63,7 @@ def test_the_list_by_reason(letters: Ingest, capsys: pytest.CaptureFixture[str])
     (one,) = found["rejects"]
     assert (one["records"], one["field"], found["waiting"], found["replayed"]) == (3, "id", 0, 0)
     assert hivesink(capsys, "rejects", "--json", letters.table, "--field", "note").data["rejects"] == []
+    assert "write yyyy-MM-dd" in hivesink(capsys, "rejects", letters.table, "--day", "yesterday").error
 
 
 def test_a_table_without_dead_letters(ingest: Ingest, capsys: pytest.CaptureFixture[str]) -> None:
@@ -89,6 +94,10 @@ def test_mended_records_come_back_once_and_are_marked(
     assert hivesink(capsys, "rejects", letters.table, "--export", file).code == 0
     assert "there is a file" in hivesink(capsys, "rejects", letters.table, "--export", file).error
     mend(file, '{"id": 77, "note": "mended", "dt": "2026-01-09"}')
+    strange = tmp_path / "strange.jsonl"
+    strange.write_text(f'{file.read_text().splitlines()[0]}\n{{"id": "x", "value": null}}\n')
+    refused = hivesink(capsys, "rejects", "replay", letters.table, "--mended", strange, "--yes")
+    assert f"{strange} line 2: the id x is of no record of {letters.table}__rejected" in refused.error
     tried = hivesink(capsys, "rejects", "replay", letters.table, "--mended", file, "--dry-run")
     assert (tried.code, values(letters)) == (0, before)
     assert "3 records would be rows, 0 fail again" in tried.out
@@ -96,7 +105,8 @@ def test_mended_records_come_back_once_and_are_marked(
     assert (said.code, said.err) == (0, "")
     assert values(letters) == sorted([*before, 77, 77, 77])
     again = hivesink(capsys, "rejects", "replay", letters.table, "--mended", file, "--yes")
-    assert "3 ids of no record that can be replayed" in again.error
+    assert (again.code, again.err) == (0, "")
+    assert "0 records are rows now, 0 fail again\n3 of " in again.out
     found = hivesink(capsys, "rejects", letters.table, "--json").data
     assert (found["rejects"], found["replayed"]) == ([], 3)
     assert values(letters) == sorted([*before, 77, 77, 77])
@@ -127,14 +137,16 @@ def test_records_of_older_versions_go_by_their_offset_and_the_table_by_its_new_c
     assert "t-3-7" in _ids(letters.table, uri)
     said = hivesink(capsys, "rejects", letters.table)
     assert "1 are there twice, and count once" in said.out
-    assert "1 can't be replayed: they have no id and no offset" in said.out
+    assert "1 can't be replayed: they have no id (an older version wrote them) and lie in another" in said.out
     name = TableName.parse(letters.table)
     with closing(Connection(uri)) as connection:
         found = connection.read(lambda client: client.get_table(name.database, f"{name.table}__rejected"))
         found.sd.cols = [column for column in found.sd.cols if column.name not in ADDED]
         connection.read(lambda client: client.alter_table(name.database, f"{name.table}__rejected", found))
     refused = hivesink(capsys, "rejects", "replay", letters.table, "--yes")
-    assert f"run: ALTER TABLE {letters.table}__rejected ADD COLUMNS (id STRING, replayed_at TIMESTAMP)" in refused.error
+    assert (
+        f"run: ALTER TABLE {letters.table}__rejected ADD COLUMNS (id string, replayed_at timestamp, " in refused.error
+    )
     # A job goes on writing into the table as it is.
     with closing(Ingest(letters.table, uri, "second", options={"sink.on-bad-record": "dead-letter"})) as writer:
         assert writer.commit().rows.rejected == 1
@@ -178,13 +190,57 @@ def test_a_replay_says_nothing_of_whether_a_partition_is_complete(
     assert "rejects-replay" not in waited.out + waited.err
 
 
+_KILLED = """
+import os, signal, sys
+from hivesink.cli import main
+from hivesink.sink.commit.executor import Executor
+
+decide = Executor.decide
+
+def killed(*args, **kwargs):
+    decide(*args, **kwargs)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+Executor.decide = killed
+main(["rejects", "replay", sys.argv[1], "--yes"])
+"""
+
+
+def test_a_table_is_mended_a_replay_is_killed_and_the_next_command_finishes_it(
+    letters: Ingest, ddl: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before, name = values(letters), letters.table
+    ddl.write_text(ddl.read_text().replace("TBLPROPERTIES (", "TBLPROPERTIES ('sink.column.id.from'='$.number', "))
+    assert hivesink(capsys, "ddl", "apply", ddl).code == 0
+    process = subprocess.run([sys.executable, "-c", _KILLED, name], check=False, capture_output=True, text=True)
+    assert process.returncode == -signal.SIGKILL, process.stderr
+    assert values(letters) == before
+    said = hivesink(capsys, "rejects", "replay", name, "--yes")
+    assert (said.code, said.err) == (0, "")
+    assert values(letters) == sorted([*before, -1, -1, -1])
+    counted = hivesink(capsys, "query", f"SELECT count(*) AS n FROM {name} WHERE id IS NULL", "--json")
+    assert counted.data["rows"] == [[3]]
+    for command in (("recover",), ("clean",), ("verify",), ("show",), ("status",), ("partitions",)):
+        done = hivesink(capsys, *command, name)
+        assert done.code == 0, (command, done)
+    # The marks outlive the log.
+    assert hivesink(capsys, "reset", name, "--writer", "rejects-replay", "--yes").code == 0
+    letters.commit()
+    again = hivesink(capsys, "rejects", "replay", name, "--yes")
+    assert (again.code, again.err) == (0, "")
+    assert f"{name}: 1 record is a row now" in again.out
+    assert values(letters).count(-1) == 4
+    shown = hivesink(capsys, "show", name, "--json").data["rejects"]
+    assert sum(shown["reasons"].values()) == 4
+
+
 class _Killed(BaseException):
     pass
 
 
 def _replay(table: str, uri: str, values_: dict[str, bytes]) -> int:
     with open_table(table, uri) as opened:
-        return DeadLetters(opened).replay(Wanted(mended=values_), Census()).rows
+        return Replay(DeadLetters(opened)).run(Wanted(mended=values_), Census()).rows
 
 
 def _ids(table: str, uri: str) -> list[str]:
@@ -235,7 +291,7 @@ def test_of_two_replays_at_once_one_is_shut_out(letters: Ingest, uri: str, monke
             assert _replay(letters.table, uri, mended) == 3
         return report
 
-    monkeypatch.setattr("hivesink.tables.rejects.run_replay", beside)
+    monkeypatch.setattr("hivesink.tables.replay.run_replay", beside)
     with pytest.raises(EpochTaken):
         _replay(letters.table, uri, mended)
     assert values(letters) == sorted([*before, 77, 77, 77])

@@ -15,6 +15,7 @@ from confluent_kafka import Producer
 from hivesink.errors import InvalidOption
 from hivesink.tables.opened import open_table
 from hivesink.tables.rejects import Census, DeadLetters, Wanted
+from hivesink.tables.replay import Replay
 from tests.integration.stage import AVAILABLE_NOW
 
 if TYPE_CHECKING:
@@ -91,7 +92,7 @@ def test_keys_headers_positions_and_paths(stage: Stage, topic: Topic, shuffled: 
     assert [row.batch for row in arrived] == [0, 1]
     stage.spark.sql(f"ALTER TABLE {stage.table} SET TBLPROPERTIES ('sink.on-unknown-field'='ignore')")
     with open_table(stage.table, stage.uri) as opened:
-        again = DeadLetters(opened).replay(Wanted(), Census())
+        again = Replay(DeadLetters(opened)).run(Wanted(), Census())
     assert (again.rows, dict(again.failing)) == (1, {("device", "not UTF-8"): 1})
     stage.spark.catalog.refreshTable(stage.table)
     (row,) = stage.query(f"SELECT {wanted}, arrived FROM {stage.table} WHERE userid = 4")

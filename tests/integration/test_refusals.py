@@ -87,3 +87,5 @@ def test_a_sink_without_a_writers_name(stage: Stage, monkeypatch: pytest.MonkeyP
     stage.create()
     with pytest.raises(errors.InvalidOption, match="writer is missing"):
         stage.sink(writer=None)
+    with pytest.raises(errors.InvalidOption, match="'rejects-replay' is the writer of `hivesink rejects replay`"):
+        stage.sink(writer="rejects-replay")

@@ -127,7 +127,7 @@ class Task:
         if self.rejects is None:
             message = "a dead letter without a table for it"
             raise AssertionError(message)
-        rows, partition = rejected_rows(batch, self.plan.shape, bad, self.plan.arrival, self.ids)
+        rows, partition = rejected_rows(batch, self.plan, bad, self.ids)
         self.files.add(self.rejects, partition, rows.select([column.name for column in self.rejects.columns]))
         self.counts["rejected"] += len(bad)
 

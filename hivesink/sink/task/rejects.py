@@ -4,23 +4,29 @@ from __future__ import annotations
 
 import json
 from base64 import b64encode
+from dataclasses import replace
+from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyarrow import types
 
+from hivesink.core.column_source import stream_column
 from hivesink.core.table import Array, Column, Primitive, Struct, TableName, TableSpec
+from hivesink.sink.task.assign import row_columns
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from datetime import datetime
 
+    from hivesink.config.options import SinkConfig
     from hivesink.ports import BadRow
-    from hivesink.sink.task.messages import InputShape
+    from hivesink.sink.task.messages import InputShape, TaskPlan
 
 _SHOWN = 80
 """Bytes of a record that an error shows."""
 
+_POSITION = ("topic", "partition", "offset")
 _HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 _COLUMNS = (
     ("value", Primitive.BINARY, pa.binary(), "the record as it came"),
@@ -70,15 +76,20 @@ def position(batch: pa.RecordBatch, shape: InputShape, row: int) -> str:
 
 
 def rejected_rows(
-    batch: pa.RecordBatch, shape: InputShape, bad: Sequence[BadRow], arrival: datetime, ids: Iterator[str]
+    batch: pa.RecordBatch, plan: TaskPlan, bad: Sequence[BadRow], ids: Iterator[str]
 ) -> tuple[pa.Table, str]:
     """Rows of the dead-letter table for the `bad` rows of `batch`, and their partition. Each gets the next of `ids`."""
     rows = []
+    arrival, shape, kafkas = plan.arrival, plan.shape, _kafkas(plan)
+    if not shape.is_raw:
+        # Rows of the table may be made of it.
+        kept = {name: name if name in kafkas else None for name in _POSITION}
+        shape = replace(shape, topic=kept["topic"], partition=kept["partition"], offset=kept["offset"])
     for row in bad:
         # In the order of _COLUMNS.
         where = _source(batch, shape, row.index)
         cells = (_value(batch, shape, row.index), row.field, row.reason, *where, arrival.replace(tzinfo=None))
-        more = (next(ids), None, *_metadata(batch, shape, row.index))
+        more = (next(ids), None, *_metadata(batch, kafkas, row.index))
         rows.append(dict(zip(SCHEMA.names, (*cells, *more), strict=True)))
     return pa.Table.from_pylist(rows, schema=SCHEMA), f"dt={arrival:%Y-%m-%d}"
 
@@ -89,18 +100,32 @@ def mark_rows(ids: Sequence[str], at: datetime) -> pa.Table:
     return pa.Table.from_pylist(rows, schema=SCHEMA)
 
 
-def _metadata(batch: pa.RecordBatch, shape: InputShape, row: int) -> tuple[Any, Any, Any]:
-    """What decoding the record again takes besides its value: a raw record's key, time and headers."""
+def beside_records(spec: TableSpec, config: SinkConfig) -> frozenset[str]:
+    """The stream's columns, beside those of the records themselves, that rows of the table are made of."""
+    names = {found[0] for source in config.sources.values() if (found := stream_column(source))}
+    own = {column.name for column in row_columns(spec, config)}
+    return frozenset(names | ({config["sink.bucket.time-column"]} & {"timestamp"} - own))
+
+
+def _kafkas(plan: TaskPlan) -> frozenset[str]:
+    """The stream's columns that are Kafka's: of decoded rows only those that the table needs."""
+    if plan.shape.is_raw:
+        return frozenset({"key", "timestamp", "headers"})
+    return beside_records(plan.target.spec, plan.config)
+
+
+def _metadata(batch: pa.RecordBatch, kafkas: frozenset[str], row: int) -> tuple[Any, Any, Any]:
+    """What decoding the record again takes besides its value: its key, time and headers."""
 
     def cell(name: str) -> pa.Scalar | None:
-        at = batch.schema.get_field_index(name) if shape.is_raw else -1
+        at = batch.schema.get_field_index(name) if name in kafkas else -1
         return None if at < 0 else batch.column(at)[row]
 
     key, time, headers = cell("key"), cell("timestamp"), cell("headers")
     return (
         None if key is None else _octets(key),
-        # Without its zone, an instant is its wall clock in UTC.
-        None if time is None else time.cast(pa.timestamp("us")),
+        # Without its zone, an instant is its wall clock in UTC. What has no zone is no instant.
+        None if time is None or time.type.tz is None else time.cast(pa.timestamp("us")),
         None if headers is None else headers.as_py(),
     )
 
@@ -123,6 +148,11 @@ def _value(batch: pa.RecordBatch, shape: InputShape, row: int) -> bytes | None:
     return json.dumps(record, default=_text, ensure_ascii=False).encode("utf-8", "surrogateescape")
 
 
+def _key(value: Any) -> str:
+    """The name of a field, as the decoder reads it for the key of a map."""
+    return str(value).lower() if isinstance(value, bool) else _text(value)
+
+
 def _text(cell: Any) -> str:
     """As the decoder reads it: BINARY as base64."""
     return b64encode(cell).decode() if isinstance(cell, bytes) else str(cell)
@@ -143,11 +173,16 @@ def _plain(cell: pa.Scalar, errors: str) -> Any:  # noqa: PLR0911  one per type
     if types.is_struct(kind):
         return {kind.field(at).name: _plain(cell[at], errors) for at in range(kind.num_fields)}
     if types.is_map(kind):
-        return [(_plain(entry["key"], errors), _plain(entry["value"], errors)) for entry in cell.values]
+        return {_key(_plain(entry["key"], errors)): _plain(entry["value"], errors) for entry in cell.values}
     if types.is_list(kind) or types.is_large_list(kind):
         return [_plain(item, errors) for item in cell.values]
     try:
-        return cell.as_py()
+        if types.is_timestamp(kind) and kind.tz is not None:
+            # Some zones had offsets with seconds, which no decoder reads.
+            return cell.cast(pa.timestamp(kind.unit, "UTC")).as_py()
+        value = cell.as_py()
+        # JSON has no such number.
+        return str(value) if isinstance(value, float) and not isfinite(value) else value
     except (OverflowError, ValueError):
         # A time outside the years 1 to 9999, which Python can't hold.
         return f"{cell.value} {kind}"

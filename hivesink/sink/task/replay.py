@@ -40,7 +40,7 @@ SHAPE = InputShape(
 
 @dataclass(frozen=True, slots=True)
 class Letters:
-    """Dead letters of one day of the dead-letter table and of one arrival (UTC).
+    """Dead letters of one day of the dead-letter table and, where rows depend on it, of one arrival (UTC).
 
     `records` are as the stream had them, with the columns of `SHAPE`; `ids` has one for each.
     """

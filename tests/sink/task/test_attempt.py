@@ -203,7 +203,7 @@ def test_a_decoded_row_keeps_the_bytes_of_texts_that_are_not_utf_8() -> None:
     first, second = rows_of(made, report, "db.t__rejected")
     assert (first["field"], first["reason"], first["source"]) == ("name", "not UTF-8", "J\ufffdrgen")
     assert first["value"] == (
-        b'{"id": 2, "name": "J\xfcrgen", "tags": [["J\xfcrgen", {"x": "J\xfcrgen"}]], "lists": ["J\xfcrgen"], '
+        b'{"id": 2, "name": "J\xfcrgen", "tags": {"J\xfcrgen": {"x": "J\xfcrgen"}}, "lists": ["J\xfcrgen"], '
         b'"dt": "J\xfcrgen", "_path": "J\xfcrgen"}'
     )
     assert json.loads(second["value"])["lists"] == ["J\xfcrgen"]

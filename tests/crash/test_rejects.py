@@ -1,0 +1,139 @@
+"""A replay of dead letters under every crash, and beside another one at every call: each record once, and its mark."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+
+from hivesink.errors import EpochTaken, FencedOut, HiveSinkError, RegistrationFailed
+from hivesink.sink.task.messages import InputShape
+from tests.crash.faults import FaultyFileSystem, Kill, Mode, Plan, moments
+from tests.sink.harness import LOCATION, TABLE
+from tests.tables.replays import World
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from hivesink.storage.fs import FileSystem
+
+_DAYS = "abc"
+_STOPPED = (EpochTaken, FencedOut)
+
+
+def _new(monkeypatch: pytest.MonkeyPatch) -> World:
+    """A table with one dead letter for each of three days, mended."""
+    made = World()
+    made.patch(monkeypatch)
+    batch = pa.RecordBatch.from_pydict({"value": pa.array([b"{"] * len(_DAYS), pa.binary())})
+    made.ingest(batch, InputShape(value="value"))
+    records = [f'{{"id": {number}, "dt": "{day}"}}' for number, day in enumerate(_DAYS)]
+    made.mended = {one: record.encode() for one, record in zip(made.ids(), records, strict=True)}
+    return made
+
+
+def check(world: World, case: object) -> None:
+    """Whoever comes next finishes; then each record is a row, and has a mark, once."""
+    world.replay()
+    assert world.replay() == 0, case
+    assert sorted(row["id"] for row in world.rows(TABLE)) == list(range(len(_DAYS))), case
+    letters = world.rows(TABLE.rejected)
+    marks = [row["id"] for row in letters if row["replayed_at"] is not None]
+    assert (len(letters), sorted(marks)) == (2 * len(_DAYS), sorted(world.mended or ())), case
+
+
+@pytest.fixture
+def world(monkeypatch: pytest.MonkeyPatch) -> Callable[[], World]:
+    return lambda: _new(monkeypatch)
+
+
+def _calls() -> int:
+    with pytest.MonkeyPatch.context() as patched:
+        made = _new(patched)
+        files = FaultyFileSystem(made.files)
+        assert made.replay(files) == len(_DAYS)
+        return len(files.calls)
+
+
+CALLS = _calls()
+
+
+class Stalling(FaultyFileSystem):
+    """Before call `at`, something else happens."""
+
+    def __init__(self, inner: FileSystem, at: int, meanwhile: Callable[[], object]) -> None:
+        super().__init__(inner)
+        self._at = at
+        self._meanwhile = meanwhile
+
+    def _begin(self, name: str, path: str, *, changes: bool) -> Mode | None:
+        if len(self.calls) + 1 == self._at:
+            self._at = 0
+            self._meanwhile()
+        return super()._begin(name, path, changes=changes)
+
+
+@pytest.mark.parametrize("step", moments(CALLS, every=6))
+def test_a_fault_at_any_call_loses_and_doubles_nothing(step: int, world: Callable[[], World]) -> None:
+    for mode in Mode:
+        made = world()
+        faulty = FaultyFileSystem(made.files, Plan(step, mode))
+        try:
+            made.replay(faulty)
+        except (Kill, HiveSinkError):
+            faulty.release()
+        made.replay()
+        faulty.apply_late()
+        check(made, (step, mode, faulty.calls[step - 1 : step]))
+
+
+@pytest.mark.parametrize("at", moments(CALLS, every=4))
+def test_another_replay_runs_at_any_call(at: int, world: Callable[[], World]) -> None:
+    made = world()
+    others: list[int] = []
+    stalling = Stalling(made.files, at, lambda: others.append(made.replay()))
+    try:
+        own = made.replay(stalling)
+    except _STOPPED:
+        own = 0
+    assert own + sum(others) == len(_DAYS), (at, own, others)
+    check(made, (at, stalling.calls[at - 1]))
+
+
+@pytest.mark.parametrize("at", moments(CALLS, every=10, skip=3))
+def test_another_replay_dies_at_any_call_and_this_one_goes_on(at: int, world: Callable[[], World]) -> None:
+    for step in range(1 + at % 7, CALLS, 7):
+        made = world()
+        dying = FaultyFileSystem(made.files, Plan(step, Mode.AFTER))
+
+        def dies(made: World = made, dying: FaultyFileSystem = dying) -> None:
+            # Where the first one has decided, less is left to do.
+            with suppress(Kill, HiveSinkError):
+                made.replay(dying)
+
+        try:
+            made.replay(Stalling(made.files, at, dies))
+        except _STOPPED:
+            made.replay()
+        check(made, (at, step))
+
+
+@pytest.mark.parametrize("at", moments(CALLS, every=4))
+def test_the_metastore_is_away_from_any_call_on(at: int, world: Callable[[], World]) -> None:
+    made = world()
+    with suppress(HiveSinkError):
+        made.replay(Stalling(made.files, at, made.metastore.go_down))
+    made.metastore.come_up()
+    check(made, at)
+
+
+def test_a_partition_that_the_metastore_refuses_holds_up_replays_until_it_is_there(world: Callable[[], World]) -> None:
+    made = world()
+    made.metastore.register(TABLE, "dt=b ", f"{LOCATION}/other")
+    for _ in range(2):
+        with pytest.raises(RegistrationFailed, match="'dt=b ' is there"):
+            made.replay()
+    made.metastore.drop_partition(TABLE, "dt=b ")
+    check(made, "")

@@ -1,0 +1,117 @@
+"""A table with dead letters in memory, and replays of them without a server."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from hivesink import wiring
+from hivesink.config.site import NO_SITE
+from hivesink.core.epoch import STRICT, BatchId, BatchRef
+from hivesink.core.offsets import KafkaOffset
+from hivesink.logs import TableLogs, commit_log
+from hivesink.sink.commit.context import CommitContext
+from hivesink.sink.task.attempt import run_task
+from hivesink.sink.task.rejects import rejected_spec
+from hivesink.storage.rename_store import RenameFileStore
+from hivesink.tables.opened import OpenedTable
+from hivesink.tables.rejects import Census, DeadLetters, Wanted
+from hivesink.tables.replay import Replay
+from tests.inmemory.filesystem import MemoryFileSystem
+from tests.inmemory.metastore import MemoryMetastore
+from tests.sink.harness import LOCATION, SPEC, TABLE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    import pytest
+
+    from hivesink.config.site import Site
+    from hivesink.core.table import TableName, TableSpec
+    from hivesink.sink.task.messages import InputShape, TaskPlan, TaskReport
+    from hivesink.storage.fs import FileSystem, Ownership
+
+REJECTED = f"{LOCATION}__rejected"
+_OPTIONS = {"sink.on-bad-record": "dead-letter", "sink.rolling-policy.on-epoch": "true"}
+
+
+@dataclass
+class World:
+    """What outlives a process: the files and the metastore, which has a table and that of its dead letters."""
+
+    spec: TableSpec = SPEC
+    options: Mapping[str, str] = field(default_factory=dict)
+    files: MemoryFileSystem = field(default_factory=MemoryFileSystem)
+    metastore: MemoryMetastore = field(default_factory=MemoryMetastore)
+    mended: dict[str, bytes | None] | None = None
+    current: FileSystem = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.current = self.files
+        self.metastore.create(self.spec)
+        self.metastore.create(rejected_spec(TABLE, REJECTED, external=False))
+
+    def patch(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """From now on all files are here."""
+        for module in ("logs", "wiring"):
+            monkeypatch.setattr(f"hivesink.{module}.file_system", self._file_system)
+
+    def _file_system(self, location: str, site: Site, ownership: Ownership | None = None) -> FileSystem:  # noqa: ARG002  in place of the real one
+        return self.current
+
+    @contextmanager
+    def process(self, files: FileSystem | None = None) -> Iterator[DeadLetters]:
+        """A process that comes to the files through `files`."""
+        before, self.current = self.current, files or self.files
+        try:
+            live, store = self.metastore.table(TABLE), wiring.Metastore(self.metastore, None)
+            logs, parts = TableLogs(TABLE, live.location, NO_SITE), RenameFileStore(self.current)
+            writers = {
+                writer: CommitContext(commit_log(folder, writer, NO_SITE), parts, self.metastore)
+                for writer, folder in logs.writers().items()
+            }
+            yield DeadLetters(OpenedTable(str(TABLE), live, writers, NO_SITE, store, logs))
+        finally:
+            self.current = before
+
+    def ingest(self, batch: pa.RecordBatch, shape: InputShape) -> None:
+        """A job's one batch."""
+        setup = wiring.Setup.open(
+            table=TABLE,
+            writer="job",
+            metastore=wiring.Metastore(self.metastore, None),
+            history_policy=STRICT,
+            options=_OPTIONS | dict(self.options),
+        )
+
+        def write(plan: TaskPlan) -> list[TaskReport]:
+            return [run_task([batch], plan, setup.tools().open(plan), 0, 0)]
+
+        start, end = (KafkaOffset.of({"t": {"0": offset}}) for offset in (0, batch.num_rows))
+        committer = setup.committer(tolerant=False)
+        committer.commit(BatchRef("q", BatchId(0), (start,), (end,)), shape, write)
+        committer.finish()
+
+    def ids(self) -> list[str]:
+        """Those of the records that weren't replayed."""
+        with self.process() as letters:
+            return [one for _, rows in letters.read(Wanted(), Census()) for one in rows.column("id").to_pylist()]
+
+    def replay(self, files: FileSystem | None = None, census: Census | None = None) -> int:
+        """As `hivesink rejects replay` does: how many records it has replayed."""
+        wanted, found = Wanted(mended=self.mended), census or Census()
+        with self.process(files) as letters:
+            replay = Replay(letters)
+            replay.recover()
+            return replay.try_out(wanted, found).rows and replay.run(wanted, found).rows
+
+    def rows(self, table: TableName) -> list[dict[str, Any]]:
+        """What readers find, without the partitions' columns."""
+        store = RenameFileStore(self.files)
+        homes = self.metastore.partitions(table).values()
+        files = [store.open(file.path) for home in homes for file in store.visible(home)]
+        return [row for file in files for row in pq.read_table(file).to_pylist()]

@@ -1,0 +1,187 @@
+"""Dead letters decoded again: as the stream would have been, or not at all."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from datetime import date, datetime, timezone
+from decimal import Decimal as Number
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from hivesink.core.table import Array, Column, Decimal, Map, Primitive, Struct, TableSpec
+from hivesink.sink.task.messages import InputShape
+from hivesink.sink.task.rejects import SCHEMA
+from hivesink.tables.rejects import Census
+from tests.sink.harness import SPEC, TABLE
+from tests.tables.replays import REJECTED, World
+
+if TYPE_CHECKING:
+    from hivesink.config.options import SinkConfig
+    from hivesink.sink.task.assign import Moment
+
+BIG = 2**40
+"""Beyond an INT."""
+AT = datetime(2026, 3, 4, 5, 6, 7, 89, tzinfo=timezone.utc)
+HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+
+
+def table(*columns: Column, **properties: str) -> TableSpec:
+    """A table whose column `id` is too narrow."""
+    options = tuple((name.replace("_", "."), value) for name, value in properties.items())
+    return replace(SPEC, columns=(Column("id", Primitive.INT), *columns), properties=options)
+
+
+def widen(world: World) -> None:
+    world.metastore.change_column(TABLE, Column("id", Primitive.BIGINT))
+
+
+def columns(*more: tuple[str, pa.Array], ids: tuple[int, ...] = (BIG, 1)) -> pa.RecordBatch:
+    """Decoded rows: one that doesn't fit `id`, and the same again that does."""
+    own = {"id": pa.array(ids), "dt": pa.array(["a"] * len(ids))}
+    return pa.RecordBatch.from_pydict({**own, **dict(more)})
+
+
+TYPES: dict[str, tuple[Any, pa.Array]] = {
+    "decimal": (Decimal(38, 10), pa.array([Number("1E+3"), None], pa.decimal128(38, 10)).take(pa.array([0, 0]))),
+    "double": (Primitive.DOUBLE, pa.array([1e-300] * 2)),
+    "float": (Primitive.FLOAT, pa.array([0.1] * 2, pa.float32())),
+    "boolean": (Primitive.BOOLEAN, pa.array([True] * 2)),
+    "text": (Primitive.STRING, pa.array(['5 "é" \\ \u2028'] * 2)),
+    "binary": (Primitive.BINARY, pa.array([b"\xff\x00"] * 2)),
+    "date": (Primitive.DATE, pa.array([date(1, 1, 1)] * 2)),
+    "instant": (Primitive.TIMESTAMP, pa.array([AT] * 2, pa.timestamp("us", "Europe/Berlin"))),
+    "old": (
+        Primitive.TIMESTAMP,
+        pa.array([datetime(1850, 1, 1, tzinfo=timezone.utc)] * 2, pa.timestamp("us", "Europe/Berlin")),
+    ),
+    "clock": (Primitive.TIMESTAMP, pa.array([AT.replace(tzinfo=None)] * 2, pa.timestamp("us"))),
+    "list": (Array(Primitive.BINARY), pa.array([[b"\xff", None]] * 2)),
+    "struct": (Struct((("a", Primitive.BIGINT), ("b", Primitive.BINARY))), pa.array([{"a": 1, "b": b"\x80"}] * 2)),
+    "texts": (
+        Map(Primitive.STRING, Primitive.INT),
+        pa.array([[("A", 1), ("a", None)]] * 2, pa.map_("string", "int32")),
+    ),
+    "numbers": (Map(Primitive.INT, Primitive.DATE), pa.array([[(7, AT.date())]] * 2, pa.map_("int32", "date32"))),
+    "flags": (Map(Primitive.BOOLEAN, Primitive.INT), pa.array([[(True, 1)]] * 2, pa.map_("bool", "int32"))),
+    "octets": (Map(Primitive.BINARY, Primitive.INT), pa.array([[(b"\xff", 1)]] * 2, pa.map_("binary", "int32"))),
+    "nothing": (Primitive.STRING, pa.array([None] * 2, pa.string())),
+}
+
+
+@pytest.mark.parametrize("name", TYPES)
+def test_decoded_rows_come_back_as_they_were(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    kind, values = TYPES[name]
+    world = World(table(Column("x", kind)), {"sink.timestamp-zone": "Europe/Berlin"})
+    world.patch(monkeypatch)
+    world.ingest(columns(("x", values)), InputShape())
+    widen(world)
+    assert world.replay() == 1
+    first, again = sorted(world.rows(TABLE), key=lambda row: int(row["id"]))
+    assert (first["id"], again["id"]) == (1, BIG)
+    assert again["x"] == first["x"]
+    assert name == "nothing" or again["x"] is not None
+
+
+def test_a_number_that_json_has_not_fails_by_its_column(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(table(Column("x", Primitive.DOUBLE)))
+    world.patch(monkeypatch)
+    world.ingest(columns(("x", pa.array([float("nan")] * 2))), InputShape())
+    widen(world)
+    assert world.replay() == 0
+    (one,) = world.ids()
+    world.mended = {one: b'{"id": 7, "x": 0.5, "dt": "a"}'}
+    assert world.replay() == 1
+
+
+def test_decoded_rows_keep_what_of_kafka_the_table_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = {"k": "kafka.key", "o": "kafka.offset", "at": "kafka.timestamp", "h": "kafka.headers.trace"}
+    kinds = {"k": Primitive.STRING, "o": Primitive.BIGINT, "at": Primitive.TIMESTAMP, "h": Primitive.STRING}
+    options = {f"sink.column.{name}.from": source for name, source in names.items()}
+    world = World(table(*(Column(name, kind) for name, kind in kinds.items())), options)
+    world.patch(monkeypatch)
+    batch = columns(
+        ("key", pa.array([b"k"] * 2)),
+        ("offset", pa.array([7, 8])),
+        ("timestamp", pa.array([AT] * 2, pa.timestamp("us", "UTC"))),
+        ("headers", pa.array([[{"key": "trace", "value": b"t"}]] * 2, HEADERS)),
+    )
+    world.ingest(batch, InputShape())
+    widen(world)
+    assert world.replay() == 1
+    (again,) = (row for row in world.rows(TABLE) if row["id"] == BIG)
+    assert again == {"id": BIG, "k": "k", "o": 7, "at": AT.replace(tzinfo=None), "h": "t"}
+
+
+def test_a_record_without_what_the_table_needs_now_is_not_replayed(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(table(Column("o", Primitive.BIGINT)))
+    world.patch(monkeypatch)
+    batch = pa.RecordBatch.from_pydict({"value": pa.array([f'{{"id": {BIG}, "dt": "a"}}'.encode()])})
+    world.ingest(batch, InputShape(value="value"))
+    widen(world)
+    entry = world.metastore._entries[TABLE]
+    entry.spec = replace(entry.spec, properties=(("sink.column.o.from", "kafka.offset"),))
+    census = Census()
+    assert world.replay(census=census) == 0
+    assert (census.lacking, census.unnamed) == (1, 0)
+    entry.spec = replace(entry.spec, properties=())
+    assert world.replay(census=census) == 1
+    assert census.lacking == 0
+
+
+def test_records_of_older_versions_go_by_their_place_in_the_sinks_own_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(table())
+    world.patch(monkeypatch)
+    world.ingest(columns(ids=(1,)), InputShape())
+    old = {"value": json.dumps({"id": 5, "dt": "a"}).encode(), "reason": "old", "arrived_at": datetime(2026, 1, 1)}  # noqa: DTZ001  UTC
+    names = ("part-0123456789ab-3-00ff00ff00t0-1-0.snappy.parquet", "compacted.parquet")
+    put(world, [old] * 3, *names)
+    assert world.ids() == [f"{names[0]}-{row}" for row in range(3)]
+    census = Census()
+    assert world.replay(census=census) == 3
+    assert census.unnamed == 3
+    assert world.replay() == 0
+    assert [row["id"] for row in world.rows(TABLE)].count(5) == 3
+
+
+def put(world: World, letters: list[dict[str, Any]], *names: str) -> None:
+    """Dead letters with these columns, in each of the files."""
+    rows = pa.Table.from_pylist(letters, schema=pa.schema([SCHEMA.field(name) for name in letters[0]]))
+    sink, home = pa.BufferOutputStream(), f"{REJECTED}/dt=2026-01-01"
+    pq.write_table(rows, sink)
+    for name in names:
+        world.files.write_new(f"{home}/{name}", sink.getvalue().to_pybytes())
+    world.metastore.register(TABLE.rejected, "dt=2026-01-01", home)
+
+
+class ByArrival:
+    """A user's own assigner."""
+
+    def __init__(self, spec: TableSpec, config: SinkConfig) -> None:
+        """As every assigner is made."""
+
+    def assign(self, rows: pa.Table, moment: Moment) -> list[pa.Array]:
+        return [pa.array([f"{moment.arrival:%Y-%m-%d}"] * rows.num_rows)]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"sink.bucket.assigner": "date-time", "sink.bucket.time-pattern": "yyyy-MM-dd"},
+        {"sink.column.dt.from": "arrival-time"},
+        {"sink.bucket.assigner": "tests.tables.test_replay:ByArrival"},
+    ],
+)
+def test_records_go_by_the_arrival_of_their_batches(options: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    dated = replace(table(), partition_columns=(Column("dt", Primitive.DATE),))
+    world = World(replace(dated, properties=tuple(options.items())))
+    world.patch(monkeypatch)
+    one = {"value": b'{"id": 5}', "reason": "mended"}
+    put(world, [{**one, "id": f"{day}", "arrived_at": datetime(2026, 1, day)} for day in (1, 2, 1)], "x.parquet")  # noqa: DTZ001  UTC
+    census = Census()
+    assert world.replay(census=census) == 2
+    assert census.doubled == 1
+    assert list(world.metastore.partitions(TABLE)) == ["dt=2026-01-01", "dt=2026-01-02"]
