@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import re
-import shutil
-import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.docs.checkout import copy_to, shell
 from tests.docs.pages import ROOT, block
 
 if TYPE_CHECKING:
@@ -22,9 +20,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 @pytest.fixture
 def clone(tmp_path: Path) -> Iterator[Path]:
     """What a newcomer has after `git clone` and `make venv`; the servers that he starts end with the test."""
-    folder = tmp_path / "hivesink"
-    mine = (".*_cache", "__pycache__", ".git", ".hivesink*", ".hypothesis", ".venv*", "build", "demo-data", "dist")
-    shutil.copytree(ROOT, folder, ignore=shutil.ignore_patterns(*mine), symlinks=True)
+    folder = copy_to(tmp_path / "hivesink")
     (folder / ".venv").symlink_to(ROOT / ".venv")
     yield folder
     end = "hivesink metastore stop; python -m jobs.cluster down"
@@ -32,19 +28,8 @@ def clone(tmp_path: Path) -> Iterator[Path]:
 
 
 def run(folder: Path, script: str, *, check: bool = True) -> str:
-    """Run a block as a shell does; return what it printed."""
-    names = ("HIVESINK_", "HADOOP_", "HIVE_", "KAFKA_", "TRIGGER", "CHECKPOINT")
-    own = {name: value for name, value in os.environ.items() if not name.startswith(names)}
-    done = subprocess.run(
-        ["bash", "-euo", "pipefail", "-c", script],
-        cwd=folder,
-        env={**own, "PYTHONPATH": str(folder)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert not check or done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+    """Run a block as a shell does, on the modules of the copy; return what it printed."""
+    return shell(folder, script, {"PYTHONPATH": str(folder)}, check=check).stdout
 
 
 def test_a_job_and_your_own_data(clone: Path) -> None:
