@@ -19,7 +19,7 @@ CHECKED := $(foreach d,hivesink ddl jobs tests,$(if $(wildcard $d/*.py),$d))
 
 help: ## Show this help
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 16
-	@echo; echo 'Options: KAFKA=1 (demo), CLUSTER=1 (demo, bench), SPARK=3.5.9 or SPARK=4.3.0 (venv, test), WORKERS=3 (test), ARGS="..." (test, test-long, bench)'
+	@echo; echo 'Options: KAFKA=1 (demo), CLUSTER=1 (demo, bench), QUICK=1 (bench), SPARK=3.5.9 or SPARK=4.3.0 (venv, test), WORKERS=3 (test), ARGS="..." (test, test-long, bench)'
 
 venv: $(STAMP) ## Build the virtual environment from requirements.lock; nothing to do when up to date
 
@@ -74,4 +74,4 @@ dist: venv ## Build dist/: the package as a zip for --py-files, and the executor
 clean: ## Remove virtual environments, caches and the local data of demo and cluster (stops their servers first)
 	@if [ -x .venv/bin/hivesink ] && [ -d .hivesink-local ]; then .venv/bin/hivesink metastore stop; fi
 	@if [ -x .venv/bin/python ] && [ -d .hivesink-cluster ]; then .venv/bin/python -m jobs.cluster down --folder .hivesink-cluster; fi
-	rm -rf .venv .venv-* build dist .hivesink-cluster .hivesink-local .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache *.egg-info
+	rm -rf .venv .venv-* build dist demo-data .hivesink-cluster .hivesink-local .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache *.egg-info

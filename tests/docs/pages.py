@@ -53,3 +53,10 @@ def commands(page: Path) -> Iterator[str]:
         lines += re.sub(r"\\\n\s*", " ", one.text).splitlines()
     found = (re.match(r"(?:\$ )?(?:[A-Z_]+=\S+ )*(hivesink .+)$", line) for line in lines)
     yield from (one[1] for one in found if one)
+
+
+def make_commands(page: Path) -> set[str]:
+    """The targets of `make` on a page, with their settings: in backquotes, and at the beginning of lines of code."""
+    text = page.read_text(encoding="utf-8")
+    found = re.findall(r"(?:`|^ *)(make [a-z-]+(?: [A-Z]+=[^\s`]+)*)", text, re.MULTILINE)
+    return {" ".join(command.split()) for command in found}

@@ -1,0 +1,138 @@
+"""Each `make` target that README names, in a fresh checkout with nothing warm: no .venv, no jars, no pip cache."""
+
+from __future__ import annotations
+
+import re
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.docs.checkout import copy_to, shell
+from tests.docs.pages import PAGES, ROOT, block, make_commands
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+NOT_RUN = {
+    "make test": "CI runs it, on a clean checkout",
+    "make demo CLUSTER=compose": "no container engine here",
+    "make bench": "half an hour of figures, not a check",
+}
+"""What README and docs/cluster.md name and no test here runs, and why not."""
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_targets_and_variables_are_those_of_the_makefile(page: Path) -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    targets = set(re.findall(r"^([a-z-]+):", makefile, re.MULTILINE))
+    explained = set(re.findall(r"\b([A-Z]+)=", "".join(re.findall(r"## .*|echo .*", makefile))))
+    for command in make_commands(page):
+        _, target, *settings = command.split()
+        assert target in targets, command
+        for setting in settings:
+            assert setting.partition("=")[0] in explained, command
+
+
+def test_every_target_of_the_readme_is_run_or_says_why_not() -> None:
+    named = {command for page in ("README.md", "docs/cluster.md") for command in make_commands(ROOT / page)}
+    # `QUICK=1` and the like choose among figures.
+    named = {re.sub(r"^(make bench) .*", r"\1", command) for command in named}
+    assert named - set(NOT_RUN) <= set(TARGETS)
+
+
+@pytest.fixture(scope="module")
+def fresh(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The copy, which the first target fills; an empty home is beside it. Its servers end with the tests."""
+    folder = tmp_path_factory.mktemp("fresh")
+    (folder / "home").mkdir()
+    yield copy_to(folder / "hivesink")
+    make(folder / "hivesink", "make clean")
+
+
+def make(checkout: Path, command: str) -> str:
+    home = checkout.parent / "home"
+    cold = {"HOME": str(home), "XDG_CACHE_HOME": str(home / "cache"), "PIP_CACHE_DIR": str(home / "pip")}
+    begun = time.monotonic()
+    said = shell(checkout, command, cold)
+    print(f"{command}: {time.monotonic() - begun:.0f} s\n{said.stdout}")
+    return said.stdout
+
+
+def first_says_how_to_go_on(checkout: Path, said: str) -> None:
+    assert checkout.is_dir()
+    for command in TARGETS:
+        assert re.search(rf"^{command.split()[1]} ", said, re.MULTILINE), command
+
+
+def prints_what_the_readme_shows(checkout: Path, said: str) -> None:
+    assert (checkout / "demo-data" / "files").is_dir()
+    shown = block("README.md", "Streaming 336,776 flights").text
+    patterns = [
+        r"(?:.*\n)*?" if line.strip() == "…" else f"{_but_for_clock_and_epochs(line)}\n" for line in shown.splitlines()
+    ]
+    assert re.search("".join(patterns), said), said
+
+
+def _but_for_clock_and_epochs(line: str) -> str:
+    """A pattern: seconds, and how many rows an epoch found, differ from run to run."""
+    pattern = re.sub(r"^(?:\\ )*\d+\\ s", r" *\\d+ s", re.escape(line))
+    return re.sub(r"\d[\d,]*", r"[\\d,]+", pattern) if "epoch" in line else pattern
+
+
+def passes_its_checks(checkout: Path, said: str) -> None:
+    assert checkout.is_dir()
+    assert re.search(r"^ *\d+ s  All checks passed; ", said, re.MULTILINE), said
+
+
+def names_every_server(checkout: Path, said: str) -> None:
+    assert (checkout / ".hivesink-cluster" / "conf" / "hive-site.xml").exists()
+    page = (ROOT / "docs" / "cluster.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (`.*?) \| (?:\d+|any) \|", page, re.MULTILINE)
+    servers = [name for row in rows for name in re.findall(r"`([\w-]+)`", row)]
+    assert len(servers) == 9
+    for name in servers:
+        assert re.search(rf"^{name} ", said, re.MULTILINE), name
+
+
+def leaves_both_files(checkout: Path, said: str) -> None:
+    names = {path.name for path in (checkout / "dist").iterdir()}
+    assert re.fullmatch(r"hivesink-[\d.]+\.zip hivesink-env-[\d.]+\.tar\.gz", " ".join(sorted(names, key=len)))
+    assert all(f"dist/{name}" in said for name in names)
+
+
+def finds_nothing(checkout: Path, said: str) -> None:
+    assert checkout.is_dir()
+    assert "All checks passed!" in said
+    assert "Success: no issues found" in said
+    assert ", 0 broken." in said
+
+
+def leaves_the_checkout_as_it_was(checkout: Path, said: str) -> None:
+    assert said
+    tracked = {path.name for path in copy_to(checkout.parent / "again").iterdir()}
+    assert {path.name for path in checkout.iterdir()} - tracked == set()
+
+
+TARGETS: dict[str, Callable[[Path, str], None]] = {
+    "make help": first_says_how_to_go_on,
+    "make demo": prints_what_the_readme_shows,
+    "make demo KAFKA=1": passes_its_checks,
+    "make cluster-up": names_every_server,
+    "make cluster-status": names_every_server,
+    "make demo CLUSTER=1": passes_its_checks,
+    "make cluster-down": names_every_server,
+    "make dist": leaves_both_files,
+    "make lint": finds_nothing,
+    "make venv": lambda checkout, _: shell(checkout, ".venv/bin/hivesink --version") and None,
+    "make clean": leaves_the_checkout_as_it_was,
+}
+"""Each target, and what to see of it. They share one checkout, as a user's do; each also works as the first."""
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("command", TARGETS)
+def test_with_nothing_warm(fresh: Path, command: str) -> None:
+    TARGETS[command](fresh, make(fresh, command))
