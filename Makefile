@@ -15,7 +15,7 @@ WORKERS ?= 3
 # mypy refuses a folder without Python in it.
 CHECKED := $(foreach d,hivesink ddl jobs tests,$(if $(wildcard $d/*.py),$d))
 
-.PHONY: help venv demo cluster-up cluster-status cluster-down test suite test-long bench lint dist clean
+.PHONY: help venv demo cluster-up cluster-status cluster-down test suite test-long bench lint docs dist clean
 
 help: ## Show this help
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 16
@@ -66,7 +66,11 @@ lint: venv ## ruff, mypy --strict, import-linter, dead links in README and docs
 	$(VENV)/bin/ruff format --check .
 	$(PY) -m mypy $(CHECKED)
 	$(VENV)/bin/lint-imports
+	$(PY) -m zensical build --strict
 	$(PY) -m pytest -q -p no:cacheprovider tests/docs/test_links.py
+
+docs: venv ## Build the docs and the API reference as a site, in site/; to look at it: python -m http.server -d site
+	$(PY) -m zensical build --strict
 
 dist: venv ## Build dist/: the package as a zip for --py-files, and the executors' Python environment for --archives
 	@.ci/dist $(PY)
@@ -74,4 +78,4 @@ dist: venv ## Build dist/: the package as a zip for --py-files, and the executor
 clean: ## Remove virtual environments, caches and the local data of demo and cluster (stops their servers first)
 	@if [ -x .venv/bin/hivesink ] && [ -d .hivesink-local ]; then .venv/bin/hivesink metastore stop; fi
 	@if [ -x .venv/bin/python ] && [ -d .hivesink-cluster ]; then .venv/bin/python -m jobs.cluster down --folder .hivesink-cluster; fi
-	rm -rf .venv .venv-* build dist demo-data .hivesink-cluster .hivesink-local .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache *.egg-info
+	rm -rf .cache .venv .venv-* build dist site demo-data .hivesink-cluster .hivesink-local .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache *.egg-info

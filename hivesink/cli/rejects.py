@@ -68,7 +68,9 @@ def list_rejects(  # noqa: PLR0917  each is an option of the command line
 ) -> None:
     """List the rejected records of a table by reason. Safe to run while a job is writing.
 
-    Example: hivesink rejects demo.events --export mend.jsonl
+    `list` may be left out.
+
+    Example: hivesink rejects list demo.events --export mend.jsonl
     """
     with reporting(as_json=json, debug=debug) as out, open_table(table, metastore) as opened:
         letters, wanted, census = dead_letters(opened), Wanted(reason, field, day), Census()

@@ -39,6 +39,8 @@ def test_these_are_the_commands() -> None:
         "preview",
         "query",
         "recover",
+        "rejects list",
+        "rejects replay",
         "reset",
         "run",
         "show",

@@ -13,7 +13,7 @@ import pytest
 from hive_metastore.ttypes import FieldSchema, NoSuchObjectException
 
 from hivesink import wiring
-from hivesink.cli import inspection
+from hivesink.cli import verify
 from hivesink.config import known_tables
 from hivesink.core.epoch import Epoch
 from hivesink.core.table import TableName
@@ -96,7 +96,7 @@ def test_verify_finds_nothing(table: str, capsys: pytest.CaptureFixture[str]) ->
 def test_verify_prints_some_notes_and_tells_of_more(
     ingest: Ingest, table: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(inspection, "_NOTES", 1)
+    monkeypatch.setattr(verify, "_NOTES", 1)
     for epoch in (1, 2, 3):
         _local(_part(ingest, epoch).target).unlink()
     leftover = _local(_part(ingest, 1).target).with_name(f".{_part(ingest, 1).name}.inprogress")
