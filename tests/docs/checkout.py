@@ -5,17 +5,18 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tests.docs.pages import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
 
-_LEFT_BY_RUNS = (
-    *(".git", ".venv*", ".*_cache", ".cache", ".hivesink*", ".hypothesis", "__pycache__", "*.egg-info"),
-    *("build", "dist", "site", "demo-data", "checkpoints", "metastore_db", "spark-warehouse", "derby.log"),
+_ANYWHERE = shutil.ignore_patterns(".*_cache", ".hypothesis", "__pycache__", "metastore_db", "derby.log")
+_AT_THE_TOP = shutil.ignore_patterns(
+    *(".git", ".venv*", ".cache", ".hivesink*", "*.egg-info"),
+    *("build", "dist", "site", "demo-data", "checkpoints", "spark-warehouse"),
 )
 # Settings of whoever runs the tests, and of the tests themselves, would hide what a newcomer lacks.
 _NOT_HIS = (
@@ -26,8 +27,12 @@ _NOT_HIS = (
 
 def copy_to(folder: Path) -> Path:
     """Copy what the repository has into a new folder; return the folder."""
-    shutil.copytree(ROOT, folder, ignore=shutil.ignore_patterns(*_LEFT_BY_RUNS), symlinks=True)
+    shutil.copytree(ROOT, folder, ignore=_left_by_runs, symlinks=True)
     return folder
+
+
+def _left_by_runs(folder: str, names: list[str]) -> set[str]:
+    return _ANYWHERE(folder, names) | (_AT_THE_TOP(folder, names) if Path(folder) == ROOT else set())
 
 
 def shell(
