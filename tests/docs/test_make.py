@@ -116,6 +116,16 @@ def finds_nothing(checkout: Path, said: str) -> None:
     assert ", 0 broken." in said
 
 
+def runs(checkout: Path, said: str) -> None:
+    assert "Traceback" not in said
+    assert shell(checkout, ".venv/bin/hivesink --version").stdout.startswith("hivesink ")
+
+
+def makes_the_site(checkout: Path, said: str) -> None:
+    assert "No issues found" in said
+    assert (checkout / "site" / "reference.html").exists()
+
+
 def leaves_the_checkout_as_it_was(checkout: Path, said: str) -> None:
     assert said
     tracked = {path.name for path in copy_to(checkout.parent / "again").iterdir()}
@@ -132,7 +142,8 @@ TARGETS: dict[str, Callable[[Path, str], None]] = {
     "make cluster-down": names_every_server,
     "make dist": leaves_both_files,
     "make lint": finds_nothing,
-    "make venv": lambda checkout, _: shell(checkout, ".venv/bin/hivesink --version") and None,
+    "make venv": runs,
+    "make docs": makes_the_site,
     "make clean": leaves_the_checkout_as_it_was,
 }
 """Each target, and what to see of it. They share one checkout, as a user's do; each also works as the first."""

@@ -40,27 +40,28 @@ def test_a_topic_with_headers(spark: SparkSession, kafka: str) -> None:
     assert "headers" in events.columns
 
 
-@pytest.mark.spark
-@pytest.mark.kafka
-def test_a_line_for_each_batch(
-    spark: SparkSession,
-    kafka: str,
-    metastore: EmbeddedMetastore,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+@pytest.fixture
+def declared(spark: SparkSession, metastore: EmbeddedMetastore, monkeypatch: pytest.MonkeyPatch) -> SparkSession:
+    """The session, with demo.userinfo just declared."""
     monkeypatch.setenv("HIVESINK_METASTORE", metastore.uri)
     spark.sql("DROP TABLE IF EXISTS demo.userinfo")
     apply(parse_path(ROOT / "ddl" / "userinfo.sql", check), catalog(metastore.uri))
+    return spark
+
+
+@pytest.mark.spark
+@pytest.mark.kafka
+def test_a_line_for_each_batch(
+    declared: SparkSession, kafka: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     create_topic(kafka, "users-of-the-docs")
     producer = Producer({"bootstrap.servers": kafka})
     producer.produce("users-of-the-docs", b'{"userId": 1, "userName": "a"}')
     assert producer.flush(60) == 0
     (one,) = blocks_run_by(__file__, "docs/python.md")
-    sink = run(one, spark=spark, HiveSink=HiveSink)["sink"]
+    sink = run(one, spark=declared, HiveSink=HiveSink)["sink"]
     query = sink.start(
-        sources.kafka(spark, kafka, "users-of-the-docs"),
+        sources.kafka(declared, kafka, "users-of-the-docs"),
         checkpoint=str(tmp_path / "checkpoint"),
         trigger={"availableNow": True},
     )
