@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.docs.checkout import copy_to, shell
-from tests.docs.pages import PAGES, ROOT, block, make_commands
+from tests.docs.pages import PAGES, ROOT, block, blocks_run_by, make_commands
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -60,7 +60,7 @@ def make(checkout: Path, command: str) -> str:
     return said.stdout
 
 
-def first_says_how_to_go_on(checkout: Path, said: str) -> None:
+def explains_each_target(checkout: Path, said: str) -> None:
     assert checkout.is_dir()
     for command in TARGETS:
         assert re.search(rf"^{command.split()[1]} ", said, re.MULTILINE), command
@@ -96,6 +96,13 @@ def names_every_server(checkout: Path, said: str) -> None:
         assert re.search(rf"^{name} ", said, re.MULTILINE), name
 
 
+def serves_clients(checkout: Path, said: str) -> None:
+    names_every_server(checkout, said)
+    (settings,) = (one for one in blocks_run_by(__file__, "docs/cluster.md") if "export" in one.text)
+    plan = shell(checkout, f"{settings.text}.venv/bin/hivesink ddl plan ddl/userinfo.sql").stdout
+    assert "demo.userinfo: create" in plan
+
+
 def leaves_both_files(checkout: Path, said: str) -> None:
     names = {path.name for path in (checkout / "dist").iterdir()}
     assert re.fullmatch(r"hivesink-[\d.]+\.zip hivesink-env-[\d.]+\.tar\.gz", " ".join(sorted(names, key=len)))
@@ -126,11 +133,11 @@ def leaves_the_checkout_as_it_was(checkout: Path, said: str) -> None:
 
 
 TARGETS: dict[str, Callable[[Path, str], None]] = {
-    "make help": first_says_how_to_go_on,
+    "make help": explains_each_target,
     "make demo": prints_what_the_readme_shows,
     "make demo KAFKA=1": passes_its_checks,
     "make cluster-up": names_every_server,
-    "make cluster-status": names_every_server,
+    "make cluster-status": serves_clients,
     "make demo CLUSTER=1": passes_its_checks,
     "make cluster-down": names_every_server,
     "make dist": leaves_both_files,

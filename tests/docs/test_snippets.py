@@ -23,12 +23,14 @@ SQL = [one for one in BLOCKS if one.language == "sql"]
 CLI: Any = typer.main.get_command(app())
 
 
-@pytest.mark.parametrize("one", [one for one in BLOCKS if one.language not in {"", "sql"}], ids=str)
+@pytest.mark.parametrize("one", [one for one in BLOCKS if one.language != "sql"], ids=str)
 def test_a_block_says_which_test_runs_it_or_why_none_does(one: Block) -> None:
     assert one.note, f"put <!-- run by tests/… --> or <!-- not run: why --> before the block {one}"
-    runner = re.fullmatch(r"run by (tests/\S+\.py)", one.note)
+    runner = re.fullmatch(r"(?:run|compared) by (tests/\S+\.py)", one.note)
     if runner is None:
         assert re.fullmatch(r"not run: \S.+", one.note)
+        for test in re.findall(r"tests/[\w/]+(?:\.py)?", one.note):
+            assert (ROOT / test).exists(), test
     else:
         assert one.page.name in (ROOT / runner[1]).read_text(encoding="utf-8")
 

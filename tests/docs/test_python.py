@@ -1,0 +1,76 @@
+"""The Python of the docs, as it is printed, with the names that its page has at that place."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from confluent_kafka import Producer
+
+from hivesink import HiveSink, sources
+from hivesink.config.options import check
+from hivesink.hiveql.apply import apply
+from hivesink.hiveql.parse import parse_path
+from hivesink.metastore import catalog
+from jobs.cluster.kafka import create_topic
+from tests.docs.pages import ROOT, Block, blocks_run_by
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from hivesink.embedded.metastore import EmbeddedMetastore
+
+
+def run(one: Block, **names: object) -> dict[str, Any]:
+    """Execute a block, with localhost:9092 as `broker`; return its names."""
+    text = one.text.replace("localhost:9092", str(names.get("broker")))
+    exec(compile(text, str(one), "exec"), names)  # noqa: S102  the docs are our own
+    return names
+
+
+@pytest.mark.spark
+@pytest.mark.kafka
+def test_a_topic_with_headers(spark: SparkSession, kafka: str) -> None:
+    (one,) = blocks_run_by(__file__, "docs/decoding.md")
+    create_topic(kafka, "orders")
+    events = run(one, spark=spark, sources=sources, broker=kafka)["events"]
+    assert events.isStreaming
+    assert "headers" in events.columns
+
+
+@pytest.fixture
+def declared(spark: SparkSession, metastore: EmbeddedMetastore, monkeypatch: pytest.MonkeyPatch) -> SparkSession:
+    """The session, with demo.userinfo just declared."""
+    monkeypatch.setenv("HIVESINK_METASTORE", metastore.uri)
+    spark.sql("DROP TABLE IF EXISTS demo.userinfo")
+    apply(parse_path(ROOT / "ddl" / "userinfo.sql", check), catalog(metastore.uri))
+    return spark
+
+
+@pytest.mark.spark
+@pytest.mark.kafka
+def test_a_line_for_each_batch(
+    declared: SparkSession, kafka: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    create_topic(kafka, "users-of-the-docs")
+    producer = Producer({"bootstrap.servers": kafka})
+    producer.produce("users-of-the-docs", b'{"userId": 1, "userName": "a"}')
+    assert producer.flush(60) == 0
+    (one,) = blocks_run_by(__file__, "docs/python.md")
+    sink = run(one, spark=declared, HiveSink=HiveSink)["sink"]
+    query = sink.start(
+        sources.kafka(declared, kafka, "users-of-the-docs"),
+        checkpoint=str(tmp_path / "checkpoint"),
+        trigger={"availableNow": True},
+    )
+    query.awaitTermination()
+    assert capsys.readouterr().out.splitlines()[0].split()[1] == "1"
+
+
+@pytest.mark.long
+def test_servers_for_a_test(tmp_path: Path) -> None:
+    (one,) = blocks_run_by(__file__, "docs/cluster.md")
+    cluster = run(one, folder=tmp_path)["cluster"]
+    assert not cluster.servers.namenode.alive
