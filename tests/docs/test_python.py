@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 
 def run(one: Block, **names: object) -> dict[str, Any]:
-    """Execute a block, with localhost:9092 as `broker`; return its names."""
-    text = one.text.replace("localhost:9092", str(names.get("broker")))
+    """Execute a block, with localhost:9092 as `broker`, and demo as a database of these tests; return its names."""
+    text = one.text.replace("localhost:9092", str(names.get("broker"))).replace("demo.", "docs.")
     exec(compile(text, str(one), "exec"), names)  # noqa: S102  the docs are our own
     return names
 
@@ -41,11 +41,14 @@ def test_a_topic_with_headers(spark: SparkSession, kafka: str) -> None:
 
 
 @pytest.fixture
-def declared(spark: SparkSession, metastore: EmbeddedMetastore, monkeypatch: pytest.MonkeyPatch) -> SparkSession:
-    """The session, with demo.userinfo just declared."""
+def declared(
+    spark: SparkSession, metastore: EmbeddedMetastore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> SparkSession:
+    """The session, with docs.userinfo just declared. Whoever else tests with this metastore has demo.userinfo."""
     monkeypatch.setenv("HIVESINK_METASTORE", metastore.uri)
-    spark.sql("DROP TABLE IF EXISTS demo.userinfo")
-    apply(parse_path(ROOT / "ddl" / "userinfo.sql", check), catalog(metastore.uri))
+    ddl = tmp_path / "userinfo.sql"
+    ddl.write_text((ROOT / "ddl" / "userinfo.sql").read_text(encoding="utf-8").replace("demo.", "docs."))
+    apply(parse_path(ddl, check), catalog(metastore.uri))
     return spark
 
 
