@@ -134,6 +134,7 @@ class ToolsSpec:
             touch=log.touch,
             segments=log.segments,
             refit=refit,
+            open_source=lambda path: file_system(path, self.site).open(path),
         )
 
 

@@ -201,7 +201,7 @@ def _notes(census: Census) -> list[Line]:
         why = "they have no id (an older version wrote them) and lie in another program's file, or no time of arrival"
         notes.append(Line(f"{census.unnamed} can't be replayed: {why}", "yellow"))
     if census.lacking:
-        why = "they came without the key, time, position or file that the table is filled from now"
+        why = "they came without the key, time, position, file or line that the table is filled from now"
         notes.append(Line(f"{census.lacking} can't be replayed: {why}", "yellow"))
     if census.doubled:
         notes.append(Line(f"{census.doubled} are there twice, and count once", "yellow"))

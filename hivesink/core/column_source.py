@@ -48,9 +48,13 @@ class Metadata(Enum):
     TIMESTAMP = "kafka.timestamp"
     HEADERS = "kafka.headers"
     PATH = "file.path"
+    LINE = "file.line"
     ARRIVAL = "arrival-time"
     BATCH = "batch.id"
 
+
+LINE_PLACE = "struct<block:bigint,row:bigint>"
+"""Spark's type of what tells a line's number: its block's first byte, and the rows of the block before it."""
 
 _STREAM_COLUMNS = {
     Metadata.KEY: ("key", ("binary", "string")),
@@ -60,6 +64,7 @@ _STREAM_COLUMNS = {
     Metadata.TIMESTAMP: ("timestamp", ("timestamp",)),
     Metadata.HEADERS: ("headers", ("array<struct<key:string,value:binary>>",)),
     Metadata.PATH: ("_path", ("string",)),
+    Metadata.LINE: ("_line", ("bigint", LINE_PLACE)),
 }
 
 ColumnSource = JsonPath | Header | Metadata
@@ -72,9 +77,6 @@ def parse_source(text: str) -> ColumnSource:
         return JsonPath(_steps(text))
     if text.startswith(_HEADER) and text != _HEADER:
         return Header(text.removeprefix(_HEADER))
-    if text == "file.line":
-        message = "Spark reads files in pieces and counts no lines; use file.path, or write the number into the records"
-        raise ValueError(message)
     try:
         return Metadata(text)
     except ValueError:

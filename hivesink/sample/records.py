@@ -65,11 +65,13 @@ class KafkaRecord:
 
 
 def of_lines(lines: Sequence[Line], total: int) -> Sample:
-    """A sample of files: the stream has nothing but the lines and their files."""
+    """A sample of files: the stream has nothing but the lines and where they are."""
     columns = {"value": pa.array([line.value for line in lines], pa.binary())}
     columns["_path"] = pa.array([line.file.encode("utf-8", "replace").decode() for line in lines], pa.string())
+    columns["_line"] = pa.array([line.number for line in lines], pa.int64())
     places = tuple[Place, ...]({"file": line.file, "line": line.number} for line in lines)
-    return Sample(pa.RecordBatch.from_pydict(columns), InputShape(value="value", path="_path"), places, total)
+    shape = InputShape(value="value", path="_path", line="_line")
+    return Sample(pa.RecordBatch.from_pydict(columns), shape, places, total)
 
 
 def of_kafka(records: Sequence[KafkaRecord], total: int) -> Sample:

@@ -11,7 +11,7 @@ from urllib.parse import unquote
 
 from hivesink.config.options import CommitTrigger, OnBadRecord
 from hivesink.core.bucket import normal
-from hivesink.core.column_source import JsonPath, stream_column
+from hivesink.core.column_source import LINE_PLACE, JsonPath, stream_column
 from hivesink.core.offsets import FilesOffset, KafkaOffset, SourceOffset
 from hivesink.errors import InvalidOption, MissingColumns, NotWritable, StoreUnavailable, Unsupported
 from hivesink.sink.task.assign import row_columns
@@ -34,19 +34,23 @@ PATTERN = frozenset("{}[]*?\\")
 """Characters that make a file's name a pattern to Spark."""
 PATH = "_path"
 """A column of this name holds the file that a row came from, for dead letters and errors."""
-_RECORD = {"key", "value", "headers", "topic", "partition", "offset", "timestamp", "timestamptype", PATH}
+LINE = "_line"
+"""A column of this name holds the number of a row's line in that file, or what it is counted from."""
+_RECORD = {"key", "value", "headers", "topic", "partition", "offset", "timestamp", "timestamptype", PATH, LINE}
 """The columns of raw records of Kafka and of files, in lower case."""
 
 
-def input_shape(schema: StructType, spec: TableSpec, config: SinkConfig, ends: Sequence[SourceOffset]) -> InputShape:
+def input_shape(
+    schema: StructType, spec: TableSpec, config: SinkConfig, ends: Sequence[SourceOffset], *, as_read: bool = False
+) -> InputShape:
     """Which of the stream's columns mean what.
 
     Raw records are in `value`, and Kafka's other columns are their position and time. `ends` are the batch's offsets,
-    one for each source.
+    one for each source; `as_read`: the query gives the rows as its one source reads them.
     """
     kinds = {field.name: field.dataType.simpleString() for field in schema.fields}
     if not _is_raw(kinds, spec, config):
-        return InputShape(path=PATH if PATH in kinds else None)
+        return InputShape(path=PATH if PATH in kinds else None, line=_line(kinds, as_read=as_read))
 
     def column(name: str, kind: str) -> str | None:
         return name if kinds.get(name) == kind else None
@@ -60,8 +64,16 @@ def input_shape(schema: StructType, spec: TableSpec, config: SinkConfig, ends: S
         partition=column("partition", "int"),
         offset=column("offset", "bigint"),
         path=column(PATH, "string"),
+        line=_line(kinds, as_read=as_read),
         topic_name=next(iter(topics)) if one else None,
     )
+
+
+def _line(kinds: Mapping[str, str], *, as_read: bool) -> str | None:
+    """The column that line numbers come from: as they are, or counted in the file, if all its lines come in order."""
+    kind = kinds.get(LINE)
+    can_count = kind == LINE_PLACE and kinds.get(PATH) == "string" and as_read
+    return LINE if kind == "bigint" or can_count else None
 
 
 def columns_to_drop(spec: TableSpec, config: SinkConfig) -> tuple[str, ...]:
@@ -120,19 +132,20 @@ def needed_input(schema: StructType, plan: TaskPlan) -> list[str]:
     shape, metadata = plan.shape, _metadata(schema, plan)
     if shape.value is not None:
         keeps_position = plan.config["sink.on-bad-record"] is not OnBadRecord.DROP
-        position = (shape.topic, shape.partition, shape.offset, shape.path) if keeps_position else ()
+        position = (shape.topic, shape.partition, shape.offset, shape.path, shape.line) if keeps_position else ()
         of_table = {column.name for column in row_columns(plan.target.spec, plan.config)}
         needs_time = {plan.config["sink.bucket.time-column"], shape.event_time} - {None} - of_table
         source = () if shape.event_time is None else (shape.topic, shape.partition)
         names = (shape.value, shape.timestamp if needs_time else None, *position, *source, *metadata)
         return list(dict.fromkeys(name for name in names if name is not None))
-    keeps_path = shape.path is not None and plan.config["sink.on-bad-record"] is not OnBadRecord.DROP
-    return list(dict.fromkeys([*_decoded(schema, plan), *([PATH] if keeps_path else []), *metadata]))
+    place = (shape.path, shape.line) if plan.config["sink.on-bad-record"] is not OnBadRecord.DROP else ()
+    return list(dict.fromkeys([*_decoded(schema, plan), *filter(None, place), *metadata]))
 
 
 _WAYS = {
     "headers": 'read the topic with sources.kafka(…, options={"includeHeaders": "true"})',
     PATH: "read the files with sources.lines, and keep that column",
+    LINE: "read the files with sources.lines, without the option lineSep, and keep that column",
 }
 
 
@@ -152,11 +165,14 @@ def _metadata(schema: StructType, plan: TaskPlan) -> list[str]:
         if found is None:
             continue
         name, fitting = found
-        names.append(name)
+        names += [name, PATH] if name == LINE and PATH in kinds else [name]
         if kinds.get(name) not in fitting:
             given = f"as {kinds[name]}" if name in kinds else f"among {', '.join(kinds)}"
             way = _WAYS.get(name, "keep Kafka's column in the query as it is")
             problems.append(f"{text}: the stream has no column {name} of type {' or '.join(fitting)} ({given}); {way}")
+        elif name == LINE and plan.shape.line is None:
+            why = "lines can't be counted, since the query filters, joins or moves them, or has dropped _path"
+            problems.append(f"{text}: {why}; give the sink the rows of sources.lines as they are, or drop the setting")
     if problems:
         raise InvalidOption(tuple(problems))
     return names

@@ -22,6 +22,7 @@ from hivesink.spark.brief import briefly
 from hivesink.spark.input import Checkpoint, SourceFiles, input_shape, needed_input, watermark_of
 from hivesink.spark.running import (
     Running,
+    comes_as_read,
     is_marked,
     keeps_state,
     records_behind,
@@ -86,6 +87,7 @@ class QueryRun:
         self._has_begun = False
         self._has_state = not setup.spec.history_policy.resume
         self._has_watermark = False
+        self._comes_as_read = False
         self._last: tuple[str, BatchId] | None = None
         """The checkpoint and its last batch, where Spark's watermark decides."""
         self._asked_of: tuple[str, BatchId] | None = None
@@ -101,7 +103,7 @@ class QueryRun:
         Raises what recovery raises, and the errors of `judge` that log and checkpoint reveal; MissingColumns,
         ColumnsDontFit and InvalidOption if the stream's columns can't fill the table.
         """
-        self._has_watermark = is_marked(plan)
+        self._has_watermark, self._comes_as_read = is_marked(plan), comes_as_read(plan)
         raw = self._require_fit(schema).is_raw
         self.committer.recover()
         files = Checkpoint(self._spark, checkpoint)
@@ -168,7 +170,8 @@ class QueryRun:
 
     def _shape(self, schema: StructType, ends: Sequence[SourceOffset]) -> InputShape:
         spec, config = self.setup.spec.target.spec, self.setup.spec.config
-        return watermark_of(input_shape(schema, spec, config, ends), schema, config, sparks=self._has_watermark)
+        shape = input_shape(schema, spec, config, ends, as_read=self._comes_as_read)
+        return watermark_of(shape, schema, config, sparks=self._has_watermark)
 
     def __call__(self, batch: DataFrame, batch_id: int) -> None:
         self.failure = self.late_failure
@@ -227,6 +230,8 @@ class QueryRun:
             ref = batch_ref(query.id, BatchId(batch_id), read)
             if not self._has_state:
                 self._require_state(ref, query)
+            # A caller may have changed the batch before the sink gets it.
+            self._comes_as_read &= comes_as_read(batch._jdf.queryExecution().analyzed())  # noqa: SLF001  the only way
             shape = replace(self._shape(batch.schema, ref.end), batch=ref.batch)
             if self._has_watermark and shape.event_time is None:
                 shape = replace(shape, watermark=batch_watermark(ref.batch, read))
@@ -303,7 +308,7 @@ class QueryRun:
         """`rows`, those of each partition in one task if the settings say so."""
         from pyspark.sql.types import StringType, StructField, StructType
 
-        if not (plan.config["sink.shuffle-by-partition.enable"] and plan.target.spec.is_partitioned):
+        if not plan.is_routed:
             return rows
         schema = StructType([*rows.schema.fields, StructField(ROUTE, StringType())])
         routed = rows.mapInArrow(partial(tasks.route, sealed=self._order(plan)), schema)

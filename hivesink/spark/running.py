@@ -26,6 +26,8 @@ _SLIP = 1.0
 """Seconds by which clocks may differ from look to look."""
 _PIECES = ("maxfilespertrigger", "maxbytespertrigger")
 """Options of file sources that leave files for later."""
+_ROW_BY_ROW = frozenset({"Project", "SubqueryAlias", "EventTimeWatermark"})
+"""Nodes that make one row of each row, in order."""
 _KEEPING = ("Aggregate", "Distinct", "Except", "FlatMapGroups", "TransformWithState")
 """How the names of such nodes begin. Those that drop duplicates let a row through at once or not at all."""
 
@@ -99,6 +101,13 @@ def holds_back(plan: Any) -> bool:
         if (name.startswith(_KEEPING) and streams) or (name == "Join" and streams > 1):
             return True
     return False
+
+
+def comes_as_read(plan: Any) -> bool:
+    """Whether a logical plan in the JVM gives a row for each one that its single leaf reads, in that order."""
+    while plan.getClass().getSimpleName() in _ROW_BY_ROW:
+        plan = plan.children().head()
+    return int(plan.children().size()) == 0
 
 
 def source_of(plan: Any, *, planned: bool, ends_early: bool) -> Source:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _BATCH = 8192
 """Dead letters that are in memory at a time."""
 _KEPT = {"topic": "topic", "partition": "partition_id", "offset": "record_offset", "timestamp": "record_time"}
-_KEPT |= {"_path": "source"}
+_KEPT |= {"_path": "source", "_line": "line"}
 """Columns of a stream that are never null, and where dead letters have them."""
 
 
@@ -131,7 +131,7 @@ class DeadLetters:
     def reasons(self, wanted: Wanted, census: Census) -> list[Reason]:
         """The dead letters by reason, the most first. Raises what `read` raises."""
         found: dict[tuple[str, str | None], Reason] = {}
-        told = ("reason", "field", "arrived_at", "topic", "partition_id", "record_offset", "source")
+        told = ("reason", "field", "arrived_at", "topic", "partition_id", "record_offset", "source", "line")
         for _, batch in self.read(wanted, census):
             for row in batch.select(told).to_pylist():
                 key, at = (row["reason"], row["field"]), row["arrived_at"].replace(tzinfo=timezone.utc)
@@ -172,7 +172,8 @@ def place(row: Mapping[str, Any]) -> str:
     """Where a record came from, in words."""
     if row["partition_id"] is not None:
         return f"{row['topic']} partition {row['partition_id']} offset {row['record_offset']}"
-    return row["source"] or "the stream"
+    file = row["source"] or "the stream"
+    return file if row["line"] is None else f"{file} line {row['line']}"
 
 
 def _marked(batch: pa.RecordBatch) -> list[str]:

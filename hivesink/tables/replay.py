@@ -19,7 +19,7 @@ from hivesink.hiveql.render import declared
 from hivesink.sink.commit.observe import load
 from hivesink.sink.task.assign import assigner_for
 from hivesink.sink.task.messages import TablePlan, TaskPlan
-from hivesink.sink.task.rejects import ADDED, beside_records, rejected_spec
+from hivesink.sink.task.rejects import OF_REPLAYS, beside_records, rejected_spec
 from hivesink.sink.task.replay import QUERY, SHAPE, WRITER, Letters, Replayed, judge, run_replay
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class Replay:
         """Raise InvalidOption if the table is of a version whose records can't be marked."""
         name, there = self.letters.name, {column.name for column in self.letters.live.spec.columns}
         own = rejected_spec(self._spec.name, None, external=False).columns
-        if missing := [f"{one.name} {one.type}" for one in own if one.name in ADDED - there]:
+        if missing := [f"{one.name} {one.type}" for one in own if one.name in OF_REPLAYS - there]:
             way = f"run: ALTER TABLE {name} ADD COLUMNS ({', '.join(missing)}) CASCADE"
             problem = f"{name} lacks columns that replays need; {way}, and start the job again"
             raise InvalidOption((problem,))
@@ -161,6 +161,7 @@ def _letters(day: str, arrival: datetime, batch: pa.RecordBatch, mended: Mapping
         "partition": batch.column("partition_id"),
         "offset": batch.column("record_offset"),
         "_path": batch.column("source"),
+        "_line": batch.column("line"),
         "key": batch.column("record_key"),
         # Times without a zone are UTC here.
         "timestamp": batch.column("record_time").cast(pa.timestamp("us", "UTC")),

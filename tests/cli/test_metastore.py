@@ -83,9 +83,9 @@ def test_where_columns_come_from_is_checked(uri: str, ddl: Path, capsys: pytest.
         return hivesink(capsys, "ddl", command, ddl).err.splitlines()
 
     for command in ("plan", "apply"):
-        first, second = said(command, id="$.", note="file.line")
+        first, second = said(command, id="$.", note="file.lines")
         assert f"{ddl}:5: sink.column.id.from = '$.': not a path from '.' on: write names and indexes" in first
-        assert "sink.column.note.from = 'file.line': Spark reads files in pieces and counts no lines" in second
+        assert "sink.column.note.from = 'file.lines': write a JSON path such as $.user.id" in second
     second, third, first = said("plan", ids="$.a", ID="kafka.topic", dt="kafka.headers")
     assert f"{ddl}: sink.column.ids.from = '$.a': " in first
     assert "has no column ids; it has dt, id, note" in first

@@ -99,7 +99,7 @@ class SiteJob(Job):
             return Lines() if table.name == str(TABLE) else Letters()
 
         reader = _Choosy() if self.dead else Rows()
-        return TaskTools(self.store, reader, lines, self.log.touch, self.log.segments, as_they_are)
+        return TaskTools(self.store, reader, lines, self.log.touch, self.log.segments, as_they_are, self.store.open)
 
 
 User = "Callable[[Site, int], None]"

@@ -12,13 +12,18 @@ from typing import TYPE_CHECKING
 import pytest
 from confluent_kafka import Producer
 
-from hivesink.errors import InvalidOption
+from hivesink.errors import BadRecord, InvalidOption
+from hivesink.spark import sources
 from hivesink.tables.opened import open_table
 from hivesink.tables.rejects import Census, DeadLetters, Wanted
 from hivesink.tables.replay import Replay
 from tests.integration.stage import AVAILABLE_NOW
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark.sql import DataFrame
+
     from tests.integration.stage import Stage, Topic
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
@@ -161,3 +166,90 @@ def test_the_file_of_a_row_and_settings_that_change_between_two_runs(stage: Stag
         assert replace(opened, live=live).altered("stage") == {text: ("file.path", "$.name")}
         bare = replace(opened.live, spec=replace(opened.live.spec, properties=()))
         assert replace(opened, live=bare).altered("stage") == {text: ("file.path", None)}
+
+
+@pytest.fixture
+def small_blocks(stage: Stage) -> Iterator[None]:
+    """Spark reads files in blocks of some lines."""
+    sizes = {"spark.sql.files.maxPartitionBytes": "300", "spark.sql.files.openCostInBytes": "10"}
+    before = {name: str(stage.spark.conf.get(name)) for name in sizes}
+    for name, value in sizes.items():
+        stage.spark.conf.set(name, value)
+    yield
+    for name, value in before.items():
+        stage.spark.conf.set(name, value)
+
+
+BAD = {7: b"", 60: b'{"id": "x"}', 99: b"no JSON"}
+
+
+def put_lines(stage: Stage, name: str) -> None:
+    """A file of 100 lines with each end that Hadoop knows; those of `BAD` are no rows, the others have their number."""
+    lines = [BAD.get(number, b'{"id": %d}' % number) for number in range(1, 101)]
+    ends = [b"\n", b"\r\n", b"\r", b"\n"]
+    stage.put_bytes(b"".join(line + ends[at % 4] for at, line in enumerate(lines)), name)
+
+
+@pytest.mark.parametrize("shuffled", ["false", "true"])
+def test_the_line_of_a_row(stage: Stage, small_blocks: None, shuffled: str) -> None:
+    assert small_blocks is None
+    settings = {"sink.on-bad-record": "dead-letter", "sink.column.place.from": "file.line"}
+    settings |= {"sink.shuffle-by-partition.enable": shuffled}
+    stage.create(columns="id INT, place BIGINT", properties=settings)
+    for name in ("a b.json", "c.json"):
+        put_lines(stage, name)
+    stage.drain(events=sources.lines(stage.spark, str(stage.source)))
+    found = stage.query(f"SELECT id, place FROM {stage.table}")
+    assert len(found) == 2 * 97
+    assert all(row.id == row.place for row in found)
+    letters = stage.query(f"SELECT line, value, source FROM {stage.table}__rejected ORDER BY source, line")
+    assert [(row.line, bytes(row.value)) for row in letters] == [*BAD.items(), *BAD.items()]
+    with open_table(stage.table, stage.uri) as opened:
+        dead = DeadLetters(opened)
+        examples = [one.example for one in dead.reasons(Wanted(), Census())]
+        assert all(re.search(r"[bc]\.json line (7|60|99)$", example) for example in examples)
+        ids = {bytes(row.value): row.id for row in stage.query(f"SELECT id, value FROM {dead.name}")}
+        assert Replay(dead).run(Wanted(mended={ids[BAD[60]]: b'{"id": 60}'}), Census()).rows == 1
+    stage.spark.catalog.refreshTable(stage.table)
+    assert [row.place for row in stage.query(f"SELECT place FROM {stage.table} WHERE id = 60")] == [60]
+
+
+def test_the_error_of_a_record_names_its_line(stage: Stage, small_blocks: None) -> None:
+    assert small_blocks is None
+    stage.create()
+    put_lines(stage, "a.json")
+    with pytest.raises(BadRecord, match=r"a\.json line (7|60|99)[,:] "):
+        stage.drain()
+
+
+def test_lines_that_a_query_changes_are_not_counted(stage: Stage, small_blocks: None) -> None:
+    assert small_blocks is None
+    stage.create(columns="id INT, place BIGINT", properties={"sink.on-bad-record": "dead-letter"})
+    put_lines(stage, "a.json")
+    some = stage.lines().where("value != ''")
+    stage.drain(events=some)
+    letters = stage.query(f"SELECT line, value FROM {stage.table}__rejected")
+    assert {(row.line, bytes(row.value)) for row in letters} == {(None, BAD[60]), (None, BAD[99])}
+    put_lines(stage, "b.json")
+    sink = stage.sink(options={"sink.column.place.from": "file.line"})
+    with pytest.raises(InvalidOption, match=r"'file\.line': lines can't be counted, since the query filters"):
+        stage.drain(sink, events=some)
+    whole = sources.lines(stage.spark, str(stage.source), options={"lineSep": "\n"})
+    with pytest.raises(
+        InvalidOption, match=r"'file\.line': the stream has no column _line .* without the option lineSep"
+    ):
+        stage.drain(sink, events=whole)
+
+
+def test_lines_of_batches_that_a_function_changes_are_not_counted(stage: Stage) -> None:
+    stage.create(properties={"sink.on-bad-record": "dead-letter", "sink.rolling-policy.on-epoch": "true"})
+    put_lines(stage, "a.json")
+    sink = stage.sink()
+
+    def changed(batch: DataFrame, number: int) -> None:
+        sink(batch.where("value != ''"), number)
+
+    query = stage.lines().writeStream.foreachBatch(changed).trigger(availableNow=True)
+    assert query.option("checkpointLocation", str(stage.checkpoint)).start().awaitTermination(60) is not False
+    letters = stage.query(f"SELECT DISTINCT line FROM {stage.table}__rejected")
+    assert [row.line for row in letters] == [None]

@@ -220,7 +220,8 @@ class Job:
         return [run_encoding(own, plan, self.tools(), task, task) for task, own in enumerate(work)]
 
     def tools(self) -> TaskTools:
-        return TaskTools(self.store, Rows(), lambda _: Lines(), self.log.touch, self.log.segments, as_they_are)
+        log, store = self.log, self.store
+        return TaskTools(store, Rows(), lambda _: Lines(), log.touch, log.segments, as_they_are, store.open)
 
 
 def readable(store: FileStore, registrar: Registrar, places: Iterable[str]) -> list[int]:

@@ -87,7 +87,7 @@ class TimedJob(Job):
         def lines(table: TablePlan) -> Any:
             return Lines() if table.name == str(TABLE) else Letters()
 
-        return TaskTools(self.store, Rows(), lines, self.log.touch, self.log.segments, as_they_are)
+        return TaskTools(self.store, Rows(), lines, self.log.touch, self.log.segments, as_they_are, self.store.open)
 
 
 def _batch(cells: Sequence[Mapping[str, object]]) -> pa.RecordBatch:

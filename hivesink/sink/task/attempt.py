@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field, replace
 from itertools import count
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
 import numpy as np
 import pyarrow as pa
@@ -22,6 +22,7 @@ from hivesink.core.partfile import PartName
 from hivesink.core.rolling import segment_name
 from hivesink.sink.task.assign import BucketAssigner, Buckets, Moment, assigner_for, buckets
 from hivesink.sink.task.events import EventTimes, LateRows, column_of
+from hivesink.sink.task.lines import LineNumbers
 from hivesink.sink.task.messages import BadReport, TablePlan, TaskPlan, TaskReport
 from hivesink.sink.task.parts import Parts, Target
 from hivesink.sink.task.rejects import position, rejected_rows
@@ -47,6 +48,8 @@ class TaskTools:
     touch: Callable[[Touched], None]
     segments: SegmentStore
     refit: Refit
+    open_source: Callable[[str], BinaryIO]
+    """Opens a file of the source, to read. May raise HiveSinkError, OSError."""
 
 
 class _Stop(Exception):
@@ -68,10 +71,12 @@ class Task:
     late: LateRows | None
     ids: Iterator[str]
     """Names for dead letters, which no other task attempt gives."""
+    lines: LineNumbers
     counts: Counter[str] = field(default_factory=Counter)
 
     def take(self, batch: pa.RecordBatch) -> None:
         """Take a batch of the input. Raises ColumnsDontFit, InvalidOption."""
+        batch = self.lines.follow(batch)
         decoded, assigned = self.assign(batch)
         self.events.take(batch, decoded.table, decoded.good)
         self._reject(batch, [*decoded.bad, *of_input(assigned.unfit, decoded.good)])
@@ -83,8 +88,8 @@ class Task:
         self.counts["skipped"] += decoded.skipped
 
     def assign(self, batch: pa.RecordBatch) -> tuple[DecodedRows, Buckets]:
-        """As the function of that name."""
-        return assign(batch, self.plan, self.tools.reader, self.assigner)
+        """As the function of that name, for a batch that `lines` has followed."""
+        return assign(self.lines.numbered(batch), self.plan, self.tools.reader, self.assigner)
 
     def write(self, decoded: pa.Table, assigned: Buckets) -> None:
         """Put rows into their buckets."""
@@ -110,7 +115,8 @@ class Task:
         match self.plan.config["sink.on-bad-record"]:
             case OnBadRecord.FAIL:
                 first = bad[0]
-                where = position(batch, self.plan.shape, first.index)
+                line = self.lines.of(batch, first.index)
+                where = position(batch, self.plan.shape, first.index, line)
                 raise _Stop(BadReport(where, first.field, first.reason))
             case OnBadRecord.DROP:
                 self.counts["dropped"] += len(bad)
@@ -127,7 +133,8 @@ class Task:
         if self.rejects is None:
             message = "a dead letter without a table for it"
             raise AssertionError(message)
-        rows, partition = rejected_rows(batch, self.plan, bad, self.ids)
+        lines = [self.lines.of(batch, row.index) for row in bad]
+        rows, partition = rejected_rows(batch, self.plan, bad, lines, self.ids)
         self.files.add(self.rejects, partition, rows.select([column.name for column in self.rejects.columns]))
         self.counts["rejected"] += len(bad)
 
@@ -181,7 +188,9 @@ def route(batches: Iterable[pa.RecordBatch], plan: TaskPlan, tools: TaskTools) -
     The task that these rows are sent to decodes them again, and alone counts and rejects.
     """
     work = open_task(plan, tools, 0, 0)
-    for batch in batches:
+    work.lines.routed = False
+    for unfollowed in batches:
+        batch = work.lines.follow(unfollowed)
         decoded, assigned = work.assign(batch)
         codes = np.full(batch.num_rows, -1)
         codes[slice(None) if decoded.good is None else decoded.good.to_numpy()] = assigned.codes
@@ -222,6 +231,7 @@ def open_task(plan: TaskPlan, tools: TaskTools, task: int, task_attempt: int) ->
         events=EventTimes(plan),
         late=LateRows.of(plan),
         ids=(f"{plan.attempt}-{task_attempt}t{task}-{number}" for number in count(1)),
+        lines=LineNumbers(plan, tools.open_source, routed=plan.is_routed),
     )
 
 

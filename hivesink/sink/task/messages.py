@@ -42,8 +42,9 @@ class TablePlan:
 class InputShape:
     """Which columns of the stream mean what; None where the stream has no such column.
 
-    `value` holds raw bytes to decode; None: rows come decoded. `path` is the file that a row came from, the others are
-    a Kafka record's position and time. `topic_name` replaces `topic` if a whole batch comes from one topic.
+    `value` holds raw bytes to decode; None: rows come decoded. `path` is the file that a row came from, `line` its line
+    there (BIGINT) or what tells it (`LINE_PLACE`). The others are a Kafka record's position and time. `topic_name`
+    replaces `topic` if a whole batch comes from one topic.
     """
 
     value: str | None = None
@@ -52,6 +53,7 @@ class InputShape:
     partition: str | None = None
     offset: str | None = None
     path: str | None = None
+    line: str | None = None
     topic_name: str | None = None
     event_time: str | None = None
     """The column of the sink's own watermark, in lower case."""
@@ -86,6 +88,11 @@ class TaskPlan:
         """How the rows of `table`, one of these, lie in its files."""
         layout = Layout.of(self.config)
         return layout if table.name == self.target.name else layout.plain
+
+    @property
+    def is_routed(self) -> bool:
+        """Whether rows are sent to a task that has all of their partition."""
+        return self.config["sink.shuffle-by-partition.enable"] and self.target.spec.is_partitioned
 
     @property
     def asides(self) -> tuple[str, ...]:

@@ -47,9 +47,12 @@ _COLUMNS = (
         _HEADERS,
         "Kafka's headers, where the table has a column of them",
     ),
+    ("line", Primitive.BIGINT, pa.int64(), "its line in the file, from 1, where that is known"),
 )
-ADDED = frozenset({"id", "replayed_at", "record_key", "record_time", "headers"})
-"""Columns that tables of older versions lack: rows go there without them, and can't all be replayed."""
+OF_REPLAYS = frozenset({"id", "replayed_at", "record_key", "record_time", "headers"})
+"""Columns without which rows can't all be replayed."""
+ADDED = OF_REPLAYS | {"line"}
+"""Columns that tables of older versions lack: rows go there without them."""
 
 SCHEMA = pa.schema([(name, arrow) for name, _, arrow, _ in _COLUMNS])
 
@@ -67,29 +70,33 @@ def rejected_spec(table: TableName, location: str | None, *, external: bool) -> 
     )
 
 
-def position(batch: pa.RecordBatch, shape: InputShape, row: int) -> str:
-    """Where a record came from, for error messages."""
+def position(batch: pa.RecordBatch, shape: InputShape, row: int, line: int | None) -> str:
+    """Where a record came from, for error messages; `line` is that of its file."""
     topic, partition, offset, path = _source(batch, shape, row)
     if partition is not None:
         return f"topic {topic} partition {partition} offset {offset}"
-    return f"{path or 'the stream'}: {_shown(_value(batch, shape, row))}"
+    there = path or "the stream"
+    return f"{there if line is None else f'{there} line {line}'}: {_shown(_value(batch, shape, row))}"
 
 
 def rejected_rows(
-    batch: pa.RecordBatch, plan: TaskPlan, bad: Sequence[BadRow], ids: Iterator[str]
+    batch: pa.RecordBatch, plan: TaskPlan, bad: Sequence[BadRow], lines: Sequence[int | None], ids: Iterator[str]
 ) -> tuple[pa.Table, str]:
-    """Rows of the dead-letter table for the `bad` rows of `batch`, and their partition. Each gets the next of `ids`."""
+    """Rows of the dead-letter table for the `bad` rows of `batch`, and their partition.
+
+    `lines` has the line of each in its file; each gets the next of `ids`.
+    """
     rows = []
     arrival, shape, kafkas = plan.arrival, plan.shape, _kafkas(plan)
     if not shape.is_raw:
         # Rows of the table may be made of it.
         kept = {name: name if name in kafkas else None for name in _POSITION}
         shape = replace(shape, topic=kept["topic"], partition=kept["partition"], offset=kept["offset"])
-    for row in bad:
+    for row, line in zip(bad, lines, strict=True):
         # In the order of _COLUMNS.
         where = _source(batch, shape, row.index)
         cells = (_value(batch, shape, row.index), row.field, row.reason, *where, arrival.replace(tzinfo=None))
-        more = (next(ids), None, *_metadata(batch, kafkas, row.index))
+        more = (next(ids), None, *_metadata(batch, kafkas, row.index), line)
         rows.append(dict(zip(SCHEMA.names, (*cells, *more), strict=True)))
     return pa.Table.from_pylist(rows, schema=SCHEMA), f"dt={arrival:%Y-%m-%d}"
 
@@ -144,7 +151,7 @@ def _value(batch: pa.RecordBatch, shape: InputShape, row: int) -> bytes | None:
     if shape.value is not None:
         return _octets(batch.column(batch.schema.get_field_index(shape.value))[row])
     cells = zip(batch.schema.names, batch.columns, strict=True)
-    record = {name: _plain(column[row], "surrogateescape") for name, column in cells}
+    record = {name: _plain(column[row], "surrogateescape") for name, column in cells if name != shape.line}
     return json.dumps(record, default=_text, ensure_ascii=False).encode("utf-8", "surrogateescape")
 
 

@@ -33,7 +33,13 @@ WRITER = "rejects-replay"
 QUERY = "hivesink rejects replay"
 """Stands for the query in the manifests of replays; no query of Spark's has such an id."""
 SHAPE = InputShape(
-    value="value", timestamp="timestamp", topic="topic", partition="partition", offset="offset", path="_path"
+    value="value",
+    timestamp="timestamp",
+    topic="topic",
+    partition="partition",
+    offset="offset",
+    path="_path",
+    line="_line",
 )
 """The columns of `Letters.records`, beside `key` and `headers`."""
 

@@ -79,7 +79,7 @@ class Run:
         )
         columns = row_columns(spec, config)
         reader = RowsReader(columns, self.shape.value, options, plan.arrival, plan.shape.batch)
-        return TaskTools(self.store, reader, parquet, self.touched.append, self.segments, refit)
+        return TaskTools(self.store, reader, parquet, self.touched.append, self.segments, refit, self.store.open)
 
     def __call__(self, *batches: pa.RecordBatch) -> TaskReport:
         plan = self.plan
