@@ -106,7 +106,7 @@ def test_a_line_that_is_not_utf_8_is_named_kept_byte_by_byte_or_counted(stage: S
     with pytest.raises(errors.BadRecord) as refused:
         stage.drain()
     said = str(refused.value)
-    assert f'/{file.name}: {{"id": 2, "name": "J\ufffdrgen", "dt": "2024-01-01"}}: not UTF-8; fix' in said
+    assert f'/{file.name} line 2: {{"id": 2, "name": "J\ufffdrgen", "dt": "2024-01-01"}}: not UTF-8; fix' in said
     assert "\n" not in said
     assert stage.staged() == []
     done: list[Committed] = []
