@@ -53,9 +53,6 @@ class Metadata(Enum):
     BATCH = "batch.id"
 
 
-LINE_PLACE = "struct<block:bigint,row:bigint>"
-"""Spark's type of what tells a line's number: its block's first byte, and the rows of the block before it."""
-
 _STREAM_COLUMNS = {
     Metadata.KEY: ("key", ("binary", "string")),
     Metadata.TOPIC: ("topic", ("string",)),
@@ -64,7 +61,7 @@ _STREAM_COLUMNS = {
     Metadata.TIMESTAMP: ("timestamp", ("timestamp",)),
     Metadata.HEADERS: ("headers", ("array<struct<key:string,value:binary>>",)),
     Metadata.PATH: ("_path", ("string",)),
-    Metadata.LINE: ("_line", ("bigint", LINE_PLACE)),
+    Metadata.LINE: ("_line", ("bigint",)),
 }
 
 ColumnSource = JsonPath | Header | Metadata

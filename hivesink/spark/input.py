@@ -11,7 +11,7 @@ from urllib.parse import unquote
 
 from hivesink.config.options import CommitTrigger, OnBadRecord
 from hivesink.core.bucket import normal
-from hivesink.core.column_source import LINE_PLACE, JsonPath, stream_column
+from hivesink.core.column_source import JsonPath, stream_column
 from hivesink.core.offsets import FilesOffset, KafkaOffset, SourceOffset
 from hivesink.errors import InvalidOption, MissingColumns, NotWritable, StoreUnavailable, Unsupported
 from hivesink.sink.task.assign import row_columns
@@ -34,9 +34,11 @@ PATTERN = frozenset("{}[]*?\\")
 """Characters that make a file's name a pattern to Spark."""
 PATH = "_path"
 """A column of this name holds the file that a row came from, for dead letters and errors."""
+BLOCK = "_block"
+"""A column of this name holds where the part of that file begins (bytes) which Spark has read the row in."""
 LINE = "_line"
-"""A column of this name holds the number of a row's line in that file, or what it is counted from."""
-_RECORD = {"key", "value", "headers", "topic", "partition", "offset", "timestamp", "timestamptype", PATH, LINE}
+"""A column of this name holds the number of a row's line in that file."""
+_RECORD = {"key", "value", "headers", "topic", "partition", "offset", "timestamp", "timestamptype", PATH, BLOCK, LINE}
 """The columns of raw records of Kafka and of files, in lower case."""
 
 
@@ -50,30 +52,31 @@ def input_shape(
     """
     kinds = {field.name: field.dataType.simpleString() for field in schema.fields}
     if not _is_raw(kinds, spec, config):
-        return InputShape(path=PATH if PATH in kinds else None, line=_line(kinds, as_read=as_read))
+        return replace(_of_lines(kinds, as_read=as_read), path=PATH if PATH in kinds else None)
 
     def column(name: str, kind: str) -> str | None:
         return name if kinds.get(name) == kind else None
 
     topics = {topic for offset in ends if isinstance(offset, KafkaOffset) for (topic, _), _ in offset.next}
     one = len(ends) == 1 and len(topics) == 1
-    return InputShape(
+    return replace(
+        _of_lines(kinds, as_read=as_read),
         value="value",
         timestamp=column("timestamp", "timestamp"),
         topic=None if one else column("topic", "string"),
         partition=column("partition", "int"),
         offset=column("offset", "bigint"),
         path=column(PATH, "string"),
-        line=_line(kinds, as_read=as_read),
         topic_name=next(iter(topics)) if one else None,
     )
 
 
-def _line(kinds: Mapping[str, str], *, as_read: bool) -> str | None:
-    """The column that line numbers come from: as they are, or counted in the file, if all its lines come in order."""
-    kind = kinds.get(LINE)
-    can_count = kind == LINE_PLACE and kinds.get(PATH) == "string" and as_read
-    return LINE if kind == "bigint" or can_count else None
+def _of_lines(kinds: Mapping[str, str], *, as_read: bool) -> InputShape:
+    """Where line numbers come from: a column of them, or a count, if all lines of a file's block come in order."""
+    if kinds.get(LINE) == "bigint":
+        return InputShape(line=LINE)
+    can_count = kinds.get(BLOCK) == "bigint" and kinds.get(PATH) == "string" and as_read
+    return InputShape(block=BLOCK if can_count else None)
 
 
 def columns_to_drop(spec: TableSpec, config: SinkConfig) -> tuple[str, ...]:
@@ -132,20 +135,22 @@ def needed_input(schema: StructType, plan: TaskPlan) -> list[str]:
     shape, metadata = plan.shape, _metadata(schema, plan)
     if shape.value is not None:
         keeps_position = plan.config["sink.on-bad-record"] is not OnBadRecord.DROP
-        position = (shape.topic, shape.partition, shape.offset, shape.path, shape.line) if keeps_position else ()
+        position = (
+            (shape.topic, shape.partition, shape.offset, shape.path, shape.line, shape.block) if keeps_position else ()
+        )
         of_table = {column.name for column in row_columns(plan.target.spec, plan.config)}
         needs_time = {plan.config["sink.bucket.time-column"], shape.event_time} - {None} - of_table
         source = () if shape.event_time is None else (shape.topic, shape.partition)
         names = (shape.value, shape.timestamp if needs_time else None, *position, *source, *metadata)
         return list(dict.fromkeys(name for name in names if name is not None))
-    place = (shape.path, shape.line) if plan.config["sink.on-bad-record"] is not OnBadRecord.DROP else ()
+    place = (shape.path, shape.line, shape.block) if plan.config["sink.on-bad-record"] is not OnBadRecord.DROP else ()
     return list(dict.fromkeys([*_decoded(schema, plan), *filter(None, place), *metadata]))
 
 
 _WAYS = {
     "headers": 'read the topic with sources.kafka(…, options={"includeHeaders": "true"})',
     PATH: "read the files with sources.lines, and keep that column",
-    LINE: "read the files with sources.lines, without the option lineSep, and keep that column",
+    LINE: "read the files with sources.lines, without the option lineSep, and keep _path and _block",
 }
 
 
@@ -165,14 +170,17 @@ def _metadata(schema: StructType, plan: TaskPlan) -> list[str]:
         if found is None:
             continue
         name, fitting = found
-        names += [name, PATH] if name == LINE and PATH in kinds else [name]
-        if kinds.get(name) not in fitting:
+        if name == LINE and plan.shape.block:
+            names += [PATH, BLOCK]
+        elif name == LINE and plan.shape.line is None and BLOCK in kinds:
+            why = "lines can't be counted, since the query filters, joins or moves them, or has dropped _path"
+            problems.append(f"{text}: {why}; give the sink the rows of sources.lines as they are, or drop the setting")
+        elif kinds.get(name) not in fitting:
             given = f"as {kinds[name]}" if name in kinds else f"among {', '.join(kinds)}"
             way = _WAYS.get(name, "keep Kafka's column in the query as it is")
             problems.append(f"{text}: the stream has no column {name} of type {' or '.join(fitting)} ({given}); {way}")
-        elif name == LINE and plan.shape.line is None:
-            why = "lines can't be counted, since the query filters, joins or moves them, or has dropped _path"
-            problems.append(f"{text}: {why}; give the sink the rows of sources.lines as they are, or drop the setting")
+        else:
+            names.append(name)
     if problems:
         raise InvalidOption(tuple(problems))
     return names

@@ -16,6 +16,7 @@ from hivesink.core.checkpoint import batch_ref, batch_watermark, next_batch, nex
 from hivesink.core.epoch import BatchId, BatchRef, Epoch, NextBatch, judge, read_before, wrote_instead
 from hivesink.core.table import quoted
 from hivesink.sink.task.attempt import ROUTE, check_input
+from hivesink.sink.task.lines import ROW
 from hivesink.sink.task.messages import InputShape, TaskPlan, TaskReport
 from hivesink.spark import shipping, tasks
 from hivesink.spark.brief import briefly
@@ -306,11 +307,12 @@ class QueryRun:
 
     def _routed(self, rows: DataFrame, plan: TaskPlan) -> DataFrame:
         """`rows`, those of each partition in one task if the settings say so."""
-        from pyspark.sql.types import StringType, StructField, StructType
+        from pyspark.sql.types import LongType, StringType, StructField, StructType
 
-        if not plan.is_routed:
+        if not (plan.config["sink.shuffle-by-partition.enable"] and plan.target.spec.is_partitioned):
             return rows
-        schema = StructType([*rows.schema.fields, StructField(ROUTE, StringType())])
+        counted = [StructField(ROW, LongType())] if plan.shape.block in rows.columns else []
+        schema = StructType([*rows.schema.fields, *counted, StructField(ROUTE, StringType())])
         routed = rows.mapInArrow(partial(tasks.route, sealed=self._order(plan)), schema)
         return routed.repartition(self._tasks, quoted(ROUTE)).drop(ROUTE)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from hivesink.core.offsets import KafkaOffset
 from hivesink.errors import InvalidOption, ResumeImpossible, SourceUnreachable, Unsupported
-from hivesink.spark.input import LINE, PATH
+from hivesink.spark.input import BLOCK, PATH
 from hivesink.spark.site import driver_jvm
 
 if TYPE_CHECKING:
@@ -42,10 +42,6 @@ ANY_AGE = {"maxFileAge": "365000d"}
 """Spark's own default silently passes over files a week older than the newest: `mv`, `cp -p` and `rsync` keep times."""
 
 
-_PLACE = "struct(_metadata.file_block_start AS block, 0L AS row)"
-"""Where a line's block begins (bytes); the sink counts its rows."""
-
-
 def kafka(
     spark: SparkSession,
     servers: str,
@@ -74,8 +70,8 @@ def kafka(
 def lines(spark: SparkSession, folder: str, *, options: Mapping[str, str] | None = None) -> DataFrame:
     """A stream of the lines of text files that arrive in `folder`, one JSON object a line, as `value`.
 
-    `_path` holds each line's file, and `_line` where its block begins, from which the sink counts lines, for errors,
-    dead letters and `sink.column.<name>.from`; there is no `_line` with the option `lineSep`. `options` are Spark's
+    `_path` holds each line's file, and `_block` where its block begins, from which the sink counts lines, for errors,
+    dead letters and `sink.column.<name>.from`; there is no `_block` with the option `lineSep`. `options` are Spark's
     own, such as `maxFilesPerTrigger`. Spark reads a file once, as it first sees it: write it elsewhere, then rename it
     into `folder`. A `folder` without a scheme is on `fs.defaultFS`: HDFS, where HADOOP_CONF_DIR is set.
     Raises InvalidOption if it doesn't exist.
@@ -90,7 +86,9 @@ def lines(spark: SparkSession, folder: str, *, options: Mapping[str, str] | None
         raise InvalidOption((f"the folder {folder!r} {problem}",)) from error
     columns = ["value", f"_metadata.file_path AS {PATH}"]
     # Only Hadoop's own ends of lines can be counted again.
-    columns += [] if "linesep" in {name.lower() for name in options or {}} else [f"{_PLACE} AS {LINE}"]
+    columns += (
+        [] if "linesep" in {name.lower() for name in options or {}} else [f"_metadata.file_block_start AS {BLOCK}"]
+    )
     return files.selectExpr(*columns)
 
 

@@ -183,12 +183,12 @@ def run_task(
 
 
 def route(batches: Iterable[pa.RecordBatch], plan: TaskPlan, tools: TaskTools) -> Iterator[pa.RecordBatch]:
-    """`batches` as they came, with a last column `ROUTE`: the partition of each row, null where it gets none.
+    """`batches` with a last column `ROUTE`, the partition of each row, null where it gets none.
 
-    The task that these rows are sent to decodes them again, and alone counts and rejects.
+    Where lines are counted, `ROW` is before it. The task that these rows are sent to decodes them again, and alone
+    counts and rejects.
     """
     work = open_task(plan, tools, 0, 0)
-    work.lines.routed = False
     for unfollowed in batches:
         batch = work.lines.follow(unfollowed)
         decoded, assigned = work.assign(batch)
@@ -231,7 +231,7 @@ def open_task(plan: TaskPlan, tools: TaskTools, task: int, task_attempt: int) ->
         events=EventTimes(plan),
         late=LateRows.of(plan),
         ids=(f"{plan.attempt}-{task_attempt}t{task}-{number}" for number in count(1)),
-        lines=LineNumbers(plan, tools.open_source, routed=plan.is_routed),
+        lines=LineNumbers(plan, tools.open_source),
     )
 
 

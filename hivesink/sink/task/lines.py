@@ -13,16 +13,20 @@ from urllib.parse import unquote
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyarrow import types
 
-from hivesink.core.column_source import Metadata
+from hivesink.core.column_source import Metadata, stream_column
 from hivesink.errors import HiveSinkError, StoreUnavailable, Unsupported
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from numpy.typing import NDArray
+
     from hivesink.sink.task.messages import TaskPlan
 
+ROW = "hivesink row"
+"""The name of a column that no stream has."""
+_LINE, _ = stream_column(Metadata.LINE) or ("", ())
 _FARTHEST = 1 << 30
 """Bytes of a file that are read again for the line of a bad record. A file may have bad records in every block."""
 _CHUNK = 4 << 20
@@ -32,12 +36,11 @@ _SPLIT_WHILE_PACKED = ".bz2"
 
 @dataclass(slots=True)
 class LineNumbers:
-    """Follows the batches of one task. `routed`: another task has followed the rows before they were moved."""
+    """Follows the batches of one task, or those that another task has followed before they were moved."""
 
     plan: TaskPlan
     open: Callable[[str], BinaryIO]
     """Opens a file of the source, to read. May raise HiveSinkError, OSError."""
-    routed: bool = False
     _block: tuple[str | None, int] | None = None
     """Path and beginning of the newest row's block."""
     _rows: int = 0
@@ -45,64 +48,62 @@ class LineNumbers:
     _before: dict[tuple[str, int], int] = field(default_factory=dict)
 
     def follow(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """`batch` with each row's number counted from the beginning of its block, from 0, as `row` of its place."""
-        at = self._column(batch)
-        if at is None or self.routed or not batch.num_rows or not types.is_struct(batch.schema.field(at).type):
+        """`batch` with a last column `ROW`, the rows of its block before each row, unless it has that already."""
+        if self.plan.shape.block not in batch.schema.names or ROW in batch.schema.names:
             return batch
-        paths, blocks, own = self._paths(batch), np.asarray(batch.column(at).field("block")), batch.schema.field(at)
-        begins = np.empty(batch.num_rows, bool)
-        begins[0] = (paths[0].as_py(), int(blocks[0])) != self._block
-        begins[1:] = np.asarray(pc.not_equal(paths[1:], paths[:-1])) | (np.diff(blocks) != 0)
-        numbers = np.arange(batch.num_rows)
-        firsts = np.concatenate([[-self._rows], np.flatnonzero(begins)])
-        rows = numbers - firsts[np.cumsum(begins)]
-        self._block, self._rows = (paths[-1].as_py(), int(blocks[-1])), int(rows[-1]) + 1
-        both = pa.array(blocks), pa.array(rows)
-        return batch.set_column(at, own, pa.StructArray.from_arrays(both, fields=list(own.type)))
+        paths, blocks = self._places(batch)
+        rows = np.arange(batch.num_rows)
+        if len(rows):
+            begins = np.empty(len(rows), bool)
+            begins[0] = (paths[0].as_py(), int(blocks[0])) != self._block
+            begins[1:] = np.asarray(pc.not_equal(paths[1:], paths[:-1])) | (np.diff(blocks) != 0)
+            firsts = np.concatenate([[-self._rows], np.flatnonzero(begins)])
+            rows -= firsts[np.cumsum(begins)]
+            self._block, self._rows = (paths[-1].as_py(), int(blocks[-1])), int(rows[-1]) + 1
+        return pa.RecordBatch.from_arrays([*batch.columns, pa.array(rows)], [*batch.schema.names, ROW])
 
     def of(self, followed: pa.RecordBatch, row: int) -> int | None:
         """The line of that row, from 1; None where nobody knows, or its file can't be read again."""
-        at = self._column(followed)
-        found: int | dict[str, int] | None = None if at is None else followed.column(at)[row].as_py()
-        if not isinstance(found, dict):
-            return found
-        if found["block"] > _FARTHEST:
+        shape, names = self.plan.shape, followed.schema.names
+        if shape.line in names:
+            given: int | None = followed.column(names.index(shape.line))[row].as_py()
+            return given
+        if shape.block not in names:
+            return None
+        paths, blocks = self._places(followed)
+        if blocks[row] > _FARTHEST:
             return None
         try:
-            return self._lines_before(self._paths(followed)[row].as_py(), found["block"]) + found["row"] + 1
+            before = self._lines_before(paths[row].as_py(), int(blocks[row]))
         except (HiveSinkError, OSError):
             # The record counts, with or without its line.
             return None
+        return before + int(followed.column(names.index(ROW))[row].as_py()) + 1
 
     def numbered(self, followed: pa.RecordBatch) -> pa.RecordBatch:
-        """`followed` with the number of each row's line, where a column of the table needs it.
+        """`followed` with a column `_line`, where a column of the table comes from it.
 
         Raises Unsupported, StoreUnavailable where a file can't be read again.
         """
-        at = self._column(followed)
-        is_wanted = Metadata.LINE in self.plan.config.sources.values()
-        if not is_wanted or at is None or not types.is_struct(followed.schema.field(at).type):
+        names = followed.schema.names
+        if Metadata.LINE not in self.plan.config.sources.values() or self.plan.shape.block not in names:
             return followed
-        paths, place = self._paths(followed).dictionary_encode(), followed.column(at)
-        codes, blocks = np.asarray(paths.indices), np.asarray(place.field("block"))
-        numbers = np.asarray(place.field("row")) + 1
+        paths, blocks = self._places(followed)
+        files = paths.dictionary_encode()
+        codes, numbers = np.asarray(files.indices), np.asarray(followed.column(names.index(ROW))) + 1
         for code, block in set(zip(codes.tolist(), blocks.tolist(), strict=True)):
-            numbers[(codes == code) & (blocks == block)] += self._required(paths.dictionary[code].as_py(), block)
-        return followed.set_column(at, pa.field(followed.schema.field(at).name, pa.int64()), pa.array(numbers))
+            numbers[(codes == code) & (blocks == block)] += self._required(files.dictionary[code].as_py(), block)
+        return pa.RecordBatch.from_arrays([*followed.columns, pa.array(numbers)], [*names, _LINE])
+
+    def _places(self, batch: pa.RecordBatch) -> tuple[pa.Array, NDArray[np.int64]]:
+        names, shape = batch.schema.names, self.plan.shape
+        return batch.column(names.index(shape.path)), np.asarray(batch.column(names.index(shape.block)))
 
     def _required(self, path: str, block: int) -> int:
         try:
             return self._lines_before(path, block)
         except FileNotFoundError as error:
             raise StoreUnavailable(action="count the lines of", path=path, reason="it is gone") from error
-
-    def _column(self, batch: pa.RecordBatch) -> int | None:
-        name = self.plan.shape.line
-        at = -1 if name is None else batch.schema.get_field_index(name)
-        return None if at < 0 else at
-
-    def _paths(self, batch: pa.RecordBatch) -> pa.Array:
-        return batch.column(batch.schema.get_field_index(self.plan.shape.path))
 
     def _lines_before(self, path: str, block: int) -> int:
         """How many lines of the file are in earlier blocks. Raises what `open` raises; Unsupported."""

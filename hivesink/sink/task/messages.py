@@ -43,8 +43,8 @@ class InputShape:
     """Which columns of the stream mean what; None where the stream has no such column.
 
     `value` holds raw bytes to decode; None: rows come decoded. `path` is the file that a row came from, `line` its line
-    there (BIGINT) or what tells it (`LINE_PLACE`). The others are a Kafka record's position and time. `topic_name`
-    replaces `topic` if a whole batch comes from one topic.
+    there. Where lines can be counted, `block` is where the row's block begins (bytes). The others are a Kafka record's
+    position and time. `topic_name` replaces `topic` if a whole batch comes from one topic.
     """
 
     value: str | None = None
@@ -54,6 +54,7 @@ class InputShape:
     offset: str | None = None
     path: str | None = None
     line: str | None = None
+    block: str | None = None
     topic_name: str | None = None
     event_time: str | None = None
     """The column of the sink's own watermark, in lower case."""
@@ -88,11 +89,6 @@ class TaskPlan:
         """How the rows of `table`, one of these, lie in its files."""
         layout = Layout.of(self.config)
         return layout if table.name == self.target.name else layout.plain
-
-    @property
-    def is_routed(self) -> bool:
-        """Whether rows are sent to a task that has all of their partition."""
-        return self.config["sink.shuffle-by-partition.enable"] and self.target.spec.is_partitioned
 
     @property
     def asides(self) -> tuple[str, ...]:

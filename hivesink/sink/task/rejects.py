@@ -14,6 +14,7 @@ from pyarrow import types
 from hivesink.core.column_source import stream_column
 from hivesink.core.table import Array, Column, Primitive, Struct, TableName, TableSpec
 from hivesink.sink.task.assign import row_columns
+from hivesink.sink.task.lines import ROW
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -151,7 +152,7 @@ def _value(batch: pa.RecordBatch, shape: InputShape, row: int) -> bytes | None:
     if shape.value is not None:
         return _octets(batch.column(batch.schema.get_field_index(shape.value))[row])
     cells = zip(batch.schema.names, batch.columns, strict=True)
-    record = {name: _plain(column[row], "surrogateescape") for name, column in cells if name != shape.line}
+    record = {name: _plain(column[row], "surrogateescape") for name, column in cells if name not in {shape.block, ROW}}
     return json.dumps(record, default=_text, ensure_ascii=False).encode("utf-8", "surrogateescape")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING, BinaryIO
 
 import pyarrow as pa
@@ -22,7 +23,6 @@ from tests.sink.task.taskrun import Run
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-PLACE = pa.struct([pa.field("block", pa.int64(), nullable=False), pa.field("row", pa.int64(), nullable=False)])
 CONTENT = b"1\n2\r\n3\r4\n5\n6\n"
 Row = tuple[str, int]
 
@@ -34,15 +34,14 @@ def source(path: str) -> BinaryIO:
 
 def numbers(open_source: Callable[[str], BinaryIO] = source, options: dict[str, str] | None = None) -> LineNumbers:
     columns = (Column("id", Primitive.INT), Column("n", Primitive.BIGINT))
-    shape = InputShape(value="value", path="_path", line="_line")
+    shape = InputShape(value="value", path="_path", block="_block")
     run = Run(RenameFileStore(MemoryFileSystem()), "/w/t", columns, options=options or {}, shape=shape)
     return LineNumbers(run.plan, open_source)
 
 
 def batch(rows: Sequence[Row]) -> pa.RecordBatch:
-    places = [{"block": block, "row": 0} for _, block in rows]
-    columns = {"_path": pa.array([path for path, _ in rows]), "_line": pa.array(places, PLACE)}
-    return pa.RecordBatch.from_pydict(columns)
+    paths, blocks = [path for path, _ in rows], [block for _, block in rows]
+    return pa.RecordBatch.from_pydict({"_path": pa.array(paths, pa.string()), "_block": pa.array(blocks, pa.int64())})
 
 
 def lines(rows: Sequence[Row], size: int = 2, made: LineNumbers | None = None) -> list[int | None]:
@@ -69,7 +68,6 @@ def test_rows_that_were_followed_before_they_were_moved() -> None:
     followed = numbers().follow(batch(WHOLE))
     moved = followed.take(pa.array([4, 0, 6, 2]))
     second = numbers()
-    second.routed = True
     assert [second.of(second.follow(moved), row) for row in range(4)] == [5, 1, 1, 3]
 
 
@@ -89,7 +87,8 @@ def test_what_can_not_be_read_again_has_no_number() -> None:
 
 def test_numbers_that_the_stream_has_already() -> None:
     own = pa.RecordBatch.from_pydict({"_path": pa.array([A]), "_line": pa.array([7], pa.int64())})
-    made = numbers()
+    shape = InputShape(value="value", path="_path", line="_line")
+    made = LineNumbers(replace(numbers().plan, shape=shape), source)
     assert made.of(made.follow(own), 0) == 7
 
 
