@@ -45,7 +45,8 @@ class LineNumbers:
     """Path and beginning of the newest row's block."""
     _rows: int = 0
     """How many rows of it have come."""
-    _before: dict[tuple[str, int], int] = field(default_factory=dict)
+    _before: dict[tuple[str, int], int | None] = field(default_factory=dict)
+    """By block, the lines before it; None: nobody can tell."""
 
     def follow(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """`batch` with a last column `ROW`, the rows of its block before each row, unless it has that already."""
@@ -73,12 +74,15 @@ class LineNumbers:
         paths, blocks = self._places(followed)
         if blocks[row] > _FARTHEST:
             return None
-        try:
-            before = self._lines_before(paths[row].as_py(), int(blocks[row]))
-        except (HiveSinkError, OSError):
-            # The record counts, with or without its line.
-            return None
-        return before + int(followed.column(names.index(ROW))[row].as_py()) + 1
+        block = paths[row].as_py(), int(blocks[row])
+        if block not in self._before:
+            try:
+                self._before[block] = self._lines_before(*block)
+            except (HiveSinkError, OSError):
+                # The record counts, with or without its line; and a server that is away is asked once.
+                self._before[block] = None
+        before, inside = self._before[block], int(followed.column(names.index(ROW))[row].as_py())
+        return None if before is None else before + inside + 1
 
     def numbered(self, followed: pa.RecordBatch) -> pa.RecordBatch:
         """`followed` with a column `_line`, where a column of the table comes from it.
@@ -101,7 +105,9 @@ class LineNumbers:
 
     def _required(self, path: str, block: int) -> int:
         try:
-            return self._lines_before(path, block)
+            before = self._before.get((path, block))
+            before = self._before[path, block] = self._lines_before(path, block) if before is None else before
+            return before
         except FileNotFoundError as error:
             raise StoreUnavailable(action="count the lines of", path=path, reason="it is gone") from error
 
@@ -112,10 +118,8 @@ class LineNumbers:
         if path.endswith(_SPLIT_WHILE_PACKED):
             msg = f"numbering the lines of {path}"
             raise Unsupported(msg, "Spark reads bzip2 in blocks", "pack it with gzip, or drop the setting file.line")
-        if (path, block) not in self._before:
-            with self.open(unquote(path)) as stream:
-                self._before[path, block] = lines_before(stream, block)
-        return self._before[path, block]
+        with self.open(unquote(path)) as stream:
+            return lines_before(stream, block)
 
 
 def lines_before(stream: BinaryIO, block: int) -> int:

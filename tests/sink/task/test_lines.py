@@ -71,15 +71,21 @@ def test_rows_that_were_followed_before_they_were_moved() -> None:
     assert [second.of(second.follow(moved), row) for row in range(4)] == [5, 1, 1, 3]
 
 
-def test_what_can_not_be_read_again_has_no_number() -> None:
+def test_what_can_not_be_read_again_has_no_number_and_is_asked_for_once() -> None:
+    asked = []
+
     def gone(path: str) -> BinaryIO:
+        asked.append(path)
         raise FileNotFoundError(path)
 
     def away(path: str) -> BinaryIO:
+        asked.append(path)
         raise StoreUnavailable(action="read", path=path, reason="no answer")
 
     for opening in (gone, away):
+        asked.clear()
         assert lines(WHOLE, made=numbers(opening)) == [1, 2, 3, None, None, None, 1]
+        assert len(asked) == 2
     packed = "file:/in/d.bz2"
     assert lines([(packed, 0), (packed, 5)]) == [1, None]
     assert lines([(A, 0), (A, 1 << 31)]) == [1, None]
