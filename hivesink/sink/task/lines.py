@@ -104,12 +104,12 @@ class LineNumbers:
         return batch.column(names.index(shape.path)), np.asarray(batch.column(names.index(shape.block)))
 
     def _required(self, path: str, block: int) -> int:
+        before = self._before.get((path, block))
         try:
-            before = self._before.get((path, block))
             before = self._before[path, block] = self._lines_before(path, block) if before is None else before
-            return before
         except FileNotFoundError as error:
             raise StoreUnavailable(action="count the lines of", path=path, reason="it is gone") from error
+        return before
 
     def _lines_before(self, path: str, block: int) -> int:
         """How many lines of the file are in earlier blocks. Raises what `open` raises; Unsupported."""
