@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from hivesink.core.table import TableSpec
 
 
-def own_object(option: str, spec: TableSpec, config: SinkConfig) -> Any:
+def own_object(option: str, method: str, spec: TableSpec, config: SinkConfig) -> Any:
     """What the class that `option` names makes of the table's spec and settings. Raises OwnClassMissing.
 
-    Its methods raise OwnCodeFailed for what they raise themselves, and for what would end the process.
+    It has `method`. Its methods raise OwnCodeFailed for what they raise themselves, and for what would end the process.
     """
     module, _, name = config[option].partition(":")
     try:
@@ -33,7 +33,10 @@ def own_object(option: str, spec: TableSpec, config: SinkConfig) -> Any:
         if isinstance(error, ModuleNotFoundError) and module.startswith(error.name or "?"):
             what += f"; looked for in {', '.join(_folders())}"
         raise OwnClassMissing((f"{option} = {config[option]!r}: {what}; {hint}",)) from error
-    return _Guarded(made, f"{option} = {config[option]!r}")
+    whose = f"{option} = {config[option]!r}"
+    if not callable(getattr(made, method, None)):
+        raise OwnClassMissing((f"{whose}: it has no method {method}; write one, as in docs/python.md",))
+    return _Guarded(made, whose)
 
 
 def _folders() -> list[str]:
@@ -62,9 +65,7 @@ class _Guarded:
         self._whose = whose
 
     def __getattr__(self, name: str) -> Any:
-        method = getattr(self._made, name, None)
-        if method is None:
-            raise OwnClassMissing((f"{self._whose}: it has no method {name}",))
+        method = getattr(self._made, name)
 
         @wraps(method)
         def guarded(*arguments: Any) -> Any:

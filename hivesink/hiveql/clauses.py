@@ -163,8 +163,7 @@ def _check(ddl: DdlText, create: exp.Create, clauses: Clauses, check_properties:
         if key == "discover.partitions" and value.lower() != "false":
             ddl.problem(lines[key], "'discover.partitions' must be 'false', or the metastore adds folders by itself")
     for reason in check_properties(clauses.properties):
-        named = re.split(r"[\s:=]", reason, maxsplit=1)[0]
-        ddl.problem(lines.get(named) or ddl.line(create.this), reason)
+        ddl.problem(ddl.line_of_setting(reason) or ddl.line(create.this), reason)
 
 
 def data_columns(ddl: DdlText, schema: exp.Schema) -> tuple[Column, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import pairwise
 from logging import getLogger
 from typing import TYPE_CHECKING
 
@@ -74,6 +75,15 @@ class DdlText:
             if depth == 0 and token.text.upper() == word and token.token_type != TokenType.STRING:
                 return self._line(token.start)
         return self.first_line()
+
+    def line_of_setting(self, problem: str) -> int | None:
+        """The line of the property that `problem` begins with, whatever its case; None if it isn't there."""
+        name = re.split(r"[\s:=]", problem, maxsplit=1)[0].lower()
+        for token, following in pairwise(self.tokens):
+            is_key = token.token_type == TokenType.STRING and following.token_type == TokenType.EQ
+            if is_key and token.text.lower() == name:
+                return self._line(token.start)
+        return None
 
     def type_text(self, column: exp.Identifier) -> str:
         """The type after a column's name as written, without comments of struct fields (Hive drops those)."""

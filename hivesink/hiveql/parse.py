@@ -50,9 +50,8 @@ def parse_path(
     specs: dict[TableName, tuple[TableSpec, Path]] = {}
     problems: list[DdlProblem] = []
     for file in files:
-        spec = _read(file, check_properties, problems)
+        spec = _read(file, check_properties, check_table, problems)
         if spec is not None:
-            problems += [DdlProblem(str(file), 0, text) for text in check_table(spec)]
             _, earlier = specs.setdefault(spec.name, (spec, file))
             if earlier != file:
                 problems.append(DdlProblem(str(file), 1, f"table {spec.name} is also declared in {earlier}"))
@@ -61,7 +60,12 @@ def parse_path(
     return tuple(spec for spec, _ in specs.values())
 
 
-def parse_ddl(sql: str, file: str, check_properties: CheckProperties) -> TableSpec:
+def parse_ddl(
+    sql: str,
+    file: str,
+    check_properties: CheckProperties,
+    check_table: Callable[[TableSpec], Sequence[str]] = lambda _: (),
+) -> TableSpec:
     """The table that `sql` creates. Raises DdlInvalid with all problems, sorted by line.
 
     `file` is the text's name in problems. Text that isn't SQL has only its first problem reported.
@@ -70,14 +74,22 @@ def parse_ddl(sql: str, file: str, check_properties: CheckProperties) -> TableSp
     ddl = DdlText(file, sql.replace("\r\n", "\n").replace("\r", "\n"))
     create = _statement(ddl)
     spec = _table(ddl, create, check_properties) if create is not None else None
+    if spec is not None and not ddl.problems:
+        for reason in check_table(spec):
+            ddl.problem(ddl.line_of_setting(reason) or 0, reason)
     if ddl.problems or spec is None:
         raise DdlInvalid(tuple(sorted(ddl.problems, key=lambda problem: problem.line)))
     return spec
 
 
-def _read(file: Path, check_properties: CheckProperties, problems: list[DdlProblem]) -> TableSpec | None:
+def _read(
+    file: Path,
+    check_properties: CheckProperties,
+    check_table: Callable[[TableSpec], Sequence[str]],
+    problems: list[DdlProblem],
+) -> TableSpec | None:
     try:
-        return parse_ddl(file.read_text(encoding="utf-8"), str(file), check_properties)
+        return parse_ddl(file.read_text(encoding="utf-8"), str(file), check_properties, check_table)
     except DdlInvalid as error:
         problems.extend(error.problems)
     except (OSError, UnicodeDecodeError) as error:

@@ -87,7 +87,7 @@ def test_where_columns_come_from_is_checked(uri: str, ddl: Path, capsys: pytest.
         assert f"{ddl}:5: sink.column.id.from = '$.': not a path from '.' on: write names and indexes" in first
         assert "sink.column.note.from = 'file.lines': write a JSON path such as $.user.id" in second
     second, third, first = said("plan", ids="$.a", ID="kafka.topic", dt="kafka.headers")
-    assert f"{ddl}: sink.column.ids.from = '$.a': " in first
+    assert f"{ddl}:5: sink.column.ids.from = '$.a': " in first
     assert "has no column ids; it has dt, id, note" in first
     assert "sink.column.id.from = 'kafka.topic': id is bigint; declare it as STRING, VARCHAR or CHAR" in second
     assert "sink.column.dt.from = 'kafka.headers': dt is string; declare it as MAP<STRING,BINARY>" in third
@@ -113,14 +113,18 @@ def test_a_class_of_ones_own_is_looked_for_where_jobs_are(
     for command in ("plan", "apply"):
         said = hivesink(capsys, "ddl", command, ddl)
         assert said.code == 65
-        assert f"{ddl}: sink.bucket.assigner = 'my_plan_assigner:Mine': No module named" in said.error
+        assert f"{ddl}:5: sink.bucket.assigner = 'my_plan_assigner:Mine': No module named" in said.error
         assert f"{ddl.parent}, {ddl.parent / 'jobs'}; write module:Class" in said.error
-    code = "class Mine:\n    def __init__(self, spec, config): ...\n"
+    code = "class Mine:\n    def __init__(self, spec, config): ...\n    def assign(self, rows, moment): ...\n"
+    code += "class Lacks(Mine):\n    assign = None\n"
     (ddl.parent / place).mkdir(exist_ok=True)
     (ddl.parent / place / "my_plan_assigner.py").write_text(code, encoding="utf-8")
     importlib.invalidate_caches()  # this process has looked there before
     try:
         assert hivesink(capsys, "ddl", "plan", ddl).out.strip().endswith(".events: create")
+        ddl.write_text(ddl.read_text().replace(":Mine", ":Lacks"))
+        said = hivesink(capsys, "ddl", "plan", ddl)
+        assert f"{ddl}:5: sink.bucket.assigner = 'my_plan_assigner:Lacks': it has no method assign" in said.error
     finally:
         sys.modules.pop("my_plan_assigner", None)
 
@@ -152,8 +156,8 @@ def test_all_problems_of_a_folder_are_shown_with_file_and_line(
     assert "did you mean sink.on-bad-record?" in lines[0]
     assert f"{folder}/b.sql:1: " in lines[1]
     assert f"{folder}/c.sql:1: " in lines[2]
-    assert f"{folder}/d.sql: sink.partition-commit.watermark-column: note is of type string" in lines[3]
-    assert f"{folder}/e.sql: partition.time-extractor.timestamp-pattern = '$hour:00:00' makes no time" in lines[4]
+    assert f"{folder}/d.sql:5: sink.partition-commit.watermark-column: note is of type string" in lines[3]
+    assert f"{folder}/e.sql:5: partition.time-extractor.timestamp-pattern = '$hour:00:00' makes no time" in lines[4]
 
 
 def test_a_path_that_is_not_there(uri: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -246,7 +246,7 @@ def policy_of(spec: TableSpec, config: SinkConfig) -> Policy:
         announce=tuple(kind for kind in kinds if kind is not PolicyKind.METASTORE),
         retained=config["sink.log.retained-epochs"],
         success_file=config["sink.partition-commit.success-file.name"],
-        own=own_object(name, spec, config).commit if PolicyKind.CUSTOM in kinds else None,
+        own=own_object(name, "commit", spec, config).commit if PolicyKind.CUSTOM in kinds else None,
     )
 
 
@@ -263,7 +263,7 @@ def rolling_policy(config: SinkConfig) -> RollingPolicy:
 def rolling_class(spec: TableSpec, config: SinkConfig) -> BucketRolling | None:
     """The user's own rolling policy, if there is one. Raises OwnClassMissing."""
     name = "sink.rolling-policy.class"
-    made: BucketRolling | None = None if config[name] is None else own_object(name, spec, config)
+    made: BucketRolling | None = None if config[name] is None else own_object(name, "should_roll", spec, config)
     return made
 
 

@@ -157,7 +157,7 @@ def assigner_for(spec: TableSpec, config: SinkConfig) -> BucketAssigner:
                 raise InvalidOption((_no_time(time, str(column.type)),))
         zones = config["sink.timestamp-zone"], config["sink.bucket.time-zone"]
         return ByTime(time, *zones, names, time_patterns(spec, config))
-    made: BucketAssigner = own_object("sink.bucket.assigner", spec, config)
+    made: BucketAssigner = own_object("sink.bucket.assigner", "assign", spec, config)
     return made
 
 

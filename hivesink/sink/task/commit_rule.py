@@ -76,7 +76,7 @@ def _extractor(spec: TableSpec, config: SinkConfig) -> tuple[TimeExtractor, str 
     if config["partition.time-extractor.kind"] is ExtractorKind.CUSTOM:
         if config["partition.time-extractor.class"] is None:
             raise InvalidOption(("partition.time-extractor.class is missing: name your class as module:Class",))
-        return own_object("partition.time-extractor.class", spec, config), None
+        return own_object("partition.time-extractor.class", "start", spec, config), None
     template: str | None = config[_PATTERN]
     names = tuple(column.name for column in spec.partition_columns)
     patterns = time_patterns(spec, config)
