@@ -68,8 +68,8 @@ class EpochPicture:
 class Rejects:
     """`counted` are the rejected rows of all writers' logs, from their first epochs on.
 
-    `reasons` are those of the rows in the files of the dead-letter table `table`, the most frequent first; None, with
-    `unknown` saying why, if they weren't read.
+    `reasons` are those of the dead letters in the files of `table` that weren't replayed, the most frequent first;
+    None, with `unknown` saying why, if they weren't read.
     """
 
     counted: int

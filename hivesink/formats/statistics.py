@@ -6,7 +6,6 @@ values anyhow, all of a column's figures come from one pass, a batch at a time.
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
@@ -61,20 +60,6 @@ def measure(stream: BinaryIO, columns: Sequence[Column] = ()) -> FileStatistics:
         sum(footer.row_group(index).total_byte_size for index in range(footer.num_row_groups)),
         {name: figures for name, figures in found.items() if figures},
     )
-
-
-def frequencies(stream: BinaryIO, column: str) -> Counter[str]:
-    """How often each text is in `column`, nulls left out. Raises ValueError if that isn't a Parquet file's column."""
-    file = pq.ParquetFile(stream, buffer_size=READ_BYTES)
-    if column not in file.schema_arrow.names:
-        msg = f"the file has no column {column}"
-        raise ValueError(msg)
-    found: Counter[str] = Counter()
-    for batch in file.iter_batches(BATCH_ROWS, columns=[column]):
-        for entry in pc.value_counts(batch.column(0).cast(pa.string())).to_pylist():
-            if entry["values"] is not None:
-                found[entry["values"]] += entry["counts"]
-    return found
 
 
 def _column(file: pq.ParquetFile, column: Column) -> ColumnFigures | None:

@@ -16,9 +16,10 @@ from hivesink.core.picture import EpochPicture, PartitionPicture, Picture, Rejec
 from hivesink.core.timeline import timeline
 from hivesink.core.watermark import latest
 from hivesink.errors import FileSystemUnknown, HiveSinkError, InvalidOption, UnknownTable, Unsupported
-from hivesink.formats.statistics import frequencies, measure
+from hivesink.formats.statistics import measure
 from hivesink.sink.inspect.facts import LogFacts, read_log
 from hivesink.sink.task.commit_rule import time_reading
+from hivesink.tables.rejects import Census, DeadLetters, Wanted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -230,15 +231,16 @@ def _rejects(opened: OpenedTable, logs: Iterable[LogFacts]) -> Rejects:
     table = opened.live.spec.name.rejected
     counted = sum(log.totals.rejected for log in logs)
     try:
-        live = opened.metastore.registrar.table(table)
-        homes = opened.metastore.registrar.lookup(live, None)
-        store = wiring.file_store(live.location, opened.site)
-        if store.parallelism > 1:
-            return Rejects(counted, str(table), None, "they are counted only in local files")
-        files = [file for home in homes.values() for file in store.visible(home.location)]
-        if len(files) > _FOOTERS:
-            return Rejects(counted, str(table), None, f"{len(files)} files of dead letters are too many to read here")
-        return Rejects(counted, str(table), dict(_reasons(store, files).most_common()))
+        letters = DeadLetters(opened)
+        way = f"`hivesink rejects {opened.name}` counts them"
+        if not letters.is_local:
+            return Rejects(counted, str(table), None, f"they are counted here only in local files; {way}")
+        if (files := letters.files()) > _FOOTERS:
+            return Rejects(counted, str(table), None, f"{files} files of dead letters are too many to read here; {way}")
+        found = Counter[str]()
+        for one in letters.reasons(Wanted(), Census()):
+            found[one.reason] += one.count
+        return Rejects(counted, str(table), dict(found.most_common()))
     except UnknownTable:
         if counted:
             return Rejects(counted, str(table), None, "the table isn't there any more")
@@ -246,11 +248,3 @@ def _rejects(opened: OpenedTable, logs: Iterable[LogFacts]) -> Rejects:
     except _UNREADABLE as error:
         # Whatever is wrong with the dead letters, the table can be drawn.
         return Rejects(counted, str(table), None, str(error).partition("\n")[0])
-
-
-def _reasons(store: FileStore, files: Iterable[Finished]) -> Counter[str]:
-    found: Counter[str] = Counter()
-    for file in files:
-        with store.open(file.path) as stream:
-            found += frequencies(stream, "reason")
-    return found

@@ -92,6 +92,15 @@ class DeadLetters:
         """Its name."""
         return str(self.live.spec.name)
 
+    @property
+    def is_local(self) -> bool:
+        """Whether its files are on this machine's disks."""
+        return self._store.parallelism == 1
+
+    def files(self) -> int:
+        """How many files it has."""
+        return sum(len(self._store.visible(home.location)) for home in self._homes().values())
+
     def waiting(self) -> int:
         """How many dead letters the jobs hold that are in no file of the table yet. Raises LogDamaged, NewerFormat."""
         logs = (load(context).rows for context in self.opened.writers.values())
@@ -142,14 +151,16 @@ class DeadLetters:
     def _scan(self, names: Collection[str], day: str | None) -> Iterator[tuple[str, str, int, pa.RecordBatch]]:
         """The partition, the file, the number of the first row in it, and rows."""
         schema = pa.schema([SCHEMA.field(name) for name in names])
-        homes: Mapping[str, LivePartition] = self.opened.metastore.registrar.lookup(self.live, None)
-        for partition, home in sorted(homes.items()):
+        for partition, home in sorted(self._homes().items()):
             if day is None or partition == f"dt={day}":
                 for file in self._store.visible(home.location):
                     first = 0
                     for batch in self._rows(file, schema):
                         yield partition, file.path, first, batch
                         first += batch.num_rows
+
+    def _homes(self) -> Mapping[str, LivePartition]:
+        return self.opened.metastore.registrar.lookup(self.live, None)
 
     def _rows(self, file: Finished, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         try:

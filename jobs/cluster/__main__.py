@@ -76,9 +76,10 @@ def topic(folder: Path, name: str, partitions: int) -> int:
         sys.stderr.write(f"no broker runs in {folder}; start one: python -m jobs.cluster up --only kafka\n")
         return 1
     created = create_topic(broker.address, name, partitions)
-    print(f"topic {name} of {broker.address}: {'created' if created else 'is there'}")
+    print(f"topic {name} of {broker.address}: {'created' if created else 'is there'}", flush=True)
     if sys.stdin.isatty():
         return 0
+    sys.stderr.write("reading standard input to its end, a record each line\n")
     failed: list[str] = []
     producer, count = Producer({"bootstrap.servers": broker.address, "log_level": 0}), 0
     for line in sys.stdin.buffer:

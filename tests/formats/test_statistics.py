@@ -19,7 +19,7 @@ from hivesink.core.table import Column
 from hivesink.core.typetext import parse_type
 from hivesink.decode.arrowtypes import arrow_schema
 from hivesink.formats.parquet import ParquetFormat
-from hivesink.formats.statistics import BATCH_ROWS, frequencies, measure
+from hivesink.formats.statistics import BATCH_ROWS, measure
 
 WHEN = datetime(1950, 1, 2, 3, 4, 5, 678000)  # noqa: DTZ001  a wall clock
 LAST = datetime(9999, 12, 31, 23, 59, 59, 999999)  # noqa: DTZ001
@@ -154,15 +154,3 @@ def test_timestamps_of_parquet_mr_are_shifted_by_readers_so_they_are_left_out() 
     assert content.count(b"parquet-cpp-arrow") == 1
     assert told(io.BytesIO(content), "timestamp") is not None
     assert told(io.BytesIO(content.replace(b"parquet-cpp-arrow", b"parquet-mr-hive__")), "timestamp") is None
-
-
-def test_texts_are_counted_over_all_row_groups() -> None:
-    file = written("string", ["a", "b", None], ["a"])
-    assert frequencies(file, "c") == {"a": 2, "b": 1}
-
-
-def test_texts_of_what_is_no_such_column_are_refused() -> None:
-    with pytest.raises(ValueError, match="no column reason"):
-        frequencies(written("string", ["a"]), "reason")
-    with pytest.raises(ValueError, match="Parquet"):
-        frequencies(io.BytesIO(b"no Parquet"), "c")
