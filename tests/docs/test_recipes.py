@@ -49,7 +49,7 @@ def test_cron_and_a_backfill(metastore: EmbeddedMetastore, tmp_path: Path) -> No
     done = sh(line)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", ""), (tmp_path / "run.log").read_text()
 
-    filled = sh(block(PAGE, "checkpoints/backfill").text)
+    filled = sh(block(PAGE, "WRITER=backfill").text)
     assert filled.returncode == 0, filled.stdout + filled.stderr
     assert "is gone since it was published" in " ".join(filled.stdout.split())
     asked = sh("hivesink query 'SELECT id, dt FROM demo.events ORDER BY id' --json")
