@@ -7,11 +7,15 @@ import os
 import shutil
 import subprocess
 import sys
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from confluent_kafka import Producer
 
+from jobs.cluster.kafka import create_topic
+from tests.docs.folder import Folder
 from tests.docs.pages import ROOT, block
 
 if TYPE_CHECKING:
@@ -20,40 +24,59 @@ if TYPE_CHECKING:
 PAGE = "docs/recipes.md"
 
 
+def day(*ids: int) -> list[list[object]]:
+    return [[one, "2024-01-03"] for one in ids]
+
+
 @pytest.mark.spark
-def test_cron_and_a_backfill(metastore: EmbeddedMetastore, tmp_path: Path) -> None:
-    # Cron's own environment: no profile, and /bin/sh.
-    environment = {
-        "HOME": os.environ["HOME"],
-        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
-        "PYTHONPATH": str(ROOT),
-        "HIVESINK_METASTORE": metastore.uri,
-    }
-
-    def sh(script: str) -> subprocess.CompletedProcess[str]:
-        command = ["sh", "-euc", script.replace("demo.", "recipes.")]
-        return subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
-
-    for folder, first in (("events", 1), ("day", 11)):
-        (tmp_path / folder).mkdir()
-        lines = (f'{{"id": {first + n}, "at": "2024-01-03T0{n}:00:00Z"}}\n' for n in range(2))
-        (tmp_path / folder / "a.json").write_text("".join(lines))
-    made = sh("hivesink init --from events --table demo.events --yes && hivesink ddl apply ddl/events.sql")
-    assert made.returncode == 0, made.stderr
+def test_a_table_from_cron_to_a_move(metastore: EmbeddedMetastore, tmp_path: Path) -> None:
+    site = Folder(tmp_path, metastore, "recipes")
+    site.put("events", 1, 2)
+    site.put("day", 11, 12)
+    site.init()
     (tmp_path / "run.sh").write_text(block(PAGE, "# run.sh").text)
     line = block(PAGE, "*/10 * * * *").text.partition("/srv/events && ")[2]
-
-    held = sh(f"flock run.lock {line}")
-    assert (held.returncode, held.stdout, held.stderr) == (0, "", "")
+    assert site(f"flock run.lock {line}") == ""
     assert not (tmp_path / "run.log").exists()
-    done = sh(line)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", ""), (tmp_path / "run.log").read_text()
+    assert site(line) == ""
+    assert site.rows() == day(1, 2)
 
-    filled = sh(block(PAGE, "WRITER=backfill").text)
-    assert filled.returncode == 0, filled.stdout + filled.stderr
-    assert "is gone since it was published" in " ".join(filled.stdout.split())
-    asked = sh("hivesink query 'SELECT id, dt FROM demo.events ORDER BY id' --json")
-    assert json.loads(asked.stdout)["rows"] == [[11, "2024-01-03"], [12, "2024-01-03"]]
+    filled = site(block(PAGE, "WRITER=backfill").text)
+    assert "is gone since it was published" in " ".join(filled.split())
+    assert site.rows() == day(11, 12)
+
+    site(block(PAGE, "hivesink reset").text)
+    assert site.rows() == day(1, 2)
+
+    site.put("events", 3)
+    (tmp_path / "data").mkdir()
+    folders = {"/warehouse": str(metastore.warehouse), "/data": str(tmp_path / "data")}
+    moving = block(PAGE, "SET LOCATION").text
+    for shown, own in folders.items():
+        moving = moving.replace(shown, own)
+    site(moving)
+    assert site.rows() == day(1, 2, 3)
+    assert len(list((tmp_path / "data" / "events" / "dt=2024-01-03").glob("part-*"))) == 2
+
+
+@pytest.mark.spark
+@pytest.mark.kafka
+def test_a_day_from_kafka(metastore: EmbeddedMetastore, kafka: str, tmp_path: Path) -> None:
+    site = Folder(tmp_path, metastore, "refill")
+    site.put("events", 1)
+    site.init()
+    topic = f"refill-{tmp_path.name}"
+    create_topic(kafka, topic)
+    producer = Producer({"bootstrap.servers": kafka})
+    for day_of_month, number in ((2, 1), (3, 2), (3, 3), (4, 4)):
+        at = datetime(2024, 1, day_of_month, 8, tzinfo=timezone.utc)
+        record = {"id": number, "at": at.isoformat()}
+        producer.produce(topic, json.dumps(record).encode(), timestamp=int(at.timestamp() * 1000))
+    assert producer.flush(60) == 0
+    job = block(PAGE, "# jobs/refill.py").text.replace("localhost:9092", kafka).replace('"events"', f'"{topic}"')
+    (tmp_path / "jobs" / "refill.py").write_text(job.replace("demo.", "refill."))
+    site("DAY=2024-01-03 hivesink run jobs/refill.py")
+    assert site.rows() == day(2, 3)
 
 
 def test_cron_tells_of_a_failed_run(tmp_path: Path) -> None:
@@ -73,9 +96,11 @@ def test_cron_tells_of_a_failed_run(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze is not installed")
-def test_the_unit_is_one(tmp_path: Path) -> None:
-    text = block(PAGE, "# hivesink-events.service").text
-    unit = tmp_path / "hivesink-events.service"
-    unit.write_text(text.replace("/opt/hivesink/.venv/bin", str(Path(sys.executable).parent)))
-    found = subprocess.run(["systemd-analyze", "verify", unit], capture_output=True, text=True, check=False)
-    assert (found.returncode, unit.name in found.stderr) == (0, False), found.stderr
+@pytest.mark.parametrize("name", ["hivesink-events.service", "hivesink-events.timer"])
+def test_the_unit_is_one(tmp_path: Path, name: str) -> None:
+    for unit in ("hivesink-events.service", "hivesink-events.timer"):
+        text = block(PAGE, f"# {unit}").text
+        (tmp_path / unit).write_text(text.replace("/opt/hivesink/.venv/bin", str(Path(sys.executable).parent)))
+    command = ["systemd-analyze", "verify", str(tmp_path / name)]
+    found = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (found.returncode, name in found.stderr) == (0, False), found.stderr
