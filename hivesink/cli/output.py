@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import date, datetime, time
 from decimal import Decimal
 from enum import Enum
+from math import isnan
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
@@ -132,9 +133,11 @@ def redact(text: str) -> str:
     return text
 
 
-def jsonable(value: object) -> Any:
-    """Values that JSON lacks: times as ISO 8601, decimals as text, bytes as base64."""
+def jsonable(value: object) -> Any:  # noqa: PLR0911  one per type
+    """Values that JSON lacks: times as ISO 8601, decimals, NaN and infinity as text, bytes as base64."""
     match value:
+        case float():
+            return "NaN" if isnan(value) else "Infinity" if value > 0 else "-Infinity"
         case datetime() | date() | time():
             return value.isoformat()
         case Decimal():

@@ -6,6 +6,7 @@ import os
 from collections import Counter
 from datetime import datetime, timezone
 from json import dumps
+from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -178,7 +179,7 @@ def _plain(cell: Any, kind: HiveType) -> Any:
             return [_plain(part, element) for part in cell]
         case Struct(fields):
             return {name: _plain(cell[name], part) for name, part in fields}
-    return cell
+    return jsonable(cell) if isinstance(cell, float) and not isfinite(cell) else cell
 
 
 def _shown(cell: Any) -> str:

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from hivesink.cli.output import Grid
+from hivesink.cli.query import Engine, Found, _report
 from hivesink.tables import duck
 from hivesink.tables.parquet import create_view
 from tests.cli.site import hivesink
@@ -71,3 +73,11 @@ def test_files_that_vanish_are_looked_for_once_more(
     monkeypatch.setattr(duck, "create_view", losing)
     said = hivesink(capsys, "query", f"SELECT max(id) FROM {ingest.table}", "--json")
     assert said.data["rows"] == [[3]]
+
+
+def test_json_has_no_number_that_json_lacks() -> None:
+    cells = [float("nan"), float("-inf"), {"deep": [float("inf"), 1.5]}]
+    report = _report(Found(Engine.SPARK, ["a", "b", "c"], [cells]), 1)
+    assert report.data["rows"] == [["NaN", "-Infinity", {"deep": ["Infinity", 1.5]}]]
+    assert isinstance(report.blocks[0], Grid)
+    assert report.blocks[0].rows == [["NaN", "-Infinity", '{"deep": ["Infinity", 1.5]}']]
