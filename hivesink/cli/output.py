@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import date, datetime, time
 from decimal import Decimal
 from enum import Enum
-from math import isnan
+from math import isfinite, isnan
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
@@ -136,7 +136,7 @@ def redact(text: str) -> str:
 def jsonable(value: object) -> Any:  # noqa: PLR0911  one per type
     """Values that JSON lacks: times as ISO 8601, decimals, NaN and infinity as text, bytes as base64."""
     match value:
-        case float():
+        case float() if not isfinite(value):
             return "NaN" if isnan(value) else "Infinity" if value > 0 else "-Infinity"
         case datetime() | date() | time():
             return value.isoformat()

@@ -6,6 +6,7 @@ import logging
 import os
 import sys
 from contextlib import contextmanager
+from textwrap import wrap
 from typing import TYPE_CHECKING
 
 from rich.console import Console
@@ -35,9 +36,10 @@ def progress(*, live: bool) -> Iterator[None]:
         yield
         return
     # What Python prints appears above. Standard output stays what it is if it goes elsewhere.
+    console = Console(stderr=True, highlight=False, soft_wrap=True)
     shown = Live(
-        get_renderable=_lines,
-        console=Console(stderr=True, highlight=False, soft_wrap=True),
+        get_renderable=lambda: _lines(console.width),
+        console=console,
         refresh_per_second=_PER_SECOND,
         redirect_stdout=sys.stdout.isatty(),
     )
@@ -46,8 +48,10 @@ def progress(*, live: bool) -> Iterator[None]:
         yield
 
 
-def _lines() -> Text:
-    lines = [f"{name}: {progress}" for name, progress in progress_of_all().items()]
+def _lines(width: int) -> Text:
+    told = (f"{name}: {progress}" for name, progress in progress_of_all().items())
+    # Wrapped here: in a narrow terminal how far the query is behind must not be cut off.
+    lines = (line for text in told for line in wrap(text, max(width - 1, 1), subsequent_indent="  "))
     return Text("\n".join(lines), no_wrap=True, overflow="ellipsis")
 
 

@@ -146,3 +146,13 @@ def test_columns_from_elsewhere(tmp_path: Path, capsys: pytest.CaptureFixture[st
     said = hivesink(capsys, "preview", "--ddl", ddl, "--from", events)
     assert (said.code, len(said.err.splitlines())) == (65, 1)
     assert "sink.column.uid.from = 'kafka.key': records of this sample have no such thing" in said.err
+
+
+def test_numbers_are_shown_as_they_are(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    ddl = tmp_path / "numbers.sql"
+    ddl.write_text("CREATE TABLE demo.n (x DOUBLE, f FLOAT, d DECIMAL(9,2), i INT) STORED AS PARQUET")
+    events = _events(tmp_path, '{"x": 0.25, "f": -1.5, "d": 2.5, "i": 7}', '{"x": 0}')
+    shown = hivesink(capsys, "preview", "--ddl", ddl, "--from", events).out
+    assert [cell.strip() for cell in shown.splitlines()[4].strip("│").split("│")] == ["", "0.25", "-1.5", "2.50", "7"]
+    rows = hivesink(capsys, "preview", "--ddl", ddl, "--from", events, "--json").data["rows"]
+    assert rows[0]["row"] == {"x": 0.25, "f": -1.5, "d": "2.50", "i": 7}

@@ -13,7 +13,7 @@ import pytest
 JOB = """
 from hivesink import Progress
 from hivesink.cli import screen
-screen.progress_of_all = lambda: {"demo.t (clicks)": Progress(rows=5, epochs=1)}
+screen.progress_of_all = lambda: {"demo.t (clicks)": Progress(rows=5, epochs=1, behind_records=7)}
 print("the job's own line, " + "x" * 200)
 """
 LINE = "demo.t (clicks): 5 rows · 1 epoch"
@@ -43,6 +43,10 @@ def test_a_terminal_has_a_live_line_below_what_the_job_prints(tmp_path: Path) ->
     assert "\x1b[2K" in said
     assert LINE in said.rpartition("x" * 200)[2]
     assert "\x1b[?25h" in said.rpartition("\x1b[?25l")[2]
+
+
+def test_a_narrow_terminal_shows_how_far_behind_the_query_is(tmp_path: Path) -> None:
+    assert "behind 7 records" in " ".join(_in_terminal(tmp_path, NO_COLOR="", COLUMNS="40").split())
 
 
 @pytest.mark.parametrize(
