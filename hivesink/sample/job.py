@@ -18,8 +18,8 @@ _TEXT = '''"""Writes {what} to {table}.
 
     hivesink run {path}
 
-Environment variables: {variables}; CHECKPOINT; TRIGGER ("5 seconds", or
-"availableNow" to commit what has arrived and end).
+Environment variables: {variables}; WRITER; CHECKPOINT; TRIGGER
+("5 seconds", or "availableNow" to commit what has arrived and end).
 """
 
 from __future__ import annotations
@@ -29,15 +29,16 @@ from os import environ
 from hivesink import HiveSink, session, sources
 
 {settings}
-CHECKPOINT = environ.get("CHECKPOINT", "checkpoints/{writer}")
+WRITER = environ.get("WRITER", "{writer}")
+CHECKPOINT = environ.get("CHECKPOINT", f"checkpoints/{{WRITER}}")
 TRIGGER = environ.get("TRIGGER", "5 seconds")
 
 
 def main() -> None:
     """Stream the records until stopped, or with availableNow until all are written."""
-    spark = session("{writer}"{kafka})
+    spark = session(WRITER{kafka})
 {events}
-    sink = HiveSink.for_table(spark, "{table}", writer="{writer}")
+    sink = HiveSink.for_table(spark, "{table}", writer=WRITER)
     trigger = {{"availableNow": True}} if TRIGGER == "availableNow" else {{"processingTime": TRIGGER}}
     query = sink.start(events, checkpoint=CHECKPOINT, trigger=trigger)
     query.awaitTermination()

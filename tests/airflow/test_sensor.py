@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from hivesink.tables.waiting import PartitionWait
-from tests.airflow.site import VERSIONS, Airflow, python_of
 from tests.integration.stage import wait_until
 from tests.tables import daily
 from tests.tables.daily import Daily
 
 if TYPE_CHECKING:
     from hivesink.embedded.metastore import EmbeddedMetastore
+    from tests.airflow.site import Airflow
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(1800)]
 
@@ -24,16 +24,6 @@ DAY = "dt=2024-01-02"
 TEMPLATE = "dt={{ params.day }}"
 SENDS = 240
 """Seconds for a step of the scheduler, on a busy machine."""
-
-
-@pytest.fixture(params=VERSIONS)
-def airflow(request: pytest.FixtureRequest, tmp_path: Path) -> Airflow:
-    """With an empty database."""
-    home = tmp_path / "airflow"
-    home.mkdir()
-    made = Airflow(request.param, python_of(request.param), home)
-    made.run("-m", "airflow", "db", "migrate")
-    return made
 
 
 @pytest.fixture

@@ -107,7 +107,7 @@ def test_it_overwrites_nothing(folder: Path, capsys: pytest.CaptureFixture[str])
     )
     assert named.code == 0
     assert "hivesink metastore start" in named.data["next"] or named.data["next"][0].startswith("hivesink ddl apply")
-    assert 'writer="two"' in (folder / "jobs" / "two.py").read_text()
+    assert 'environ.get("WRITER", "two")' in (folder / "jobs" / "two.py").read_text()
 
 
 def test_in_a_terminal_it_asks_again_until_the_answer_is_one(

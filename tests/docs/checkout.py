@@ -20,7 +20,7 @@ _AT_THE_TOP = shutil.ignore_patterns(
 )
 # Settings of whoever runs the tests, and of the tests themselves, would hide what a newcomer lacks.
 _NOT_HIS = (
-    *("HIVESINK_", "HADOOP_", "HIVE_", "KAFKA", "CLUSTER", "DEMO_DATA", "TRIGGER", "CHECKPOINT", "FOLDER"),
+    *("HIVESINK_", "HADOOP_", "HIVE_", "KAFKA", "CLUSTER", "DEMO_DATA", "TRIGGER", "CHECKPOINT", "FOLDER", "WRITER"),
     *("MAKE", "MFLAGS", "PYTHONPATH", "JDK_JAVA_OPTIONS", "SPARK_"),
 )
 

@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from confluent_kafka import Producer
 
+from jobs.cluster.kafka import create_topic
 from tests.docs.pages import ROOT, block
 
 if TYPE_CHECKING:
@@ -20,28 +22,60 @@ if TYPE_CHECKING:
 PAGE = "docs/recipes.md"
 
 
+class Shell:
+    """A shell like cron's, without a profile, in a folder with a table and a job that `init` has made from `events/`.
+
+    The page's database `demo` is `database` here.
+    """
+
+    def __init__(self, folder: Path, metastore: EmbeddedMetastore, database: str, **own: str) -> None:
+        self.folder, self.database = folder, database
+        self.environment = {
+            "HOME": os.environ["HOME"],
+            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+            "PYTHONPATH": str(ROOT),
+            "HIVESINK_METASTORE": metastore.uri,
+            **own,
+        }
+        self.put("events", 1)
+        self.must("hivesink init --from events --table demo.events --yes && hivesink ddl apply ddl/events.sql")
+
+    def put(self, folder: str, first: int, name: str = "a.json") -> None:
+        """Two records of one day, with ids from `first` on."""
+        (self.folder / folder).mkdir(exist_ok=True)
+        (self.folder / folder / name).write_text("".join(f"{json.dumps(one)}\n" for one in records(first)))
+
+    def __call__(self, script: str) -> subprocess.CompletedProcess[str]:
+        command = ["sh", "-euc", script.replace("demo.", f"{self.database}.")]
+        return subprocess.run(
+            command, cwd=self.folder, env=self.environment, capture_output=True, text=True, check=False
+        )
+
+    def must(self, script: str) -> str:
+        """What a script prints, in one line; it has to end with 0."""
+        ended = self(script)
+        assert ended.returncode == 0, f"{script}\n{ended.stdout}{ended.stderr}"
+        return " ".join(ended.stdout.split())
+
+    def rows(self) -> list[list[object]]:
+        asked = self("hivesink query 'SELECT id, dt FROM demo.events ORDER BY id' --json")
+        assert asked.returncode == 0, asked.stderr
+        return list(json.loads(asked.stdout)["rows"])
+
+
+def records(first: int) -> list[dict[str, object]]:
+    return [{"id": first + n, "at": f"2024-01-03T0{n}:00:00Z"} for n in range(2)]
+
+
+def day(*ids: int) -> list[list[object]]:
+    return [[one, "2024-01-03"] for one in ids]
+
+
 @pytest.mark.spark
 def test_cron_and_a_backfill(metastore: EmbeddedMetastore, tmp_path: Path) -> None:
-    # Cron's own environment: no profile, and /bin/sh.
-    environment = {
-        "HOME": os.environ["HOME"],
-        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
-        "PYTHONPATH": str(ROOT),
-        "HIVESINK_METASTORE": metastore.uri,
-    }
-
-    def sh(script: str) -> subprocess.CompletedProcess[str]:
-        command = ["sh", "-euc", script.replace("demo.", "recipes.")]
-        return subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
-
-    for folder, first in (("events", 1), ("day", 11)):
-        (tmp_path / folder).mkdir()
-        lines = (f'{{"id": {first + n}, "at": "2024-01-03T0{n}:00:00Z"}}\n' for n in range(2))
-        (tmp_path / folder / "a.json").write_text("".join(lines))
-    made = sh("hivesink init --from events --table demo.events --yes && hivesink ddl apply ddl/events.sql")
-    assert made.returncode == 0, made.stderr
+    sh = Shell(tmp_path, metastore, "recipes_cron")
     (tmp_path / "run.sh").write_text(block(PAGE, "# run.sh").text)
-    line = block(PAGE, "*/10 * * * *").text.partition("/srv/events && ")[2]
+    line = block(PAGE, "*/10 * * * * cd").text.partition("/srv/events && ")[2]
 
     held = sh(f"flock run.lock {line}")
     assert (held.returncode, held.stdout, held.stderr) == (0, "", "")
@@ -49,11 +83,52 @@ def test_cron_and_a_backfill(metastore: EmbeddedMetastore, tmp_path: Path) -> No
     done = sh(line)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", ""), (tmp_path / "run.log").read_text()
 
-    filled = sh(block(PAGE, "checkpoints/backfill").text)
-    assert filled.returncode == 0, filled.stdout + filled.stderr
-    assert "is gone since it was published" in " ".join(filled.stdout.split())
-    asked = sh("hivesink query 'SELECT id, dt FROM demo.events ORDER BY id' --json")
-    assert json.loads(asked.stdout)["rows"] == [[11, "2024-01-03"], [12, "2024-01-03"]]
+    sh.put("day", 11)
+    assert "is gone since it was published" in sh.must(block(PAGE, "WRITER=backfill").text)
+    assert sh.rows() == day(11, 12)
+
+
+@pytest.mark.long
+@pytest.mark.spark
+def test_moving_and_starting_over(metastore: EmbeddedMetastore, tmp_path: Path) -> None:
+    new, old = tmp_path / "new" / "events", metastore.warehouse / "recipes_moved.db" / "events"
+    sh = Shell(tmp_path, metastore, "recipes_moved", NEW=str(new), OLD=str(old))
+    sh.must("TRIGGER=availableNow hivesink run jobs/events.py")
+    sh.must(block(PAGE, "# move.sh").text)
+    ddl = tmp_path / "ddl" / "events.sql"
+    log = old.parent / ".hivesink" / "recipes_moved.events"
+    assert log.is_dir()
+    ddl.write_text(
+        ddl.read_text()
+        .replace("STORED AS PARQUET", f"STORED AS PARQUET\nLOCATION '{new.as_uri()}'")
+        .replace("TBLPROPERTIES (", f"TBLPROPERTIES (\n  'sink.log-location'='{log.as_uri()}',")
+    )
+    sh.put("events", 3, "b.json")
+    assert "moved" in sh.must(block(PAGE, "# moved.sh").text)
+    assert sh.rows() == day(1, 2, 3, 4)
+    assert not list(old.glob("dt=*"))
+
+    sh.must(block(PAGE, "# start-over.sh").text)
+    assert sh.rows() == day(1, 2, 3, 4)
+
+
+@pytest.mark.spark
+@pytest.mark.kafka
+def test_a_backfill_from_kafka(metastore: EmbeddedMetastore, kafka: str, tmp_path: Path) -> None:
+    topic = f"recipes-{tmp_path.name}"
+    create_topic(kafka, topic)
+    producer = Producer({"bootstrap.servers": kafka})
+    midnight = 1_704_240_000_000  # 2024-01-03T00:00:00Z
+    # Rows show by their ids what was read; only the day's own are to be.
+    for first, at in ((21, midnight - 1), (31, midnight), (41, midnight + 86_399_999), (51, midnight + 86_400_000)):
+        producer.produce(topic, json.dumps(records(first)[0]).encode(), timestamp=at)
+    assert producer.flush(60) == 0
+    sh = Shell(tmp_path, metastore, "recipes_kafka", KAFKA_SERVERS=kafka)
+    sh.must("TRIGGER=availableNow hivesink run jobs/events.py")
+    job = block(PAGE, "# jobs/backfill.py").text.replace('SERVERS, "events"', f'SERVERS, "{topic}"')
+    (tmp_path / "jobs" / "backfill.py").write_text(job.replace("demo.", "recipes_kafka."))
+    sh.must(block(PAGE, "BEGIN=2024").text)
+    assert sh.rows() == day(31, 41)
 
 
 def test_cron_tells_of_a_failed_run(tmp_path: Path) -> None:
@@ -73,9 +148,11 @@ def test_cron_tells_of_a_failed_run(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze is not installed")
-def test_the_unit_is_one(tmp_path: Path) -> None:
-    text = block(PAGE, "# hivesink-events.service").text
-    unit = tmp_path / "hivesink-events.service"
-    unit.write_text(text.replace("/opt/hivesink/.venv/bin", str(Path(sys.executable).parent)))
-    found = subprocess.run(["systemd-analyze", "verify", unit], capture_output=True, text=True, check=False)
-    assert (found.returncode, unit.name in found.stderr) == (0, False), found.stderr
+def test_the_units_are_some(tmp_path: Path) -> None:
+    names = ["hivesink-events.service", "hivesink-events-once.service", "hivesink-events-once.timer"]
+    for name in names:
+        text = block(PAGE, f"# {name}\n").text
+        (tmp_path / name).write_text(text.replace("/opt/hivesink/.venv/bin", str(Path(sys.executable).parent)))
+    units = [tmp_path / name for name in names]
+    found = subprocess.run(["systemd-analyze", "verify", *units], capture_output=True, text=True, check=False)
+    assert (found.returncode, [name for name in names if name in found.stderr]) == (0, []), found.stderr
