@@ -7,7 +7,6 @@ import os
 import shutil
 import subprocess
 import sys
-from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,7 +14,6 @@ import pytest
 from confluent_kafka import Producer
 
 from jobs.cluster.kafka import create_topic
-from tests.docs.folder import Folder
 from tests.docs.pages import ROOT, block
 
 if TYPE_CHECKING:
@@ -24,59 +22,114 @@ if TYPE_CHECKING:
 PAGE = "docs/recipes.md"
 
 
+class Shell:
+    """A shell like cron's, without a profile, in a folder with a table and a job that `init` has made from `events/`.
+
+    The page's database `demo` is `database` here.
+    """
+
+    def __init__(self, folder: Path, metastore: EmbeddedMetastore, database: str, **own: str) -> None:
+        self.folder, self.database = folder, database
+        self.environment = {
+            "HOME": os.environ["HOME"],
+            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+            "PYTHONPATH": str(ROOT),
+            "HIVESINK_METASTORE": metastore.uri,
+            **own,
+        }
+        self.put("events", 1)
+        self.must("hivesink init --from events --table demo.events --yes && hivesink ddl apply ddl/events.sql")
+
+    def put(self, folder: str, first: int, name: str = "a.json") -> None:
+        """Two records of one day, with ids from `first` on."""
+        (self.folder / folder).mkdir(exist_ok=True)
+        (self.folder / folder / name).write_text("".join(f"{json.dumps(one)}\n" for one in records(first)))
+
+    def __call__(self, script: str) -> subprocess.CompletedProcess[str]:
+        command = ["sh", "-euc", script.replace("demo.", f"{self.database}.")]
+        return subprocess.run(
+            command, cwd=self.folder, env=self.environment, capture_output=True, text=True, check=False
+        )
+
+    def must(self, script: str) -> str:
+        """What a script prints, in one line; it has to end with 0."""
+        ended = self(script)
+        assert ended.returncode == 0, f"{script}\n{ended.stdout}{ended.stderr}"
+        return " ".join(ended.stdout.split())
+
+    def rows(self) -> list[list[object]]:
+        asked = self("hivesink query 'SELECT id, dt FROM demo.events ORDER BY id' --json")
+        assert asked.returncode == 0, asked.stderr
+        return list(json.loads(asked.stdout)["rows"])
+
+
+def records(first: int) -> list[dict[str, object]]:
+    return [{"id": first + n, "at": f"2024-01-03T0{n}:00:00Z"} for n in range(2)]
+
+
 def day(*ids: int) -> list[list[object]]:
     return [[one, "2024-01-03"] for one in ids]
 
 
 @pytest.mark.spark
-def test_a_table_from_cron_to_a_move(metastore: EmbeddedMetastore, tmp_path: Path) -> None:
-    site = Folder(tmp_path, metastore, "recipes")
-    site.put("events", 1, 2)
-    site.put("day", 11, 12)
-    site.init()
+def test_cron_and_a_backfill(metastore: EmbeddedMetastore, tmp_path: Path) -> None:
+    sh = Shell(tmp_path, metastore, "recipes_cron")
     (tmp_path / "run.sh").write_text(block(PAGE, "# run.sh").text)
-    line = block(PAGE, "*/10 * * * *").text.partition("/srv/events && ")[2]
-    assert site(f"flock run.lock {line}") == ""
+    line = block(PAGE, "*/10 * * * * cd").text.partition("/srv/events && ")[2]
+
+    held = sh(f"flock run.lock {line}")
+    assert (held.returncode, held.stdout, held.stderr) == (0, "", "")
     assert not (tmp_path / "run.log").exists()
-    assert site(line) == ""
-    assert site.rows() == day(1, 2)
+    done = sh(line)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", ""), (tmp_path / "run.log").read_text()
 
-    filled = site(block(PAGE, "WRITER=backfill").text)
-    assert "is gone since it was published" in " ".join(filled.split())
-    assert site.rows() == day(11, 12)
+    sh.put("day", 11)
+    assert "is gone since it was published" in sh.must(block(PAGE, "WRITER=backfill").text)
+    assert sh.rows() == day(11, 12)
 
-    site(block(PAGE, "hivesink reset").text)
-    assert site.rows() == day(1, 2)
 
-    site.put("events", 3)
-    (tmp_path / "data").mkdir()
-    folders = {"/warehouse": str(metastore.warehouse), "/data": str(tmp_path / "data")}
-    moving = block(PAGE, "SET LOCATION").text
-    for shown, own in folders.items():
-        moving = moving.replace(shown, own)
-    site(moving)
-    assert site.rows() == day(1, 2, 3)
-    assert len(list((tmp_path / "data" / "events" / "dt=2024-01-03").glob("part-*"))) == 2
+@pytest.mark.long
+@pytest.mark.spark
+@pytest.mark.long
+def test_moving_and_starting_over(metastore: EmbeddedMetastore, tmp_path: Path) -> None:
+    new, old = tmp_path / "new" / "events", metastore.warehouse / "recipes_moved.db" / "events"
+    sh = Shell(tmp_path, metastore, "recipes_moved", NEW=str(new), OLD=str(old))
+    sh.must("TRIGGER=availableNow hivesink run jobs/events.py")
+    sh.must(block(PAGE, "# move.sh").text)
+    ddl = tmp_path / "ddl" / "events.sql"
+    log = old.parent / ".hivesink" / "recipes_moved.events"
+    assert log.is_dir()
+    ddl.write_text(
+        ddl.read_text()
+        .replace("STORED AS PARQUET", f"STORED AS PARQUET\nLOCATION '{new.as_uri()}'")
+        .replace("TBLPROPERTIES (", f"TBLPROPERTIES (\n  'sink.log-location'='{log.as_uri()}',")
+    )
+    sh.put("events", 3, "b.json")
+    assert "moved" in sh.must(block(PAGE, "# moved.sh").text)
+    assert sh.rows() == day(1, 2, 3, 4)
+    assert not list(old.glob("dt=*"))
+
+    sh.must(block(PAGE, "# start-over.sh").text)
+    assert sh.rows() == day(1, 2, 3, 4)
 
 
 @pytest.mark.spark
 @pytest.mark.kafka
-def test_a_day_from_kafka(metastore: EmbeddedMetastore, kafka: str, tmp_path: Path) -> None:
-    site = Folder(tmp_path, metastore, "refill")
-    site.put("events", 1)
-    site.init()
-    topic = f"refill-{tmp_path.name}"
+def test_a_backfill_from_kafka(metastore: EmbeddedMetastore, kafka: str, tmp_path: Path) -> None:
+    topic = f"recipes-{tmp_path.name}"
     create_topic(kafka, topic)
     producer = Producer({"bootstrap.servers": kafka})
-    for day_of_month, number in ((2, 1), (3, 2), (3, 3), (4, 4)):
-        at = datetime(2024, 1, day_of_month, 8, tzinfo=timezone.utc)
-        record = {"id": number, "at": at.isoformat()}
-        producer.produce(topic, json.dumps(record).encode(), timestamp=int(at.timestamp() * 1000))
+    midnight = 1_704_240_000_000  # 2024-01-03T00:00:00Z
+    # Rows show by their ids what was read; only the day's own are to be.
+    for first, at in ((21, midnight - 1), (31, midnight), (41, midnight + 86_399_999), (51, midnight + 86_400_000)):
+        producer.produce(topic, json.dumps(records(first)[0]).encode(), timestamp=at)
     assert producer.flush(60) == 0
-    job = block(PAGE, "# jobs/refill.py").text.replace("localhost:9092", kafka).replace('"events"', f'"{topic}"')
-    (tmp_path / "jobs" / "refill.py").write_text(job.replace("demo.", "refill."))
-    site("DAY=2024-01-03 hivesink run jobs/refill.py")
-    assert site.rows() == day(2, 3)
+    sh = Shell(tmp_path, metastore, "recipes_kafka", KAFKA_SERVERS=kafka)
+    sh.must("TRIGGER=availableNow hivesink run jobs/events.py")
+    job = block(PAGE, "# jobs/backfill.py").text.replace('SERVERS, "events"', f'SERVERS, "{topic}"')
+    (tmp_path / "jobs" / "backfill.py").write_text(job.replace("demo.", "recipes_kafka."))
+    sh.must(block(PAGE, "BEGIN=2024").text)
+    assert sh.rows() == day(31, 41)
 
 
 def test_cron_tells_of_a_failed_run(tmp_path: Path) -> None:
@@ -96,11 +149,11 @@ def test_cron_tells_of_a_failed_run(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze is not installed")
-@pytest.mark.parametrize("name", ["hivesink-events.service", "hivesink-events.timer"])
-def test_the_unit_is_one(tmp_path: Path, name: str) -> None:
-    for unit in ("hivesink-events.service", "hivesink-events.timer"):
-        text = block(PAGE, f"# {unit}").text
-        (tmp_path / unit).write_text(text.replace("/opt/hivesink/.venv/bin", str(Path(sys.executable).parent)))
-    command = ["systemd-analyze", "verify", str(tmp_path / name)]
-    found = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert (found.returncode, name in found.stderr) == (0, False), found.stderr
+def test_the_units_are_some(tmp_path: Path) -> None:
+    names = ["hivesink-events.service", "hivesink-events-once.service", "hivesink-events-once.timer"]
+    for name in names:
+        text = block(PAGE, f"# {name}\n").text
+        (tmp_path / name).write_text(text.replace("/opt/hivesink/.venv/bin", str(Path(sys.executable).parent)))
+    units = [tmp_path / name for name in names]
+    found = subprocess.run(["systemd-analyze", "verify", *units], capture_output=True, text=True, check=False)
+    assert (found.returncode, [name for name in names if name in found.stderr]) == (0, []), found.stderr

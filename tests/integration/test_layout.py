@@ -211,7 +211,7 @@ def test_shuffled_rows_still_name_the_record_that_stops_the_query(stage: Stage) 
     put(stage, *range(10))
     stage.drain(stage.sink(options=SHUFFLED))
     stage.put_text('{"id": "many", "dt": "2024-01-01"}\n')
-    with pytest.raises(errors.BadRecord, match=r'/0001\.json: \{"id": "many", .*field id: '):
+    with pytest.raises(errors.BadRecord, match=r'/0001\.json line 1: \{"id": "many", .*field id: '):
         stage.drain(stage.sink(options=SHUFFLED))
     assert stage.ids() == list(range(10))
     assert stage.staged() == []
