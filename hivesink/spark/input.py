@@ -173,7 +173,7 @@ def _metadata(schema: StructType, plan: TaskPlan) -> list[str]:
         if name == LINE and plan.shape.block:
             names += [PATH, BLOCK]
         elif name == LINE and plan.shape.line is None and BLOCK in kinds:
-            why = "lines can't be counted, since the query filters, joins or moves them, or has dropped _path"
+            why = "lines can't be counted: the query filters, joins or moves them, lacks _path, or isn't begun by start"
             problems.append(f"{text}: {why}; give the sink the rows of sources.lines as they are, or drop the setting")
         elif kinds.get(name) not in fitting:
             given = f"as {kinds[name]}" if name in kinds else f"among {', '.join(kinds)}"

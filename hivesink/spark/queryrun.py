@@ -96,15 +96,16 @@ class QueryRun:
         # Asked once: reading the session's settings takes a call to the JVM for each of them.
         self._tries = allowed_tries(spark)
 
-    def begin(self, checkpoint: str, schema: StructType, plan: Any, *, ends_early: bool) -> None:
+    def begin(self, checkpoint: str, schema: StructType, plan: Any, *, ends_early: bool, whole: bool = True) -> None:
         """Recover, and refuse a checkpoint that doesn't follow from the log.
 
-        `plan` is the stream's analyzed plan in the JVM; `ends_early` as in `Source`.
+        `plan` is the stream's analyzed plan in the JVM; `ends_early` as in `Source`. `whole`: nobody else
+        gets the batches first, and may change them.
 
         Raises what recovery raises, and the errors of `judge` that log and checkpoint reveal; MissingColumns,
         ColumnsDontFit and InvalidOption if the stream's columns can't fill the table.
         """
-        self._has_watermark, self._comes_as_read = is_marked(plan), comes_as_read(plan)
+        self._has_watermark, self._comes_as_read = is_marked(plan), whole and comes_as_read(plan)
         raw = self._require_fit(schema).is_raw
         self.committer.recover()
         files = Checkpoint(self._spark, checkpoint)
@@ -183,7 +184,8 @@ class QueryRun:
             if not self._has_begun:
                 execution = self.query.execution
                 ends_early = trigger_interval(execution) is None
-                self.begin(self.query.checkpoint, batch.schema, execution.analyzedPlan(), ends_early=ends_early)
+                plan = execution.analyzedPlan()
+                self.begin(self.query.checkpoint, batch.schema, plan, ends_early=ends_early, whole=False)
             self._commit(batch, batch_id, self.query)
         except Exception as error:  # noqa: BLE001  it is raised again, only shorter
             # Spark's own exception holds this as text only; the handle raises the real one, if the job asks for it.
@@ -231,8 +233,6 @@ class QueryRun:
             ref = batch_ref(query.id, BatchId(batch_id), read)
             if not self._has_state:
                 self._require_state(ref, query)
-            # A caller may have changed the batch before the sink gets it.
-            self._comes_as_read &= comes_as_read(batch._jdf.queryExecution().analyzed())  # noqa: SLF001  the only way
             shape = replace(self._shape(batch.schema, ref.end), batch=ref.batch)
             if self._has_watermark and shape.event_time is None:
                 shape = replace(shape, watermark=batch_watermark(ref.batch, read))
