@@ -20,6 +20,13 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.long, pytest.mark.spark, pytest.mark.timeout(1800)]
 
 DAG, WAIT = blocks_run_by(__file__, "docs/recipes.md")
+RUN = """
+if __name__ == "__main__":
+    import json, sys
+
+    run = dag.test(DATE=datetime.fromisoformat(sys.argv[1]))
+    print(json.dumps({one.task_id: str(one.state) for one in run.get_task_instances()}))
+"""
 
 
 def test_a_dag_of_bash_operators(airflow: Airflow, metastore: EmbeddedMetastore, tmp_path: Path) -> None:
@@ -32,22 +39,20 @@ def test_a_dag_of_bash_operators(airflow: Airflow, metastore: EmbeddedMetastore,
     text += indent(WAIT.text, "    ") + "    load >> complete\n"
     text = text.replace("/opt/hivesink/.venv/bin", str(Path(sys.executable).parent))
     text = text.replace("/srv/events", str(tmp_path)).replace("demo.", f"{sh.database}.")
-    test = f"dag.test({'execution_date' if two else 'logical_date'}=datetime.fromisoformat(sys.argv[1]))"
-    states = "{one.task_id: str(one.state) for one in run.get_task_instances()}"
-    text += f"\nif __name__ == '__main__':\n    import json, sys\n    run = {test}\n    print(json.dumps({states}))\n"
+    text += RUN.replace("DATE", "execution_date" if two else "logical_date")
     (tmp_path / "dags").mkdir()
     (tmp_path / "dags" / "events.py").write_text(text)
 
-    def states_after(day: str) -> dict[str, str]:
+    def states_after(date: str) -> dict[str, str]:
         own = {"AIRFLOW__CORE__DAGS_FOLDER": str(tmp_path / "dags"), "HIVESINK_METASTORE": metastore.uri}
-        said = airflow.run(tmp_path / "dags" / "events.py", f"{day}T00:00:00+00:00", **own)
+        said = airflow.run(tmp_path / "dags" / "events.py", f"{date}T00:00:00+00:00", **own)
         found: dict[str, str] = json.loads(next(line for line in said.splitlines() if line.startswith('{"')))
         return found
 
     assert states_after("2024-01-03") == {"load": "success", "complete": "success"}
     assert sh.rows() == day(1, 2)
     # A second run of one day is deleted first, for which Airflow 2 lacks a table here.
-    for again, code, state in (("2024-01-04", 75, "skipped"), ("2024-01-05", 65, "failed")):
+    for date, code, state in (("2024-01-04", 75, "skipped"), ("2024-01-05", 65, "failed")):
         (tmp_path / "jobs" / "events.py").write_text(f"raise SystemExit({code})")
         after = "skipped" if state == "skipped" else "upstream_failed"
-        assert states_after(again) == {"load": state, "complete": after}
+        assert states_after(date) == {"load": state, "complete": after}

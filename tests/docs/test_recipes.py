@@ -84,7 +84,7 @@ def test_cron_and_a_backfill(metastore: EmbeddedMetastore, tmp_path: Path) -> No
     assert (done.returncode, done.stdout, done.stderr) == (0, "", ""), (tmp_path / "run.log").read_text()
 
     sh.put("day", 11)
-    assert "is gone since it was published" in sh.must(block(PAGE, "WRITER=backfill").text)
+    assert "is gone since it was published" in sh.must(block(PAGE, "FOLDER=file").text)
     assert sh.rows() == day(11, 12)
 
 
