@@ -136,7 +136,9 @@ def redact(text: str) -> str:
 def jsonable(value: object) -> Any:  # noqa: PLR0911  one per type
     """Values that JSON lacks: times as ISO 8601, decimals, NaN and infinity as text, bytes as base64."""
     match value:
-        case float() if not isfinite(value):
+        case float() if isfinite(value):
+            return value
+        case float():
             return "NaN" if isnan(value) else "Infinity" if value > 0 else "-Infinity"
         case datetime() | date() | time():
             return value.isoformat()

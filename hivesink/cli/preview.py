@@ -6,7 +6,6 @@ import os
 from collections import Counter
 from datetime import datetime, timezone
 from json import dumps
-from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -179,7 +178,7 @@ def _plain(cell: Any, kind: HiveType) -> Any:
             return [_plain(part, element) for part in cell]
         case Struct(fields):
             return {name: _plain(cell[name], part) for name, part in fields}
-    return jsonable(cell) if isinstance(cell, float) and not isfinite(cell) else cell
+    return jsonable(cell) if isinstance(cell, float) else cell
 
 
 def _shown(cell: Any) -> str:

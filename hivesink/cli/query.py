@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from decimal import Decimal
 from enum import Enum
 from json import dumps
-from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -233,6 +232,6 @@ def _plain(cell: Any) -> Any:
             return bytes(cell)
         case list():
             return [_plain(part) for part in cell]
-        case float() if not isfinite(cell):
+        case float():
             return jsonable(cell)
     return cell

@@ -53,6 +53,10 @@ class Metadata(Enum):
     BATCH = "batch.id"
 
 
+PATH = "_path"
+"""The stream's column of the file that a row came from."""
+LINE = "_line"
+"""The stream's column of the row's line in that file."""
 _STREAM_COLUMNS = {
     Metadata.KEY: ("key", ("binary", "string")),
     Metadata.TOPIC: ("topic", ("string",)),
@@ -60,8 +64,8 @@ _STREAM_COLUMNS = {
     Metadata.OFFSET: ("offset", ("bigint",)),
     Metadata.TIMESTAMP: ("timestamp", ("timestamp",)),
     Metadata.HEADERS: ("headers", ("array<struct<key:string,value:binary>>",)),
-    Metadata.PATH: ("_path", ("string",)),
-    Metadata.LINE: ("_line", ("bigint",)),
+    Metadata.PATH: (PATH, ("string",)),
+    Metadata.LINE: (LINE, ("bigint",)),
 }
 
 ColumnSource = JsonPath | Header | Metadata

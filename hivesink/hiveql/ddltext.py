@@ -52,6 +52,14 @@ class DdlText:
             self._tokens = tokenize(self.text, read="hive")
         return self._tokens
 
+    def __post_init__(self) -> None:
+        # As Python reads text files; sqlglot also counts a lone \r as a line.
+        self.text = self.text.replace("\r\n", "\n").replace("\r", "\n")
+
+    def sorted_problems(self) -> tuple[DdlProblem, ...]:
+        """Those found so far, by line."""
+        return tuple(sorted(self.problems, key=lambda problem: problem.line))
+
     def problem(self, at: exp.Expression | Token | int, reason: str) -> None:
         """`at`: a node, a token or a line."""
         line = at if isinstance(at, int) else self.line(at)
@@ -77,13 +85,14 @@ class DdlText:
         return self.first_line()
 
     def line_of_setting(self, problem: str) -> int | None:
-        """The line of the property that `problem` begins with, whatever its case; None if it isn't there."""
+        """The line of the property that `problem` begins with, whatever its case, as it is set last; None: nowhere."""
         name = re.split(r"[\s:=]", problem, maxsplit=1)[0].lower()
-        for token, following in pairwise(self.tokens):
-            is_key = token.token_type == TokenType.STRING and following.token_type == TokenType.EQ
-            if is_key and token.text.lower() == name:
-                return self._line(token.start)
-        return None
+        starts = [
+            token.start
+            for token, following in pairwise(self.tokens)
+            if (token.token_type, following.token_type, token.text.lower()) == (TokenType.STRING, TokenType.EQ, name)
+        ]
+        return self._line(starts[-1]) if starts else None
 
     def type_text(self, column: exp.Identifier) -> str:
         """The type after a column's name as written, without comments of struct fields (Hive drops those)."""

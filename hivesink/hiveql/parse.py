@@ -60,25 +60,15 @@ def parse_path(
     return tuple(spec for spec, _ in specs.values())
 
 
-def parse_ddl(
-    sql: str,
-    file: str,
-    check_properties: CheckProperties,
-    check_table: Callable[[TableSpec], Sequence[str]] = lambda _: (),
-) -> TableSpec:
+def parse_ddl(sql: str, file: str, check_properties: CheckProperties) -> TableSpec:
     """The table that `sql` creates. Raises DdlInvalid with all problems, sorted by line.
 
     `file` is the text's name in problems. Text that isn't SQL has only its first problem reported.
     """
-    # As Python reads text files; sqlglot also counts a lone \r as a line.
-    ddl = DdlText(file, sql.replace("\r\n", "\n").replace("\r", "\n"))
-    create = _statement(ddl)
-    spec = _table(ddl, create, check_properties) if create is not None else None
-    if spec is not None and not ddl.problems:
-        for reason in check_table(spec):
-            ddl.problem(ddl.line_of_setting(reason) or 0, reason)
-    if ddl.problems or spec is None:
-        raise DdlInvalid(tuple(sorted(ddl.problems, key=lambda problem: problem.line)))
+    ddl = DdlText(file, sql)
+    spec = _parsed(ddl, check_properties)
+    if spec is None:
+        raise DdlInvalid(ddl.sorted_problems())
     return spec
 
 
@@ -89,12 +79,22 @@ def _read(
     problems: list[DdlProblem],
 ) -> TableSpec | None:
     try:
-        return parse_ddl(file.read_text(encoding="utf-8"), str(file), check_properties, check_table)
-    except DdlInvalid as error:
-        problems.extend(error.problems)
+        ddl = DdlText(str(file), file.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
         problems.append(DdlProblem(str(file), 0, f"can't be read: {error}"))
-    return None
+        return None
+    spec = _parsed(ddl, check_properties)
+    for reason in () if spec is None else check_table(spec):
+        ddl.problem(ddl.line_of_setting(reason) or 0, reason)
+    problems += ddl.sorted_problems()
+    return spec
+
+
+def _parsed(ddl: DdlText, check_properties: CheckProperties) -> TableSpec | None:
+    """The table, or None, with what is wrong in `ddl.problems`."""
+    create = _statement(ddl)
+    spec = _table(ddl, create, check_properties) if create is not None else None
+    return None if ddl.problems else spec
 
 
 def _statement(ddl: DdlText) -> exp.Create | None:

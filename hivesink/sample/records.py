@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from hivesink.core.column_source import LINE, PATH
 from hivesink.sink.task.messages import InputShape
 
 if TYPE_CHECKING:
@@ -67,10 +68,10 @@ class KafkaRecord:
 def of_lines(lines: Sequence[Line], total: int) -> Sample:
     """A sample of files: the stream has nothing but the lines and where they are."""
     columns = {"value": pa.array([line.value for line in lines], pa.binary())}
-    columns["_path"] = pa.array([line.file.encode("utf-8", "replace").decode() for line in lines], pa.string())
-    columns["_line"] = pa.array([line.number for line in lines], pa.int64())
+    columns[PATH] = pa.array([line.file.encode("utf-8", "replace").decode() for line in lines], pa.string())
+    columns[LINE] = pa.array([line.number for line in lines], pa.int64())
     places = tuple[Place, ...]({"file": line.file, "line": line.number} for line in lines)
-    shape = InputShape(value="value", path="_path", line="_line")
+    shape = InputShape(value="value", path=PATH, line=LINE)
     return Sample(pa.RecordBatch.from_pydict(columns), shape, places, total)
 
 

@@ -11,7 +11,7 @@ from urllib.parse import unquote
 
 from hivesink.config.options import CommitTrigger, OnBadRecord
 from hivesink.core.bucket import normal
-from hivesink.core.column_source import JsonPath, stream_column
+from hivesink.core.column_source import LINE, PATH, JsonPath, stream_column
 from hivesink.core.offsets import FilesOffset, KafkaOffset, SourceOffset
 from hivesink.errors import InvalidOption, MissingColumns, NotWritable, StoreUnavailable, Unsupported
 from hivesink.sink.task.assign import row_columns
@@ -32,12 +32,8 @@ T = TypeVar("T")
 
 PATTERN = frozenset("{}[]*?\\")
 """Characters that make a file's name a pattern to Spark."""
-PATH = "_path"
-"""A column of this name holds the file that a row came from, for dead letters and errors."""
 BLOCK = "_block"
-"""A column of this name holds where the part of that file begins (bytes) which Spark has read the row in."""
-LINE = "_line"
-"""A column of this name holds the number of a row's line in that file."""
+"""A column of this name holds where the part of its file begins (bytes) which Spark has read the row in."""
 _RECORD = {"key", "value", "headers", "topic", "partition", "offset", "timestamp", "timestamptype", PATH, BLOCK, LINE}
 """The columns of raw records of Kafka and of files, in lower case."""
 
@@ -133,17 +129,15 @@ def _is_raw(kinds: Mapping[str, str], spec: TableSpec, config: SinkConfig) -> bo
 def needed_input(schema: StructType, plan: TaskPlan) -> list[str]:
     """The stream's columns that tasks need. Raises MissingColumns for decoded rows, InvalidOption."""
     shape, metadata = plan.shape, _metadata(schema, plan)
+    keeps_position = plan.config["sink.on-bad-record"] is not OnBadRecord.DROP
+    place = (shape.path, shape.line, shape.block) if keeps_position else ()
     if shape.value is not None:
-        keeps_position = plan.config["sink.on-bad-record"] is not OnBadRecord.DROP
-        position = (
-            (shape.topic, shape.partition, shape.offset, shape.path, shape.line, shape.block) if keeps_position else ()
-        )
+        position = (shape.topic, shape.partition, shape.offset) if keeps_position else ()
         of_table = {column.name for column in row_columns(plan.target.spec, plan.config)}
         needs_time = {plan.config["sink.bucket.time-column"], shape.event_time} - {None} - of_table
         source = () if shape.event_time is None else (shape.topic, shape.partition)
-        names = (shape.value, shape.timestamp if needs_time else None, *position, *source, *metadata)
+        names = (shape.value, shape.timestamp if needs_time else None, *position, *place, *source, *metadata)
         return list(dict.fromkeys(name for name in names if name is not None))
-    place = (shape.path, shape.line, shape.block) if plan.config["sink.on-bad-record"] is not OnBadRecord.DROP else ()
     return list(dict.fromkeys([*_decoded(schema, plan), *filter(None, place), *metadata]))
 
 

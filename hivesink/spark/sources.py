@@ -6,9 +6,10 @@ import json
 from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any
 
+from hivesink.core.column_source import PATH
 from hivesink.core.offsets import KafkaOffset
 from hivesink.errors import InvalidOption, ResumeImpossible, SourceUnreachable, Unsupported
-from hivesink.spark.input import BLOCK, PATH
+from hivesink.spark.input import BLOCK
 from hivesink.spark.site import driver_jvm
 
 if TYPE_CHECKING:
@@ -86,9 +87,8 @@ def lines(spark: SparkSession, folder: str, *, options: Mapping[str, str] | None
         raise InvalidOption((f"the folder {folder!r} {problem}",)) from error
     columns = ["value", f"_metadata.file_path AS {PATH}"]
     # Only Hadoop's own ends of lines can be counted again.
-    columns += (
-        [] if "linesep" in {name.lower() for name in options or {}} else [f"_metadata.file_block_start AS {BLOCK}"]
-    )
+    if "linesep" not in {name.lower() for name in options or {}}:
+        columns.append(f"_metadata.file_block_start AS {BLOCK}")
     return files.selectExpr(*columns)
 
 

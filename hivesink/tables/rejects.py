@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hivesink import wiring
+from hivesink.core.column_source import LINE, PATH
 from hivesink.core.partfile import PartName
 from hivesink.errors import InvalidOption, UnknownTable
 from hivesink.formats.reading import rows
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 _BATCH = 8192
 """Dead letters that are in memory at a time."""
 _KEPT = {"topic": "topic", "partition": "partition_id", "offset": "record_offset", "timestamp": "record_time"}
-_KEPT |= {"_path": "source", "_line": "line"}
+_KEPT |= {PATH: "source", LINE: "line"}
 """Columns of a stream that are never null, and where dead letters have them."""
 
 

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from hivesink import wiring
 from hivesink.config.options import CommitTrigger, SinkConfig
-from hivesink.core.column_source import Metadata
+from hivesink.core.column_source import LINE, PATH, Metadata
 from hivesink.core.epoch import STRICT, BatchId, BatchRef, Epoch
 from hivesink.core.offsets import OtherOffset
 from hivesink.errors import EpochTaken, InvalidOption, LogDamaged, NewerFormat
@@ -63,11 +63,11 @@ class Replay:
 
     def try_out(self, wanted: Wanted, census: Census) -> Replayed:
         """What a replay would do. Writes nothing. Raises what `DeadLetters.read` raises, InvalidOption."""
-        spec, config, found = self._spec, self._config(), Replayed()
+        spec, config, found = self._spec, self._config(self._options()), Replayed()
         target, now = TablePlan(spec, self._opened.live.location), datetime.now(timezone.utc)
         plan = TaskPlan(target, None, config, SHAPE, "", Epoch(0), "", now)
         assigner = assigner_for(spec, config)
-        for some in self._records(wanted, census):
+        for some in self._records(wanted, census, config):
             judge(some, plan, wiring.row_reader, assigner, found)
         return found
 
@@ -90,8 +90,8 @@ class Replay:
             # The committer has published all that the log had decided, so the marks of earlier replays can be read;
             # and this epoch is decided only if nobody has gone on from there.
             done.append(Replayed())
-            tools = setup.tools().open(plan)
-            yield run_replay(self._records(wanted, census), plan, tools, wiring.row_reader, done[-1])
+            tools, records = setup.tools().open(plan), self._records(wanted, census, plan.config)
+            yield run_replay(records, plan, tools, wiring.row_reader, done[-1])
 
         last = setup.last_batch()
         number = last.ref.batch + 1 if last else 0
@@ -106,9 +106,8 @@ class Replay:
             raise EpochTaken(setup.context.log.location, outcome.epoch)
         return done[-1]
 
-    def _records(self, wanted: Wanted, census: Census) -> Iterator[Letters]:
+    def _records(self, wanted: Wanted, census: Census, config: SinkConfig) -> Iterator[Letters]:
         """The records to decode again. Raises what `DeadLetters.read` raises."""
-        config = self._config()
         is_dated = _uses_arrival(config)
         for day, batch in self.letters.read(wanted, census, beside_records(self._spec, config)):
             arrivals = batch.column("arrived_at").dictionary_encode()
@@ -116,8 +115,8 @@ class Replay:
                 own = batch.filter(pc.equal(arrivals.indices, code)) if is_dated else batch
                 yield _letters(day, arrival.replace(tzinfo=timezone.utc), own, wanted.mended or {})
 
-    def _config(self) -> SinkConfig:
-        return SinkConfig.parse(self._spec.options, self._options())
+    def _config(self, options: Mapping[str, str]) -> SinkConfig:
+        return SinkConfig.parse(self._spec.options, options)
 
     def _options(self) -> dict[str, str]:
         """The settings of the job that wrote last, and those of a replay."""
@@ -130,7 +129,7 @@ class Replay:
                     heads.append(head)
         newest = max(heads, key=lambda head: head.at, default=None)
         own = dict(newest.options if newest else ())
-        config = SinkConfig.parse(self._spec.options, own)
+        config = self._config(own)
         if config["sink.partition-commit.trigger"] is CommitTrigger.PARTITION_TIME:
             # A success file and an event say that a partition is complete: a replay doesn't know that.
             own |= {"sink.partition-commit.policy.kind": "metastore", "sink.partition-commit.policy.class": "none"}
@@ -160,8 +159,8 @@ def _letters(day: str, arrival: datetime, batch: pa.RecordBatch, mended: Mapping
         "topic": batch.column("topic"),
         "partition": batch.column("partition_id"),
         "offset": batch.column("record_offset"),
-        "_path": batch.column("source"),
-        "_line": batch.column("line"),
+        PATH: batch.column("source"),
+        LINE: batch.column("line"),
         "key": batch.column("record_key"),
         # Times without a zone are UTC here.
         "timestamp": batch.column("record_time").cast(pa.timestamp("us", "UTC")),

@@ -160,6 +160,21 @@ def test_all_problems_of_a_folder_are_shown_with_file_and_line(
     assert f"{folder}/e.sql:5: partition.time-extractor.timestamp-pattern = '$hour:00:00' makes no time" in lines[4]
 
 
+def test_settings_that_do_not_fit_a_table_hide_no_problem_of_another_file(
+    uri: str, ddl: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert uri
+    unfit = ddl.read_text().replace("TBLPROPERTIES (", "TBLPROPERTIES (\n'sink.column.NOTE.from'='kafka.headers',")
+    again = ddl.with_name("later.sql")
+    for file in (ddl, again):
+        file.write_text(unfit)
+    one, two, twice = hivesink(capsys, "ddl", "plan", ddl.parent).err.splitlines()
+    for line, file in ((one, ddl), (two, again)):
+        assert f"{file}:6: sink.column.note.from = 'kafka.headers': note is string" in line
+    assert f"{again}:1: table " in twice
+    assert f" is also declared in {ddl}" in twice
+
+
 def test_a_path_that_is_not_there(uri: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert uri
     said = hivesink(capsys, "ddl", "plan", tmp_path / "none.sql")

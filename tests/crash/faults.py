@@ -202,3 +202,18 @@ class FaultyFileSystem:
     def _die(self) -> None:
         self.dead = True
         raise Kill
+
+
+class Stalling(FaultyFileSystem):
+    """Before call `at`, something else happens, once."""
+
+    def __init__(self, inner: FileSystem, at: int, meanwhile: Callable[[], object]) -> None:
+        super().__init__(inner)
+        self._at = at
+        self._meanwhile = meanwhile
+
+    def _begin(self, name: str, path: str, *, changes: bool) -> Mode | None:
+        if len(self.calls) + 1 == self._at:
+            self._at = 0
+            self._meanwhile()
+        return super()._begin(name, path, changes=changes)

@@ -12,7 +12,7 @@ from hivesink.errors import EpochTaken, FencedOut, HiveSinkError
 from hivesink.sink.commit.recovery import find_losses, preview, recover
 from hivesink.sink.inspect.status import writer_status
 from hivesink.sink.inspect.verify import verify
-from tests.crash.faults import FaultyFileSystem, Kill
+from tests.crash.faults import FaultyFileSystem, Kill, Stalling
 from tests.crash.site import Site, Watched
 from tests.crash.test_refused_partitions import (
     OTHERS,
@@ -25,7 +25,6 @@ from tests.crash.test_refused_partitions import (
     kept,
     stuck,
 )
-from tests.crash.test_two_runs import Stalling
 from tests.sink.harness import LOCATION, TABLE, Event, Source, measure_lines
 
 if TYPE_CHECKING:
@@ -110,7 +109,7 @@ def test_giving_up_beside_another_run_ends_in_one_truth(again: bool, meanwhile: 
     outcomes = set()
     for call in counting.calls:
         site = begin()
-        stalled = site.job(Stalling(site, call.number, lambda site=site: meanwhile(site)))  # type: ignore[misc,operator]
+        stalled = site.job(Stalling(site.fs, call.number, lambda site=site: meanwhile(site)))  # type: ignore[misc,operator]
         with contextlib.suppress(FencedOut, EpochTaken):
             give_up(stalled)
         outcomes.add(require_one_truth(site, call))
@@ -129,7 +128,7 @@ def test_a_run_beside_giving_up_ends_in_one_truth() -> None:
     outcomes = set()
     for call in counting.calls:
         site = begin()
-        stalled = Stalling(site, call.number, lambda site=site: give_up(site.job()))  # type: ignore[misc]
+        stalled = Stalling(site.fs, call.number, lambda site=site: give_up(site.job()))  # type: ignore[misc]
         with contextlib.suppress(FencedOut, EpochTaken):
             site.job(stalled).run()
         outcomes.add(require_one_truth(site, call))

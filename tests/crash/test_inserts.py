@@ -14,10 +14,10 @@ from hivesink.core.seen import GivenUp
 from hivesink.errors import PartLost
 from hivesink.sink.commit.observe import load
 from hivesink.sink.commit.recovery import find_losses, recover
-from tests.crash.faults import FaultyFileSystem, Mode, Plan
+from tests.crash.faults import FaultyFileSystem, Mode, Plan, Stalling
 from tests.crash.site import Site, Watched, dies
 from tests.crash.test_metastore_faults import DAYS, EVENTS, IDS, Scenario, start
-from tests.crash.test_two_runs import Stalling, wakes
+from tests.crash.test_two_runs import wakes
 from tests.sink.harness import LOCATION, TABLE, Source
 
 THEIRS = 1000
@@ -71,7 +71,7 @@ CALLS = calls()
 def test_while_the_job_runs(day: str) -> None:
     for at in CALLS:
         site = new_site()
-        dies(start(site, Watched(site), Stalling(site, at, partial(insert, site, day))))
+        dies(start(site, Watched(site), Stalling(site.fs, at, partial(insert, site, day))))
         make_durable(site, at)
         assert max(site.rows()) == THEIRS
 
@@ -105,7 +105,7 @@ class SlowInsert(Stalling):
     """An INSERT that begins before call `at`, and ends `later` calls after, or when the epoch is marked published."""
 
     def __init__(self, site: Site, at: int, later: int, day: str) -> None:
-        super().__init__(site, at, self._begins)
+        super().__init__(site.fs, at, self._begins)
         self._site, self._until, self._day = site, at + later, day
         self._listed: bool | None = None
         self._ended = False

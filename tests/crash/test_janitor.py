@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hivesink.sink.inspect.clean import clean, find_leftovers, find_strays, throw_away
-from tests.crash.faults import FaultyFileSystem, Mode, Plan
+from tests.crash.faults import FaultyFileSystem, Mode, Plan, Stalling
 from tests.crash.site import Watched, dies
 from tests.crash.test_metastore_faults import Scenario, copies, make_durable, moves, once, start
-from tests.crash.test_two_runs import Stalling
 from tests.sink.harness import TABLE
 
 if TYPE_CHECKING:
@@ -59,6 +58,6 @@ def test_beside_a_run(at: int, act: Callable[[Site], None]) -> None:
     start(probe, Watched(probe), counting)().run()
     for call in counting.calls:
         site = site_with(act, at)
-        stalling = Stalling(site, call.number, partial(janitor, site))
+        stalling = Stalling(site.fs, call.number, partial(janitor, site))
         start(site, Watched(site), stalling)().run()
         make_durable(site, call)

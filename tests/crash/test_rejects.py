@@ -10,14 +10,13 @@ import pytest
 
 from hivesink.errors import EpochTaken, FencedOut, HiveSinkError, RegistrationFailed
 from hivesink.sink.task.messages import InputShape
-from tests.crash.faults import FaultyFileSystem, Kill, Mode, Plan, moments
+from tests.crash.faults import FaultyFileSystem, Kill, Mode, Plan, Stalling, moments
 from tests.sink.harness import LOCATION, TABLE
 from tests.tables.replays import World
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from hivesink.storage.fs import FileSystem
 
 _DAYS = "abc"
 _STOPPED = (EpochTaken, FencedOut)
@@ -58,21 +57,6 @@ def _calls() -> int:
 
 
 CALLS = _calls()
-
-
-class Stalling(FaultyFileSystem):
-    """Before call `at`, something else happens."""
-
-    def __init__(self, inner: FileSystem, at: int, meanwhile: Callable[[], object]) -> None:
-        super().__init__(inner)
-        self._at = at
-        self._meanwhile = meanwhile
-
-    def _begin(self, name: str, path: str, *, changes: bool) -> Mode | None:
-        if len(self.calls) + 1 == self._at:
-            self._at = 0
-            self._meanwhile()
-        return super()._begin(name, path, changes=changes)
 
 
 @pytest.mark.parametrize("step", moments(CALLS, every=6))

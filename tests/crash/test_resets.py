@@ -20,9 +20,8 @@ from hivesink.sink.commit.context import CommitContext
 from hivesink.sink.inspect.resets import plan_reset
 from hivesink.storage.commit_log import RenameCommitLog
 from hivesink.storage.rename_store import RenameFileStore
-from tests.crash.faults import FaultyFileSystem, Kill, Mode, Plan
+from tests.crash.faults import FaultyFileSystem, Kill, Mode, Plan, Stalling
 from tests.crash.site import LOG, Site
-from tests.crash.test_two_runs import Stalling
 from tests.sink.harness import LOCATION, TABLE, Event, Source, token
 
 if TYPE_CHECKING:
@@ -101,7 +100,7 @@ def test_a_job_beside_a_reset_stops_and_leaves_nothing_that_a_reset_cannot_heal(
         site = begun()
         reset = Resets(site, monkeypatch)
         try:
-            site.job(Stalling(site, at, partial(meddle, reset))).run()
+            site.job(Stalling(site.fs, at, partial(meddle, reset))).run()
         except LogGone:
             stopped += 1
         except HiveSinkError:

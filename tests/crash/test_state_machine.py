@@ -33,10 +33,9 @@ from hivesink.errors import (
 )
 from hivesink.errors import OutcomeUnknown as Unknown
 from hivesink.sink.inspect.clean import clean, find_leftovers
-from tests.crash.faults import FaultyFileSystem, Kill, Mode, Plan
+from tests.crash.faults import FaultyFileSystem, Kill, Mode, Plan, Stalling
 from tests.crash.site import Site, Watched
 from tests.crash.steps import ROLLING
-from tests.crash.test_two_runs import Stalling
 from tests.sink.harness import TABLE, Event, Source
 
 if TYPE_CHECKING:
@@ -112,7 +111,7 @@ class Histories(RuleBasedStateMachine):
             self._run(lambda: self.site.job(fs, source=newest[0]), size)
             self.late.append(fs)
 
-        stalling = Stalling(self.site, at, meanwhile)
+        stalling = Stalling(self.site.fs, at, meanwhile)
         self._run(lambda: self.site.job(stalling), size)
         if newest and newest[0].committed >= self.site.source.committed:
             self.site.source = newest[0]

@@ -13,10 +13,10 @@ import pytest
 from hivesink.core.manifest import REOPEN
 from hivesink.errors import PartLost
 from hivesink.sink.inspect.clean import clean
-from tests.crash.faults import FaultyFileSystem, Mode, Plan
+from tests.crash.faults import FaultyFileSystem, Mode, Plan, Stalling
 from tests.crash.site import PLAIN, Site, dies, encode_again
 from tests.crash.steps import ROLLING
-from tests.crash.test_two_runs import Stalling, wakes
+from tests.crash.test_two_runs import wakes
 from tests.sink.harness import LOCATION, SPEC, TABLE, Event, Source
 
 if TYPE_CHECKING:
@@ -172,7 +172,7 @@ def test_while_the_job_runs(spec: TableSpec, statement: Statement, day: str) -> 
     for at in range(1, calls(spec) + 1):
         site = new_site(spec)
         user = User(site, statement, day)
-        dies(partial(site.job, Stalling(site, at, user)))
+        dies(partial(site.job, Stalling(site.fs, at, user)))
         make_durable(site, user, at)
         reopened += any(site.log.manifest(epoch).kind == REOPEN for epoch in site.log.view().manifests)
         asked += user.asked

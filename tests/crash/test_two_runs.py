@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hivesink.errors import BatchBehindLog, EpochTaken, FencedOut, HiveSinkError
-from tests.crash.faults import FaultyFileSystem, Kill, Mode, Plan, moments
+from tests.crash.faults import FaultyFileSystem, Kill, Mode, Plan, Stalling, moments
 from tests.crash.site import Site, SiteJob, Watched, dies
 from tests.crash.steps import ROLLING
 from tests.sink.harness import Event, Source
@@ -32,21 +32,6 @@ OPTIONS = {
     "sink.log.retained-epochs": "1",
     "sink.partition-commit.policy.kind": "metastore,success-file",
 }
-
-
-class Stalling(FaultyFileSystem):
-    """Before call `at`, something else happens."""
-
-    def __init__(self, site: Site, at: int, meanwhile: Callable[[], None]) -> None:
-        super().__init__(site.fs)
-        self.at = at
-        self.meanwhile = meanwhile
-
-    def _begin(self, name: str, path: str, *, changes: bool) -> Mode | None:
-        if len(self.calls) + 1 == self.at:
-            self.at = 0
-            self.meanwhile()
-        return super()._begin(name, path, changes=changes)
 
 
 def new_site(**options: str) -> Site:
@@ -107,7 +92,7 @@ CALLS = count()
 def test_one_run_stalls_while_the_other_goes_on(at: int) -> None:
     site = new_site()
     other = Other(site)
-    stalling = Stalling(site, at, other)
+    stalling = Stalling(site.fs, at, other)
     error = wakes(lambda: site.job(stalling))
     decided = {int(call.path.rpartition("/")[2][:10]) for call in stalling.calls[: at - 1] if _decides(call.path)}
     if max(decided, default=0) < 2:
@@ -119,7 +104,7 @@ def test_one_run_stalls_while_the_other_goes_on(at: int) -> None:
 def test_one_run_stalls_while_the_other_rolls(at: int) -> None:
     site = new_site(**ROLLING)
     other = Other(site)
-    stalling = Stalling(site, at, other)
+    stalling = Stalling(site.fs, at, other)
     check(site, other, wakes(lambda: site.job(stalling)), at)
     assert site.log.segments.lengths() == {}
 
@@ -138,7 +123,7 @@ def moves(site: Site) -> None:
 def test_one_run_stalls_while_partitions_move_and_the_other_goes_on(at: int) -> None:
     site = new_site()
     other = Other(site, moves)
-    error = wakes(lambda: site.job(Stalling(site, at, other)))
+    error = wakes(lambda: site.job(Stalling(site.fs, at, other)))
     check(site, other, error, at)
     assert {day: f"/elsewhere/{day}" for day in DAYS}.items() <= site.places(site.tables[0]).items()
 
@@ -156,7 +141,7 @@ def test_the_other_run_dies_at_every_call_and_the_stalled_one_goes_on(at: int) -
             source = copy.deepcopy(site.source)
             dies(lambda: site.job(dead[0], source=source))
 
-        error = wakes(lambda site=site, dying=dying: site.job(Stalling(site, at, dying)))  # type: ignore[misc]
+        error = wakes(lambda site=site, dying=dying: site.job(Stalling(site.fs, at, dying)))  # type: ignore[misc]
         assert error is None or isinstance(error, STOPPED), (at, step, repr(error))
         if error is not None:
             _third(site)
@@ -224,7 +209,7 @@ class Turns:
         self.errors[name] = None
         try:
             source = self.site.source if name == "first" else self._newer()
-            self.site.job(Stalling(self.site, self.calls[name], hand_over), source=source).run()
+            self.site.job(Stalling(self.site.fs, self.calls[name], hand_over), source=source).run()
         except (HiveSinkError, Kill, AssertionError) as error:
             self.errors[name] = error
         finally:

@@ -1,7 +1,7 @@
 """The number of a row's line in its file, from the block that Spark read it in.
 
 Spark counts no lines. A task that gets each row of its blocks, in order, counts them from the beginning of a block; how
-many lines are before the block, another look at the file tells. `places_of` says whether a stream's tasks do.
+many lines are before the block, another look at the file tells. Only where that holds has the plan's shape a `block`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from hivesink.core.column_source import Metadata, stream_column
+from hivesink.core.column_source import LINE, Metadata
 from hivesink.errors import HiveSinkError, StoreUnavailable, Unsupported
 
 if TYPE_CHECKING:
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 ROW = "hivesink row"
 """The name of a column that no stream has."""
-_LINE, _ = stream_column(Metadata.LINE) or ("", ())
 _FARTHEST = 1 << 30
 """Bytes of a file that are read again for the line of a bad record. A file may have bad records in every block."""
 _CHUNK = 4 << 20
@@ -85,19 +84,19 @@ class LineNumbers:
         return None if before is None else before + inside + 1
 
     def numbered(self, followed: pa.RecordBatch) -> pa.RecordBatch:
-        """`followed` with a column `_line`, where a column of the table comes from it.
+        """`followed` with a column `LINE`, where a column of the table comes from it.
 
         Raises Unsupported, StoreUnavailable where a file can't be read again.
         """
         names = followed.schema.names
-        if Metadata.LINE not in self.plan.config.sources.values() or self.plan.shape.block not in names:
+        if self.plan.shape.block not in names or Metadata.LINE not in self.plan.config.sources.values():
             return followed
         paths, blocks = self._places(followed)
         files = paths.dictionary_encode()
         codes, numbers = np.asarray(files.indices), np.asarray(followed.column(names.index(ROW))) + 1
         for code, block in set(zip(codes.tolist(), blocks.tolist(), strict=True)):
             numbers[(codes == code) & (blocks == block)] += self._required(files.dictionary[code].as_py(), block)
-        return pa.RecordBatch.from_arrays([*followed.columns, pa.array(numbers)], [*names, _LINE])
+        return pa.RecordBatch.from_arrays([*followed.columns, pa.array(numbers)], [*names, LINE])
 
     def _places(self, batch: pa.RecordBatch) -> tuple[pa.Array, NDArray[np.int64]]:
         names, shape = batch.schema.names, self.plan.shape

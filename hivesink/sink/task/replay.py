@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from hivesink.core.column_source import LINE, PATH
 from hivesink.core.manifest import Rows
 from hivesink.sink.task.attempt import assign, of_input, open_task
 from hivesink.sink.task.messages import InputShape, TaskReport
@@ -38,8 +39,8 @@ SHAPE = InputShape(
     topic="topic",
     partition="partition",
     offset="offset",
-    path="_path",
-    line="_line",
+    path=PATH,
+    line=LINE,
 )
 """The columns of `Letters.records`, beside `key` and `headers`."""
 
