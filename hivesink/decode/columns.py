@@ -17,10 +17,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec import UNSET, Raw, UnsetType
 
-from hivesink.core.table import Char, Column, HiveType, Primitive, Varchar
+from hivesink.core.table import Char, Column, Decimal, HiveType, Primitive, Varchar
 from hivesink.decode.arrowtypes import INTEGER_BITS, arrow_type
 from hivesink.decode.clocks import Mask, bounded, dates, from_millis, nulls, parse_each, timestamps
 from hivesink.decode.scan import NotJson, document, members, unquote
+from hivesink.decode.spans import Spans, booleans, decimals, floats, integers, raw_values, texts_of
 from hivesink.decode.values import InvalidValue, binary_of
 
 if TYPE_CHECKING:
@@ -83,13 +84,39 @@ class ColumnReader:
             converted = self._texts(values, escapes=escapes)
         else:
             converted = self._numbers(values)
+        return self._required(converted)
+
+    def convert_spans(self, spans: Spans) -> Converted:
+        """As `convert`, of values that may be no JSON: these are in doubt."""
+        if isinstance(self.kind, Decimal):
+            array, doubt = decimals(spans, self.kind, self.arrow)
+        elif self.type is str:
+            texts, doubt = texts_of(spans)
+            array, more = self._from_texts(texts)
+            doubt |= more
+        elif self.type is bool:
+            array, doubt = booleans(spans)
+        elif self.type is None:
+            values, doubt = raw_values(spans)
+            array, more = self._parsed(values)
+            doubt |= more
+        else:
+            array, doubt = self._numeric(*(integers(spans, self._number) if self.type is int else floats(spans)))
+        return self._required(Converted((array,), doubt, 0, 0))
+
+    @property
+    def is_required(self) -> bool:
+        """Whether a record without the field is bad."""
+        return not self.column.nullable
+
+    def _required(self, converted: Converted) -> Converted:
         (array,) = converted.arrays
-        if not self.column.nullable and array.null_count:
+        if self.is_required and array.null_count:
             converted.doubt |= nulls(array)
         return converted
 
     def _numbers(self, values: list[Any]) -> Converted:
-        kind = pa.int64() if self.type is int and self.kind not in INTEGER_BITS else self.arrow
+        kind = self._number
         doubt = np.zeros(len(values), dtype=np.bool_)
         absent = 0
         try:
@@ -103,12 +130,23 @@ class ColumnReader:
                 for row, value in enumerate(values):
                     doubt[row] = value is not None and not -limit <= value < limit
                 array = pa.array(values, kind, mask=doubt)
-        if self.kind is Primitive.FLOAT:
+        array, doubt = self._numeric(array, doubt)
+        return Converted((array,), doubt, 0, absent)
+
+    @property
+    def _number(self) -> pa.DataType:
+        """The type in which numbers for the column are read."""
+        return pa.int64() if self.type is int and self.kind not in INTEGER_BITS else self.arrow
+
+    def _numeric(self, array: pa.Array, doubt: Mask) -> tuple[pa.Array, Mask]:
+        """Numbers as the column has them."""
+        if self.type is float:
+            array = array.cast(self.arrow, safe=False)
             doubt |= np.isinf(array.fill_null(0).to_numpy(zero_copy_only=False))
-        if kind is not self.arrow and kind != self.arrow:
+        elif self._number != self.arrow:
             array, beyond = from_millis(array, self.parser.zone, self.arrow)
             doubt |= beyond
-        return Converted((array,), doubt, 0, absent)
+        return array, doubt
 
     def _texts(self, values: list[Any], *, escapes: bool) -> Converted:
         absent = 0
@@ -138,9 +176,12 @@ class ColumnReader:
 
     def _raw(self, values: list[Any]) -> Converted:
         raws, quotes, absent = _raws(values)
-        parse, kind = self.parser.parse, self.kind
-        array, doubt = parse_each(raws, lambda raw: parse(raw.decode(), kind), self.arrow)
+        array, doubt = self._parsed(raws)
         return Converted((array,), doubt, quotes, absent)
+
+    def _parsed(self, raws: list[bytes | None]) -> tuple[pa.Array, Mask]:
+        parse, kind = self.parser.parse, self.kind
+        return parse_each(raws, lambda raw: parse(raw.decode(), kind), self.arrow)
 
 
 class PathsReader:
@@ -158,6 +199,21 @@ class PathsReader:
     def convert(self, values: list[Any], *, raw: bool, escapes: bool) -> Converted:  # noqa: ARG002 -- as the other's
         """As `ColumnReader.convert`; `values` are always raw."""
         raws, quotes, absent = _raws(values)
+        arrays, doubt = self._picked(raws)
+        return Converted(arrays, doubt, quotes, absent)
+
+    def convert_spans(self, spans: Spans) -> Converted:
+        """As `ColumnReader.convert_spans`."""
+        values, doubt = raw_values(spans)
+        arrays, more = self._picked(values)
+        return Converted(arrays, doubt | more, 0, 0)
+
+    @property
+    def is_required(self) -> bool:
+        """Whether a record without the field is bad."""
+        return not all(column.nullable for column in self._columns)
+
+    def _picked(self, raws: list[bytes | None]) -> tuple[tuple[pa.Array, ...], Mask]:
         doubt = np.zeros(len(raws), dtype=np.bool_)
         cells: list[list[Any]] = [[None] * len(raws) for _ in self.indexes]
         for row, text in enumerate(raws):
@@ -170,8 +226,7 @@ class PathsReader:
             except InvalidValue:
                 doubt[row] = True
         kinds = [arrow_type(column.type) for column in self._columns]
-        arrays = tuple(pa.array(own, kind) for own, kind in zip(cells, kinds, strict=True))
-        return Converted(arrays, doubt, quotes, absent)
+        return tuple(pa.array(own, kind) for own, kind in zip(cells, kinds, strict=True)), doubt
 
     def _value(self, place: int, raw: str) -> Any:
         column = self._columns[place]

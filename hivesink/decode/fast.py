@@ -25,6 +25,7 @@ from msgspec import UNSET
 
 from hivesink.decode.clocks import Mask, not_utf8
 from hivesink.decode.columns import ColumnReader, Converted, FieldNames, PathsReader, Slot, quotes_in
+from hivesink.decode.spans import REFUSED
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
     from hivesink.decode.exact import ExactDecoder
     from hivesink.decode.paths import Branch
 
-_REFUSED = (msgspec.MsgspecError, ValueError, OverflowError, RecursionError)
 _PATH = re.compile(r"`\$\.(.+?)`$")
 _SAMPLE = 16  # refused records to learn from
 _OFTEN = 64  # a column is read raw where more than one record in so many is refused
@@ -42,8 +42,8 @@ class FastDecoder:
     """Learns a stream's field names and habits; what it learns changes its speed, never its results."""
 
     def __init__(self, exact: ExactDecoder) -> None:
-        self._readers = [_reader(str(name), branch, exact) for name, branch in exact.read.below.items()]
-        self._names = FieldNames(self._readers, ignore_unknown=exact.ignore_unknown)
+        self.readers = [_reader(str(name), branch, exact) for name, branch in exact.read.below.items()]
+        self._names = FieldNames(self.readers, ignore_unknown=exact.ignore_unknown)
         self._primed = False
 
     def decode(self, records: pa.StringArray) -> tuple[list[pa.Array], Mask]:
@@ -64,7 +64,7 @@ class FastDecoder:
         columns, missing = self._columns(rows, escapes=escapes)
         for column in columns:
             doubt |= column.doubt
-        both = zip(self._readers, columns, strict=True)
+        both = zip(self.readers, columns, strict=True)
         arrays = {
             index: own for reader, column in both for index, own in zip(reader.indexes, column.arrays, strict=True)
         }
@@ -84,7 +84,7 @@ class FastDecoder:
         while True:
             try:
                 rows = self._names.layout.decoder.decode_lines(joined)
-            except _REFUSED:
+            except REFUSED:
                 rows = []
             if len(rows) == len(records):
                 return rows, None
@@ -101,7 +101,7 @@ class FastDecoder:
         for index, record in enumerate(_bytes(records)):
             try:
                 rows.append(decode(record))
-            except _REFUSED as error:  # noqa: PERF203 -- one record that doesn't fit must not keep the others back
+            except REFUSED as error:  # noqa: PERF203 -- one record that doesn't fit must not keep the others back
                 rows.append(blank)
                 refused[index] = True
                 match = _PATH.search(str(error)) if isinstance(error, msgspec.ValidationError) else None
@@ -126,7 +126,7 @@ class FastDecoder:
             if slot.reader is not None:
                 spelled.setdefault(slot.reader, []).append(slot)
         columns = []
-        for index, reader in enumerate(self._readers):
+        for index, reader in enumerate(self.readers):
             slots = spelled.get(index, [])
             values, twice = _merged(slots, rows)
             converted = reader.convert(values, raw=index in self._names.raw, escapes=escapes)

@@ -11,6 +11,7 @@ from hivesink.config.options import OnTombstone
 from hivesink.decode.arrowtypes import arrow_schema
 from hivesink.decode.exact import ExactDecoder
 from hivesink.decode.fast import FastDecoder
+from hivesink.decode.shaped import ShapedDecoder
 from hivesink.decode.values import DecodeOptions, InvalidValue
 from hivesink.ports import BadRow, DecodedRows
 
@@ -22,9 +23,11 @@ if TYPE_CHECKING:
     from hivesink.core.table import Column
 
 # Small enough for the CPU's caches, large enough for the fixed cost of a chunk.
-CHUNK_ROWS = 8192
+CHUNK_ROWS = 16384
 CHUNK_BYTES = 8 << 20
 Rows: TypeAlias = "NDArray[np.int64]"
+Piece: TypeAlias = "tuple[Rows, pa.RecordBatch]"
+"""Some rows of a chunk, and where they are in it."""
 
 
 class JsonDecoder:
@@ -42,6 +45,7 @@ class JsonDecoder:
         self.schema = arrow_schema(columns)
         self._exact = ExactDecoder(columns, options)
         self._fast = FastDecoder(self._exact)
+        self._shaped = ShapedDecoder(self._fast.readers, self.schema, ignore_unknown=self._exact.ignore_unknown)
 
     def decode(self, values: pa.Array | pa.ChunkedArray) -> DecodedRows:
         """`values` are binary, string or their large forms; null is a tombstone. Raises TypeError for other types."""
@@ -68,28 +72,43 @@ class JsonDecoder:
 
     def _chunk(self, records: pa.StringArray, rows: Rows, bad: list[BadRow]) -> tuple[pa.RecordBatch, Rows]:
         """The good rows of `records`, whose input rows are `rows`, and their input rows; the others go to `bad`."""
+        pieces = [(found.rows, self._batch(found.columns)) for found in self._shaped.decode(records)]
+        if sum(len(places) for places, _ in pieces) < len(records):
+            rest = np.ones(len(records), dtype=np.bool_)
+            for places, _ in pieces:
+                rest[places] = False
+            left = np.flatnonzero(rest)
+            pieces += self._unshaped(records.take(pa.array(left)) if pieces else records, left, rows, bad)
+        if len(pieces) == 1:
+            ((places, batch),) = pieces
+            return batch, rows if len(places) == len(rows) else rows[places]
+        order = np.concatenate([places for places, _ in pieces])
+        both = pa.Table.from_batches([batch for _, batch in pieces], self.schema)
+        merged = both.take(pa.array(np.argsort(order, kind="stable"))).combine_chunks()
+        return self._batch([column.chunk(0) for column in merged.columns]), rows[np.sort(order)]
+
+    def _unshaped(self, records: pa.StringArray, places: Rows, rows: Rows, bad: list[BadRow]) -> list[Piece]:
+        """The good rows of `records`, which are those at `places` of a chunk."""
         arrays, doubt = self._fast.decode(records)
-        batch = pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+        batch = self._batch(arrays)
         if not doubt.any():
-            return batch, rows
+            return [(places, batch)]
         exact: list[list[Any]] = []
-        indexes: list[int] = []
+        found: list[int] = []
         doubtful = np.flatnonzero(doubt)
         again = records.view(pa.binary()).take(pa.array(doubtful)).to_pylist()
-        for index, record in zip(doubtful.tolist(), again, strict=True):
+        for place, record in zip(places[doubtful].tolist(), again, strict=True):
             try:
                 exact.append(self._exact.row(record))
-                indexes.append(index)
+                found.append(place)
             except InvalidValue as error:  # noqa: PERF203 -- one record that doesn't fit must not keep the others back
-                bad.append(error.bad_row(int(rows[index])))
+                bad.append(error.bad_row(int(rows[place])))
         sure = np.flatnonzero(~doubt)
-        batch = batch.take(pa.array(sure))
-        if not exact:
-            return batch, rows[sure]
-        order = np.concatenate([sure, indexes])
-        both = pa.Table.from_batches([batch, exact_batch(exact, self.schema)])
-        merged = both.take(pa.array(np.argsort(order, kind="stable")))
-        return merged.combine_chunks().to_batches()[0], rows[np.sort(order)]
+        pieces: list[Piece] = [(places[sure], batch.take(pa.array(sure)))]
+        return [*pieces, (np.array(found, np.int64), exact_batch(exact, self.schema))] if exact else pieces
+
+    def _batch(self, arrays: Sequence[pa.Array]) -> pa.RecordBatch:
+        return pa.RecordBatch.from_arrays(list(arrays), schema=self.schema)
 
 
 def exact_batch(rows: Sequence[Sequence[Any]], schema: pa.Schema) -> pa.RecordBatch:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -18,6 +20,11 @@ if TYPE_CHECKING:
 
     from hivesink.sink.task.attempt import TaskTools
     from hivesink.sink.task.messages import TaskPlan
+
+_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
+"""Options of glibc's `mallopt`."""
+_KEPT = 64 << 20
+"""Bytes of free memory that a worker keeps."""
 
 
 def write(batches: Iterator[pa.RecordBatch], sealed: shipping.Sealed) -> Iterator[pa.RecordBatch]:
@@ -48,6 +55,17 @@ def encode(
     yield _report(sealed, run)
 
 
+def settle() -> None:
+    """Prepare this process for many batches, once its modules are loaded (docs/performance.md)."""
+    # PySpark's worker collects garbage after each task, which takes 50 ms with the modules loaded by now.
+    gc.freeze()
+    # Else each chunk gives its arrays back to the kernel and gets them again page by page: a quarter of its decoding.
+    with suppress(AttributeError, OSError):  # Only glibc has it.
+        allocator = ctypes.CDLL(None)
+        for option, size in ((_TRIM_THRESHOLD, _KEPT), (_MMAP_THRESHOLD, _KEPT // 4)):
+            allocator.mallopt(option, size)
+
+
 def _report(sealed: shipping.Sealed, run: Callable[[TaskPlan, TaskTools, int, int], TaskReport]) -> pa.RecordBatch:
     """What `run` reports.
 
@@ -62,8 +80,7 @@ def _report(sealed: shipping.Sealed, run: Callable[[TaskPlan, TaskTools, int, in
         plan, tools, tries = shipping.unsealed(sealed)
         opened = tools.open(plan)
         if not gc.get_freeze_count():
-            # PySpark's worker collects garbage after each task, which takes 50 ms with the modules loaded by now.
-            gc.freeze()
+            settle()
         report = run(plan, opened, task, task_attempt)
     except errors.HiveSinkError as error:
         if error.retryable and context.attemptNumber() + 1 < tries:

@@ -21,6 +21,7 @@ from hivesink.core.table import Column
 from hivesink.core.typetext import parse_type
 from hivesink.sink.task.attempt import run_task
 from hivesink.sink.task.messages import InputShape, TaskPlan
+from hivesink.spark.tasks import settle
 from tests.bench import memory
 from tests.bench.contenders import PATTERN
 from tests.bench.records import chunks
@@ -38,6 +39,7 @@ def main(rows: int) -> None:
         for lines in chunks(rows)
         for start in range(0, len(lines), BATCH)
     ]
+    settle()
     with tempfile.TemporaryDirectory(prefix="hivesink-bench-") as folder:
         plan, tools = task(Path(folder))
         run_task(batches[:1], plan, tools.open(plan), 0, 0)
