@@ -129,7 +129,7 @@ def _is_raw(kinds: Mapping[str, str], spec: TableSpec, config: SinkConfig) -> bo
 def needed_input(schema: StructType, plan: TaskPlan) -> list[str]:
     """The stream's columns that tasks need. Raises MissingColumns for decoded rows, InvalidOption."""
     shape, metadata = plan.shape, _metadata(schema, plan)
-    keeps_position = plan.config["sink.on-bad-record"] is not OnBadRecord.DROP
+    keeps_position = plan.places and plan.config["sink.on-bad-record"] is not OnBadRecord.DROP
     place = (shape.path, shape.line, shape.block) if keeps_position else ()
     if shape.value is not None:
         position = (shape.topic, shape.partition, shape.offset) if keeps_position else ()

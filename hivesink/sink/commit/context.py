@@ -218,7 +218,9 @@ class WriterSpec:
         """Raises InvalidOption."""
         return commit_rule(self.target.spec, self.config)
 
-    def task_plan(self, epoch: Epoch, shape: InputShape, stamp: Stamp, late: datetime | None = None) -> TaskPlan:
+    def task_plan(
+        self, epoch: Epoch, shape: InputShape, stamp: Stamp, late: datetime | None = None, *, places: bool = True
+    ) -> TaskPlan:
         """One try at `epoch`, with every partition in its default folder."""
         return TaskPlan(
             target=self.target,
@@ -230,6 +232,7 @@ class WriterSpec:
             attempt=stamp.attempt,
             arrival=stamp.at,
             late=late,
+            places=places,
         )
 
 

@@ -27,6 +27,9 @@ METASTORE_TROUBLE = (errors.MetastoreUnreachable, errors.RegistrationFailed, err
 _TRIES = 3
 """Tries at one epoch while partitions keep turning out to live elsewhere."""
 
+_PLACED = 100
+"""Epochs after one with a dead letter in which records come with their places again: that costs less than a try."""
+
 Write = Callable[[TaskPlan], Iterable[TaskReport]]
 
 
@@ -60,6 +63,8 @@ class EpochWriter:
     spec: WriterSpec
     tolerate: Callable[[errors.HiveSinkError], None]
     _moved: dict[PartitionKey, str] = field(default_factory=dict)
+    _placed: int = 0
+    """Epochs to come in which records come with their places."""
 
     def write(
         self, epoch: Epoch, shape: InputShape, write: Write, watch: Stopwatch, *, late: datetime | None = None
@@ -70,8 +75,7 @@ class EpochWriter:
         PartitionElsewhere, and what `tolerate` raises.
         """
         for left in reversed(range(_TRIES)):
-            plan = self._plan(epoch, shape, late)
-            reports = self._reports(write, plan)
+            plan, reports = self._try(epoch, shape, write, late)
             watch.lap("write")
             self._require_good(reports)
             parts = tuple(part for report in reports for part in report.parts)
@@ -95,6 +99,21 @@ class EpochWriter:
             path=str(vanished),
             reason="something deleted or truncated it before its epoch could be decided",
         )
+
+    def _try(
+        self, epoch: Epoch, shape: InputShape, write: Write, late: datetime | None
+    ) -> tuple[TaskPlan, tuple[TaskReport, ...]]:
+        """A plan and what its tasks report: first without the places of records, which few batches need."""
+        plan = self._plan(epoch, shape, late)
+        reports = self._reports(write, plan)
+        self._placed = max(0, self._placed - 1)
+        if any(report.unplaced or report.rows.rejected for report in reports):
+            self._placed = _PLACED
+        if any(report.unplaced for report in reports):
+            self.context.store.discard(part.staged for report in reports for part in report.parts)
+            plan = self._plan(epoch, shape, late)
+            reports = self._reports(write, plan)
+        return plan, reports
 
     def _look(self, parts: Iterable[PartEntry]) -> Mapping[PartitionKey, LivePartition] | None:
         try:
@@ -176,7 +195,8 @@ class EpochWriter:
             moved = {partition: home for (name, partition), home in self._moved.items() if name == table.name}
             return replace(table, moved=moved)
 
-        plan = self.spec.task_plan(epoch, shape, self.context.stamp(), late)
+        places = bool(self._placed) or not shape.is_raw
+        plan = self.spec.task_plan(epoch, shape, self.context.stamp(), late, places=places)
         rejected = with_moves(plan.rejected) if plan.rejected else None
         return replace(plan, target=with_moves(plan.target), rejected=rejected)
 

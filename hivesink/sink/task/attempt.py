@@ -53,7 +53,8 @@ class TaskTools:
 
 
 class _Stop(Exception):
-    def __init__(self, bad: BadReport) -> None:
+    def __init__(self, bad: BadReport | None) -> None:
+        """`bad`: None where another try has to tell."""
         self.bad = bad
 
 
@@ -114,6 +115,7 @@ class Task:
         bad.sort(key=lambda row: row.index)
         match self.plan.config["sink.on-bad-record"]:
             case OnBadRecord.FAIL:
+                self._require_places()
                 first = bad[0]
                 line = self.lines.of(batch, first.index)
                 where = position(batch, self.plan.shape, first.index, line)
@@ -122,6 +124,10 @@ class Task:
                 self.counts["dropped"] += len(bad)
             case _:
                 self._put_aside(batch, bad)
+
+    def _require_places(self) -> None:
+        if not self.plan.places:
+            raise _Stop(None)
 
     def _put_late(self, batch: pa.RecordBatch, late: list[BadRow]) -> None:
         if late and self.plan.config["sink.late-rows"] is OnLate.DEAD_LETTER:
@@ -133,6 +139,7 @@ class Task:
         if self.rejects is None:
             message = "a dead letter without a table for it"
             raise AssertionError(message)
+        self._require_places()
         lines = [self.lines.of(batch, row.index) for row in bad]
         rows, partition = rejected_rows(batch, self.plan, bad, lines, self.ids)
         self.files.add(self.rejects, partition, rows.select([column.name for column in self.rejects.columns]))
@@ -176,7 +183,7 @@ def run_task(
         return TaskReport(task, task_attempt, rows, opened=work.files.finish(), newest=newest)
     except _Stop as stop:
         work.files.abort()
-        return TaskReport(task, task_attempt, Rows(), bad=stop.bad)
+        return TaskReport(task, task_attempt, Rows(), bad=stop.bad, unplaced=stop.bad is None)
     except BaseException:
         work.files.abort()
         raise

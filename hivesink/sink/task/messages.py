@@ -72,7 +72,8 @@ class InputShape:
 class TaskPlan:
     """One try at an epoch, as each of its tasks sees it. `arrival` is UTC, fixed once per try.
 
-    `late` is the watermark (UTC) before the batch: rows of partitions that were over by then are late.
+    `late` is the watermark (UTC) before the batch: rows of partitions that were over by then are late. `places`:
+    whether raw records come with the columns that say where they are from.
     """
 
     target: TablePlan
@@ -84,6 +85,7 @@ class TaskPlan:
     attempt: str
     arrival: datetime
     late: datetime | None = None
+    places: bool = True
 
     def layout(self, table: TablePlan) -> Layout:
         """How the rows of `table`, one of these, lie in its files."""
@@ -125,7 +127,7 @@ class LeftSlice:
 
 @dataclass(frozen=True, slots=True)
 class TaskReport:
-    """What one task attempt did: its files are whole and its counts complete, unless `bad` or `failure` is set."""
+    """What one task attempt did: its files are whole and its counts complete, unless one of the last three is set."""
 
     task: int
     task_attempt: int
@@ -137,6 +139,8 @@ class TaskReport:
     """Where the sink has its own watermark: the newest event time of each source partition, in µs since 1970."""
     bad: BadReport | None = None
     failure: TaskFailure | None = None
+    unplaced: bool = False
+    """It found a record that has to be named, and its plan had no `places`."""
 
     def encode(self) -> str:
         return json.dumps(asdict(self))

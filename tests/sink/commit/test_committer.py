@@ -212,6 +212,45 @@ def test_a_bad_record_discards_everything(site: Site) -> None:
     assert (site.staged(), site.rows(), site.log.view().head) == (set(), [], 0)
 
 
+def test_records_come_with_their_places_where_one_has_to_be_told_and_for_some_epochs_after(site: Site) -> None:
+    job = site.job(source=Source(events(120)))
+    asked: list[bool] = []
+    dirty = {2, 3}
+
+    def write(plan: TaskPlan) -> list[TaskReport]:
+        asked.append(plan.places)
+        job.tasks = 1
+        (good,) = job.write(plan, job.source.rows(ref))
+        if plan.epoch not in dirty:
+            return [good]
+        if not plan.places:
+            return [good, TaskReport(1, 1, Rows(), unplaced=True)]
+        return [good, TaskReport(1, 1, Rows(read=1, rejected=1))]
+
+    for _ in range(120):
+        found = job.source.next_batch(1)
+        assert found is not None
+        ref = found
+        job.committer.commit(ref, InputShape(value="value"), write)
+        job.source.committed += 1
+    assert asked == [False, False, *[True] * 102, *[False] * 17]
+    assert site.rows() == list(range(120))
+    assert sum(site.log.manifest(Epoch(epoch)).rows.rejected for epoch in range(1, 121)) == 2
+
+
+def test_decoded_rows_come_as_they_are(site: Site) -> None:
+    job = site.job()
+
+    def write(plan: TaskPlan) -> list[TaskReport]:
+        assert plan.places
+        return job.write(plan, EVENTS[:4])
+
+    ref = site.source.next_batch(4)
+    assert ref is not None
+    job.committer.commit(ref, InputShape(), write)
+    assert site.rows() == IDS[:4]
+
+
 @pytest.mark.parametrize("retryable", [True, False])
 def test_a_task_that_reports_its_failure_decides_nothing(site: Site, retryable: bool) -> None:
     job = site.job()

@@ -48,6 +48,7 @@ class Run:
     options: Mapping[str, str] = field(default_factory=dict)
     shape: InputShape = RAW
     arrival: datetime = ARRIVAL
+    places: bool = True
     touched: list[Touched] = field(default_factory=list)
 
     @property
@@ -57,7 +58,15 @@ class Run:
         spec = TableSpec(name, self.columns, self.partitions)
         rejected = TablePlan(rejected_spec(name, None, external=False), f"{self.location}__rejected")
         return TaskPlan(
-            TablePlan(spec, self.location), rejected, config, self.shape, UID, Epoch(1), ATTEMPT, self.arrival
+            TablePlan(spec, self.location),
+            rejected,
+            config,
+            self.shape,
+            UID,
+            Epoch(1),
+            ATTEMPT,
+            self.arrival,
+            places=self.places,
         )
 
     @property

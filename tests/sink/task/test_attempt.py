@@ -99,6 +99,23 @@ def test_a_bad_record_stops_the_task_and_leaves_nothing(tmp_path: Path, value: b
     assert made.touched
 
 
+@pytest.mark.parametrize("value", [BAD, b"{", UNFIT])
+@pytest.mark.parametrize("answer", ["fail", "dead-letter"])
+def test_a_bad_record_without_its_place_asks_for_another_try(tmp_path: Path, value: bytes, answer: str) -> None:
+    made = make(RenameFileStore(LocalFileSystem()), on_bad_record=answer, task_memory="1")
+    made.location, made.places = str(tmp_path / "t"), False
+    report = made(raw([GOOD]), raw([GOOD, value]))
+    assert (report.unplaced, report.bad, report.parts, report.rows.read) == (True, None, (), 0)
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+
+
+def test_a_dropped_record_needs_no_place() -> None:
+    made = make(on_bad_record="drop")
+    made.places = False
+    report = made(raw([GOOD, BAD, UNFIT]))
+    assert (report.unplaced, report.rows.dropped, rows_of(made, report)) == (False, 2, [{"id": 1}])
+
+
 def test_the_first_bad_record_of_a_batch_is_the_one_that_is_told() -> None:
     """An unfit partition value before a record that can't be decoded."""
     _, report = run([GOOD, UNFIT, BAD])
