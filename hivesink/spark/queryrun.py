@@ -19,6 +19,7 @@ from hivesink.sink.task.attempt import ROUTE, check_input
 from hivesink.sink.task.lines import ROW
 from hivesink.sink.task.messages import InputShape, TaskPlan, TaskReport
 from hivesink.spark import shipping, tasks
+from hivesink.spark.arrowlimit import ArrowLimit
 from hivesink.spark.brief import briefly
 from hivesink.spark.input import Checkpoint, SourceFiles, input_shape, needed_input, watermark_of
 from hivesink.spark.running import (
@@ -95,6 +96,7 @@ class QueryRun:
         """The one whose next watermark is known."""
         # Asked once: reading the session's settings takes a call to the JVM for each of them.
         self._tries = allowed_tries(spark)
+        self._limit = ArrowLimit()
 
     def begin(self, checkpoint: str, schema: StructType, plan: Any, *, ends_early: bool, whole: bool = True) -> None:
         """Recover, and refuse a checkpoint that doesn't follow from the log.
@@ -301,7 +303,9 @@ class QueryRun:
         files = SourceFiles(self._spark, query.execution, ref)
         self._miss(files.missing(), files, ref)
         rows = self._routed(batch.select(*map(quoted, needed_input(batch.schema, plan))), plan)
+        self._limit.prepare(rows)
         reports = self._reports(rows, partial(tasks.write, sealed=self._order(plan)))
+        self._limit.learn(reports)
         self._miss(files.missing_after(), files, ref)
         return reports
 

@@ -115,6 +115,8 @@ _QUARTER = (900, 1)
 """Seconds in which a zone's offset rarely changes, and in which it never does."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _UNEVEN = "\0"
+_NEAR = 1 << 16
+"""Numbers of a range that is smaller than this are looked up in a table of it."""
 
 
 def _formatted(times: pa.Array, pattern: TimePattern, clock: Callable[[datetime], datetime]) -> pa.DictionaryArray:
@@ -123,14 +125,27 @@ def _formatted(times: pa.Array, pattern: TimePattern, clock: Callable[[datetime]
     if pa.types.is_date(whole.type):
         whole = whole.cast(pa.timestamp("s"))
     per_second = _PER_SECOND["ms" if pa.types.is_integer(whole.type) else whole.type.unit]
-    seconds = whole.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False) // per_second
-    absent = whole.is_null().to_numpy(zero_copy_only=False)
+    stored = whole.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
+    absent = whole.is_null().to_numpy(zero_copy_only=False) if whole.null_count else None
     for step in _STEPS.get(pattern.unit, _QUARTER):
-        codes = pa.array(seconds // step).dictionary_encode()
-        texts = [_text(code * step, step, pattern, clock) for code in codes.dictionary.to_pylist()]
+        indices, codes = _distinct(stored // (per_second * step))
+        texts = [_text(code * step, step, pattern, clock) for code in codes]
         if _UNEVEN not in texts:
             break
-    return pa.DictionaryArray.from_arrays(pa.array(codes.indices.to_numpy(), mask=absent), pa.array(texts, pa.string()))
+    return pa.DictionaryArray.from_arrays(pa.array(indices, mask=absent), pa.array(texts, pa.string()))
+
+
+def _distinct(numbers: NDArray[np.int64]) -> tuple[NDArray[np.integer[Any]], list[int]]:
+    """The place of each number among the distinct ones, and these."""
+    least, most = (int(numbers.min()), int(numbers.max())) if len(numbers) else (0, 0)
+    if most - least >= _NEAR:
+        encoded = pa.array(numbers).dictionary_encode()
+        return encoded.indices.to_numpy(), encoded.dictionary.to_pylist()
+    # A look-up for each number costs a third of a hash.
+    places = numbers - least
+    occurs = np.zeros(most - least + 1, np.bool_)
+    occurs[places] = True
+    return (np.cumsum(occurs, dtype=np.int32) - 1)[places], (np.flatnonzero(occurs) + least).tolist()
 
 
 def _text(start: int, step: int, pattern: TimePattern, clock: Callable[[datetime], datetime]) -> str | None:

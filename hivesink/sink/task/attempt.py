@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from hivesink.config.layout import Layout
 from hivesink.config.options import OnBadRecord, OnLate
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from hivesink.core.roll_policy import Encoding
     from hivesink.ports import BadRow, DecodedRows, FileStore, PartFormat, Refit, RowReader, SegmentStore
 
+_SHORT = 1 << 15
 ROUTE = "hivesink partition"
 """The name of a column that no stream has."""
 
@@ -74,6 +76,8 @@ class Task:
     """Names for dead letters, which no other task attempt gives."""
     lines: LineNumbers
     counts: Counter[str] = field(default_factory=Counter)
+    largest: int = 0
+    """Bytes of the largest raw record so far."""
 
     def take(self, batch: pa.RecordBatch) -> None:
         """Take a batch of the input. Raises ColumnsDontFit, InvalidOption."""
@@ -87,6 +91,9 @@ class Task:
         self.write(decoded.table, assigned)
         self.counts["read"] += batch.num_rows
         self.counts["skipped"] += decoded.skipped
+        if self.plan.shape.value is not None:
+            lengths = pc.binary_length(batch.column(batch.schema.get_field_index(self.plan.shape.value)))
+            self.largest = max(self.largest, pc.max(lengths).as_py() or 0)
 
     def assign(self, batch: pa.RecordBatch) -> tuple[DecodedRows, Buckets]:
         """As the function of that name, for a batch that `lines` has followed."""
@@ -100,8 +107,10 @@ class Task:
                 self.files.add(self.target, assigned.paths[0], rows)
                 self.counts["written"] += rows.num_rows
             return
-        order = np.argsort(assigned.codes, kind="stable")
-        edges = np.searchsorted(assigned.codes[order], np.arange(len(assigned.paths) + 1))
+        # Of 16 bits, a stable order takes two passes over the rows.
+        codes = assigned.codes.astype(np.int16) if len(assigned.paths) < _SHORT else assigned.codes
+        order = np.argsort(codes, kind="stable")
+        edges = np.searchsorted(codes[order], np.arange(len(assigned.paths) + 1))
         for code, path in enumerate(assigned.paths):
             # A copy for each bucket: slices of one shared table would keep all of it in memory.
             indices = order[edges[code] : edges[code + 1]]
@@ -177,10 +186,10 @@ def run_task(
             if batch.num_rows:
                 work.take(batch)
         rows = Rows(**work.counts)
-        newest = work.events.newest
+        report = TaskReport(task, task_attempt, rows, newest=work.events.newest, largest=work.largest)
         if isinstance(work.files, Parts):
-            return TaskReport(task, task_attempt, rows, work.files.finish(), newest=newest)
-        return TaskReport(task, task_attempt, rows, opened=work.files.finish(), newest=newest)
+            return replace(report, parts=work.files.finish())
+        return replace(report, opened=work.files.finish())
     except _Stop as stop:
         work.files.abort()
         return TaskReport(task, task_attempt, Rows(), bad=stop.bad, unplaced=stop.bad is None)

@@ -137,6 +137,8 @@ class TaskReport:
     left: tuple[LeftSlice, ...] = ()
     newest: dict[str, int | None] = field(default_factory=dict)
     """Where the sink has its own watermark: the newest event time of each source partition, in µs since 1970."""
+    largest: int = 0
+    """Bytes of the largest raw record."""
     bad: BadReport | None = None
     failure: TaskFailure | None = None
     unplaced: bool = False

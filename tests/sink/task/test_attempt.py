@@ -109,6 +109,13 @@ def test_a_bad_record_without_its_place_asks_for_another_try(tmp_path: Path, val
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
 
 
+def test_the_largest_record_is_told() -> None:
+    long = b'{"id": 2, "dt": "2026-01-01"}' + b" " * 1000
+    made = make()
+    assert made(raw([GOOD, long]), raw([TOMBSTONE])).largest == len(long)
+    assert made(raw([TOMBSTONE])).largest == 0
+
+
 def test_a_dropped_record_needs_no_place() -> None:
     made = make(on_bad_record="drop")
     made.places = False
