@@ -1,7 +1,7 @@
 """What a start costs after many epochs: `python -m tests.bench.longlog EPOCHS… [--mode M]`, in memory.
 
 Only the last epochs are real, more than a log keeps: the first one is renumbered, with a floor below it. One line for
-each number of epochs: CPU milliseconds of a start and of an epoch, files beside the manifests.
+each number of epochs: CPU milliseconds of a start and of an epoch, files in the log's `manifests`.
 """
 
 from __future__ import annotations
