@@ -154,7 +154,7 @@ class OpenEpoch:
 
     @property
     def is_published(self) -> bool:
-        return self.state in {EpochState.PUBLISHED, EpochState.FOUND}
+        return self.state is EpochState.PUBLISHED or self.state is EpochState.FOUND
 
     @property
     def has_waited(self) -> bool:
@@ -224,7 +224,9 @@ class History:
                 again &= {key for key, bucket in manifest.waiting if bucket.slices}
             if manifest.commits is None:
                 own = {part.key: done.get(part.key) for part in manifest.publishes() if part.key in there}
-            done = {key: commit for key, commit in (done | own).items() if key not in again}
+            done |= own
+            for key in again & done.keys():
+                del done[key]
         return {key: commit for key, commit in done.items() if key in there or (commit and commit.files)}
 
     @property
@@ -247,11 +249,12 @@ class History:
         And where users may have moved them, hidden or not: with their partition, to where `live` has it.
         """
         paths: dict[str, tuple[str, ...]] = {}
+        known = live or {}
         for was in (move.was for epoch in self.open for move in epoch.manifest.moves):
             name = was.rpartition("/")[2]
             paths[name] = (*paths.get(name, ()), was, *given_up(was))
-        for part in self.waiting():
-            if (home := (live or {}).get(part.key)) and not same_location(part.folder, home.location):
+        for part in self.waiting() if known else ():
+            if (home := known.get(part.key)) and not same_location(part.folder, home.location):
                 there = replace(part, target=f"{home.location.rstrip('/')}/{part.name}")
                 paths[part.name] = (*paths.get(part.name, ()), there.restored, there.target, *given_up(there.target))
         return paths

@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 
-from hivesink.core.epoch import Epoch
 from hivesink.core.lifecycle import EpochState
 from hivesink.core.manifest import REOPEN
 from hivesink.core.partition_commit import commit_after, commit_without
@@ -19,6 +18,7 @@ from hivesink.core.seen import NOTHING, abandoned, losses
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from hivesink.core.epoch import Epoch
     from hivesink.core.lifecycle import History, Stamp
     from hivesink.core.manifest import Manifest, PartEntry
     from hivesink.core.partition import PartitionKey
@@ -31,9 +31,11 @@ LostBuckets: TypeAlias = "dict[tuple[Epoch, PartitionKey], list[PartEntry]]"
 
 def accepted(history: History, seen: Seen, stamp: Stamp, given_up: GivenUp) -> Manifest | None:
     """An epoch that no longer answers for what is given up. A file that is elsewhere is no loss."""
+    if given_up == NOTHING:
+        return None
     gone = (loss.part for loss in losses(history, seen.files, seen.partitions) if loss.astray is None)
     lost = [part for part in gone if part.target in given_up.targets]
-    parts = [*lost, *(part for part in abandoned(history, seen, given_up) if part not in lost)]
+    parts = [*dict.fromkeys((*lost, *abandoned(history, seen, given_up)))]
     slices = tuple(one for one in history.rows.opened if one in given_up.slices)
     if not parts and not slices:
         return None
@@ -63,10 +65,11 @@ def reopenable(history: History, seen: Seen, given_up: GivenUp = NOTHING) -> Los
 
     Only where nobody can have read them, or a person wants them `again`.
     """
-    read = _maybe_read(history) - seen.hidden
+    lost = _lost_buckets(history, seen, given_up)
+    read = _maybe_read(history) - seen.hidden if lost else frozenset[str]()
     return {
         bucket: parts
-        for bucket, parts in _lost_buckets(history, seen, given_up).items()
+        for bucket, parts in lost.items()
         if read.isdisjoint(part.name for part in parts) or given_up.again.issuperset(part.target for part in parts)
     }
 
@@ -79,16 +82,17 @@ def questionable(history: History, seen: Seen) -> LostBuckets:
 
 def _lost_buckets(history: History, seen: Seen, given_up: GivenUp = NOTHING) -> LostBuckets:
     """Only where a roll's files of a bucket are lost together: some run might still publish one that is left."""
-    refused = losses(history, seen.files, seen.partitions) if seen.closed else ()
-    wanted = (loss for loss in refused if loss.part.target not in given_up.waiting)
+    if not seen.closed:
+        return {}
+    wanted = (one for one in losses(history, seen.files, seen.partitions) if one.part.target not in given_up.waiting)
     gone = {loss.part.name: loss.part for loss in wanted if loss.astray is None and not loss.found}
-    found = {}
+    names: dict[tuple[Epoch, PartitionKey], list[str]] = {}
     for roll in (epoch.manifest for epoch in history.open):
-        for key in roll.rolled:
-            names = [part.name for part in roll.parts if part.key == key]
-            if (roll.epoch, key) in seen.closed and gone.keys() >= set(names):
-                found[roll.epoch, key] = [gone[name] for name in names]
-    return found
+        names |= {(roll.epoch, key): [] for key in roll.rolled}
+        for part in roll.parts:
+            names.setdefault((roll.epoch, part.key), []).append(part.name)
+    rolled = ((bucket, own) for bucket, own in names.items() if bucket in seen.closed and gone.keys() >= set(own))
+    return {bucket: [gone[name] for name in own] for bucket, own in rolled}
 
 
 def _maybe_read(history: History) -> frozenset[str]:
@@ -120,12 +124,12 @@ def closed_buckets(
 
 def _without(history: History, stamp: Stamp, kind: str, parts: Iterable[PartEntry]) -> Manifest:
     """An epoch that takes `parts` out of the history, and out of what is committed or published."""
-    gone, commits = list(parts), history.commits
+    gone, commits, committed_at = list(parts), history.commits, _committed_at(history)
     at = {part.name: epoch.manifest.epoch for epoch in history.open for part in epoch.manifest.parts}
     covered: dict[PartitionKey, list[PartEntry]] = {}
     for part in gone:
         # One of an earlier epoch has been moved.
-        if part.key in commits and at.get(part.name, 0) <= _committed_at(history, part.key):
+        if part.key in commits and at.get(part.name, 0) <= committed_at.get(part.key, 0):
             covered.setdefault(part.key, []).append(part)
     corrected = {part for own in covered.values() for part in own}
     return replace(
@@ -136,8 +140,7 @@ def _without(history: History, stamp: Stamp, kind: str, parts: Iterable[PartEntr
     )
 
 
-def _committed_at(history: History, key: PartitionKey) -> Epoch:
-    """The newest open epoch that commits a partition, but for those that repeat or correct commits."""
+def _committed_at(history: History) -> dict[PartitionKey, Epoch]:
+    """The newest open epoch that commits each partition, but for those that repeat or correct commits."""
     new = (epoch.manifest for epoch in history.open if not (epoch.manifest.lost or epoch.manifest.moves))
-    commits = ((manifest.epoch, manifest.commits or ()) for manifest in new)
-    return max((epoch for epoch, own in commits if any(one.key == key for one in own)), default=Epoch(0))
+    return {commit.key: manifest.epoch for manifest in new for commit in manifest.commits or ()}

@@ -87,7 +87,7 @@ def escape(text: str) -> str:
 
 def unescape(text: str) -> str:
     """The inverse of `escape`. A `%` without two hex digits after it stands for itself, as in Hive."""
-    return _CODE.sub(lambda found: chr(int(found[1], 16)), text)
+    return _CODE.sub(lambda found: chr(int(found[1], 16)), text) if "%" in text else text
 
 
 def partition_path(names: Sequence[str], values: Sequence[str | None]) -> str:

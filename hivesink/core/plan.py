@@ -57,8 +57,8 @@ def plan(
     batch: Manifest | None = None,
     starting: bool = False,
     given_up: GivenUp = NOTHING,
-) -> tuple[actions.Action, ...]:
-    """Everything to do, as far as `seen` shows.
+) -> Iterator[actions.Action]:
+    """Everything to do, as far as `seen` shows. Who wants the first actions only (`until_look`) pays for no more.
 
     `batch` is the manifest of a batch whose tasks have succeeded. `starting`: what tasks have begun belongs to an
     older run, which is shut out. `given_up` is what a person gives up.
@@ -66,13 +66,17 @@ def plan(
     fence = _fence(history, seen, stamp) if starting else None
     manifest = batch or fence or reopened(history, seen, stamp, given_up) or accepted(history, seen, stamp, given_up)
     if manifest is not None:
-        put_away = _put_away(history, seen, given_up) if manifest.accepted else ()
+        if manifest.accepted:
+            yield from _put_away(history, seen, given_up)
         manifest = history.rows.complete(manifest)
-        after = plan(history.decided(manifest), seen, stamp, policy, given_up=given_up)
-        return (*put_away, actions.Decide(manifest), *after)  # `Decide` is the point of no return.
-    finish = () if seen.partitions is None else _finish(history, seen, seen.partitions, stamp, policy)
-    clean_up = () if seen.tracks is None else (*sweep(history, seen.tracks), *_trim(history, policy))
-    return (*finish, *clean_up)
+        yield actions.Decide(manifest)  # The point of no return.
+        yield from plan(history.decided(manifest), seen, stamp, policy, given_up=given_up)
+        return
+    if seen.partitions is not None:
+        yield from _finish(history, seen, seen.partitions, stamp, policy)
+    if seen.tracks is not None:
+        yield from sweep(history, seen.tracks)
+        yield from _trim(history, policy)
 
 
 def _fence(history: History, seen: Seen, stamp: Stamp) -> Manifest | None:
@@ -160,10 +164,11 @@ def _publish(
     yield from (action for action in steps if action.key in live and not isinstance(action, actions.Refuse))
     wanted = (missing | behind) - seen.refused
     yield from _register({key: folders[key] for key in wanted})
+    missing -= held
     after = history
     for epoch in history.unpublished:
         own = located.get(epoch.manifest.epoch, [])
-        yield from (action for action in own if action.key in missing - held and not isinstance(action, actions.Refuse))
+        yield from (action for action in own if action.key in missing and not isinstance(action, actions.Refuse))
         lost = [action for action in own if isinstance(action, actions.Refuse) and action.key not in held]
         yield from lost
         if lost:
@@ -251,10 +256,13 @@ def _moves(
     What a `recover --give-up` has put away comes back by such an epoch too: of the two, only one can decide next.
     """
     sources = {
-        action.part: action.source for own in located.values() for action in own if isinstance(action, actions.Publish)
+        action.part.target: action.source
+        for own in located.values()
+        for action in own
+        if isinstance(action, actions.Publish)
     }
     for epoch, part in history.standing:
-        home, source = live.get(part.key), sources.get(part, part.staged)
+        home, source = live.get(part.key), sources.get(part.target, part.staged)
         is_away = source != part.staged and is_given_up(source)
         is_home = home is None or same_location(part.folder, home.location)
         if is_home and not is_away:
@@ -277,6 +285,8 @@ def _carried(
     Until then a user may not touch the others' files. Only once a look shows the others where readers find them: what
     is refused is known by then, so no retry decides again.
     """
+    if not held:
+        return
     waiting = [(epoch, action) for epoch, own in located.items() for action in own]
     refused = [(epoch, action.part) for epoch, action in waiting if action.key in held]
     others = (action for _, action in waiting if action.key not in held)

@@ -154,10 +154,9 @@ class OpenRows:
 
     def dropping(self, given_up: Iterable[Opened]) -> dict[PartitionKey, OpenBucket]:
         """The buckets once a person has given up rows that wait."""
-        buckets = dict(self.buckets)
-        for key in {one.key for one in given_up}:
-            gone = {one.slice for one in given_up if one.key == key}
-            buckets[key] = buckets[key].only(one for one in buckets[key].slices if one not in gone)
+        buckets, gone = dict(self.buckets), set(given_up)
+        for key in {one.key for one in gone}:
+            buckets[key] = buckets[key].only(one for one in buckets[key].slices if Opened(*key, one) not in gone)
         return {key: bucket for key, bucket in buckets.items() if bucket.slices or bucket.files}
 
     def published(self, key: PartitionKey) -> tuple[int, int]:

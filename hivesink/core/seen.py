@@ -147,13 +147,13 @@ def locate(part: PartEntry, others: Iterable[str], files: Mapping[str, int]) -> 
     hidden name; where a `recover --give-up` that was cut short has put them; or at one of `others`,
     such as an earlier target, where a stalled run has published them in the meantime.
     """
+    if part.staged != part.target and files.get(part.staged) == part.length:
+        return Publish(part, part.staged)
+    if files.get(part.target) == part.length:
+        return Keep(part)
     paths = dict.fromkeys((part.staged, part.target, part.restored, *given_up(part.target), *others))
     lengths = {path: files[path] for path in paths if path in files}
     right = [path for path, length in lengths.items() if length == part.length]
-    if part.staged != part.target and part.staged in right:
-        return Publish(part, part.staged)
-    if part.target in right:
-        return Keep(part)
     if right and part.target not in lengths:
         return Publish(part, right[0])
     wrong = tuple((path, length) for path, length in lengths.items() if length != part.length)
@@ -176,13 +176,16 @@ def paths_to_look(history: History, live: Mapping[PartitionKey, LivePartition], 
 
 def abandoned(history: History, seen: Seen, given_up: GivenUp) -> list[PartEntry]:
     """The parts that are given up though they are not lost, except those that readers see, or might see."""
+    if not given_up.waiting:
+        return []
     live = seen.partitions
     elsewhere = {loss.part.target for loss in losses(history, seen.files, live) if loss.astray and not loss.is_hidden}
     read = {(path.rpartition("/")[2], seen.files[path]) for path in seen.read}
+    wanted = given_up.waiting - elsewhere
     return [
         part
         for epoch, part in history.standing
-        if part.target in given_up.waiting - elsewhere
+        if part.target in wanted
         and (part.name, part.length) not in read
         # Readers see it if it is at its target and its partition is listed. Format 1 published before it registered.
         and (part.target not in seen.files or (live is not None and part.key not in live))

@@ -216,7 +216,8 @@ class Executor:
     def _require_current(self) -> None:
         """Raises FencedOut; StaleError if the log has marks that this run doesn't know of."""
         view = self.context.require_head(self.history.epoch)
-        is_settled = any(view.settled(Epoch(0)) >= open_epoch.manifest.epoch for open_epoch in self.history.open)
+        settled = view.settled(Epoch(0))
+        is_settled = any(settled >= open_epoch.manifest.epoch for open_epoch in self.history.open)
         is_published = any(view.has(one.manifest.epoch, Mark.PUBLISHED) for one in self.history.unpublished)
         if is_settled or is_published:
             raise self._stale()
