@@ -90,9 +90,10 @@ def _lost_buckets(history: History, seen: Seen, given_up: GivenUp = NOTHING) -> 
     for roll in (epoch.manifest for epoch in history.open):
         names |= {(roll.epoch, key): [] for key in roll.rolled}
         for part in roll.parts:
-            names.setdefault((roll.epoch, part.key), []).append(part.name)
-    rolled = ((bucket, own) for bucket, own in names.items() if bucket in seen.closed and gone.keys() >= set(own))
-    return {bucket: [gone[name] for name in own] for bucket, own in rolled}
+            if (bucket := (roll.epoch, part.key)) in names:
+                names[bucket].append(part.name)
+    lost = ((bucket, own) for bucket, own in names.items() if bucket in seen.closed and gone.keys() >= set(own))
+    return {bucket: [gone[name] for name in own] for bucket, own in lost}
 
 
 def _maybe_read(history: History) -> frozenset[str]:

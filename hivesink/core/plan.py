@@ -256,13 +256,13 @@ def _moves(
     What a `recover --give-up` has put away comes back by such an epoch too: of the two, only one can decide next.
     """
     sources = {
-        action.part.target: action.source
+        (action.part.staged, action.part.target): action.source
         for own in located.values()
         for action in own
         if isinstance(action, actions.Publish)
     }
     for epoch, part in history.standing:
-        home, source = live.get(part.key), sources.get(part.target, part.staged)
+        home, source = live.get(part.key), sources.get((part.staged, part.target), part.staged)
         is_away = source != part.staged and is_given_up(source)
         is_home = home is None or same_location(part.folder, home.location)
         if is_home and not is_away:

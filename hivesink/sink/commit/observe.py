@@ -107,10 +107,9 @@ def look_at_files(
     `everywhere`: search for all parts of open epochs, which a person may give up, and raise whatever ends the search.
     """
     files = _lengths(context, paths_to_look(history, live))
-    refused = {loss.part for loss in losses(history, files, live)}
-    if refused:
+    if losses(history, files):
         files |= _lengths(context, paths_to_look(history, live, far=True) - set(files))
-        refused = {loss.part for loss in losses(history, files, live)}
+    refused = {loss.part for loss in losses(history, files, live)}
     lost = [part for _, part in history.standing if everywhere or part in refused]
     found: dict[str, bool] = {}
     closed: Closed = {}
