@@ -5,6 +5,7 @@ Each function returns a column and the rows in doubt, whose values mean nothing.
 
 from __future__ import annotations
 
+import re
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +31,7 @@ FIRST_DAY = FIRST_MICROS // 86_400_000_000
 DAY = 86_400_000_000
 # No zone changes its offset twice within a quarter of an hour.
 BLOCK = 900_000_000
+_OFFSET = re.compile(r"(?:Z|[+-][0-9:]+)$")
 _COLON = 13  # the index of the colon in `yyyy-MM-ddTHH:mm`
 
 
@@ -96,15 +98,27 @@ def timestamps(texts: pa.Array, zone: ZoneInfo) -> tuple[pa.Array, Mask]:
     """ISO 8601 or SQL text, all with an offset or all without; anything else goes value by value."""
     absent = nulls(texts)
     if _has_minutes(texts):
-        with suppress(pa.ArrowInvalid):
-            micros = _micros(texts.cast(pa.timestamp("us")))
-            return _clocks(micros, absent), (micros < FIRST_MICROS) | (micros > LAST_MICROS)
-        with suppress(pa.ArrowInvalid):
-            instants = _micros(texts.cast(pa.timestamp("us", "UTC")))
-            walls, doubt = wall_micros(instants, zone)
-            # Arrow reads the year 0, which an offset may carry into the year 1.
-            return _clocks(walls, absent), (doubt | (instants < FIRST_MICROS + DAY)) & ~absent
+        # Arrow refuses texts of the other kind, one by one: that takes forty times as long as to read them.
+        first = texts[int(np.argmin(absent))].as_py() if len(texts) else None
+        ways = (_instants, _walls) if first is not None and _OFFSET.search(first) else (_walls, _instants)
+        for way in ways:
+            with suppress(pa.ArrowInvalid):
+                return way(texts, zone, absent)
     return parse_each(texts.to_pylist(), lambda text: timestamp_of(text, zone), pa.timestamp("us"))
+
+
+def _walls(texts: pa.Array, _: ZoneInfo, absent: Mask) -> tuple[pa.Array, Mask]:
+    """Texts without an offset. Raises ArrowInvalid."""
+    micros = _micros(texts.cast(pa.timestamp("us")))
+    return _clocks(micros, absent), (micros < FIRST_MICROS) | (micros > LAST_MICROS)
+
+
+def _instants(texts: pa.Array, zone: ZoneInfo, absent: Mask) -> tuple[pa.Array, Mask]:
+    """Texts with one. Raises ArrowInvalid."""
+    instants = _micros(texts.cast(pa.timestamp("us", "UTC")))
+    walls, doubt = wall_micros(instants, zone)
+    # Arrow reads the year 0, which an offset may carry into the year 1.
+    return _clocks(walls, absent), (doubt | (instants < FIRST_MICROS + DAY)) & ~absent
 
 
 def _micros(times: pa.Array) -> Micros:
