@@ -46,11 +46,12 @@ class HivesinkPartitionSensor(BaseSensorOperator):
     `writer` restricts it to one. `metastore` is `thrift://HOST:PORT[,...]`; without it `$HIVESINK_METASTORE` or
     `hive-site.xml` of the worker and the triggerer say where it is. With `deferrable` (default: Airflow's setting
     `operators.default_deferrable`) the triggerer waits, in place of a worker; `exponential_backoff` is then unused.
-    `poke_interval`, `timeout`, `mode` and `soft_fail` are Airflow's own.
+    `poke_interval` and `timeout` (seconds), `mode` and `soft_fail` are Airflow's own.
 
     The task returns `{"partition": …, "commits": […]}`, one commit for each writer. It logs what it waits for, whenever
     that changes. A metastore or file system that doesn't answer is waited for. A table, writer or partition column that
-    doesn't exist, and a log that can't be read, fail the task without a retry.
+    doesn't exist, and a log that can't be read, fail the task without a retry (AirflowFailException); after `timeout`
+    it fails with AirflowSensorTimeout.
     """
 
     template_fields: Sequence[str] = ("table", "partition", "metastore", "writer")

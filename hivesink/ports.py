@@ -228,6 +228,9 @@ class Registrar(Protocol):
     def table(self, name: TableName) -> LiveTable:
         """Raises UnknownTable; Unsupported if the sink can't write such a table."""
 
+    def names(self, table: LiveTable) -> Sequence[str]:
+        """The names of all registered partitions, without order; of an unpartitioned table `""`. One quick call."""
+
     def lookup(self, table: LiveTable, partitions: Sequence[str] | None) -> Mapping[str, LivePartition]:
         """The registered ones of `partitions`, by exactly that name: databases may take two names for one.
 

@@ -5,20 +5,19 @@ from __future__ import annotations
 import os
 from collections import Counter
 from datetime import datetime, timezone
-from json import dumps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from hivesink.cli.cells import plain, shown
 from hivesink.cli.codes import ExitCode
 from hivesink.cli.command import Debug, Json, Metastore, reporting
 from hivesink.cli.metastore import declared_in
-from hivesink.cli.output import Grid, Line, Report, jsonable
+from hivesink.cli.output import Grid, Line, Report
 from hivesink.config.options import OnBadRecord
 from hivesink.config.own_class import also_in
 from hivesink.config.site import Site
-from hivesink.core.table import Array, HiveType, Map, Struct
 from hivesink.errors import InvalidOption
 
 if TYPE_CHECKING:
@@ -115,7 +114,7 @@ def _report(source: str, sample: Sample, spec: TableSpec, config: SinkConfig, fo
     data = {"table": str(spec.name), "source": source, **counts}
     data |= {"partitions": partitions, "rows": rows, "bad_records": bad, "unknown_fields": unknown}
     names = [column.name for column in spec.columns]
-    cells = [[partition, *(_shown(row[name]) for name in names)] for partition, row in first]
+    cells = [[partition, *(_cut(shown(row[name])) for name in names)] for partition, row in first]
     blocks = [
         Grid(f"Rows of {spec.name}", ["partition", *names], cells),
         Grid("Partitions", ["partition", "rows"], [*partitions.items()][:_PARTITIONS], frozenset({"rows"})),
@@ -142,8 +141,8 @@ def _kafkas_own(sample: Sample, spec: TableSpec, config: SinkConfig) -> list[Lin
 
 def bad_blocks(sample: Sample, bad: Sequence[Any]) -> list[Line | Grid]:
     """The first bad records, and how many more there are."""
-    shown = [(sample.position(one.index), one.field or "", one.reason) for one in bad[:_BAD]]
-    return [Grid("Bad records", ["record", "field", "reason"], shown), *_rest(len(bad) - _BAD, "bad records")]
+    first = [(sample.position(one.index), one.field or "", one.reason) for one in bad[:_BAD]]
+    return [Grid("Bad records", ["record", "field", "reason"], first), *_rest(len(bad) - _BAD, "bad records")]
 
 
 def _rest(more: int, what: str) -> list[Line | Grid]:
@@ -165,27 +164,8 @@ def plain_rows(found: Preview, spec: TableSpec, most: int) -> list[dict[str, Any
     """The first rows in Python's values; maps are objects with text keys."""
     kinds = {column.name: column.type for column in spec.columns}
     rows = found.rows.slice(0, most).to_pylist()
-    return [{name: _plain(cell, kinds[name]) for name, cell in row.items()} for row in rows]
+    return [{name: plain(cell, kinds[name]) for name, cell in row.items()} for row in rows]
 
 
-def _plain(cell: Any, kind: HiveType) -> Any:
-    if cell is None:
-        return None
-    match kind:
-        case Map(_, value):
-            return {key if isinstance(key, str) else str(jsonable(key)): _plain(part, value) for key, part in cell}
-        case Array(element):
-            return [_plain(part, element) for part in cell]
-        case Struct(fields):
-            return {name: _plain(cell[name], part) for name, part in fields}
-    return jsonable(cell) if isinstance(cell, float) else cell
-
-
-def _shown(cell: Any) -> str:
-    if cell is None:
-        return "NULL"
-    if isinstance(cell, (list, dict)):
-        text = dumps(cell, default=jsonable, ensure_ascii=False)
-    else:
-        text = cell if isinstance(cell, str) else str(jsonable(cell))
+def _cut(text: str) -> str:
     return text if len(text) <= _WIDEST else f"{text[: _WIDEST - 1]}…"

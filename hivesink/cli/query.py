@@ -5,23 +5,26 @@ from __future__ import annotations
 import os
 import time
 from dataclasses import dataclass
-from decimal import Decimal
 from enum import Enum
-from json import dumps
+from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from hivesink.cli.cells import plain, shown
 from hivesink.cli.codes import OLD_CLIENT, is_old_client
 from hivesink.cli.command import Debug, Json, Metastore, reporting
-from hivesink.cli.output import Grid, Line, Report, jsonable, tell
+from hivesink.cli.output import Grid, Line, Report, tell
 from hivesink.config.site import Site
-from hivesink.errors import InvalidOption, NotCovered, QueryFailed
+from hivesink.core.typetext import parse_type
+from hivesink.errors import InvalidOption, NotCovered, QueryFailed, TypeTextInvalid
 from hivesink.hive import Auth, Login, connect
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    from hivesink.core.table import HiveType
 
 PASSWORD = "HIVESINK_HIVESERVER2_PASSWORD"  # noqa: S105  the variable's name
 
@@ -119,6 +122,8 @@ class Found:
     engine: Engine
     columns: Sequence[str]
     rows: Sequence[Sequence[Any]]
+    types: Sequence[HiveType | None] = ()
+    """Of the columns, where the engine gives a FLOAT as the double that it is."""
 
 
 def _engine(chosen: Engine | None, hiveserver2: str | None) -> Engine:
@@ -157,7 +162,7 @@ def _ask_duckdb(sql: str, metastore: str | None, most: int) -> Found:
     answer = ask(
         sql, lambda: metastore_address(metastore, site), site, most=most, in_utc=_is_in_utc(os.environ, settings)
     )
-    return Found(Engine.DUCKDB, answer.columns, answer.rows)
+    return Found(Engine.DUCKDB, answer.columns, answer.rows, answer.types)
 
 
 def _is_in_utc(environ: Mapping[str, str], settings: Mapping[str, str]) -> bool:
@@ -176,11 +181,20 @@ def _ask_spark(sql: str, metastore: str | None, most: int) -> Found:
     spark = session("hivesink query", metastore=metastore)
     try:
         frame = spark.sql(sql)
-        return Found(Engine.SPARK, frame.columns, frame.limit(most).collect())
+        types = [_hive_type(field.dataType.simpleString()) for field in frame.schema]
+        return Found(Engine.SPARK, frame.columns, frame.limit(most).collect(), types)
     except (PySparkException, Py4JError) as error:
         raise QueryFailed(OLD_CLIENT if is_old_client(error) else str(error).strip().partition("\n")[0]) from error
     finally:
         spark.stop()
+
+
+def _hive_type(text: str) -> HiveType | None:
+    """None for a type that only Spark has."""
+    try:
+        return parse_type(text)
+    except TypeTextInvalid:
+        return None
 
 
 def _login(auth: Auth | None, user: str | None, password_file: Path | None, service: str | None) -> Login:
@@ -203,35 +217,9 @@ def _password(file: Path | None) -> str | None:
 
 def _report(found: Found, limit: int) -> Report:
     rows, more, engine = found.rows[:limit], len(found.rows) > limit, found.engine.value
-    plain = [[_plain(cell) for cell in row] for row in rows]
-    data = {"columns": found.columns, "rows": plain, "more": more, "engine": engine}
+    plained = [[plain(cell, kind) for cell, kind in zip_longest(row, found.types)] for row in rows]
+    data = {"columns": found.columns, "rows": plained, "more": more, "engine": engine}
     end = Line(f"{len(rows)} row{'' if len(rows) == 1 else 's'} ({engine})")
     if more:
         end = Line(f"only the first {len(rows)} rows ({engine}); raise --limit to see more", "yellow")
-    return Report(data, [Grid("", found.columns, [[_shown(cell) for cell in row] for row in rows]), end])
-
-
-def _shown(cell: Any) -> Any:
-    if cell is None:
-        return "NULL"
-    plain = _plain(cell)
-    if isinstance(plain, (list, dict)):
-        return dumps(plain, default=jsonable, ensure_ascii=False)
-    return jsonable(cell) if isinstance(cell, Decimal) else plain
-
-
-def _plain(cell: Any) -> Any:
-    """As JSON: its objects have only text keys, Hive's maps have any primitive. Spark's structs are tuples."""
-    match cell:
-        case tuple() if hasattr(cell, "asDict"):
-            return _plain(cell.asDict())
-        case dict():
-            return {key if isinstance(key, str) else str(jsonable(key)): _plain(part) for key, part in cell.items()}
-        case bytearray():
-            # PySpark before 4.1 hands out a BINARY so.
-            return bytes(cell)
-        case list():
-            return [_plain(part) for part in cell]
-        case float():
-            return jsonable(cell)
-    return cell
+    return Report(data, [Grid("", found.columns, [[shown(cell) for cell in row] for row in plained]), end])

@@ -34,7 +34,10 @@ class PolicyKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """`revision` is 1, 2, 3…; `rows` and `files` are all that the writer has published in the partition."""
+    """What is committed of a `partition` (`dt=2024-01-02`) of a `table` (`database.name`).
+
+    `revision` is 1, 2, 3…; `rows` and `files` count all that the writer has published in the partition.
+    """
 
     table: str
     partition: str
@@ -60,9 +63,11 @@ class Recorded:
 
 @dataclass(frozen=True, slots=True)
 class CommittedPartition:
-    """A partition whose commit is made known: `partition` is its escaped path, `files` those that were published now.
+    """A partition whose commit is made known.
 
-    `commit` is None for epochs of before version 3 of the log.
+    `table` is `database.name`, `partition` its escaped path (`dt=2024-01-02`, `""` for a table without partitions),
+    `location` its folder. `files` are the paths of those that were published now. `commit` is None for epochs of before
+    version 3 of the log.
     """
 
     table: str

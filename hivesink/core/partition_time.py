@@ -30,7 +30,11 @@ class TimeExtractor(Protocol):
     """A custom extractor is a class with this method; it is built with the table's spec and settings."""
 
     def start(self, values: Mapping[str, str | None]) -> datetime | None:
-        """The wall clock at which the partition begins, without a zone; None if its values hold no time."""
+        """The wall clock at which the partition begins, without a zone; None if its values hold no time.
+
+        `values` are texts by column, as in the partition's folder but not escaped; None for null. A partition without
+        a time is never committed. An error that it raises ends the query, or the command, as OwnCodeFailed.
+        """
 
 
 @dataclass(frozen=True, slots=True)

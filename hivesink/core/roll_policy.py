@@ -49,7 +49,11 @@ class BucketRolling(Protocol):
     """A custom rolling policy is a class with this method; it is built with the table's spec and settings."""
 
     def should_roll(self, partition: str, rows: int, size: int, open_for: timedelta, idle_for: timedelta) -> bool:
-        """Whether the rows of `partition` that wait become files now; `size` is an estimate of these, in bytes."""
+        """Whether the rows of `partition` (`dt=2024-01-02`, `""` without one) that wait become files now.
+
+        `rows` wait, of which the files will have about `size` bytes; the oldest has waited for `open_for`, the newest
+        for `idle_for`. An error that it raises ends the query as OwnCodeFailed.
+        """
 
 
 @dataclass(frozen=True, slots=True)

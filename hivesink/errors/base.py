@@ -6,13 +6,16 @@ from typing import NamedTuple
 
 
 class HiveSinkError(Exception):
-    """The root of all errors that hivesink raises on purpose."""
+    """The root of all errors that hivesink raises on purpose; each is one line: what, where, and what to do.
+
+    `retryable` is True where the same may succeed later (exit code 75), False where it needs a person (65).
+    """
 
     retryable = False
 
 
 class InvalidOption(HiveSinkError):
-    """One or more settings are wrong; all of them are listed."""
+    """One or more settings are wrong; `problems` has a line for each."""
 
     def __init__(self, problems: tuple[str, ...]) -> None:
         self.problems = problems
@@ -20,10 +23,9 @@ class InvalidOption(HiveSinkError):
 
 
 class NoMetastore(InvalidOption):
-    """None is named, and no embedded one runs."""
+    """No metastore is named, and no embedded one runs in `folder`."""
 
     def __init__(self, folder: object) -> None:
-        """`folder` is the one of the embedded metastore that was looked for."""
         problem = (
             f"no metastore: no embedded one runs in {folder}; if you started it elsewhere, change to that folder or "
             "set HIVESINK_HOME to its .hivesink-local; or set HIVE_CONF_DIR to the folder of hive-site.xml, or "
@@ -94,7 +96,7 @@ class DdlProblem(NamedTuple):
 
 
 class DdlInvalid(HiveSinkError):
-    """The DDL files of one run can't be used; all problems of all files, one a line."""
+    """The DDL files of one run can't be used; `problems` are those of all files, one a line."""
 
     def __init__(self, problems: tuple[DdlProblem, ...]) -> None:
         self.problems = problems

@@ -51,7 +51,11 @@ class Rows:
 
 
 def connect(address: str, login: Login | None = None, *, hive: Mapping[str, str] | None = None) -> Hive:
-    """At host:port; the default login is from `hive`, a site's hive-site.xml. Raises InvalidOption; connects later."""
+    """A session at `address`, host:port (10000 where no port is named). Its first statement connects.
+
+    Without `login`, that of `hive` is used, the properties of a site's hive-site.xml. Raises InvalidOption for an
+    address or a login that can't be.
+    """
     used = login or Login.of(hive or {})
     used.check()
     return Hive(Session(*host_and_port(address), used))
@@ -64,11 +68,12 @@ class Hive(AbstractContextManager["Hive"]):
         self._session = session
 
     def query(self, sql: str, *, most: int | None = None) -> Rows:
-        """Run one statement; at most `most` rows are fetched.
+        """Run one statement, and return its columns and rows; at most `most` of these are fetched, all without it.
 
-        For nested columns a second statement asks for their types, since results name them only `array`, `map` or
-        `struct`: EXPLAIN on Hive, DESCRIBE QUERY on Spark. Raises QueryFailed (with the server's words),
-        SourceUnreachable, InvalidOption; Unsupported for a value that the server sends ambiguously.
+        It waits for as long as the server works. For nested columns a second statement asks for their types, since
+        results name them only `array`, `map` or `struct`: EXPLAIN on Hive, DESCRIBE QUERY on Spark. Raises QueryFailed
+        (with the server's words), SourceUnreachable, InvalidOption; Unsupported for a value that the server sends
+        ambiguously.
         """
         where = f"HiveServer2 at {self._session.host}:{self._session.port}"
         try:
@@ -94,6 +99,7 @@ class Hive(AbstractContextManager["Hive"]):
         return Rows(columns, tuple(tuple(cell if cell is None else read(cell) for read, cell in row) for row in cells))
 
     def close(self) -> None:
+        """End the session; a later statement begins another one."""
         self._session.close()
 
     def __exit__(self, *raised: object) -> None:

@@ -59,6 +59,9 @@ class HiveServer2Registrar:
         )
         return LiveTable(spec, found.fields.get("location", ""), is_accurate(_flag(properties)), found.created)
 
+    def names(self, table: LiveTable) -> Sequence[str]:
+        return list(self._registered(table.spec, None)) if table.spec.is_partitioned else [""]
+
     def lookup(self, table: LiveTable, partitions: Sequence[str] | None) -> Mapping[str, LivePartition]:
         if partitions is not None and not partitions:
             return {}

@@ -48,6 +48,15 @@ class ThriftRegistrar:
     def table(self, name: TableName) -> LiveTable:
         return thrift_table.live_table(self._tables.get(name))
 
+    def names(self, table: LiveTable) -> Sequence[str]:
+        if not table.spec.is_partitioned:
+            return [""]
+        name = table.spec.name
+        found: list[str] = self._connection.read(
+            lambda client: client.get_partition_names(name.database, name.table, -1)
+        )
+        return found
+
     def lookup(self, table: LiveTable, partitions: Sequence[str] | None) -> Mapping[str, LivePartition]:
         if partitions is not None and not partitions:
             return {}
@@ -60,7 +69,7 @@ class ThriftRegistrar:
             accurate = is_accurate((fresh.parameters or {}).get(FLAG))
             return {"": LivePartition("", fresh.sd.location, accurate, columns_behind=False)}
         if partitions is None:
-            partitions = self._connection.read(lambda client: client.get_partition_names(name.database, name.table, -1))
+            partitions = self.names(table)
         wanted = {values_of(table.spec, partition): partition for partition in partitions}
         found = self._read(table, tuple(wanted), self._tables.calls.states)
         return {wanted[values]: thrift_table.live_partition(wanted[values], found[values], fresh) for values in found}

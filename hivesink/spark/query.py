@@ -87,7 +87,11 @@ class HiveQuery:
         _newest[run.setup.context.log.location] = self
 
     def awaitTermination(self, timeout: int | None = None) -> bool:  # noqa: N802  Spark's name
-        """Wait at most `timeout` seconds. True if it has ended, and every row can be read. Raises the sink's error."""
+        """Wait at most `timeout` seconds, without it until the query ends. True if it has ended.
+
+        Then every row can be read, but for those that `sink.on-stop` = `keep` keeps. Raises the sink's own error if
+        the query has failed with one, else Spark's StreamingQueryException.
+        """
         from pyspark.errors import StreamingQueryException
 
         try:
@@ -100,7 +104,7 @@ class HiveQuery:
         return ended
 
     def processAllAvailable(self) -> None:  # noqa: N802  Spark's name
-        """Wait until all data that is available now is committed. Raises the sink's own error."""
+        """Wait until all data that is available now is committed; its rows may wait for their roll. Raises as above."""
         from pyspark.errors import StreamingQueryException
 
         try:
@@ -111,7 +115,8 @@ class HiveQuery:
     def stop(self) -> None:
         """Stop after the batch that is being committed, finish what is open, set exact statistics.
 
-        Raises if a publish or a registration stays open, or if the query had failed.
+        Raises the sink's error if a publish or a registration stays open (the next start goes on with it), or if the
+        query had failed.
         """
         from py4j.protocol import Py4JJavaError
 
@@ -127,7 +132,7 @@ class HiveQuery:
         self._end_well()
 
     def exception(self) -> StreamingQueryException | None:
-        """Spark's error, if the query has failed with one."""
+        """Spark's error, if the query has failed with one, whose text holds the sink's; None while it runs."""
         if (error := self._query.exception()) is not None:
             self._ended.set()
         return error

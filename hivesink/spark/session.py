@@ -70,8 +70,9 @@ def session(
     For a metastore newer than the client that Spark ships, Spark 4 is given the client of Hive 4. Spark 3.5 supports
     none: the sink works there, but Spark can't read the tables; query them through HiveServer2.
 
-    Raises NoMetastore, SiteInvalid, MetastoreUnreachable,
-    MasterUnreachable, JarsUnavailable, JavaNotFound.
+    Where a session runs in this process already, that one is returned, with these settings as far as Spark still
+    takes them. Raises NoMetastore if none of these names one, SiteInvalid, MetastoreUnreachable, MasterUnreachable,
+    JarsUnavailable, JavaNotFound.
     """
     choice = choose(
         os.environ,

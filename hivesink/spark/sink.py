@@ -64,14 +64,15 @@ class HiveSink:
         options: Mapping[str, object] | None = None,
         on_commit: Callable[[Committed], None] | None = None,
     ) -> HiveSink:
-        """The sink for `table`, with the settings in its TBLPROPERTIES; `options` win over those.
+        """The sink for `table` (`database.name`), with the settings in its TBLPROPERTIES; `options` win over those.
 
         `writer` names this ingest and its log; under `hivesink run` it defaults to the job file's stem.
         `metastore` is one Thrift URI or several, by default `$HIVESINK_METASTORE`, then the session's own
         `hive.metastore.uris`, then `hive-site.xml`'s. `site` replaces what is read from the site's files
         (`$HADOOP_CONF_DIR`, `$HIVE_CONF_DIR`) and the session's Hadoop configuration. `registrar` is `thrift`, or
-        `hiveserver2` with `metastore` as host:port. Errors about a lost checkpoint say when to set `resume` or
-        `append`. `on_commit` is called after every batch.
+        `hiveserver2` with `metastore` as host:port. Errors about a lost checkpoint say when to set `resume`, or
+        `append` to an epoch's number. `on_commit` gets a `Committed` after every batch; an error that it raises ends
+        the query, whose batch is committed all the same.
 
         Raises UnknownTable, Unsupported, InvalidOption, SiteInvalid, MetastoreUnreachable, NotWritable,
         EncryptionDiffers; ForeignParts and TableRemade if the log and the table don't belong together.
@@ -124,12 +125,17 @@ class HiveSink:
         trigger: Mapping[str, Any] | str | None = None,
         name: str | None = None,
     ) -> HiveQuery:
-        """Recover, then start the query. `trigger` is as for `DataStreamWriter.trigger`; a text is its processingTime.
+        """Recover, then start the query, and return its handle.
 
-        Raises what recovery raises: another run at work (EpochTaken), a damaged log, lost parts; the errors of `judge`
-        that log and checkpoint reveal, and MissingColumns or ColumnsDontFit if the stream can't fill the table, before
-        a query or a new checkpoint exists; InvalidOption; Unsupported for other triggers, for a checkpoint on this
-        machine's disk with a cluster's master, and while a query of this sink still runs.
+        `events` holds raw records or the table's columns. `checkpoint` is the folder of Spark's checkpoint. `trigger`
+        is as for `DataStreamWriter.trigger`; a text is its processingTime, and without it each batch begins when the
+        last one has ended. `name` is the query's in Spark.
+
+        Raises what recovery raises: another run at work (EpochTaken), a damaged log (LogDamaged), lost parts
+        (PartLost). Before a query or a new checkpoint exists, it raises what log and checkpoint reveal together
+        (ForeignHistory, BatchBehindLog, BatchesMissing, OffsetsDontChain and others below), and MissingColumns or
+        ColumnsDontFit if the stream can't fill the table; InvalidOption; Unsupported for other triggers, for a
+        checkpoint on this machine's disk with a cluster's master, and while a query of this sink still runs.
         """
         if not getattr(events, "isStreaming", False):
             problem = "events is no streaming DataFrame: make it with sources.kafka, sources.lines or spark.readStream"
@@ -158,7 +164,12 @@ class HiveSink:
         return self._query
 
     def __call__(self, batch: DataFrame, batch_id: int) -> None:
-        """Commit a batch of a query that `start` didn't make. A second call with a batch raises CalledTwice."""
+        """Commit a batch of a query that `start` didn't make, and return once its epoch is decided.
+
+        `batch` holds all rows of Spark's batch `batch_id`. Raises CalledTwice for a second call with a batch; what
+        `start` raises, here with the first batch; BadRecord for a record that doesn't fit, by `sink.on-bad-record`.
+        After an error the call may be repeated with the same rows.
+        """
         query = Running.here(self._spark)
         if self._run.query is None or self._run.query.run != query.run:
             self._run = QueryRun(self._spark, self.setup, tolerant=False, query=query)

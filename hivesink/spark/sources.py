@@ -51,12 +51,17 @@ def kafka(
     resume: HiveSink | None = None,
     options: Mapping[str, str] | None = None,
 ) -> DataFrame:
-    """A stream of Kafka records (`topics` is comma-separated), read from their beginning.
+    """A stream of Kafka records, read from their beginning, with the columns of Spark's own source.
 
-    With `resume`, a query with a new checkpoint begins where that sink's log ends; a partition that the log
-    doesn't know begins at its first record. A query that has a checkpoint always goes on from there.
-    `options` are Spark's own and win over these. Raises ResumeImpossible; InvalidOption; SourceUnreachable if no broker
-    answers or a topic doesn't exist, which Spark itself would silently wait for; Unsupported without the connector.
+    The record is the bytes in `value`; beside it are `key`, `topic`, `partition`, `offset`, `timestamp` and
+    `timestampType`, and with the option `includeHeaders` also `headers`. `servers` is host:port, several with commas;
+    so are several `topics`. With `resume`, a query with a new checkpoint begins where that sink's log ends; a partition
+    that the log doesn't know begins at its first record. A query that has a checkpoint always goes on from there.
+    `options` are Spark's own and win over these.
+
+    Raises SourceUnreachable if no broker answers within 15 s or a topic doesn't exist, which Spark itself would
+    silently wait for; ResumeImpossible if the log doesn't end in one Kafka source; InvalidOption if `options` say
+    where to start beside `resume`, or a topic of the log is left out; Unsupported without the connector.
     """
     starts = [name for name in options or () if name.lower().startswith("starting")]
     if resume is not None and starts:
@@ -69,13 +74,14 @@ def kafka(
 
 
 def lines(spark: SparkSession, folder: str, *, options: Mapping[str, str] | None = None) -> DataFrame:
-    """A stream of the lines of text files that arrive in `folder`, one JSON object a line, as `value`.
+    """A stream of the lines of text files that arrive in `folder`: `value` is a line's text, one JSON object.
 
-    `_path` holds each line's file, and `_block` where its block begins, from which the sink counts lines, for errors,
-    dead letters and `sink.column.<name>.from`; there is no `_block` with the option `lineSep`. `options` are Spark's
-    own, such as `maxFilesPerTrigger`. Spark reads a file once, as it first sees it: write it elsewhere, then rename it
-    into `folder`. A `folder` without a scheme is on `fs.defaultFS`: HDFS, where HADOOP_CONF_DIR is set.
-    Raises InvalidOption if it doesn't exist.
+    `_path` holds each line's file, and `_block` the byte at which its block begins, from which the sink counts lines,
+    for errors, dead letters and `sink.column.<name>.from`; there is no `_block` with the option `lineSep`. `options`
+    are Spark's own, such as `maxFilesPerTrigger`. Spark reads a file once, as it first sees it: write it elsewhere,
+    then rename it into `folder`. A `folder` without a scheme is on `fs.defaultFS`: HDFS, where HADOOP_CONF_DIR is set.
+
+    Raises InvalidOption if the folder doesn't exist or can't be read.
     """
     from pyspark.errors import PySparkException
 

@@ -15,13 +15,12 @@ from hivesink.sparksql.statement import translate
 from hivesink.tables.parquet import create_view
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping
 
     from duckdb import DuckDBPyConnection
 
     from hivesink.config.site import Site
-    from hivesink.core.partition import LivePartition
-    from hivesink.core.table import TableName, TableSpec
+    from hivesink.core.table import HiveType, TableName, TableSpec
     from hivesink.ports import LiveTable, Registrar
     from hivesink.sparksql.statement import Translation
 
@@ -39,6 +38,7 @@ class Answer:
     """Rows of Python values, as PySpark's `collect` has them."""
 
     columns: list[str]
+    types: list[HiveType | None]
     rows: list[tuple[Any, ...]]
 
 
@@ -57,15 +57,10 @@ def ask(sql: str, address: Callable[[], str], site: Site, *, most: int, in_utc: 
 
 def _ask(sql: str, address: Callable[[], str], site: Site, *, most: int, in_utc: bool) -> Answer:
     with closing(_Tables(lambda: wiring.Metastore.at("thrift", address(), site).registrar)) as tables:
-        translation = translate(sql, tables.spec, most=most, in_utc=in_utc)
-        live = [tables.live[relation.table.name] for relation in translation.relations]
-        partitions = [tables.partitions(table) for table in live]
-    return _answer(translation, live, partitions, site)
+        return _answer(translate(sql, tables.spec, most=most, in_utc=in_utc), tables, site)
 
 
-def _answer(
-    translation: Translation, tables: Sequence[LiveTable], partitions: Sequence[Sequence[LivePartition]], site: Site
-) -> Answer:
+def _answer(translation: Translation, tables: _Tables, site: Site) -> Answer:
     import duckdb
 
     with tempfile.TemporaryDirectory(prefix="hivesink-duckdb-") as scratch:
@@ -73,9 +68,10 @@ def _answer(
         files: list[str] = []
         try:
             connection.execute("SET TimeZone = 'UTC'")
-            for relation, table, own in zip(translation.relations, tables, partitions, strict=True):
+            for relation in translation.relations:
+                table = tables.live[relation.table.name]
                 store = wiring.file_store(table.location, site)
-                files += create_view(connection, relation, table, own, store)
+                files += create_view(connection, relation, table, tables.registrar, store)
             return _rows(connection, translation)
         except duckdb.Error as error:
             gone = [file for file in files if not os.path.exists(file)]  # noqa: PTH110  thousands of them
@@ -89,7 +85,7 @@ def _answer(
 
 def _rows(connection: DuckDBPyConnection, translation: Translation) -> Answer:
     rows = connection.execute(translation.sql).fetchall()
-    return Answer([name for name, _ in translation.columns], rows)
+    return Answer([name for name, _ in translation.columns], [kind for _, kind in translation.columns], rows)
 
 
 @dataclass(slots=True)
@@ -98,19 +94,23 @@ class _Tables:
 
     connect: Callable[[], Registrar]
     live: dict[TableName, LiveTable] = field(default_factory=dict)
-    registrar: Registrar | None = None
+    _registrar: Registrar | None = None
+
+    @property
+    def registrar(self) -> Registrar:
+        if self._registrar is None:
+            self._registrar = self.connect()
+        return self._registrar
 
     def close(self) -> None:
-        if self.registrar is not None:
-            self.registrar.close()
+        if self._registrar is not None:
+            self._registrar.close()
 
     def spec(self, name: TableName) -> TableSpec:
         """Raises UnknownTable, NotCovered."""
         if name.database in _ON_FILES:
             msg = f"{name}, perhaps files without a table"
             raise NotCovered(msg)
-        if self.registrar is None:
-            self.registrar = self.connect()
         if name not in self.live:
             try:
                 live = self.registrar.table(name)
@@ -123,10 +123,6 @@ class _Tables:
                 raise NotCovered(msg)
             self.live[name] = live
         return self.live[name].spec
-
-    def partitions(self, table: LiveTable) -> list[LivePartition]:
-        """All of them; of an unpartitioned table itself."""
-        return list(self.registrar.lookup(table, None).values()) if self.registrar else []
 
 
 def _require_hives_own(spec: TableSpec) -> None:

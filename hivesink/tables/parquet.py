@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
     from hivesink.core.partition import LivePartition
-    from hivesink.ports import FileStore, LiveTable
+    from hivesink.ports import FileStore, LiveTable, Registrar
     from hivesink.sparksql.scope import Relation
 
 _PHYSICAL = {
@@ -64,14 +64,19 @@ def create_view(
     connection: DuckDBPyConnection,
     relation: Relation,
     table: LiveTable,
-    partitions: Sequence[LivePartition],
+    registrar: Registrar,
     store: FileStore,
 ) -> list[str]:
-    """Make the view of `relation`, and return the paths of its files. Raises NotCovered, StoreUnavailable."""
-    wanted: Sequence[int] = range(len(partitions))
-    if table.spec.is_partitioned:
-        wanted = _pruned(connection, relation, partitions)
-    files = [file for place in wanted for file in _files(partitions[place], place, store, table)]
+    """Make the view of `relation`, and return the paths of its files.
+
+    The metastore is asked for the folders of those partitions only that the statement can need. Raises NotCovered,
+    StoreUnavailable, MetastoreUnreachable, UnknownTable, TableReplaced.
+    """
+    names = registrar.names(table)
+    wanted = _pruned(connection, relation, names) if table.spec.is_partitioned else [0]
+    live = registrar.lookup(table, [names[place] for place in wanted])
+    there = [(live[names[place]], place) for place in wanted if names[place] in live]
+    files = [file for partition, place in there for file in _files(partition, place, store, table)]
     types = {name: kind for name, kind in relation.types.items() if name in relation.used}
     own = {name: kind for name, kind in types.items() if name not in relation.partition_columns}
     selects = [
@@ -84,10 +89,10 @@ def create_view(
     return [file.path for file in files]
 
 
-def _pruned(connection: DuckDBPyConnection, relation: Relation, partitions: Sequence[LivePartition]) -> Sequence[int]:
+def _pruned(connection: DuckDBPyConnection, relation: Relation, names: Sequence[str]) -> Sequence[int]:
     """Put the partitions' values into a table, and return the places of those that the statement can need."""
     used = [column for column in relation.table.partition_columns if column.name in relation.used]
-    texts = [dict(parse_path(one.partition)) for one in partitions]
+    texts = [dict(parse_path(name)) for name in names]
     columns, values = ["unnest($1::BIGINT[]) AS place"], []
     for column in used:
         own = [text[column.name] for text in texts]
@@ -99,9 +104,7 @@ def _pruned(connection: DuckDBPyConnection, relation: Relation, partitions: Sequ
         values.append(own)
         columns.append(f"CAST(unnest(${len(values) + 1}::VARCHAR[]) AS {duckdb_type(kind)}) AS {quoted(column.name)}")
     name = quoted(f"{relation.view}.partitions")
-    connection.execute(
-        f"CREATE TEMP TABLE {name} AS SELECT {', '.join(columns)}", [list(range(len(partitions))), *values]
-    )
+    connection.execute(f"CREATE TEMP TABLE {name} AS SELECT {', '.join(columns)}", [list(range(len(names))), *values])
     where = f" WHERE {' AND '.join(relation.pruning)}" if relation.pruning else ""
     found = connection.execute(f"SELECT place FROM {name} AS {quoted(relation.alias)}{where} ORDER BY place").fetchall()
     return [place for (place,) in found]

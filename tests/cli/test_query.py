@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+import struct
+from datetime import datetime
+from decimal import Decimal
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from hivesink.cli.cells import plain
 from hivesink.cli.output import Grid
 from hivesink.cli.query import Engine, Found, _report
+from hivesink.core.table import Primitive
+from hivesink.core.typetext import parse_type
 from hivesink.tables import duck
 from hivesink.tables.parquet import create_view
 from tests.cli.site import hivesink
 
 if TYPE_CHECKING:
     from tests.cli.site import Ingest
+
+NOON = datetime(2024, 1, 2, 12)  # noqa: DTZ001  a Hive TIMESTAMP has no zone
 
 
 def test_duckdb_answers_the_readmes_statement(ingest: Ingest, capsys: pytest.CaptureFixture[str]) -> None:
@@ -81,3 +91,26 @@ def test_json_has_no_number_that_json_lacks() -> None:
     assert report.data["rows"] == [["NaN", "-Infinity", {"deep": ["Infinity", 1.5]}]]
     assert isinstance(report.blocks[0], Grid)
     assert report.blocks[0].rows == [["NaN", "-Infinity", '{"deep": ["Infinity", 1.5]}']]
+
+
+def test_text_has_sqls_words() -> None:
+    cells = [None, True, b"\x00\xff", NOON, {1.5: [False, None]}, Decimal("0E-8")]
+    report = _report(Found(Engine.SPARK, ["a", "b", "c", "d", "e", "f"], [cells]), 1)
+    assert isinstance(report.blocks[0], Grid)
+    assert report.blocks[0].rows == [
+        ["NULL", "true", "AP8=", "2024-01-02 12:00:00", '{"1.5": [false, null]}', "0.00000000"]
+    ]
+
+
+@given(st.floats(width=32, allow_nan=False))
+def test_a_float_is_the_same_in_fewer_digits(value: float) -> None:
+    found = plain(value, Primitive.FLOAT)
+    assert repr(struct.pack("f", float(found))) == repr(struct.pack("f", value))
+    assert len(str(found)) <= len(str(plain(value)))
+
+
+def test_a_float_has_its_own_digits() -> None:
+    cells = [0.10000000149011612, {"deep": [0.10000000149011612, None]}, 3.4028234663852886e38]
+    kinds = [Primitive.FLOAT, parse_type("map<string,array<float>>"), Primitive.FLOAT]
+    report = _report(Found(Engine.SPARK, ["a", "b", "c"], [cells], kinds), 1)
+    assert report.data["rows"] == [[0.1, {"deep": [0.1, None]}, 3.4028235e38]]

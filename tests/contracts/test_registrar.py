@@ -114,6 +114,7 @@ def test_all_of_them(server: LiveMetastore, live: LiveTable) -> None:
     registrar.add(live, [NewPartition(name, location, 1, 10) for name, location in wanted.items()])
     elsewhere = f"{live.location}-elsewhere/x"
     server.register(live, dt(1), elsewhere)
+    assert sorted(registrar.names(live)) == sorted([*wanted, dt(1)])
     found = registrar.lookup(live, None)
     assert {name: place.location for name, place in found.items()} == {**wanted, dt(1): elsewhere}
 
@@ -316,6 +317,7 @@ def test_a_table_without_partitions(server: LiveMetastore, tmp_path: Path) -> No
     live = made(server, tmp_path)
     registrar = server.connect()
     registrar.add(live, [])
+    assert list(registrar.names(live)) == [""]
     assert registrar.lookup(live, [""])[""].location == live.location
     assert registrar.lookup(live, None) == registrar.lookup(live, [""])
     assert not registrar.lookup(live, [""])[""].accurate

@@ -49,6 +49,10 @@ class FaultyRegistrar:
         found: LiveTable = self._look("table", str(name), partial(self.inner.table, name))
         return found
 
+    def names(self, table: LiveTable) -> Sequence[str]:
+        found: Sequence[str] = self._look("names", str(table.spec.name), partial(self.inner.names, table))
+        return found
+
     def lookup(self, table: LiveTable, partitions: Sequence[str] | None) -> Mapping[str, LivePartition]:
         subject = f"{table.spec.name} {'all' if partitions is None else ','.join(partitions)}"
         found: Mapping[str, LivePartition] = self._look(

@@ -27,16 +27,19 @@ def build(folder: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
 
 
-@pytest.fixture(scope="module")
-def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What the site is made of, with the site in `site`."""
-    folder = tmp_path_factory.mktemp("project")
+def build_in(folder: Path) -> Path:
+    """Copy what the site is made of into `folder`, with the site in `site`."""
     shutil.copy(ROOT / "zensical.toml", folder)
     shutil.copytree(ROOT / "docs", folder / "docs")
     (folder / "hivesink").symlink_to(ROOT / "hivesink")
     built = build(folder)
     assert built.returncode == 0, built.stdout + built.stderr
     return folder
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build_in(tmp_path_factory.mktemp("project"))
 
 
 def test_every_page_is_in_the_navigation() -> None:

@@ -66,6 +66,9 @@ class MemoryMetastore:
             Facts(name, kind, source, PARQUET_SERDE, clustered=False, properties=properties).refuse()
             return LiveTable(entry.spec, entry.location, is_accurate(entry.parameters.get(FLAG)), entry.created)
 
+    def names(self, table: LiveTable) -> Sequence[str]:
+        return list(self.partitions(table.spec.name)) if table.spec.is_partitioned else [""]
+
     def lookup(self, table: LiveTable, partitions: Sequence[str] | None) -> Mapping[str, LivePartition]:
         with self._entry(table.spec.name) as entry:
             if entry.created != table.created:

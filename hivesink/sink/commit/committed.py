@@ -20,11 +20,14 @@ logger = logging.getLogger("hivesink")
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """One epoch's outcome. `waiting` says why epochs wait to be finished, if they do.
+    """One epoch's outcome.
 
-    `files` and `partitions` count what it has published, `committed` the partitions that it commits. `open_rows` wait
-    after it; readers see them within `readable_in`, None if their partitions must be over first, or the user's own
-    rolling policy decides.
+    `epoch` counts from 1. `replayed`: Spark ran a batch again that the log had already, and nothing was written.
+    `rows` has the counts `read`, `written`, `rejected`, `dropped`, `late` and `skipped`, of which the first is the sum.
+    `files` and `partitions` count what it has published, `committed` the partitions that it commits. `kind` is `batch`,
+    or why there is an epoch without one. `open_rows` wait after it; readers see them within `readable_in`, None if
+    their partitions must be over first, or the user's own rolling policy decides. `milliseconds` are by step.
+    `waiting` says why epochs wait to be finished, None if none does.
     """
 
     epoch: Epoch

@@ -35,7 +35,11 @@ TIMES = frozenset({Primitive.TIMESTAMP, Primitive.DATE, Primitive.BIGINT})
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """What an assigner may know besides the rows: record times (UTC instants) and the batch's arrival (UTC)."""
+    """What an assigner may know besides the rows.
+
+    `record_times` has one for each row: the stream's column that `sink.bucket.time-column` names, without it Kafka's
+    `timestamp`, in the type that it has there; None without such a column. `arrival` is when the batch came, in UTC.
+    """
 
     record_times: pa.Array | None
     arrival: datetime
@@ -49,7 +53,12 @@ class BucketAssigner(Protocol):
     """
 
     def assign(self, rows: pa.Table, moment: Moment) -> Sequence[pa.Array]:
-        """One array of values per partition column, each as long as `rows`."""
+        """One array of values per partition column, in the table's order, each as long as `rows`.
+
+        `rows` has the table's columns and, where the stream has them, those of its partitions. A value is text or of
+        the column's type; null means what `sink.bucket.on-null` says, and one that doesn't fit makes a bad row. An
+        error that it raises ends the query as OwnCodeFailed; arrays of another number or length as InvalidOption.
+        """
 
 
 @dataclass(frozen=True, slots=True)

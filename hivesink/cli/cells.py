@@ -1,0 +1,72 @@
+"""The values of rows, as JSON and as text: alike, whoever read them."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from json import dumps
+from typing import TYPE_CHECKING, Any
+
+from hivesink.cli.output import jsonable
+from hivesink.core.table import Array, Map, Primitive, Struct
+
+if TYPE_CHECKING:
+    from hivesink.core.table import HiveType
+
+
+def plain(cell: Any, kind: HiveType | None = None) -> Any:  # noqa: PLR0911  one per type
+    """As JSON: its objects have only text keys, Hive's maps have any primitive.
+
+    Without a `kind`, what it would tell is left as it is: a FLOAT has the digits of the double that Python holds
+    (0.10000000149011612 for 0.1), and a map in Arrow's form stays a list of pairs.
+    """
+    match cell:
+        case dict() if isinstance(kind, Struct):
+            return {name: plain(cell[name], part) for name, part in kind.fields}
+        case dict():
+            key_kind, value_kind = (kind.key, kind.value) if isinstance(kind, Map) else (None, None)
+            return {_key(key, key_kind): plain(part, value_kind) for key, part in cell.items()}
+        case tuple() if hasattr(cell, "__fields__"):
+            # A struct of Spark's, whose field names keep their case.
+            kinds = [part for _, part in kind.fields] if isinstance(kind, Struct) else [None] * len(cell)
+            return {name: plain(part, of) for name, part, of in zip(cell.__fields__, cell, kinds, strict=True)}
+        case list() if isinstance(kind, Map):
+            return plain(dict(cell), kind)
+        case list():
+            element = kind.element if isinstance(kind, Array) else None
+            return [plain(part, element) for part in cell]
+        case bytearray():
+            # PySpark before 4.1 hands out a BINARY so.
+            return bytes(cell)
+        case float():
+            return jsonable(_shortest(cell) if kind is Primitive.FLOAT else cell)
+    return cell
+
+
+def shown(cell: Any) -> str:
+    """The text of a plain cell: what JSON has, but NULL, and a time with a space in its middle."""
+    match cell:
+        case None:
+            return "NULL"
+        case str():
+            return cell
+        case datetime():
+            return cell.isoformat(" ")
+        case bool() | list() | dict():
+            return dumps(cell, default=jsonable, ensure_ascii=False)
+        case int():
+            return str(cell)
+    return str(jsonable(cell))
+
+
+def _key(key: Any, kind: HiveType | None) -> str:
+    """As the same value is printed in JSON elsewhere."""
+    text = plain(key, kind)
+    return text if isinstance(text, str) else dumps(text, default=jsonable).strip('"')
+
+
+def _shortest(single: float) -> float:
+    """The number with the fewest digits that is the same FLOAT."""
+    # Not at the top: it would slow the start of every command.
+    import numpy as np
+
+    return float(str(np.float32(single)))

@@ -1,0 +1,78 @@
+"""What a real query says of its progress: a line for each epoch, and `query.progress()`, while it runs and after."""
+
+from __future__ import annotations
+
+import logging
+import re
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+
+from hivesink import Progress
+from hivesink.spark.query import progress_of_all
+from tests.integration.stage import ON_EPOCH
+
+if TYPE_CHECKING:
+    from hivesink.sink.commit.committed import Committed
+    from tests.integration.stage import Stage, Topic
+
+pytestmark = [pytest.mark.spark, pytest.mark.main_path]
+
+LATER = {
+    "sink.on-bad-record": "drop",
+    "sink.rolling-policy.rollover-interval": "1 h",
+    "sink.rolling-policy.inactivity-interval": "1 h",
+}
+
+
+@pytest.fixture(autouse=True)
+def _heard(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "hivesink")
+
+
+def _lines(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [text for text in caplog.messages if text.startswith("writer=stage epoch=")]
+
+
+@pytest.mark.kafka
+def test_of_a_topic_it_says_how_many_records_are_left(
+    stage: Stage, topic: Topic, caplog: pytest.LogCaptureFixture
+) -> None:
+    stage.create()
+    topic.put(range(10))
+    begun, told = threading.Event(), list[Progress]()
+
+    def on_commit(_: Committed) -> None:
+        begun.wait(60)
+        told.append(query.progress())
+
+    sink = stage.sink(options=ON_EPOCH, on_commit=on_commit)
+    query = stage.begin(sink, topic.stream(stage.spark, maxOffsetsPerTrigger="4"))
+    begun.set()
+    assert query.awaitTermination()
+    assert [(found.epochs, found.rows, found.behind_records) for found in told] == [(1, 4, 6), (2, 8, 2), (3, 10, 0)]
+    assert [re.findall(r" behind: (\d+) records$", line) for line in _lines(caplog)] == [["6"], ["2"], ["0"]]
+    found = query.progress()
+    assert (found.rows, found.epochs, found.partitions, found.rejected) == (10, 3, 3, 0)
+    assert (found.waiting_rows, found.readable_in, found.behind_files) == (0, None, None)
+    assert found.rows_per_second is not None
+    shown = progress_of_all()[f"{stage.table} (stage)"]
+    assert (shown.rows, shown.epochs, shown.behind_records) == (10, 3, 0)
+
+
+def test_of_files_it_says_what_waits_for_its_roll(stage: Stage, caplog: pytest.LogCaptureFixture) -> None:
+    stage.create()
+    stage.put(range(3))
+    query = stage.begin(stage.sink(options=LATER), trigger={"processingTime": "0 seconds"})
+    query.processAllAvailable()
+    stage.put_text('{"ID": "seven"}\n')
+    query.processAllAvailable()
+    found = query.progress()
+    assert (found.rows, found.epochs, found.waiting_rows, found.behind_records) == (4, 2, 3, None)
+    assert found.readable_in is not None
+    first, second = _lines(caplog)
+    assert re.search(r" written=3 .* open=3 \(readable within \d+ s\) total=3 \(\d+ rows/s\)$", first)
+    assert " dropped=1 " in second
+    query.stop()
+    assert query.progress().waiting_rows == 0
