@@ -1,0 +1,142 @@
+"""Records of one shape: proved as a whole where they are plain, left alone where anything is odd, and never wrong."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hivesink.config.options import OnUnknownField
+from hivesink.core.table import Array, Char, Column, Decimal, HiveType, Map, Primitive, Struct, Varchar
+from hivesink.decode.arrowtypes import arrow_schema
+from hivesink.decode.exact import ExactDecoder
+from hivesink.decode.fast import FastDecoder
+from hivesink.decode.shape import Shape
+from hivesink.decode.shaped import ShapedDecoder
+from hivesink.decode.spans import LONGEST
+from hivesink.decode.values import DecodeOptions
+from tests.decode.test_fast_agrees import KINDS, ODD, assert_same, numbers, strings, times
+
+P = Primitive
+PLAIN: list[tuple[HiveType, list[str]]] = [
+    (P.INT, ["0", "7", "-12", "null", '"7"', "2147483647", "-2147483648"]),
+    (P.BIGINT, ["1795132800000", "null", "-9"]),
+    (P.DOUBLE, ["1.5", "0", "-0.0", "1e4", "null", '"2.25"', "12345678901234567890"]),
+    (P.FLOAT, ["0.1", "null", "3"]),
+    (P.BOOLEAN, ["true", "false", "null"]),
+    (P.STRING, ['"a"', '""', '"ä, {:} ]"', "null", '"null"']),
+    (P.TIMESTAMP, ['"2024-01-02T03:04:05Z"', "null"]),
+    (P.DATE, ['"2024-01-02"', "null"]),
+    (P.BINARY, ['"aGk="', "null"]),
+    (Varchar(3), ['"abc"', "null"]),
+    (Char(3), ['"ab "', "null"]),
+    (Decimal(9, 2), ["1.23", "-7", "null", '"1234567.89"', "1.230"]),
+    (Decimal(38, 10), ["1.23", "null"]),
+    (Array(P.INT), ["[1, 2]", "[]", "null"]),
+    (Map(P.STRING, P.DOUBLE), ['{"k": 1.5}']),
+    (Struct((("a", P.INT), ("b", P.STRING))), ['{"a": 1, "b": "x"}', '{"b": null, "a": null}']),
+]
+
+
+def proved(columns: list[Column], records: list[bytes], options: DecodeOptions | None = None) -> list[int]:
+    """The rows of `records` that it proves, at the second look."""
+    exact = ExactDecoder(columns, options or DecodeOptions())
+    shaped = ShapedDecoder(FastDecoder(exact).readers, arrow_schema(columns), ignore_unknown=exact.ignore_unknown)
+    batch = pa.array(records, pa.binary()).view(pa.string())
+    shaped.decode(batch)
+    return sorted(np.concatenate([np.empty(0, int), *(found.rows for found in shaped.decode(batch))]).tolist())
+
+
+@pytest.mark.parametrize(("kind", "values"), PLAIN, ids=[str(kind) for kind, _ in PLAIN])
+def test_plain_values_of_every_type_are_proved(kind: HiveType, values: list[str]) -> None:
+    records = [f'{{"x": "{row}", "C": {value}, "y": {row}}}'.encode() for row, value in enumerate(values * 3)]
+    columns = [Column("c", kind), Column("none", P.INT)]
+    assert proved(columns, records) == list(range(len(records)))
+    assert_same(columns, DecodeOptions(), [records, records])
+
+
+ONE = b'{"a": 1, "b": "x", "c": [1, {"d": "e"}], "f": null}'
+AB = [Column("a", P.INT), Column("b", P.STRING)]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        b'{"a": 1, "b": "x", "c": [1, {"d": "e"}], "f": null,}',
+        b'{"a": 1, "b": "x", "c": [1, {"d": "e"}], "f": nul}',
+        b'{"a": 1, "b": "x", "c": [1, {"d": "e"}], "f": 01}',
+        b'{"a": 1, "b": "x", "c": [1, {"d": "e"}, "f": null}',
+        b'{"a": 1, "b": "x", "y", "c": [1, {"d": "e"}], "f": null}',
+        b'{"a": 1, "b": "x" "c": [1, {"d": "e"}], "f": null}',
+        b'{"a": 1 , "b": "x", "c": [1, {"d": "e"}], "f": null}',
+        b'{"a": 1, "b": x, "c": [1, {"d": "e"}], "f": null}',
+        b'{"a": , "b": "x", "c": [1, {"d": "e"}], "f": null}',
+        b'{"a": 1, "b": "x\\n", "c": [1, {"d": "e"}], "f": null}',
+        b'{"a": 1, "b": "x\n", "c": [1, {"d": "e"}], "f": null}',
+        b'{"a": 1, "b": "\xff", "c": [1, {"d": "e"}], "f": null}',
+        b'{"a": 1, "b": "x, "c": [1, {"d": "e"}], "f": null}',
+        b'{"a": 1, "b": "x", "c": [1, {"d": "e"}], "g": null}',
+        b'{"b": "x", "a": 1, "c": [1, {"d": "e"}], "f": null}',
+        b' {"a": 1, "b": "x", "c": [1, {"d": "e"}], "f": null}',
+        b'{"a": 1, "b": "x", "c": [1, {"d": "e"}], "f": null} ',
+        b'{"a": 1, "b": "x", "c": [1, {"d": "e"}], "f": null}}',
+        b'{"a": 1, "b": "x", "c": 1, "d": "e", "f": null}',
+        b"",
+        b'"',
+        b"{}",
+    ],
+)
+def test_what_differs_in_anything_but_values_is_left(other: bytes) -> None:
+    records = [ONE] * 40 + [other] + [ONE] * 40
+    assert set(proved(AB, records)) <= {*range(40), *range(41, 81)}
+    assert_same(AB, DecodeOptions(), [records, records])
+
+
+def test_an_unknown_field_is_proved_only_where_it_is_ignored() -> None:
+    records = [b'{"a":%d,"b":"x","more":{"a":[1]}}' % row for row in range(30)]
+    strict = DecodeOptions(unknown_field=OnUnknownField.BAD_RECORD)
+    assert proved(AB, records, strict) == []
+    assert_same(AB, strict, [records])
+    assert_same(AB, DecodeOptions(), [records])
+
+
+def test_several_shapes_of_one_stream_are_remembered() -> None:
+    shapes = [b'{"a":%d,"b":"x"}', b'{"b":"x","a":%d}', b'{"A": %d}', b'{"a":%d,"c":1}']
+    records = [shapes[row % 4] % row for row in range(200)]
+    assert proved(AB, records) == list(range(200))
+    assert_same(AB, DecodeOptions(), [records, records])
+
+
+def test_a_record_that_lacks_a_required_column_is_left() -> None:
+    columns = [Column("a", P.INT), Column("b", P.STRING, nullable=False)]
+    records = [b'{"a":%d}' % row for row in range(20)] + [b'{"a":1,"b":null}', b'{"a":1,"b":"x"}']
+    assert proved(columns, records) in ([], [21])
+    assert_same(columns, DecodeOptions(), [records])
+
+
+def test_a_shape_says_what_its_records_have_in_common() -> None:
+    shape = Shape.of(b' {"ab": 1,"c" :2}', {"ab", "c"}, ignore_unknown=False)
+    assert shape is None
+    shape = Shape.of(b' {"ab": {"x": 1},"C":2 }', {"ab", "c"}, ignore_unknown=False)
+    assert shape is not None
+    assert [(one.name, one.before, one.lead, one.key) for one in shape.fields] == [
+        ("ab", b' {"ab": ', 2, 0),
+        ("c", b',"C":', 1, 2),
+    ]
+    assert (shape.after, shape.keys) == (b" }", 3)
+    for record in (b"[1]", b"{}", b"x", b'{"a":1,"A":2}', b'{"%s":1}' % (b"n" * LONGEST)):
+        assert Shape.of(record, {"a"}, ignore_unknown=True) is None
+
+
+HOSTILE = st.one_of(numbers, strings, times.map('"{}"'.format), st.sampled_from([*ODD, "", "x", "1,2", '"a":1', "]"]))
+
+
+@settings(max_examples=150)
+@given(st.lists(st.sampled_from(KINDS), min_size=2, max_size=2), st.lists(st.tuples(HOSTILE, HOSTILE), min_size=3))
+def test_agrees_on_hostile_values_in_one_shape(kinds: list[HiveType], rows: list[tuple[str, str]]) -> None:
+    columns = [Column(name, kind) for name, kind in zip("ab", kinds, strict=True)]
+    records = [f'{{"x": {left}, "a": {left}, "b": {right}}}'.encode("utf-8", "surrogatepass") for left, right in rows]
+    plain = [b'{"x": 1, "a": null, "b": null}'] * 5
+    assert_same(columns, DecodeOptions(), [plain, plain + records, records])
