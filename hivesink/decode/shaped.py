@@ -73,15 +73,20 @@ class ShapedDecoder:
         for shape in tuple(self._shapes):
             if not chunk.few_are_left:
                 yield from self._of_shape(chunk, shape)
-        while not chunk.few_are_left and (learnt := self._learn(chunk)):
-            yield from self._of_shape(chunk, learnt)
+        for _ in range(_SHAPES):
+            if chunk.few_are_left:
+                return
+            first = int(np.argmax(chunk.left))
+            if learnt := self._learn(chunk.record(first)):
+                yield from self._of_shape(chunk, learnt)
+            chunk.left[first] = False
 
-    def _learn(self, chunk: _Chunk) -> Shape | None:
-        """The shape of the first record that has none yet; None if it has none that could be of use."""
-        shape = Shape.of(chunk.first_left(), self._readers, ignore_unknown=self._ignore_unknown)
-        if shape is None or shape in self._shapes or not self._required <= {one.name for one in shape.fields}:
+    def _learn(self, record: bytes) -> Shape | None:
+        """The shape of `record`; None if it has none that could be of use."""
+        shape = Shape.of(record, self._readers, ignore_unknown=self._ignore_unknown)
+        if shape is None or not self._required <= {one.name for one in shape.fields}:
             return None
-        self._shapes = [shape, *self._shapes[: _SHAPES - 1]]
+        self._shapes = [shape, *(one for one in self._shapes if one != shape)][:_SHAPES]
         return shape
 
     def _of_shape(self, chunk: _Chunk, shape: Shape) -> Iterator[Found]:
@@ -149,8 +154,7 @@ class _Chunk:
     def few_are_left(self) -> bool:
         return int(np.count_nonzero(self.left)) * _FEW <= len(self.left)
 
-    def first_left(self) -> bytes:
-        row = int(np.argmax(self.left))
+    def record(self, row: int) -> bytes:
         return self.text.octets[self.offsets[row] : self.offsets[row + 1]].tobytes()
 
     def of_shape(self, shape: Shape) -> tuple[Places, list[Spans]]:

@@ -199,6 +199,11 @@ def decimals(spans: Spans, kind: Decimal, arrow: pa.DataType) -> tuple[pa.Array,
 def raw_values(spans: Spans) -> tuple[list[bytes | None], Mask]:
     """The JSON text of each, without white space around it; None for null."""
     values = spans.text.cut(spans.begins, spans.ends, spans.absent).view(pa.binary()).to_pylist()
+    return values, _not_json(values)
+
+
+def _not_json(values: list[bytes | None]) -> Mask:
+    """Where they aren't one JSON value without white space around it; these become None, too."""
     doubt = np.zeros(len(values), dtype=np.bool_)
     for row, value in enumerate(values):
         if value is None:
@@ -209,7 +214,7 @@ def raw_values(spans: Spans) -> tuple[list[bytes | None], Mask]:
             whole = False
         if not whole:
             values[row], doubt[row] = None, True
-    return values, doubt
+    return doubt
 
 
 def is_valid(spans: Spans) -> Mask:
@@ -219,8 +224,12 @@ def is_valid(spans: Spans) -> Mask:
         valid |= spans.absent
     if not valid.all():
         rest = np.flatnonzero(~valid)
-        numbers = spans.text.cut(spans.begins[rest], spans.ends[rest])
-        valid[rest] = ~_matching(numbers, _NUMBER)[1]
+        others = spans.text.cut(spans.begins[rest], spans.ends[rest])
+        _, doubt = _matching(others, _NUMBER)
+        if doubt.any():
+            nested = np.flatnonzero(doubt)
+            doubt[nested] = _not_json(others.take(pa.array(nested)).view(pa.binary()).to_pylist())
+        valid[rest] = ~doubt
     return valid
 
 
