@@ -72,6 +72,9 @@ class Process:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if kind is not None:
+            # Whoever stops the benchmark doesn't wait for the end of a drain.
+            self._process.terminate()
         # The end of its input ends it, and Spark with it.
         self._process.communicate()
 
