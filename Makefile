@@ -21,7 +21,7 @@ CHECKED := $(foreach d,hivesink ddl jobs tests,$(if $(wildcard $d/*.py),$d))
 
 help: ## Show this help
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 16
-	@echo; echo 'Options: KAFKA=1 (demo), CLUSTER=1 (demo, bench), QUICK=1 (bench), SPARK=3.5.9 or SPARK=4.3.0 (venv, test), WORKERS=3 (test), ARGS="..." (test, test-long, bench)'
+	@echo; echo 'Options: KAFKA=1 (demo), CLUSTER=1 (demo, bench), QUICK=1, WORKLOADS=narrow,wide, PEERS=spark-sink, ROWS=1000000, ROUNDS=3, EPOCHS=40 (bench), SPARK=3.5.9 or SPARK=4.3.0 (venv, test), WORKERS=3 (test), ARGS="..." (test, test-long, bench)'
 
 venv: $(STAMP) ## Build the virtual environment from requirements.lock; nothing to do when up to date
 
@@ -60,7 +60,7 @@ endif
 test-long: venv ## The longer runs: more kills, more states, Airflow 2 and 3 (in the cache, 1.4 GB); ONLY=day: a simulated day, with its count of files
 	$(PY) -m pytest -m long $(if $(ONLY),-k test_a_$(ONLY)_) $(ARGS)
 
-bench: venv ## hivesink against Spark's own sinks: rows/s, CPU, memory, and the ratios; CLUSTER=1: on HDFS and Hive 4
+bench: venv ## hivesink beside Spark's and Flink's sinks, at most 3 hours: rows/s, CPU, memory, and the ratios; QUICK=1: 10 minutes; CLUSTER=1: on HDFS and Hive 4
 	@CLUSTER='$(CLUSTER)' $(PY) -m tests.bench $(ARGS)
 
 lint: venv ## ruff, mypy --strict, import-linter, dead links in README and docs

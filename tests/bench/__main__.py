@@ -1,8 +1,6 @@
-"""`make bench`: hivesink against Spark's own sinks, interleaved; `--help` lists the settings.
+"""`make bench`: hivesink beside its peers, in interleaved rounds; `--help` lists the settings.
 
-Each contender has a process of its own with a warm Spark session; they take turns, so that no two work at
-once and every round compares runs beside each other. On a cluster they share one session, and its executors. Servers
-and records are shared, and not measured.
+A start with the same arguments goes on where the last one was stopped.
 """
 
 from __future__ import annotations
@@ -10,195 +8,134 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import subprocess
 import sys
 from contextlib import ExitStack
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import asdict, replace
 from pathlib import Path
-from uuid import uuid4
+from typing import TYPE_CHECKING
 
 from hivesink.embedded.metastore import EmbeddedMetastore
 from jobs.cluster import Cluster
 from jobs.cluster.kafka import EmbeddedKafka
-from tests.bench import cold, report
-from tests.bench.contenders import CONTENDERS, OWN, Drain
+from tests.bench import cases, flink
+from tests.bench.cases import BEFORE, Case
+from tests.bench.chart import svg
 from tests.bench.ground import Ground
-from tests.bench.race import Run, Runner, rotated
-from tests.bench.records import FILES, produce, write_files
+from tests.bench.race import Place, race
+from tests.bench.report import markdown, ratios
+from tests.bench.series import Run, Series, fingerprint
+from tests.bench.tables import prepare
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
 
 DATA = Path(os.environ.get("BENCH_DATA") or "build/bench").absolute()
-BATCHES = 5
-EPOCH_ROWS = 1_000
-WARM_ROWS = 400_000
+HERE = Path.cwd()
 NEEDED = {"hdfs", "metastore", "kafka", "spark"}
-
-
-@dataclass(frozen=True, slots=True)
-class Records:
-    """Where the same records wait, as a topic and as files."""
-
-    rows: int
-    servers: str
-
-    @property
-    def topic(self) -> str:
-        return f"bench-{self.rows}"
-
-    @property
-    def folder(self) -> Path:
-        return DATA / "files" / str(self.rows)
-
-    def prepare(self, sources: list[str]) -> None:
-        if "kafka" in sources:
-            produce(self.servers, self.topic, self.rows)
-        if "files" in sources:
-            write_files(self.folder, self.rows)
-
-    def drain(self, contender: str, source: str, batches: int) -> Drain:
-        return Drain(
-            contender=contender,
-            source=source,
-            name=f"t{uuid4().hex[:12]}",
-            per_batch=-(-(FILES if source == "files" else self.rows) // batches),
-            servers=self.servers,
-            topic=self.topic,
-            folder=self.folder.as_uri(),
-        )
 
 
 def main() -> None:
     told = arguments()
-    if told.quick:
-        quick(told)
-    else:
-        whole(told)
-
-
-def whole(told: argparse.Namespace) -> None:
+    chosen = told.cases
+    print(", ".join(f"{case.name}: {case.rows:,} records" for case in chosen), file=sys.stderr)
+    for peer in (flink.HIVE, flink.FILES):
+        if any(peer in case.contenders for case in chosen):
+            flink.build(peer, DATA / peer)
+    told_to = {"cases": [asdict(case) for case in chosen], "rounds": told.rounds, "cluster": told.cluster}
+    folders = [HERE / "hivesink", HERE / "tests" / "bench"]
+    if told.against:
+        folders.append(told.against / "hivesink")
+    # What is compared is read back as JSON.
+    series = Series(DATA / "unfinished.jsonl", json.loads(json.dumps({**told_to, "code": fingerprint(folders)})))
     with ExitStack() as stack:
-        runners, servers = on_a_cluster(stack, told) if told.cluster else on_this_machine(stack, told)
-        full, warm, small = (Records(rows, servers) for rows in (told.rows, WARM_ROWS, told.epochs * EPOCH_ROWS))
-        for records in (full, warm):
-            records.prepare(told.sources)
-        small.prepare(["kafka"])
-        for source in told.sources:
-            race(runners, warm, source, BATCHES, rounds=1)
-        runs = [run for source in told.sources for run in race(runners, full, source, BATCHES, told.rounds)]
-        report.drains(runs, told.rows)
-        report.epochs(race(runners, small, "kafka", told.epochs, told.rounds), EPOCH_ROWS, told.epochs)
-    if not told.cluster:
-        task_memory()
-
-
-def quick(told: argparse.Namespace) -> None:
-    """The narrow records cold, Flink's Hive sink beside hivesink and Spark's sink; then epochs of a warm process."""
-    classpath, log = cold.build(DATA / cold.FLINK), DATA / "contenders.log"
-    with ExitStack() as stack:
-        ground, servers = local_servers(stack)
-        runners = {name: stack.enter_context(Runner(ground, log)) for name in (OWN, "spark-sink")}
-        full, small = (Records(rows, servers) for rows in (told.rows, told.epochs * EPOCH_ROWS))
-        for records in (full, small):
-            records.prepare(["kafka"])
-        # No session starts beside a measured run.
-        print("warm processes:", *(runner.application for runner in runners.values()), file=sys.stderr)
-        drains = partial(full.drain, source="kafka", batches=BATCHES)
-        runs = []
-        for run in cold.race(drains, told.rounds, cold.Place(ground, classpath, log), runners[OWN]):
-            said(run)
-            runs.append(run)
-        epochs = race(runners, small, "kafka", told.epochs, told.rounds)
-    report.drains(runs, told.rows, "cold, ")
-    report.epochs(epochs, EPOCH_ROWS, told.epochs)
-    report.ratios("narrow", runs, told.rows)
-    report.epoch_ratios("small-epochs", epochs)
+        place = on_a_cluster(stack, told.at) if told.cluster else on_this_machine(stack)
+        prepare(place.ground)
+        if told.against:
+            place = replace(place, before=beside(DATA / BEFORE, told.against.absolute()))
+        runs = race(chosen, place, series, told.rounds)
+    report(chosen, runs, told_to)
+    series.end()
 
 
 def arguments() -> argparse.Namespace:
-    """The settings; `make bench ROWS=… ROUNDS=…` sets them by the environment."""
-    parser = argparse.ArgumentParser("tests.bench", description="hivesink against Spark's own sinks")
+    """The settings; `make bench WORKLOADS=… ROWS=…` sets them by the environment."""
+    parser = argparse.ArgumentParser("tests.bench", description="hivesink beside its peers")
     of = os.environ.get
-    parser.add_argument("--cluster", action="store_true", default=bool(of("CLUSTER")), help="on a cluster of its own")
-    parser.add_argument(
-        "--quick",
-        action="store_true",
-        default=bool(of("QUICK")),
-        help="cold, with Flink; needs mvn",
-    )
-    parser.add_argument("--at", type=Path, help="on the detached cluster of this folder, which runs")
-    parser.add_argument("--rows", type=int, default=int(of("ROWS") or 0), help="of each drain")
+    parser.add_argument("--quick", action="store_true", default=bool(of("QUICK")), help="under ten minutes; needs mvn")
+    parser.add_argument("--workloads", default=of("WORKLOADS"), help=f"with a comma, of {', '.join(cases.CASES)}")
+    parser.add_argument("--peers", default=of("PEERS"), help="beside hivesink, with a comma; default: all")
+    parser.add_argument("--rows", type=int, default=int(of("ROWS") or 0), help="of each drain; default: the workload's")
     parser.add_argument("--rounds", type=int, default=int(of("ROUNDS") or 3))
-    parser.add_argument("--epochs", type=int, default=int(of("EPOCHS") or 0), help=f"of {EPOCH_ROWS} rows, each round")
-    parser.add_argument("--sources", default=of("SOURCES") or "", help="kafka, files or both, with a comma")
     parser.add_argument(
-        "--against", type=Path, help="a checkout of another commit: its hivesink races too, as `before`"
+        "--epochs", type=int, default=int(of("EPOCHS") or 0), help=f"of {cases.EPOCH_ROWS} rows, each round"
     )
-    parser.add_argument("--contenders", default=",".join(CONTENDERS), help="some of them, with a comma")
+    parser.add_argument("--cluster", action="store_true", default=bool(of("CLUSTER")), help="on a cluster of its own")
+    parser.add_argument("--at", type=Path, help="on the detached cluster of this folder, which runs")
+    parser.add_argument("--against", type=Path, help=f"a checkout of another commit: its hivesink races as `{BEFORE}`")
     told = parser.parse_args()
     told.cluster = told.cluster or told.at is not None
-    told.rows = told.rows or (10_000_000 if told.quick else 5_000_000)
-    told.epochs = told.epochs or (25 if told.cluster else 40)
-    told.sources = (told.sources or ("kafka" if told.cluster else "kafka,files")).split(",")
-    told.contenders = told.contenders.split(",")
     if told.against and told.cluster:
         parser.error("--against needs a process for each contender: leave out --cluster and --at")
+    told.cases = selected(told)
     return told
 
 
-def on_this_machine(stack: ExitStack, told: argparse.Namespace) -> tuple[dict[str, Runner], str]:
-    """A process for each contender, so that its CPU and its memory are its own; and the Kafka servers."""
-    ground, servers = local_servers(stack)
-    log = DATA / "contenders.log"
-    runners = {name: stack.enter_context(Runner(ground, log)) for name in told.contenders}
-    if told.against:
-        runners["before"] = stack.enter_context(Runner(ground, log, told.against.absolute()))
-    return runners, servers
+def selected(told: argparse.Namespace) -> list[Case]:
+    names: Sequence[str] = cases.DEFAULT
+    peers: Sequence[str] | None = None
+    rows = epochs = None
+    if told.quick:
+        names, peers, rows = cases.QUICK, cases.QUICK_PEERS, cases.QUICK_ROWS
+    if told.cluster:
+        names, rows, epochs = cases.ON_CLUSTER, cases.CLUSTER_ROWS, cases.CLUSTER_EPOCHS
+        peers = cases.ON_A_CLUSTER
+    names = told.workloads.split(",") if told.workloads else names
+    peers = told.peers.split(",") if told.peers else peers
+    chosen = cases.chosen(names, rows=told.rows or rows, epochs=told.epochs or epochs, peers=peers)
+    return [replace(case, contenders=(*case.contenders, BEFORE)) for case in chosen] if told.against else chosen
 
 
-def local_servers(stack: ExitStack) -> tuple[Ground, str]:
+def on_this_machine(stack: ExitStack) -> Place:
+    """A process for each contender, so that its CPU and its memory are its own."""
     server = stack.enter_context(EmbeddedMetastore(DATA / "metastore", DATA / "warehouse"))
     servers = stack.enter_context(EmbeddedKafka(DATA / "broker")).bootstrap
-    return Ground(server.uri, server.warehouse.as_uri(), (DATA / "checkpoints").as_uri()), servers
+    ground = Ground(server.uri, server.warehouse.as_uri(), (DATA / "checkpoints").as_uri())
+    return Place(ground, servers, DATA)
 
 
-def on_a_cluster(stack: ExitStack, told: argparse.Namespace) -> tuple[dict[str, Runner], str]:
-    """One process for all contenders, which share its session's executors; and the Kafka servers."""
-    where = Cluster.running(told.at) if told.at else stack.enter_context(Cluster(DATA / "cluster", only=NEEDED))
+def on_a_cluster(stack: ExitStack, at: Path | None) -> Place:
+    """One process for all contenders, which share its session's executors."""
+    where = Cluster.running(at) if at else stack.enter_context(Cluster(DATA / "cluster", only=NEEDED))
     if where is None:
-        sys.exit(f"no cluster runs in {told.at}")
+        sys.exit(f"no cluster runs in {at}")
     os.environ.update({"HADOOP_CONF_DIR": str(where.conf), "HIVE_CONF_DIR": str(where.conf)})
     place = f"{where.filesystem}/bench"
     ground = Ground(where.metastore_uri, f"{place}/tables", f"{place}/checkpoints", where.spark_master)
-    runner = stack.enter_context(Runner(ground, DATA / "contenders.log"))
-    return dict.fromkeys(told.contenders, runner), where.kafka
+    # The topics are those of the cluster's own broker.
+    return Place(ground, where.kafka, DATA / "on-cluster")
 
 
-def race(runners: dict[str, Runner], records: Records, source: str, batches: int, rounds: int) -> list[Run]:
-    runs = []
-    for number in range(rounds):
-        for name in rotated(list(runners), number):
-            run = runners[name].drain(records.drain(name, source, batches), number)
-            said(run)
-            runs.append(run)
-    return runs
+def beside(folder: Path, checkout: Path) -> Path:
+    """A folder of code with the other checkout's hivesink, and this one's benchmark."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, source in {"hivesink": checkout, "jobs": HERE, "tests": HERE}.items():
+        (folder / name).unlink(missing_ok=True)
+        (folder / name).symlink_to(source / name)
+    return folder
 
 
-def said(run: Run) -> None:
-    what = f"{run.drain.source} round {run.round + 1}: {run.drain.contender} {run.drained.seconds:.1f} s"
-    print(what, file=sys.stderr, flush=True)
-
-
-def task_memory() -> None:
-    print("one task, 1,000 open buckets, 4 M rows of about 110 bytes:")
-    for memory in ("64MB", "256MB"):
-        answer = subprocess.run(
-            [sys.executable, "-m", "tests.bench.memory", memory, "4000000"], stdout=subprocess.PIPE, check=True
-        )
-        found = json.loads(answer.stdout)
-        print(
-            f"  sink.task-memory={memory}: peak {found['peak_mb']} MB, of which {found['floor_mb']} MB without "
-            f"rows; {found['files']} files in {found['buckets']} buckets"
-        )
+def report(chosen: Sequence[Case], runs: Mapping[str, Sequence[Run]], told: Mapping[str, object]) -> None:
+    """The tables and, as the last lines, the ratios; and in files, with the chart."""
+    found = [ratio for case in chosen for ratio in ratios(case, runs[case.name])]
+    text = "\n\n".join(markdown(case, runs[case.name]) for case in chosen)
+    all_runs = [asdict(run) for case in chosen for run in runs[case.name]]
+    whole = {"told": told, "ratios": [asdict(ratio) for ratio in found], "runs": all_runs}
+    (DATA / "results.md").write_text(text + "\n", encoding="utf-8")
+    (DATA / "results.json").write_text(json.dumps(whole, indent=1) + "\n", encoding="utf-8")
+    (DATA / "results.svg").write_text(svg(found), encoding="utf-8")
+    print(text)
+    print(f"\nalso in {DATA}: results.md, results.json, results.svg")
+    print(*found, sep="\n")
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
-"""What is compared: several ways from a stream of JSON records into folders `dt=…` of snappy Parquet files.
+"""What is compared in Spark: several ways from a topic of JSON records into folders `dt=…` of snappy Parquet files.
 
-Equal work: the same source with the same fetch settings, the same three columns, and `dt` as the UTC hour of
-`ts`. Spark's own file sink registers no partitions and no reader of Hive finds its rows before somebody does;
-`insertInto` registers them, and is at least once.
+Equal work: the same topic with the same fetch settings, the same columns, and the same partitions. Spark's own file
+sink registers no partitions and no reader of Hive finds its rows before somebody does; `insertInto` registers them,
+and is at least once. Two floors write nothing: `noop` reads the topic's values, `arrow` hands them to Python.
 """
 
 from __future__ import annotations
@@ -12,96 +12,87 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from hivesink import HiveSink, sources
-from tests.bench.ground import remove, rename
+from tests.bench.ground import DATABASE
+from tests.bench.workloads import WORKLOADS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
+    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
     from hivesink.sink.commit.committed import Committed
     from hivesink.spark.query import HiveQuery
+    from tests.bench.ground import Ground
+    from tests.bench.workloads import Workload
 
     Query = HiveQuery | StreamingQuery
-
-SCHEMA = "userId INT, userName STRING, ts BIGINT"
-PATTERN = "yyyy-MM-dd--HH"
 
 
 @dataclass(frozen=True, slots=True)
 class Drain:
-    """One run of one contender: from `source` (`kafka` or `files`) into the new table `bench.<name>`."""
+    """One run of one contender: the topic of a workload into the new table `bench.<name>`.
+
+    `rows` are its records; `per_batch` are those of a micro-batch.
+    """
 
     contender: str
-    source: str
+    workload: str
     name: str
+    rows: int
     per_batch: int
-    """Kafka: records; files: files."""
     servers: str
     topic: str
-    folder: str
 
 
 @dataclass(frozen=True, slots=True)
 class Drained:
-    """`batch_ms` are Spark's own times for each micro-batch; `step_ms` are hivesink's for its parts, summed."""
+    """`batch_ms` are Spark's own times for each micro-batch; `step_ms` are hivesink's for its parts, summed.
+
+    A contender that measures its own CPU, in seconds, says so in `cpu`. `rows` are those that a floor has read.
+    """
 
     seconds: float
     batch_ms: list[int]
     step_ms: dict[str, int]
-
-
-@dataclass(frozen=True, slots=True)
-class Landed:
-    """What readers find afterwards: visible files, their bytes, rows, the sum of a column, a hash of all columns."""
-
-    files: int
-    bytes: int
-    rows: int
-    users: int
-    digest: int
+    rows: int | None = None
+    cpu: float | None = None
 
 
 def stream(spark: SparkSession, drain: Drain) -> DataFrame:
-    if drain.source == "files":
-        return sources.lines(spark, drain.folder, options={"maxFilesPerTrigger": str(drain.per_batch)})
     options = {"maxOffsetsPerTrigger": str(drain.per_batch)}
     return sources.kafka(spark, drain.servers, drain.topic, options=options)
 
 
-def decoded(events: DataFrame) -> DataFrame:
-    """What a job without hivesink does: Spark's own decoding, and the hour."""
+def decoded(events: DataFrame, workload: Workload) -> DataFrame:
+    """What a job without hivesink does: Spark's own decoding, and the partition's value last."""
     from pyspark.sql import functions as f
 
-    row = f.from_json(f.col("value").cast("string"), SCHEMA)
+    row = f.from_json(f.col("value").cast("string"), workload.spark_schema)
     columns = events.select(row.alias("row")).select("row.*")
-    return columns.withColumn("dt", f.date_format(f.timestamp_millis("ts"), PATTERN))
+    if workload.bad:
+        # Spark makes nulls of what doesn't fit, and keeps none of it.
+        columns = columns.where("userId IS NOT NULL AND ts IS NOT NULL")
+    partition = f.expr(workload.partition.spark).alias(workload.partition.column)
+    own = [f.col(name).alias(name.lower()) for name in workload.fields if name != workload.partition.column]
+    return columns.select(*own, partition)
 
 
 def hivesink(spark: SparkSession, drain: Drain, checkpoint: str, on_epoch: str = "false") -> Query:
-    create_table(
-        spark,
-        drain.name,
-        {
-            "sink.bucket.assigner": "date-time",
-            "sink.bucket.time-column": "ts",
-            "sink.bucket.time-pattern": PATTERN,
-            "sink.bucket.time-zone": "UTC",
-            "sink.rolling-policy.on-epoch": on_epoch,
-        },
-    )
-    sink = HiveSink.for_table(spark, f"bench.{drain.name}", writer="bench", on_commit=EPOCHS.append)
+    workload = WORKLOADS[drain.workload]
+    create_table(spark, drain, {**workload.properties, "sink.rolling-policy.on-epoch": on_epoch})
+    sink = HiveSink.for_table(spark, f"{DATABASE}.{drain.name}", writer="bench", on_commit=EPOCHS.append)
     return sink.start(stream(spark, drain), checkpoint=checkpoint, trigger={"availableNow": True})
 
 
-def file_sink(spark: SparkSession, drain: Drain, checkpoint: str) -> StreamingQuery:
-    create_table(spark, drain.name, {})
+def file_sink(spark: SparkSession, drain: Drain, checkpoint: str, ground: Ground) -> StreamingQuery:
+    workload = WORKLOADS[drain.workload]
     return (
-        decoded(stream(spark, drain))
+        decoded(stream(spark, drain), workload)
         .writeStream.format("parquet")
-        .partitionBy("dt")
-        .option("path", table_folder(spark, drain.name))
+        .partitionBy(workload.partition.column)
+        .option("path", f"{ground.tables}/{DATABASE}.db/{drain.name}")
         .option("checkpointLocation", checkpoint)
         .trigger(availableNow=True)
         .start()
@@ -109,13 +100,13 @@ def file_sink(spark: SparkSession, drain: Drain, checkpoint: str) -> StreamingQu
 
 
 def insert_into(spark: SparkSession, drain: Drain, checkpoint: str) -> Query:
-    create_table(spark, drain.name, {})
+    create_table(spark, drain, {})
 
     def insert(batch: DataFrame, _: int) -> None:
-        batch.write.insertInto(f"bench.{drain.name}")
+        batch.write.insertInto(f"{DATABASE}.{drain.name}")
 
     return (
-        decoded(stream(spark, drain))
+        decoded(stream(spark, drain), WORKLOADS[drain.workload])
         .writeStream.foreachBatch(insert)
         .option("checkpointLocation", checkpoint)
         .trigger(availableNow=True)
@@ -123,69 +114,46 @@ def insert_into(spark: SparkSession, drain: Drain, checkpoint: str) -> Query:
     )
 
 
-@dataclass(slots=True)
-class Rewritten:
-    """A query whose small files are rewritten at its end, as a nightly compaction does."""
-
-    query: StreamingQuery
-    spark: SparkSession
-    name: str
-
-    def awaitTermination(self) -> None:  # noqa: N802  Spark's name
-        self.query.awaitTermination()
-        folder = table_folder(self.spark, self.name)
-        rows = self.spark.read.parquet(folder)
-        rows.repartition("dt").write.partitionBy("dt").parquet(f"{folder}-rewritten")
-        remove(self.spark, folder)
-        rename(self.spark, f"{folder}-rewritten", folder)
-
-    @property
-    def recentProgress(self) -> list[Any]:  # noqa: N802  the same
-        return list(self.query.recentProgress)
+def noop(spark: SparkSession, drain: Drain, checkpoint: str, *, python: bool = False) -> StreamingQuery:
+    values = stream(spark, drain).select("value")
+    if python:
+        values = values.mapInArrow(_nothing, "value binary")
+    return values.writeStream.format("noop").option("checkpointLocation", checkpoint).trigger(availableNow=True).start()
 
 
-def rewritten(spark: SparkSession, drain: Drain, checkpoint: str) -> Rewritten:
-    return Rewritten(file_sink(spark, drain, checkpoint), spark, drain.name)
+def _nothing(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for _ in batches:
+        pass
+    yield from ()
 
 
-OWN = "hivesink"
+OWN, ON_EPOCH, CLEAN, ARROW, NOOP = "hivesink", "on-epoch", "clean", "arrow", "noop"
+SPARK_SINK, SPARK_INSERT = "spark-sink", "spark-insert"
 EPOCHS: list[Committed] = []
 """hivesink's own timings of the epochs of this process."""
 
-CONTENDERS: Mapping[str, Callable[[SparkSession, Drain, str], Query | Rewritten]] = {
-    OWN: hivesink,
-    "on-epoch": partial(hivesink, on_epoch="true"),
-    "spark-sink": file_sink,
-    "spark-insert": insert_into,
-    "rewritten": rewritten,
-}
 
-UNREGISTERED = {"spark-sink", "rewritten"}
-"""Contenders whose partitions the metastore doesn't know."""
+def started(spark: SparkSession, drain: Drain, ground: Ground) -> Query:
+    """The contender's query, which ends once the whole topic is written."""
+    checkpoint = f"{ground.checkpoints}/{drain.name}"
+    queries: Mapping[str, Callable[[SparkSession, Drain, str], Any]] = {
+        OWN: hivesink,
+        ON_EPOCH: partial(hivesink, on_epoch="true"),
+        CLEAN: hivesink,
+        SPARK_SINK: partial(file_sink, ground=ground),
+        SPARK_INSERT: insert_into,
+        NOOP: noop,
+        ARROW: partial(noop, python=True),
+    }
+    query: Query = queries[drain.contender](spark, drain, checkpoint)
+    return query
 
 
-def create_table(spark: SparkSession, name: str, properties: Mapping[str, str]) -> None:
+def create_table(spark: SparkSession, drain: Drain, properties: Mapping[str, str]) -> None:
+    workload = WORKLOADS[drain.workload]
+    columns = ", ".join(f"`{name}` {kind}" for name, kind in workload.columns.items())
     listed = ", ".join(f"'{key}'='{value}'" for key, value in properties.items())
     spark.sql(
-        f"CREATE TABLE bench.{name} (userid INT, username STRING, ts BIGINT) PARTITIONED BY (dt STRING) "
+        f"CREATE TABLE {DATABASE}.{drain.name} ({columns}) PARTITIONED BY (`{workload.partition.column}` STRING) "
         f"STORED AS PARQUET" + (f" TBLPROPERTIES ({listed})" if listed else "")
     )
-
-
-def table_folder(spark: SparkSession, name: str) -> str:
-    """The table's location, as the metastore says it."""
-    told = spark.sql(f"DESCRIBE TABLE EXTENDED bench.{name}").collect()
-    return next(str(row.data_type) for row in told if row.col_name == "Location")
-
-
-def sums(spark: SparkSession, drain: Drain, folder: str) -> tuple[int, int, int]:
-    """Rows, the sum of `userid`, a hash of all columns: by the metastore, if the contender registers partitions."""
-    if drain.contender in UNREGISTERED:
-        rows = spark.read.parquet(folder)
-    else:
-        spark.catalog.refreshTable(f"bench.{drain.name}")
-        rows = spark.table(f"bench.{drain.name}")
-    found = rows.selectExpr("count(*)", "sum(userid)", "bit_xor(xxhash64(userid, username, ts, dt))").first()
-    if found is None:
-        raise AssertionError
-    return tuple(found)

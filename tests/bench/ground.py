@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from hivesink.config.site import NO_SITE, Site
 from hivesink.spark.session import LOCAL, session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+DATABASE = "bench"
 SETTINGS = {
     "spark.driver.memory": "2g",
     "spark.hadoop.hive.exec.dynamic.partition.mode": "nonstrict",
@@ -32,38 +35,13 @@ class Ground:
     checkpoints: str
     master: str | None = None
 
+    def site(self) -> Site:
+        """Where its servers are, for clients without Spark."""
+        return NO_SITE if self.master is None else Site.load(os.environ)
+
     def session(self, scratch: str) -> SparkSession:
         """On a cluster, HADOOP_CONF_DIR and HIVE_CONF_DIR say where everything is."""
         settings = {**SETTINGS, "spark.local.dir": scratch}
         settings |= {"spark.sql.warehouse.dir": self.tables} if self.master is None else ON_A_CLUSTER
         master = self.master or LOCAL
         return session("hivesink bench", metastore=self.metastore, master=master, kafka=True, extra=settings)
-
-
-def visible_files(spark: SparkSession, folder: str) -> tuple[int, int]:
-    """How many files readers see in the folders in `folder`, and their bytes."""
-    path = _path(spark, folder + "/dt=*/[!._]*")
-    found = _system(spark, path).globStatus(path)
-    return len(found), sum(status.getLen() for status in found)
-
-
-def remove(spark: SparkSession, folder: str) -> None:
-    """Delete `folder` with all that is in it."""
-    path = _path(spark, folder)
-    _system(spark, path).delete(path, True)
-
-
-def rename(spark: SparkSession, old: str, new: str) -> None:
-    path = _path(spark, old)
-    if not _system(spark, path).rename(path, _path(spark, new)):
-        message = f"can't rename {old} to {new}"
-        raise OSError(message)
-
-
-def _path(spark: SparkSession, location: str) -> Any:
-    jvm: Any = spark.sparkContext._jvm
-    return jvm.org.apache.hadoop.fs.Path(location)
-
-
-def _system(spark: SparkSession, path: Any) -> Any:
-    return path.getFileSystem(spark.sparkContext._jsc.hadoopConfiguration())

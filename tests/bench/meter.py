@@ -15,13 +15,17 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 SAMPLE_SECONDS = 0.2
+_WORKER = "pyspark.daemon"
 _EXECUTOR = "org.apache.spark.executor.CoarseGrainedExecutorBackend"
 
-Number = TypeVar("Number", int, float)
+Value = TypeVar("Value")
 
 
 class Meter:
     """Measures for the length of a `with` block; `cpu` in seconds, `peak` in bytes of resident memory.
+
+    `task_peak` is that of the largest process in which tasks run: of Spark's Python workers where there are any, of
+    all processes otherwise.
 
     `machine` are the CPU seconds of everything on this machine: servers too, and whatever else is at work.
     Forked Python workers share pages, which resident memory counts once for each: all contenders alike.
@@ -33,7 +37,11 @@ class Meter:
         self._sampler = threading.Thread(target=self._sample, daemon=True)
         self._before = self._machine_before = 0.0
         self.cpu = self.machine = 0.0
-        self.peak = 0
+        self.peak = self._worker_peak = self._process_peak = 0
+
+    @property
+    def task_peak(self) -> int:
+        return self._worker_peak or self._process_peak
 
     def __enter__(self) -> Self:
         self._before, self._machine_before = self._cpu(), _machine()
@@ -50,7 +58,10 @@ class Meter:
 
     def _sample(self) -> None:
         while not self._end.wait(SAMPLE_SECONDS):
-            self.peak = max(self.peak, sum(self._each(lambda process: process.memory_info().rss)))
+            found = self._each(lambda process: (process.memory_info().rss, _WORKER in process.cmdline()))
+            self.peak = max(self.peak, sum(size for size, _ in found))
+            self._worker_peak = max([self._worker_peak, *(size for size, worker in found if worker)])
+            self._process_peak = max([self._process_peak, *(size for size, _ in found)])
 
     def _cpu(self) -> float:
         def own(process: psutil.Process) -> float:
@@ -60,7 +71,7 @@ class Meter:
 
         return sum(self._each(own))
 
-    def _each(self, measure: Callable[[psutil.Process], Number]) -> list[Number]:
+    def _each(self, measure: Callable[[psutil.Process], Value]) -> list[Value]:
         found = []
         for process in self._processes():
             # One that ended between the listing and the look is passed over.

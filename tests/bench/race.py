@@ -1,112 +1,158 @@
-"""The contenders' processes, the order in which they run, and what is measured of each run."""
+"""The runs, one at a time: cold ones in a process of their own, warm ones in processes that have drained before."""
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
 import sys
-from dataclasses import asdict, dataclass, replace
-from functools import cached_property
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from time import perf_counter
+from typing import TYPE_CHECKING
+from uuid import uuid4
 
-from tests.bench.contenders import OWN, Drain, Drained, Landed
+from tests.bench import flink, floors
+from tests.bench.cases import BEFORE, WRITERS, Case
+from tests.bench.cases import REGISTERED as REGISTERS
+from tests.bench.contenders import ARROW, CLEAN, NOOP, ON_EPOCH, OWN, Drain, Drained
+from tests.bench.content import Landed, differences, land
 from tests.bench.meter import Meter, executors
+from tests.bench.processes import Flink, Process, Python
+from tests.bench.series import Run, Series
+from tests.bench.tables import clear
+from tests.bench.topics import Topic, topic
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
-    from typing_extensions import Self
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
 
     from tests.bench.ground import Ground
 
+WARM_ROWS = 400_000
+SHARED = {ON_EPOCH: OWN, CLEAN: OWN, NOOP: OWN, ARROW: OWN}
+"""Warm contenders that run in the process of another one."""
+
 
 @dataclass(frozen=True, slots=True)
-class Run:
-    """One drain: `round` pairs it with the runs of the other contenders beside it.
+class Place:
+    """Where the contenders run: `data` holds what the benchmark makes, `before` another commit's checkout."""
 
-    CPU in seconds (`cpu`: the contender's own processes; `machine`: everything), peak in bytes.
-    """
-
-    round: int
-    drain: Drain
-    drained: Drained
-    landed: Landed
-    cpu: float
-    machine: float
-    peak: int
-
-
-class Runner:
-    """A process that contenders run in, for the length of a `with` block; between its turns it rests.
-
-    With `checkout`, a folder with another commit of this repository, it runs the hivesink of that.
-    """
-
-    def __init__(self, ground: Ground, log: Path, checkout: Path | None = None) -> None:
-        self._checkout = checkout
-        with log.open("ab") as errors:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "tests.bench.runner", json.dumps(asdict(ground))],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=errors,
-                text=True,
-                cwd=checkout,
-                env={**os.environ, "PYTHONPATH": str(checkout or Path.cwd())},
-            )
-        self._log = log
+    ground: Ground
+    servers: str
+    data: Path
+    before: Path | None = None
 
     @property
-    def pid(self) -> int:
-        return self._process.pid
+    def log(self) -> Path:
+        return self.data / "contenders.log"
 
-    def drain(self, drain: Drain, number: int) -> Run:
-        with Meter([self.pid, *executors(self.application)]) as meter:
-            drained = self.run(drain)
-        return Run(number, drain, drained, self.check(drain), meter.cpu, meter.machine, meter.peak)
+    def process(self, contender: str) -> Process:
+        if contender in {flink.HIVE, flink.FILES}:
+            return Flink(self.ground, self.log, self.data / contender)
+        if contender in floors.FLOORS:
+            return Python("tests.bench.floors", self.ground, self.log)
+        return Python("tests.bench.runner", self.ground, self.log, self.before if contender == BEFORE else None)
 
-    def run(self, drain: Drain) -> Drained:
-        return Drained(**self._ask("run", drain))
+    def topic(self, case: Case, contender: str, rows: int) -> Topic:
+        return topic(self.servers, self.data / "topics", case.workload_of(contender), rows)
 
-    def check(self, drain: Drain) -> Landed:
-        """What readers find in the table of `drain`, by whichever contender; the table goes."""
-        return Landed(**self._ask("check", drain))
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        # The end of its input ends it, and Spark with it.
-        self._process.communicate()
-
-    @cached_property
-    def application(self) -> str:
-        """Spark's id of it; waits until the session is there."""
-        return self._answer().strip()
-
-    def _ask(self, step: str, drain: Drain) -> Any:
-        if not self.application or self._process.stdin is None:
-            raise AssertionError
-        told = replace(drain, contender=OWN) if self._checkout else drain
-        self._process.stdin.write(json.dumps([step, asdict(told)]) + "\n")
-        self._process.stdin.flush()
-        return json.loads(self._answer())
-
-    def _answer(self) -> str:
-        if self._process.stdout is None:
-            raise AssertionError
-        answer = self._process.stdout.readline()
-        if not answer:
-            message = f"a contender ended; see {self._log}"
-            raise RuntimeError(message)
-        return answer
+    def drain(self, case: Case, contender: str, topic: Topic, batches: int) -> Drain:
+        return Drain(
+            contender=contender,
+            workload=case.workload_of(contender).name,
+            name=f"t{uuid4().hex[:12]}",
+            rows=topic.rows,
+            per_batch=-(-topic.rows // batches),
+            servers=self.servers,
+            topic=topic.name,
+        )
 
 
-def rotated(names: list[str], number: int) -> list[str]:
-    """Each round begins with another contender, so that none always runs behind the same one."""
-    start = number % len(names)
-    return names[start:] + names[:start]
+@dataclass(slots=True)
+class Race:
+    """One case: all its rounds, but for the runs that `series` has already."""
+
+    case: Case
+    place: Place
+    series: Series
+    _warm: dict[str, Process] = field(default_factory=dict)
+
+    def run(self, rounds: int) -> None:
+        case = self.case
+        missing = self.series.missing(case, rounds)
+        contenders = list(dict.fromkeys(name for _, name in missing))
+        topics = {name: self.place.topic(case, name, case.rows) for name in contenders}
+        with ExitStack() as stack:
+            if not case.cold:
+                self._warm_up(stack, contenders)
+            for number, name in missing:
+                self.series.add(self._one(number, name, topics[name]))
+
+    def _warm_up(self, stack: ExitStack, contenders: Sequence[str]) -> None:
+        """Start the processes; each contender has one drain that doesn't count."""
+        shared = contenders[0] if self.place.ground.master else None
+        for name in contenders:
+            key = shared or SHARED.get(name, name)
+            if key not in self._warm:
+                self._warm[key] = stack.enter_context(self.place.process(key))
+            self._warm[name] = self._warm[key]
+            small = self.place.topic(self.case, name, min(WARM_ROWS, self.case.rows))
+            drain = self.place.drain(self.case, name, small, min(self.case.batches, 5))
+            self._check(drain, self._warm[name].drain(drain), small)
+
+    def _one(self, number: int, name: str, topic: Topic) -> Run:
+        drain = self.place.drain(self.case, name, topic, self.case.batches)
+        drained, meter = self._cold(drain) if self.case.cold else self._in_its_turn(drain)
+        landed = self._check(drain, drained, topic)
+        print(f"{self.case.name} round {number + 1}: {name} {drained.seconds:.1f} s", file=sys.stderr, flush=True)
+        return Run(
+            case=self.case.name,
+            round=number,
+            contender=name,
+            rows=topic.rows,
+            seconds=drained.seconds,
+            batch_ms=drained.batch_ms,
+            step_ms=drained.step_ms,
+            cpu=meter.cpu if drained.cpu is None else drained.cpu,
+            machine=meter.machine,
+            peak=meter.peak,
+            task_peak=meter.task_peak,
+            files=landed.files,
+            bytes=landed.bytes,
+        )
+
+    def _cold(self, drain: Drain) -> tuple[Drained, Meter]:
+        begun = perf_counter()
+        with self.place.process(drain.contender) as process, Meter([process.pid]) as meter:
+            drained = process.drain(drain)
+            seconds = perf_counter() - begun
+        # What measures its own CPU does other things beside.
+        return (drained if drained.cpu is not None else replace(drained, seconds=seconds)), meter
+
+    def _in_its_turn(self, drain: Drain) -> tuple[Drained, Meter]:
+        process = self._warm[drain.contender]
+        of_it = executors(process.ready) if isinstance(process, Python) else []
+        with Meter([process.pid, *of_it]) as meter:
+            drained = process.drain(drain)
+        return drained, meter
+
+    def _check(self, drain: Drain, drained: Drained, topic: Topic) -> Landed:
+        """All must have done the same work, or nothing here says anything. Its table goes. Raises SystemExit."""
+        if drain.contender not in WRITERS:
+            wrong = [] if drained.rows == topic.rows else [f"{drained.rows} of {topic.rows} records were read"]
+            landed = Landed(0, 0, {})
+        else:
+            workload = self.case.workload_of(drain.contender)
+            landed = land(self.place.ground, drain.name, workload, registered=drain.contender in REGISTERS)
+            wrong = differences(landed.figures, topic.figures)
+            if drain.contender in {OWN, ON_EPOCH, BEFORE} and landed.rejected != topic.rejected():
+                wrong.append(f"{landed.rejected} dead letters where {topic.rejected()} are due")
+        if wrong:
+            message = f"{drain.contender} in {self.case.name}, table {drain.name}: {'; '.join(wrong)}"
+            raise SystemExit(message)
+        clear(self.place.ground, drain.name)
+        return landed
+
+
+def race(cases: Sequence[Case], place: Place, series: Series, rounds: int) -> Mapping[str, list[Run]]:
+    for case in cases:
+        Race(case, place, series).run(rounds)
+    return {case.name: [run for run in series.runs if run.case == case.name] for case in cases}

@@ -1,131 +1,141 @@
-"""The benchmark's tables and ratios."""
+"""Ratios and tables of finished runs. A ratio is hivesink's figure divided by the peer's, of the same round."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from math import ceil
 from statistics import median
 from typing import TYPE_CHECKING
-
-from rich.console import Console
-from rich.table import Table
 
 from tests.bench.contenders import OWN
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from tests.bench.race import Run
+    from tests.bench.cases import Case
+    from tests.bench.series import Run
 
 SETTLING = 5
 """First epochs of a query that don't count: Spark plans and connects in them."""
 
-console = Console(highlight=False)
-console.width = max(console.width, 100)
+
+def rows_per_s(run: Run) -> float:
+    return run.rows / run.seconds
 
 
-def drains(runs: Sequence[Run], rows: int, kind: str = "") -> None:
-    require_equal(runs, rows)
-    for source in _distinct(run.drain.source for run in runs):
-        table = Table(title=f"{kind}{rows:,} records from {source}", title_justify="left")
-        for column in ("", "rows/s", "of each round", "CPU s", "machine's", "peak MB", "files", "MB"):
-            table.add_column(column, justify="left" if not column else "right")
-        of_source = [run for run in runs if run.drain.source == source]
-        for name in _distinct(run.drain.contender for run in of_source):
-            own = [run for run in of_source if run.drain.contender == name]
-            speeds = [rows / run.drained.seconds for run in own]
-            table.add_row(
-                name,
-                f"{median(speeds):,.0f}",
-                " ".join(f"{speed / 1000:.0f}k" for speed in speeds),
-                f"{median(run.cpu for run in own):.1f}",
-                f"{median(run.machine for run in own):.1f}",
-                f"{max(run.peak for run in own) / 1e6:,.0f}",
-                str(own[-1].landed.files),
-                f"{own[-1].landed.bytes / 1e6:.0f}",
-            )
-        console.print(table)
-        _ratios(of_source, "rows/s", lambda run: 1 / run.drained.seconds)
-        _ratios(of_source, "CPU", lambda run: run.cpu)
-        _ratios(of_source, "machine's CPU", lambda run: run.machine)
+def epoch_ms(run: Run) -> float:
+    return median(settled(run))
 
 
-def epochs(runs: Sequence[Run], rows: int, count: int) -> None:
-    require_equal(runs, rows * count)
-    table = Table(title=f"an epoch of {rows:,} records from Kafka", title_justify="left")
-    for column in ("", "ms, median", "of each round", "epochs", "CPU ms", "machine's"):
-        table.add_column(column, justify="left" if not column else "right")
-    for name in _distinct(run.drain.contender for run in runs):
-        own = [run for run in runs if run.drain.contender == name]
-        table.add_row(
-            name,
-            f"{median(map(_epoch_ms, own)):.0f}",
-            " ".join(f"{_epoch_ms(run):.0f}" for run in own),
-            str(sum(len(_settled(run)) for run in own)),
-            f"{median(1000 * run.cpu / len(run.drained.batch_ms) for run in own):.0f}",
-            f"{median(1000 * run.machine / len(run.drained.batch_ms) for run in own):.0f}",
-        )
-    console.print(table)
-    _ratios(runs, "ms", _epoch_ms)
-    steps(runs, "ms per epoch of hivesink's steps")
+def settled(run: Run) -> list[int]:
+    return run.batch_ms[SETTLING:] or run.batch_ms
 
 
-def ratios(workload: str, runs: Sequence[Run], rows: int) -> None:
-    """A line for programs for each ratio of two drains: `ratio WORKLOAD METRIC PEER VALUE`."""
-    _lines(workload, "rows_per_s", runs, lambda run: rows / run.drained.seconds)
-    _lines(workload, "cpu_s_per_mrow", runs, lambda run: 1e6 * run.cpu / rows)
-    _lines(workload, "bytes", runs, lambda run: run.landed.bytes)
+DRAINS: Mapping[str, Callable[[Run], float]] = {
+    "rows_per_s": rows_per_s,
+    "cpu_s_per_mrow": lambda run: 1e6 * run.cpu / run.rows,
+    "bytes": lambda run: run.bytes,
+    "task_rss_mb": lambda run: run.task_peak / 1e6,
+}
+EPOCHS: Mapping[str, Callable[[Run], float]] = {"epoch_ms": epoch_ms}
 
 
-def epoch_ratios(workload: str, runs: Sequence[Run]) -> None:
-    """The same of two epochs."""
-    _lines(workload, "epoch_ms", runs, _epoch_ms)
+@dataclass(frozen=True, slots=True)
+class Ratio:
+    """`value` is the median of `rounds`."""
+
+    workload: str
+    metric: str
+    peer: str
+    value: float
+    rounds: list[float]
+
+    def __str__(self) -> str:
+        return f"ratio {self.workload} {self.metric} {self.peer} {self.value:.3f}"
 
 
-def _lines(workload: str, metric: str, runs: Sequence[Run], figure: Callable[[Run], float]) -> None:
-    for peer, pairs in _pairs(runs, figure):
-        print(f"ratio {workload} {metric} {peer} {median(pairs):.3f}")
+def ratios(case: Case, runs: Sequence[Run]) -> list[Ratio]:
+    """Every metric against every peer; of bytes only where the peer writes files."""
+    found = []
+    for metric, figure in (EPOCHS if case.epochs else DRAINS).items():
+        figures = {(run.round, run.contender): figure(run) for run in runs}
+        for peer in _distinct(run.contender for run in runs):
+            pairs = [
+                figures[number, OWN] / value
+                for (number, name), value in figures.items()
+                if name == peer != OWN and value and (number, OWN) in figures
+            ]
+            if pairs:
+                found.append(Ratio(case.name, metric, peer, median(pairs), pairs))
+    return found
 
 
-def require_equal(runs: Sequence[Run], rows: int) -> None:
-    """All contenders must have done the same work, or nothing here says anything."""
-    for run in runs:
-        same = runs[0].landed
-        if run.landed.rows != rows or (run.landed.users, run.landed.digest) != (same.users, same.digest):
-            message = (
-                f"{run.drain.contender} landed {run.landed} where {rows} rows, and the content of {same}, were due"
-            )
-            raise SystemExit(message)
-    console.print(f"each run landed {rows:,} rows of equal content")
+def percentile(values: Iterable[float], share: float) -> float:
+    """The least value that is not exceeded by `share` of all: the nearest rank."""
+    ordered = sorted(values)
+    return ordered[max(0, ceil(share * len(ordered)) - 1)]
 
 
-def steps(runs: Sequence[Run], title: str) -> None:
-    own = [run for run in runs if run.drain.contender == OWN]
-    names = _distinct(name for run in own for name in run.drained.step_ms)
-    each = {name: median(run.drained.step_ms.get(name, 0) / len(run.drained.batch_ms) for run in own) for name in names}
-    console.print(f"  {title}: " + ", ".join(f"{name} {ms:.0f}" for name, ms in each.items()))
+def markdown(case: Case, runs: Sequence[Run]) -> str:
+    """The ratios first, then the figures that they are of."""
+    rows = max(run.rows for run in runs)
+    kind = "cold processes" if case.cold else "warm processes"
+    what = f"epochs of {rows // case.batches:,} records" if case.epochs else f"{rows:,} records"
+    return "\n".join([f"### {case.name}: {what}, {kind}", "", *_ratio_table(case, runs), "", *_figures(case, runs)])
 
 
-def _epoch_ms(run: Run) -> float:
-    return median(_settled(run))
+def _ratio_table(case: Case, runs: Sequence[Run]) -> Iterator[str]:
+    found = ratios(case, runs)
+    metrics = _distinct(one.metric for one in found)
+    yield f"| hivesink divided by | {' | '.join(metrics)} |"
+    yield f"|---|{'---|' * len(metrics)}"
+    for peer in _distinct(one.peer for one in found):
+        own = {one.metric: one for one in found if one.peer == peer}
+        cells = [_with_rounds(own[metric]) if metric in own else "" for metric in metrics]
+        yield f"| {peer} | {' | '.join(cells)} |"
 
 
-def _settled(run: Run) -> list[int]:
-    return run.drained.batch_ms[SETTLING:] or run.drained.batch_ms
+def _with_rounds(ratio: Ratio) -> str:
+    rounds = ", ".join(f"{value:.2f}" for value in ratio.rounds)
+    return f"**{ratio.value:.2f}** ({rounds})" if len(ratio.rounds) > 1 else f"**{ratio.value:.2f}**"
 
 
-def _ratios(runs: Sequence[Run], what: str, figure: Callable[[Run], float]) -> None:
-    for name, pairs in _pairs(runs, figure):
-        console.print(
-            f"  {what}, {OWN} / {name}: [bold]{median(pairs):.2f}[/bold]"
-            f"  (rounds {', '.join(f'{pair:.2f}' for pair in pairs)})"
-        )
+def _figures(case: Case, runs: Sequence[Run]) -> Iterator[str]:
+    columns = _EPOCH_COLUMNS if case.epochs else _DRAIN_COLUMNS
+    yield f"| | {' | '.join(columns)} |"
+    yield f"|---|{'---|' * len(columns)}"
+    for name in _distinct(run.contender for run in runs):
+        own = [run for run in runs if run.contender == name]
+        yield f"| {name} | {' | '.join(column(own) for column in columns.values())} |"
+    if case.epochs:
+        yield from ("", f"hivesink's steps, ms an epoch: {_steps(runs)}")
 
 
-def _pairs(runs: Sequence[Run], figure: Callable[[Run], float]) -> Iterator[tuple[str, list[float]]]:
-    """For each other contender own / other, of the rounds in which both ran beside each other."""
-    by_round = {(run.round, run.drain.contender): figure(run) for run in runs}
-    for name in _distinct(run.drain.contender for run in runs):
-        if name != OWN:
-            yield name, [by_round[number, OWN] / other for (number, found), other in by_round.items() if found == name]
+_DRAIN_COLUMNS: Mapping[str, Callable[[Sequence[Run]], str]] = {
+    "rows/s, median": lambda own: f"{median(map(rows_per_s, own)):,.0f}",
+    "rounds": lambda own: ", ".join(f"{rows_per_s(run) / 1000:.0f}k" for run in own),
+    "CPU s per M rows": lambda own: f"{median(1e6 * run.cpu / run.rows for run in own):.2f}",
+    "the machine's": lambda own: f"{median(1e6 * run.machine / run.rows for run in own):.2f}",
+    "peak MB": lambda own: f"{max(run.peak for run in own) / 1e6:,.0f}",
+    "a task's MB": lambda own: f"{max(run.task_peak for run in own) / 1e6:,.0f}",
+    "files": lambda own: f"{own[-1].files or ''}",
+    "MB": lambda own: f"{own[-1].bytes / 1e6:.0f}" if own[-1].bytes else "",
+}
+_EPOCH_COLUMNS: Mapping[str, Callable[[Sequence[Run]], str]] = {
+    "ms, median": lambda own: f"{median(map(epoch_ms, own)):.0f}",
+    "rounds": lambda own: ", ".join(f"{epoch_ms(run):.0f}" for run in own),
+    "p99": lambda own: f"{percentile([ms for run in own for ms in settled(run)], 0.99):.0f}",
+    "CPU ms": lambda own: f"{median(1000 * run.cpu / len(run.batch_ms) for run in own):.0f}",
+    "the machine's": lambda own: f"{median(1000 * run.machine / len(run.batch_ms) for run in own):.0f}",
+    "epochs": lambda own: str(sum(len(settled(run)) for run in own)),
+}
+
+
+def _steps(runs: Sequence[Run]) -> str:
+    own = [run for run in runs if run.contender == OWN]
+    names = _distinct(name for run in own for name in run.step_ms)
+    each = {name: median(run.step_ms.get(name, 0) / len(run.batch_ms) for run in own) for name in names}
+    return ", ".join(f"{name} {ms:.0f}" for name, ms in each.items())
 
 
 def _distinct(names: Iterable[str]) -> list[str]:

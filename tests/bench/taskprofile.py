@@ -23,8 +23,8 @@ from hivesink.sink.task.attempt import run_task
 from hivesink.sink.task.messages import InputShape, TaskPlan
 from hivesink.spark.tasks import settle
 from tests.bench import memory
-from tests.bench.contenders import PATTERN
 from tests.bench.records import chunks
+from tests.bench.workloads import NARROW
 
 if TYPE_CHECKING:
     from hivesink.wiring import ToolsSpec
@@ -35,9 +35,9 @@ BATCH = 50_000
 
 def main(rows: int) -> None:
     batches = [
-        pa.record_batch({"value": pa.array([line.encode() for line in lines[start : start + BATCH]])})
-        for lines in chunks(rows)
-        for start in range(0, len(lines), BATCH)
+        pa.record_batch({"value": pa.array(chunk.texts[start : start + BATCH])})
+        for chunk in chunks(NARROW, rows)
+        for start in range(0, len(chunk.texts), BATCH)
     ]
     settle()
     with tempfile.TemporaryDirectory(prefix="hivesink-bench-") as folder:
@@ -54,18 +54,9 @@ def main(rows: int) -> None:
 
 def task(folder: Path) -> tuple[TaskPlan, ToolsSpec]:
     plan, tools = memory.task(folder, "256MB")
-    columns = tuple(
-        Column(name, parse_type(kind)) for name, kind in (("userid", "int"), ("username", "string"), ("ts", "bigint"))
-    )
+    columns = tuple(Column(name, parse_type(kind)) for name, kind in NARROW.columns.items())
     spec = replace(plan.target.spec, columns=columns, partition_columns=(Column("dt", parse_type("string")),))
-    config = SinkConfig.parse(
-        {
-            "sink.bucket.assigner": "date-time",
-            "sink.bucket.time-column": "ts",
-            "sink.bucket.time-pattern": PATTERN,
-            "sink.bucket.time-zone": "UTC",
-        }
-    )
+    config = SinkConfig.parse(NARROW.properties)
     target = replace(plan.target, spec=spec)
     return replace(plan, target=target, config=config, shape=InputShape(value="value")), tools
 

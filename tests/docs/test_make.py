@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 NOT_RUN = {
     "make test": "CI runs it, on a clean checkout",
     "make demo CLUSTER=compose": "no container engine here",
-    "make bench": "half an hour of figures, not a check",
+    "make bench": "hours of figures, not a check",
 }
 """What README and docs/cluster.md name and no test here runs, and why not."""
 

@@ -1,0 +1,131 @@
+"""Flink as a peer: its Hive sink (1.20) and its filesystem sink (2.2), two Maven projects of one program.
+
+The program runs the SQL that it is told. Both take the settings that Flink's documentation gives for speed (object
+reuse, Flink's own Parquet writer), hivesink's own fetch settings, and a checkpoint each ten seconds.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hivesink.jvm.java import find_java
+from hivesink.spark.sources import FETCH
+from tests.bench.ground import DATABASE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.bench.contenders import Drain
+    from tests.bench.ground import Ground
+    from tests.bench.workloads import Workload
+
+HIVE, FILES = "flink-hive", "flink-fs"
+PEERS = Path(__file__).parent / "peers"
+OPEN = ("java.base/java.util", "java.base/java.lang", "java.base/java.net", "java.base/java.nio", "java.base/java.time")
+"""Packages that Flink 1.20 reaches into."""
+CHECKPOINT_SECONDS = 10
+SETTINGS = {
+    "pipeline.object-reuse": "true",
+    "execution.checkpointing.interval": f"{CHECKPOINT_SECONDS} s",
+    "execution.checkpointing.mode": "EXACTLY_ONCE",
+    "table.local-time-zone": "UTC",
+    # Flink's own Parquet writer is the faster of its two.
+    "table.exec.hive.fallback-mapred-writer": "false",
+}
+CATALOG = {"type": "hive", "hive-version": "2.3.10"}
+COMMIT = {
+    "sink.partition-commit.trigger": "process-time",
+    "sink.partition-commit.delay": "0s",
+}
+
+
+def build(peer: str, folder: Path) -> None:
+    """Build the peer's program by Maven into `folder`, with its dependencies. Later builds are quick."""
+    # Maven's own output goes beside it: nothing of a benchmark is left in the checkout.
+    told = (f"-Dfolder={folder}", f"-DoutputDirectory={folder / 'lib'}", "-DincludeScope=runtime")
+    goals = ("package", "dependency:copy-dependencies")
+    subprocess.run(["mvn", "-q", "-B", "-f", str(PEERS / peer / "pom.xml"), *told, *goals], check=True)
+
+
+def command(folder: Path, ground: Ground) -> list[str]:
+    """What starts the program that `build` has put into `folder`."""
+    cores = str(os.cpu_count())
+    settings = {
+        **SETTINGS,
+        "parallelism.default": cores,
+        "taskmanager.numberOfTaskSlots": cores,
+        "execution.checkpointing.dir": f"{ground.checkpoints}/flink",
+    }
+    return [
+        *(find_java().program, "-Xmx3g", "-Duser.timezone=UTC", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"),
+        *(f"--add-opens={package}=ALL-UNNAMED" for package in OPEN),
+        *("-cp", f"{folder / 'classes'}{os.pathsep}{folder / 'lib'}/*", "hivesink.bench.FlinkSql"),
+        *(f"{key}={value}" for key, value in settings.items()),
+    ]
+
+
+def script(drain: Drain, workload: Workload, ground: Ground, conf: Path) -> Iterator[str]:
+    """The statements of a drain; the last one ends when all is committed. `conf` is a folder for `hive-site.xml`."""
+    consumer = {f"properties.{key.removeprefix('kafka.')}": value for key, value in FETCH.items()}
+    source = {
+        "connector": "kafka",
+        "topic": drain.topic,
+        "properties.bootstrap.servers": drain.servers,
+        "scan.startup.mode": "earliest-offset",
+        "scan.bounded.mode": "latest-offset",
+        "format": "json",
+        "json.timestamp-format.standard": "ISO-8601" if workload.instants else "SQL",
+        **consumer,
+    }
+    yield f"CREATE TEMPORARY TABLE source_{drain.name} ({workload.flink_schema}) WITH ({_listed(source)})"
+    table = drain.name
+    if drain.contender == HIVE:
+        table = f"hive.{DATABASE}.{drain.name}"
+        yield from _hive_table(drain.name, workload, ground, conf)
+    else:
+        yield _folder(drain.name, workload, ground)
+    yield f"INSERT INTO {table} SELECT {workload.flink_values} FROM source_{drain.name}"
+
+
+def _hive_table(name: str, workload: Workload, ground: Ground, conf: Path) -> Iterator[str]:
+    conf.mkdir(parents=True, exist_ok=True)
+    site = f"<property><name>hive.metastore.uris</name><value>{ground.metastore}</value></property>"
+    (conf / "hive-site.xml").write_text(f"<configuration>{site}</configuration>\n")
+    yield f"CREATE CATALOG IF NOT EXISTS hive WITH ({_listed({**CATALOG, 'hive-conf-dir': str(conf)})})"
+    yield "USE CATALOG hive"
+    yield "SET table.sql-dialect=hive"
+    columns = ", ".join(f"`{column}` {kind}" for column, kind in workload.columns.items())
+    kept = {"parquet.compression": "SNAPPY", **COMMIT, "sink.partition-commit.policy.kind": "metastore,success-file"}
+    yield (
+        f"CREATE TABLE {DATABASE}.{name} ({columns}) PARTITIONED BY (`{workload.partition.column}` STRING) "
+        f"STORED AS PARQUET LOCATION '{_location(name, ground)}' TBLPROPERTIES ({_listed(kept)})"
+    )
+    yield "SET table.sql-dialect=default"
+    yield "USE CATALOG default_catalog"
+
+
+def _folder(name: str, workload: Workload, ground: Ground) -> str:
+    sink = {
+        "connector": "filesystem",
+        "path": _location(name, ground),
+        "format": "parquet",
+        "parquet.compression": "SNAPPY",
+        "parquet.utc-timezone": "true",
+        **COMMIT,
+        "sink.partition-commit.policy.kind": "success-file",
+    }
+    return (
+        f"CREATE TEMPORARY TABLE {name} ({workload.flink_columns}) "
+        f"PARTITIONED BY (`{workload.partition.column}`) WITH ({_listed(sink)})"
+    )
+
+
+def _location(name: str, ground: Ground) -> str:
+    return f"{ground.tables}/{DATABASE}.db/{name}"
+
+
+def _listed(options: dict[str, str]) -> str:
+    return ", ".join(f"'{key}'='{value}'" for key, value in options.items())

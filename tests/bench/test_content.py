@@ -1,0 +1,37 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.bench.contenders import Drain
+from tests.bench.content import differences, land
+from tests.bench.floors import PYARROW, write
+from tests.bench.ground import DATABASE, Ground
+from tests.bench.records import all_due
+from tests.bench.workloads import WORKLOADS
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+ROWS = 2_000
+
+
+@pytest.mark.parametrize("name", ["narrow", "wide", "flights", "many-partitions", "dirty"])
+def test_rows_written_from_memory_pass_the_check_and_missing_ones_do_not(tmp_path: Path, name: str) -> None:
+    workload = WORKLOADS[name]
+    # No contender that registers: nobody calls this metastore.
+    ground = Ground("thrift://127.0.0.1:1", tmp_path.as_uri(), (tmp_path / "checkpoints").as_uri())
+    drain = Drain(PYARROW, name, "t", ROWS, ROWS, servers="", topic="")
+    drained = write(drain, ground)
+    due = all_due(workload, ROWS)
+    landed = land(ground, "t", workload, registered=False)
+    files = sorted((tmp_path / f"{DATABASE}.db" / "t").rglob("*.parquet"))
+    assert differences(landed.figures, due) == []
+    assert (landed.files, landed.bytes) == (len(files), sum(file.stat().st_size for file in files))
+    assert drained.cpu is not None
+    # A hidden file is none of readers' business; one that is gone is missed.
+    files[0].rename(files[0].with_name(".hidden"))
+    fewer = differences(land(ground, "t", workload, registered=False).figures, due)
+    assert any(found.startswith("rows is ") for found in fewer)
+    assert len(fewer) > len(workload.columns)

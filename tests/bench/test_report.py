@@ -1,0 +1,86 @@
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from tests.bench.cases import CASES, chosen
+from tests.bench.chart import svg
+from tests.bench.report import markdown, percentile, ratios
+from tests.bench.series import Run
+
+OWN = Run("narrow", 0, "hivesink", 1_000, 10.0, [700, 800], {"write": 900}, 5.0, 9.0, 400, 200, 8, 900)
+PEER = replace(OWN, contender="spark-sink", seconds=20.0, cpu=10.0, task_peak=800, bytes=1_000)
+FLOOR = replace(OWN, contender="noop", seconds=5.0, cpu=2.5, files=0, bytes=0)
+NARROW, EPOCHS = CASES["narrow"], CASES["small-epochs"]
+
+
+def test_a_ratio_is_hivesinks_figure_divided_by_the_peers() -> None:
+    assert [str(one) for one in ratios(NARROW, [OWN, PEER, FLOOR])] == [
+        "ratio narrow rows_per_s spark-sink 2.000",
+        "ratio narrow rows_per_s noop 0.500",
+        "ratio narrow cpu_s_per_mrow spark-sink 0.500",
+        "ratio narrow cpu_s_per_mrow noop 2.000",
+        # A floor writes no files.
+        "ratio narrow bytes spark-sink 0.900",
+        "ratio narrow task_rss_mb spark-sink 0.250",
+        "ratio narrow task_rss_mb noop 1.000",
+    ]
+
+
+def test_ratios_are_of_runs_beside_each_other() -> None:
+    # The second round was slow for both, the third for one; medians of each alone would say 2.
+    own = [replace(OWN, round=n, seconds=seconds) for n, seconds in enumerate((10.0, 40.0, 10.0))]
+    peer = [replace(PEER, round=n, seconds=seconds) for n, seconds in enumerate((15.0, 60.0, 20.0))]
+    found = ratios(NARROW, [*own, *peer])[0]
+    assert (found.value, found.rounds) == (1.5, [1.5, 1.5, 2.0])
+    # A round in which only one of them has run says nothing.
+    assert ratios(NARROW, [*own, *peer[:1]])[0].rounds == [1.5]
+
+
+def test_epochs_count_once_the_query_has_settled() -> None:
+    own = replace(OWN, case="small-epochs", batch_ms=[9_000] * 5 + [100, 200, 300])
+    peer = replace(own, contender="spark-sink", batch_ms=[9_000] * 5 + [400, 400, 1_000])
+    assert [str(one) for one in ratios(EPOCHS, [own, peer])] == ["ratio small-epochs epoch_ms spark-sink 0.500"]
+    assert "| hivesink | 200 | 200 | 300 |" in markdown(EPOCHS, [own, peer])
+
+
+def test_the_percentile_is_the_nearest_rank() -> None:
+    assert percentile(range(1, 101), 0.99) == 99
+    assert percentile([5.0, 1.0], 0.99) == 5
+    assert percentile([5.0], 0.5) == 5
+
+
+def test_the_table_has_the_ratio_first_and_every_contender() -> None:
+    text = markdown(NARROW, [OWN, PEER, FLOOR])
+    assert text.index("| spark-sink | **2.00** | **0.50** | **0.90** | **0.25** |") < text.index("| hivesink | 100 |")
+    assert "| noop | 200 | 0k | 2500.00 | 9000.00 | 0 | 0 |  |  |" in text
+
+
+def test_the_chart_is_a_picture_of_the_ratios() -> None:
+    picture = ET.fromstring(svg(ratios(NARROW, [OWN, PEER, FLOOR])))  # noqa: S314  our own
+    shown = [text.text for text in picture.iter("{http://www.w3.org/2000/svg}text")]
+    assert shown[2:] == ["narrow", "spark-sink", "2.00", "0.50", "noop", "0.50", "2.00"]
+    bars = [bar for bar in picture.iter("{http://www.w3.org/2000/svg}rect") if bar.get("fill") != "#fff"]
+    faster, less_cpu, slower, more_cpu = bars
+    assert faster.get("fill") == less_cpu.get("fill") != slower.get("fill") == more_cpu.get("fill")
+    # Twice as much and half as much are equally far from the line.
+    assert len({bar.get("width") for bar in bars}) == 1
+
+
+def test_the_order_changes_from_round_to_round() -> None:
+    case = replace(NARROW, contenders=("hivesink", "spark-sink", "flink-hive"))
+    assert [case.order(number)[0] for number in range(4)] == ["hivesink", "spark-sink", "flink-hive", "hivesink"]
+    assert sorted(case.order(1)) == sorted(case.contenders)
+
+
+def test_workloads_sizes_and_peers_can_be_chosen() -> None:
+    narrow, epochs = chosen(["narrow", "small-epochs"], rows=5_000, epochs=7, peers=["flink-hive"])
+    assert (narrow.rows, narrow.contenders) == (5_000, ("hivesink", "flink-hive"))
+    assert (epochs.rows, epochs.batches, epochs.contenders) == (7_000, 7, ("hivesink",))
+    with pytest.raises(SystemExit, match=r"no such workload: narow; there are narrow, wide, "):
+        chosen(["narow"])
+    with pytest.raises(SystemExit, match=re.escape("no such peer: flink; there are arrow, ")):
+        chosen(["narrow"], peers=["flink"])
