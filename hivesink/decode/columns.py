@@ -20,6 +20,7 @@ from msgspec import UNSET, Raw, UnsetType
 from hivesink.core.table import Char, Column, Decimal, HiveType, Primitive, Varchar
 from hivesink.decode.arrowtypes import INTEGER_BITS, arrow_type
 from hivesink.decode.clocks import Mask, bounded, dates, from_millis, nulls, parse_each, timestamps
+from hivesink.decode.nested import NestedDecoder
 from hivesink.decode.scan import NotJson, document, members, unquote
 from hivesink.decode.spans import Spans, booleans, decimals, floats, integers, raw_values, texts_of
 from hivesink.decode.values import InvalidValue, binary_of
@@ -75,6 +76,7 @@ class ColumnReader:
         self.arrow = arrow_type(column.type)
         self.parser = parser
         self.type = msgspec_type(column.type, epoch=parser.epoch)
+        self._nested = NestedDecoder.of(column.type)
 
     def convert(self, values: list[Any], *, raw: bool, escapes: bool) -> Converted:
         """`values` has a value, None, or UNSET for each row; `escapes`: whether the input holds a backslash."""
@@ -96,6 +98,8 @@ class ColumnReader:
             doubt |= more
         elif self.type is bool:
             array, doubt = booleans(spans)
+        elif self._nested is not None:
+            array, doubt = self._decoded(spans, self._nested)
         elif self.type is None:
             values, doubt = raw_values(spans)
             array, more = self._parsed(values)
@@ -178,6 +182,15 @@ class ColumnReader:
         raws, quotes, absent = _raws(values)
         array, doubt = self._parsed(raws)
         return Converted((array,), doubt, quotes, absent)
+
+    def _decoded(self, spans: Spans, nested: NestedDecoder) -> tuple[pa.Array, Mask]:
+        doubt = np.zeros(len(spans), dtype=np.bool_)
+        values: list[Any] = spans.raw()
+        for row, raw in enumerate(values):
+            if raw is not None:
+                values[row], is_sure = nested.decode(raw, spans.keys)
+                doubt[row] = not is_sure
+        return pa.array(values, self.arrow), doubt
 
     def _parsed(self, raws: list[bytes | None]) -> tuple[pa.Array, Mask]:
         parse, kind = self.parser.parse, self.kind

@@ -176,8 +176,9 @@ class _Chunk:
             rows = rows[same]
             values, before, within = ([one[same] for one in arrays] for arrays in (values, before, within))
         self.left[rows] = False
-        found = zip(values, before[1:], within, strict=True)
-        return rows, [Spans(self.text, begin, end, count) for begin, end, count in found]
+        own = [following - one - 1 for one, following in pairwise([*(field.key for field in shape.fields), shape.keys])]
+        found = zip(values, before[1:], within, own, strict=True)
+        return rows, [Spans(self.text, *places) for places in found]
 
 
 def _counts(places: Places, offsets: Places) -> Places:

@@ -91,12 +91,13 @@ class Text:
 
 @dataclass(frozen=True)
 class Spans:
-    """One value of each record. None is empty. `texts` is how many pairs of quotes it has."""
+    """One value of each record. None is empty. `texts` is how many pairs of quotes it has, `keys` how many keys."""
 
     text: Text
     begins: Places
     ends: Places
     texts: Places
+    keys: int
 
     def __len__(self) -> int:
         return len(self.begins)
@@ -130,6 +131,11 @@ class Spans:
         maybe &= self.ends - self.begins == len(word)
         maybe &= self.text.has(word, self.begins)
         return maybe
+
+    def raw(self) -> list[bytes | None]:
+        """Their bytes; None for null."""
+        raws: list[bytes | None] = self.text.cut(self.begins, self.ends, self.absent).view(pa.binary()).to_pylist()
+        return raws
 
     def inside(self) -> tuple[Places, Places]:
         """Their beginnings and ends, without the quotes of texts."""
@@ -198,7 +204,7 @@ def decimals(spans: Spans, kind: Decimal, arrow: pa.DataType) -> tuple[pa.Array,
 
 def raw_values(spans: Spans) -> tuple[list[bytes | None], Mask]:
     """The JSON text of each, without white space around it; None for null."""
-    values = spans.text.cut(spans.begins, spans.ends, spans.absent).view(pa.binary()).to_pylist()
+    values = spans.raw()
     return values, _not_json(values)
 
 

@@ -154,3 +154,61 @@ def test_agrees_on_hostile_values_in_one_shape(kinds: list[HiveType], rows: list
     records = [f'{{"x": {left}, "a": {left}, "b": {right}}}'.encode("utf-8", "surrogatepass") for left, right in rows]
     plain = [b'{"x": 1, "a": null, "b": null}'] * 5
     assert_same(columns, DecodeOptions(), [plain, plain + records, records])
+
+
+NESTED: list[tuple[HiveType, str, list[str]]] = [
+    (
+        Struct((("a", P.INT), ("b", P.STRING))),
+        '{"a":1,"b":"x"}',
+        [
+            *(
+                '{"a":1,"a":2}',
+                '{"b":"x","b":"y"}',
+                '{"a":1,"c":"x"}',
+                '{"A":1,"b":"x"}',
+                '{"a":1,"A":1}',
+                '{"b":"x","a":1}',
+            ),
+            *(
+                '{"a":null,"b":null}',
+                '{"a":1.0,"b":"x"}',
+                '{"a":"1","b":"x"}',
+                '{"a":1,"b":2}',
+                '{"a":9999999999,"b":"x"}',
+            ),
+            *('{"a":{"b":1}}', '{"a":1,"b":}', '["a",{"a":1,"b":"x"}]', 'null,"a":1,"b":2', '{"a":1,"b":"x"},"z":{}'),
+        ],
+    ),
+    (
+        Array(Struct((("a", P.DOUBLE),))),
+        '[{"a":1},{"a":2}]',
+        ['[{"a":1,"a":2}]', '[{"a":1},{"b":2}]', '[{"a":1},null,{"a":-0}]', '[{"a":1},{"a":2},{}]', '{"a":[{"a":1}]}'],
+    ),
+    (
+        Map(P.STRING, Array(P.BIGINT)),
+        '{"k":[1],"l":[]}',
+        ['{"k":[1],"k":[2]}', '{"k":[1],"l":null}', '{"k":[1.5],"l":[]}', '{"":[null],"l":[]}', '{"k":{"l":1}}'],
+    ),
+    (
+        Struct((("m", Map(P.STRING, P.BOOLEAN)), ("s", Struct((("a", P.INT),))))),
+        '{"m":{"k":true},"s":{"a":1}}',
+        [
+            *('{"m":{"k":true},"s":{"a":1}}', '{"m":null,"s":{"a":1,"b":2}}', '{"s":{"a":1},"m":{"a":false}}'),
+            *(
+                '{"m":{"k":true,"k":false},"s":null}',
+                '{"m":{"a":true,"b":false},"s":null}',
+                '{"m":{"k":1},"s":{"a":1}}',
+            ),
+        ],
+    ),
+]
+
+
+@pytest.mark.parametrize(("kind", "plain", "odd"), NESTED, ids=[str(kind) for kind, *_ in NESTED])
+def test_nested_values_keep_every_entry_or_are_left(kind: HiveType, plain: str, odd: list[str]) -> None:
+    columns = [Column("c", kind), Column("n", P.INT)]
+    records = [f'{{"c":{value},"n":1}}'.encode() for value in (plain, *odd)]
+    assert proved(columns, records[:1] * 20) == list(range(20))
+    for record in records:
+        assert_same(columns, DecodeOptions(), [records[:1] * 20, [*(records[:1] * 20), record]])
+    assert_same(columns, DecodeOptions(unknown_field=OnUnknownField.BAD_RECORD), [records[:1] * 20, records])
