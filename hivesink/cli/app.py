@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 from importlib import import_module
+from io import TextIOWrapper
 from typing import Annotated
 
 import typer
@@ -79,6 +80,10 @@ def _hivesink(
 
 def call(arguments: list[str]) -> int:
     """Run one command line and return its exit code."""
+    # What the output's encoding lacks, such as the bytes of a file's name that isn't UTF-8, is escaped as in JSON.
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     # Thrift's sockets log the errors that they then raise.
     logging.getLogger("thrift").addHandler(logging.NullHandler())
     logging.getLogger("thrift").propagate = False

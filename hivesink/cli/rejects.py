@@ -2,31 +2,33 @@
 
 from __future__ import annotations
 
-import json as jsons
-from base64 import b64decode, b64encode
 from contextlib import suppress
 from datetime import date
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
+from hivesink.cli import letterfile
 from hivesink.cli.codes import ExitCode
 from hivesink.cli.command import Debug, DryRun, Json, Metastore, Table, Yes, confirm, reporting
 from hivesink.cli.output import Grid, Line, Report
 from hivesink.core.progress import count
 from hivesink.errors import InvalidOption
 from hivesink.tables.opened import open_table
-from hivesink.tables.rejects import Census, DeadLetters, Wanted, dead_letters, place
+from hivesink.tables.rejects import Census, DeadLetters, Wanted, dead_letters
 from hivesink.tables.replay import Replay
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from hivesink.sink.task.replay import Replayed
 
 _LIST = "list"
+_MOST = 20
+"""Fields and reasons that are named where nothing matches."""
 
 
 class _Rejects(TyperGroup):
@@ -51,6 +53,9 @@ Export = Annotated[
     Path | None,
     typer.Option("--export", help="Also write the records to this new file, a JSON object each, to be mended."),
 ]
+Before = Annotated[
+    bool, typer.Option("--replayed", help="Those that were replayed, as they came, instead of those that weren't.")
+]
 Mended = Annotated[
     Path | None,
     typer.Option("--mended", help="Replay the records of this file, which --export wrote, with the values in it."),
@@ -63,6 +68,7 @@ def list_rejects(  # noqa: PLR0917  each is an option of the command line
     reason: ReasonText = None,
     field: Field = None,
     day: Day = None,
+    replayed: Before = False,
     export: Export = None,
     metastore: Metastore = None,
     json: Json = False,
@@ -75,13 +81,15 @@ def list_rejects(  # noqa: PLR0917  each is an option of the command line
     Example: hivesink rejects list demo.events --export mend.jsonl
     """
     with reporting(as_json=json, debug=debug) as out, open_table(table, metastore) as opened:
-        letters, wanted, census = dead_letters(opened), Wanted(reason, field, _day(day)), Census()
+        letters, census = dead_letters(opened), Census()
+        wanted = Wanted(reason, field, _day(day), replayed=replayed)
         if letters is None:
-            data = {"table": opened.name, "rejects": [], "replayed": 0, "waiting": 0, "exported": 0}
+            data = {"table": opened.name, "rejects": [], "replayed": 0, "waiting": 0, "exported": 0, "instead": None}
             out.show(Report(data, [Line(f"no record of {opened.name} was ever rejected into a table")]))
             return
         found, waiting = letters.reasons(wanted, census), letters.waiting()
-        written = _export(letters, wanted, export) if export else 0
+        written = letterfile.export(letters, wanted, export) if export else 0
+        instead = None if found else _instead(letters, wanted)
         columns = ("records", "field", "reason", "first", "last", "one of them")
         rows = [
             (
@@ -96,11 +104,15 @@ def list_rejects(  # noqa: PLR0917  each is an option of the command line
         ]
         total = sum(one.count for one in found)
         blocks: list[Line | Grid] = [Grid(f"{letters.name} (times in UTC)", columns, rows, frozenset({"records"}))]
-        blocks += [Line(f"{opened.name}: {count(total, 'rejected record')}, {len(census.replayed)} replayed before")]
+        before = "" if replayed else f", {len(census.replayed)} replayed before"
+        what = f"{count(total, 'record')} that {'was' if total == 1 else 'were'} replayed"
+        blocks.append(Line(f"{opened.name}: {what if replayed else count(total, 'rejected record')}{before}"))
         if waiting:
             blocks.append(Line(f"{waiting} more wait in the jobs' logs; they are in the table once it is rolled"))
-        blocks += _notes(census)
-        if export:
+        blocks += [*_notes(census), *_mismatch(instead, wanted)]
+        if export and replayed:
+            blocks.append(Line(f"written to {export}: their marks stay, so no --mended takes them again"))
+        elif export:
             way = f"mend `value`, then: hivesink rejects replay {table} --mended {export}"
             blocks.append(Line(f"written to {export}: {way}"))
         data = {
@@ -119,6 +131,7 @@ def list_rejects(  # noqa: PLR0917  each is an option of the command line
             "replayed": len(census.replayed),
             "waiting": waiting,
             "exported": written,
+            "instead": instead,
         }
         out.show(Report(data, blocks))
 
@@ -144,7 +157,7 @@ def replay(  # noqa: PLR0917  each is an option of the command line
     """
     with reporting(as_json=json, debug=debug) as out, open_table(table, metastore) as opened:
         letters = dead_letters(opened)
-        lines = _values(mended) if mended else None
+        lines = letterfile.mended(mended) if mended else None
         values = None if lines is None else {one: value for one, (_, value) in lines.items()}
         wanted, census = Wanted(reason, field, _day(day), values), Census()
         if letters is None:
@@ -158,6 +171,7 @@ def replay(  # noqa: PLR0917  each is an option of the command line
         found = again.try_out(wanted, census)
         if lines and mended:
             _require_known(lines, census, mended, letters.name)
+        instead = _instead(letters, wanted) if lines is None and not (census.given or census.lacking) else None
         if found.rows and not dry_run:
             if not yes:
                 rows = count(found.rows, "record")
@@ -169,7 +183,7 @@ def replay(  # noqa: PLR0917  each is an option of the command line
         summary = f"{opened.name}: {count(found.rows, 'record')} {done}, {sum(found.failing.values())} fail again"
         # These have no value, and the table skips such records.
         summary += f", {found.skipped} skipped" if found.skipped else ""
-        blocks = [*map(Line, _lines(found)), Line(summary), *_notes(census)]
+        blocks = [*map(Line, _lines(found)), Line(summary), *_notes(census), *_mismatch(instead, wanted)]
         if before := sum(one in census.replayed and one not in census.given for one in lines or ()):
             blocks.append(Line(f"{before} of {mended} were replayed before"))
         data = {
@@ -181,6 +195,7 @@ def replay(  # noqa: PLR0917  each is an option of the command line
                 {"field": field, "reason": reason, "records": number, "example": found.examples[field, reason]}
                 for (field, reason), number in found.failing.items()
             ],
+            "instead": instead,
         }
         out.show(Report(data, blocks))
         if found.failing:
@@ -193,6 +208,33 @@ def _lines(found: Replayed) -> list[str]:
         f"{found.examples[field, reason]})"
         for (field, reason), number in found.failing.most_common()
     ]
+
+
+def _instead(letters: DeadLetters, wanted: Wanted) -> dict[str, list[str]] | None:
+    """What there is, if the filters match nothing; None without filters."""
+    if not wanted.filters:
+        return None
+    there = letters.reasons(Wanted(replayed=wanted.replayed), Census())
+    days = {f"{day:%Y-%m-%d}" for one in there for day in (one.first, one.last)}
+    fields, reasons = {one.field for one in there if one.field}, {one.reason for one in there}
+    return {
+        "fields": sorted(fields),
+        "reasons": sorted(reasons),
+        "days": sorted({min(days), max(days)} if days else ()),
+    }
+
+
+def _mismatch(instead: Mapping[str, list[str]] | None, wanted: Wanted) -> list[Line]:
+    if instead is None:
+        return []
+    filters = " ".join(f"--{name} {quote(text)}" for name, text in wanted.filters.items())
+    if not instead["reasons"]:
+        state = "was" if wanted.replayed else "is left that wasn't"
+        return [Line(f"nothing matches {filters}: no record {state} replayed", "yellow")]
+    fields = ", ".join(instead["fields"][:_MOST]) or "none"
+    reasons = ", ".join(map(quote, instead["reasons"][:_MOST]))
+    days = " to ".join(instead["days"])
+    return [Line(f"nothing matches {filters}; there are: fields {fields}; reasons {reasons}; days {days}", "yellow")]
 
 
 def _notes(census: Census) -> list[Line]:
@@ -208,62 +250,12 @@ def _notes(census: Census) -> list[Line]:
     return notes
 
 
-def _export(letters: DeadLetters, wanted: Wanted, file: Path) -> int:
-    """Write the records, and return how many. Raises InvalidOption if there is such a file, or none can be made."""
-    written = 0
-    try:
-        with file.open("x", encoding="utf-8") as lines:
-            for _, batch in letters.read(wanted, Census()):
-                for row in batch.to_pylist():
-                    told = {"id": row["id"], "field": row["field"], "reason": row["reason"], "from": place(row)}
-                    lines.write(jsons.dumps({**told, **_value(row["value"])}, ensure_ascii=False) + "\n")
-                    written += 1
-    except FileExistsError:
-        raise InvalidOption((f"--export: there is a file {file}; name another",)) from None
-    except OSError as error:
-        raise InvalidOption((f"--export {file}: {error.strerror or error}",)) from error
-    return written
-
-
-def _value(value: bytes | None) -> dict[str, str | None]:
-    with suppress(UnicodeDecodeError):
-        return {"value": value.decode() if value is not None else None}
-    return {"base64": b64encode(value or b"").decode()}
-
-
 def _day(text: str | None) -> str | None:
     """Raises InvalidOption unless it is a day as the partitions have it."""
     with suppress(ValueError):
         if text is None or date.fromisoformat(text).isoformat() == text:
             return text
     raise InvalidOption((f"--day = {text!r} is no day: write yyyy-MM-dd",))
-
-
-def _values(file: Path) -> dict[str, tuple[int, bytes | None]]:
-    """By id, the line and the mended value. Raises InvalidOption with the number of the line that is wrong."""
-    found: dict[str, tuple[int, bytes | None]] = {}
-    try:
-        lines: Sequence[str] = file.read_text(encoding="utf-8").split("\n")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InvalidOption((f"--mended {file}: {error}",)) from error
-    for number, line in enumerate(lines, 1):
-        if not line.strip():
-            continue
-        try:
-            one, value = _mended(jsons.loads(line))
-        except (ValueError, TypeError, KeyError, AttributeError):
-            what = "isn't an object with an id and a value (text), as --export writes them"
-            raise InvalidOption((f"{file} line {number} {what}",)) from None
-        if one in found:
-            raise InvalidOption((f"{file} line {number}: the id {one} is there twice; leave one",))
-        found[one] = number, value
-    return found
-
-
-def _mended(told: Any) -> tuple[str, bytes | None]:
-    if "value" in told:
-        return str(told["id"]), None if told["value"] is None else told["value"].encode()
-    return str(told["id"]), b64decode(told["base64"], validate=True)
 
 
 def _require_known(lines: Mapping[str, tuple[int, bytes | None]], census: Census, file: Path, table: str) -> None:

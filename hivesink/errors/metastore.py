@@ -142,11 +142,20 @@ class TableReplaced(HiveSinkError):
 class TableRemade(HiveSinkError):
     """The table is not the one that the log knows, and the newest rows that the log counts are not in it.
 
-    `waiting` is the first epoch that isn't settled; `rows` wait in segments.
+    `waiting` is the first epoch that isn't settled; `rows` wait in segments. `replays`: the log is that of
+    `rejects replay`, which has no checkpoint.
     """
 
     def __init__(
-        self, table: str, writer: str, log: str, epoch: int, *, waiting: int | None = None, rows: int = 0
+        self,
+        table: str,
+        writer: str,
+        log: str,
+        epoch: int,
+        *,
+        waiting: int | None = None,
+        rows: int = 0,
+        replays: bool = False,
     ) -> None:
         wait = f"Epoch {waiting} waits, perhaps unpublished" if waiting is not None else ""
         if rows:
@@ -154,12 +163,18 @@ class TableRemade(HiveSinkError):
         if wait:
             wait += ": if the old table has another name now, first rename both back and run "
             wait += f"`hivesink recover {table}`. "
+        anew = f"begin anew with `hivesink reset {table} --writer {writer}`, which keeps the log aside, then"
+        onward = (
+            f"{anew} replay again; what was replayed into the old table stays marked: "
+            f"`hivesink rejects {table} --replayed --export FILE` writes it out for the source"
+            if replays
+            else f"if the old table has another name now, give this job another writer name; or {anew} start with a "
+            "new checkpoint (reads the source from the beginning), or with the old one and append=0 (reads on where "
+            "that stands)"
+        )
         super().__init__(
             f"{table} was dropped, or renamed, and created again: the log {log} is at epoch {epoch}, and the files of "
-            f"its newest rows are not in this table. {wait}To go on: restore the files; or, if the old table has "
-            "another name now, give this job another writer name; or begin anew with "
-            f"`hivesink reset {table} --writer {writer}`, which keeps the log aside, then start with a new checkpoint "
-            "(reads the source from the beginning), or with the old one and append=0 (reads on where that stands)"
+            f"its newest rows are not in this table. {wait}To go on: restore the files; or {onward}"
         )
 
 

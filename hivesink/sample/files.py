@@ -35,6 +35,8 @@ _LONGEST = 64 << 20
 """Bytes of a line: a longer one is no record of a stream."""
 _INFLATES = 5
 """JSON lines take about so much more room than compressed."""
+_UNREAD = PATTERN | {":"}
+"""Not in the name of a file: it may stand for several files, and before a colon Hadoop expects a scheme."""
 _BOM = b"\xef\xbb\xbf"
 _PACKED: Mapping[str, Callable[[BinaryIO], io.BufferedIOBase]] = {
     ".gz": lambda raw: gzip.GzipFile(fileobj=raw),
@@ -77,7 +79,11 @@ class FilesSource:
 
         A job reads whole folders: beside a file that was named, all must have its suffix.
         """
-        suffixes = sorted({_suffix(name) for name in (*self.names, *self.neighbours)})
+        names = (*self.names, *self.neighbours)
+        if unread := next((name for name in names if not _UNREAD.isdisjoint(name)), None):
+            problem = f"Spark can't read {join(self.folder, unread)} as one file"
+            raise InvalidOption((f"--from: {problem}; give it a name without any of {{}}[]*?\\ or a colon",))
+        suffixes = sorted({_suffix(name) for name in names})
         if self.neighbours and len(suffixes) > 1:
             kinds = ", ".join(suffix or "no suffix" for suffix in suffixes)
             problem = f"a job reads the folder of {self.names[0]}, and {self.folder} holds other files too ({kinds})"

@@ -97,7 +97,9 @@ def _unknown_fields(records: Iterable[bytes | None], fields: Mapping[str, HiveTy
         with suppress(UnicodeDecodeError, NotJson):
             raw = document((record or b"").decode())
             if raw[0] == "{":
-                found.update(set(_unknown(raw, fields, "")))
+                # Half of a surrogate pair is in no text that can be written: it is shown as the record has it.
+                names = set(_unknown(raw, fields, ""))
+                found.update(name.encode("utf-8", "backslashreplace").decode() for name in names)
     return found
 
 

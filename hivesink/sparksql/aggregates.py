@@ -19,17 +19,31 @@ if TYPE_CHECKING:
     from hivesink.sparksql.scope import Rule, Scope
 
 _BY_ORDER = "the last digits of a sum of DOUBLEs depend on the order of its rows"
+_ROOM = 10
+"""Digits that Spark gives a sum of decimals more than they have; fewer might overflow."""
 _RANKS: dict[type[exp.Expr], str] = {exp.RowNumber: "row_number", exp.Rank: "rank", exp.DenseRank: "dense_rank"}
 _NEIGHBOURS: dict[type[exp.Expr], str] = {exp.Lag: "lag", exp.Lead: "lead"}
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """An aggregate's or window function's call, before the cast to the type that Spark gives it."""
+    """An aggregate's or window function's call, before the cast to the type that Spark gives it.
+
+    `bounded`: further aggregates over the same rows. Where one of them isn't a BIGINT, Spark might overflow.
+    """
 
     sql: str
     type: HiveType
     name: str | None = None
+    bounded: tuple[str, ...] = ()
+
+    def value(self, over: str = "") -> str:
+        """With an OVER, or nothing."""
+        found = f"CAST({self.sql}{over} AS {duckdb_type(self.type)})"
+        if not self.bounded:
+            return found
+        fits = " AND ".join(f"{sql}{over} BETWEEN {-(2**63)} AND {2**63 - 1}" for sql in self.bounded)
+        return failing_unless(fits, found, "a sum that no BIGINT holds in some order of its rows")
 
 
 def grouped(value: Typed, what: str) -> Typed:
@@ -79,14 +93,18 @@ def _sum(node: exp.Expr, scope: Scope) -> Call:
     if value.type in APPROXIMATE:
         msg = f"`{shown(node)}`: {_BY_ORDER}"
         raise NotCovered(msg)
-    if isinstance(value.type, Decimal):
-        kind: HiveType = Decimal(min(MAX_PRECISION, value.type.precision + 10), value.type.scale)
-    elif value.type in INTEGERS:
-        kind = Primitive.BIGINT
-    else:
-        msg = f"`{shown(node)}` of {value.type}"
-        raise NotCovered(msg)
-    return Call(f"sum({distinct}{value.sql})", kind, _name("sum", distinct, value, scope))
+    call, name = f"sum({distinct}{value.sql})", _name("sum", distinct, value, scope)
+    if value.type is Primitive.BIGINT:
+        # Spark adds in an order of its own. Any sum on the way is between that of the negative values and that of
+        # the positive ones; DuckDB adds in 128 bits.
+        bounded = tuple(f"sum({distinct}{end}({value.sql}, 0))" for end in ("least", "greatest"))
+        return Call(call, Primitive.BIGINT, name, bounded)
+    if value.type in INTEGERS:
+        return Call(call, Primitive.BIGINT, name)
+    if isinstance(value.type, Decimal) and value.type.precision + _ROOM <= MAX_PRECISION:
+        return Call(call, Decimal(value.type.precision + _ROOM, value.type.scale), name)
+    msg = f"`{shown(node)}` of {value.type}"
+    raise NotCovered(msg)
 
 
 def _extreme(node: exp.Expr, scope: Scope) -> Call:
@@ -100,7 +118,7 @@ def _extreme(node: exp.Expr, scope: Scope) -> Call:
 
 def _aggregate(node: exp.Expr, scope: Scope) -> Typed:
     call = _CALLS[type(node)](node, scope)
-    return Typed(f"CAST({call.sql} AS {duckdb_type(call.type)})", call.type, call.name)
+    return Typed(call.value(), call.type, call.name)
 
 
 def _average(node: exp.Expr, scope: Scope) -> Typed:
@@ -131,7 +149,7 @@ def _window(node: exp.Expr, scope: Scope) -> Typed:
         msg = f"the window function `{shown(function)}`"
         raise NotCovered(msg)
     over = " ".join(filter(None, [_partition(node.args.get("partition_by") or [], scope), _order(keys, scope)]))
-    return Typed(f"CAST({call.sql} OVER ({over}) AS {duckdb_type(call.type)})", call.type)
+    return Typed(call.value(f" OVER ({over})"), call.type)
 
 
 def _neighbour(function: exp.Expr, scope: Scope) -> Call:

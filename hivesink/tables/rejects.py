@@ -38,13 +38,21 @@ _KEPT |= {PATH: "source", LINE: "line"}
 class Wanted:
     """Which dead letters: of this reason, field and day (`2024-01-02`), None for all.
 
-    `mended` has new values by id, None for a record without a value: then only these records are wanted.
+    A field is taken in any case. `mended` has new values by id, None for a record without a value: then only these
+    records are wanted. `replayed`: those that were, instead of those that weren't.
     """
 
     reason: str | None = None
     field: str | None = None
     day: str | None = None
     mended: Mapping[str, bytes | None] | None = None
+    replayed: bool = False
+
+    @property
+    def filters(self) -> dict[str, str]:
+        """What was asked for, by name."""
+        every = {"reason": self.reason, "field": self.field, "day": self.day}
+        return {name: text for name, text in every.items() if text is not None}
 
 
 @dataclass(slots=True)
@@ -108,7 +116,7 @@ class DeadLetters:
         return sum(bucket.rows for log in logs for (table, _), bucket in log.buckets.items() if table == self.name)
 
     def read(self, wanted: Wanted, census: Census, needs: Collection[str] = ()) -> Iterator[tuple[str, pa.RecordBatch]]:
-        """The records that weren't replayed, each once: their partition, and rows as the table has them, `id` filled.
+        """The records that are wanted, each once: their partition, and rows as the table has them, `id` filled.
 
         Only those that have what `needs` names, columns of a stream.
 
@@ -121,7 +129,7 @@ class DeadLetters:
             ids, lacking = _ids(batch, file, first), _lacking(batch, needs)
             kept = []
             for row, (one, mark, arrival) in enumerate(zip(ids, *_times(batch), strict=True)):
-                if mark is not None or one in census.replayed:
+                if mark is not None or (one in census.replayed) != wanted.replayed:
                     continue
                 if one is None or arrival is None:
                     census.unnamed += 1
@@ -225,5 +233,6 @@ def _lacking(batch: pa.RecordBatch, needs: Collection[str]) -> list[bool]:
 def _fits(batch: pa.RecordBatch, row: int, one: str, wanted: Wanted) -> bool:
     if wanted.mended is not None and one not in wanted.mended:
         return False
-    both = (("reason", wanted.reason), ("field", wanted.field))
-    return all(text is None or batch.column(name)[row].as_py() == text for name, text in both)
+    if wanted.reason is not None and batch.column("reason")[row].as_py() != wanted.reason:
+        return False
+    return wanted.field is None or (batch.column("field")[row].as_py() or "").lower() == wanted.field.lower()

@@ -64,6 +64,23 @@ def test_rows_partitions_bad_records_and_unknown_fields(tmp_path: Path, capsys: 
     assert "a job stops at the first bad record" in text.out
 
 
+def test_a_name_that_can_not_be_written_is_escaped(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    events = _events(tmp_path, '{"id": 1, "\\ud800": 1}')
+    said = hivesink(capsys, "preview", "--ddl", _ddl(tmp_path), "--from", events, "--json")
+    assert (said.code, said.data["unknown_fields"]) == (0, {"\\ud800": 1})
+    text = hivesink(capsys, "preview", "--ddl", _ddl(tmp_path), "--from", events)
+    assert (text.code, "│ \\ud800 │ 1" in text.out) == (0, True)
+
+
+def test_a_file_whose_name_is_not_utf_8_is_escaped(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "events").mkdir()
+    (tmp_path / "events" / "\udcff.json").write_text("no\n")
+    arguments = ("preview", "--ddl", _ddl(tmp_path), "--from", tmp_path / "events")
+    assert "/events/\\udcff.json line 1" in hivesink(capsys, *arguments).out
+    (bad,) = hivesink(capsys, *arguments, "--json").data["bad_records"]
+    assert bad["file"].endswith("/events/\udcff.json")
+
+
 def test_the_tables_settings_count(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     events = _events(tmp_path, '{"id": 1, "more": 1}', '{"id": 2}', '{"id": 3, "ts": 1704150000000}')
     strict = f"{BY_DAY},'sink.on-unknown-field'='bad-record','sink.bucket.on-null'='bad-record'"

@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 from contextlib import closing
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -298,3 +299,73 @@ def test_of_two_replays_at_once_one_is_shut_out(letters: Ingest, uri: str, monke
     with pytest.raises(EpochTaken):
         _replay(letters.table, uri, mended)
     assert values(letters) == sorted([*before, 77, 77, 77])
+
+
+def test_filters_that_match_nothing_say_what_there_is(letters: Ingest, capsys: pytest.CaptureFixture[str]) -> None:
+    (one,) = hivesink(capsys, "rejects", letters.table, "--field", "ID", "--json").data["rejects"]
+    assert (one["field"], one["records"]) == ("id", 3)
+    reason, day = one["reason"], one["first"][:10]
+    there = f"nothing matches --field nofield; there are: fields id; reasons '{reason}'; days {day}"
+    for command in ("list",), ("replay", "--yes"), ("replay", "--dry-run"):
+        said = hivesink(capsys, "rejects", command[0], letters.table, *command[1:], "--field", "nofield")
+        assert (said.code, there in said.out) == (0, True), said
+        told = hivesink(capsys, "rejects", command[0], letters.table, *command[1:], "--reason", "text", "--json").data
+        assert (told["instead"]["fields"], told["instead"]["reasons"]) == (["id"], [reason])
+    assert hivesink(capsys, "rejects", letters.table, "--json").data["instead"] is None
+    tried = hivesink(capsys, "rejects", "replay", letters.table, "--field", "Id", "--dry-run", "--json").data
+    assert (tried["failing"][0]["records"], tried["instead"]) == (3, None)
+    alter(letters, {"sink.column.id.from": "$.number"})
+    assert hivesink(capsys, "rejects", "replay", letters.table, "--yes").code == 0
+    said = hivesink(capsys, "rejects", "replay", letters.table, "--day", day)
+    assert f"nothing matches --day {day}: no record is left that wasn't replayed" in said.out
+
+
+def test_a_mended_file_with_a_mark_of_the_byte_order_and_one_that_is_ambiguous(
+    letters: Ingest, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    file = tmp_path / "mend.jsonl"
+    hivesink(capsys, "rejects", letters.table, "--export", file)
+    mend(file, '{"id": 77, "note": "mended", "dt": "2026-01-09"}')
+    lines = file.read_text().splitlines()
+    file.write_text("\n".join([*lines[:2], lines[2].replace('"value"', '"base64": "e30=", "value"')]))
+    refused = hivesink(capsys, "rejects", "replay", letters.table, "--mended", file, "--yes")
+    assert (refused.code, f"{file} line 3 has both `value` and `base64`; leave one" in refused.error) == (65, True)
+    file.write_text("\n".join(lines), encoding="utf-8-sig")
+    said = hivesink(capsys, "rejects", "replay", letters.table, "--mended", file, "--yes")
+    assert (said.code, said.err) == (0, "")
+    assert values(letters).count(77) == 3
+
+
+def test_after_the_table_was_made_anew_a_replay_says_how_to_go_on(
+    letters: Ingest, ddl: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    first, second = tmp_path / "first.jsonl", tmp_path / "second.jsonl"
+    hivesink(capsys, "rejects", letters.table, "--export", first)
+    kept = first.read_text().splitlines()
+    first.write_text("\n".join(kept[:2]))
+    mend(first, '{"id": 77, "dt": "2026-01-09"}')
+    assert hivesink(capsys, "rejects", "replay", letters.table, "--mended", first, "--yes").code == 0
+    name = TableName.parse(letters.table)
+    with closing(Connection(letters.metastore)) as connection:
+        connection.read(lambda client: client.drop_table(name.database, name.table, True))
+    time.sleep(1.1)
+    assert hivesink(capsys, "ddl", "apply", ddl).code == 0
+    hivesink(capsys, "rejects", letters.table, "--export", second)
+    mend(second, '{"id": 78, "dt": "2026-01-09"}')
+    refused = hivesink(capsys, "rejects", "replay", letters.table, "--mended", second, "--yes")
+    assert refused.code == 65
+    way = f"hivesink reset {letters.table} --writer rejects-replay"
+    assert f"`{way}`, which keeps the log aside, then replay again; what was replayed into the" in refused.error
+    assert "checkpoint" not in refused.error
+    assert hivesink(capsys, *way.split()[1:], "--yes").code == 0
+    assert hivesink(capsys, "rejects", "replay", letters.table, "--mended", second, "--yes").code == 0
+    assert values(letters) == [78]
+    # Those whose rows went with the old table, as they came.
+    again = tmp_path / "again.jsonl"
+    said = hivesink(capsys, "rejects", letters.table, "--replayed", "--field", "ID", "--export", again)
+    assert f"{letters.table}: 3 records that were replayed" in said.out
+    assert "their marks stay, so no --mended takes them again" in said.out
+    assert sorted(again.read_text().splitlines()) == sorted(kept)
+    passed = hivesink(capsys, "rejects", "replay", letters.table, "--mended", again, "--yes")
+    assert (passed.code, f"3 of {again} were replayed before" in passed.out) == (0, True)
+    assert values(letters) == [78]

@@ -110,6 +110,11 @@ SELECT raw, id FROM engines.facts ORDER BY id
 SELECT f, x, tiny FROM engines.facts ORDER BY id
 SELECT 1, 'a', NULL AS n, true, 1.50, 3000000000
 SELECT /* two */ count(*) -- rows
+SELECT -2147483647 - 1 AS least, -(2147483648) - 1 AS below, 5 -2147483648 AS c, -2147483649 AS d
+SELECT sum(big) OVER (PARTITION BY dt) AS s, id FROM engines.facts WHERE id <> 9 ORDER BY id
+SELECT sum(big), sum(DISTINCT big), sum(-big) AS minus FROM engines.facts WHERE id < 6
+SELECT sum(if(id = 5, -big, big)) AS s FROM engines.facts WHERE id < 7
+SELECT sum(big) FROM engines.facts WHERE big IS NULL
 SELECT 3000000000 + 1 AS big, 2147483647 AS most, 0.05 AS small, 1e3 AS thousand
 SELECT * FROM engines.nothing
 SELECT count(*), sum(id), max(label) FROM engines.nothing
@@ -129,7 +134,18 @@ SPARKS = [
     ("SELECT id FROM engines.facts WHERE day > '2024'", "write it as yyyy-MM-dd"),
     ("SELECT 1 / 0", "division by zero"),
     ("SELECT 2147483647 + 1", "Overflow"),
-    ("SELECT sum(big) FROM engines.facts", "DuckDB says"),
+    ("SELECT sum(big) FROM engines.facts", "a sum that no BIGINT holds"),
+    ("SELECT sum(if(id = 5, -big, big)) AS s FROM engines.facts WHERE id IN (5, 6, 7)", "a sum that no BIGINT holds"),
+    ("SELECT sum(big) OVER () AS s FROM engines.facts", "a sum that no BIGINT holds"),
+    ("SELECT sum(price) FROM engines.wide", "of decimal(30,2)"),
+    ("SELECT -2147483648 - 1", "the number -2147483648"),
+    ("SELECT abs(-2147483648)", "the number -2147483648"),
+    ("SELECT -(-2147483648)", "the number -2147483648"),
+    ("SELECT - -2147483648", "the number -2147483648"),
+    ("SELECT - 02147483648 * 2", "the number -2147483648"),
+    ("SELECT id + -2147483648 - 5 FROM engines.facts", "the number -2147483648"),
+    ("SELECT CASE WHEN NULL THEN 1 ELSE 2 END", "`NULL` as a condition"),
+    ("SELECT if(NULL, 1, 2)", "`NULL` as a condition"),
     ("SELECT upper(name) FROM engines.facts", "beyond ASCII"),
     ("SELECT CAST(name AS INT) AS i FROM engines.facts", "a text that Spark may cast"),
     ("SELECT id FROM engines.facts TABLESAMPLE (10 ROWS)", ""),
@@ -170,6 +186,7 @@ def tables(spark: SparkSession, metastore: EmbeddedMetastore, tmp_path_factory: 
         "CREATE TABLE engines.names (id INT, label STRING) STORED AS PARQUET",
         "INSERT INTO engines.names VALUES (1, 'one'), (2, 'x'), (NULL, 'none'), (99, 'none')",
         "CREATE TABLE engines.nested (tags ARRAY<INT>, nest STRUCT<a: INT>, padded CHAR(3)) STORED AS PARQUET",
+        "CREATE TABLE engines.wide (price DECIMAL(30,2)) STORED AS PARQUET",
         "CREATE TABLE engines.nothing (id INT, label STRING) STORED AS PARQUET",
         "CREATE TABLE engines.other (id INT) STORED AS ORC",
         f"CREATE TABLE engines.long_stamps (stamp TIMESTAMP) STORED AS PARQUET LOCATION '{(base / 'long').as_uri()}'",

@@ -84,6 +84,16 @@ def test_a_job_reads_the_folder_of_a_file_whose_neighbours_look_alike(tmp_path: 
         FilesSource.at(str(tmp_path / "a.json"), NO_SITE).folder_of_job()
 
 
+@pytest.mark.parametrize("name", ["a:b.json", "a[1].json"])
+def test_a_file_that_spark_can_not_read_is_refused_for_a_job(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_text("{}\n")
+    (tmp_path / "z.json").touch()
+    for place in (tmp_path, tmp_path / name, tmp_path / "z.json"):
+        with pytest.raises(InvalidOption, match="Spark can't read") as error:
+            FilesSource.at(str(place), NO_SITE).folder_of_job()
+        assert str(tmp_path / name) in str(error.value)
+
+
 def test_a_folder_that_is_a_pattern_to_spark_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a[1]").mkdir()
     (tmp_path / "a[1]" / "a.json").touch()

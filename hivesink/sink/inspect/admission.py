@@ -15,6 +15,7 @@ from hivesink.core.partition import LivePartition, is_partition, parse_path
 from hivesink.core.partition_value import canonical
 from hivesink.core.table import TableName
 from hivesink.sink.inspect.facts import FoundPart, LogFacts, outside, read_log
+from hivesink.sink.task.replay import WRITER as REPLAYS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -133,7 +134,10 @@ class Admission:
         if self.log.view().head and self.is_other_table() and not self._holds_newest_rows(facts):
             waiting = next((epoch for epoch, _ in self._open_parts()), None)
             head, rows = self.log.view().head, facts.open_rows.rows
-            raise errors.TableRemade(name, self.writer, self.log.location, head, waiting=waiting, rows=rows)
+            replays = self.writer == REPLAYS
+            raise errors.TableRemade(
+                name, self.writer, self.log.location, head, waiting=waiting, rows=rows, replays=replays
+            )
         for epoch, part in self._open_parts():
             if part.table.removesuffix("__rejected") != name.removesuffix("__rejected"):
                 raise errors.TableRenamed(name, part.table, epoch, self.log.location)

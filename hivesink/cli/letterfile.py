@@ -1,0 +1,71 @@
+"""The file of dead letters that `--export` writes, a JSON object each, and `--mended` reads."""
+
+from __future__ import annotations
+
+import json
+from base64 import b64decode, b64encode
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from hivesink.errors import InvalidOption
+from hivesink.tables.rejects import Census, place
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from hivesink.tables.rejects import DeadLetters, Wanted
+
+
+def export(letters: DeadLetters, wanted: Wanted, file: Path) -> int:
+    """Write the records, and return how many. Raises InvalidOption if there is such a file, or none can be made."""
+    written = 0
+    try:
+        with file.open("x", encoding="utf-8") as lines:
+            for _, batch in letters.read(wanted, Census()):
+                for row in batch.to_pylist():
+                    told = {"id": row["id"], "field": row["field"], "reason": row["reason"], "from": place(row)}
+                    lines.write(json.dumps({**told, **_value(row["value"])}, ensure_ascii=False) + "\n")
+                    written += 1
+    except FileExistsError:
+        raise InvalidOption((f"--export: there is a file {file}; name another",)) from None
+    except OSError as error:
+        raise InvalidOption((f"--export {file}: {error.strerror or error}",)) from error
+    return written
+
+
+def mended(file: Path) -> dict[str, tuple[int, bytes | None]]:
+    """By id, the line and the mended value. Raises InvalidOption with the number of the line that is wrong."""
+    found: dict[str, tuple[int, bytes | None]] = {}
+    try:
+        # Some editors put a mark of the byte order in front.
+        lines: Sequence[str] = file.read_text(encoding="utf-8-sig").split("\n")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidOption((f"--mended {file}: {error}",)) from error
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            told = json.loads(line)
+            one, value = str(told["id"]), _mended(told)
+        except (ValueError, TypeError, KeyError, AttributeError):
+            what = "isn't an object with an id and a value (text), as --export writes them"
+            raise InvalidOption((f"{file} line {number} {what}",)) from None
+        if "value" in told and "base64" in told:
+            raise InvalidOption((f"{file} line {number} has both `value` and `base64`; leave one",))
+        if one in found:
+            raise InvalidOption((f"{file} line {number}: the id {one} is there twice; leave one",))
+        found[one] = number, value
+    return found
+
+
+def _value(value: bytes | None) -> dict[str, str | None]:
+    with suppress(UnicodeDecodeError):
+        return {"value": value.decode() if value is not None else None}
+    return {"base64": b64encode(value or b"").decode()}
+
+
+def _mended(told: Any) -> bytes | None:
+    if "value" in told:
+        return None if told["value"] is None else bytes(told["value"].encode())
+    return b64decode(told["base64"], validate=True)
