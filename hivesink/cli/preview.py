@@ -78,9 +78,10 @@ def preview(
         # The user's own classes are where `ddl plan` looks for them.
         with also_in(Path(ddl or "").parent, Path("jobs")):
             config = settings_of(spec)
-            sample = source_of(source, site).sample(limit, site)
+            origin = source_of(source, site)
+            sample = origin.sample(limit, site)
             found = decoded(sample, spec, config, datetime.now(timezone.utc))
-        out.show(_report(source, sample, spec, config, found))
+        out.show(_report(source, sample, spec, config, found, warning=origin.odd_names()))
         if found.bad:
             raise typer.Exit(ExitCode.NEEDS_PERSON)
 
@@ -99,7 +100,9 @@ def _spec(table: str | None, ddl: Path | None, metastore: str | None) -> TableSp
     return spec
 
 
-def _report(source: str, sample: Sample, spec: TableSpec, config: SinkConfig, found: Preview) -> Report:
+def _report(
+    source: str, sample: Sample, spec: TableSpec, config: SinkConfig, found: Preview, *, warning: str | None
+) -> Report:
     first = list(zip(found.partitions[:_ROWS], plain_rows(found, spec, _ROWS), strict=True))
     rows = [{"partition": partition, "row": row} for partition, row in first]
     partitions = dict(sorted(Counter(found.partitions).items()))
@@ -123,6 +126,7 @@ def _report(source: str, sample: Sample, spec: TableSpec, config: SinkConfig, fo
         Grid("Fields that the table doesn't have", ["field", "records"], [*unknown.items()][:_FIELDS]),
         *_rest(len(unknown) - _FIELDS, "fields"),
         *_kafkas_own(sample, spec, config),
+        *([Line(warning, "yellow")] if warning else []),
         *_end(counts, config),
     ]
     return Report(data, blocks)

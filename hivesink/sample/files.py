@@ -17,7 +17,7 @@ from hivesink.core.bucket import normal
 from hivesink.errors import InvalidOption, StoreUnavailable
 from hivesink.logs import file_system
 from hivesink.sample.records import Line, of_lines
-from hivesink.spark.input import PATTERN
+from hivesink.spark.input import has_colon, is_pattern
 from hivesink.storage.fs import join
 
 if TYPE_CHECKING:
@@ -36,6 +36,7 @@ _LONGEST = 64 << 20
 _INFLATES = 5
 """JSON lines take about so much more room than compressed."""
 _BOM = b"\xef\xbb\xbf"
+_BAD_CHARACTERS = r"{}[]*?\ and, on a local disk, the colon"
 _PACKED: Mapping[str, Callable[[BinaryIO], io.BufferedIOBase]] = {
     ".gz": lambda raw: gzip.GzipFile(fileobj=raw),
     ".bz2": bz2.BZ2File,
@@ -82,10 +83,19 @@ class FilesSource:
             kinds = ", ".join(suffix or "no suffix" for suffix in suffixes)
             problem = f"a job reads the folder of {self.names[0]}, and {self.folder} holds other files too ({kinds})"
             raise InvalidOption((f"--from: {problem}; put the data into a folder of its own",))
-        if not PATTERN.isdisjoint(self.folder):
+        if is_pattern(self.folder):
             problem = f"Spark takes {self.folder} for a pattern"
             raise InvalidOption((f"--from: {problem}; give the folder a name without any of {{}}[]*?\\",))
         return self.folder if "://" in self.folder else f"file://{self.folder}"
+
+    def odd_names(self) -> str | None:
+        """A word on files by whose names a job would stop; None if there are none."""
+        names = [*self.names, *self.neighbours]
+        odd = [name for name in names if is_pattern(name) or has_colon(join(self.folder, name))]
+        if not odd:
+            return None
+        more = f" and {len(odd) - 1} more" if len(odd) > 1 else ""
+        return f"a job stops at the name of {odd[0]}{more}: rename it without any of {_BAD_CHARACTERS}"
 
     def sample(self, most: int, site: Site) -> Sample:
         """Up to `most` lines, a like share of each file's first ones.

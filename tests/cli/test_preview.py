@@ -64,6 +64,20 @@ def test_rows_partitions_bad_records_and_unknown_fields(tmp_path: Path, capsys: 
     assert "a job stops at the first bad record" in text.out
 
 
+def test_names_of_files_by_which_a_job_would_stop(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    ddl, folder = _ddl(tmp_path), tmp_path / "source"
+    folder.mkdir()
+    for name in ("a.json", "events-2024-01-01T03:00:00.json", "f[1].json"):
+        (folder / name).write_text('{"id": 1}\n')
+    said = hivesink(capsys, "preview", "--ddl", ddl, "--from", folder)
+    assert said.code == 0
+    told = " ".join(said.out.split())
+    assert "a job stops at the name of events-2024-01-01T03:00:00.json and 1 more: rename it" in told
+    for name in ("events-2024-01-01T03:00:00.json", "f[1].json"):
+        (folder / name).unlink()
+    assert "a job stops" not in hivesink(capsys, "preview", "--ddl", ddl, "--from", folder).out
+
+
 def test_the_tables_settings_count(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     events = _events(tmp_path, '{"id": 1, "more": 1}', '{"id": 2}', '{"id": 3, "ts": 1704150000000}')
     strict = f"{BY_DAY},'sink.on-unknown-field'='bad-record','sink.bucket.on-null'='bad-record'"
