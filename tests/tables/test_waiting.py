@@ -132,6 +132,14 @@ def test_a_writer_that_begins_anew_meanwhile_is_waited_for_again(
     anew.close()
 
 
+def test_nothing_is_promised_of_rows_whose_day_is_not_over(writer: Daily, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "hivesink")
+    writer.read(2, mark=2)
+    progress = writer.committer.progress()
+    assert (progress.waiting_rows, progress.readable_in) == (1, None)
+    assert "open=1 (readable once their partitions are over)" in caplog.text
+
+
 @pytest.mark.parametrize("partition", ["day=2024-01-02", "dt=2024-01-02/hour=3", "2024-01-02", "dt="])
 def test_a_name_that_does_not_fit_is_refused(table: str, uri: str, partition: str) -> None:
     with pytest.raises(InvalidOption):
