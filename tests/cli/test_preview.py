@@ -117,7 +117,7 @@ def test_no_records_are_no_error(tmp_path: Path, capsys: pytest.CaptureFixture[s
         ([], "either --table database.table or --ddl FILE.sql"),
         (["--table", "a.b", "--ddl", "t.sql"], "either --table database.table or --ddl FILE.sql"),
         (["--ddl", "."], "is a folder; name one of its files"),
-        (["--ddl", "none.sql"], "none.sql: can't be read"),
+        (["--ddl", "none.sql"], "none.sql: can't be read: No such file or directory"),
         (["--ddl", "t.sql", "--from", "none.json"], "--from none.json: no such file or folder"),
         (["--ddl", "t.sql", "--from", "s3://bucket/key"], "s3:// is not read; write a local path, hdfs://…"),
         (["--ddl", "t.sql", "--from", "kafka://host:9092"], "write kafka://HOST:PORT/TOPIC"),
