@@ -12,6 +12,7 @@ import typer
 
 from hivesink import __version__
 from hivesink.cli.codes import ExitCode
+from hivesink.cli.command import UsageError
 from hivesink.cli.output import output
 from hivesink.errors import HiveSinkError
 
@@ -56,10 +57,6 @@ def app(*names: str) -> typer.Typer:
     return made
 
 
-_UsageError: type[Exception] = typer.BadParameter.__bases__[0]
-"""Older typers raise click's, newer ones their own."""
-
-
 class Misused(HiveSinkError):
     """A wrong command line, reported in one line."""
 
@@ -94,7 +91,7 @@ def call(arguments: list[str]) -> int:
         # Where an option comes first, as in `--help`, all are needed.
         named = (name for name in arguments[:1] if name in _MODULES)
         code = app(*named)(arguments or ["--help"], prog_name="hivesink", standalone_mode=False)
-    except _UsageError as error:
+    except UsageError as error:
         output(as_json="--json" in arguments).fail(Misused(_usage(error)))
         return ExitCode.USAGE
     except typer.Abort:

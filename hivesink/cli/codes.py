@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hivesink import errors
+from hivesink.core.trace import raised_in
 from hivesink.errors import HiveSinkError
 
 if TYPE_CHECKING:
@@ -223,13 +224,18 @@ def _may_pass(error: BaseException) -> bool:
 
 
 def _reason(error: BaseException) -> str:
-    """One line: the fault or the unreachable server if the error mentions one, else its first line."""
+    """One line: the fault or the unreachable server if it has one, else what Python raised, else its first line."""
     text = _whole(error)
     java = [found[1] for found in _JAVA_LINE.finditer(text)]
     for pattern in (_FAULT, _UNREACHABLE):
         for line in java:
             if pattern.search(line):
                 return line
+    from pyspark.errors import PySparkException
+
+    # Only Spark's errors carry the traceback of another process.
+    if isinstance(error, PySparkException) and (raised := raised_in(text)):
+        return raised
     first = next((line.strip() for line in text.splitlines() if line.strip()), "(no message)")
     return java[0] if java and first.startswith("An error occurred while calling") else first
 

@@ -34,6 +34,10 @@ DryRun = Annotated[bool, typer.Option("--dry-run", help="Only show what would be
 Yes = Annotated[bool, typer.Option("--yes", help="Don't ask for confirmation.")]
 
 
+UsageError: type[Exception] = typer.BadParameter.__bases__[0]
+"""Older typers raise click's, newer ones their own."""
+
+
 @contextmanager
 def reporting(*, as_json: bool, debug: bool) -> Iterator[Output]:
     """Run a command's body. Report an error in one line and exit with its code; `debug` adds the stack trace."""

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
-from hivesink.cli.command import Debug, DryRun, Json, reporting
+from hivesink.cli.command import Debug, DryRun, Json, UsageError, reporting
 from hivesink.cli.output import Line, Report
-from hivesink.cli.preview import From, bad_blocks
+from hivesink.cli.preview import bad_blocks, taken_from
 from hivesink.config.site import Site
 from hivesink.core.log import require_writer_name
 from hivesink.core.table import TableName, require_table_name
@@ -31,7 +31,13 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 _LONGEST_TABLE = 128 - len("__rejected")
 
-NewTable = Annotated[str, typer.Option("--table", help="The table to propose, as database.table.")]
+Records = Annotated[
+    str | None,
+    typer.Option(
+        "--from", metavar="FILE|FOLDER|kafka://HOST:PORT/TOPIC", help="JSON lines in files, or a topic of JSON records."
+    ),
+]
+NewTable = Annotated[str | None, typer.Option("--table", help="The table to propose, as database.table.")]
 SampleSize = Annotated[int, typer.Option("--sample", min=1, help="How many records to look at, at most.")]
 TimeOption = Annotated[
     str | None,
@@ -53,8 +59,9 @@ class _Files:
         """Raises InvalidOption: no file is ever overwritten."""
         there = [str(path) for path in (self.ddl, self.job) if path.exists() or path.is_symlink()]
         if there:
-            problem = f"{' and '.join(there)}: exists already, and init overwrites nothing"
-            raise InvalidOption((f"{problem}; remove it, or name other files with --ddl and --job",))
+            exist, them = ("exists", "it") if len(there) == 1 else ("exist", "them")
+            problem = f"{' and '.join(there)}: {exist} already, and init overwrites nothing"
+            raise InvalidOption((f"{problem}; remove {them}, or name other files with --ddl and --job",))
 
     def write(self, ddl: str, job: str) -> None:
         try:
@@ -67,9 +74,10 @@ class _Files:
 
 
 def init(
+    context: typer.Context,
     *,
-    source: From,
-    table: NewTable,
+    source: Records = None,
+    table: NewTable = None,
     sample: SampleSize = 1000,
     time_column: TimeOption = None,
     every: Every = None,
@@ -93,22 +101,34 @@ def init(
     from hivesink.sample.proposal import find, propose
     from hivesink.sample.source import source_of
 
+    can_ask = not (yes or dry_run or json) and sys.stdin.isatty()
+    source = _needed(context, "--from", source, "JSON lines (a file or a folder), or kafka://HOST:PORT/TOPIC", can_ask)
+    table = _needed(context, "--table", table, "The table to propose, as database.table", can_ask)
     with reporting(as_json=json, debug=debug) as out:
         name = _table_name(table)
         asks = _asks(yes=yes, dry_run=dry_run, json=json)
         site, now = Site.load(os.environ), datetime.now(timezone.utc)
         origin = source_of(source, site)
-        taken = origin.sample(sample, site)
+        files = _files(name, ddl, job, asks=asks)
+        if not dry_run:
+            files.require_new()
+        taken = taken_from(origin, sample, site)
         found = find(taken, name, now)
         by = _partitioning(found, origin, taken, _Asked(asks, time_column, every, zone))
-        files = _files(name, ddl, job, asks=asks)
         proposal = propose(taken, name, found, by, source=source, arrival=now)
         text = job_text(JobFile(str(files.job), files.job.stem), origin, proposal.spec, settings_of(proposal.spec))
         if not dry_run:
-            files.require_new()
             files.write(proposal.ddl, text)
         following = _next(source, name, files, site)
         out.show(_report(proposal, files, taken, text, following, written=not dry_run))
+
+
+def _needed(context: typer.Context, option: str, given: str | None, question: str, can_ask: bool) -> str:
+    """Raises the error of a wrong command line where nobody can be asked."""
+    if given is None and not can_ask:
+        message = f"Missing option '{option}'"
+        raise UsageError(message, context)
+    return typer.prompt(question, err=True) if given is None else given
 
 
 def _table_name(text: str) -> TableName:
@@ -244,6 +264,10 @@ def _report(
         blocks += [Line(f"{path}: written", "green")] if written else [Line(f"{path}:", "bold"), Line(text)]
     if not written:
         blocks.append(Line("dry run, nothing was written"))
+    mixed = [column for column in proposal.spec.columns if (column.comment or "").startswith("mixed: ")]
+    blocks += [Line(f"{column.name}: {column.type}, {column.comment}", "yellow") for column in mixed]
+    by = proposal.spec.partition_columns[0]
+    blocks.append(Line(f"partitioned by {by.name}: {by.comment}"))
     blocks += bad_blocks(taken, proposal.checked.bad)
     tombstones = f"; tombstones, which a job skips: {skipped:,}" if skipped else ""
     text = f"{fit:,} of the sample's {records:,} records fit{tombstones}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections import Counter
 from datetime import datetime, timezone
 from pathlib import Path
@@ -14,7 +15,7 @@ from hivesink.cli.cells import plain, shown
 from hivesink.cli.codes import ExitCode
 from hivesink.cli.command import Debug, Json, Metastore, reporting
 from hivesink.cli.metastore import declared_in
-from hivesink.cli.output import Grid, Line, Report
+from hivesink.cli.output import Grid, Line, Report, tell
 from hivesink.config.options import OnBadRecord
 from hivesink.config.own_class import also_in
 from hivesink.config.site import Site
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from hivesink.core.table import TableSpec
     from hivesink.sample.preview import Preview
     from hivesink.sample.records import Sample
+    from hivesink.sample.source import Source
 
 _ROWS, _BAD, _FIELDS, _PARTITIONS = 20, 20, 20, 20
 """How many of each are printed."""
@@ -78,11 +80,21 @@ def preview(
         # The user's own classes are where `ddl plan` looks for them.
         with also_in(Path(ddl or "").parent, Path("jobs")):
             config = settings_of(spec)
-            sample = source_of(source, site).sample(limit, site)
+            origin = source_of(source, site)
+            sample = taken_from(origin, limit, site)
             found = decoded(sample, spec, config, datetime.now(timezone.utc))
-        out.show(_report(source, sample, spec, config, found))
+        out.show(_report(source, sample, spec, config, found, warning=origin.odd_names()))
         if found.bad:
             raise typer.Exit(ExitCode.NEEDS_PERSON)
+
+
+def taken_from(source: Source, most: int, site: Site) -> Sample:
+    """A sample; in a terminal a word before it, where Spark must start for it. Raises what the source's does."""
+    from hivesink.sample.source import TopicSource
+
+    if isinstance(source, TopicSource) and sys.stderr.isatty():
+        tell("starting Spark to look at the topic")
+    return source.sample(most, site)
 
 
 def _spec(table: str | None, ddl: Path | None, metastore: str | None) -> TableSpec:
@@ -99,7 +111,9 @@ def _spec(table: str | None, ddl: Path | None, metastore: str | None) -> TableSp
     return spec
 
 
-def _report(source: str, sample: Sample, spec: TableSpec, config: SinkConfig, found: Preview) -> Report:
+def _report(
+    source: str, sample: Sample, spec: TableSpec, config: SinkConfig, found: Preview, *, warning: str | None
+) -> Report:
     first = list(zip(found.partitions[:_ROWS], plain_rows(found, spec, _ROWS), strict=True))
     rows = [{"partition": partition, "row": row} for partition, row in first]
     partitions = dict(sorted(Counter(found.partitions).items()))
@@ -123,6 +137,7 @@ def _report(source: str, sample: Sample, spec: TableSpec, config: SinkConfig, fo
         Grid("Fields that the table doesn't have", ["field", "records"], [*unknown.items()][:_FIELDS]),
         *_rest(len(unknown) - _FIELDS, "fields"),
         *_kafkas_own(sample, spec, config),
+        *([Line(warning, "yellow")] if warning else []),
         *_end(counts, config),
     ]
     return Report(data, blocks)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from datetime import date
+from difflib import get_close_matches
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,7 +14,7 @@ from typer.core import TyperGroup
 
 from hivesink.cli import letterfile
 from hivesink.cli.codes import ExitCode
-from hivesink.cli.command import Debug, DryRun, Json, Metastore, Table, Yes, confirm, reporting
+from hivesink.cli.command import Debug, DryRun, Json, Metastore, Table, UsageError, Yes, confirm, reporting
 from hivesink.cli.output import Grid, Line, Report
 from hivesink.core.progress import count
 from hivesink.errors import InvalidOption
@@ -35,6 +36,11 @@ class _Rejects(TyperGroup):
     """`hivesink rejects TABLE` lists; other words are commands."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        # A table's name has a dot.
+        near = get_close_matches(args[0], self.commands, n=1) if args and "." not in args[0] else []
+        if near and near != args[:1]:
+            message = f"no such command {args[0]!r}; did you mean {near[0]}?"
+            raise UsageError(message, ctx)
         if args and args[0] not in self.commands and args[0] != "--help":
             args = [_LIST, *args]
         return super().parse_args(ctx, args)

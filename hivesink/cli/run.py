@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from hivesink.cli.codes import BY_SIGNAL, meaning
+from hivesink.cli.codes import BY_SIGNAL, JobFailed, meaning
 from hivesink.cli.command import Debug, Json, Metastore, reporting
 from hivesink.cli.output import Report, tell
 from hivesink.cli.screen import is_live
@@ -84,6 +84,8 @@ def run(
                 backoff=Backoff(),
                 max_restarts=max_restarts if restart else 0,
             )
+        if child.killed_by is not None and not child.stop_asked.is_set():
+            out.fail(JobFailed(job, _killed(child.killed_by), retryable=True))
         if json:
             data = {"job": str(job), "exit_code": ended.code, "meaning": meaning(ended.code)}
             out.show(Report({**data, "restarts": ended.restarts}, []))
@@ -98,6 +100,8 @@ class _Child:
     environment: Mapping[str, str]
     quiet: bool
     stop_asked: threading.Event = field(default_factory=threading.Event)
+    killed_by: int | None = None
+    """The signal that killed it last, so that it could report nothing itself."""
     _process: subprocess.Popen[bytes] | None = None
 
     def run(self) -> int:
@@ -118,6 +122,7 @@ class _Child:
         if code and is_live(sys.stderr, self.environment):
             Console(stderr=True).show_cursor()  # A job that was killed had hidden it.
         self._process = None
+        self.killed_by = -code if code < 0 else None
         return BY_SIGNAL - code if code < 0 else code
 
     @contextmanager
@@ -136,6 +141,12 @@ class _Child:
         if process is not None and process.poll() is None:
             # SIGTERM for both: PySpark handles SIGINT itself, by cancelling what runs.
             process.terminate()
+
+
+def _killed(number: int) -> str:
+    memory = ", or the kernel for lack of memory (dmesg shows that)" if number == signal.SIGKILL else ""
+    text = f"signal {number} ({signal.strsignal(number)}) killed the job's process: somebody sent it{memory}"
+    return f"{text}; start the job again, it finishes what is open and goes on; --restart does that by itself"
 
 
 def _announce(restart: Restart) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 import os
 import sys
+import threading
+import time
 from contextlib import contextmanager
 from textwrap import wrap
 from typing import TYPE_CHECKING
@@ -20,7 +22,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from typing import TextIO
 
+    from hivesink.core.progress import Progress
+
 _PER_SECOND = 2
+_STARTING = "Spark is starting"
 
 
 def is_live(stream: TextIO, environ: Mapping[str, str]) -> bool:
@@ -37,22 +42,35 @@ def progress(*, live: bool) -> Iterator[None]:
         return
     # What Python prints appears above. Standard output stays what it is if it goes elsewhere.
     console = Console(stderr=True, highlight=False, soft_wrap=True)
+    begun, is_over = time.monotonic(), threading.Event()
     shown = Live(
-        get_renderable=lambda: _lines(console.width),
+        get_renderable=lambda: _lines(console.width, None if is_over.is_set() else begun),
         console=console,
         refresh_per_second=_PER_SECOND,
         redirect_stdout=sys.stdout.isatty(),
     )
     os.register_at_fork(after_in_child=_plain)
     with shown:
-        yield
+        try:
+            yield
+        finally:
+            is_over.set()
 
 
-def _lines(width: int) -> Text:
-    told = (f"{name}: {progress}" for name, progress in progress_of_all().items())
+def _lines(width: int, begun: float | None) -> Text:
+    told = [f"{name}: {_told(progress)}" for name, progress in progress_of_all().items()]
+    if not told and begun is not None:
+        # A job may make its session in any way: that there is a context is all that is known of it.
+        spark = sys.modules.get("pyspark")
+        what = "Spark is up, no query has started" if spark and spark.SparkContext._active_spark_context else _STARTING  # noqa: SLF001  the public ways start one
+        told = [f"{what} ({time.monotonic() - begun:.0f} s)"]
     # Wrapped here: in a narrow terminal how far the query is behind must not be cut off.
     lines = (line for text in told for line in wrap(text, max(width - 1, 1), subsequent_indent="  "))
     return Text("\n".join(lines), no_wrap=True, overflow="ellipsis")
+
+
+def _told(progress: Progress) -> str:
+    return str(progress) if progress.epochs else f"{progress} · waiting for the first batch"
 
 
 def _plain() -> None:

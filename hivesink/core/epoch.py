@@ -203,7 +203,13 @@ def _other_query(last: LastBatch, batch: BatchRef | NextBatch, history_policy: H
     resumable = _resumable(last.ref.end + (batch.start or ()))
     if not history_policy.resume:
         raise errors.ForeignHistory(
-            log, last.epoch, last.ref.end, batch.query, resumable=resumable, left_over=left_over
+            log,
+            last.epoch,
+            last.ref.end,
+            batch.query,
+            checkpoint=batch.checkpoint if isinstance(batch, NextBatch) else None,
+            resumable=resumable,
+            left_over=left_over,
         )
     if not resumable:
         raise errors.ResumeImpossible(log, last.epoch, last.ref.end, left_over)

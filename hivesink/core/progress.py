@@ -29,8 +29,13 @@ class Progress:
 
     @property
     def behind(self) -> str:
-        """How far behind the source, such as `1,200 records, 35 s`; empty where nothing is known."""
-        counts = ((self.behind_records, "records"), (self.behind_files, "files"), (self.behind_seconds, "s"))
+        """How far behind the source, such as `1,200 records, 35 s`; empty where nothing is known.
+
+        Without the seconds where all is read: the newest event is old then because no newer one has come.
+        """
+        left = [behind for behind in (self.behind_records, self.behind_files) if behind is not None]
+        seconds = None if left and not any(left) else self.behind_seconds
+        counts = ((self.behind_records, "records"), (self.behind_files, "files"), (seconds, "s"))
         return ", ".join(f"{count:,.0f} {unit}" for count, unit in counts if count is not None)
 
     def __str__(self) -> str:

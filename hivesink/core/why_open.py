@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from hivesink.core.partition import PartitionKey
     from hivesink.core.partition_commit import CommitRule
+    from hivesink.core.partition_time import FromPatterns
     from hivesink.core.roll_policy import RollingPolicy
     from hivesink.core.rolling import OpenBucket
     from hivesink.core.watermark import Watermark, WatermarkPolicy
@@ -27,6 +28,8 @@ class Policies:
     watermark: WatermarkPolicy
     own_rolling: bool = False
     """The user's own class decides when rows are rolled."""
+    names: FromPatterns | None = None
+    """What the table's time patterns make of a time, whatever commits its partitions."""
 
 
 def why_open(

@@ -66,17 +66,20 @@ class ForeignHistory(HiveSinkError):
         end: tuple[object, ...],
         query: str | None,
         *,
+        checkpoint: str | None = None,
         resumable: bool,
         left_over: str | None = None,
     ) -> None:
         ends = _texts(end)
         whose = f"query {query}'s" if query else "this query's"
+        where = f" {checkpoint} (a relative path is looked for in the folder where the job runs)" if checkpoint else ""
         resume = (
             f"start with {_RESUME} (reads on where the log ends: startingOffsets = {ends}, new partitions as -2), or "
         )
         super().__init__(
-            f"the log {log} holds history up to epoch {epoch}, ending at {ends}, but {whose} checkpoint isn't the one "
-            f"that its newest batch came from; to go on: restore that one, or {resume if resumable else ''}"
+            f"the log {log} holds history up to epoch {epoch}, ending at {ends}, but {whose} checkpoint{where} "
+            f"isn't the one that its newest batch came from; to go on: restore that one, or "
+            f"{resume if resumable else ''}"
             f"{_append(epoch, resumable=resumable)}{_delete_first(left_over)}"
         )
 

@@ -81,7 +81,8 @@ def _read(
     try:
         ddl = DdlText(str(file), file.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
-        problems.append(DdlProblem(str(file), 0, f"can't be read: {error}"))
+        why = error.strerror if isinstance(error, OSError) else error
+        problems.append(DdlProblem(str(file), 0, f"can't be read: {why}"))
         return None
     spec = _parsed(ddl, check_properties)
     for reason in () if spec is None else check_table(spec):
@@ -127,7 +128,7 @@ def _not_understood(ddl: DdlText, error: ParseError) -> None:
     for found in error.errors:
         word = found["highlight"] or ""
         reason = f"not understood at {word!r}: {found['description']}"
-        hint = refusal(word)
+        hint = "write NOT NULL, or IF NOT EXISTS" if word.upper() == "NOT" else refusal(word)
         ddl.problem(int(found["line"] or 1), f"{reason}; {hint}" if hint else reason)
 
 

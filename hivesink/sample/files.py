@@ -17,7 +17,7 @@ from hivesink.core.bucket import normal
 from hivesink.errors import InvalidOption, StoreUnavailable
 from hivesink.logs import file_system
 from hivesink.sample.records import Line, of_lines
-from hivesink.spark.input import PATTERN
+from hivesink.spark.input import has_colon, is_pattern
 from hivesink.storage.fs import join
 
 if TYPE_CHECKING:
@@ -35,9 +35,8 @@ _LONGEST = 64 << 20
 """Bytes of a line: a longer one is no record of a stream."""
 _INFLATES = 5
 """JSON lines take about so much more room than compressed."""
-_UNREAD = PATTERN | {":"}
-"""Not in the name of a file: it may stand for several files, and before a colon Hadoop expects a scheme."""
 _BOM = b"\xef\xbb\xbf"
+_BAD_CHARACTERS = r"{}[]*?\ and, on a local disk, the colon"
 _PACKED: Mapping[str, Callable[[BinaryIO], io.BufferedIOBase]] = {
     ".gz": lambda raw: gzip.GzipFile(fileobj=raw),
     ".bz2": bz2.BZ2File,
@@ -79,19 +78,31 @@ class FilesSource:
 
         A job reads whole folders: beside a file that was named, all must have its suffix.
         """
-        names = (*self.names, *self.neighbours)
-        if unread := next((name for name in names if not _UNREAD.isdisjoint(name)), None):
-            problem = f"Spark can't read {join(self.folder, unread)} as one file"
-            raise InvalidOption((f"--from: {problem}; give it a name without any of {{}}[]*?\\ or a colon",))
-        suffixes = sorted({_suffix(name) for name in names})
+        if odd := self._odd():
+            problem = f"Spark can't read {join(self.folder, odd[0])} as one file"
+            raise InvalidOption((f"--from: {problem}; give it a name without any of {_BAD_CHARACTERS}",))
+        suffixes = sorted({_suffix(name) for name in (*self.names, *self.neighbours)})
         if self.neighbours and len(suffixes) > 1:
             kinds = ", ".join(suffix or "no suffix" for suffix in suffixes)
             problem = f"a job reads the folder of {self.names[0]}, and {self.folder} holds other files too ({kinds})"
             raise InvalidOption((f"--from: {problem}; put the data into a folder of its own",))
-        if not PATTERN.isdisjoint(self.folder):
+        if is_pattern(self.folder):
             problem = f"Spark takes {self.folder} for a pattern"
             raise InvalidOption((f"--from: {problem}; give the folder a name without any of {{}}[]*?\\",))
         return self.folder if "://" in self.folder else f"file://{self.folder}"
+
+    def odd_names(self) -> str | None:
+        """A word on files by whose names a job would stop; None if there are none."""
+        odd = self._odd()
+        if not odd:
+            return None
+        more = f" and {len(odd) - 1} more" if len(odd) > 1 else ""
+        return f"a job stops at the name of {odd[0]}{more}: rename it without any of {_BAD_CHARACTERS}"
+
+    def _odd(self) -> list[str]:
+        """Names that may stand for several files, and those in which Hadoop sees a scheme before a colon."""
+        names = (*self.names, *self.neighbours)
+        return [name for name in names if is_pattern(name) or has_colon(join(self.folder, name))]
 
     def sample(self, most: int, site: Site) -> Sample:
         """Up to `most` lines, a like share of each file's first ones.

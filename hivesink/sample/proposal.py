@@ -165,8 +165,9 @@ def _spec(table: TableName, found: Findings, by: Partitioning) -> TableSpec:
     partition = next((name for name in _PARTITION_NAMES if name not in names), None)
     if partition is None:
         raise InvalidOption((f"the fields {', '.join(_PARTITION_NAMES)} leave no name for the partition column",))
-    what = {ARRIVAL: "arrival", RECORD: "the Kafka record"}.get(by.time, by.time) if by.time not in names else by.time
-    comment = f"{by.every} of {shown(what)} in {by.zone}, {PATTERNS[by.every]}"
+    kafkas_own = by.time == RECORD and RECORD not in names
+    what = "the Kafka record's timestamp" if kafkas_own else shown(by.time)
+    comment = f"{by.every} of {what} in {by.zone}, {PATTERNS[by.every]}"
     properties = {
         "sink.bucket.assigner": "date-time",
         "sink.bucket.time-pattern": PATTERNS[by.every],

@@ -30,6 +30,9 @@ class TopicSource:
 
         return sample(self.servers, self.topic, most)
 
+    def odd_names(self) -> None:
+        """A topic has no files."""
+
 
 Source = FilesSource | TopicSource
 

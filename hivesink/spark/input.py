@@ -32,6 +32,21 @@ T = TypeVar("T")
 
 PATTERN = frozenset("{}[]*?\\")
 """Characters that make a file's name a pattern to Spark."""
+
+
+def is_pattern(path: str) -> bool:
+    """Whether Spark takes this path, or a file's name, for a pattern of names."""
+    return not PATTERN.isdisjoint(path)
+
+
+def has_colon(path: str) -> bool:
+    """Whether Spark can't open this file: on a local disk Hadoop takes a name with a colon for an address.
+
+    `path` has no scheme, or is Spark's.
+    """
+    return (path.startswith("file:") or "://" not in path) and ":" in path.rpartition("/")[2]
+
+
 BLOCK = "_block"
 """A column of this name holds where the part of its file begins (bytes) which Spark has read the row in."""
 _RECORD = {"key", "value", "headers", "topic", "partition", "offset", "timestamp", "timestamptype", PATH, BLOCK, LINE}
@@ -195,6 +210,19 @@ def _decoded(schema: StructType, plan: TaskPlan) -> list[str]:
     return [by_name[name][0] for name in wanted] + extra
 
 
+_NAMED = 3
+"""How many files an error names."""
+_ONCE = (
+    'start once with HiveSink.for_table(…, options={"sink.on-missing-file": "ignore"}): under its new name Spark reads '
+    "a file once"
+)
+
+
+def _some(paths: Sequence[str]) -> str:
+    more = len(paths) - _NAMED
+    return ", ".join(unquote(path) for path in paths[:_NAMED]) + (f" and {more} more" if more > 0 else "")
+
+
 class SourceFiles:
     """A batch's files: which its file sources planned, and which of them Spark found.
 
@@ -205,26 +233,29 @@ class SourceFiles:
     def __init__(self, spark: SparkSession, execution: Any, ref: BatchRef) -> None:
         self.planned = [path for end in ref.end if isinstance(end, FilesOffset) for _, path in end.paths]
         self._relations = _file_relations(spark, execution) if self.planned else []
-        self._patterns = [path for path in self.planned if not PATTERN.isdisjoint(unquote(path))]
+        self._patterns = [path for path in self.planned if is_pattern(unquote(path))]
+        self._colons = [path for path in self.planned if has_colon(unquote(path))]
 
     def missing(self) -> list[str]:
         """The planned files that weren't there when Spark last listed them.
 
-        Raises Unsupported if one's name is a pattern to Spark, which then lists the batch's other files twice.
+        Raises Unsupported if Spark can't open one on a local disk, for a colon in its name; and if one's name is a
+        pattern to Spark, which then lists the batch's other files twice.
         """
         listed = [relation.location().inputFiles() for relation in self._relations]
         # A listing holds only planned files, so a full one needs no call for each file.
-        if not self._patterns and sum(len(files) for files in listed) == len(self.planned):
+        if not (self._patterns or self._colons) and sum(len(files) for files in listed) == len(self.planned):
             return []
         present, planned = Counter(str(file) for files in listed for file in files), Counter(self.planned)
+        if colons := [path for path in self._colons if path in present]:
+            msg = f"a colon in a file's name on a local disk ({_some(colons)})"
+            raise Unsupported(msg, "Spark can't open it", f"rename it, and {_ONCE}")
         if self._patterns and present - planned:
-            name, count = unquote(self._patterns[0]).rpartition("/")[2], len(self.planned)
-            msg = f"a source file named {name}, whose name is a pattern to Spark"
+            msg = f"a file's name that is a pattern to Spark ({_some(self._patterns)})"
             raise Unsupported(
                 msg,
-                f"Spark reads the other files of its batch twice ({self._patterns[0]}; {count} files)",
-                f"rename all {count} files of that batch, without any of {{}}[]*?\\, and start once with the option "
-                "sink.on-missing-file=ignore: under their new names Spark reads them once",
+                "Spark reads the other files of its batch twice",
+                f"rename all {len(self.planned)} files of that batch, without any of {{}}[]*?\\, and {_ONCE}",
             )
         return list((planned - present).elements())
 

@@ -15,6 +15,7 @@ from hivesink.config.options import OnMissingFile
 from hivesink.core.checkpoint import batch_ref, batch_watermark, next_batch, next_watermark, pinned_setting
 from hivesink.core.epoch import BatchId, BatchRef, Epoch, NextBatch, judge, read_before, wrote_instead
 from hivesink.core.table import quoted
+from hivesink.core.trace import raised_in
 from hivesink.sink.task.attempt import ROUTE, check_input
 from hivesink.sink.task.lines import ROW
 from hivesink.sink.task.messages import InputShape, TaskPlan, TaskReport
@@ -202,7 +203,7 @@ class QueryRun:
 
     def tell(self, error: Exception) -> None:
         """Log what ends the query: its job may be waiting for another one."""
-        text = str(error) if isinstance(error, errors.HiveSinkError) else errors.raised(error)
+        text = str(error) if isinstance(error, errors.HiveSinkError) else raised_in(str(error)) or errors.raised(error)
         logger.error("the query into %s ends: %s", self.setup.spec.target.name, text.partition("\n")[0])
 
     def keep_up(self, asked: float | None) -> None:

@@ -169,7 +169,7 @@ def _admin(spark: SparkSession, client: Mapping[str, str], topics: str) -> Itera
     except Py4JJavaError as error:
         reason = str(error.java_exception.getCause() or error.java_exception)
         names = ", ".join(topic.strip() for topic in topics.split(","))
-        msg = f"topics {names} of Kafka at {client['kafka.bootstrap.servers']}"
+        msg = f"topic{'s' * (',' in names)} {names} of Kafka at {client['kafka.bootstrap.servers']}"
         # A name that isn't found may be by the next try; what the client can't read stays wrong.
         if "ConfigException" in reason and "resolvable" not in reason:
             problem = f"{msg}: {reason}; write servers as host:port, separated by commas, or fix the option named"

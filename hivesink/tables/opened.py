@@ -29,7 +29,7 @@ from hivesink.sink.inspect.admission import waiting_elsewhere
 from hivesink.sink.inspect.clean import Stranger, strangers
 from hivesink.sink.inspect.facts import LogFacts, read_log
 from hivesink.sink.inspect.partitions import LogFollower
-from hivesink.sink.task.commit_rule import commit_rule
+from hivesink.sink.task.commit_rule import commit_rule, patterns_of_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -177,7 +177,8 @@ def _policies(spec: TableSpec, settings: tuple[tuple[str, str], ...]) -> Policie
     config = SinkConfig.parse({}, dict(settings))
     rules = commit_rule(spec, config), rolling_policy(config), watermark_policy(config)
     # Their own rolling class needn't be here: only the job asks it.
-    return Policies(*rules, own_rolling=config["sink.rolling-policy.class"] is not None)
+    own = config["sink.rolling-policy.class"] is not None
+    return Policies(*rules, own_rolling=own, names=patterns_of_names(spec, config))
 
 
 def metastore_address(given: str | None, site: Site) -> str:

@@ -9,7 +9,7 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
 from hivesink.core.partition import parse_path, partition_path
-from hivesink.core.partition_time import FromPatterns, FromTemplate
+from hivesink.core.partition_time import FromTemplate
 from hivesink.core.partition_value import canonical
 from hivesink.core.rolling import OpenRows
 from hivesink.core.table import Primitive
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
 
     from hivesink.core.partition import PartitionKey
-    from hivesink.core.partition_commit import CommitRule
+    from hivesink.core.partition_time import FromPatterns
     from hivesink.core.rolling import Slice
     from hivesink.core.table import Column
     from hivesink.sink.inspect.partitions import LogFollower, PartitionState
@@ -138,7 +138,7 @@ def _state(follower: LogFollower, key: PartitionKey, columns: Sequence[Column], 
     follower.read()
     state = follower.state(key, now)
     if state.record is None and not state.open_rows:
-        _require_possible(follower.policies.rule, key, columns)
+        _require_possible(follower.policies.names, key, columns)
         _require_likely(follower, key, {column.name for column in columns if column.type is Primitive.STRING})
     if follower.policies.rule.is_unknown(key):
         what = f"no time can be read from its values by the partition.time-extractor settings of {key[0]}"
@@ -167,14 +167,14 @@ def _require_likely(follower: LogFollower, key: PartitionKey, texts: AbstractSet
         raise InvalidOption((f"{key[1]!r} is spelled like no partition of {key[0]}: write it as in {known[-1]}",))
 
 
-def _require_possible(rule: CommitRule, key: PartitionKey, columns: Sequence[Column]) -> None:
-    """Raise InvalidOption for a name that the table's time patterns never make: it would soon be over without a row."""
+def _require_possible(names: FromPatterns | None, key: PartitionKey, columns: Sequence[Column]) -> None:
+    """Raise InvalidOption for a name that the table's time patterns never make: no row ever comes for it."""
     table, partition = key
     values = dict(parse_path(partition))
-    if rule.clock is None or not isinstance(rule.clock.extractor, FromPatterns):
+    if names is None:
         return
-    start = rule.clock.extractor.start(values)
-    texts = {name: pattern.format(start or _EXAMPLE) for name, pattern in rule.clock.extractor.patterns}
+    start = names.start(values)
+    texts = {name: pattern.format(start or _EXAMPLE) for name, pattern in names.patterns}
     if None in map(values.get, texts):
         return
     made = _path(columns, [*(values | texts).values()])

@@ -68,6 +68,37 @@ def test_spark_trouble_may_pass_and_bad_sql_and_python_do_not() -> None:
     assert translate(StreamingQueryException(f"{callback}ZeroDivisionError: division by zero"), JOB)[1] == 1
 
 
+# As Spark 4.2 said it.
+OF_A_WORKER = """An exception was thrown from the Python worker:
+Traceback (most recent call last):
+  File "job.py", line 7, in boom
+    raise ValueError("no such shop: 7\\nask the owner")
+ValueError: no such shop: 7
+ask the owner"""
+OF_A_FUNCTION = f"""[STREAM_FAILED] Query [id = 1] terminated with exception: Return Message: Traceback \
+(most recent call last):
+  File "job.py", line 17, in each
+    b.select(boom("value")).collect()
+                ^^^^^^^^^^^
+pyspark.errors.exceptions.captured.PythonException: {OF_A_WORKER}
+ SQLSTATE: 39000 SQLSTATE: XXKST
+=== Streaming Query ===
+"""
+OF_A_CALLBACK = """[STREAM_FAILED] Raised by the Python Proxy. Return Message: Traceback (most recent call last):
+  File "job.py", line 17, in each
+ValueError: no such shop: 7 SQLSTATE: 39000 SQLSTATE: XXKST
+"""
+
+
+@pytest.mark.parametrize("text", [OF_A_WORKER, OF_A_FUNCTION, OF_A_CALLBACK])
+def test_what_python_raised_in_a_task_is_told(text: str) -> None:
+    from pyspark.errors import PythonException
+
+    told, code = translate(PythonException(text), JOB)
+    assert code == 1
+    assert str(told) == ("jobs/clicks.py: PythonException: ValueError: no such shop: 7; --debug shows the stack trace")
+
+
 @pytest.mark.parametrize(
     "word", ["x.ClassNotFoundException", "[KAFKA_DATA_LOSS]", "java.net.ConnectException", "No suitable driver"]
 )

@@ -60,6 +60,8 @@ def test_the_whole_way(
     )
     assert said.code == 0, said.err
     assert "3 of the sample's 5 records fit" in said.out
+    assert "mixed: string, mixed: whole numbers (1), texts (1)" in said.out
+    assert "partitioned by event_dt: day of time in Europe/Berlin" in said.out
     assert "metastore start" not in said.out
 
     ddl = (folder / "ddl" / "events.sql").read_text()
@@ -101,6 +103,15 @@ def test_it_overwrites_nothing(folder: Path, capsys: pytest.CaptureFixture[str])
     said = hivesink(capsys, "init", "--from", "events", "--table", "a.events", "--yes")
     assert (said.code, "jobs/events.py: exists already" in said.error) == (65, True)
     assert (folder / "jobs" / "events.py").read_text() == "mine"
+    # Said before the sample is read, which may take its time.
+    (folder / "ddl").mkdir()
+    (folder / "ddl" / "events.sql").write_text("mine")
+    (folder / "empty.json").touch()
+    both = hivesink(capsys, "init", "--from", "empty.json", "--table", "a.events", "--yes").error
+    assert "ddl/events.sql and jobs/events.py: exist already, and init overwrites nothing; remove them, or" in both
+    (folder / "ddl" / "events.sql").unlink()
+    (folder / "ddl").rmdir()
+    (folder / "empty.json").unlink()
     assert not (folder / "ddl").exists()
     named = hivesink(
         capsys, "init", "--from", "events", "--table", "a.events", "--job", "jobs/two.py", "--json", "--yes"
@@ -113,11 +124,12 @@ def test_it_overwrites_nothing(folder: Path, capsys: pytest.CaptureFixture[str])
 def test_in_a_terminal_it_asks_again_until_the_answer_is_one(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    answers = iter(["nonsense", "made_ms", "hour", "Mars", "Europe/Paris", "", "no-job", "jobs/mine.py"])
+    where = ["events", "a.asked", "", "no-job", "jobs/mine.py"]
+    answers = iter([*where, "nonsense", "made_ms", "hour", "Mars", "Europe/Paris"])
     monkeypatch.setattr(sys.stdin, "isatty", lambda: True)
     monkeypatch.setattr("typer._click.termui.visible_prompt_func", lambda _: next(answers), raising=False)
     monkeypatch.setattr("click.termui.visible_prompt_func", lambda _: next(answers), raising=False)
-    said = hivesink(capsys, "init", "--from", "events", "--table", "a.asked")
+    said = hivesink(capsys, "init")
     assert said.code == 0, said.err
     ddl = (folder / "ddl" / "asked.sql").read_text()
     for setting in ("time-column'='made_ms'", "time-pattern'='yyyy-MM-dd--HH'", "time-zone'='Europe/Paris'"):

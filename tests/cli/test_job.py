@@ -257,6 +257,10 @@ def test_a_job_that_is_killed_is_restarted_as_often_as_allowed(tmp_path: Path) -
     done = _run(job, "--restart", "--max-restarts", "1")
     assert done.returncode == 128 + signal.SIGKILL
     assert done.stdout == "up\nup\n"
+    announced, last = done.stderr.splitlines()
+    assert "restart 1 in" in announced
+    assert last.startswith(f"hivesink: {job}: signal 9 (Killed) killed the job's process: ")
+    assert "start the job again" in last
 
 
 def test_a_job_may_end_its_own_processes(tmp_path: Path) -> None:

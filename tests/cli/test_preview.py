@@ -81,6 +81,20 @@ def test_a_file_whose_name_is_not_utf_8_is_escaped(tmp_path: Path, capsys: pytes
     assert bad["file"].endswith("/events/\udcff.json")
 
 
+def test_names_of_files_by_which_a_job_would_stop(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    ddl, folder = _ddl(tmp_path), tmp_path / "source"
+    folder.mkdir()
+    for name in ("a.json", "events-2024-01-01T03:00:00.json", "f[1].json"):
+        (folder / name).write_text('{"id": 1}\n')
+    said = hivesink(capsys, "preview", "--ddl", ddl, "--from", folder)
+    assert said.code == 0
+    told = " ".join(said.out.split())
+    assert "a job stops at the name of events-2024-01-01T03:00:00.json and 1 more: rename it" in told
+    for name in ("events-2024-01-01T03:00:00.json", "f[1].json"):
+        (folder / name).unlink()
+    assert "a job stops" not in hivesink(capsys, "preview", "--ddl", ddl, "--from", folder).out
+
+
 def test_the_tables_settings_count(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     events = _events(tmp_path, '{"id": 1, "more": 1}', '{"id": 2}', '{"id": 3, "ts": 1704150000000}')
     strict = f"{BY_DAY},'sink.on-unknown-field'='bad-record','sink.bucket.on-null'='bad-record'"
@@ -120,7 +134,7 @@ def test_no_records_are_no_error(tmp_path: Path, capsys: pytest.CaptureFixture[s
         ([], "either --table database.table or --ddl FILE.sql"),
         (["--table", "a.b", "--ddl", "t.sql"], "either --table database.table or --ddl FILE.sql"),
         (["--ddl", "."], "is a folder; name one of its files"),
-        (["--ddl", "none.sql"], "none.sql: can't be read"),
+        (["--ddl", "none.sql"], "none.sql: can't be read: No such file or directory"),
         (["--ddl", "t.sql", "--from", "none.json"], "--from none.json: no such file or folder"),
         (["--ddl", "t.sql", "--from", "s3://bucket/key"], "s3:// is not read; write a local path, hdfs://…"),
         (["--ddl", "t.sql", "--from", "kafka://host:9092"], "write kafka://HOST:PORT/TOPIC"),

@@ -9,6 +9,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from pyspark import SparkContext
+
+from hivesink import Progress
+from hivesink.cli import screen
 
 JOB = """
 from hivesink import Progress
@@ -19,12 +23,12 @@ print("the job's own line, " + "x" * 200)
 LINE = "demo.t (clicks): 5 rows · 1 epoch"
 
 
-def _in_terminal(folder: Path, *options: str, **variables: str) -> str:
-    job = folder / "clicks.py"
-    job.write_text(JOB)
+def _in_terminal(folder: Path, *options: str, job: str = JOB, **variables: str) -> str:
+    file = folder / "clicks.py"
+    file.write_text(job)
     master, terminal = pty.openpty()
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), "TERM": "xterm", **variables}
-    command = [sys.executable, "-m", "hivesink.cli", "run", str(job), *options]
+    command = [sys.executable, "-m", "hivesink.cli", "run", str(file), *options]
     with subprocess.Popen(command, env=environment, stdout=terminal, stderr=terminal) as process:
         os.close(terminal)
         said = b""
@@ -43,6 +47,29 @@ def test_a_terminal_has_a_live_line_below_what_the_job_prints(tmp_path: Path) ->
     assert "\x1b[2K" in said
     assert LINE in said.rpartition("x" * 200)[2]
     assert "\x1b[?25h" in said.rpartition("\x1b[?25l")[2]
+
+
+def test_a_terminal_says_from_the_first_second_that_spark_is_starting(tmp_path: Path) -> None:
+    # The second look comes once the first one is drawn.
+    starts = """
+import time
+from hivesink.cli import screen
+looks = []
+screen.progress_of_all = lambda: looks.append(1) or {}
+while len(looks) < 2: time.sleep(0.01)
+"""
+    assert "Spark is starting (" in _in_terminal(tmp_path, job=starts, NO_COLOR="")
+
+
+def test_what_is_awaited_before_the_first_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(SparkContext, "_active_spark_context", object())
+    monkeypatch.setattr(screen, "progress_of_all", dict)
+    assert "Spark is up, no query has started (" in str(screen._lines(200, 0))
+    assert not str(screen._lines(200, None))
+    monkeypatch.setattr(screen, "progress_of_all", lambda: {"demo.t (clicks)": Progress()})
+    assert str(screen._lines(200, 0)).endswith("0 rejected · waiting for the first batch")
+    monkeypatch.setattr(screen, "progress_of_all", lambda: {"demo.t (clicks)": Progress(epochs=1)})
+    assert str(screen._lines(200, 0)).endswith("0 rejected")
 
 
 def test_a_narrow_terminal_shows_how_far_behind_the_query_is(tmp_path: Path) -> None:

@@ -131,6 +131,15 @@ def test_every_branch(
         assert judge(last, ref, history_policy, "/log", raw=True) == want
 
 
+def test_a_checkpoint_that_is_not_there_is_told_with_its_place() -> None:
+    with pytest.raises(ForeignHistory) as told:
+        judge(LAST, coming(0, None, query=None), NONE, "/log", raw=True)
+    where = coming(0, None).checkpoint
+    assert f"checkpoint {where} (a relative path is looked for in the folder where the job runs) isn't" in str(
+        told.value
+    )
+
+
 @pytest.mark.parametrize("side", ["log", "query"])
 def test_files_cannot_resume(side: str) -> None:
     files: tuple[SourceOffset, ...] = (FilesOffset(3, "ab", 1),)
@@ -207,7 +216,7 @@ def test_a_checkpoint_that_a_refused_start_left_is_to_be_deleted(history_policy:
 def test_a_checkpoint_that_starts_at_the_logs_end_may_stay() -> None:
     with pytest.raises(ForeignHistory) as told:
         judge(LAST, coming(0, 50, 60, "new"), NONE, "/log", raw=True)
-    assert "/checkpoint" not in str(told.value)
+    assert "delete" not in str(told.value)
 
 
 @pytest.mark.parametrize(

@@ -63,7 +63,9 @@ def test_from_a_topic_to_rows(
     assert seen.code == 65
     assert seen.data["partitions"] == {"dt=2024-01-02": 6}
     assert seen.data["skipped"] == 1
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     text = hivesink(capsys, "preview", "--table", stage.table, "--from", source)
+    assert "starting Spark to look at the topic" in text.err
     assert 'a job needs events.drop("timestamp")' in text.out
     (bad,) = seen.data["bad_records"]
     assert bad == {"topic": topic.name, "partition": 0, "offset": 3, "field": None, "reason": "not JSON"}

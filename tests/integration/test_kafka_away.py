@@ -17,7 +17,7 @@ SOON = {"kafka.default.api.timeout.ms": "2000", "kafka.request.timeout.ms": "100
 
 
 def test_no_broker_answers(spark: SparkSession) -> None:
-    with pytest.raises(SourceUnreachable, match=r"topics clicks of Kafka at 127\.0\.0\.1:1: no broker answers") as told:
+    with pytest.raises(SourceUnreachable, match=r"topic clicks of Kafka at 127\.0\.0\.1:1: no broker answers") as told:
         sources.kafka(spark, "127.0.0.1:1", "clicks", options=SOON)
     assert told.value.retryable
     assert "\n" not in str(told.value)
@@ -27,7 +27,7 @@ def test_no_broker_answers(spark: SparkSession) -> None:
 def test_what_the_client_can_not_read_needs_a_person(
     spark: SparkSession, servers: str, options: dict[str, str]
 ) -> None:
-    with pytest.raises(InvalidOption, match=r"topics clicks of Kafka at .*write servers as host:port") as told:
+    with pytest.raises(InvalidOption, match=r"topic clicks of Kafka at .*write servers as host:port") as told:
         sources.kafka(spark, servers, "clicks", options=options)
     assert "\n" not in str(told.value)
 
@@ -40,5 +40,5 @@ def test_a_start_of_ones_own_beside_resume_is_refused(name: str) -> None:
 
 
 def test_a_topic_that_is_not_there_is_named(spark: SparkSession, kafka: str) -> None:
-    with pytest.raises(SourceUnreachable, match=rf"topics clcks of Kafka at {kafka}: .*[Tt]opic"):
+    with pytest.raises(SourceUnreachable, match=rf"topic clcks of Kafka at {kafka}: .*[Tt]opic"):
         sources.kafka(spark, kafka, "clcks")

@@ -58,7 +58,8 @@ def test_without_its_checkpoint_a_file_source_is_refused_and_its_ways_on_are_nam
     assert "resume" not in said
     assert "append=2" in said
     assert "move away first what was read already" in said
-    assert "checkpoint isn't the one that its newest batch came from; to go on: restore that one" in said
+    where = r"checkpoint file:/\S+ \(a relative path is looked for in the folder where the job runs\)"
+    assert re.search(rf"{where} isn't the one that its newest batch came from; to go on: restore that one", said)
     assert stage.ids() == rows
 
 

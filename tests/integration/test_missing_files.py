@@ -173,14 +173,29 @@ def test_a_file_name_that_spark_takes_for_a_pattern_doubles_no_rows(stage: Stage
         return sources.lines(stage.spark, str(stage.source), options={"maxFilesPerTrigger": "9"})
 
     paths = [stage.put(range(10), "a.json"), stage.put(range(10, 20), "b[1].json")]
-    with pytest.raises(errors.Unsupported, match=r"named b\[1\]\.json, .* twice .*; rename all 2 files of that batch"):
+    paths.append(stage.put([20], "d*.json"))
+    told = r"to Spark \(file:.*/b\[1\]\.json, file:.*/d\*\.json\) is .* twice; rename all 3 files of that batch"
+    with pytest.raises(errors.Unsupported, match=told):
         stage.drain(events=events())
     assert stage.ids() == []
     for number, path in enumerate(paths):
         path.rename(path.with_name(f"{number}.json"))
     stage.drain(stage.sink(options=IGNORE), events())
-    assert stage.ids() == list(range(20))
+    assert stage.ids() == list(range(21))
     # Alone in its batch, such a file is read once.
-    stage.put(range(20, 30), "{c}.json")
+    stage.put(range(21, 30), "{c}.json")
     stage.drain(events=events())
     assert stage.ids() == list(range(30))
+
+
+def test_a_file_that_spark_cannot_open_for_its_colon_stops_the_job_until_it_is_renamed(stage: Stage) -> None:
+    stage.create()
+    stage.put(range(10), "a.json")
+    odd = stage.put(range(10, 20), "events-2024-01-01T03:00:00.json")
+    told = r"a colon in a file's name on a local disk \(file:.*/events-2024-01-01T03:00:00\.json\) is not .*; rename it"
+    with pytest.raises(errors.Unsupported, match=told):
+        stage.drain()
+    assert stage.ids() == list(range(10))
+    odd.rename(odd.with_name("later.json"))
+    stage.drain(stage.sink(options=IGNORE))
+    assert stage.ids() == list(range(20))

@@ -71,5 +71,7 @@ def test_the_record_time_of_kafka_decides() -> None:
     sample = of_kafka([KafkaRecord("t", 0, 7, at, b'{"a": 1}'), KafkaRecord("t", 1, 8, at, None)], 2)
     found = find(sample, NAME, NOW)
     by = Partitioning(RECORD, "hour", "Europe/Berlin")
-    checked = propose(sample, NAME, found, by, source="kafka://h:1/t", arrival=NOW).checked
+    made = propose(sample, NAME, found, by, source="kafka://h:1/t", arrival=NOW)
+    assert "COMMENT 'hour of the Kafka record''s timestamp in Europe/Berlin" in made.ddl.replace("\\'", "''")
+    checked = made.checked
     assert (checked.partitions, checked.skipped, checked.bad) == (("dt=2024-01-03--00",), 1, ())

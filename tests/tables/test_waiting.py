@@ -132,6 +132,14 @@ def test_a_writer_that_begins_anew_meanwhile_is_waited_for_again(
     anew.close()
 
 
+def test_nothing_is_promised_of_rows_whose_day_is_not_over(writer: Daily, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "hivesink")
+    writer.read(2, mark=2)
+    progress = writer.committer.progress()
+    assert (progress.waiting_rows, progress.readable_in) == (1, None)
+    assert "open=1 (readable once their partitions are over)" in caplog.text
+
+
 @pytest.mark.parametrize("partition", ["day=2024-01-02", "dt=2024-01-02/hour=3", "2024-01-02", "dt="])
 def test_a_name_that_does_not_fit_is_refused(table: str, uri: str, partition: str) -> None:
     with pytest.raises(InvalidOption):
@@ -167,6 +175,23 @@ def test_a_name_that_no_time_has_is_refused_rather_than_over_without_rows(
     with pytest.raises(InvalidOption, match=told.format(table=hourly)):
         PartitionWait(hourly, partition, metastore=uri).look()
     writer.close()
+
+
+@pytest.mark.parametrize("partition", ["dt=2024-01-02", "dt=2024-01-02--24", "dt=foo", "dt=2024-01-02--3"])
+def test_a_name_that_the_pattern_never_makes_is_refused_whatever_commits_the_table(
+    uri: str, tmp_path: Path, partition: str
+) -> None:
+    by_publish = daily.BY_HOUR.replace("  'sink.partition-commit.trigger'='partition-time',\n", "")
+    by_publish = by_publish.replace("(day STRING, hour INT)", "(dt STRING)")
+    table = daily.create(uri, tmp_path, by_publish.replace("day=yyyy-MM-dd,hour=HH", "yyyy-MM-dd--HH"))
+    with closing(Daily(table, uri)) as writer:
+        writer.read(2, mark=3)
+        with pytest.raises(
+            InvalidOption, match=f"{partition}' is no partition that {table} can have: write it as in dt="
+        ):
+            PartitionWait(table, partition, metastore=uri).look()
+        for awaited in ("dt=2024-01-02--04", "dt=__HIVE_DEFAULT_PARTITION__"):
+            assert PartitionWait(table, awaited, metastore=uri).look().waits_for is not None
 
 
 def test_columns_beside_the_time_do_not_matter_to_a_partitions_end(

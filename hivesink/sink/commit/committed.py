@@ -57,12 +57,12 @@ class Stopwatch:
         self._last = now
 
 
-def tell(writer: str, done: Committed, so_far: Progress) -> None:
+def tell(writer: str, done: Committed, so_far: Progress, *, own_rolling: bool = False) -> None:
     """Log the epoch in one line, with the query's progress after it."""
     rows, steps = done.rows, " ".join(f"{step}={spent}ms" for step, spent in done.milliseconds.items())
     counts = (rows.read, rows.written, rows.rejected, rows.dropped, rows.late, rows.skipped)
     published = (done.files, done.partitions, done.committed)
-    still = f" open={done.open_rows} ({_readable(done.readable_in)})" if done.open_rows else ""
+    still = f" open={done.open_rows} ({_readable(done.readable_in, own_rolling=own_rolling)})" if done.open_rows else ""
     waiting = f" waiting: {done.waiting}" if done.waiting else ""
     text = "writer=%s epoch=%d %s rows=%d written=%d rejected=%d dropped=%d late=%d skipped=%d "
     text += "files=%d partitions=%d committed=%d %s%s%s total=%d%s%s"
@@ -72,7 +72,9 @@ def tell(writer: str, done: Committed, so_far: Progress) -> None:
     logger.info(text, writer, done.epoch, done.kind, *told)
 
 
-def _readable(within: timedelta | None) -> str:
+def _readable(within: timedelta | None, *, own_rolling: bool) -> str:
     if within is None:
-        return "readable once their partitions are over, or your sink.rolling-policy.class rolls them"
+        return "readable once their partitions are over" + (
+            ", or your sink.rolling-policy.class rolls them" if own_rolling else ""
+        )
     return f"readable within {max(0, round(within.total_seconds()))} s"

@@ -223,8 +223,9 @@ class Committer:
         whole = {part.key for part in written.parts if not history.rows.waits(part.key)}
         ages = self._roller.ages(self.context.tick())
         commits = self._commits.records(whole, history.rows, written.parts, ages, mark)
-        done = self._decide(executor, replace(manifest, commits=commits, watermark=mark), written, watch)
+        # Before the epoch is told: when its rows can be read depends on its own buckets, too.
         self._roller.came((one.key for one in written.opened), self.context.tick())
+        done = self._decide(executor, replace(manifest, commits=commits, watermark=mark), written, watch)
         self._note(executor)
         self._settle(self._commits.final({commit.key for commit in commits}))
         return done
@@ -331,7 +332,7 @@ class Committer:
         times = manifest.watermark.newest.values() if manifest.watermark else ()
         self._tally.newest = latest(self._tally.newest, *times)
         self._tally.add(done, published, self.context.tick())
-        tell(self.spec.identity.writer, done, self.progress())
+        tell(self.spec.identity.writer, done, self.progress(), own_rolling=self._roller.policy.own is not None)
         return done
 
     def _commit_known(self, executor: Executor, batch: LastBatch) -> Committed:

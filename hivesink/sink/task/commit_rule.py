@@ -62,6 +62,16 @@ def time_reading(spec: TableSpec, config: SinkConfig) -> TimeReading | None:
     return TimeReading(extractor, unit, zone)
 
 
+def patterns_of_names(spec: TableSpec, config: SinkConfig) -> FromPatterns | None:
+    """The patterns that a time makes the partitions' names of; None if there are none from which it can be read."""
+    try:
+        found = FromPatterns(tuple(time_patterns(spec, config).items()))
+    except InvalidOption:
+        # No job starts with these settings.
+        return None
+    return found if found.patterns and found.problem is None else None
+
+
 def _require_times(spec: TableSpec, config: SinkConfig) -> None:
     """Raises InvalidOption for a column of the table's that no stream can fill with times."""
     name: str | None = config["sink.partition-commit.watermark-column"]
