@@ -24,7 +24,8 @@ import pyarrow.compute as pc
 from msgspec import UNSET
 
 from hivesink.decode.clocks import Mask, not_utf8
-from hivesink.decode.columns import ColumnReader, Converted, FieldNames, PathsReader, Slot, quotes_in
+from hivesink.decode.columns import ColumnReader, Converted, PathsReader, quotes_in
+from hivesink.decode.fieldnames import FieldNames, Slot
 from hivesink.decode.spans import REFUSED
 
 if TYPE_CHECKING:

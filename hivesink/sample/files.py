@@ -17,7 +17,7 @@ from hivesink.core.bucket import normal
 from hivesink.errors import InvalidOption, StoreUnavailable
 from hivesink.logs import file_system
 from hivesink.sample.records import Line, of_lines
-from hivesink.spark.input import has_colon, is_pattern
+from hivesink.spark.sourcefiles import has_colon, is_pattern
 from hivesink.storage.fs import join
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from hivesink.sink.task.messages import InputShape, TaskPlan, TaskReport
 from hivesink.spark import shipping, tasks
 from hivesink.spark.arrowlimit import ArrowLimit
 from hivesink.spark.brief import briefly
-from hivesink.spark.input import Checkpoint, SourceFiles, input_shape, needed_input, watermark_of
+from hivesink.spark.input import Checkpoint, input_shape, needed_input, watermark_of
 from hivesink.spark.running import (
     Running,
     comes_as_read,
@@ -34,6 +34,7 @@ from hivesink.spark.running import (
     watermarks,
 )
 from hivesink.spark.site import allowed_tries
+from hivesink.spark.sourcefiles import SourceFiles
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -1,0 +1,108 @@
+"""The files of a batch, and names of files that Spark can't read."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
+
+from hivesink.core.offsets import FilesOffset
+from hivesink.errors import Unsupported
+from hivesink.spark.site import driver_jvm
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark.sql import SparkSession
+
+    from hivesink.core.epoch import BatchRef
+
+PATTERN = frozenset("{}[]*?\\")
+"""Characters that make a file's name a pattern to Spark."""
+_NAMED = 3
+"""How many files an error names."""
+_ONCE = (
+    'start once with HiveSink.for_table(…, options={"sink.on-missing-file": "ignore"}): under its new name Spark reads '
+    "a file once"
+)
+
+
+def is_pattern(path: str) -> bool:
+    """Whether Spark takes this path, or a file's name, for a pattern of names."""
+    return not PATTERN.isdisjoint(path)
+
+
+def has_colon(path: str) -> bool:
+    """Whether Spark can't open this file: on a local disk Hadoop takes a name with a colon for an address.
+
+    `path` has no scheme, or is Spark's.
+    """
+    return (path.startswith("file:") or "://" not in path) and ":" in path.rpartition("/")[2]
+
+
+class SourceFiles:
+    """A batch's files: which its file sources planned, and which of them Spark found.
+
+    Spark reads only the files that its checkpoint plans for the batch, but lists them first, and silently leaves out
+    those that are gone by then. `execution` is Spark's `StreamExecution` of the batch's query.
+    """
+
+    def __init__(self, spark: SparkSession, execution: Any, ref: BatchRef) -> None:
+        self.planned = [path for end in ref.end if isinstance(end, FilesOffset) for _, path in end.paths]
+        self._relations = _file_relations(spark, execution) if self.planned else []
+        self._patterns = [path for path in self.planned if is_pattern(unquote(path))]
+        self._colons = [path for path in self.planned if has_colon(unquote(path))]
+
+    def missing(self) -> list[str]:
+        """The planned files that weren't there when Spark last listed them.
+
+        Raises Unsupported if Spark can't open one on a local disk, for a colon in its name; and if one's name is a
+        pattern to Spark, which then lists the batch's other files twice.
+        """
+        listed = [relation.location().inputFiles() for relation in self._relations]
+        # A listing holds only planned files, so a full one needs no call for each file.
+        if not (self._patterns or self._colons) and sum(len(files) for files in listed) == len(self.planned):
+            return []
+        present, planned = Counter(str(file) for files in listed for file in files), Counter(self.planned)
+        if colons := [path for path in self._colons if path in present]:
+            msg = f"a colon in a file's name on a local disk ({_some(colons)})"
+            raise Unsupported(msg, "Spark can't open it", f"rename it, and {_ONCE}")
+        if self._patterns and present - planned:
+            msg = f"a file's name that is a pattern to Spark ({_some(self._patterns)})"
+            raise Unsupported(
+                msg,
+                "Spark reads the other files of its batch twice",
+                f"rename all {len(self.planned)} files of that batch, without any of {{}}[]*?\\, and {_ONCE}",
+            )
+        return list((planned - present).elements())
+
+    def missing_after(self) -> list[str]:
+        """The same once the tasks have ended; nothing where a missing file already fails its task."""
+        ignoring = [relation for relation in self._relations if _ignores_missing(relation)]
+        for relation in ignoring:
+            relation.location().refresh()
+        return self.missing() if ignoring else []
+
+
+def _file_relations(spark: SparkSession, execution: Any) -> list[Any]:
+    leaves = execution.lastExecution().logical().collectLeaves()
+    # A table that the stream is joined with is also a relation, but no stream.
+    streams = [leaf for leaf in map(leaves.apply, range(leaves.size())) if leaf.isStreaming()]
+    relations = [leaf.relation() for leaf in streams if leaf.getClass().getSimpleName() == "LogicalRelation"]
+    if len(relations) == 1:
+        return relations
+    identity = driver_jvm(spark).java.lang.System.identityHashCode
+    # A stream joined with itself appears twice as one object; two streams of one folder are two, though equal.
+    return list({identity(relation): relation for relation in relations}.values())
+
+
+def _ignores_missing(relation: Any) -> bool:
+    own = relation.options().get("ignoreMissingFiles")
+    if own.isDefined():
+        return str(own.get()).lower() == "true"
+    return bool(relation.sparkSession().sessionState().conf().ignoreMissingFiles())
+
+
+def _some(paths: Sequence[str]) -> str:
+    more = len(paths) - _NAMED
+    return ", ".join(unquote(path) for path in paths[:_NAMED]) + (f" and {more} more" if more > 0 else "")
