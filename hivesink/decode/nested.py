@@ -21,20 +21,29 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     CountKeys = Callable[[Any], int]
+    Rename = Callable[[Any], Any]
 
 
 @dataclass(frozen=True, slots=True)
 class NestedDecoder:
-    """Decodes values of one nested type."""
+    """Decodes values of one nested type, whose structs have their fields' names in one spelling."""
 
     decoder: msgspec.json.Decoder[Any]
     keys: CountKeys
+    rename: Rename | None
 
     @classmethod
-    def of(cls, kind: HiveType) -> NestedDecoder | None:
-        """None for types that msgspec doesn't decode as the exact decoder does, and for those that aren't nested."""
-        found = _type(kind) if isinstance(kind, Array | Map | Struct) else None
-        return None if found is None else cls(msgspec.json.Decoder(found), _keys(kind))
+    def of(cls, kind: HiveType, sample: bytes | None = None) -> NestedDecoder | None:
+        """For values that spell names as `sample` does, or in lower case.
+
+        None for types that msgspec doesn't decode as the exact decoder does, and for those that aren't nested.
+        """
+        try:
+            spelled = _spelled(kind, None if sample is None else msgspec.json.decode(sample))
+        except REFUSED:
+            spelled = _spelled(kind, None)
+        found = _type(spelled) if isinstance(kind, Array | Map | Struct) else None
+        return None if found is None else cls(msgspec.json.Decoder(found), _keys(spelled), _renaming(spelled))
 
     def decode(self, raw: bytes, keys: int) -> tuple[Any, bool]:
         """The value as `pa.array` takes it, and whether it is sure; `keys` is how many there are in `raw`."""
@@ -42,7 +51,42 @@ class NestedDecoder:
             value = self.decoder.decode(raw)
         except REFUSED:
             return None, False
-        return value, self.keys(value) == keys
+        is_sure = self.keys(value) == keys
+        return (self.rename(value) if self.rename else value), is_sure
+
+
+def _spelled(kind: HiveType, sample: Any) -> HiveType:
+    """`kind`, the names of its structs' fields as in `sample`, or in lower case."""
+    match kind:
+        case Struct(fields):
+            given = {name.lower(): name for name in sample} if isinstance(sample, dict) else {}
+            names = [given.get(name.lower(), name.lower()) for name, _ in fields]
+            deeper = [sample.get(name) if given else None for name in names]
+            return Struct(
+                tuple((name, _spelled(of[1], one)) for name, of, one in zip(names, fields, deeper, strict=True))
+            )
+        case Array(element):
+            return Array(_spelled(element, next(iter(sample), None) if isinstance(sample, list) else None))
+        case Map(key, value):
+            return Map(key, _spelled(value, next(iter(sample.values()), None) if isinstance(sample, dict) else None))
+    return kind
+
+
+def _renaming(kind: HiveType) -> Rename | None:
+    """A function that gives the fields of structs their names in lower case; None where they have them."""
+    match kind:
+        case Struct(fields):
+            names = [(name.lower(), name, _renaming(field)) for name, field in fields]
+            if all(lower == name and deeper is None for lower, name, deeper in names):
+                return None
+            return lambda value: (
+                value and {lower: deeper(value[name]) if deeper else value[name] for lower, name, deeper in names}
+            )
+        case Array(element) if of_element := _renaming(element):
+            return lambda items: items and list(map(of_element, items))
+        case Map(_, of) if of_value := _renaming(of):
+            return lambda entries: entries and {key: of_value(value) for key, value in entries.items()}
+    return None
 
 
 def _type(kind: HiveType) -> Any:  # noqa: PLR0911  one for each kind of type
@@ -62,7 +106,7 @@ def _type(kind: HiveType) -> Any:  # noqa: PLR0911  one for each kind of type
             value = _type(kind.value)
             return None if value is None else dict[str, value | None]  # type: ignore[valid-type]
         case Struct():
-            fields = {name.lower(): _type(field) for name, field in kind.fields}
+            fields = {name: _type(field) for name, field in kind.fields}
             if None in fields.values():
                 return None
             return TypedDict("Fields", {name: field | None for name, field in fields.items()})  # type: ignore[operator]  # mypy knows literal ones only
@@ -86,7 +130,7 @@ def _keys(kind: HiveType) -> CountKeys:
             return lambda entries: len(entries) if entries else 0
         case Struct(fields):
             count = len(fields)
-            deeper = [(name.lower(), _keys(field)) for name, field in fields if _has_keys(field)]
+            deeper = [(name, _keys(field)) for name, field in fields if _has_keys(field)]
             if not deeper:
                 return lambda value: 0 if value is None else count
             return lambda value: 0 if value is None else count + sum(of(value[name]) for name, of in deeper)

@@ -180,6 +180,23 @@ NESTED: list[tuple[HiveType, str, list[str]]] = [
         ],
     ),
     (
+        Struct((("userid", P.INT), ("tags", Array(Struct((("tagname", P.STRING), ("on", P.BOOLEAN))))))),
+        '{"userId":1,"tags":[{"tagName":"x","on":true}]}',
+        [
+            *('{"userid":1,"tags":[{"tagName":"x","on":true}]}', '{"userId":1,"tags":[{"tagname":"x","on":true}]}'),
+            *(
+                '{"userId":1,"userid":2}',
+                '{"userId":1,"tags":[{"tagName":"x","tagname":"y"}]}',
+                '{"userId":1,"tags":null}',
+            ),
+            *(
+                '{"userId":1,"tags":[]}',
+                '{"userId":1,"tags":[null,{"tagName":null,"on":false}]}',
+                '{"USERID":1,"tags":[]}',
+            ),
+        ],
+    ),
+    (
         Array(Struct((("a", P.DOUBLE),))),
         '[{"a":1},{"a":2}]',
         ['[{"a":1,"a":2}]', '[{"a":1},{"b":2}]', '[{"a":1},null,{"a":-0}]', '[{"a":1},{"a":2},{}]', '{"a":[{"a":1}]}'],
