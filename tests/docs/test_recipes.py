@@ -90,7 +90,6 @@ def test_cron_and_a_backfill(metastore: EmbeddedMetastore, tmp_path: Path) -> No
 
 @pytest.mark.long
 @pytest.mark.spark
-@pytest.mark.long
 def test_moving_and_starting_over(metastore: EmbeddedMetastore, tmp_path: Path) -> None:
     new, old = tmp_path / "new" / "events", metastore.warehouse / "recipes_moved.db" / "events"
     sh = Shell(tmp_path, metastore, "recipes_moved", NEW=str(new), OLD=str(old))
@@ -113,6 +112,7 @@ def test_moving_and_starting_over(metastore: EmbeddedMetastore, tmp_path: Path) 
     assert sh.rows() == day(1, 2, 3, 4)
 
 
+@pytest.mark.long
 @pytest.mark.spark
 @pytest.mark.kafka
 def test_a_backfill_from_kafka(metastore: EmbeddedMetastore, kafka: str, tmp_path: Path) -> None:
