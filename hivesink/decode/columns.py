@@ -89,7 +89,7 @@ class ColumnReader:
         elif self.type is bool:
             array, doubt = booleans(spans)
         elif self._nested is not None:
-            array, doubt = self._decoded(spans)
+            array, doubt = self._decoded(spans, self._nested)
         elif self.type is None:
             values, doubt = raw_values(spans)
             array, more = self._parsed(values)
@@ -173,15 +173,13 @@ class ColumnReader:
         array, doubt = self._parsed(raws)
         return Converted((array,), doubt, quotes, absent)
 
-    def _decoded(self, spans: Spans) -> tuple[pa.Array, Mask]:
+    def _decoded(self, spans: Spans, nested: NestedDecoder) -> tuple[pa.Array, Mask]:
         raws = spans.raw()
         first = next((raw for raw in raws if raw is not None), None)
-        if first is not None and self._nested and not self._nested.decode(first, spans.keys)[1]:
+        if first is not None and not nested.decode(first, spans.keys)[1]:
             # Its names may be spelled in another way.
-            self._nested = NestedDecoder.of(self.kind, first)
-        decoded = [
-            (None, True) if raw is None or not self._nested else self._nested.decode(raw, spans.keys) for raw in raws
-        ]
+            self._nested = nested = NestedDecoder.of(self.kind, first) or nested
+        decoded = [(None, True) if raw is None else nested.decode(raw, spans.keys) for raw in raws]
         return pa.array([value for value, _ in decoded], self.arrow), np.array([not sure for _, sure in decoded])
 
     def _parsed(self, raws: list[bytes | None]) -> tuple[pa.Array, Mask]:
