@@ -14,15 +14,16 @@ from hivesink import errors
 from hivesink.config.options import OnMissingFile
 from hivesink.core.checkpoint import batch_ref, batch_watermark, next_batch, next_watermark, pinned_setting
 from hivesink.core.epoch import BatchId, BatchRef, Epoch, NextBatch, judge, read_before, wrote_instead
+from hivesink.core.offsets import span
 from hivesink.core.table import quoted
 from hivesink.core.trace import raised_in
 from hivesink.sink.task.attempt import ROUTE, check_input
 from hivesink.sink.task.lines import ROW
 from hivesink.sink.task.messages import InputShape, TaskPlan, TaskReport
 from hivesink.spark import shipping, tasks
-from hivesink.spark.arrowlimit import ArrowLimit
 from hivesink.spark.brief import briefly
 from hivesink.spark.input import Checkpoint, input_shape, needed_input, watermark_of
+from hivesink.spark.recordsizes import RecordSizes
 from hivesink.spark.running import (
     Running,
     comes_as_read,
@@ -98,7 +99,7 @@ class QueryRun:
         """The one whose next watermark is known."""
         # Asked once: reading the session's settings takes a call to the JVM for each of them.
         self._tries = allowed_tries(spark)
-        self._limit = ArrowLimit()
+        self._sizes = RecordSizes(self._tasks)
 
     def begin(self, checkpoint: str, schema: StructType, plan: Any, *, ends_early: bool, whole: bool = True) -> None:
         """Recover, and refuse a checkpoint that doesn't follow from the log.
@@ -304,10 +305,12 @@ class QueryRun:
         call.written = batch
         files = SourceFiles(self._spark, query.execution, ref)
         self._miss(files.missing(), files, ref)
-        rows = self._routed(batch.select(*map(quoted, needed_input(batch.schema, plan))), plan)
-        self._limit.prepare(rows)
+        # What a user makes of the records may take long, and gets all the tasks that Spark gives it.
+        records = span(ref.start, ref.end) if self._comes_as_read else None
+        needed = batch.select(*map(quoted, needed_input(batch.schema, plan)))
+        rows = self._routed(self._sizes.prepare(needed, records), plan)
         reports = self._reports(rows, partial(tasks.write, sealed=self._order(plan)))
-        self._limit.learn(reports)
+        self._sizes.learn(reports)
         self._miss(files.missing_after(), files, ref)
         return reports
 
