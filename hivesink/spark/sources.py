@@ -25,6 +25,9 @@ FETCH = {
     "kafka.max.partition.fetch.bytes": str(8 << 20),
     "kafka.fetch.max.bytes": str(64 << 20),
     "kafka.receive.buffer.bytes": str(1 << 20),
+    # Spark asks for a partition's offsets after each fetch, on a connection whose next fetch the broker holds back for
+    # so long at the end of the topic: half a second for each partition by Kafka's own default.
+    "kafka.fetch.max.wait.ms": "10",
     # Kafka's own default reads the records of transactions that were aborted, too.
     "kafka.isolation.level": "read_committed",
 }
