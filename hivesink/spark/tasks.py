@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import gc
 from contextlib import suppress
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -55,8 +56,11 @@ def encode(
     yield _report(sealed, run)
 
 
+@cache
 def settle() -> None:
     """Prepare this process for many batches, once its modules are loaded (docs/performance.md)."""
+    # Where pandas is installed, Arrow's first array imports it.
+    pa.array(())
     # PySpark's worker collects garbage after each task, which takes 50 ms with the modules loaded by now.
     gc.freeze()
     # Else each chunk gives its arrays back to the kernel and gets them again page by page: a quarter of its decoding.
@@ -79,8 +83,7 @@ def _report(sealed: shipping.Sealed, run: Callable[[TaskPlan, TaskTools, int, in
     try:
         plan, tools, tries = shipping.unsealed(sealed)
         opened = tools.open(plan)
-        if not gc.get_freeze_count():
-            settle()
+        settle()
         report = run(plan, opened, task, task_attempt)
     except errors.HiveSinkError as error:
         if error.retryable and context.attemptNumber() + 1 < tries:
