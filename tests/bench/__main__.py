@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import subprocess
 import sys
 from contextlib import ExitStack
 from dataclasses import asdict, replace
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hivesink.embedded.metastore import EmbeddedMetastore
+from hivesink.jvm import archive
 from jobs.cluster import Cluster
 from jobs.cluster.kafka import EmbeddedKafka
 from tests.bench import cases, flink
@@ -41,6 +43,9 @@ def main() -> None:
     for peer in (flink.HIVE, flink.FILES):
         if any(peer in case.contenders for case in chosen):
             flink.build(peer, DATA / peer)
+    if not archive.archive().is_file():
+        # As on a machine where `hivesink prepare` was run. All contenders in Spark have it.
+        subprocess.run([sys.executable, "-m", "hivesink.cli", "prepare"], check=True, stdout=sys.stderr)
     told_to = {"cases": [asdict(case) for case in chosen], "rounds": told.rounds, "cluster": told.cluster}
     folders = [HERE / "hivesink", HERE / "tests" / "bench"]
     if told.against:

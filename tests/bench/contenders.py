@@ -12,6 +12,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from hivesink import HiveSink, sources
+from hivesink.config import options
+from hivesink.hiveql.apply import apply
+from hivesink.hiveql.parse import parse_ddl
+from hivesink.metastore import catalog
 from tests.bench.ground import DATABASE
 from tests.bench.workloads import WORKLOADS
 
@@ -79,9 +83,11 @@ def decoded(events: DataFrame, workload: Workload) -> DataFrame:
     return columns.select(*own, partition)
 
 
-def hivesink(spark: SparkSession, drain: Drain, checkpoint: str, on_epoch: str = "false") -> Query:
-    workload = WORKLOADS[drain.workload]
-    create_table(spark, drain, {**workload.properties, "sink.rolling-policy.on-epoch": on_epoch})
+def hivesink(spark: SparkSession, drain: Drain, checkpoint: str, *, ground: Ground, on_epoch: str = "false") -> Query:
+    properties = {**WORKLOADS[drain.workload].properties, "sink.rolling-policy.on-epoch": on_epoch}
+    # As `hivesink ddl apply` does it: a job that only writes has no use for Spark's client of Hive.
+    spec = parse_ddl(ddl(drain, properties), drain.name, options.check)
+    apply([spec], catalog(ground.metastore, ground.site()))
     sink = HiveSink.for_table(spark, f"{DATABASE}.{drain.name}", writer="bench", on_commit=EPOCHS.append)
     return sink.start(stream(spark, drain), checkpoint=checkpoint, trigger={"availableNow": True})
 
@@ -100,7 +106,7 @@ def file_sink(spark: SparkSession, drain: Drain, checkpoint: str, ground: Ground
 
 
 def insert_into(spark: SparkSession, drain: Drain, checkpoint: str) -> Query:
-    create_table(spark, drain, {})
+    spark.sql(ddl(drain, {}))
 
     def insert(batch: DataFrame, _: int) -> None:
         batch.write.insertInto(f"{DATABASE}.{drain.name}")
@@ -137,9 +143,9 @@ def started(spark: SparkSession, drain: Drain, ground: Ground) -> Query:
     """The contender's query, which ends once the whole topic is written."""
     checkpoint = f"{ground.checkpoints}/{drain.name}"
     queries: Mapping[str, Callable[[SparkSession, Drain, str], Any]] = {
-        OWN: hivesink,
-        ON_EPOCH: partial(hivesink, on_epoch="true"),
-        CLEAN: hivesink,
+        OWN: partial(hivesink, ground=ground),
+        ON_EPOCH: partial(hivesink, ground=ground, on_epoch="true"),
+        CLEAN: partial(hivesink, ground=ground),
         SPARK_SINK: partial(file_sink, ground=ground),
         SPARK_INSERT: insert_into,
         NOOP: noop,
@@ -149,11 +155,11 @@ def started(spark: SparkSession, drain: Drain, ground: Ground) -> Query:
     return query
 
 
-def create_table(spark: SparkSession, drain: Drain, properties: Mapping[str, str]) -> None:
+def ddl(drain: Drain, properties: Mapping[str, str]) -> str:
     workload = WORKLOADS[drain.workload]
     columns = ", ".join(f"`{name}` {kind}" for name, kind in workload.columns.items())
     listed = ", ".join(f"'{key}'='{value}'" for key, value in properties.items())
-    spark.sql(
+    return (
         f"CREATE TABLE {DATABASE}.{drain.name} ({columns}) PARTITIONED BY (`{workload.partition.column}` STRING) "
         f"STORED AS PARQUET" + (f" TBLPROPERTIES ({listed})" if listed else "")
     )

@@ -1,7 +1,8 @@
 """Flink as a peer: its Hive sink (1.20) and its filesystem sink (2.2), two Maven projects of one program.
 
-The program runs the SQL that it is told. Both take the settings that Flink's documentation gives for speed (object
-reuse, Flink's own Parquet writer), hivesink's own fetch settings, and a checkpoint each ten seconds.
+The program runs the SQL that it is told. Both have what hivesink's own JVM has for a fast start, and take the settings
+that Flink's documentation gives for speed (object reuse, Flink's own Parquet writer), hivesink's own fetch settings,
+and a checkpoint each ten seconds.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hivesink.jvm.java import find_java
+from hivesink.spark.session import LATE_COMPILING
 from hivesink.spark.sources import FETCH
 from tests.bench.ground import DATABASE
 
@@ -48,11 +50,19 @@ def build(peer: str, folder: Path) -> None:
     told = (f"-Dfolder={folder}", f"-DoutputDirectory={folder / 'lib'}", "-DincludeScope=runtime")
     goals = ("package", "dependency:copy-dependencies")
     subprocess.run(["mvn", "-q", "-B", "-f", str(PEERS / peer / "pom.xml"), *told, *goals], check=True)
+    # A JVM takes none of jars that were written again.
+    archive(folder).unlink(missing_ok=True)
+
+
+def archive(folder: Path) -> Path:
+    """The archive of the program's classes, as hivesink has one of Spark's. A run without it writes it at its end."""
+    return folder / "classes.jsa"
 
 
 def command(folder: Path, ground: Ground) -> list[str]:
     """What starts the program that `build` has put into `folder`."""
-    cores = str(os.cpu_count())
+    cores, classes = str(os.cpu_count()), archive(folder)
+    archived = f"-XX:{'SharedArchiveFile' if classes.is_file() else 'ArchiveClassesAtExit'}={classes}"
     settings = {
         **SETTINGS,
         "parallelism.default": cores,
@@ -61,8 +71,10 @@ def command(folder: Path, ground: Ground) -> list[str]:
     }
     return [
         *(find_java().program, "-Xmx3g", "-Duser.timezone=UTC", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"),
+        *(archived, "-Xlog:cds*=off", *LATE_COMPILING.split()),
         *(f"--add-opens={package}=ALL-UNNAMED" for package in OPEN),
-        *("-cp", f"{folder / 'classes'}{os.pathsep}{folder / 'lib'}/*", "hivesink.bench.FlinkSql"),
+        # Jars alone: there is no archive of classes in folders.
+        *("-cp", f"{folder}/*{os.pathsep}{folder / 'lib'}/*", "hivesink.bench.FlinkSql"),
         *(f"{key}={value}" for key, value in settings.items()),
     ]
 
