@@ -17,16 +17,17 @@ from xdist.scheduler import LoadFileScheduling
 
 from hivesink.config import known_tables
 from hivesink.embedded.metastore import EmbeddedMetastore
+from hivesink.jvm import archive
 from hivesink.spark.session import LOCAL, session
 from jobs.cluster import Cluster
 from jobs.cluster.kafka import EmbeddedKafka
-from tests import jvmclasses
 from tests.embedded.thriftserver import EmbeddedThriftServer
 
 # Many short-lived JVMs share few cores: half the time of a start goes into optimising what runs once.
 # The zone: Hive's reader turns TIMESTAMPs by the JVM's own, which is not to be this machine's.
 os.environ["JDK_JAVA_OPTIONS"] = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Duser.timezone=UTC"
-os.environ["SPARK_SUBMIT_OPTS"] = jvmclasses.USE
+# For tests that start Spark without `session`, or have a cache of their own.
+os.environ["SPARK_SUBMIT_OPTS"] = archive.options()
 
 # A busy machine fails no test.
 settings.register_profile("any machine", deadline=None)
@@ -83,10 +84,11 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> FilesAn
 @pytest.hookimpl(wrapper=True)
 def pytest_runtestloop(session: pytest.Session) -> Generator[None, object, object]:
     """Beside the first tests of a run in several processes, make the archive if it is missing."""
-    if session.config.option.numprocesses is None or jvmclasses.ARCHIVE.exists():
+    if session.config.option.numprocesses is None or archive.archive().is_file():
         return (yield)
     # An own session, as its processes end together.
-    with subprocess.Popen([sys.executable, "-m", "tests.jvmclasses"], start_new_session=True) as maker:
+    command, nowhere = [sys.executable, "-m", "hivesink.cli", "prepare"], subprocess.DEVNULL
+    with subprocess.Popen(command, stdout=nowhere, stderr=nowhere, start_new_session=True) as maker:
         try:
             return (yield)
         finally:

@@ -32,6 +32,7 @@ _MODULES = {
     "clean": "repair",
     "reset": "reset",
     "metastore": "metastore",
+    "prepare": "prepare",
 }
 """Each command, and the module that has it."""
 _GROUPS = {"ddl": "ddl", "metastore": "embedded", "rejects": "rejects"}

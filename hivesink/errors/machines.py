@@ -146,6 +146,16 @@ class JarsUnavailable(HiveSinkError):
         super().__init__(f"the jars of {what} could not be fetched from {repository}: {problem}")
 
 
+class ArchiveNotMade(HiveSinkError):
+    """Java didn't write the archive of Spark's classes."""
+
+    def __init__(self, java: str, problem: str) -> None:
+        super().__init__(
+            f"{java} wrote no archive of Spark's classes: {problem or 'it says nothing'}; jobs run without it, "
+            f"but start more slowly"
+        )
+
+
 class MasterUnreachable(HiveSinkError):
     """A standalone cluster's master that doesn't take applications."""
 

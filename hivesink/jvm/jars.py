@@ -97,9 +97,18 @@ def fetch(jars: JarSet) -> tuple[Path, ...]:
     Safe to call from several processes at once: the folder of a set appears whole or not at all.
     Raises JarsUnavailable, JavaNotFound.
     """
+    made_once(_folder(jars), lambda scratch: _fetch_into(scratch, jars))
+    return fetched(jars)
+
+
+def fetched(jars: JarSet) -> tuple[Path, ...]:
+    """Return the paths of these jars in the cache; none if they haven't been fetched."""
+    return tuple(sorted(_folder(jars).glob("*.jar")))
+
+
+def _folder(jars: JarSet) -> Path:
     key = sha256("\n".join(jars.coordinates).encode()).hexdigest()[:12]
-    folder = made_once(cache_folder() / "jars" / f"{jars.name}-{key}", lambda scratch: _fetch_into(scratch, jars))
-    return tuple(sorted(folder.glob("*.jar")))
+    return cache_folder() / "jars" / f"{jars.name}-{key}"
 
 
 def _fetch_into(scratch: Path, jars: JarSet) -> Path:

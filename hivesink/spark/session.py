@@ -16,9 +16,11 @@ from urllib.parse import urlsplit
 from hivesink.config.cache import cache_folder, state_folder, write_atomically
 from hivesink.config.site import Site
 from hivesink.errors import MasterUnreachable, NoMetastore
-from hivesink.jvm.jars import HIVE_CLIENT, fetch, kafka_connector
+from hivesink.jvm import archive
+from hivesink.jvm.jars import HIVE_CLIENT, fetch, fetched, kafka_connector
 from hivesink.jvm.java import find_java, log4j2
 from hivesink.metastore import version as metastore_version
+from hivesink.spark.site import driver_jvm
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -37,8 +39,16 @@ _GATEWAY = "org.apache.spark.api.python.PythonGatewayServer"
 LOGGING = log4j2("error", {"org.apache.spark.sql.execution.streaming": "off", _GATEWAY: "error"})
 DEBUG_LOGGING = log4j2("warn", {_GATEWAY: "warn"})
 _LOG4J = "log4j2.configurationFile"
+_CHECKPOINT_FILES = "spark.sql.streaming.checkpointFileManagerClass"
 # Spark 4's loggers in Python of failed statements, with the JVM's stack trace.
 STATEMENTS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
+
+# By its own thresholds, HotSpot's second compiler takes a third of a cold driver's CPU time, most of it for code that
+# runs only while Spark starts. The loops of a batch pass any threshold in a moment (docs/performance.md).
+LATE_COMPILING = (
+    "-XX:Tier4InvocationThreshold=50000 -XX:Tier4MinInvocationThreshold=6000 -XX:Tier4CompileThreshold=150000 "
+    "-XX:Tier4BackEdgeThreshold=400000"
+)
 
 SETTINGS: Mapping[str, str] = {
     "spark.sql.catalogImplementation": "hive",
@@ -129,10 +139,12 @@ def choose(
     uri = metastore or environ.get("HIVESINK_METASTORE") or _first_set(own, _URIS) or site.metastore_uris
     where = master or _master(environ, own)
     settings = dict(SETTINGS)
+    if where.startswith("local"):
+        settings["spark.python.daemon.module"] = "hivesink.spark.daemon"
     if where.startswith("local") or _is_on_loopback(where):
         settings |= {"spark.driver.bindAddress": LOOPBACK, "spark.driver.host": LOOPBACK}
-    if kafka and not _is_submitted(environ):
-        settings |= _with_connector(own)
+    if not _is_submitted(environ):
+        settings |= _with_connector(own, needed=kafka, local=where.startswith("local"))
     uri, settings["spark.sql.warehouse.dir"] = (uri, _warehouse(site)) if uri else _embedded()
     if "spark.sql.hive.metastore.version" not in own and spark >= SPARK_4 and hive(uri, site) >= (4,):
         settings |= {
@@ -149,17 +161,28 @@ def session_for_kafka(app: str) -> SparkSession:
     The user's own Spark settings count. Raises JarsUnavailable, JavaNotFound.
     """
     own = given_settings(os.environ)
-    connector = _with_connector(own)
+    connector = _with_connector(own, needed=True, local=True)
     addresses = {"spark.driver.bindAddress": LOOPBACK, "spark.driver.host": LOOPBACK}
     none = {"spark.sql.catalogImplementation": "in-memory"}
     os.environ["PYSPARK_PYTHON"] = sys.executable
     return start(app, LOCAL, {**SETTINGS, **addresses, **own, **connector, **none})
 
 
-def _with_connector(own: dict[str, str]) -> dict[str, str]:
-    """`spark.jars` with the Kafka connector beside the user's, which are taken out of `own`."""
-    connector = [path.as_uri() for path in fetch(kafka_connector(importlib.metadata.version("pyspark")))]
-    return {"spark.jars": ",".join([*filter(None, own.pop("spark.jars", "").split(",")), *connector])}
+def _with_connector(own: dict[str, str], *, needed: bool, local: bool) -> dict[str, str]:
+    """The setting that adds the Kafka connector to the user's jars, which are taken out of `own`.
+
+    Local mode has it on its class path, which saves a copy, and needed or not once it is there: the archive of classes
+    is for one class path.
+    """
+    connector = kafka_connector(importlib.metadata.version("pyspark"))
+    if local:
+        name = "spark.driver.extraClassPath"
+        jars = [*map(str, fetch(connector) if needed else fetched(connector)), own.pop(name, "")]
+        return {name: os.pathsep.join(filter(None, jars))}
+    if not needed:
+        return {}
+    jars = [own.pop("spark.jars", ""), *(path.as_uri() for path in fetch(connector))]
+    return {"spark.jars": ",".join(filter(None, jars))}
 
 
 def _is_on_loopback(master: str) -> bool:
@@ -233,9 +256,30 @@ def start(app: str, master: str, settings: Mapping[str, str]) -> SparkSession:
     for name in STATEMENTS:
         logging.getLogger(name).disabled = True
     builder = SparkSession.builder.appName(app).master(master).enableHiveSupport()
-    for name, value in {**settings, **logging_settings(os.environ, settings)}.items():
+    # Spark puts the user's own options after these.
+    fast = {"spark.driver.defaultJavaOptions": f"{LATE_COMPILING} {archive.options()}"}
+    for name, value in {**fast, **settings, **logging_settings(os.environ, settings)}.items():
         builder = builder.config(name, value)
-    return builder.getOrCreate()
+    spark = builder.getOrCreate()
+    if master.startswith("local") and _CHECKPOINT_FILES not in settings:
+        _write_checkpoints_without_chmod(spark)
+    return spark
+
+
+def _write_checkpoints_without_chmod(spark: SparkSession) -> None:
+    """Have Spark write a checkpoint by Hadoop's older interface, which it keeps for stores without the newer one.
+
+    On a local disk the newer one runs `chmod` in a process for each file, which takes 100 ms an epoch.
+    """
+    from py4j.protocol import Py4JJavaError
+
+    jvm = driver_jvm(spark)
+    for package in ("streaming.checkpointing", "streaming"):  # Spark 4.1 moved it.
+        name = f"org.apache.spark.sql.execution.{package}.FileSystemBasedCheckpointFileManager"
+        with suppress(Py4JJavaError):
+            jvm.java.lang.Class.forName(name)
+            spark.conf.set(_CHECKPOINT_FILES, name)
+            return
 
 
 def logging_settings(environ: Mapping[str, str], settings: Mapping[str, str]) -> dict[str, str]:

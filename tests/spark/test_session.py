@@ -114,9 +114,34 @@ def test_a_metastore_of_hive_4_gets_its_own_client() -> None:
 
 def test_the_users_own_jars_stay(tmp_path: Path) -> None:
     environ = {"HIVE_CONF_DIR": conf(tmp_path, hive_metastore_uris="thrift://files")}
-    jars = chosen(environ, {"spark.jars": "mine.jar"}, kafka=True).settings["spark.jars"].split(",")
+    own = {"spark.jars": "mine.jar", "spark.driver.extraClassPath": "mine/*"}
+    cluster = chosen(environ, own, kafka=True, master="spark://a.example:7077").settings
+    jars = cluster["spark.jars"].split(",")
     assert jars[0] == "mine.jar"
     assert any("spark-sql-kafka" in jar for jar in jars[1:])
+    assert cluster["spark.driver.extraClassPath"] == "mine/*"
+    # Local mode has the connector on its class path.
+    local = chosen(environ, own, kafka=True).settings
+    *jars, last = local["spark.driver.extraClassPath"].split(":")
+    assert any("spark-sql-kafka" in jar for jar in jars)
+    assert (last, local["spark.jars"]) == ("mine/*", "mine.jar")
+
+
+def test_the_class_path_is_the_same_for_all_local_sessions(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    name = "spark.driver.extraClassPath"
+    with_kafka = chosen({}, metastore="thrift://m", kafka=True).settings[name]
+    assert chosen({}, metastore="thrift://m").settings[name] == with_kafka
+    # Who never asked for Kafka fetches nothing.
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert chosen({}, metastore="thrift://m").settings[name] == ""
+    assert "spark.jars" not in chosen({}, metastore="thrift://m", master="yarn").settings
+
+
+def test_workers_of_this_machine_are_forked_ready() -> None:
+    name = "spark.python.daemon.module"
+    assert chosen({}, metastore="thrift://m").settings[name] == "hivesink.spark.daemon"
+    # Executors' daemons start before they have the package.
+    assert name not in chosen({}, metastore="thrift://m", master="spark://127.0.0.1:7077").settings
 
 
 def test_spark_defaults_are_the_users_own_settings(tmp_path: Path) -> None:

@@ -1,0 +1,29 @@
+"""`hivesink prepare`: what the first start would fetch, and what makes later ones fast."""
+
+from __future__ import annotations
+
+import importlib.metadata
+
+from hivesink.cli.command import Debug, Json, reporting
+from hivesink.cli.output import Line, Report, tell
+from hivesink.jvm import archive, jars
+
+
+def prepare(*, json: Json = False, debug: Debug = False) -> None:
+    """Fetch Spark's connectors into the cache, and write an archive of its classes: it then starts in half the time.
+
+    For an image or a new machine. Safe to repeat; repeat it after a new version of PySpark or Java.
+
+    Example: hivesink prepare
+    """
+    with reporting(as_json=json, debug=debug) as out:
+        connector = jars.kafka_connector(importlib.metadata.version("pyspark"))
+        sets = (connector, jars.HIVE_CLIENT)
+        for one in sets:
+            tell(f"fetching {one.name}: {len(one.coordinates)} jars")
+            jars.fetch(one)
+        tell("writing an archive of Spark's classes, which takes half a minute")
+        path = archive.make(jars.fetched(connector))
+        names = [one.name for one in sets]
+        lines = (f"ready: {', '.join(names)}", f"ready: {path} ({path.stat().st_size >> 20} MB)")
+        out.show(Report({"jars": names, "archive": str(path)}, tuple(Line(line) for line in lines)))

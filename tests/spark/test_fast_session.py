@@ -1,0 +1,45 @@
+"""What makes a local session fast: workers forked ready, a JVM that compiles late, checkpoints without `chmod`."""
+
+from __future__ import annotations
+
+import gc
+import sys
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from hivesink.jvm import archive
+from hivesink.spark.session import LATE_COMPILING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark.sql import SparkSession
+
+
+def _look(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for _ in batches:
+        pass
+    frozen = gc.get_freeze_count()
+    made = pa.array([1])
+    spec = sys.modules["__main__"].__spec__
+    looked = [str(spec and spec.name), str(frozen > 0), str(len(made)), *sorted(sys.modules)]
+    yield pa.RecordBatch.from_pydict({"x": looked})
+
+
+def test_a_worker_has_all_that_a_task_needs(spark: SparkSession) -> None:
+    main, frozen, _, *modules = (row.x for row in spark.range(1).mapInArrow(_look, "x string").collect())
+    assert (main, frozen) == ("hivesink.spark.daemon", "True")
+    needed = {"hivesink.wiring", "hivesink.spark.tasks", "hivesink.decode.nested", "pyarrow.parquet", "pyspark.worker"}
+    assert needed <= set(modules)
+
+
+def test_the_drivers_jvm_is_told_to_start_fast(spark: SparkSession) -> None:
+    runtime = spark._jvm.java.lang.management.ManagementFactory.getRuntimeMXBean()  # type: ignore[union-attr]
+    given = set(runtime.getInputArguments())
+    assert {*LATE_COMPILING.split(), *archive.options().split()} <= given
+
+
+def test_spark_writes_checkpoints_without_a_process_for_each_file(spark: SparkSession) -> None:
+    chosen = spark.conf.get("spark.sql.streaming.checkpointFileManagerClass")
+    assert str(chosen).endswith(".FileSystemBasedCheckpointFileManager")
