@@ -23,7 +23,7 @@ from hivesink.core.losing import accepted, reopened
 from hivesink.core.manifest import Manifest, Move
 from hivesink.core.partition import LivePartition, PartitionKey, by_table
 from hivesink.core.partition_commit import CommittedPartition
-from hivesink.core.seen import NOTHING, GivenUp, Seen, abandoned, locate, newest, sweep, vanished
+from hivesink.core.seen import NOTHING, GivenUp, Places, Seen, abandoned, newest, sweep, vanished
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -94,9 +94,9 @@ def _fence(history: History, seen: Seen, stamp: Stamp) -> Manifest | None:
 
 def _put_away(history: History, seen: Seen, given_up: GivenUp) -> Iterator[actions.PutAway]:
     """Before the decision, after which the files would be leftovers. A crash in between: give up again."""
-    others = history.other_paths(seen.partitions)
+    places = Places(seen.files, history.other_paths(seen.partitions))
     for part in abandoned(history, seen, given_up):
-        match locate(part, others.get(part.name, ()), seen.files):
+        match places.locate(part):
             case actions.Publish(_, source) if source != part.put_away:
                 yield actions.PutAway(part, source)
             case actions.Keep():
@@ -193,11 +193,10 @@ def _publish(
 def _located(history: History, seen: Seen) -> Located:
     """What to do about each part that waits, by the epoch that answers for it."""
     located: Located = {}
-    others = history.other_paths(seen.partitions)
+    places = Places(seen.files, history.other_paths(seen.partitions))
     for epoch, part in history.standing:
         if not epoch.is_published:
-            action = locate(part, others.get(part.name, ()), seen.files)
-            located.setdefault(epoch.manifest.epoch, []).append(action)
+            located.setdefault(epoch.manifest.epoch, []).append(places.locate(part))
     return located
 
 

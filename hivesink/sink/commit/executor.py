@@ -21,7 +21,7 @@ from hivesink.core.partfile import Pending, parse_staged
 from hivesink.core.partition import NewPartition, PartitionKey
 from hivesink.core.partition_commit import newest, recorded
 from hivesink.core.plan import Policy, plan, until_look
-from hivesink.core.seen import NOTHING, GivenUp, Seen, Winner, locate
+from hivesink.core.seen import NOTHING, GivenUp, Places, Seen, Winner
 from hivesink.sink.commit.announce import announce
 from hivesink.sink.commit.observe import load, load_begun, look, look_at_tracks
 
@@ -236,7 +236,7 @@ class Executor:
                 reason = "the metastore accepted it but doesn't list it afterwards"
                 raise errors.RegistrationFailed(action.table, "register", reason, where, (partition,))
         waiting: dict[str, list[PartEntry]] = {}
-        for part in self.history.waiting():
+        for part in self.history.waiting:
             waiting.setdefault(part.target.rpartition("/")[0], []).append(part)
         store = self.context.store
         files = store.run_parallel(partial(store.visible, location) for _, location in action.partitions)
@@ -275,10 +275,10 @@ class Executor:
 
         Raises StaleError if somebody has put it away, to give it up: only a decision brings it back.
         """
-        earlier = self.history.other_paths().get(part.name, ())
+        earlier = self.history.earlier_paths.get(part.name, ())
         paths = {path for path in (part.target, part.restored, *given_up(part.target), *earlier) if path != source}
         lengths = {path: file.length for path in paths if (file := self.context.find(path)) is not None}
-        located = locate(replace(part, staged=source), earlier, lengths)
+        located = Places(lengths, {part.name: earlier}).locate(replace(part, staged=source))
         if isinstance(located, actions.Refuse):
             return False
         is_gone = self.context.find(source) is None
