@@ -213,7 +213,7 @@ class History:
         """
         done: dict[PartitionKey, Commit | None] = {}
         again: set[PartitionKey] = set()
-        there = {part.key for _, part in self.standing}
+        there = self.keys
         for manifest in (epoch.manifest for epoch in self.open if upto is None or epoch.manifest.epoch <= upto):
             own: dict[PartitionKey, Commit | None] = {commit.key: commit for commit in manifest.commits or ()}
             if manifest.kind == REOPEN:
@@ -236,9 +236,14 @@ class History:
         return {commit.key: commit for epoch in self.open for commit in epoch.manifest.commits or ()}
 
     @property
-    def places(self) -> set[PartitionKey]:
+    def places(self) -> frozenset[PartitionKey]:
         """The partitions that the metastore must be asked about."""
-        return self.folders().keys() | self.committed().keys()
+        return self.keys | self.committed().keys()
+
+    @cached_property
+    def keys(self) -> frozenset[PartitionKey]:
+        """The partitions of standing parts."""
+        return frozenset(part.key for _, part in self.standing)
 
     def folders(self) -> dict[PartitionKey, str]:
         """The partition of each standing part, with the folder that was chosen for it last."""

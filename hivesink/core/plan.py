@@ -111,12 +111,10 @@ def _finish(
     if not history.open:
         return
     located = _located(history, seen)
-    # Readers find a visible part of a taken folder under its new name: it waits for nothing.
-    hidden = {action.key for own in located.values() for action in own if not isinstance(action, actions.Keep)}
-    held = seen.refused - live.keys() - (seen.taken - hidden)
-    moves = tuple(_moves(history, seen.files, live, located)) or tuple(
-        _carried(history, seen.taken | live.keys(), located, held)
-    )
+    held = _held(seen, live, located) if seen.refused else seen.refused
+    moves = tuple(_moves(history, seen.files, live, located))
+    if held and not moves:
+        moves = tuple(_carried(history, seen.taken | live.keys(), located, held))
     if moves:
         moved, done = {move.part.key for move in moves}, history.committed().values()
         commits = tuple(commit for commit in done if commit and commit.key in moved)
@@ -132,6 +130,13 @@ def _finish(
         yield from _publish(history, seen, live, stamp, policy, located=located, held=held)
     else:
         yield from _confirm(history, seen, live, policy)
+
+
+def _held(seen: Seen, live: Mapping[PartitionKey, LivePartition], located: Located) -> frozenset[PartitionKey]:
+    """The refused partitions whose parts wait."""
+    # Readers find a visible part of a taken folder under its new name: it waits for nothing.
+    hidden = {action.key for own in located.values() for action in own if not isinstance(action, actions.Keep)}
+    return seen.refused - live.keys() - (seen.taken - hidden)
 
 
 def _clear(live: Mapping[PartitionKey, LivePartition]) -> Iterator[actions.ClearAccurate]:
@@ -258,7 +263,7 @@ def _moves(
         (action.part.staged, action.part.target): action.source
         for own in located.values()
         for action in own
-        if isinstance(action, actions.Publish)
+        if isinstance(action, actions.Publish) and action.source != action.part.staged
     }
     for epoch, part in history.standing:
         home, source = live.get(part.key), sources.get((part.staged, part.target), part.staged)
@@ -284,8 +289,6 @@ def _carried(
     Until then a user may not touch the others' files. Only once a look shows the others where readers find them: what
     is refused is known by then, so no retry decides again.
     """
-    if not held:
-        return
     waiting = [(epoch, action) for epoch, own in located.items() for action in own]
     refused = [(epoch, action.part) for epoch, action in waiting if action.key in held]
     others = (action for _, action in waiting if action.key not in held)

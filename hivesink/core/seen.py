@@ -16,7 +16,7 @@ from hivesink.core.partition import PartitionKey
 from hivesink.core.rolling import OpenBucket, Opened, segment_epoch
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Container, Iterable, Iterator
 
     from hivesink.core.lifecycle import History
     from hivesink.core.log import Touched
@@ -104,21 +104,22 @@ def vanished(
 ) -> Iterator[Refuse]:
     """The published parts that must be at their targets and aren't."""
     places = Places(files)
-    for part in unproven(history, live):
-        if part.target not in files:
-            # Under its hidden name, nothing would publish it again.
-            yield Refuse(part, (), places.whole.get((part.name, part.length)))
+    for part in unproven(history, live, files):
+        # Under its hidden name, nothing would publish it again.
+        yield Refuse(part, (), places.whole.get((part.name, part.length)))
 
 
-def unproven(history: History, live: Mapping[PartitionKey, LivePartition]) -> list[PartEntry]:
-    """Published parts of new partitions, which must be at their targets until their epoch is settled.
+def unproven(
+    history: History, live: Mapping[PartitionKey, LivePartition], there: Container[str] = ()
+) -> list[PartEntry]:
+    """Published parts of new partitions that aren't `there`, and must be until their epoch is settled.
 
     An INSERT that looked for the partition before it was registered deletes the files in its folder, however late. Once
     a look has found them, they are the users' own: who deletes them then may have read them.
     """
     parts = []
     for epoch, part in history.standing:
-        if epoch.state is EpochState.PUBLISHED and part.partition:
+        if epoch.state is EpochState.PUBLISHED and part.partition and part.target not in there:
             home = live.get(part.key)
             is_home = None if home is None else same_location(home.location, part.folder)
             parts += [part] if is_unproven(epoch.manifest, part, is_home=is_home) else []
