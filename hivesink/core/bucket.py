@@ -122,6 +122,8 @@ def same_location(left: str, right: str) -> bool:
 
 def normal(location: str) -> str:
     """One spelling of a location: no trailing slash, local paths without scheme, HDFS without its usual port."""
+    if location.startswith("/"):
+        return location.rstrip("/") or "/"
     local = re.fullmatch(r"file:(?://)?(/.*)", location)
     return (local[1] if local else re.sub(r"^(hdfs://[^/:]+):8020(?=/|$)", r"\1", location)).rstrip("/") or "/"
 

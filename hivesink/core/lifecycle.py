@@ -201,9 +201,10 @@ class History:
         parts = standing(epoch.manifest for epoch in self.open)
         return tuple((by_epoch[manifest.epoch], part) for manifest, part in parts)
 
-    def waiting(self) -> list[PartEntry]:
+    @cached_property
+    def waiting(self) -> tuple[PartEntry, ...]:
         """The decided parts that aren't published yet."""
-        return [part for epoch, part in self.standing if not epoch.is_published]
+        return tuple(part for epoch, part in self.standing if not epoch.is_published)
 
     def committed(self, upto: Epoch | None = None) -> dict[PartitionKey, Commit | None]:
         """The partitions that open epochs (up to `upto`) commit, each with its newest record, if it has one.
@@ -212,7 +213,7 @@ class History:
         """
         done: dict[PartitionKey, Commit | None] = {}
         again: set[PartitionKey] = set()
-        there = {part.key for _, part in self.standing}
+        there = self.keys
         for manifest in (epoch.manifest for epoch in self.open if upto is None or epoch.manifest.epoch <= upto):
             own: dict[PartitionKey, Commit | None] = {commit.key: commit for commit in manifest.commits or ()}
             if manifest.kind == REOPEN:
@@ -235,25 +236,32 @@ class History:
         return {commit.key: commit for epoch in self.open for commit in epoch.manifest.commits or ()}
 
     @property
-    def places(self) -> set[PartitionKey]:
+    def places(self) -> frozenset[PartitionKey]:
         """The partitions that the metastore must be asked about."""
-        return self.folders().keys() | self.committed().keys()
+        return self.keys | self.committed().keys()
+
+    @cached_property
+    def keys(self) -> frozenset[PartitionKey]:
+        """The partitions of standing parts."""
+        return frozenset(part.key for _, part in self.standing)
 
     def folders(self) -> dict[PartitionKey, str]:
         """The partition of each standing part, with the folder that was chosen for it last."""
         return {part.key: part.folder for _, part in self.standing}
 
-    def other_paths(self, live: Mapping[PartitionKey, LivePartition] | None = None) -> dict[str, tuple[str, ...]]:
-        """Where parts may be from before open epochs moved them, by the parts' names, which never change.
-
-        And where users may have moved them, hidden or not: with their partition, to where `live` has it.
-        """
+    @cached_property
+    def earlier_paths(self) -> dict[str, tuple[str, ...]]:
+        """Where parts may be from before open epochs moved them, by the parts' names, which never change."""
         paths: dict[str, tuple[str, ...]] = {}
-        known = live or {}
         for was in (move.was for epoch in self.open for move in epoch.manifest.moves):
             name = was.rpartition("/")[2]
             paths[name] = (*paths.get(name, ()), was, *given_up(was))
-        for part in self.waiting() if known else ():
+        return paths
+
+    def other_paths(self, live: Mapping[PartitionKey, LivePartition] | None = None) -> dict[str, tuple[str, ...]]:
+        """Also where users may have moved parts, hidden or not: with their partition, to where `live` has it."""
+        paths, known = dict(self.earlier_paths), live or {}
+        for part in self.waiting if known else ():
             if (home := known.get(part.key)) and not same_location(part.folder, home.location):
                 there = replace(part, target=f"{home.location.rstrip('/')}/{part.name}")
                 paths[part.name] = (*paths.get(part.name, ()), there.restored, there.target, *given_up(there.target))

@@ -148,8 +148,8 @@ def _to_rows(found: Any) -> Rows:
 
 
 def _to_part(found: Any) -> PartEntry:
-    table, partition, staged, target = (str(found[name]) for name in ("table", "partition", "staged", "target"))
-    return PartEntry(table, partition, staged, target, length=int(found["length"]), rows=int(found["rows"]))
+    paths = str(found["staged"]), str(found["target"])
+    return PartEntry(*_key(found), *paths, length=int(found["length"]), rows=int(found["rows"]))
 
 
 def _opened(one: Opened) -> dict[str, Any]:
@@ -199,7 +199,7 @@ def _to_commits(found: Any) -> tuple[Commit, ...] | None:
 
 
 def _to_commit(found: Any) -> Commit:
-    return Commit(*_key(found), *(int(found[name]) for name in ("revision", "rows", "files")))
+    return Commit(*_key(found), int(found["revision"]), int(found["rows"]), int(found["files"]))
 
 
 def _to_recorded(found: Any, epoch: Any) -> Recorded:

@@ -6,6 +6,7 @@ Paths follow Hive's `FileUtils.makePartName`, `escapePathName` and `unescapePath
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -62,10 +63,10 @@ class Statistics:
 
 def by_table(keys: Iterable[PartitionKey]) -> dict[str, list[str]]:
     """Distinct partitions by table, both sorted."""
-    tables: dict[str, list[str]] = {}
-    for table, partition in sorted(set(keys)):
-        tables.setdefault(table, []).append(partition)
-    return tables
+    tables = defaultdict[str, set[str]](set)
+    for table, partition in keys:
+        tables[table].add(partition)
+    return {table: sorted(tables[table]) for table in sorted(tables)}
 
 
 DEFAULT_PARTITION = "__HIVE_DEFAULT_PARTITION__"

@@ -23,7 +23,7 @@ from hivesink.core.losing import accepted, reopened
 from hivesink.core.manifest import Manifest, Move
 from hivesink.core.partition import LivePartition, PartitionKey, by_table
 from hivesink.core.partition_commit import CommittedPartition
-from hivesink.core.seen import NOTHING, GivenUp, Seen, abandoned, locate, newest, sweep, vanished
+from hivesink.core.seen import NOTHING, GivenUp, Places, Seen, abandoned, newest, sweep, vanished
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -94,9 +94,9 @@ def _fence(history: History, seen: Seen, stamp: Stamp) -> Manifest | None:
 
 def _put_away(history: History, seen: Seen, given_up: GivenUp) -> Iterator[actions.PutAway]:
     """Before the decision, after which the files would be leftovers. A crash in between: give up again."""
-    others = history.other_paths(seen.partitions)
+    places = Places(seen.files, history.other_paths(seen.partitions))
     for part in abandoned(history, seen, given_up):
-        match locate(part, others.get(part.name, ()), seen.files):
+        match places.locate(part):
             case actions.Publish(_, source) if source != part.put_away:
                 yield actions.PutAway(part, source)
             case actions.Keep():
@@ -111,12 +111,10 @@ def _finish(
     if not history.open:
         return
     located = _located(history, seen)
-    # Readers find a visible part of a taken folder under its new name: it waits for nothing.
-    hidden = {action.key for own in located.values() for action in own if not isinstance(action, actions.Keep)}
-    held = seen.refused - live.keys() - (seen.taken - hidden)
-    moves = tuple(_moves(history, seen.files, live, located)) or tuple(
-        _carried(history, seen.taken | live.keys(), located, held)
-    )
+    held = _held(seen, live, located) if seen.refused else seen.refused
+    moves = tuple(_moves(history, seen.files, live, located))
+    if held and not moves:
+        moves = tuple(_carried(history, seen.taken | live.keys(), located, held))
     if moves:
         moved, done = {move.part.key for move in moves}, history.committed().values()
         commits = tuple(commit for commit in done if commit and commit.key in moved)
@@ -132,6 +130,13 @@ def _finish(
         yield from _publish(history, seen, live, stamp, policy, located=located, held=held)
     else:
         yield from _confirm(history, seen, live, policy)
+
+
+def _held(seen: Seen, live: Mapping[PartitionKey, LivePartition], located: Located) -> frozenset[PartitionKey]:
+    """The refused partitions whose parts wait."""
+    # Readers find a visible part of a taken folder under its new name: it waits for nothing.
+    hidden = {action.key for own in located.values() for action in own if not isinstance(action, actions.Keep)}
+    return seen.refused - live.keys() - (seen.taken - hidden)
 
 
 def _clear(live: Mapping[PartitionKey, LivePartition]) -> Iterator[actions.ClearAccurate]:
@@ -193,11 +198,10 @@ def _publish(
 def _located(history: History, seen: Seen) -> Located:
     """What to do about each part that waits, by the epoch that answers for it."""
     located: Located = {}
-    others = history.other_paths(seen.partitions)
+    places = Places(seen.files, history.other_paths(seen.partitions))
     for epoch, part in history.standing:
         if not epoch.is_published:
-            action = locate(part, others.get(part.name, ()), seen.files)
-            located.setdefault(epoch.manifest.epoch, []).append(action)
+            located.setdefault(epoch.manifest.epoch, []).append(places.locate(part))
     return located
 
 
@@ -259,7 +263,7 @@ def _moves(
         (action.part.staged, action.part.target): action.source
         for own in located.values()
         for action in own
-        if isinstance(action, actions.Publish)
+        if isinstance(action, actions.Publish) and action.source != action.part.staged
     }
     for epoch, part in history.standing:
         home, source = live.get(part.key), sources.get((part.staged, part.target), part.staged)
@@ -285,8 +289,6 @@ def _carried(
     Until then a user may not touch the others' files. Only once a look shows the others where readers find them: what
     is refused is known by then, so no retry decides again.
     """
-    if not held:
-        return
     waiting = [(epoch, action) for epoch, own in located.items() for action in own]
     refused = [(epoch, action.part) for epoch, action in waiting if action.key in held]
     others = (action for _, action in waiting if action.key not in held)

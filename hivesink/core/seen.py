@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from hivesink.core.actions import Action, Discard, DropSegments, Forget, Keep, Publish, Refuse
@@ -15,7 +16,7 @@ from hivesink.core.partition import PartitionKey
 from hivesink.core.rolling import OpenBucket, Opened, segment_epoch
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Container, Iterable, Iterator
 
     from hivesink.core.lifecycle import History
     from hivesink.core.log import Touched
@@ -92,8 +93,8 @@ def losses(
     history: History, files: Mapping[str, int], live: Mapping[PartitionKey, LivePartition] | None = None
 ) -> tuple[Refuse, ...]:
     """The decided parts that can't be published any more, and published ones that vanished before they were settled."""
-    others = history.other_paths(live)
-    waiting = (locate(part, others.get(part.name, ()), files) for part in history.waiting())
+    places = Places(files, history.other_paths(live))
+    waiting = map(places.locate, history.waiting)
     gone = () if live is None else vanished(history, live, files)
     return (*(action for action in waiting if isinstance(action, Refuse)), *gone)
 
@@ -102,26 +103,23 @@ def vanished(
     history: History, live: Mapping[PartitionKey, LivePartition], files: Mapping[str, int]
 ) -> Iterator[Refuse]:
     """The published parts that must be at their targets and aren't."""
-    for part in unproven(history, live):
-        if part.target not in files:
-            # Under its hidden name, nothing would publish it again.
-            yield Refuse(part, (), _astray(replace(part, staged=part.target), files))
+    places = Places(files)
+    for part in unproven(history, live, files):
+        # Under its hidden name, nothing would publish it again.
+        yield Refuse(part, (), places.whole.get((part.name, part.length)))
 
 
-def _astray(part: PartEntry, files: Mapping[str, int]) -> str | None:
-    whole = {path.rpartition("/")[2]: path for path, length in files.items() if length == part.length}
-    return whole.get(part.name) or whole.get(part.hidden)
-
-
-def unproven(history: History, live: Mapping[PartitionKey, LivePartition]) -> list[PartEntry]:
-    """Published parts of new partitions, which must be at their targets until their epoch is settled.
+def unproven(
+    history: History, live: Mapping[PartitionKey, LivePartition], there: Container[str] = ()
+) -> list[PartEntry]:
+    """Published parts of new partitions that aren't `there`, and must be until their epoch is settled.
 
     An INSERT that looked for the partition before it was registered deletes the files in its folder, however late. Once
     a look has found them, they are the users' own: who deletes them then may have read them.
     """
     parts = []
     for epoch, part in history.standing:
-        if epoch.state is EpochState.PUBLISHED and part.partition:
+        if epoch.state is EpochState.PUBLISHED and part.partition and part.target not in there:
             home = live.get(part.key)
             is_home = None if home is None else same_location(home.location, part.folder)
             parts += [part] if is_unproven(epoch.manifest, part, is_home=is_home) else []
@@ -140,24 +138,39 @@ def is_unproven(manifest: Manifest, part: PartEntry, *, is_home: bool | None) ->
     return bool(is_home) and (is_aside(waited) or is_given_up(waited))
 
 
-def locate(part: PartEntry, others: Iterable[str], files: Mapping[str, int]) -> Publish | Keep | Refuse:
-    """What to do about a decided part, from where its bytes are: the one judgement on a rename.
+@dataclass(frozen=True)
+class Places:
+    """Where the bytes of decided parts are: the lengths of `files`, and `others`, as `History.other_paths` has them."""
 
-    They may be where its task or its driver left them; at the target; where a person has restored them under their
-    hidden name; where a `recover --give-up` that was cut short has put them; or at one of `others`,
-    such as an earlier target, where a stalled run has published them in the meantime.
-    """
-    if part.staged != part.target and files.get(part.staged) == part.length:
-        return Publish(part, part.staged)
-    if files.get(part.target) == part.length:
-        return Keep(part)
-    paths = dict.fromkeys((part.staged, part.target, part.restored, *given_up(part.target), *others))
-    lengths = {path: files[path] for path in paths if path in files}
-    right = [path for path, length in lengths.items() if length == part.length]
-    if right and part.target not in lengths:
-        return Publish(part, right[0])
-    wrong = tuple((path, length) for path, length in lengths.items() if length != part.length)
-    return Refuse(part, wrong, _astray(part, files))
+    files: Mapping[str, int]
+    others: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    @cached_property
+    def whole(self) -> dict[tuple[str, int], str]:
+        """The files by name and length."""
+        return {(path.rpartition("/")[2], length): path for path, length in self.files.items()}
+
+    def locate(self, part: PartEntry) -> Publish | Keep | Refuse:
+        """What to do about a decided part, from where its bytes are: the one judgement on a rename.
+
+        They may be where its task or its driver left them; at the target; where a person has restored them under their
+        hidden name; where a `recover --give-up` that was cut short has put them; or at one of `others`,
+        such as an earlier target, where a stalled run has published them in the meantime.
+        """
+        files = self.files
+        if part.staged != part.target and files.get(part.staged) == part.length:
+            return Publish(part, part.staged)
+        if files.get(part.target) == part.length:
+            return Keep(part)
+        others = self.others.get(part.name, ())
+        paths = dict.fromkeys((part.staged, part.target, part.restored, *given_up(part.target), *others))
+        lengths = {path: files[path] for path in paths if path in files}
+        right = [path for path, length in lengths.items() if length == part.length]
+        if right and part.target not in lengths:
+            return Publish(part, right[0])
+        wrong = tuple((path, length) for path, length in lengths.items() if length != part.length)
+        astray = self.whole.get((part.name, part.length)) or self.whole.get((part.hidden, part.length))
+        return Refuse(part, wrong, astray)
 
 
 def paths_to_look(history: History, live: Mapping[PartitionKey, LivePartition], *, far: bool = False) -> set[str]:
@@ -240,7 +253,7 @@ def leftovers(staged: Iterable[str], uid: str, history: History) -> list[str]:
     A file of epoch e may go once a manifest at or above e exists, unless a decided part waits under its name.
     """
     # By name, which is unique: one folder may have two spellings (a NameNode's, and its nameservice's).
-    kept = {part.staged.rpartition("/")[2] for part in history.waiting()}
+    kept = {part.staged.rpartition("/")[2] for part in history.waiting}
     gone = []
     for path in staged:
         name = path.rpartition("/")[2]

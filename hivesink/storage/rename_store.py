@@ -27,8 +27,10 @@ def run_parallel(calls: Iterable[Callable[[], _T]], parallelism: int) -> list[_T
     With `parallelism` 1 they run one by one in this thread. No call starts after one that failed, since each would
     wait its full timeout for a server that is down. All started calls have ended.
     """
+    if parallelism <= 1:
+        return [call() for call in calls]
     waiting = list(calls)
-    if parallelism <= 1 or len(waiting) <= 1:
+    if len(waiting) <= 1:
         return [call() for call in waiting]
     left, lock = iter(enumerate(waiting)), Lock()
     done: dict[int, _T] = {}

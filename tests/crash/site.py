@@ -205,7 +205,7 @@ class Site:
 
     def waiting(self) -> set[str]:
         """The staged files that a decided epoch still needs."""
-        return {part.staged for part in load(self.job().context).waiting()}
+        return {part.staged for part in load(self.job().context).waiting}
 
     def check(self, expected: Iterable[int], case: object = "") -> None:
         """All of it readable, once each; no wrong count; no leftovers."""

@@ -53,7 +53,7 @@ def killed_after_the_manifest() -> Site:
 
 
 def waiting(site: Site) -> list[PartEntry]:
-    return load(site.job().context).waiting()
+    return [*load(site.job().context).waiting]
 
 
 def everything(site: Site) -> GivenUp:

@@ -100,7 +100,7 @@ def unpublished(life: Life, first: int = 1) -> list[PartEntry]:
     life.feed(job, at(5, 10, first + 2))
     job.committer.keep_up()
     life.metastore.come_up()
-    return load(life.job().context).waiting()
+    return [*load(life.job().context).waiting]
 
 
 def test_what_waits_for_the_metastore_is_encoded_again() -> None:
@@ -379,7 +379,7 @@ def test_what_is_left_after_an_accepted_loss_is_announced(way: str) -> None:
     life.metastore.go_down()
     life.feed(job, at(3, 20, 2), at(5, 10, 3))
     life.metastore.come_up()
-    parts = [part for part in load(life.job().context).waiting() if part.partition == place(3)]
+    parts = [part for part in load(life.job().context).waiting if part.partition == place(3)]
     for part in parts:
         life.fs.delete(part.staged)
     for name in life.log.segments.lengths():

@@ -45,7 +45,7 @@ class Zones(MemoryFileSystem):
 
 
 def waiting(site: Site) -> list[PartEntry]:
-    return load(site.job().context).waiting()
+    return [*load(site.job().context).waiting]
 
 
 def stuck(home: str, to: str = ELSEWHERE) -> Site:

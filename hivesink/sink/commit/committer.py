@@ -365,7 +365,7 @@ class Committer:
 
     def _carry_out(self, executor: Executor, first: Seen | None = None) -> None:
         before = executor.history.epoch
-        self._seen |= set(executor.history.folders())
+        self._seen |= executor.history.keys
         try:
             executor.finish(first)
         finally:

@@ -21,9 +21,10 @@ from hivesink.core.partfile import Pending, parse_staged
 from hivesink.core.partition import NewPartition, PartitionKey
 from hivesink.core.partition_commit import newest, recorded
 from hivesink.core.plan import Policy, plan, until_look
-from hivesink.core.seen import NOTHING, GivenUp, Seen, Winner, locate
+from hivesink.core.seen import NOTHING, GivenUp, Places, Seen, Winner
 from hivesink.sink.commit.announce import announce
 from hivesink.sink.commit.observe import load, load_begun, look, look_at_tracks
+from hivesink.sink.commit.uncollected import uncollected
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -103,7 +104,8 @@ class Executor:
         while self.history.open:
             seen, first = first or self._look(), None
             try:
-                planned = tuple(self._plan(replace(seen, refused=refused, taken=taken)))
+                with uncollected():
+                    planned = tuple(self._plan(replace(seen, refused=refused, taken=taken)))
                 self._carry_out(planned)
             except StaleError:
                 self._read_again()
@@ -129,11 +131,13 @@ class Executor:
         independent = (actions.Publish, actions.Keep)
         for is_independent, group in groupby(planned, key=lambda action: isinstance(action, independent)):
             if is_independent:
-                self.context.store.run_parallel(partial(self._perform, action) for action in group)
+                with uncollected():
+                    self.context.store.run_parallel(partial(self._perform, action) for action in group)
             else:
                 for action in group:
                     self._perform(action)
 
+    @uncollected()
     def _look(self) -> Seen:
         return replace(look(self.context, self.history), hidden=frozenset(self._hidden))
 
@@ -225,6 +229,7 @@ class Executor:
     def _stale(self) -> StaleError:
         return StaleError(self.context.log.location, self.history.epoch, self.history.epoch)
 
+    @uncollected()
     def _register(self, action: actions.Register) -> None:
         # An overtaken run would bring back what a user has dropped since.
         self._require_current()
@@ -236,7 +241,7 @@ class Executor:
                 reason = "the metastore accepted it but doesn't list it afterwards"
                 raise errors.RegistrationFailed(action.table, "register", reason, where, (partition,))
         waiting: dict[str, list[PartEntry]] = {}
-        for part in self.history.waiting():
+        for part in self.history.waiting:
             waiting.setdefault(part.target.rpartition("/")[0], []).append(part)
         store = self.context.store
         files = store.run_parallel(partial(store.visible, location) for _, location in action.partitions)
@@ -250,15 +255,16 @@ class Executor:
         self.context.registrar.add(self.context.table(action.table), new)
 
     def _publish(self, part: PartEntry, source: str) -> None:
-        was_hidden = part.name in self._hidden
-        self._hidden.discard(part.name)
+        name = part.name
+        was_hidden = name in self._hidden
+        self._hidden.discard(name)
         try:
             self.context.store.publish(Pending(source, part.target, part.length))
         except (errors.PartLost, errors.LengthMismatch, errors.TargetTaken) as error:
             self._require_current()
             if not self._publish_from_elsewhere(part, source):
                 if was_hidden and isinstance(error, errors.PartLost) and not error.in_doubt:
-                    self._hidden.add(part.name)
+                    self._hidden.add(name)
                 raise
         except errors.Unsupported as error:
             folder, where = source.rpartition("/")[0], self.context.registrar.address
@@ -275,10 +281,10 @@ class Executor:
 
         Raises StaleError if somebody has put it away, to give it up: only a decision brings it back.
         """
-        earlier = self.history.other_paths().get(part.name, ())
+        earlier = self.history.earlier_paths.get(part.name, ())
         paths = {path for path in (part.target, part.restored, *given_up(part.target), *earlier) if path != source}
         lengths = {path: file.length for path in paths if (file := self.context.find(path)) is not None}
-        located = locate(replace(part, staged=source), earlier, lengths)
+        located = Places(lengths, {part.name: earlier}).locate(replace(part, staged=source))
         if isinstance(located, actions.Refuse):
             return False
         is_gone = self.context.find(source) is None

@@ -16,6 +16,7 @@ from hivesink.core.partition_commit import recorded
 from hivesink.core.rolling import open_rows
 from hivesink.core.seen import Seen, Tracks, Winner, followed, losses, newest, paths_to_look
 from hivesink.errors import HiveSinkError, LogCopied, LogDamaged
+from hivesink.sink.commit.uncollected import uncollected
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from hivesink.sink.commit.context import CommitContext
 
 
+@uncollected()
 def load(context: CommitContext, identity: Identity | None = None) -> History:
     """The log's history; `identity` is by default the head's. Raises LogDamaged, NewerFormat, LogCopied."""
     while True:
@@ -107,9 +109,13 @@ def look_at_files(
     `everywhere`: search for all parts of open epochs, which a person may give up, and raise whatever ends the search.
     """
     files = _lengths(context, paths_to_look(history, live))
-    if losses(history, files):
+    gone = losses(history, files, live)
+    if gone:
         files |= _lengths(context, paths_to_look(history, live, far=True) - set(files))
-    refused = {loss.part for loss in losses(history, files, live)}
+        gone = losses(history, files, live)
+    elif not everywhere:
+        return Seen(files, live)
+    refused = {loss.part for loss in gone}
     lost = [part for _, part in history.standing if everywhere or part in refused]
     found: dict[str, bool] = {}
     closed: Closed = {}

@@ -194,7 +194,7 @@ def test_a_roll_that_left_rows_is_encoded_again_without_them(site: Site) -> None
     site.metastore.go_down()
     site.clock.ticks += MINUTE
     run.committer.keep_up()
-    for part in load(run.context).waiting():
+    for part in load(run.context).waiting:
         if part.key == B:
             site.fs.delete(part.staged)
     site.metastore.come_up()
