@@ -15,3 +15,9 @@ def test_a_trace_names_the_place_to_import_them_from() -> None:
         kind = getattr(errors, name)
         assert f"{kind.__module__}.{kind.__qualname__}" == f"hivesink.errors.{name}"
         assert pickle.loads(pickle.dumps(kind)) is kind  # noqa: S301 - its own
+
+
+def test_files_that_are_gone_can_be_given_up_where_the_error_says() -> None:
+    told = str(errors.SourceFilesMissing("q", 1, 2, ("/in/a.json",)))
+    assert 'HiveSink.for_table(…, options={"sink.on-missing-file": "ignore"})' in told
+    assert "'sink.on-missing-file' = 'ignore' in the table's TBLPROPERTIES" in told

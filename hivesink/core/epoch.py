@@ -101,16 +101,24 @@ class Replay:
 
 
 def judge(
-    last: LastBatch | None, batch: BatchRef | NextBatch, history_policy: HistoryPolicy, log: str, *, raw: bool
+    last: LastBatch | None,
+    batch: BatchRef | NextBatch,
+    history_policy: HistoryPolicy,
+    log: str,
+    *,
+    raw: bool,
+    checkpoint: str | None = None,
 ) -> New | Replay:
-    """Whether `batch` is new or a proven replay; `log` names the log in errors, `raw` is as in `LastBatch`.
+    """Whether `batch` is new or a proven replay; `raw` is as in `LastBatch`.
+
+    `log` and `checkpoint` name them in errors; a NextBatch knows its own checkpoint.
 
     Raises LogMissing, ForeignHistory, CheckpointLeftOver, ReplayDiffers, BatchBehindLog, BatchesMissing,
     OffsetsDontChain, OffsetsRunBack, ResumeImpossible or InputChanged if it is neither: a batch is never dropped in
     silence and never written twice. What isn't planned yet of a NextBatch is taken to fit: the verdict only means that
     nothing speaks against the query.
     """
-    verdict = _judge(last, batch, history_policy, log)
+    verdict = _judge(last, batch, history_policy, log, batch.checkpoint if isinstance(batch, NextBatch) else checkpoint)
     if isinstance(verdict, New) and last and last.raw == (not raw) and history_policy.append != last.epoch:
         raise errors.InputChanged(log, last.epoch, was_raw=not raw)
     back = runs_back(batch.start, batch.end) if batch.start and batch.end and isinstance(verdict, New) else None
@@ -123,12 +131,16 @@ def judge(
 
 
 def _judge(
-    last: LastBatch | None, batch: BatchRef | NextBatch, history_policy: HistoryPolicy, log: str
+    last: LastBatch | None,
+    batch: BatchRef | NextBatch,
+    history_policy: HistoryPolicy,
+    log: str,
+    checkpoint: str | None,
 ) -> New | Replay:
     if last is None:
         return _first(batch, history_policy, log)
     if batch.query != last.ref.query:
-        return _other_query(last, batch, history_policy, log)
+        return _other_query(last, batch, history_policy, log, checkpoint)
     if batch.batch == last.ref.batch:
         return _same_batch(last, batch, history_policy, log)
     resumable = _resumable(last.ref.end)
@@ -195,7 +207,9 @@ def _same_batch(last: LastBatch, batch: BatchRef | NextBatch, history_policy: Hi
     raise errors.ReplayDiffers(log, last.epoch, batch.batch, last.ref.end, batch.end, resumable=resumable, read=read)
 
 
-def _other_query(last: LastBatch, batch: BatchRef | NextBatch, history_policy: HistoryPolicy, log: str) -> New:
+def _other_query(
+    last: LastBatch, batch: BatchRef | NextBatch, history_policy: HistoryPolicy, log: str, checkpoint: str | None
+) -> New:
     if history_policy.append == last.epoch:
         return New(appended=True)
     gap = _gap(last, batch)
@@ -207,7 +221,7 @@ def _other_query(last: LastBatch, batch: BatchRef | NextBatch, history_policy: H
             last.epoch,
             last.ref.end,
             batch.query,
-            checkpoint=batch.checkpoint if isinstance(batch, NextBatch) else None,
+            checkpoint=checkpoint,
             resumable=resumable,
             left_over=left_over,
         )

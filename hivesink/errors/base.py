@@ -147,8 +147,15 @@ class ColumnsDontFit(HiveSinkError):
         super().__init__("the stream doesn't fit the table: " + "; ".join(problems))
 
 
+class TopicMissing(HiveSinkError):
+    """A broker answered that there is no such topic: a wrong name stays wrong, however often it is tried."""
+
+    def __init__(self, source: str) -> None:
+        super().__init__(f"{source}: no such topic: create it, or correct its name")
+
+
 class SourceUnreachable(HiveSinkError):
-    """A source doesn't answer, or doesn't know what it was asked for."""
+    """A source doesn't answer."""
 
     retryable = True
 

@@ -233,7 +233,8 @@ class SourceFilesMissing(HiveSinkError):
         super().__init__(
             f"{len(missing)} of the {planned} files planned for batch {batch} of query {query} are gone: "
             f"{_named(missing)}; put them back, or, if their rows are not wanted in the table, start once with "
-            "the option sink.on-missing-file=ignore"
+            'HiveSink.for_table(…, options={"sink.on-missing-file": "ignore"}) in the job, or set '
+            "'sink.on-missing-file' = 'ignore' in the table's TBLPROPERTIES until it has started"
         )
 
 

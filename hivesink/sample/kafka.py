@@ -35,7 +35,7 @@ def sample(servers: str, topic: str, most: int) -> Sample:
 def sample_with(spark: SparkSession, servers: str, topic: str, most: int) -> Sample:
     """Up to `most` records, a like share of each partition: half of them its first ones, half its newest.
 
-    Raises SourceUnreachable, InvalidOption.
+    Raises SourceUnreachable, TopicMissing, InvalidOption.
     """
     known = sources.offsets(spark, servers, topic)
     found = {

@@ -25,7 +25,10 @@ class TopicSource:
     topic: str
 
     def sample(self, most: int, site: Site) -> Sample:  # noqa: ARG002  brokers need nothing of Hadoop's
-        """Up to `most` records. Raises SourceUnreachable, InvalidOption, JarsUnavailable, JavaNotFound."""
+        """Up to `most` records.
+
+        Raises SourceUnreachable, TopicMissing, InvalidOption, JarsUnavailable, JavaNotFound.
+        """
         from hivesink.sample.kafka import sample
 
         return sample(self.servers, self.topic, most)

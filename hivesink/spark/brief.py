@@ -11,8 +11,9 @@ import re
 
 from py4j.protocol import Py4JJavaError
 
-_HEAD, _TAIL = 1000, 500
-"""Characters of the text that stay: the error at first, its root cause at last."""
+_HEAD, _CAUSE, _TAIL = 700, 300, 500
+"""Characters of a long text that stay: its beginning, its root cause from the line's start, and its end."""
+_CAUSED = re.compile(r"^\s*Caused by: .*", re.MULTILINE)
 _FRAME = re.compile(r"^\s+(?:at |\.\.\. \d+ more).*\n?", re.MULTILINE)
 
 
@@ -37,6 +38,14 @@ def briefly(error: BaseException) -> BaseException:
 
 
 def shortened(text: str) -> str:
-    """An error's text without the lines of Java's stack trace, and without its middle if it is still long."""
+    """An error's text without the lines of Java's stack trace.
+
+    If it is still long, it loses its middle, but keeps the line of its root cause, which a long message may follow.
+    """
     short = _FRAME.sub("", text)
-    return short if len(short) <= _HEAD + _TAIL else f"{short[:_HEAD]}\n…\n{short[-_TAIL:]}"
+    if len(short) <= _HEAD + _CAUSE + _TAIL:
+        return short
+    causes = _CAUSED.findall(short)
+    cause = causes[-1].strip()[:_CAUSE] if causes else ""
+    head, tail = short[:_HEAD], short[-_TAIL:]
+    return "\n…\n".join([head, *([cause] if cause not in head and cause not in tail else []), tail])

@@ -242,7 +242,8 @@ class QueryRun:
             if self._has_watermark and shape.event_time is None:
                 shape = replace(shape, watermark=batch_watermark(ref.batch, read))
             behind = records_behind(query.execution, ref.end)
-            done = self.committer.commit(ref, shape, partial(self._write, batch, call, ref, query), behind)
+            write = partial(self._write, batch, call, ref, query)
+            done = self.committer.commit(ref, shape, write, behind, query.checkpoint)
             if done.replayed:
                 # If the log may hold rows of this run, they must be these: after an error the batch may come again.
                 if call.written is not None and not batch.sameSemantics(call.written):

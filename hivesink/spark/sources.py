@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from hivesink.core.column_source import PATH
 from hivesink.core.offsets import KafkaOffset
-from hivesink.errors import InvalidOption, ResumeImpossible, SourceUnreachable, Unsupported
+from hivesink.errors import InvalidOption, ResumeImpossible, SourceUnreachable, TopicMissing, Unsupported
 from hivesink.spark.input import BLOCK
 from hivesink.spark.site import driver_jvm
 
@@ -36,7 +36,6 @@ ASK = {"kafka.default.api.timeout.ms": "15000", "kafka.request.timeout.ms": "100
 """Timeouts of the request for a topic's partitions."""
 
 _SAID = {
-    "UnknownTopicOrPartition": "no such topic: create it, or correct its name",
     "waiting for a node assignment": "no broker answers; is one running there, and open to this machine?",
     "No resolvable bootstrap urls": "none of these hosts is known; correct the address",
 }
@@ -62,9 +61,9 @@ def kafka(
     that the log doesn't know begins at its first record. A query that has a checkpoint always goes on from there.
     `options` are Spark's own and win over these.
 
-    Raises SourceUnreachable if no broker answers within 15 s or a topic doesn't exist, which Spark itself would
-    silently wait for; ResumeImpossible if the log doesn't end in one Kafka source; InvalidOption if `options` say
-    where to start beside `resume`, or a topic of the log is left out; Unsupported without the connector.
+    Raises SourceUnreachable if no broker answers within 15 s, TopicMissing if a topic doesn't exist: Spark itself
+    would silently wait for either; ResumeImpossible if the log doesn't end in one Kafka source; InvalidOption if
+    `options` say where to start beside `resume`, or a topic of the log is left out; Unsupported without the connector.
     """
     starts = [name for name in options or () if name.lower().startswith("starting")]
     if resume is not None and starts:
@@ -125,7 +124,7 @@ def _starting_offsets(partitions: Mapping[str, list[str]], resume: HiveSink | No
 def offsets(spark: SparkSession, servers: str, topic: str) -> dict[int, tuple[int, int]]:
     """The first offset of each partition of `topic`, and the one after its last record.
 
-    Raises InvalidOption; SourceUnreachable if no broker answers or there is no such topic; Unsupported.
+    Raises InvalidOption; SourceUnreachable if no broker answers, TopicMissing; Unsupported.
     """
     jvm = driver_jvm(spark)
     client = {"kafka.bootstrap.servers": servers, **FETCH}
@@ -154,7 +153,7 @@ def _partitions(spark: SparkSession, client: Mapping[str, str], topics: str) -> 
 
 @contextmanager
 def _admin(spark: SparkSession, client: Mapping[str, str], topics: str) -> Iterator[Any]:
-    """Kafka's own AdminClient; its errors become InvalidOption and SourceUnreachable, which name `topics`."""
+    """Kafka's own AdminClient; its errors become those that `kafka` raises, and name `topics`."""
     from py4j.java_gateway import JavaClass
     from py4j.protocol import Py4JJavaError
 
@@ -173,7 +172,8 @@ def _admin(spark: SparkSession, client: Mapping[str, str], topics: str) -> Itera
         reason = str(error.java_exception.getCause() or error.java_exception)
         names = ", ".join(topic.strip() for topic in topics.split(","))
         msg = f"topic{'s' * (',' in names)} {names} of Kafka at {client['kafka.bootstrap.servers']}"
-        # A name that isn't found may be by the next try; what the client can't read stays wrong.
+        if "UnknownTopicOrPartition" in reason:
+            raise TopicMissing(msg) from error
         if "ConfigException" in reason and "resolvable" not in reason:
             problem = f"{msg}: {reason}; write servers as host:port, separated by commas, or fix the option named"
             raise InvalidOption((problem,)) from error

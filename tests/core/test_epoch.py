@@ -213,6 +213,11 @@ def test_a_checkpoint_that_a_refused_start_left_is_to_be_deleted(history_policy:
         judge(LAST, coming(0, 0, 60, "new"), history_policy, "/log", raw=True)
 
 
+def test_a_foreign_history_found_with_a_batch_names_its_checkpoint() -> None:
+    with pytest.raises(ForeignHistory, match=r"query new's checkpoint /other/checkpoint \("):
+        judge(LAST, batch(0, 50, 60, "new"), NONE, "/log", raw=True, checkpoint="/other/checkpoint")
+
+
 def test_a_checkpoint_that_starts_at_the_logs_end_may_stay() -> None:
     with pytest.raises(ForeignHistory) as told:
         judge(LAST, coming(0, 50, 60, "new"), NONE, "/log", raw=True)

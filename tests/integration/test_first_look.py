@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hivesink.errors import SourceUnreachable
+from hivesink.errors import TopicMissing
 from hivesink.sample import kafka as sampling
 from tests.cli.site import hivesink
 
@@ -91,5 +91,5 @@ def test_a_sample_has_the_first_and_the_newest_records_of_each_partition(stage: 
 def test_an_empty_topic_and_no_topic(stage: Stage, topic: Topic) -> None:
     sample = sampling.sample_with(stage.spark, topic.servers, topic.name, 11)
     assert (sample.records(), sample.total) == ([], 0)
-    with pytest.raises(SourceUnreachable, match="no such topic"):
+    with pytest.raises(TopicMissing, match="no such topic"):
         sampling.sample_with(stage.spark, topic.servers, "never-made", 11)

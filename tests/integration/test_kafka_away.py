@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from hivesink import sources
-from hivesink.errors import InvalidOption, SourceUnreachable
+from hivesink.errors import InvalidOption, SourceUnreachable, TopicMissing
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -40,5 +40,7 @@ def test_a_start_of_ones_own_beside_resume_is_refused(name: str) -> None:
 
 
 def test_a_topic_that_is_not_there_is_named(spark: SparkSession, kafka: str) -> None:
-    with pytest.raises(SourceUnreachable, match=rf"topic clcks of Kafka at {kafka}: .*[Tt]opic"):
+    with pytest.raises(TopicMissing, match=rf"^topic clcks of Kafka at {kafka}: no such topic: ") as told:
         sources.kafka(spark, kafka, "clcks")
+    assert not told.value.retryable
+    assert "\n" not in str(told.value)

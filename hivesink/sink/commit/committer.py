@@ -98,10 +98,18 @@ class Committer:
         self._is_current = True
         return executor
 
-    def commit(self, batch: BatchRef, shape: InputShape, write: Write, behind: int | None = None) -> Committed:
+    def commit(
+        self,
+        batch: BatchRef,
+        shape: InputShape,
+        write: Write,
+        behind: int | None = None,
+        checkpoint: str | None = None,
+    ) -> Committed:
         """Write and decide `batch`, or prove that it was committed. Returns only then.
 
-        `behind`: how many records the source has beyond it, None if nobody knows.
+        `behind`: how many records the source has beyond it, None if nobody knows. `checkpoint` is the query's, for
+        errors.
 
         Raises the errors of `judge`, BadRecord, EpochTaken, FencedOut, StoreUnavailable, PartitionElsewhere, and the
         metastore's if it is down for too long, or at all without `tolerant`; RowsHeldBack.
@@ -116,7 +124,8 @@ class Committer:
             self._finish(executor)
             head = executor.history.head
             last = head.last_batch if head else None
-            verdict = judge(last, batch, self.spec.history_policy, self.context.log.location, raw=shape.is_raw)
+            log = self.context.log.location
+            verdict = judge(last, batch, self.spec.history_policy, log, raw=shape.is_raw, checkpoint=checkpoint)
             if isinstance(verdict, Replay):
                 logger.info("batch %d was committed as epoch %d", batch.batch, verdict.epoch)
                 done = Committed(verdict.epoch, replayed=True)
