@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import datetime
 from json import dumps
 from typing import TYPE_CHECKING, Any
@@ -11,6 +12,10 @@ from hivesink.core.table import Array, Map, Primitive, Struct
 
 if TYPE_CHECKING:
     from hivesink.core.table import HiveType
+
+
+_UNSAFE = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+"""What steers a terminal: control characters, ends of lines, the direction of text. And halves of characters."""
 
 
 def plain(cell: Any, kind: HiveType | None = None) -> Any:  # noqa: PLR0911  one per type
@@ -43,19 +48,28 @@ def plain(cell: Any, kind: HiveType | None = None) -> Any:  # noqa: PLR0911  one
 
 
 def shown(cell: Any) -> str:
-    """The text of a plain cell: what JSON has, but NULL, and a time with a space in its middle."""
+    """The text of a plain cell: what JSON has, but NULL, and a time with a space in its middle.
+
+    A text that would look like a null or like one in quotes, or would break the row, is in JSON's quotes.
+    """
     match cell:
         case None:
             return "NULL"
         case str():
-            return cell
+            return _quoted(cell) if cell == "NULL" or cell.startswith('"') or _UNSAFE.search(cell) else cell
         case datetime():
             return cell.isoformat(" ")
         case bool() | list() | dict():
-            return dumps(cell, default=jsonable, ensure_ascii=False)
+            return _quoted(cell)
         case int():
             return str(cell)
     return str(jsonable(cell))
+
+
+def _quoted(cell: Any) -> str:
+    # JSON escapes only a part of what a terminal acts on.
+    text = dumps(cell, default=jsonable, ensure_ascii=False)
+    return _UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def _key(key: Any, kind: HiveType | None) -> str:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hivesink import errors
-from hivesink.core.trace import raised_in
+from hivesink.core.trace import java_lines, raised_in
 from hivesink.errors import HiveSinkError
 
 if TYPE_CHECKING:
@@ -188,9 +188,6 @@ _PYTHON_RAISED = re.compile(r"Traceback \(most recent call last\):\n(?:\s.*\n)*(
 _PLAN = re.compile(r"^=== Streaming Query ===$.*?(?=^\s+at |\Z)", re.MULTILINE | re.DOTALL)
 """What Spark tells of the query: the job's own words, which may name any error."""
 _OLD_CLIENT = re.compile(r"Invalid method name: '(get_table\w*)'")
-_JAVA_LINE = re.compile(
-    r"^\s*(?:: |Caused by: )?((?:[a-z]\w*\.)+[A-Z]\w*(?:Exception|Error|Failure): .+)$", re.MULTILINE
-)
 
 
 def is_old_client(error: BaseException) -> bool:
@@ -226,7 +223,7 @@ def _may_pass(error: BaseException) -> bool:
 def _reason(error: BaseException) -> str:
     """One line: the fault or the unreachable server if it has one, else what Python raised, else its first line."""
     text = _whole(error)
-    java = [found[1] for found in _JAVA_LINE.finditer(text)]
+    java = java_lines(text)
     for pattern in (_FAULT, _UNREACHABLE):
         for line in java:
             if pattern.search(line):

@@ -163,7 +163,7 @@ class _Asked:
 
 def _partitioning(found: Findings, source: Source, taken: Sample, asked: _Asked) -> Partitioning:
     from hivesink.config.parsers import zone as zone_of
-    from hivesink.sample.proposal import ARRIVAL, PATTERNS, RECORD, Partitioning, default_pattern, default_time
+    from hivesink.sample.proposal import ARRIVAL, PATTERNS, RECORD, Partitioning, default_pattern, default_time, no_time
     from hivesink.sample.source import TopicSource
 
     from_kafka = isinstance(source, TopicSource)
@@ -172,15 +172,23 @@ def _partitioning(found: Findings, source: Source, taken: Sample, asked: _Asked)
     def one_of(*names: str) -> Callable[[str], str]:
         def parse(text: str) -> str:
             if text.strip().lower() not in names:
-                problem = f"{text!r} is none of {', '.join(names)}"
+                problem = f"write one of {', '.join(names)}" if len(names) > 1 else f"write {names[0]}"
                 raise ValueError(problem)
             return text.strip().lower()
 
         return parse
 
+    def time_of(text: str) -> str:
+        try:
+            return one_of(*dict.fromkeys(choices))(text)
+        except ValueError as error:
+            why = no_time(found, text.strip().lower())
+            problem = f"{why}; {error}" if why else str(error)
+            raise ValueError(problem) from error
+
     what = f"What decides the partition ({', '.join(dict.fromkeys(choices))})"
     default = default_time(found, from_kafka=from_kafka)
-    time = _answer("--time-column", asked.time, default, what, one_of(*dict.fromkeys(choices)), asks=asked.asks)
+    time = _answer("--time-column", asked.time, default, what, time_of, asks=asked.asks)
     default = default_pattern(found, time, taken.total)
     every = _answer(
         "--every", asked.every, default, "A partition for each day or hour", one_of(*PATTERNS), asks=asked.asks
@@ -194,7 +202,7 @@ def _partitioning(found: Findings, source: Source, taken: Sample, asked: _Asked)
 def _files(name: TableName, ddl: Path | None, job: Path | None, *, asks: bool) -> _Files:
     def job_path(text: str) -> str:
         if not text.endswith(".py"):
-            problem = f"{text!r}: a job's file ends in .py"
+            problem = "a job's file ends in .py"
             raise ValueError(problem)
         require_writer_name(Path(text).stem)
         return text
@@ -221,7 +229,7 @@ def _answer(
     try:
         return parse(default if given is None else given)
     except ValueError as error:
-        raise InvalidOption((f"{option}: {error}",)) from error
+        raise InvalidOption((f"{option} {given}: {error}",)) from error
 
 
 def _next(source: str, name: TableName, files: _Files, site: Site) -> list[str]:
@@ -247,6 +255,8 @@ def _next(source: str, name: TableName, files: _Files, site: Site) -> list[str]:
 def _report(
     proposal: Proposal, files: _Files, taken: Sample, job: str, following: list[str], *, written: bool
 ) -> Report:
+    from hivesink.sample.infer import MIXED
+
     fit, records, skipped = proposal.checked.rows.num_rows, taken.batch.num_rows, proposal.checked.skipped
     data = {
         "table": str(proposal.spec.name),
@@ -264,7 +274,7 @@ def _report(
         blocks += [Line(f"{path}: written", "green")] if written else [Line(f"{path}:", "bold"), Line(text)]
     if not written:
         blocks.append(Line("dry run, nothing was written"))
-    mixed = [column for column in proposal.spec.columns if (column.comment or "").startswith("mixed: ")]
+    mixed = [column for column in proposal.spec.columns if (column.comment or "").startswith(MIXED)]
     blocks += [Line(f"{column.name}: {column.type}, {column.comment}", "yellow") for column in mixed]
     by = proposal.spec.partition_columns[0]
     blocks.append(Line(f"partitioned by {by.name}: {by.comment}"))

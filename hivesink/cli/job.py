@@ -29,6 +29,7 @@ from hivesink.cli.output import output, redact
 from hivesink.cli.screen import is_live, progress
 from hivesink.cli.supervise import end_with_parent
 from hivesink.spark.query import active_queries, settle_all, wait_for_batch
+from hivesink.spark.running import process_ends
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -153,6 +154,7 @@ def _exit_now(code: int) -> NoReturn:
 
 def _end_children() -> None:
     """End the job's own processes, and a JVM that PySpark is just starting: otherwise they would stay for ever."""
+    process_ends.set()
     if os.getpgrp() == os.getpid():
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         os.killpg(0, signal.SIGTERM)
@@ -176,7 +178,10 @@ def _on_sigterm(number: int, frame: FrameType | None) -> None:  # noqa: ARG001  
 
 
 def _stop_queries() -> None:
-    """Stop each query between two batches, also those that start from now on. If there is none, end the job itself."""
+    """Stop each query, and those that start from now on, between two batches if that takes no minute.
+
+    If there is none, end the job itself.
+    """
     if not _stop_active():
         os.kill(os.getpid(), signal.SIGTERM)
     while True:

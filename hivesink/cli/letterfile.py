@@ -40,7 +40,9 @@ def mended(file: Path) -> dict[str, tuple[int, bytes | None]]:
     try:
         # Some editors put a mark of the byte order in front.
         lines: Sequence[str] = file.read_text(encoding="utf-8-sig").split("\n")
-    except (OSError, UnicodeDecodeError) as error:
+    except OSError as error:
+        raise InvalidOption((f"--mended {file}: {error.strerror or error}",)) from error
+    except UnicodeDecodeError as error:
         raise InvalidOption((f"--mended {file}: {error}",)) from error
     for number, line in enumerate(lines, 1):
         if not line.strip():

@@ -222,4 +222,6 @@ def _report(found: Found, limit: int) -> Report:
     end = Line(f"{len(rows)} row{'' if len(rows) == 1 else 's'} ({engine})")
     if more:
         end = Line(f"only the first {len(rows)} rows ({engine}); raise --limit to see more", "yellow")
-    return Report(data, [Grid("", found.columns, [[shown(cell) for cell in row] for row in plained]), end])
+    return Report(
+        data, [Grid("", [*map(shown, found.columns)], [[shown(cell) for cell in row] for row in plained]), end]
+    )

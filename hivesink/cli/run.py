@@ -26,8 +26,19 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from types import FrameType
 
+
+def _python(path: Path) -> Path:
+    if path.suffix != ".py":
+        message = f"'{path}' is not a .py file: a job is a Python program"
+        raise typer.BadParameter(message)
+    return path
+
+
 Job = Annotated[
-    Path, typer.Argument(metavar="JOB.py", help="The job file.", exists=True, dir_okay=False, readable=True)
+    Path,
+    typer.Argument(
+        metavar="JOB.py", help="The job file.", exists=True, dir_okay=False, readable=True, callback=_python
+    ),
 ]
 Arguments = Annotated[
     list[str] | None,

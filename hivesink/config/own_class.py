@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from hivesink.config.options import SinkConfig
     from hivesink.core.table import TableSpec
 
+_MADE_IN_TASKS = ("sink.bucket.assigner", "partition.time-extractor.class")
+
 
 def own_object(option: str, method: str, spec: TableSpec, config: SinkConfig) -> Any:
     """What the class that `option` names makes of the table's spec and settings. Raises OwnClassMissing.
@@ -37,6 +39,37 @@ def own_object(option: str, method: str, spec: TableSpec, config: SinkConfig) ->
     if not callable(getattr(made, method, None)):
         raise OwnClassMissing((f"{whose}: it has no method {method}; write one, as in docs/python.md",))
     return _Guarded(made, whose)
+
+
+def modules_for_tasks(config: SinkConfig) -> dict[str, bytes]:
+    """The modules of own classes that tasks make, and all that were imported from the same folders: a zip's entries.
+
+    Those of installed packages are left out, and those that come from a zip themselves.
+    """
+    named = {str(config[option]).partition(":")[0] for option in _MADE_IN_TASKS}
+    roots = {root for name in named if (root := _root(name)) and str(root) in _folders()}
+    entries: dict[str, bytes] = {}
+    for name in list(sys.modules):
+        if (root := _root(name)) in roots:
+            source = _source(name)
+            path = source.relative_to(str(root))
+            entries[path.as_posix()] = source.read_bytes()
+            # From a zip, a package without an __init__.py can be imported only if its folder has an entry.
+            entries |= {f"{folder.as_posix()}/": b"" for folder in path.parents[:-1]}
+    return entries
+
+
+def _root(name: str) -> Path | None:
+    """The folder in which the module `name` was found; None if it isn't loaded, or not from a folder, or the sink's."""
+    source, names = _source(name), name.split(".")
+    path = source.parent if source.name == "__init__.py" else source.with_suffix("")
+    is_named_so = source.suffix == ".py" and source.is_file() and list(path.parts[-len(names) :]) == names
+    return path.parents[len(names) - 1] if is_named_so and names[0] != "hivesink" else None
+
+
+def _source(name: str) -> Path:
+    # Not by getattr: modules that load themselves late would do so now.
+    return Path(getattr(sys.modules.get(name), "__dict__", {}).get("__file__") or "").resolve()
 
 
 def _folders() -> list[str]:

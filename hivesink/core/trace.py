@@ -1,4 +1,4 @@
-"""What Python raised, read from the text of a traceback that came through another process."""
+"""What Python or Java raised, read from the text of a stack trace that came through another process."""
 
 from __future__ import annotations
 
@@ -8,6 +8,14 @@ _RAISED = re.compile(r"Traceback \(most recent call last\):\n(?:\s.*\n)*(\S.*)")
 _CARRIERS = ("py4j.protocol.Py4J", "pyspark.errors.exceptions.")
 """Errors that only pass on what was raised elsewhere."""
 _STATE = re.compile(r"(?:\s*SQLSTATE: \w+)+$")
+
+
+_JAVA = re.compile(r"^\s*(?:: |Caused by: )?((?:[a-z]\w*\.)+[A-Z]\w*(?:Exception|Error|Failure): .+)$", re.MULTILINE)
+
+
+def java_lines(text: str) -> list[str]:
+    """The errors of Java in a text that holds its stack traces: type and first line of the message, outermost first."""
+    return _JAVA.findall(text)
 
 
 def raised_in(text: str) -> str | None:

@@ -13,9 +13,11 @@ if TYPE_CHECKING:
 class UnknownTable(HiveSinkError):
     """The metastore has no such table."""
 
-    def __init__(self, table: str, metastore: str) -> None:
+    def __init__(self, table: str, metastore: str, near: str | None = None) -> None:
         owner = table.removesuffix("__rejected")
         fix = "create it with `hivesink ddl apply PATH`"
+        if near is not None:
+            fix = f"did you mean {near}? If not, {fix}"
         if owner != table:
             fix = f"if dead letters wait for it, the job's next start or `hivesink recover {owner}` creates it again"
         super().__init__(f"table {table} is not in the metastore at {metastore}; {fix}")

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import replace
+from difflib import get_close_matches
 from functools import partial
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 from hive_metastore import ttypes
+from thrift.Thrift import TException
 
 from hivesink.core.partition import LivePartition, NewPartition, Statistics
-from hivesink.errors import RegistrationFailed, TableReplaced, UnknownTable
+from hivesink.errors import HiveSinkError, RegistrationFailed, TableReplaced, UnknownTable
 from hivesink.metastore import thrift_table
 from hivesink.metastore.common import FLAG, Values, change_all, figures_of, is_accurate, name_of, values_of
 from hivesink.metastore.thrift_calls import add_partitions, set_column_statistics, version
@@ -46,7 +48,20 @@ class ThriftRegistrar:
         return self._connection.address
 
     def table(self, name: TableName) -> LiveTable:
-        return thrift_table.live_table(self._tables.get(name))
+        try:
+            return thrift_table.live_table(self._tables.get(name))
+        except UnknownTable as error:
+            raise UnknownTable(str(name), self.address, self._near(name)) from error
+
+    def _near(self, name: TableName) -> str | None:
+        """The table of the same database whose name is most like it; None if there is none, or it can't be asked."""
+        # Nobody writes the name of a dead-letter table, and a start looks for one that may not be there yet.
+        if name.table.endswith("__rejected"):
+            return None
+        with suppress(HiveSinkError, TException):
+            tables = self._connection.read(lambda client: client.get_all_tables(name.database))
+            return next((f"{name.database}.{near}" for near in get_close_matches(name.table, tables, n=1)), None)
+        return None
 
     def names(self, table: LiveTable) -> Sequence[str]:
         if not table.spec.is_partitioned:

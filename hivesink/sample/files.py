@@ -67,6 +67,9 @@ class FilesSource:
                 raise InvalidOption((f"--from {location}: the folder {problem}",))
             return cls(place, tuple(found), tuple(found.values()))
         length = fs.length(place)
+        if length is None and is_pattern(location):
+            way = "name a folder, whose files are all read, or one file"
+            raise InvalidOption((f"--from {location}: a pattern isn't taken; {way}",))
         if length is None:
             raise InvalidOption((f"--from {location}: no such file or folder",))
         folder, _, name = place.rpartition("/")

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
 MOST_COLUMNS = 1000
+MIXED = "mixed: "
+"""How the comment of a column begins whose values are of several kinds."""
 _DEEPEST = 20
 """Levels of nested types; what is deeper is text."""
 _LONGEST_NAME = 767
@@ -224,7 +226,7 @@ class _Types:
         if len(kinds) == 1:
             return self._text(path, next(iter(kinds)).value)
         counts = ", ".join(f"{kind.value} ({count:,})" for kind, count in seen.kinds.most_common())
-        return self._text(path, f"mixed: {counts}")
+        return self._text(path, f"{MIXED}{counts}")
 
     def _array(self, seen: _Seen, path: str, depth: int) -> HiveType:
         if seen.items is None or not seen.items.kinds:
@@ -288,12 +290,13 @@ def _kind(raw: str) -> Kind | None:
         case "[":
             return Kind.ARRAY
         case '"':
-            return _kind_of_text(unquote(raw))
+            return kind_of_text(unquote(raw))
         case _:
             return _kind_of_number(raw)
 
 
-def _kind_of_text(text: str) -> Kind:
+def kind_of_text(text: str) -> Kind:
+    """A timestamp, a date, or text."""
     if _fits(values.timestamp_of, text, _UTC):
         return Kind.TIMESTAMP
     return Kind.DATE if _fits(values.date_of, text) else Kind.TEXT

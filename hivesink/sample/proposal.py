@@ -14,7 +14,7 @@ from hivesink.core.table import Column, Primitive, TableSpec
 from hivesink.errors import InvalidOption
 from hivesink.hiveql.parse import parse_ddl
 from hivesink.hiveql.render import render
-from hivesink.sample.infer import infer, shown
+from hivesink.sample.infer import MIXED, Kind, infer, kind_of_text, shown
 from hivesink.sample.preview import Preview, preview, settings_of
 from hivesink.sink.task.assign import TIMES
 
@@ -42,6 +42,8 @@ _USUAL = 0.95
 _BUSY_HOUR = 10_000
 """Rows an hour from which a partition for each hour isn't small."""
 _PARTITION_NAMES = ("dt", "event_dt", "partition_dt", "hivesink_dt")
+_MOST_ODD = 3
+"""Values that are named of a column of which only a part is times."""
 _MOST_LEFT_OUT = 100
 """Fields that the DDL's comment names."""
 
@@ -65,11 +67,15 @@ class TimeColumn:
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """What a sample shows: columns, with comments on what isn't certain, fields left out, and columns of times."""
+    """What a sample shows: columns, with comments on what isn't certain, fields left out, and columns of times.
+
+    `nearly_times` are columns of text of which a part is times, the greatest part first: name, and what isn't.
+    """
 
     columns: tuple[Column, ...]
     left_out: tuple[LeftOut, ...]
     times: tuple[TimeColumn, ...]
+    nearly_times: tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +118,8 @@ def find(sample: Sample, table: TableName, arrival: datetime) -> Findings:
     times = [time for column in columns if column.type in TIMES for time in _times(column, rows)]
     # Sorting is stable: of two alike the first column is the likelier.
     ordered = tuple(sorted(times, key=lambda time: time.likelihood, reverse=True))
-    return Findings(columns, inferred.left_out, ordered)
+    nearly = sorted((one for column in columns for one in _nearly_times(column, rows)), reverse=True)
+    return Findings(columns, inferred.left_out, ordered, tuple((name, why) for _, name, why in nearly))
 
 
 def default_time(found: Findings, *, from_kafka: bool) -> str:
@@ -122,6 +129,17 @@ def default_time(found: Findings, *, from_kafka: bool) -> str:
         return likely[0].name
     is_taken = any(column.name == RECORD for column in found.columns)
     return RECORD if from_kafka and not is_taken else ARRIVAL
+
+
+def no_time(found: Findings, wanted: str) -> str | None:
+    """Why the column `wanted` can't decide the partition; None if that is all too plain: it isn't there, or no time."""
+    nearly = dict(found.nearly_times)
+    if wanted in nearly:
+        return nearly[wanted]
+    if found.times:
+        return None
+    nearest = next((f"; the nearest is {shown(name)}: {why}" for name, why in nearly.items()), "")
+    return f"no column of the sample has only times{nearest}"
 
 
 def default_pattern(found: Findings, time: str, rows: int) -> str:
@@ -211,6 +229,21 @@ def _times(column: Column, rows: pa.Table) -> Iterable[TimeColumn]:
     if edges["min"] is not None:
         present = 1 - values.null_count / len(values)
         yield TimeColumn(column.name, column.type, present, _instant(edges["min"]), _instant(edges["max"]))
+
+
+def _nearly_times(column: Column, rows: pa.Table) -> Iterable[tuple[float, str, str]]:
+    """The part of a mixed column that is times, its name, and what isn't."""
+    if column.type is not Primitive.STRING or not (column.comment or "").startswith(MIXED):
+        return
+    values = [value for value in rows.column(column.name).to_pylist() if value is not None]
+    kinds = [kind_of_text(value) for value in values]
+    usual = max((Kind.TIMESTAMP, Kind.DATE), key=kinds.count)
+    number = kinds.count(usual)
+    odd = dict.fromkeys(value for value, kind in zip(values, kinds, strict=True) if kind is not usual)
+    if number:
+        few = ", ".join(shown(value) for value in [*odd][:_MOST_ODD])
+        of = f"{len(values) - number:,} of its {len(values):,} values are no {usual.value}"
+        yield number / len(values), column.name, f"{of}, such as {few}"
 
 
 def _instant(value: datetime | date | int) -> datetime:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from hivesink.sample.records import Sample
 
 _KAFKA = re.compile(r"kafka://(?P<servers>[^/\s]+)/(?P<topic>[A-Za-z0-9._-]+)/?")
+_WITH_PORT = re.compile(r"(?:[^:\[\]]+|\[[0-9a-fA-F:]+\]):[0-9]+")
 _SCHEME = re.compile(r"(?P<scheme>[A-Za-z][\w+.-]*)://")
 
 
@@ -46,6 +47,10 @@ def source_of(text: str, site: Site) -> Source:
         found = _KAFKA.fullmatch(text)
         if found is None:
             raise InvalidOption((f"--from {text}: write kafka://HOST:PORT/TOPIC, several brokers with commas",))
+        for server in found["servers"].split(","):
+            if not _WITH_PORT.fullmatch(server):
+                problem = f"{server!r} has no port; write {server}:9092, or the port that the broker has"
+                raise InvalidOption((f"--from {text}: {problem}",))
         return TopicSource(found["servers"], found["topic"])
     scheme = _SCHEME.match(text)
     if scheme is not None and scheme["scheme"] not in {"file", "hdfs"}:

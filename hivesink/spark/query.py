@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import threading
 import time
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
     from hivesink.core.progress import Progress
     from hivesink.spark.queryrun import QueryRun
+
+logger = logging.getLogger("hivesink")
 
 _GRACE = 60.0
 """Seconds that a batch may take to finish before its query is stopped."""
@@ -171,7 +174,10 @@ class HiveQuery:
         # What a call by the job's own function raises is the function's business.
         if self._own and isinstance(self._run.failure, HiveSinkError):
             raise self._run.failure
-        # Any other failure is of the batch that the stop cut off: it is undecided, and Spark runs it again.
+        if self._own and self._run.failure is not None and not self._finished:
+            # It is undecided, and Spark runs it again.
+            stopped = "the query into %s was stopped in the middle of a batch; the next start finishes it"
+            logger.warning(stopped, self._run.setup.spec.target.name)
         self._finish()
 
     def _finish(self) -> None:

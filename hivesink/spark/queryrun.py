@@ -16,7 +16,7 @@ from hivesink.core.checkpoint import batch_ref, batch_watermark, next_batch, nex
 from hivesink.core.epoch import BatchId, BatchRef, Epoch, NextBatch, judge, read_before, wrote_instead
 from hivesink.core.offsets import span
 from hivesink.core.table import quoted
-from hivesink.core.trace import raised_in
+from hivesink.core.trace import java_lines, raised_in
 from hivesink.sink.task.attempt import ROUTE, check_input
 from hivesink.sink.task.lines import ROW
 from hivesink.sink.task.messages import InputShape, TaskPlan, TaskReport
@@ -205,8 +205,21 @@ class QueryRun:
 
     def tell(self, error: Exception) -> None:
         """Log what ends the query: its job may be waiting for another one."""
-        text = str(error) if isinstance(error, errors.HiveSinkError) else raised_in(str(error)) or errors.raised(error)
-        logger.error("the query into %s ends: %s", self.setup.spec.target.name, text.partition("\n")[0])
+        if not isinstance(error, errors.HiveSinkError) and self._was_cut_off(error):
+            return  # The stop is no news, and the handle tells of the batch.
+        logger.error("the query into %s ends: %s", self.setup.spec.target.name, _told(error).partition("\n")[0])
+
+    def _was_cut_off(self, error: Exception) -> bool:
+        """Whether `error` is only what a stop makes of a batch that runs."""
+        from py4j.protocol import Py4JError
+        from pyspark.errors import PySparkException
+
+        if self.query is None or not isinstance(error, (Py4JError, PySparkException, ConnectionError)):
+            return False
+        try:
+            return self.query.is_cut_off()
+        except (Py4JError, PySparkException, ConnectionError):
+            return False  # The JVM has died.
 
     def keep_up(self, asked: float | None) -> None:
         """As the committer's."""
@@ -364,3 +377,14 @@ class QueryRun:
             raise error
         passed_over = "batch %d: %d of %d planned files are gone and are passed over, the first is %s"
         logger.warning(passed_over, ref.batch, len(gone), len(files.planned), gone[0])
+
+
+def _told(error: Exception) -> str:
+    if isinstance(error, errors.HiveSinkError):
+        return str(error)
+    text = str(error)
+    if raised := raised_in(text):
+        return raised
+    # Py4J's first line says only that a call failed.
+    java = java_lines(text) if text.startswith("An error occurred while calling") else []
+    return java[0] if java else errors.raised(error)

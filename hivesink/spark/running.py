@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -32,6 +33,10 @@ _KEEPING = ("Aggregate", "Distinct", "Except", "FlatMapGroups", "TransformWithSt
 """How the names of such nodes begin. Those that drop duplicates let a row through at once or not at all."""
 
 
+process_ends = threading.Event()
+"""Set before this process ends its JVM: from then on batches are cut off."""
+
+
 @dataclass(frozen=True, slots=True)
 class Running:
     """The query whose batch the current thread runs. `execution` is the JVM's `StreamExecution`."""
@@ -56,6 +61,11 @@ class Running:
         execution = running._jsq.streamingQuery()  # noqa: SLF001  PySpark offers no other way
         # Not the job group, which holds the run's id too: a job may set its own.
         return cls(query, str(running.runId), str(execution.resolvedCheckpointRoot()), execution, running)
+
+    def is_cut_off(self) -> bool:
+        """Whether the query was stopped, or its process ends, while its batch runs."""
+        # The JVM, which may be ending with the process, is asked last.
+        return process_ends.is_set() or not self.handle.isActive
 
 
 @dataclass(slots=True)

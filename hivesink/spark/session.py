@@ -36,7 +36,13 @@ LOOPBACK = "127.0.0.1"
 # Streaming is off since the handle of a failed query raises what Spark would log with a stack trace.
 # Where the gateway's level isn't the root's, Spark prints how to set it.
 _GATEWAY = "org.apache.spark.api.python.PythonGatewayServer"
-LOGGING = log4j2("error", {"org.apache.spark.sql.execution.streaming": "off", _GATEWAY: "error"})
+# The first two log what they raise as well: at a job's end, that the blocks of a task that still ran are gone.
+_QUIET = (
+    "org.apache.spark.TaskContextImpl",
+    "org.apache.spark.broadcast.TorrentBroadcast",
+    "org.apache.spark.sql.execution.streaming",
+)
+LOGGING = log4j2("error", {**dict.fromkeys(_QUIET, "off"), _GATEWAY: "error"})
 DEBUG_LOGGING = log4j2("warn", {_GATEWAY: "warn"})
 _LOG4J = "log4j2.configurationFile"
 _CHECKPOINT_FILES = "spark.sql.streaming.checkpointFileManagerClass"

@@ -1,4 +1,6 @@
-"""Ships this package to executors: as one zip, without servers and commands, which the driver sends through Spark.
+"""Ships code to tasks, as zips that the driver sends through Spark.
+
+This package goes to executors without its servers and commands; modules of the user's own classes go to all tasks.
 
 `python -m hivesink.spark.shipping FILE`, which `make dist` runs, writes the zip for `--py-files`.
 """
@@ -18,15 +20,18 @@ from typing import TYPE_CHECKING, Any
 
 import hivesink
 from hivesink.config.cache import cache_folder, write_atomically
+from hivesink.config.own_class import modules_for_tasks
 from hivesink.errors import VersionsDiffer
 from hivesink.spark.site import is_local
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from importlib.resources.abc import Traversable
     from typing import TypeAlias
 
     from pyspark.sql import SparkSession
+
+    from hivesink.config.options import SinkConfig
 
     Sealed: TypeAlias = tuple[str, bytes]
 
@@ -40,11 +45,24 @@ def ship(spark: SparkSession) -> str | None:
 
     Local mode needs nothing, nor does `--py-files` with hivesink in it: tasks check its version.
     """
-    context = spark.sparkContext
     if is_local(spark) or _submitted(spark):
         return None
-    content = zipped()
-    name = f"hivesink-{hivesink.__version__}-{sha256(content).hexdigest()[:12]}.zip"
+    return _sent(spark, f"hivesink-{hivesink.__version__}", zipped())
+
+
+def ship_own(spark: SparkSession, config: SinkConfig) -> str | None:
+    """Send the modules of the user's own classes to the tasks; return the zip's name, or None if there are none.
+
+    Local mode needs them too: its tasks run in processes that know nothing of the job file's folder.
+    """
+    entries = modules_for_tasks(config)
+    return _sent(spark, "own", _zip(entries.items())) if entries else None
+
+
+def _sent(spark: SparkSession, prefix: str, content: bytes) -> str:
+    """Send a zip to import from to all tasks; return its name."""
+    context = spark.sparkContext
+    name = f"{prefix}-{sha256(content).hexdigest()[:12]}.zip"
     if any(added.rpartition("/")[2] == name for added in context.listFiles):
         return name
     path = cache_folder() / "packages" / name
@@ -52,7 +70,7 @@ def ship(spark: SparkSession) -> str | None:
         write_atomically(path, content)
     before = list(sys.path)
     context.addPyFile(str(path))
-    # Spark puts it on the driver's path too; the driver keeps the package that made the zip.
+    # Spark puts it on the driver's path too; the driver keeps the modules that made the zip.
     sys.path[:] = before
     return name
 
@@ -78,9 +96,13 @@ def unsealed(seal: Sealed) -> Any:
 
 def zipped() -> bytes:
     """The package as a zip to import from."""
+    return _zip(_files(importlib.resources.files("hivesink"), "hivesink"))
+
+
+def _zip(entries: Iterable[tuple[str, bytes]]) -> bytes:
     whole = io.BytesIO()
     with zipfile.ZipFile(whole, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, content in sorted(_files(importlib.resources.files("hivesink"), "hivesink")):
+        for name, content in sorted(entries):
             archive.writestr(zipfile.ZipInfo(name, _EPOCH), content, zipfile.ZIP_DEFLATED)
     return whole.getvalue()
 

@@ -43,6 +43,7 @@ class HiveSink:
 
     def __init__(self, spark: SparkSession, setup: wiring.Setup) -> None:
         shipping.ship(spark)
+        shipping.ship_own(spark, setup.spec.config)
         self._spark = spark
         self.setup = setup
         """The sink's parts: log, store, registrar, table."""

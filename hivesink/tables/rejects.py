@@ -181,10 +181,13 @@ class DeadLetters:
 
 
 def dead_letters(opened: OpenedTable) -> DeadLetters | None:
-    """Those of the table; None if no record was ever rejected."""
+    """Those of the table; None if no record was ever rejected. Raises InvalidOption for a table of dead letters."""
     try:
         return DeadLetters(opened)
     except UnknownTable:
+        owner = opened.name.removesuffix("__rejected")
+        if owner != opened.name:
+            raise InvalidOption((f"{opened.name} holds the dead letters of {owner}: name {owner}",)) from None
         return None
 
 

@@ -22,6 +22,12 @@ def test_a_missing_table(command: list[str], uri: str, capsys: pytest.CaptureFix
     assert "hivesink ddl apply" in said.error
 
 
+def test_a_misspelt_table_is_told_with_the_one_most_like_it(table: str, capsys: pytest.CaptureFixture[str]) -> None:
+    said = hivesink(capsys, "status", table.replace("events", "evnets"))
+    assert f"; did you mean {table}? If not, create it with `hivesink ddl apply PATH`" in said.error
+    assert "did you mean" not in hivesink(capsys, "status", table.replace("events", "weather")).error
+
+
 @pytest.mark.parametrize("command", COMMANDS)
 def test_an_unreachable_metastore_is_worth_a_retry(
     command: list[str], uri: str, capsys: pytest.CaptureFixture[str]

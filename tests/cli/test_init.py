@@ -143,10 +143,18 @@ def test_in_a_terminal_it_asks_again_until_the_answer_is_one(
         (["--table", "a.b"], "add --yes to take what it proposes, or --dry-run"),
         (["--table", "a.b.c", "--yes"], "is not a table name"),
         (["--table", f"a.{'x' * 120}", "--yes"], "up to 118 characters"),
-        (["--table", "a.b", "--yes", "--time-column", "id"], "--time-column: 'id' is none of time, made_ms, arrival"),
-        (["--table", "a.b", "--yes", "--every", "week"], "--every: 'week' is none of day, hour"),
-        (["--table", "a.b", "--yes", "--zone", "Mars"], "--zone: write a zone of the IANA database"),
-        (["--table", "a.b", "--yes", "--job", "b.txt"], "a job's file ends in .py"),
+        (["--table", "a.b", "--yes", "--time-column", "id"], "--time-column id: write one of time, made_ms, arrival"),
+        (["--table", "a.b", "--yes", "--every", "week"], "--every week: write one of day, hour"),
+        (["--table", "a.b", "--yes", "--zone", "Mars"], "--zone Mars: write a zone of the IANA database"),
+        (["--table", "a.b", "--yes", "--job", "b.txt"], "--job b.txt: a job's file ends in .py"),
+        (
+            ["--table", "a.b", "--yes", "--time-column", "nope", "--from", "times.json"],
+            'the nearest is at: 1 of its 3 values are no timestamps, such as "n/a"; write arrival',
+        ),
+        (
+            ["--table", "a.b", "--yes", "--time-column", "soon", "--from", "times.json"],
+            "--time-column soon: 2 of its 3 values are no timestamps, such as 7; write arrival",
+        ),
         (["--table", "a.b", "--yes", "--from", "lines.txt"], "none of the sample's records is a JSON object"),
         (["--table", "a.b", "--yes", "--from", "none.json"], "the source holds no records"),
         (["--table", "a.b", "--yes", "--from", "odd.json"], 'no field of the sample can be a column; "a b"'),
@@ -157,7 +165,16 @@ def test_in_a_terminal_it_asks_again_until_the_answer_is_one(
 def test_what_it_can_not_do_is_one_line_and_writes_nothing(
     arguments: list[str], told: str, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    files = {"lines": "no\n[1]\n", "none": "", "odd": '{"a b": 1}', "value": '{"value": 1}', "some": '{"a": 1}'}
+    at = "2024-01-02T03:04:05Z"
+    times = [{"at": at, "soon": 7}, {"at": "n/a", "soon": at}, {"at": at, "soon": 7}]
+    files = {
+        "lines": "no\n[1]\n",
+        "times": "\n".join(map(json.dumps, times)),
+        "none": "",
+        "odd": '{"a b": 1}',
+        "value": '{"value": 1}',
+        "some": '{"a": 1}',
+    }
     for name, text in files.items():
         (folder / f"{name}.{'txt' if name == 'lines' else 'json'}").write_text(text)
     source = [] if "--from" in arguments else ["--from", "events"]

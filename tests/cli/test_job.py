@@ -220,6 +220,13 @@ def test_an_odd_stem_is_the_jobs_own_matter_and_an_odd_writer_is_refused_before_
     assert "the writer's name '../demo.other/w' can't be used" in refused.stderr
 
 
+def test_a_file_that_is_no_program_is_named(tmp_path: Path) -> None:
+    (tmp_path / "t.sql").write_text("CREATE TABLE demo.t (id INT)")
+    refused = _run(tmp_path / "t.sql")
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert "t.sql' is not a .py file" in refused.stderr
+
+
 def test_json_reports_the_end_and_keeps_the_jobs_output_apart(tmp_path: Path) -> None:
     done = _run(_job(tmp_path, "print('noise')", IMPORT, "raise EpochTaken('/log', 7)"), "--json")
     assert json.loads(done.stdout)["exit_code"] == 65

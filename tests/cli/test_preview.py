@@ -138,6 +138,14 @@ def test_no_records_are_no_error(tmp_path: Path, capsys: pytest.CaptureFixture[s
         (["--ddl", "t.sql", "--from", "none.json"], "--from none.json: no such file or folder"),
         (["--ddl", "t.sql", "--from", "s3://bucket/key"], "s3:// is not read; write a local path, hdfs://…"),
         (["--ddl", "t.sql", "--from", "kafka://host:9092"], "write kafka://HOST:PORT/TOPIC"),
+        (
+            ["--ddl", "t.sql", "--from", "kafka://a:1,host/t"],
+            "--from kafka://a:1,host/t: 'host' has no port; write host:9092, or the port that the broker has",
+        ),
+        (
+            ["--ddl", "t.sql", "--from", "x/*.json"],
+            "--from x/*.json: a pattern isn't taken; name a folder, whose files are all read, or one file",
+        ),
         (["--ddl", "kafka.sql"], "'timestamp' is a column neither of the table nor of the stream"),
     ],
 )

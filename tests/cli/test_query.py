@@ -102,6 +102,17 @@ def test_text_has_sqls_words() -> None:
     ]
 
 
+def test_a_text_is_no_null_breaks_no_row_and_steers_no_terminal() -> None:
+    cells = ["NULL", '"NULL"', "a\nb", "\x1b[2J\x9b\x7f", "\u202e", "a\\nb", "größe 🙂", "", {"deep": "\x9b"}]
+    report = _report(Found(Engine.SPARK, ["a\nb", *"bcdefghi"], [cells]), 1)
+    assert isinstance(report.blocks[0], Grid)
+    assert report.blocks[0].columns[:2] == [r'"a\nb"', "b"]
+    (row,) = report.blocks[0].rows
+    assert row[:5] == ['"NULL"', r'"\"NULL\""', r'"a\nb"', r'"\u001b[2J\u009b\u007f"', r'"\u202e"']
+    assert row[5:] == [r"a\nb", "größe 🙂", "", r'{"deep": "\u009b"}']
+    assert report.data["rows"] == [cells]
+
+
 @given(st.floats(width=32, allow_nan=False))
 def test_a_float_is_the_same_in_fewer_digits(value: float) -> None:
     found = plain(value, Primitive.FLOAT)

@@ -75,6 +75,21 @@ def test_a_table_without_dead_letters(ingest: Ingest, capsys: pytest.CaptureFixt
     assert "has no dead letters" in refused.error
 
 
+@pytest.mark.parametrize("arguments", [["list"], ["replay", "--yes"]])
+def test_the_dead_letter_table_is_not_the_one_to_name(
+    letters: Ingest, arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = hivesink(capsys, "rejects", *arguments, f"{letters.table}__rejected")
+    assert said.code != 0
+    told = f"{letters.table}__rejected holds the dead letters of {letters.table}: name {letters.table}"
+    assert said.error == f"hivesink: {told}"
+
+
+def test_a_file_that_is_not_there_is_named_once(letters: Ingest, capsys: pytest.CaptureFixture[str]) -> None:
+    said = hivesink(capsys, "rejects", "replay", letters.table, "--mended", "nope.jsonl")
+    assert said.error == "hivesink: --mended nope.jsonl: No such file or directory"
+
+
 def test_what_does_not_fit_the_table_of_today_fails_again_and_says_why(
     letters: Ingest, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -56,6 +57,22 @@ sys.exit(0)
 """,
 )
 
+BEGINS, _ = JOB.split("query.awaitTermination()")
+BEGINS = BEGINS.replace("lines(spark, folder)", "lines(spark, folder).select('value').mapInArrow(hang, 'value string')")
+HANGS = f"""
+def hang(batches):
+    import time
+    from pathlib import Path
+    Path(folder, "_began").touch()
+    time.sleep(600)
+    yield from batches
+{BEGINS}
+import time
+from pathlib import Path
+while not Path(folder, "_began").exists():
+    time.sleep(0.2)
+"""
+
 
 def _start(folder: Path, table: str, java_home: str, lines: str = JOB) -> subprocess.Popen[str]:
     job = folder / "clicks.py"
@@ -104,6 +121,30 @@ def test_sigterm_ends_a_job_well_and_a_bad_record_needs_a_person(
     assert "two.json" in told[0]
     assert "Traceback" not in err
     assert "\tat " not in err
+
+
+@pytest.mark.parametrize("stop", ["the job", "two signals"])
+def test_a_batch_that_a_stop_cuts_off_is_told_as_that(table: str, tmp_path: Path, java_home: str, stop: str) -> None:
+    (tmp_path / "events").mkdir()
+    _feed(tmp_path, "one.json", {"id": 1, "dt": "2026-01-01"})
+    ends = "query.stop()" if stop == "the job" else "print('hangs', flush=True)\nquery.awaitTermination()"
+    with _start(tmp_path, table, java_home, HANGS + ends) as process:
+        if stop == "two signals":
+            assert process.stdout is not None
+            assert process.stdout.readline() == "hangs\n", process.communicate()
+            process.send_signal(signal.SIGTERM)
+            time.sleep(1)
+            process.send_signal(signal.SIGTERM)
+        _, err = process.communicate()
+    (told,) = [line for line in err.splitlines() if "the query" in line or "hivesink: " in line]
+    if stop == "the job":
+        assert told == f"the query into {table} was stopped in the middle of a batch; the next start finishes it"
+    else:
+        assert told.endswith(
+            "stopped before its first batch or in the middle of one; the next start finishes what is open and goes on"
+        )
+    assert "Py4JJavaError" not in err
+    assert process.returncode == (0 if stop == "the job" else 143)
 
 
 def test_the_job_and_its_jvm_end_when_their_supervisor_is_killed_and_the_next_run_goes_on(

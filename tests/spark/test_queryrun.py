@@ -13,6 +13,7 @@ import hivesink
 from hivesink.errors import NotWritable, StoreUnavailable
 from hivesink.sink.task.messages import TaskFailure, TaskReport
 from hivesink.spark import shipping, tasks
+from hivesink.spark.queryrun import _told
 from hivesink.spark.site import allowed_tries
 
 if TYPE_CHECKING:
@@ -99,3 +100,12 @@ def test_how_often_spark_tries_a_task(master: str, own: str | None, tries: int) 
     context = SimpleNamespace(master=master, getConf=lambda: SimpleNamespace(get=lambda _: own))
     session: Any = SimpleNamespace(sparkContext=context)
     assert allowed_tries(session) == tries
+
+
+def test_the_end_of_a_query_is_told_by_its_cause() -> None:
+    java = (
+        "An error occurred while calling o261.collectToPython.\n: org.apache.spark.SparkException: no space\n\tat a.B"
+    )
+    assert _told(RuntimeError(java)) == "org.apache.spark.SparkException: no space"
+    assert _told(ValueError("no")) == "ValueError: no"
+    assert _told(StoreUnavailable("write", "/w/t", "the disk is full")) == "could not write /w/t: the disk is full"

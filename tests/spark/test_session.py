@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from hivesink.errors import InvalidOption
-from hivesink.spark.session import Choice, choose, given_settings, logging_settings
+from hivesink.spark.session import LOGGING, Choice, choose, given_settings, logging_settings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -158,6 +159,12 @@ def test_spark_logs_errors_only_unless_the_user_says_otherwise(tmp_path: Path, m
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     name = "spark.driver.extraJavaOptions"
     assert logging_settings({}, {})[name].endswith("/spark-log4j2.properties")
+    silent = re.findall(r"^logger\.(\w+)\.name *= *(\S+)\nlogger\.\1\.level *= *off$", LOGGING, re.MULTILINE)
+    assert {logger for _, logger in silent} == {
+        "org.apache.spark.TaskContextImpl",
+        "org.apache.spark.broadcast.TorrentBroadcast",
+        "org.apache.spark.sql.execution.streaming",
+    }
     # Other options of the user's are kept beside it.
     assert logging_settings({}, {name: "-Xss4m"})[name].startswith("-Xss4m -Dlog4j2.configurationFile=")
     debug = logging_settings({"HIVESINK_DEBUG": "1"}, {})
