@@ -20,7 +20,7 @@ from hivesink.jvm import archive
 from hivesink.jvm.jars import HIVE_CLIENT, fetch, fetched, kafka_connector
 from hivesink.jvm.java import find_java, log4j2
 from hivesink.metastore import version as metastore_version
-from hivesink.spark.site import driver_jvm
+from hivesink.spark.site import driver_jvm, runs_here
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -145,12 +145,12 @@ def choose(
     uri = metastore or environ.get("HIVESINK_METASTORE") or _first_set(own, _URIS) or site.metastore_uris
     where = master or _master(environ, own)
     settings = dict(SETTINGS)
-    if where.startswith("local"):
+    if runs_here(where):
         settings["spark.python.daemon.module"] = "hivesink.spark.daemon"
     if where.startswith("local") or _is_on_loopback(where):
         settings |= {"spark.driver.bindAddress": LOOPBACK, "spark.driver.host": LOOPBACK}
     if not _is_submitted(environ):
-        settings |= _with_connector(own, needed=kafka, local=where.startswith("local"))
+        settings |= _with_connector(own, needed=kafka, local=runs_here(where))
     uri, settings["spark.sql.warehouse.dir"] = (uri, _warehouse(site)) if uri else _embedded()
     if "spark.sql.hive.metastore.version" not in own and spark >= SPARK_4 and hive(uri, site) >= (4,):
         settings |= {
@@ -267,7 +267,7 @@ def start(app: str, master: str, settings: Mapping[str, str]) -> SparkSession:
     for name, value in {**fast, **settings, **logging_settings(os.environ, settings)}.items():
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
-    if master.startswith("local") and _CHECKPOINT_FILES not in settings:
+    if runs_here(master) and _CHECKPOINT_FILES not in settings:
         _write_checkpoints_without_chmod(spark)
     return spark
 

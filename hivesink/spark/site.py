@@ -30,7 +30,11 @@ def hadoop_configuration(spark: SparkSession) -> Any:
 
 def is_local(spark: SparkSession) -> bool:
     """Whether tasks run in the driver's own JVM, on its own disks."""
-    master = str(spark.sparkContext.master)
+    return runs_here(str(spark.sparkContext.master))
+
+
+def runs_here(master: str) -> bool:
+    """Whether `master` stands for the driver's own process: `local-cluster[…]` starts others."""
     return master == "local" or master.startswith("local[")
 
 

@@ -36,6 +36,7 @@ def test_these_are_the_commands() -> None:
         "metastore status",
         "metastore stop",
         "partitions",
+        "prepare",
         "preview",
         "query",
         "recover",

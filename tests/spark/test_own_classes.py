@@ -67,7 +67,7 @@ LOCATION '{location}' TBLPROPERTIES ('sink.bucket.assigner'='mine:ByFirstDigit',
     [
         (("-m", "hivesink.cli", "run"), "local[2]"),
         # As `python JOB.py`; its executors are processes of their own, which get hivesink as those of any cluster do.
-        ((), "local-cluster[1,1,512]"),
+        pytest.param((), "local-cluster[1,1,512]", marks=pytest.mark.long),
     ],
 )
 def test_tasks_find_the_classes_beside_the_job(
