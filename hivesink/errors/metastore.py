@@ -14,6 +14,7 @@ class UnknownTable(HiveSinkError):
     """The metastore has no such table."""
 
     def __init__(self, table: str, metastore: str, near: str | None = None) -> None:
+        self.table = table
         owner = table.removesuffix("__rejected")
         fix = "create it with `hivesink ddl apply PATH`"
         if near is not None:
@@ -187,10 +188,10 @@ class TableRenamed(HiveSinkError):
     """
 
     def __init__(self, table: str, old: str, epoch: int, log: str, *, rows: int = 0) -> None:
-        what = f"{rows} rows wait" if rows else "waits"
+        what = f": {rows} rows wait" if rows else " waits"
         stray = f"; if {table} never had that name, move that log away" if rows else ""
         super().__init__(
-            f"epoch {epoch} of the log {log} {what} under the table's old name, {old}: rename {table} back (a new "
+            f"epoch {epoch} of the log {log}{what} under the table's old name, {old}: rename {table} back (a new "
             f"table of that name first makes room), run `hivesink recover {old}`, then rename it again{stray}"
         )
 

@@ -278,7 +278,7 @@ def test_a_renamed_table_knows_that_rows_wait_under_its_old_name(
 ) -> None:
     old = TableName.parse(table).table
     new = rename(waiting, f"new_{old}")
-    waits = f"12 rows wait under the table's old name, {table}: rename {new} back"
+    waits = f": 12 rows wait under the table's old name, {table}: rename {new} back"
     assert waits in hivesink(capsys, "status", new).out
     assert waits in hivesink(capsys, "verify", new).out
     assert waits in hivesink(capsys, "recover", new).out

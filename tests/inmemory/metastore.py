@@ -162,6 +162,14 @@ class MemoryMetastore:
         with self._lock:
             self._entries.pop(name, None)
 
+    def rename_table(self, name: TableName, new: TableName, location: str) -> None:
+        """A user's ALTER TABLE … RENAME of a managed table; its folder, with the partitions', moves by the test."""
+        with self._lock:
+            entry = self._entries[new] = self._entries.pop(name)
+            for place in entry.partitions.values():
+                place.location = place.location.replace(entry.location, location, 1)
+            entry.spec, entry.location = replace(entry.spec, name=new, location=location), location
+
     def drop_partition(self, name: TableName, partition: str) -> None:
         """A user's DROP PARTITION; whose files go is the test's matter."""
         entry = self._entries[name]

@@ -81,6 +81,25 @@ def test_a_renamed_table_is_not_written_twice(
     assert hivesink(capsys, "verify", new.table).code == 0
 
 
+def test_a_table_renamed_while_its_rows_wait_can_be_renamed_back(
+    stage: Stage, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HIVESINK_METASTORE", stage.uri)
+    stage.create()
+    stage.put(range(9))
+    query = stage.begin(stage.sink(options={"sink.rolling-policy.on-epoch": "false"}), trigger="100 milliseconds")
+    query.processAllAvailable()
+    place, new = stage.location(), renamed(stage)
+    with pytest.raises(errors.UnknownTable):
+        query.stop()
+    assert not place.exists()
+    said = hivesink(capsys, "verify", new.table).out
+    assert f": 9 rows wait under the table's old name, {stage.table}: rename {new.table} back" in said
+    stage.query(f"ALTER TABLE {new.table} RENAME TO {stage.table}")
+    assert hivesink(capsys, "recover", stage.table).code == 0
+    assert stage.ids() == list(range(9))
+
+
 def test_what_stands_in_a_renamed_table_can_be_accepted(
     stage: Stage, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from hivesink import errors
-from hivesink.core.bucket import aside, folder, same_location
+from hivesink.core.bucket import aside, folder, normal, same_location
 from hivesink.core.manifest import PartEntry, Rows
 from hivesink.sink.task.messages import InputShape, LeftSlice, TablePlan, TaskPlan, TaskReport
 
@@ -115,12 +117,29 @@ class EpochWriter:
             reports = self._reports(write, plan)
         return plan, reports
 
-    def _look(self, parts: Iterable[PartEntry]) -> Mapping[PartitionKey, LivePartition] | None:
+    def _look(self, parts: Sequence[PartEntry]) -> Mapping[PartitionKey, LivePartition] | None:
         try:
             return self.context.lookup(part.key for part in parts)
+        except errors.UnknownTable as error:
+            self._withdraw(parts, self.spec.tables[error.table])
+            raise
         except METASTORE_TROUBLE as error:
             self.tolerate(error)
             return None
+
+    def _withdraw(self, parts: Sequence[PartEntry], gone: TablePlan) -> None:
+        """Take undecided parts back, and the empty folders of a table that is gone.
+
+        RENAME has moved a managed table's folder, and can't move it back to where there is one again.
+        """
+        # Best effort: an error here must not hide that the table is gone.
+        with suppress(errors.HiveSinkError):
+            self.context.store.discard(part.staged for part in parts)
+            # It moves only folders of the table's name. Another one is somebody's own.
+            if normal(gone.location).endswith(f"/{gone.spec.name.table}"):
+                names = [part.partition.split("/") for part in parts if part.table == gone.name]
+                paths = {path for own in names for path in accumulate(own, "{}/{}".format)}
+                self.context.prune(folder(gone.location, path) for path in {"", *paths})
 
     def _set_aside(
         self, parts: Sequence[PartEntry], live: Mapping[PartitionKey, LivePartition] | None, attempt: str
