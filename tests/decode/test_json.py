@@ -25,6 +25,9 @@ EPOCH_BERLIN = DecodeOptions(timestamp_zone=ZoneInfo("Europe/Berlin"), timestamp
 PLAIN = DecodeOptions()
 USERS = [Column("userid", P.INT), Column("username", P.STRING), Column("ts", P.BIGINT)]
 
+HALFWAY_OUT = f"{2**128 - 2**103 - 1}"
+"""The last whole number before the middle of the largest FLOAT and 2**128."""
+
 GOOD: list[tuple[HiveType, str, Any, DecodeOptions]] = [
     (P.STRING, "5", "5", PLAIN),
     (P.STRING, "1.50", "1.50", PLAIN),
@@ -51,6 +54,9 @@ GOOD: list[tuple[HiveType, str, Any, DecodeOptions]] = [
     (P.DOUBLE, '"1.5"', 1.5, PLAIN),
     (P.DOUBLE, "1e-400", 0.0, PLAIN),
     (P.FLOAT, "0.5", 0.5, PLAIN),
+    # Rounded twice: the nearest DOUBLE is halfway between two FLOATs, of which the nearer one is 1.0000001.
+    (P.FLOAT, "1.00000017881393432617187499", 1.000000238418579, PLAIN),
+    (P.FLOAT, "3.4028235677973362e38", 3.4028234663852886e38, PLAIN),
     (P.BOOLEAN, "true", True, PLAIN),
     (P.BOOLEAN, "false", False, PLAIN),
     (Decimal(9, 2), "1.23", Number("1.23"), PLAIN),
@@ -114,6 +120,9 @@ BAD: list[tuple[HiveType, str, str, DecodeOptions]] = [
     (P.DOUBLE, '"NaN"', "wrong type: text into double", PLAIN),
     (P.DOUBLE, '"Infinity"', "wrong type: text into double", PLAIN),
     (P.FLOAT, "1e39", "out of range for float", PLAIN),
+    # The nearest FLOAT is the largest one, but the nearest DOUBLE is halfway to the next power of two.
+    (P.FLOAT, HALFWAY_OUT, "out of range for float", PLAIN),
+    (P.FLOAT, f'"{HALFWAY_OUT}"', "out of range for float", PLAIN),
     (Decimal(9, 2), "1.239", "more decimal places than decimal(9,2)", PLAIN),
     (Decimal(9, 2), "12345678.9", "out of range for decimal(9,2)", PLAIN),
     (Decimal(9, 2), '"NaN"', "wrong type: text into decimal(9,2)", PLAIN),
@@ -140,6 +149,7 @@ BAD: list[tuple[HiveType, str, str, DecodeOptions]] = [
     (P.TIMESTAMP, '"2024-01-02T03:04:05+24:00"', "not a timestamp", PLAIN),
     (P.TIMESTAMP, '"0000-01-01T00:00:00"', "not a timestamp", PLAIN),
     (P.TIMESTAMP, '"2024-01-02T03:04:05.1234567"', "finer than microseconds", PLAIN),
+    (P.TIMESTAMP, '"2024-01-02T03:04:05.0000000000"', "not a timestamp", PLAIN),
     (P.TIMESTAMP, '"9999-12-31T23:59:59Z"', "out of range for timestamp", BERLIN),
     (P.TIMESTAMP, '"0001-01-01T00:00:00+01:00"', "out of range for timestamp", PLAIN),
     (P.TIMESTAMP, "253402300800000", "out of range for timestamp", EPOCH),
