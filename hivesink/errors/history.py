@@ -56,6 +56,15 @@ class FencedOut(HiveSinkError):
         )
 
 
+class ReplayOvertaken(HiveSinkError):
+    """Another replay of a table's dead letters, or a `recover`, has gone on meanwhile. No record is lost or doubled."""
+
+    retryable = True
+
+    def __init__(self, table: str) -> None:
+        super().__init__(f"another replay of {table} has just run; run this one again if records are left")
+
+
 class ForeignHistory(HiveSinkError):
     """A new query over a writer that has history: a deleted or a foreign checkpoint."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
@@ -14,7 +14,15 @@ from hivesink.config.options import CommitTrigger, SinkConfig
 from hivesink.core.column_source import LINE, PATH, Metadata
 from hivesink.core.epoch import STRICT, BatchId, BatchRef, Epoch
 from hivesink.core.offsets import OtherOffset
-from hivesink.errors import EpochTaken, InvalidOption, LogDamaged, NewerFormat
+from hivesink.errors import (
+    BatchBehindLog,
+    EpochTaken,
+    FencedOut,
+    InvalidOption,
+    LogDamaged,
+    NewerFormat,
+    ReplayOvertaken,
+)
 from hivesink.hiveql.render import declared
 from hivesink.sink.commit.observe import load
 from hivesink.sink.task.assign import assigner_for
@@ -57,9 +65,10 @@ class Replay:
             raise InvalidOption((problem,))
 
     def recover(self) -> None:
-        """Finish what earlier replays have decided. Raises what `Committer.recover` raises."""
+        """Finish what earlier replays have decided. Raises what `Committer.recover` raises, and ReplayOvertaken."""
         if WRITER in self._opened.writers:
-            self._opened.committer(WRITER).recover()
+            with self._undisturbed():
+                self._opened.committer(WRITER).recover()
 
     def try_out(self, wanted: Wanted, census: Census) -> Replayed:
         """What a replay would do. Writes nothing. Raises what `DeadLetters.read` raises, InvalidOption."""
@@ -74,7 +83,7 @@ class Replay:
     def run(self, wanted: Wanted, census: Census) -> Replayed:
         """Decode them again, and commit those that fit as one epoch. What another replay has done isn't done again.
 
-        Raises what `DeadLetters.read` and `Committer.commit` raise, EpochTaken if another replay is at work.
+        Raises what `DeadLetters.read` and `Committer.commit` raise, ReplayOvertaken if another replay is at work.
         """
         opened, done = self._opened, list[Replayed]()
         setup = wiring.Setup.open(
@@ -100,11 +109,20 @@ class Replay:
         query = f"{QUERY} {setup.spec.identity.uid}"
         committer = setup.committer(tolerant=False)
         ref = BatchRef(query, BatchId(number), start, (OtherOffset(str(number + 1)),))
-        outcome = committer.commit(ref, SHAPE, write)
-        committer.finish()
+        with self._undisturbed():
+            outcome = committer.commit(ref, SHAPE, write)
+            committer.finish()
         if outcome.replayed:
-            raise EpochTaken(setup.context.log.location, outcome.epoch)
+            raise ReplayOvertaken(self._opened.name)
         return done[-1]
+
+    @contextmanager
+    def _undisturbed(self) -> Iterator[None]:
+        """Raises ReplayOvertaken for what the committer says of two runs, or of a batch number that is taken."""
+        try:
+            yield
+        except (EpochTaken, FencedOut, BatchBehindLog) as error:
+            raise ReplayOvertaken(self._opened.name) from error
 
     def _records(self, wanted: Wanted, census: Census, config: SinkConfig) -> Iterator[Letters]:
         """The records to decode again. Raises what `DeadLetters.read` raises."""

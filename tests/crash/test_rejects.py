@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
-from hivesink.errors import EpochTaken, FencedOut, HiveSinkError, RegistrationFailed
+from hivesink.errors import HiveSinkError, RegistrationFailed, ReplayOvertaken
 from hivesink.sink.task.messages import InputShape
 from tests.crash.faults import FaultyFileSystem, Kill, Mode, Plan, Stalling, moments
 from tests.sink.harness import LOCATION, TABLE
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 
 _DAYS = "abc"
-_STOPPED = (EpochTaken, FencedOut)
 
 
 def _new(monkeypatch: pytest.MonkeyPatch) -> World:
@@ -80,7 +79,7 @@ def test_another_replay_runs_at_any_call(at: int, world: Callable[[], World]) ->
     stalling = Stalling(made.files, at, lambda: others.append(made.replay()))
     try:
         own = made.replay(stalling)
-    except _STOPPED:
+    except ReplayOvertaken:
         own = 0
     assert own + sum(others) == len(_DAYS), (at, own, others)
     check(made, (at, stalling.calls[at - 1]))
@@ -99,7 +98,7 @@ def test_another_replay_dies_at_any_call_and_this_one_goes_on(at: int, world: Ca
 
         try:
             made.replay(Stalling(made.files, at, dies))
-        except _STOPPED:
+        except ReplayOvertaken:
             made.replay()
         check(made, (at, step))
 
