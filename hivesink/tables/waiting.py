@@ -13,7 +13,7 @@ from hivesink.core.partition_time import FromTemplate
 from hivesink.core.partition_value import canonical
 from hivesink.core.rolling import OpenRows
 from hivesink.core.table import Primitive
-from hivesink.errors import HiveSinkError, InvalidOption, PartitionPathInvalid, ValueUnfit
+from hivesink.errors import HiveSinkError, InvalidOption, PartitionPathInvalid, ValueUnfit, WrongUsage
 from hivesink.sink.task.replay import WRITER
 from hivesink.tables.opened import open_table
 
@@ -183,7 +183,7 @@ def _require_possible(names: FromPatterns | None, key: PartitionKey, columns: Se
 
 
 def _checked(opened: OpenedTable, partition: str) -> str:
-    """The partition's name as Hive writes it. Raises InvalidOption."""
+    """The partition's name as Hive writes it. Raises WrongUsage."""
     columns = opened.live.spec.partition_columns
     names = [column.name for column in columns]
     try:
@@ -191,9 +191,9 @@ def _checked(opened: OpenedTable, partition: str) -> str:
         if [name for name, _ in pairs] == names:
             return _path(columns, [value for _, value in pairs])
     except (PartitionPathInvalid, ValueUnfit) as error:
-        raise InvalidOption((str(error),)) from error
+        raise WrongUsage((str(error),)) from error
     form = "/".join(f"{name}=…" for name in names) or "nothing: it has no partitions"
-    raise InvalidOption((f"{partition!r} is no partition of {opened.name}: write {form}",))
+    raise WrongUsage((f"{partition!r} is no partition of {opened.name}: write {form}",))
 
 
 def _path(columns: Sequence[Column], values: Sequence[str | None]) -> str:

@@ -276,7 +276,7 @@ def test_a_lost_part_needs_a_person_and_its_loss_a_yes(
     assert [(loss["target"], loss["rows"]) for loss in planned["lost"]] == [(part.target, part.rows)]
     assert part.target not in {action["subject"] for action in planned["actions"]}
     asked = hivesink(capsys, "recover", table, "--accept-lost", "--json")
-    assert asked.code == 65
+    assert asked.code == 2
     assert "with --json, confirm with --yes" in asked.error
     monkeypatch.setattr("sys.stdin", Answer("n"))
     assert hivesink(capsys, "recover", table, "--accept-lost").code == 1
