@@ -22,9 +22,11 @@ if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
 
     from hivesink.core.partition import PartitionKey
+    from hivesink.core.partition_commit import CommitRule
     from hivesink.core.partition_time import FromPatterns
     from hivesink.core.rolling import Slice
     from hivesink.core.table import Column
+    from hivesink.core.why_open import Policies
     from hivesink.sink.inspect.partitions import LogFollower, PartitionState
     from hivesink.tables.opened import OpenedTable
 
@@ -92,6 +94,9 @@ class PartitionWait:
             with open_table(self.table, self.metastore) as opened:
                 name = _checked(opened, self.partition)
                 self._followers = self._followed(opened)
+            if not self._followers:
+                # Nobody has written yet, and might never be able to: the table's settings are all there is.
+                _require_times(opened.policies(None), (opened.name, name), opened.live.spec.partition_columns)
             now = datetime.now(timezone.utc)
             key, columns = (opened.name, name), opened.live.spec.partition_columns
             both = [
@@ -140,10 +145,20 @@ def _state(follower: LogFollower, key: PartitionKey, columns: Sequence[Column], 
     if state.record is None and not state.open_rows:
         _require_possible(follower.policies.names, key, columns)
         _require_likely(follower, key, {column.name for column in columns if column.type is Primitive.STRING})
-    if follower.policies.rule.is_unknown(key):
+    _require_known(follower.policies.rule, key)
+    return state
+
+
+def _require_times(policies: Policies, key: PartitionKey, columns: Sequence[Column]) -> None:
+    """Raise InvalidOption for a name that never comes, or that lacks the time which its commit needs."""
+    _require_possible(policies.names, key, columns)
+    _require_known(policies.rule, key)
+
+
+def _require_known(rule: CommitRule, key: PartitionKey) -> None:
+    if rule.is_unknown(key):
         what = f"no time can be read from its values by the partition.time-extractor settings of {key[0]}"
         raise InvalidOption((f"{key[1]!r} is never committed: {what}",))
-    return state
 
 
 def _require_likely(follower: LogFollower, key: PartitionKey, texts: AbstractSet[str]) -> None:
