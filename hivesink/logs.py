@@ -59,7 +59,12 @@ def log_folder(live: LiveTable, config: SinkConfig, writer: str) -> str:
         # As everywhere in Hadoop, a bare path is on the default file system, here the table's.
         base = beside(own, base)
     folder = f"{base}/{writer}"
-    require_outside(own, folder, f"sink.log-location = {configured!r}")
+    setting = f"sink.log-location = {configured!r}"
+    if own.startswith("/") != base.startswith("/"):
+        # The table's file system can't even spell such a folder.
+        problem = f"{setting}: the log {folder} and the table at {live.location} are on different file systems"
+        raise InvalidOption((f"{problem}; name a folder on the table's",))
+    require_outside(own, folder, setting)
     return folder
 
 

@@ -14,7 +14,7 @@ from hivesink import __version__
 from hivesink.cli.codes import ExitCode
 from hivesink.cli.command import UsageError
 from hivesink.cli.output import output
-from hivesink.errors import HiveSinkError
+from hivesink.errors import WrongUsage
 
 _MODULES = {
     "ddl": "metastore",
@@ -58,10 +58,6 @@ def app(*names: str) -> typer.Typer:
     return made
 
 
-class Misused(HiveSinkError):
-    """A wrong command line, reported in one line."""
-
-
 def _show_version(wanted: bool) -> None:
     if wanted:
         print(f"hivesink {__version__}")
@@ -92,8 +88,9 @@ def call(arguments: list[str]) -> int:
         # Where an option comes first, as in `--help`, all are needed.
         named = (name for name in arguments[:1] if name in _MODULES)
         code = app(*named)(arguments or ["--help"], prog_name="hivesink", standalone_mode=False)
-    except UsageError as error:
-        output(as_json="--json" in arguments).fail(Misused(_usage(error)))
+    except (UsageError, WrongUsage) as error:
+        wrong = error if isinstance(error, WrongUsage) else WrongUsage((_usage(error),))
+        output(as_json="--json" in arguments).fail(wrong)
         return ExitCode.USAGE
     except typer.Abort:
         print("hivesink: cancelled, nothing was changed", file=sys.stderr)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from hivesink import errors
 from hivesink.core.trace import java_lines, raised_in
-from hivesink.errors import HiveSinkError
+from hivesink.errors import HiveSinkError, WrongUsage
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -57,6 +57,8 @@ def is_by_signal(code: int) -> bool:
 
 def code_of(error: BaseException) -> ExitCode:
     """The exit code for `error`, outside of a job."""
+    if isinstance(error, WrongUsage):
+        return ExitCode.USAGE
     if isinstance(error, HiveSinkError):
         return ExitCode.RETRY if error.retryable else ExitCode.NEEDS_PERSON
     return ExitCode.FAILED

@@ -12,10 +12,29 @@ import typer
 
 from hivesink.cli.codes import BY_SIGNAL, ExitCode, code_of
 from hivesink.cli.output import Output, output, redact, silence
-from hivesink.errors import HiveSinkError, InvalidOption
+from hivesink.core.table import require_table_name
+from hivesink.errors import HiveSinkError, InvalidOption, WrongUsage
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+
+
+@contextmanager
+def given() -> Iterator[None]:
+    """Around checks of what the command line gives: what is an InvalidOption in a job is WrongUsage here."""
+    try:
+        yield
+    except InvalidOption as error:
+        raise WrongUsage(error.problems) from error
+
+
+def table_name(text: str | None) -> str | None:
+    """`text` as it is. Raises WrongUsage if it can't be a table's name."""
+    if text is not None:
+        with given():
+            require_table_name(text)
+    return text
+
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document; errors are JSON too.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the stack trace of an error.")]
@@ -28,7 +47,7 @@ Metastore = Annotated[
         help="The Hive Metastore. Default: the one in hive-site.xml (HIVE_CONF_DIR), or else the embedded one.",
     ),
 ]
-Table = Annotated[str, typer.Argument(help="The table, as database.table.", metavar="TABLE")]
+Table = Annotated[str, typer.Argument(help="The table, as database.table.", metavar="TABLE", callback=table_name)]
 Writer = Annotated[str | None, typer.Option("--writer", help="Only this writer. Default: all writers of the table.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only show what would be done.")]
 Yes = Annotated[bool, typer.Option("--yes", help="Don't ask for confirmation.")]
@@ -67,9 +86,9 @@ def reporting(*, as_json: bool, debug: bool) -> Iterator[Output]:
 
 
 def confirm(lines: Sequence[str], question: str, would: str, *, as_json: bool) -> None:
-    """Ask on standard error, after `lines`. As JSON nobody can answer: InvalidOption says what it `would` do."""
+    """Ask on standard error, after `lines`. As JSON nobody can answer: WrongUsage says what it `would` do."""
     if as_json:
-        raise InvalidOption((f"{would}; with --json, confirm with --yes",))
+        raise WrongUsage((f"{would}; with --json, confirm with --yes",))
     for line in lines:
         typer.echo(line, err=True)
     typer.confirm(question, abort=True, err=True)

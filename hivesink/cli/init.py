@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
-from hivesink.cli.command import Debug, DryRun, Json, UsageError, reporting
+from hivesink.cli.command import Debug, DryRun, Json, UsageError, given, reporting
 from hivesink.cli.output import Line, Report
 from hivesink.cli.preview import bad_blocks, taken_from
 from hivesink.config.site import Site
 from hivesink.core.log import require_writer_name
 from hivesink.core.table import TableName, require_table_name
-from hivesink.errors import InvalidOption, NoMetastore
+from hivesink.errors import InvalidOption, NoMetastore, WrongUsage
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -56,12 +56,12 @@ class _Files:
     job: Path
 
     def require_new(self) -> None:
-        """Raises InvalidOption: no file is ever overwritten."""
+        """Raises WrongUsage: no file is ever overwritten."""
         there = [str(path) for path in (self.ddl, self.job) if path.exists() or path.is_symlink()]
         if there:
             exist, them = ("exists", "it") if len(there) == 1 else ("exist", "them")
             problem = f"{' and '.join(there)}: {exist} already, and init overwrites nothing"
-            raise InvalidOption((f"{problem}; remove {them}, or name other files with --ddl and --job",))
+            raise WrongUsage((f"{problem}; remove {them}, or name other files with --ddl and --job",))
 
     def write(self, ddl: str, job: str) -> None:
         try:
@@ -70,7 +70,7 @@ class _Files:
                 with path.open("x", encoding="utf-8") as file:
                     file.write(text)
         except OSError as error:
-            raise InvalidOption((f"{error.filename} can't be written: {error.strerror}",)) from error
+            raise WrongUsage((f"{error.filename} can't be written: {error.strerror}",)) from error
 
 
 def init(
@@ -123,31 +123,30 @@ def init(
         out.show(_report(proposal, files, taken, text, following, written=not dry_run))
 
 
-def _needed(context: typer.Context, option: str, given: str | None, question: str, can_ask: bool) -> str:
+def _needed(context: typer.Context, option: str, told: str | None, question: str, can_ask: bool) -> str:
     """Raises the error of a wrong command line where nobody can be asked."""
-    if given is None and not can_ask:
+    if told is None and not can_ask:
         message = f"Missing option '{option}'"
         raise UsageError(message, context)
-    return typer.prompt(question, err=True) if given is None else given
+    return typer.prompt(question, err=True) if told is None else told
 
 
 def _table_name(text: str) -> TableName:
-    name = require_table_name(text)
+    with given():
+        name = require_table_name(text)
     if not (name.database + name.table).isascii():
-        raise InvalidOption((f"--table {text}: write database.table with letters a to z, digits and _",))
+        raise WrongUsage((f"--table {text}: write database.table with letters a to z, digits and _",))
     if len(name.table) > _LONGEST_TABLE:
-        raise InvalidOption((f"--table: a table's name has up to {_LONGEST_TABLE} characters",))
+        raise WrongUsage((f"--table: a table's name has up to {_LONGEST_TABLE} characters",))
     return name
 
 
 def _asks(*, yes: bool, dry_run: bool, json: bool) -> bool:
-    """Whether there is somebody to ask. Raises InvalidOption if somebody must be asked."""
+    """Whether there is somebody to ask. Raises WrongUsage if somebody must be asked."""
     if yes or dry_run:
         return False
     if json or not sys.stdin.isatty():
-        raise InvalidOption(
-            ("init asks in a terminal; here add --yes to take what it proposes, or --dry-run to see it",)
-        )
+        raise WrongUsage(("init asks in a terminal; here add --yes to take what it proposes, or --dry-run to see it",))
     return True
 
 
@@ -213,9 +212,9 @@ def _files(name: TableName, ddl: Path | None, job: Path | None, *, asks: bool) -
 
 
 def _answer(
-    option: str, given: str | None, default: str, question: str, parse: Callable[[str], _T], *, asks: bool
+    option: str, told: str | None, default: str, question: str, parse: Callable[[str], _T], *, asks: bool
 ) -> _T:
-    """What the option says, else the answer to `question`, else `default`. Raises InvalidOption for a bad option."""
+    """What the option says, else the answer to `question`, else `default`. Raises WrongUsage for a bad option."""
 
     def proc(text: str) -> _T:
         try:
@@ -223,13 +222,14 @@ def _answer(
         except (ValueError, InvalidOption) as error:
             raise typer.BadParameter(str(error)) from error
 
-    if given is None and asks:
+    if told is None and asks:
         answered: _T = typer.prompt(question, default=default, value_proc=proc, err=True)
         return answered
     try:
-        return parse(default if given is None else given)
+        with given():
+            return parse(default if told is None else told)
     except ValueError as error:
-        raise InvalidOption((f"{option} {given}: {error}",)) from error
+        raise WrongUsage((f"{option} {told}: {error}",)) from error
 
 
 def _next(source: str, name: TableName, files: _Files, site: Site) -> list[str]:

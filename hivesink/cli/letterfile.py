@@ -7,7 +7,7 @@ from base64 import b64decode, b64encode
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from hivesink.errors import InvalidOption
+from hivesink.errors import InvalidOption, WrongUsage
 from hivesink.tables.rejects import Census, place
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def export(letters: DeadLetters, wanted: Wanted, file: Path) -> int:
-    """Write the records, and return how many. Raises InvalidOption if there is such a file, or none can be made."""
+    """Write the records, and return how many. Raises WrongUsage if there is such a file, or none can be made."""
     written = 0
     try:
         with file.open("x", encoding="utf-8") as lines:
@@ -28,20 +28,20 @@ def export(letters: DeadLetters, wanted: Wanted, file: Path) -> int:
                     lines.write(json.dumps({**told, **_value(row["value"])}, ensure_ascii=False) + "\n")
                     written += 1
     except FileExistsError:
-        raise InvalidOption((f"--export: there is a file {file}; name another",)) from None
+        raise WrongUsage((f"--export: there is a file {file}; name another",)) from None
     except OSError as error:
-        raise InvalidOption((f"--export {file}: {error.strerror or error}",)) from error
+        raise WrongUsage((f"--export {file}: {error.strerror or error}",)) from error
     return written
 
 
 def mended(file: Path) -> dict[str, tuple[int, bytes | None]]:
-    """By id, the line and the mended value. Raises InvalidOption with the number of the line that is wrong."""
+    """By id, the line and the mended value. Raises InvalidOption with the line that is wrong; WrongUsage."""
     found: dict[str, tuple[int, bytes | None]] = {}
     try:
         # Some editors put a mark of the byte order in front.
         lines: Sequence[str] = file.read_text(encoding="utf-8-sig").split("\n")
     except OSError as error:
-        raise InvalidOption((f"--mended {file}: {error.strerror or error}",)) from error
+        raise WrongUsage((f"--mended {file}: {error.strerror or error}",)) from error
     except UnicodeDecodeError as error:
         raise InvalidOption((f"--mended {file}: {error}",)) from error
     for number, line in enumerate(lines, 1):

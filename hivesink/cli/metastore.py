@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 ddl = typer.Typer(help="Declare tables: each DDL file has one Hive CREATE TABLE.")
 embedded = typer.Typer(help="The embedded Hive Metastore, in .hivesink-local or $HIVESINK_HOME.")
 
-DdlPath = Annotated[Path, typer.Argument(help="A .sql file, or a folder of them.", metavar="PATH")]
+DdlPath = Annotated[Path, typer.Argument(help="A .sql file, or a folder of them.", metavar="PATH", exists=True)]
 
 _ACTIONS = {Create: "create", Alter: "alter", Nothing: "nothing", Differs: "differs"}
 _STYLES = {Create: "green", Alter: "yellow"}

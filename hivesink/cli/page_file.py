@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from typing import TYPE_CHECKING
 
-from hivesink.errors import InvalidOption
+from hivesink.errors import WrongUsage
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -16,7 +16,7 @@ _HEAD = 1000
 
 
 def require_replaceable(path: Path, *, force: bool) -> None:
-    """Raise InvalidOption unless a page may be written to `path`: nothing, or such a page, or any file with `force`."""
+    """Raise WrongUsage unless a page may be written to `path`: nothing, or such a page, or any file with `force`."""
     if not path.parent.is_dir():
         raise _refused(path, "there is no such folder; make it first")
     try:
@@ -33,7 +33,7 @@ def require_replaceable(path: Path, *, force: bool) -> None:
 
 
 def write_page(path: Path, text: str, *, force: bool) -> None:
-    """Write `text` to a temporary file beside `path`, and rename it. Raises InvalidOption."""
+    """Write `text` to a temporary file beside `path`, and rename it. Raises WrongUsage."""
     require_replaceable(path, force=force)
     # A link stays a link.
     target = path.resolve()
@@ -48,5 +48,5 @@ def write_page(path: Path, text: str, *, force: bool) -> None:
         raise _refused(path, error.strerror or str(error)) from error
 
 
-def _refused(path: Path, reason: str) -> InvalidOption:
-    return InvalidOption((f"--html = {str(path)!r}: {reason}",))
+def _refused(path: Path, reason: str) -> WrongUsage:
+    return WrongUsage((f"--html = {str(path)!r}: {reason}",))

@@ -12,7 +12,7 @@ from hivesink.cli.codes import ExitCode
 from hivesink.cli.command import Debug, Json, Metastore, Table, Writer, reporting
 from hivesink.cli.output import Grid, Line, Report, tell
 from hivesink.config.parsers import interval
-from hivesink.errors import InvalidOption
+from hivesink.errors import WrongUsage
 from hivesink.tables.opened import open_table
 from hivesink.tables.waiting import PartitionWait
 
@@ -80,7 +80,7 @@ def _seconds(text: str, option: str) -> float:
     try:
         found: timedelta = interval(text)
     except ValueError as error:
-        raise InvalidOption((f"{option} = {text!r}: {error}",)) from error
+        raise WrongUsage((f"{option} = {text!r}: {error}",)) from error
     return found.total_seconds()
 
 

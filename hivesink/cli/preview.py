@@ -13,13 +13,13 @@ import typer
 
 from hivesink.cli.cells import plain, shown
 from hivesink.cli.codes import ExitCode
-from hivesink.cli.command import Debug, Json, Metastore, reporting
+from hivesink.cli.command import Debug, Json, Metastore, reporting, table_name
 from hivesink.cli.metastore import declared_in
 from hivesink.cli.output import Grid, Line, Report, tell
 from hivesink.config.options import OnBadRecord
 from hivesink.config.own_class import also_in
 from hivesink.config.site import Site
-from hivesink.errors import InvalidOption
+from hivesink.errors import WrongUsage
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -46,9 +46,18 @@ From = Annotated[
         "--from", metavar="FILE|FOLDER|kafka://HOST:PORT/TOPIC", help="JSON lines in files, or a topic of JSON records."
     ),
 ]
-OfTable = Annotated[str | None, typer.Option("--table", help="A table of the metastore, as database.table.")]
+OfTable = Annotated[
+    str | None, typer.Option("--table", help="A table of the metastore, as database.table.", callback=table_name)
+]
 OfDdl = Annotated[
-    Path | None, typer.Option("--ddl", help="Instead of --table: a DDL file, applied or not.", metavar="FILE.sql")
+    Path | None,
+    typer.Option(
+        "--ddl",
+        help="Instead of --table: a DDL file, applied or not.",
+        metavar="FILE.sql",
+        exists=True,
+        dir_okay=False,
+    ),
 ]
 Limit = Annotated[int, typer.Option("--limit", min=1, help="How many records to read at most.")]
 
@@ -99,15 +108,12 @@ def taken_from(source: Source, most: int, site: Site) -> Sample:
 
 def _spec(table: str | None, ddl: Path | None, metastore: str | None) -> TableSpec:
     if (table is None) == (ddl is None):
-        raise InvalidOption(("name the table with either --table database.table or --ddl FILE.sql",))
+        raise WrongUsage(("name the table with either --table database.table or --ddl FILE.sql",))
     if table is not None:
         from hivesink.tables.opened import table_spec
 
         return table_spec(table, metastore)
-    path = Path(ddl or "")
-    if path.is_dir():
-        raise InvalidOption((f"--ddl {path} is a folder; name one of its files",))
-    (spec,) = declared_in(path)
+    (spec,) = declared_in(Path(ddl or ""))
     return spec
 
 

@@ -14,11 +14,11 @@ import typer
 
 from hivesink.cli.cells import plain, shown
 from hivesink.cli.codes import OLD_CLIENT, is_old_client
-from hivesink.cli.command import Debug, Json, Metastore, reporting
+from hivesink.cli.command import Debug, Json, Metastore, given, reporting
 from hivesink.cli.output import Grid, Line, Report, tell
 from hivesink.config.site import Site
 from hivesink.core.typetext import parse_type
-from hivesink.errors import InvalidOption, NotCovered, QueryFailed, TypeTextInvalid
+from hivesink.errors import NotCovered, QueryFailed, TypeTextInvalid, WrongUsage
 from hivesink.hive import Auth, Login, connect
 
 if TYPE_CHECKING:
@@ -70,7 +70,13 @@ User = Annotated[
 ]
 PasswordFile = Annotated[
     Path | None,
-    typer.Option("--password-file", help=f"A file with the LDAP password. Or set {PASSWORD}.", metavar="FILE"),
+    typer.Option(
+        "--password-file",
+        help=f"A file with the LDAP password. Or set {PASSWORD}.",
+        metavar="FILE",
+        exists=True,
+        dir_okay=False,
+    ),
 ]
 Service = Annotated[
     str | None,
@@ -103,7 +109,9 @@ def query(
     with reporting(as_json=json, debug=debug) as out:
         chosen = _engine(engine, hiveserver2)
         if hiveserver2 is not None:
-            with connect(hiveserver2, _login(auth, user, password_file, kerberos_service)) as hive:
+            with given():
+                hive = connect(hiveserver2, _login(auth, user, password_file, kerberos_service))
+            with hive:
                 result = hive.query(sql, most=limit + 1)
             found = Found(chosen, [column.name for column in result.columns], result.rows)
         elif chosen is Engine.SPARK:
@@ -127,11 +135,11 @@ class Found:
 
 
 def _engine(chosen: Engine | None, hiveserver2: str | None) -> Engine:
-    """Raises InvalidOption where the two options contradict each other."""
+    """Raises WrongUsage where the two options contradict each other."""
     if hiveserver2 is None and chosen is Engine.HIVESERVER2:
-        raise InvalidOption(("--engine hiveserver2 needs an address: add --hiveserver2 HOST:PORT",))
+        raise WrongUsage(("--engine hiveserver2 needs an address: add --hiveserver2 HOST:PORT",))
     if hiveserver2 is not None and chosen not in {None, Engine.HIVESERVER2}:
-        raise InvalidOption((f"--hiveserver2 asks HiveServer2, not {chosen.value}: leave out one of the two options",))
+        raise WrongUsage((f"--hiveserver2 asks HiveServer2, not {chosen.value}: leave out one of the two options",))
     return Engine.HIVESERVER2 if hiveserver2 is not None else chosen or Engine.AUTO
 
 
@@ -212,7 +220,7 @@ def _password(file: Path | None) -> str | None:
     try:
         return file.read_text(encoding="utf-8").rstrip("\r\n")
     except OSError as error:
-        raise InvalidOption((f"--password-file {file}: {error.strerror}",)) from error
+        raise WrongUsage((f"--password-file {file}: {error.strerror}",)) from error
 
 
 def _report(found: Found, limit: int) -> Report:

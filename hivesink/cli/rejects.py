@@ -17,7 +17,7 @@ from hivesink.cli.codes import ExitCode
 from hivesink.cli.command import Debug, DryRun, Json, Metastore, Table, UsageError, Yes, confirm, reporting
 from hivesink.cli.output import Grid, Line, Report
 from hivesink.core.progress import count
-from hivesink.errors import InvalidOption
+from hivesink.errors import InvalidOption, WrongUsage
 from hivesink.tables.opened import open_table
 from hivesink.tables.rejects import Census, DeadLetters, Wanted, dead_letters
 from hivesink.tables.replay import Replay
@@ -257,11 +257,11 @@ def _notes(census: Census) -> list[Line]:
 
 
 def _day(text: str | None) -> str | None:
-    """Raises InvalidOption unless it is a day as the partitions have it."""
+    """Raises WrongUsage unless it is a day as the partitions have it."""
     with suppress(ValueError):
         if text is None or date.fromisoformat(text).isoformat() == text:
             return text
-    raise InvalidOption((f"--day = {text!r} is no day: write yyyy-MM-dd",))
+    raise WrongUsage((f"--day = {text!r} is no day: write yyyy-MM-dd",))
 
 
 def _require_known(lines: Mapping[str, tuple[int, bytes | None]], census: Census, file: Path, table: str) -> None:

@@ -16,7 +16,7 @@ import typer
 from rich.console import Console
 
 from hivesink.cli.codes import BY_SIGNAL, JobFailed, meaning
-from hivesink.cli.command import Debug, Json, Metastore, reporting
+from hivesink.cli.command import Debug, Json, Metastore, given, reporting
 from hivesink.cli.output import Report, tell
 from hivesink.cli.screen import is_live
 from hivesink.cli.supervise import Backoff, Restart, lifeline, supervise
@@ -77,7 +77,8 @@ def run(
     with reporting(as_json=json, debug=debug) as out:
         if writer is not None:
             # The stem is not checked here: the job may give its sink another name.
-            require_writer_name(writer)
+            with given():
+                require_writer_name(writer)
         environment = {**os.environ, "HIVESINK_WRITER": writer or job.stem}
         if metastore:
             environment["HIVESINK_METASTORE"] = metastore

@@ -8,7 +8,7 @@ from typing import NamedTuple
 class HiveSinkError(Exception):
     """The root of all errors that hivesink raises on purpose; each is one line: what, where, and what to do.
 
-    `retryable` is True where the same may succeed later (exit code 75), False where it needs a person (65).
+    `retryable` is True where the same may succeed later (exit code 75), False where it needs a person (65, or 2).
     """
 
     retryable = False
@@ -20,6 +20,10 @@ class InvalidOption(HiveSinkError):
     def __init__(self, problems: tuple[str, ...]) -> None:
         self.problems = problems
         super().__init__("; ".join(problems))
+
+
+class WrongUsage(InvalidOption):
+    """The command line itself is wrong: a value, what goes together, or a file that it names (exit code 2)."""
 
 
 class NoMetastore(InvalidOption):

@@ -14,7 +14,7 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, BinaryIO, TypeVar, cast
 
 from hivesink.core.bucket import normal
-from hivesink.errors import InvalidOption, StoreUnavailable
+from hivesink.errors import InvalidOption, StoreUnavailable, WrongUsage
 from hivesink.logs import file_system
 from hivesink.sample.records import Line, of_lines
 from hivesink.spark.sourcefiles import has_colon, is_pattern
@@ -56,7 +56,10 @@ class FilesSource:
 
     @classmethod
     def at(cls, location: str, site: Site) -> FilesSource:
-        """A local path, `file:/…` or `hdfs://…`. Raises InvalidOption where there is no file; StoreUnavailable."""
+        """A local path, `file:/…` or `hdfs://…`. Raises WrongUsage where there is nothing, and for a pattern.
+
+        InvalidOption for a folder without files that Spark reads; StoreUnavailable.
+        """
         place = normal(location)
         place = place if "://" in place else os.path.abspath(place)  # noqa: PTH100  links stay as they were given
         fs = file_system(place, site)
@@ -69,9 +72,9 @@ class FilesSource:
         length = fs.length(place)
         if length is None and is_pattern(location):
             way = "name a folder, whose files are all read, or one file"
-            raise InvalidOption((f"--from {location}: a pattern isn't taken; {way}",))
+            raise WrongUsage((f"--from {location}: a pattern isn't taken; {way}",))
         if length is None:
-            raise InvalidOption((f"--from {location}: no such file or folder",))
+            raise WrongUsage((f"--from {location}: no such file or folder",))
         folder, _, name = place.rpartition("/")
         others = tuple(other for other in _visible(fs, folder or "/") if other != name)
         return cls(folder or "/", (name,), (length,), others)

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from hivesink.errors import InvalidOption
+from hivesink.errors import WrongUsage
 from hivesink.sample.files import FilesSource
 
 if TYPE_CHECKING:
@@ -42,18 +42,21 @@ Source = FilesSource | TopicSource
 
 
 def source_of(text: str, site: Site) -> Source:
-    """Raises InvalidOption for what is neither, and for a file or folder that isn't there; StoreUnavailable."""
+    """Raises WrongUsage for what is neither, and for a file or folder that isn't there; StoreUnavailable.
+
+    InvalidOption for a folder without files that Spark reads.
+    """
     if text.startswith("kafka:"):
         found = _KAFKA.fullmatch(text)
         if found is None:
-            raise InvalidOption((f"--from {text}: write kafka://HOST:PORT/TOPIC, several brokers with commas",))
+            raise WrongUsage((f"--from {text}: write kafka://HOST:PORT/TOPIC, several brokers with commas",))
         for server in found["servers"].split(","):
             if not _WITH_PORT.fullmatch(server):
                 problem = f"{server!r} has no port; write {server}:9092, or the port that the broker has"
-                raise InvalidOption((f"--from {text}: {problem}",))
+                raise WrongUsage((f"--from {text}: {problem}",))
         return TopicSource(found["servers"], found["topic"])
     scheme = _SCHEME.match(text)
     if scheme is not None and scheme["scheme"] not in {"file", "hdfs"}:
         problem = "write a local path, hdfs://…, or kafka://HOST:PORT/TOPIC"
-        raise InvalidOption((f"--from {text}: {scheme['scheme']}:// is not read; {problem}",))
+        raise WrongUsage((f"--from {text}: {scheme['scheme']}:// is not read; {problem}",))
     return FilesSource.at(text, site)

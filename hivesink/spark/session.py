@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
+from uuid import uuid4
 
 from hivesink.config.cache import cache_folder, state_folder, write_atomically
 from hivesink.config.site import Site
@@ -157,6 +158,8 @@ def choose(
             "spark.sql.hive.metastore.version": "4.0.1",
             "spark.sql.hive.metastore.jars": "path",
             "spark.sql.hive.metastore.jars.path": ",".join(path.as_uri() for path in fetch(HIVE_CLIENT)),
+            # Without one Hive 4's client makes one up, and prints it on standard error past all loggers.
+            "spark.hadoop.hive.session.id": str(uuid4()),
         }
     return Choice(where, {**settings, **own, _URIS[0]: uri})
 

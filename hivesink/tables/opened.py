@@ -20,9 +20,10 @@ from hivesink.core.log import require_writer_name
 from hivesink.core.table import TableName, require_table_name
 from hivesink.core.why_open import Policies
 from hivesink.embedded import metastore as embedded
-from hivesink.errors import InvalidOption, NoMetastore, TableRenamed
+from hivesink.errors import InvalidOption, NoMetastore, TableRenamed, WrongUsage
 from hivesink.hiveql.render import declared
 from hivesink.logs import TableLogs, commit_log, log_folder
+from hivesink.metastore.thrift_connection import endpoints
 from hivesink.sink.commit.context import CommitContext, rolling_policy, watermark_policy
 from hivesink.sink.commit.observe import load
 from hivesink.sink.inspect.admission import waiting_elsewhere
@@ -184,8 +185,13 @@ def _policies(spec: TableSpec, settings: tuple[tuple[str, str], ...]) -> Policie
 def metastore_address(given: str | None, site: Site) -> str:
     """The given address, else `$HIVESINK_METASTORE`, else the site's, else the embedded metastore's.
 
-    Raises NoMetastore.
+    Raises NoMetastore; WrongUsage if the one that is `given` can't be an address.
     """
+    if given:
+        try:
+            endpoints(given)
+        except InvalidOption as error:
+            raise WrongUsage(error.problems) from error
     uri = _named_metastore(given, site) or embedded.running().uri
     if uri is None:
         raise NoMetastore(state_folder())

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from hivesink import wiring
 from hivesink.core.column_source import LINE, PATH
 from hivesink.core.partfile import PartName
-from hivesink.errors import InvalidOption, UnknownTable
+from hivesink.errors import InvalidOption, UnknownTable, WrongUsage
 from hivesink.formats.reading import rows
 from hivesink.sink.commit.observe import load
 from hivesink.sink.task.rejects import SCHEMA
@@ -181,13 +181,13 @@ class DeadLetters:
 
 
 def dead_letters(opened: OpenedTable) -> DeadLetters | None:
-    """Those of the table; None if no record was ever rejected. Raises InvalidOption for a table of dead letters."""
+    """Those of the table; None if no record was ever rejected. Raises WrongUsage for a table of dead letters."""
     try:
         return DeadLetters(opened)
     except UnknownTable:
         owner = opened.name.removesuffix("__rejected")
         if owner != opened.name:
-            raise InvalidOption((f"{opened.name} holds the dead letters of {owner}: name {owner}",)) from None
+            raise WrongUsage((f"{opened.name} holds the dead letters of {owner}: name {owner}",)) from None
         return None
 
 

@@ -13,7 +13,7 @@ from hivesink.core.partition_time import FromTemplate
 from hivesink.core.partition_value import canonical
 from hivesink.core.rolling import OpenRows
 from hivesink.core.table import Primitive
-from hivesink.errors import HiveSinkError, InvalidOption, PartitionPathInvalid, ValueUnfit
+from hivesink.errors import HiveSinkError, InvalidOption, PartitionPathInvalid, ValueUnfit, WrongUsage
 from hivesink.sink.task.replay import WRITER
 from hivesink.tables.opened import open_table
 
@@ -22,9 +22,11 @@ if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
 
     from hivesink.core.partition import PartitionKey
+    from hivesink.core.partition_commit import CommitRule
     from hivesink.core.partition_time import FromPatterns
     from hivesink.core.rolling import Slice
     from hivesink.core.table import Column
+    from hivesink.core.why_open import Policies
     from hivesink.sink.inspect.partitions import LogFollower, PartitionState
     from hivesink.tables.opened import OpenedTable
 
@@ -92,6 +94,9 @@ class PartitionWait:
             with open_table(self.table, self.metastore) as opened:
                 name = _checked(opened, self.partition)
                 self._followers = self._followed(opened)
+            if not self._followers:
+                # Nobody has written yet, and might never be able to: the table's settings are all there is.
+                _require_times(opened.policies(None), (opened.name, name), opened.live.spec.partition_columns)
             now = datetime.now(timezone.utc)
             key, columns = (opened.name, name), opened.live.spec.partition_columns
             both = [
@@ -140,10 +145,20 @@ def _state(follower: LogFollower, key: PartitionKey, columns: Sequence[Column], 
     if state.record is None and not state.open_rows:
         _require_possible(follower.policies.names, key, columns)
         _require_likely(follower, key, {column.name for column in columns if column.type is Primitive.STRING})
-    if follower.policies.rule.is_unknown(key):
+    _require_known(follower.policies.rule, key)
+    return state
+
+
+def _require_times(policies: Policies, key: PartitionKey, columns: Sequence[Column]) -> None:
+    """Raise InvalidOption for a name that never comes, or that lacks the time which its commit needs."""
+    _require_possible(policies.names, key, columns)
+    _require_known(policies.rule, key)
+
+
+def _require_known(rule: CommitRule, key: PartitionKey) -> None:
+    if rule.is_unknown(key):
         what = f"no time can be read from its values by the partition.time-extractor settings of {key[0]}"
         raise InvalidOption((f"{key[1]!r} is never committed: {what}",))
-    return state
 
 
 def _require_likely(follower: LogFollower, key: PartitionKey, texts: AbstractSet[str]) -> None:
@@ -183,7 +198,7 @@ def _require_possible(names: FromPatterns | None, key: PartitionKey, columns: Se
 
 
 def _checked(opened: OpenedTable, partition: str) -> str:
-    """The partition's name as Hive writes it. Raises InvalidOption."""
+    """The partition's name as Hive writes it. Raises WrongUsage."""
     columns = opened.live.spec.partition_columns
     names = [column.name for column in columns]
     try:
@@ -191,9 +206,9 @@ def _checked(opened: OpenedTable, partition: str) -> str:
         if [name for name, _ in pairs] == names:
             return _path(columns, [value for _, value in pairs])
     except (PartitionPathInvalid, ValueUnfit) as error:
-        raise InvalidOption((str(error),)) from error
+        raise WrongUsage((str(error),)) from error
     form = "/".join(f"{name}=…" for name in names) or "nothing: it has no partitions"
-    raise InvalidOption((f"{partition!r} is no partition of {opened.name}: write {form}",))
+    raise WrongUsage((f"{partition!r} is no partition of {opened.name}: write {form}",))
 
 
 def _path(columns: Sequence[Column], values: Sequence[str | None]) -> str:

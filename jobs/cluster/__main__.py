@@ -10,6 +10,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from hivesink.cli.codes import code_of
 from hivesink.embedded.server import locked
 from hivesink.errors import HiveSinkError, SourceUnreachable
 from jobs.cluster.cluster import PARTS, Cluster
@@ -103,7 +104,7 @@ def _line(name: str, server: EmbeddedServer) -> str:
 
 
 def main() -> int:
-    """Do what the command line says; a failure is one line."""
+    """Do what the command line says; a failure is one line, and an exit code as that of `hivesink`."""
     parser = argparse.ArgumentParser(prog="python -m jobs.cluster", description=__doc__)
     parser.add_argument("command", choices=["up", "status", "down", "topic"])
     parser.add_argument("name", nargs="?", help="the topic of `topic`, which writes the lines of standard input to it")
@@ -126,7 +127,7 @@ def main() -> int:
                 return down(folder)
     except HiveSinkError as e:
         sys.stderr.write(f"{e}\n")
-        return 1
+        return code_of(e)
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 from hivesink import HiveSink
+from hivesink.cli.codes import code_of
 from hivesink.config.site import NO_SITE
 from hivesink.errors import HiveSinkError
 from hivesink.metastore import catalog
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 
 
 def main() -> int:
-    """Run it. Returns the exit code: 0 if every check passed."""
+    """Run it. Returns the exit code: 0 if every check passed, 1 if one failed, for an error that of `hivesink`."""
     screen = Screen(monotonic)
     kafka, cluster = (environ.get(name, "0") or "0" for name in ("KAFKA", "CLUSTER"))
     context = f"cluster-{cluster}" if cluster != "0" else "kafka" if kafka != "0" else "files"
@@ -50,7 +51,7 @@ def main() -> int:
                 demonstrate(home, screen, services, kafka=kafka != "0")
     except HiveSinkError as error:
         print(f"demo: {error}", file=sys.stderr)
-        return 1
+        return code_of(error)
     except KeyboardInterrupt:
         print("\ndemo: stopped; the next run continues from here", file=sys.stderr)
         return 130

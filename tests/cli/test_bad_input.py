@@ -56,9 +56,24 @@ def test_a_password_in_the_address_is_not_shown(uri: str, capsys: pytest.Capture
 
 def test_a_name_that_is_no_table(uri: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert uri
-    said = hivesink(capsys, "status", "a.b.c")
-    assert said.code == 65
-    assert "'a.b.c' is not a table name" in said.error
+    for arguments in (["status", "a.b.c"], ["wait", "dt=2024-01-02", "a.b"], ["rejects", "a.b.c", "--json"]):
+        said = hivesink(capsys, *arguments)
+        assert (said.code, said.out) == (2, "")
+        assert f"'{arguments[1]}' is not a table name" in said.error
+
+
+def test_an_address_that_is_none_is_wrong_usage_only_where_it_was_given(
+    uri: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert uri
+    said = hivesink(capsys, "status", "a.b", "--metastore", "localhost:9083")
+    assert (said.code, "metastore: write it as thrift://host:port" in said.error) == (2, True)
+    site = "<configuration><property><name>hive.metastore.uris</name><value>nowhere</value></property></configuration>"
+    (tmp_path / "hive-site.xml").write_text(site)
+    monkeypatch.setenv("HIVE_CONF_DIR", str(tmp_path))
+    monkeypatch.delenv("HIVESINK_METASTORE")
+    said = hivesink(capsys, "status", "a.b")
+    assert (said.code, "metastore: write it as thrift://host:port" in said.error) == (65, True)
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -103,7 +118,7 @@ def test_json_errors_leave_standard_output_empty(uri: str, capsys: pytest.Captur
 
 def test_a_hiveserver2_is_named_as_host_and_port(capsys: pytest.CaptureFixture[str]) -> None:
     said = hivesink(capsys, "query", "SELECT 1", "--hiveserver2", ":x")
-    assert said.code == 65
+    assert said.code == 2
     assert "host:port" in said.error
 
 
@@ -119,7 +134,7 @@ def test_a_password_comes_from_a_file_or_the_environment(
 ) -> None:
     ldap = ["query", "SELECT 1", "--hiveserver2", "127.0.0.1:1", "--auth", "LDAP", "--user", "me"]
     said = hivesink(capsys, *ldap)
-    assert said.code == 65
+    assert said.code == 2
     assert "LDAP needs a user and a password" in said.error
     (tmp_path / "password").write_text("hush-hush\n")
     from_file = hivesink(capsys, *ldap, "--password-file", str(tmp_path / "password"))

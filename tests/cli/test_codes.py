@@ -8,8 +8,16 @@ from types import SimpleNamespace
 
 import pytest
 
-from hivesink.cli.codes import translate
-from hivesink.errors import BadRecord, EpochTaken, FencedOut, MetastoreUnreachable, StoreUnavailable
+from hivesink.cli.codes import code_of, translate
+from hivesink.errors import (
+    BadRecord,
+    EpochTaken,
+    FencedOut,
+    InvalidOption,
+    MetastoreUnreachable,
+    StoreUnavailable,
+    WrongUsage,
+)
 
 JOB = Path("jobs/clicks.py")
 
@@ -19,6 +27,11 @@ def test_another_run_needs_a_person_and_a_full_disk_may_pass() -> None:
     assert translate(FencedOut("/log", 7, 8), JOB)[1] == 65
     assert translate(BadRecord("a.b", "t-0@5", "id", "no number"), JOB)[1] == 65
     assert translate(StoreUnavailable("write", "/data/x", "no space left on device"), JOB)[1] == 75
+
+
+def test_a_setting_needs_a_person_and_a_wrong_option_is_wrong_usage() -> None:
+    assert code_of(InvalidOption(("a setting",))) == 65
+    assert code_of(WrongUsage(("an option",))) == 2
 
 
 def test_the_sinks_error_is_found_behind_the_jobs_own() -> None:

@@ -216,7 +216,7 @@ def test_an_odd_stem_is_the_jobs_own_matter_and_an_odd_writer_is_refused_before_
     job = _job(tmp_path, "print('it ran')").rename(tmp_path / "my job.py")
     assert _run(job).stdout == "it ran\n"
     refused = _run(job, "--writer", "../demo.other/w")
-    assert (refused.returncode, refused.stdout) == (65, "")
+    assert (refused.returncode, refused.stdout) == (2, "")
     assert "the writer's name '../demo.other/w' can't be used" in refused.stderr
 
 

@@ -177,6 +177,8 @@ def test_settings_that_do_not_fit_a_table_hide_no_problem_of_another_file(
 
 def test_a_path_that_is_not_there(uri: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert uri
-    said = hivesink(capsys, "ddl", "plan", tmp_path / "none.sql")
-    assert said.code == 65
-    assert "none.sql" in said.error
+    for path in ("none.sql", "none/"):
+        said = hivesink(capsys, "ddl", "plan", tmp_path / path)
+        assert said.code == 2
+        assert "/none" in said.error
+        assert "does not exist" in said.error

@@ -176,7 +176,7 @@ def test_what_can_never_be_is_refused(
     days: str, arguments: tuple[str, ...], told: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     said = hivesink(capsys, "wait", days, *arguments)
-    assert said.code == 65
+    assert said.code == 2
     assert told.format(table=days) in said.error
 
 

@@ -63,7 +63,8 @@ def test_the_list_by_reason(letters: Ingest, capsys: pytest.CaptureFixture[str])
     (one,) = found["rejects"]
     assert (one["records"], one["field"], found["waiting"], found["replayed"]) == (3, "id", 0, 0)
     assert hivesink(capsys, "rejects", "--json", letters.table, "--field", "note").data["rejects"] == []
-    assert "write yyyy-MM-dd" in hivesink(capsys, "rejects", letters.table, "--day", "yesterday").error
+    wrong = hivesink(capsys, "rejects", letters.table, "--day", "yesterday")
+    assert (wrong.code, "write yyyy-MM-dd" in wrong.error) == (2, True)
 
 
 def test_a_table_without_dead_letters(ingest: Ingest, capsys: pytest.CaptureFixture[str]) -> None:
@@ -86,7 +87,7 @@ def test_the_dead_letter_table_is_not_the_one_to_name(
 
 def test_a_file_that_is_not_there_is_named_once(letters: Ingest, capsys: pytest.CaptureFixture[str]) -> None:
     said = hivesink(capsys, "rejects", "replay", letters.table, "--mended", "nope.jsonl")
-    assert said.error == "hivesink: --mended nope.jsonl: No such file or directory"
+    assert (said.code, said.error) == (2, "hivesink: --mended nope.jsonl: No such file or directory")
 
 
 def test_what_does_not_fit_the_table_of_today_fails_again_and_says_why(
@@ -107,7 +108,8 @@ def test_mended_records_come_back_once_and_are_marked(
     file = tmp_path / "mend.jsonl"
     before = values(letters)
     assert hivesink(capsys, "rejects", letters.table, "--export", file).code == 0
-    assert "there is a file" in hivesink(capsys, "rejects", letters.table, "--export", file).error
+    twice = hivesink(capsys, "rejects", letters.table, "--export", file)
+    assert (twice.code, "there is a file" in twice.error) == (2, True)
     mend(file, '{"id": 77, "note": "mended", "dt": "2026-01-09"}')
     strange = tmp_path / "strange.jsonl"
     strange.write_text(f'{file.read_text().splitlines()[0]}\n{{"id": "x", "value": null}}\n')

@@ -112,7 +112,7 @@ def test_a_reset_is_shown_and_asked_for(
     assert f"its 6 finished files in {table} stay: rows that are read again will be there twice" in dry.out
     assert "nothing was changed" in dry.out
     asked = reset(capsys, table, "--json")
-    assert asked.code == 65
+    assert asked.code == 2
     assert "with --json, confirm with --yes" in asked.error
     monkeypatch.setattr("sys.stdin", Answer("n"))
     refused = reset(capsys, table)

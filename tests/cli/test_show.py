@@ -169,7 +169,7 @@ def test_only_a_page_is_replaced(table: str, tmp_path: Path, capsys: pytest.Capt
     file = tmp_path / "notes.html"
     file.write_text("<p>mine</p>")
     said = hivesink(capsys, "show", table, "--html", file)
-    assert said.code == 65
+    assert said.code == 2
     assert "is no page of `hivesink show`; name another one, or replace it with --force" in said.error
     assert file.read_text() == "<p>mine</p>"
     assert hivesink(capsys, "show", table, "--html", file, "--force").code == 0
@@ -187,7 +187,7 @@ def test_where_no_page_can_be(
     name: str, told: str, table: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     said = hivesink(capsys, "show", table, "--html", tmp_path / name, "--force")
-    assert said.code == 65
+    assert said.code == 2
     assert told in said.error
 
 

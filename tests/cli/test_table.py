@@ -6,6 +6,7 @@ import re
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
@@ -15,15 +16,18 @@ from hive_metastore.ttypes import FieldSchema, NoSuchObjectException
 from hivesink import wiring
 from hivesink.cli import verify
 from hivesink.config import known_tables
+from hivesink.config.options import SinkConfig
 from hivesink.core.epoch import Epoch
 from hivesink.core.table import TableName
 from hivesink.embedded.metastore import EmbeddedMetastore
-from hivesink.errors import Unsupported
+from hivesink.errors import InvalidOption, Unsupported
+from hivesink.logs import log_folder
 from hivesink.metastore.thrift_connection import Connection
+from hivesink.tables.opened import open_table
 from tests.cli.site import Ingest, alter, hivesink
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from hivesink.core.manifest import PartEntry
 
@@ -272,7 +276,7 @@ def test_a_lost_part_needs_a_person_and_its_loss_a_yes(
     assert [(loss["target"], loss["rows"]) for loss in planned["lost"]] == [(part.target, part.rows)]
     assert part.target not in {action["subject"] for action in planned["actions"]}
     asked = hivesink(capsys, "recover", table, "--accept-lost", "--json")
-    assert asked.code == 65
+    assert asked.code == 2
     assert "with --json, confirm with --yes" in asked.error
     monkeypatch.setattr("sys.stdin", Answer("n"))
     assert hivesink(capsys, "recover", table, "--accept-lost").code == 1
@@ -390,3 +394,38 @@ def test_status_while_the_metastore_is_away_says_what_the_logs_know(
     assert f"name the table's folder: hivesink status {table} --location FOLDER" in unknown.error
     told = hivesink(capsys, "status", table, "--location", location.as_uri())
     assert (told.code, "dt=2026-01-02" in told.out) == (75, True)
+
+
+def test_a_log_is_on_hdfs_only_beside_a_table_on_hdfs(table: str, uri: str) -> None:
+    told = "sink.log-location = '{}': the log {}/ingest and the table at {} are on different file systems"
+    with pytest.raises(InvalidOption) as refused:
+        Ingest(table, uri, options={"sink.log-location": "hdfs://nn/logs"})
+    with open_table(table, uri) as opened:
+        live = opened.live
+    place = "hdfs://nn/logs"
+    assert told.format(place, place, live.location) in str(refused.value)
+    moved = replace(live, location="hdfs://nn/t")
+    with pytest.raises(InvalidOption) as refused:
+        log_folder(moved, SinkConfig.parse({}, {"sink.log-location": "file:/logs"}), "ingest")
+    assert told.format("file:/logs", "/logs", moved.location) in str(refused.value)
+
+
+def test_a_log_may_be_on_another_disk_than_its_table(
+    table: str, uri: str, capsys: pytest.CaptureFixture[str], shared_memory: Path
+) -> None:
+    options = {"sink.log-location": str(shared_memory), "sink.rolling-policy.on-epoch": "false"}
+    with closing(Ingest(table, uri, options=options)) as ingest:
+        assert ingest.log.stat().st_dev != ingest.location.parent.stat().st_dev
+        ingest.commit()
+        ingest.committer.finish()
+    for command in ("recover", "verify", "clean"):
+        assert hivesink(capsys, command, table).code == 0
+
+
+@pytest.fixture
+def shared_memory(tmp_path: Path) -> Iterator[Path]:
+    """A folder on another file system than `tmp_path`."""
+    if not Path("/dev/shm").is_dir() or Path("/dev/shm").stat().st_dev == tmp_path.stat().st_dev:  # noqa: S108
+        pytest.skip("needs /dev/shm as a second file system")
+    with TemporaryDirectory(dir="/dev/shm") as folder:
+        yield Path(folder)

@@ -189,7 +189,7 @@ def test_a_segment_that_is_lost_holds_back_its_own_rows_until_they_are_given_up(
     planned = hivesink(capsys, "recover", table, "--accept-lost", "--dry-run", "--json").data["writers"][0]
     assert {one["target"] for one in planned["lost"]} == {str(lost)}
     assert sum(one["rows"] for one in planned["lost"]) == 4
-    assert hivesink(capsys, "recover", table, "--accept-lost", "--json").code == 65
+    assert hivesink(capsys, "recover", table, "--accept-lost", "--json").code == 2
     done = hivesink(capsys, "recover", table, "--accept-lost", "--yes")
     assert done.code == 0
     assert "1 file with 4 rows accepted as lost" in done.out
@@ -463,7 +463,7 @@ def test_a_person_says_that_what_readers_may_have_had_is_published_again(
     planned = hivesink(capsys, "recover", table, "--encode-again", "all", "--dry-run")
     assert (planned.code, planned.out.count("would be published again")) == (0, len(taken))
     asked = hivesink(capsys, "recover", table, "--encode-again", "all", "--json")
-    assert asked.code == 65
+    assert asked.code == 2
     assert f"this would publish 12 rows in {len(taken)} files again" in asked.error
     assert hivesink(capsys, "recover", table, "--encode-again", "all", "--yes").code == 0
     assert ids(waiting) == IDS

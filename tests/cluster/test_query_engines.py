@@ -121,6 +121,7 @@ def _by_spark(*statements: str) -> list[tuple[str, Any]]:
     command = [sys.executable, "-c", SEVERAL, *statements]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+    assert "Hive Session ID" not in done.stderr
     *answers, _ = done.stdout.split("----\n")
     return [(text, json.loads(document)) for text, document in zip(answers[::2], answers[1::2], strict=True)]
 

@@ -104,7 +104,9 @@ def test_no_metastore_anywhere_says_what_to_set(tmp_path: Path, monkeypatch: pyt
 
 def test_a_metastore_of_hive_4_gets_its_own_client() -> None:
     version, jars = "spark.sql.hive.metastore.version", "spark.sql.hive.metastore.jars.path"
-    assert version not in chosen({}, metastore="thrift://m", hive=3).settings
+    named = "spark.hadoop.hive.session.id"
+    assert not {version, named} & chosen({}, metastore="thrift://m", hive=3).settings.keys()
+    assert chosen({}, metastore="thrift://m", hive=4, extra={named: "mine"}).settings[named] == "mine"
     found = chosen({}, metastore="thrift://m", hive=4).settings
     assert found[version] == "4.0.1"
     assert "hive-exec-4.0.1.jar" in found[jars]

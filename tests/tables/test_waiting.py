@@ -230,6 +230,20 @@ def test_a_time_that_is_spelled_otherwise_than_all_others_is_refused(table: str,
     assert PartitionWait(table, DAY, metastore=uri).look().waits_for is None
 
 
+def test_without_any_writer_a_name_that_can_never_be_committed_is_refused_at_once(
+    table: str, uri: str, tmp_path: Path
+) -> None:
+    with pytest.raises(InvalidOption, match="'dt=oops' is never committed: no time can be read from its values"):
+        PartitionWait(table, "dt=oops", metastore=uri, tolerant=True).look()
+    by_month = daily.BY_HOUR.replace("(day STRING, hour INT)", "(dt STRING)").replace("day=yyyy-MM-dd,hour=HH", "MM-dd")
+    yearless = daily.create(uri, tmp_path / "yearless", by_month)
+    with pytest.raises(InvalidOption, match=r"time-pattern: its values show no year; set .*\.timestamp-pattern"):
+        PartitionWait(yearless, "dt=01-02", metastore=uri, tolerant=True).look()
+    hourly = daily.create(uri, tmp_path / "hourly", daily.BY_HOUR)
+    with pytest.raises(InvalidOption, match="write it as in day=2024-01-02/hour=3"):
+        PartitionWait(hourly, "day=2024-1-2/hour=3", metastore=uri, tolerant=True).look()
+
+
 def test_what_no_time_can_be_read_from_is_no_example_of_a_name(table: str, uri: str, writer: Daily) -> None:
     writer.read("oops", mark=1)
     assert PartitionWait(table, DAY, metastore=uri).look().waits_for is not None
