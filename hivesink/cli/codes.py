@@ -91,6 +91,13 @@ KAFKA_LOSS = (
 )
 
 
+_DAMAGED = re.compile(r"Failed to read log file (\S+/commits/\d+)\.")
+DAMAGED = (
+    "of the checkpoint is damaged; remove it, and the hidden .crc file of its name if there is one, and start again: "
+    "Spark runs that batch once more, and the sink knows from its log whether the batch is in the table"
+)
+
+
 def translate(error: BaseException, job: Path, *, stopped: bool = False) -> tuple[HiveSinkError, int]:
     """What to report for a job that raised `error`, and the exit code. `stopped`: somebody had asked it to end."""
     if isinstance(error, KeyboardInterrupt):
@@ -123,6 +130,8 @@ def _judge(error: BaseException, job: Path) -> tuple[JobFailed, ExitCode]:
         said = _WHAT_IS_LOST.search(_whole(error))
         lost = f"{KAFKA_LOSS}. Spark says: {said[1] or said[2]}" if said else KAFKA_LOSS
         return JobFailed(job, lost), ExitCode.NEEDS_PERSON
+    if damaged := _DAMAGED.search(_whole(error)):
+        return JobFailed(job, f"{damaged[1]} {DAMAGED}"), ExitCode.NEEDS_PERSON
     what, line = f"{type(error).__name__}: {_reason(error)}", _line_of(error, job)
     if _is_fault(error):
         return JobFailed(job, f"{what}{line}"), ExitCode.NEEDS_PERSON

@@ -20,8 +20,9 @@ def prepare(*, json: Json = False, debug: Debug = False) -> None:
         connector = jars.kafka_connector(importlib.metadata.version("pyspark"))
         sets = (connector, jars.HIVE_CLIENT)
         for one in sets:
-            tell(f"fetching {one.name}: {len(one.coordinates)} jars")
-            jars.fetch(one)
+            if not jars.fetched(one):
+                tell(f"fetching {one.name}: {len(one.coordinates)} jars")
+                jars.fetch(one)
         tell("writing an archive of Spark's classes, which takes half a minute")
         path = archive.make(jars.fetched(connector))
         names = [one.name for one in sets]

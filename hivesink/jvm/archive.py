@@ -7,9 +7,12 @@ other jars.
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
+import threading
+import time
 import zipfile
 from contextlib import suppress
 from hashlib import sha256
@@ -28,6 +31,8 @@ if TYPE_CHECKING:
 
 # What a JVM says on standard output about an archive that it can't take helps nobody.
 _SILENT = "-Xlog:cds*=off"
+_NEW = ".new-"
+_LEFT_SECONDS = 3600
 
 
 def archive() -> Path:
@@ -49,8 +54,9 @@ def make(class_path: Sequence[Path]) -> Path:
     """
     path = archive()
     path.parent.mkdir(parents=True, exist_ok=True)
+    _remove_left(path.parent)
     # A JVM dies of half an archive: it appears whole.
-    with tempfile.TemporaryDirectory(dir=path.parent, prefix=".new-") as folder:
+    with tempfile.TemporaryDirectory(dir=path.parent, prefix=_NEW) as folder:
         new = Path(folder, path.name)
         environment = {
             "JAVA_HOME": str(find_java().home),
@@ -58,21 +64,33 @@ def make(class_path: Sequence[Path]) -> Path:
             "SPARK_LOCAL_IP": "127.0.0.1",
             "SPARK_SUBMIT_OPTS": f"-XX:ArchiveClassesAtExit={new} {_SILENT}",
         }
-        # spark-submit ends with its JVM, which writes the archive at its end.
-        more = ("--driver-class-path", os.pathsep.join(map(str, class_path))) if class_path else ()
-        command = [str(spark_home() / "bin" / "spark-submit"), *more, __file__, folder, *map(str, class_path)]
-        done = subprocess.run(command, env=os.environ | environment, capture_output=True, text=True, check=False)
+        command = [sys.executable, __file__, folder, *map(str, class_path)]
+        read, write = os.pipe()
+        with os.fdopen(read), os.fdopen(write):
+            done = subprocess.run(
+                command, env=os.environ | environment, stdin=read, capture_output=True, text=True, check=False
+            )
         if done.returncode or not new.is_file():
             raise ArchiveNotMade(find_java().program, (done.stderr or done.stdout).strip().rpartition("\n")[2])
         new.replace(path)
     return path
 
 
+def _remove_left(parent: Path) -> None:
+    """Remove what runs that were killed an hour ago or earlier have left."""
+    for folder in parent.glob(f"{_NEW}*"):
+        with suppress(FileNotFoundError):
+            if time.time() - folder.stat().st_mtime > _LEFT_SECONDS:
+                shutil.rmtree(folder, ignore_errors=True)
+
+
 def job(folder: str, jars: Sequence[str]) -> None:
     """A job that uses what jobs use: files, a stream, Python workers, Parquet, Hive's client, classes of these jars."""
+    from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
     settings = {
+        "spark.driver.extraClassPath": os.pathsep.join(jars),
         "spark.hadoop.javax.jdo.option.ConnectionURL": "jdbc:derby:memory:classes;create=true",
         "spark.hadoop.datanucleus.schema.autoCreateAll": "true",
         "spark.hadoop.hive.metastore.schema.verification": "false",
@@ -97,6 +115,11 @@ def job(folder: str, jars: Sequence[str]) -> None:
     spark.sql("SELECT dt, sum(id) FROM t GROUP BY dt").collect()
     _load(spark, jars)
     spark.stop()
+    # The JVM writes the archive at its end, which is that of its input.
+    gateway: Any = SparkContext._gateway  # noqa: SLF001  nobody else knows the JVM's process
+    gateway.shutdown()
+    gateway.proc.stdin.close()
+    gateway.proc.wait()
 
 
 def _load(spark: SparkSession, jars: Sequence[str]) -> None:
@@ -117,5 +140,12 @@ def _is_class(name: str) -> bool:
     return name.endswith(".class") and "-" not in name
 
 
+def _end_with_parent() -> None:
+    """End this process with the one that holds the other end of its input, however that ends; the JVM follows."""
+    sys.stdin.read()
+    os._exit(1)
+
+
 if __name__ == "__main__":
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     job(sys.argv[1], sys.argv[2:])

@@ -236,3 +236,15 @@ def test_records_that_kafka_has_lost_are_told_with_their_topic(java: str) -> Non
     told, code = translate(RuntimeError(java), JOB)
     assert code == 65
     assert str(told).removesuffix(".").endswith("in docs/operations.md. Spark says: Set(refunds-0) are gone")
+
+
+def test_a_damaged_file_of_a_checkpoint_is_no_reason_to_try_again() -> None:
+    from pyspark.errors import StreamingQueryException
+
+    damaged = "Failed to read log file file:/cp/commits/3. Incomplete log file in the offset commit log"
+    text = f"[STREAM_FAILED] Query [id = a] terminated with exception: {damaged}"
+    told, code = translate(StreamingQueryException(text), JOB)
+    assert code == 65
+    assert str(told).startswith(
+        f"{JOB}: file:/cp/commits/3 of the checkpoint is damaged; remove it, and the hidden .crc"
+    )
