@@ -56,11 +56,15 @@ class LogMissing(HiveSinkError):
 
 
 class LogOutdated(HiveSinkError):
-    """The table holds a file of an epoch that the log doesn't know."""
+    """The table holds a file that the log hasn't decided: of an epoch after its newest, or of another's number."""
 
-    def __init__(self, table: str, writer: str, log: str, epoch: int, path: str) -> None:
+    def __init__(self, table: str, writer: str, log: str, epoch: int, path: str, *, decided: bool = False) -> None:
+        """`decided`: the log has gone on since, and has that file's epoch with other files."""
+        after = f"was published after epoch {epoch}, where the log {log} ends: the log"
+        other = f"isn't in the epoch of its number in the log {log}, which has gone on to epoch {epoch} since it"
+        found = f"{other} was" if decided else f"{after} is"
         super().__init__(
-            f"{path} was published after epoch {epoch}, where the log {log} ends: the log is older than {table}, such "
+            f"{path} {found} older than {table}, such "
             "as one from a backup. Restore its newest copy; if there is none, start over: "
             f"`hivesink reset {table} --writer {writer}`, then as for a log that is lost (docs/operations.md)"
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import threading
 from dataclasses import replace
 from pathlib import Path
@@ -332,6 +333,35 @@ def test_a_checkpoint_older_than_the_log_is_refused(stage: Stage) -> None:
     stage.put(range(30, 35))
     stage.drain()
     assert stage.ids() == list(range(35))
+
+
+@pytest.mark.parametrize("options", [{}, ON_EPOCH], ids=["rolled", "on-epoch"])
+def test_an_old_log_with_its_old_checkpoint_is_refused_where_newer_rows_are_in_other_partitions(
+    stage: Stage, options: dict[str, str]
+) -> None:
+    stage = replace(stage, options=options).create()
+    stage.put([0])
+    stage.drain()
+    backup, newest = stage.folder / "backup", stage.folder / "newest"
+    shutil.copytree(stage.log(), backup)
+    checkpoint = stage.copy_checkpoint()
+    stage.put([1])
+    stage.drain()
+    stage.log().rename(newest)
+    backup.rename(stage.log())
+    newer = stage.folder / "newer"
+    stage.checkpoint.rename(newer)
+    checkpoint.rename(stage.checkpoint)
+    for _ in range(2):
+        with pytest.raises(errors.LogOutdated, match=r"dt=2024-01-02/part-.* was published after epoch"):
+            stage.drain()
+        assert stage.ids() == [0, 1]
+    shutil.rmtree(stage.log())
+    newest.rename(stage.log())
+    stage.restore_checkpoint(newer)
+    stage.put([2])
+    stage.drain()
+    assert stage.ids() == [0, 1, 2]
 
 
 def test_a_deleted_log_under_a_checkpoint_that_is_kept_is_refused(stage: Stage) -> None:

@@ -160,10 +160,12 @@ class Job:
     tolerant: bool = True
     tasks: int = 2
     writer: str = "w"
+    fresh_uid: str = UID
+    """The uid of a log that has none."""
     extra_attempts: Callable[[TaskPlan, Sequence[pa.RecordBatch]], Iterable[TaskReport]] | None = None
 
     def __post_init__(self) -> None:
-        uid = self.log.uid(UID)
+        uid = self.log.uid(self.fresh_uid)
         assert uid is not None
         live = self.registrar.table(TABLE)
         self.log.point(TABLE, live.location)

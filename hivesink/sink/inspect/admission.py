@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING
 from hivesink import errors
 from hivesink.core.bucket import is_hidden
 from hivesink.core.manifest import PartEntry, standing
+from hivesink.core.outdated import tries
 from hivesink.core.partition import LivePartition, is_partition, parse_path
 from hivesink.core.partition_value import canonical
 from hivesink.core.table import TableName
+from hivesink.sink.commit.outdated import NewestLog
 from hivesink.sink.inspect.facts import FoundPart, LogFacts, outside, read_log
 from hivesink.sink.task.replay import WRITER as REPLAYS
 
@@ -162,22 +164,19 @@ class Admission:
                 raise errors.TableFolderGone(table, folder, self.log.location)
 
     def _require_newest(self, facts: LogFacts) -> None:
-        """Raises LogOutdated if the table holds a file of a later epoch: the log was restored from a backup, say.
+        """Raises LogOutdated if the table holds a file that the log lacks: the log was restored from a backup, say.
 
-        Looks where the newest epoch published, and where rows that wait would be.
+        Looks where the newest epoch published, and where rows that wait would be. A run looks at other folders before
+        it writes there.
         """
-        newest = next((manifest.parts for manifest in reversed(facts.manifests) if manifest.parts), ())
-        places = {part.key for part in newest} | facts.open_rows.buckets.keys()
+        last = next((manifest.parts for manifest in reversed(facts.manifests) if manifest.parts), ())
+        places = {part.key for part in last} | facts.open_rows.buckets.keys()
         own = {partition for table, partition in places if table == str(self.live.spec.name)}
-        folders = {part.folder for part in newest} | {f"{self.live.location}/{name}".rstrip("/") for name in own}
+        folders = {part.folder for part in last} | {f"{self.live.location}/{name}".rstrip("/") for name in own}
         folders |= {home.location for home in self.registrar.lookup(self.live, sorted(own)).values()}
-        for part in _visible(self.store, sorted({self.store.canonical(folder): folder for folder in folders}.values())):
-            is_later = part.name.uid == facts.uid and part.name.epoch > facts.view.head
-            # A run that works beside this one has decided the epoch before its file was visible.
-            if is_later and part.name.epoch > self.log.view().head:
-                raise errors.LogOutdated(
-                    str(self.live.spec.name), self.writer, self.log.location, facts.view.head, part.path
-                )
+        known = {manifest.epoch: tries(manifest) for manifest in facts.manifests}
+        look = NewestLog(self.log, self.store, self.writer, facts.uid, known)
+        look.require(str(self.live.spec.name), folders, facts.view.head)
 
     def _open_parts(self) -> Iterator[tuple[Epoch, PartEntry]]:
         """The parts for which unsettled epochs answer. Raises LogDamaged, NewerFormat."""

@@ -170,7 +170,7 @@ def test_a_deleted_log_is_noticed(site: Site) -> None:
     with pytest.raises(LogMissing, match="append=0"):
         site.job().run()
     assert site.rows() == IDS[:8]
-    site.job(history_policy=HistoryPolicy(append=Epoch(0))).run()
+    site.job(history_policy=HistoryPolicy(append=Epoch(0)), fresh_uid="00c0ffee0002").run()
     assert site.rows() == IDS
 
 
