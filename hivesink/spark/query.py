@@ -149,12 +149,15 @@ class HiveQuery:
         return replace(self._run.committer.progress(), behind_files=sum(files) if files else None)
 
     def settle(self) -> None:
-        """End the query with its job. Raises its failure, unless the job was told of it."""
-        if not self._ended.is_set():
+        """End the query with its job, or wait for its own end. Raises its failure, unless the job was told of it."""
+        if self._ended.is_set():
+            self._finish()
+        elif self._interval is None:
+            # A job that doesn't wait for it would end before the first batch, as if all had been read.
+            self.awaitTermination()
+        else:
             wait_for_batch(self._query)
             self.stop()
-        else:
-            self._finish()
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._query, name)

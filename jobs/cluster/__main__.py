@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     from hivesink.embedded.server import EmbeddedServer
 
 
+DEFAULT_KAFKA = "127.0.0.1:9092"
+"""What jobs/userinfo.py reads without KAFKA_SERVERS."""
+
+
 def default_folder() -> Path:
     """Return `$HIVESINK_CLUSTER`, by default `.hivesink-cluster` in the current folder."""
     return Path(os.environ.get("HIVESINK_CLUSTER") or ".hivesink-cluster").absolute()
@@ -48,6 +52,10 @@ def up(folder: Path, only: Collection[str]) -> int:
         print()
         for field in fields(addresses):
             print(f"{field.name:14} {getattr(addresses, field.name)}")
+        if addresses.kafka not in {"", DEFAULT_KAFKA}:
+            print(
+                f"\nAnother broker may be at {DEFAULT_KAFKA}. For jobs/userinfo.py: export KAFKA_SERVERS={addresses.kafka}"
+            )
     return 0
 
 

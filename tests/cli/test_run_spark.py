@@ -35,6 +35,9 @@ print("ended by itself", flush=True)
 """
 POLLS = JOB.replace("query.awaitTermination()", "import time\nwhile query.isActive: time.sleep(0.2)")
 STARTED, _ = JOB.split("query =")
+AWAITS_NOTHING = JOB.replace('"processingTime": "1 second"', '"availableNow": True').replace(
+    "query.awaitTermination()", ""
+)
 LEAVES_ITS_OWN = f"""{STARTED}
 write = sources.lines(spark, folder).writeStream.foreachBatch(lambda batch, number: sink(batch, number))
 query = write.option("checkpointLocation", checkpoint).start()
@@ -121,6 +124,19 @@ def test_sigterm_ends_a_job_well_and_a_bad_record_needs_a_person(
     assert "two.json" in told[0]
     assert "Traceback" not in err
     assert "\tat " not in err
+
+
+def test_a_query_that_ends_by_itself_is_awaited(
+    table: str, tmp_path: Path, java_home: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "events").mkdir()
+    _feed(tmp_path, "one.json", *({"id": number, "dt": "2026-01-01"} for number in range(5)))
+    with _start(tmp_path, table, java_home, AWAITS_NOTHING) as process:
+        out, err = process.communicate()
+    assert (process.returncode, out) == (0, "ended by itself\nepoch 1\n"), err
+    (writer,) = _status(capsys, table).data["writers"]
+    assert writer["rows"]["written"] == 5
+    assert "rows that wait to be rolled" not in hivesink(capsys, "status", table).out
 
 
 @pytest.mark.parametrize("stop", ["the job", "two signals"])
