@@ -61,7 +61,7 @@ class LogOutdated(HiveSinkError):
     def __init__(self, table: str, writer: str, log: str, epoch: int, path: str, *, decided: bool = False) -> None:
         """`decided`: the log has gone on since, and has that file's epoch with other files."""
         after = f"was published after epoch {epoch}, where the log {log} ends: the log"
-        other = f"isn't in the epoch of its number in the log {log}, which has gone on to epoch {epoch} since it"
+        other = f"isn't a file of its epoch in the log {log}, which is at epoch {epoch}: the log"
         found = f"{other} was" if decided else f"{after} is"
         super().__init__(
             f"{path} {found} older than {table}, such "

@@ -353,7 +353,7 @@ def test_an_old_log_with_its_old_checkpoint_is_refused_where_newer_rows_are_in_o
     stage.checkpoint.rename(newer)
     checkpoint.rename(stage.checkpoint)
     for _ in range(2):
-        with pytest.raises(errors.LogOutdated, match=r"dt=2024-01-02/part-.* was published after epoch"):
+        with pytest.raises(errors.LogOutdated, match=r"dt=2024-01-02/part-.*: the log (is|was) older than"):
             stage.drain()
         assert stage.ids() == [0, 1]
     shutil.rmtree(stage.log())

@@ -168,9 +168,9 @@ def test_a_deleted_log_is_noticed(site: Site) -> None:
     for path in [path for path in site.fs._files if path.startswith(f"{LOG}/")]:
         site.fs.delete(path)
     with pytest.raises(LogMissing, match="append=0"):
-        site.job().run()
+        site.job(fresh_uid="00c0ffee0002").run()
     assert site.rows() == IDS[:8]
-    site.job(history_policy=HistoryPolicy(append=Epoch(0)), fresh_uid="00c0ffee0002").run()
+    site.job(history_policy=HistoryPolicy(append=Epoch(0))).run()
     assert site.rows() == IDS
 
 
