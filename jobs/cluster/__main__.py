@@ -53,9 +53,8 @@ def up(folder: Path, only: Collection[str]) -> int:
         for field in fields(addresses):
             print(f"{field.name:14} {getattr(addresses, field.name)}")
         if addresses.kafka not in {"", DEFAULT_KAFKA}:
-            print(
-                f"\nAnother broker may be at {DEFAULT_KAFKA}. For jobs/userinfo.py: export KAFKA_SERVERS={addresses.kafka}"
-            )
+            print(f"\nAnother broker may be at {DEFAULT_KAFKA}.")
+            print(f"For jobs/userinfo.py: export KAFKA_SERVERS={addresses.kafka}")
     return 0
 
 
