@@ -59,6 +59,10 @@ class Topic:
     def there(self, tick: float) -> list[int]:
         return [sum(at <= tick for at, _ in own) for own in self.rows]
 
+    def has_planned_all(self, tick: float) -> bool:
+        """Whether Spark, asking now, finds nothing new."""
+        return self.there(tick) == self.end(len(self.plans) - 1)
+
     def plan(self, there: list[int], limit: int | None) -> bool:
         """Plan the next batch, if there is anything for it."""
         done = self.end(len(self.plans) - 1)
@@ -158,7 +162,7 @@ class History:
     def _wait(self, job: TimedJob, interval: int, check: int) -> None:
         """Until Spark's next trigger; with an interval of 0 it asks all the time."""
         if not interval:
-            if self.topic.there(self.tick) == self.topic.end(len(self.topic.plans) - 1):
+            if self.topic.has_planned_all(self.tick):
                 job.committer.keep_up(self.tick)
             self.passes(0.01, 5)
             return
@@ -180,7 +184,9 @@ class History:
                 self.run_batch(job)
                 job = self.begin() if dies else job
             self.world.clock.ticks += IDLE / 8
-            job.committer.keep_up(self.tick)
+            # Spark plans at once after a batch that an earlier run has planned: it has found nothing new only then.
+            if self.topic.has_planned_all(self.tick):
+                job.committer.keep_up(self.tick)
         job.committer.finish()
 
 
