@@ -186,7 +186,7 @@ def _started(writer: DataStreamWriter, checkpoint: str) -> StreamingQuery:
     except Py4JJavaError as error:
         reason = str(error.java_exception).partition("\n")[0]
         # Java says no more of a local folder that can't be made.
-        if "AccessControlException" in reason or "mkdir of" in reason or "Permission denied" in reason:
+        if any(said in reason for said in ("AccessControlException", "mkdir of", "Mkdirs failed", "Permission denied")):
             raise NotWritable(checkpoint, reason) from error
         raise StoreUnavailable(action="use the checkpoint", path=checkpoint, reason=reason) from error
 

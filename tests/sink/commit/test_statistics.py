@@ -61,6 +61,7 @@ class Second:
             source=Source([Event(100, "a")]),
             clock=site.clock,
             writer="v",
+            fresh_uid="00c0ffee0002",
             tasks=1,
         )
         self._end = ThreadPoolExecutor(1).submit(job.step)
