@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 SAMPLE_SECONDS = 0.2
-_WORKER = "pyspark.daemon"
+_WORKER = "pyspark.worker"
+"""An argument of the daemon that Spark forks its workers from, whichever module that is."""
 _EXECUTOR = "org.apache.spark.executor.CoarseGrainedExecutorBackend"
 
 Value = TypeVar("Value")
