@@ -18,8 +18,6 @@ UNLIMITED = str((1 << 31) - 1)
 """The one value with which Spark doesn't look at the size."""
 MOST = 256 << 20
 """Bytes that as many records as a batch has may come to, each as large as the largest that was seen."""
-
-
 A_TASK = 10_000
 """Records that a task reads in the time that one more task would cost: some 15 ms."""
 BYTES_A_TASK = 8 << 20

@@ -270,7 +270,8 @@ def start(app: str, master: str, settings: Mapping[str, str]) -> SparkSession:
     for name, value in {**fast, **settings, **logging_settings(os.environ, settings)}.items():
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
-    if runs_here(master) and _CHECKPOINT_FILES not in settings:
+    # Asked of the session: submit arguments set it too.
+    if runs_here(master) and spark.conf.get(_CHECKPOINT_FILES, None) is None:
         _write_checkpoints_without_chmod(spark)
     return spark
 

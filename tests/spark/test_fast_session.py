@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from hivesink.jvm import archive
-from hivesink.spark.session import LATE_COMPILING
+from hivesink.spark.session import LATE_COMPILING, start
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -43,3 +43,13 @@ def test_the_drivers_jvm_is_told_to_start_fast(spark: SparkSession) -> None:
 def test_spark_writes_checkpoints_without_a_process_for_each_file(spark: SparkSession) -> None:
     chosen = spark.conf.get("spark.sql.streaming.checkpointFileManagerClass")
     assert str(chosen).endswith(".FileSystemBasedCheckpointFileManager")
+
+
+def test_a_users_own_class_for_checkpoints_stays(spark: SparkSession) -> None:
+    name, own = "spark.sql.streaming.checkpointFileManagerClass", "a.users.Own"
+    before = spark.conf.get(name)
+    try:
+        spark.conf.set(name, own)
+        assert start("tests", str(spark.sparkContext.master), {}).conf.get(name) == own
+    finally:
+        spark.conf.set(name, str(before))

@@ -39,6 +39,8 @@ class NewestLog:
         The caller knows the log up to `head`. One that ends before is passed over: the next decision raises LogGone.
         """
         new = set(folders) - self._looked
+        if not new:
+            return
         by_canonical = {self.store.canonical(folder): folder for folder in new}
         looks = [partial(self._visible, by_canonical[one]) for one in sorted(by_canonical.keys() - self._looked)]
         listed = self.store.run_parallel(looks)
