@@ -6,12 +6,14 @@ import signal
 import sys
 import traceback
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from hivesink.cli.codes import BY_SIGNAL, ExitCode, code_of
 from hivesink.cli.output import Output, output, redact, silence
+from hivesink.config.own_class import also_in
 from hivesink.core.table import require_table_name
 from hivesink.errors import HiveSinkError, InvalidOption, WrongUsage
 
@@ -59,10 +61,14 @@ UsageError: type[Exception] = typer.BadParameter.__bases__[0]
 
 @contextmanager
 def reporting(*, as_json: bool, debug: bool) -> Iterator[Output]:
-    """Run a command's body. Report an error in one line and exit with its code; `debug` adds the stack trace."""
+    """Run a command's body. Report an error in one line and exit with its code; `debug` adds the stack trace.
+
+    The user's own classes are also looked for in `jobs` in the current folder.
+    """
     out = output(as_json=as_json)
     try:
-        yield out
+        with also_in(Path("jobs")):
+            yield out
     except BrokenPipeError:
         # The reader closed its end (`| head`): as if the signal had ended the command.
         silence(sys.stdout, sys.stderr)

@@ -21,6 +21,7 @@ from concurrent.futures import process as processes
 from concurrent.futures import thread as pools
 from functools import partial
 from pathlib import Path
+from socketserver import BaseServer
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -53,10 +54,7 @@ def main(arguments: list[str]) -> NoReturn:
         flags.add(arguments.pop(0))
     job = Path(arguments[0])
     if "--debug" not in flags:
-        # py4j logs the stack trace of a callback's error, which the query raises anyway.
-        quiet = logging.getLogger("py4j")
-        quiet.addHandler(logging.NullHandler())
-        quiet.propagate = False
+        _quiet()
     signal.signal(signal.SIGTERM, _on_sigterm)
     # A pool's processes are ended by this signal: in them it must not stop the queries of the process that forked them.
     before: list[set[int]] = []
@@ -81,6 +79,22 @@ def main(arguments: list[str]) -> NoReturn:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         sys.exit(_report(error, job, flags))
     sys.exit(ExitCode.DONE)
+
+
+def _quiet() -> None:
+    """Keep the stack traces of PySpark's threads from standard error; what they tell, the query raises anyway."""
+    from pyspark import accumulators
+
+    # A callback's error.
+    py4j = logging.getLogger("py4j")
+    py4j.addHandler(logging.NullHandler())
+    py4j.propagate = False
+    # Some of its modules log by no logger of their own.
+    logging.getLogger().addFilter(lambda record: Path(record.pathname).parent.name != "py4j")
+    # The JVM's death. Its servers have other names in each version.
+    for server in vars(accumulators).values():
+        if isinstance(server, type) and server.__module__ == accumulators.__name__ and issubclass(server, BaseServer):
+            server.handle_error = lambda *_: None  # type: ignore[method-assign]  # it prints the trace
 
 
 def _report(error: BaseException, job: Path, flags: Collection[str]) -> int:

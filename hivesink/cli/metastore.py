@@ -69,13 +69,13 @@ def apply(path: DdlPath, metastore: Metastore = None, json: Json = False, debug:
 def declared_in(path: Path) -> Sequence[TableSpec]:
     """The tables of DDL files, with settings that a start would take.
 
-    The user's own classes are also looked for beside the files, and in `jobs` in the current folder.
+    The user's own classes are also looked for beside the files.
     """
 
     def problems(spec: TableSpec) -> tuple[str, ...]:
         return problems_of(spec, options.SinkConfig.parse(spec.options))
 
-    with also_in(path if path.is_dir() else path.parent, Path("jobs")):
+    with also_in(path if path.is_dir() else path.parent):
         return parse_path(path, options.check, problems)
 
 

@@ -87,7 +87,7 @@ def preview(
         spec = _spec(table, ddl, metastore)
         site = Site.load(os.environ)
         # The user's own classes are where `ddl plan` looks for them.
-        with also_in(Path(ddl or "").parent, Path("jobs")):
+        with also_in(Path(ddl or "").parent):
             config = settings_of(spec)
             origin = source_of(source, site)
             sample = taken_from(origin, limit, site)

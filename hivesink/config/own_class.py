@@ -80,10 +80,10 @@ def _folders() -> list[str]:
 
 
 @contextmanager
-def also_in(*folders: Path) -> Iterator[None]:
-    """Look for modules of users in `folders`, too, after all other places."""
+def also_in(folder: Path) -> Iterator[None]:
+    """Look for modules of users in `folder`, too, after all other places."""
     before = list(sys.path)
-    sys.path += [str(folder.resolve()) for folder in folders]
+    sys.path.append(str(folder.resolve()))
     try:
         yield
     finally:

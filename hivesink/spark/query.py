@@ -97,23 +97,25 @@ class HiveQuery:
         """
         from pyspark.errors import StreamingQueryException
 
-        try:
-            # Without a time-out Spark returns None, once the query has ended.
-            ended = self._query.awaitTermination(timeout) is not False
-        except StreamingQueryException as error:
-            self._fail(error)
-        if ended:
-            self._end_well()
+        with self._run.awaited():
+            try:
+                # Without a time-out Spark returns None, once the query has ended.
+                ended = self._query.awaitTermination(timeout) is not False
+            except StreamingQueryException as error:
+                self._fail(error)
+            if ended:
+                self._end_well()
         return ended
 
     def processAllAvailable(self) -> None:  # noqa: N802  Spark's name
         """Wait until all data that is available now is committed; its rows may wait for their roll. Raises as above."""
         from pyspark.errors import StreamingQueryException
 
-        try:
-            self._query.processAllAvailable()
-        except StreamingQueryException as error:
-            self._fail(error)
+        with self._run.awaited():
+            try:
+                self._query.processAllAvailable()
+            except StreamingQueryException as error:
+                self._fail(error)
 
     def stop(self) -> None:
         """Stop after the batch that is being committed, finish what is open, set exact statistics.

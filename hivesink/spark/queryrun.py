@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import re
 import threading
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from inspect import signature
@@ -100,6 +101,7 @@ class QueryRun:
         # Asked once: reading the session's settings takes a call to the JVM for each of them.
         self._tries = allowed_tries(spark)
         self._sizes = RecordSizes(self._tasks)
+        self._callers: list[int] = []
 
     def begin(self, checkpoint: str, schema: StructType, plan: Any, *, ends_early: bool, whole: bool = True) -> None:
         """Recover, and refuse a checkpoint that doesn't follow from the log.
@@ -203,8 +205,19 @@ class QueryRun:
             self.tell(self.failure)
             raise self.failure from error
 
+    @contextmanager
+    def awaited(self) -> Iterator[None]:
+        """While the block runs, its caller waits for this run, and raises what ends it."""
+        self._callers.append(threading.get_ident())
+        try:
+            yield
+        finally:
+            self._callers.pop()
+
     def tell(self, error: Exception) -> None:
-        """Log what ends the query: its job may be waiting for another one."""
+        """Log what ends the query, unless somebody waits for it: the job may be waiting for another one."""
+        if self._callers:
+            return
         if not isinstance(error, errors.HiveSinkError) and self._was_cut_off(error):
             return  # The stop is no news, and the handle tells of the batch.
         logger.error("the query into %s ends: %s", self.setup.spec.target.name, _told(error).partition("\n")[0])

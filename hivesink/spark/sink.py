@@ -197,4 +197,8 @@ def _triggered(writer: DataStreamWriter, trigger: Mapping[str, Any]) -> DataStre
     try:
         return writer.trigger(**trigger)
     except (PySparkException, TypeError) as error:
-        raise InvalidOption((f"trigger = {trigger}: {str(error).partition(chr(10))[0]}",)) from error
+        reason = str(error).partition("\n")[0]
+        if list(trigger) == ["processingTime"]:
+            # Spark says it in five sentences, none of which has an example.
+            reason = "no interval; write one, such as '5 seconds', or {'availableNow': True} to read all and end"
+        raise InvalidOption((f"trigger = {trigger}: {reason}",)) from error

@@ -121,6 +121,7 @@ def test_sigterm_ends_a_job_well_and_a_bad_record_needs_a_person(
     told = [line for line in err.splitlines() if line.startswith("hivesink: ")]
     assert len(told) == 1
     assert "bad record for" in told[0]
+    assert "bad record for" in next(line for line in err.splitlines() if f"the query into {table} ends: " in line)
     assert "two.json" in told[0]
     assert "Traceback" not in err
     assert "\tat " not in err
@@ -139,28 +140,39 @@ def test_a_query_that_ends_by_itself_is_awaited(
     assert "rows that wait to be rolled" not in hivesink(capsys, "status", table).out
 
 
-@pytest.mark.parametrize("stop", ["the job", "two signals"])
+def _kill_jvm(job: int) -> None:
+    (jvm,) = [one for one in psutil.Process(job).children(recursive=True) if one.name() == "java"]
+    jvm.kill()
+
+
+@pytest.mark.parametrize("stop", ["the job", "two signals", "the JVM's death"])
 def test_a_batch_that_a_stop_cuts_off_is_told_as_that(table: str, tmp_path: Path, java_home: str, stop: str) -> None:
     (tmp_path / "events").mkdir()
     _feed(tmp_path, "one.json", {"id": 1, "dt": "2026-01-01"})
     ends = "query.stop()" if stop == "the job" else "print('hangs', flush=True)\nquery.awaitTermination()"
     with _start(tmp_path, table, java_home, HANGS + ends) as process:
-        if stop == "two signals":
+        if stop != "the job":
             assert process.stdout is not None
             assert process.stdout.readline() == "hangs\n", process.communicate()
+        if stop == "two signals":
             process.send_signal(signal.SIGTERM)
             time.sleep(1)
             process.send_signal(signal.SIGTERM)
+        elif stop == "the JVM's death":
+            _kill_jvm(process.pid)
         _, err = process.communicate()
     (told,) = [line for line in err.splitlines() if "the query" in line or "hivesink: " in line]
     if stop == "the job":
         assert told == f"the query into {table} was stopped in the middle of a batch; the next start finishes it"
+    elif stop == "the JVM's death":
+        assert "the Spark driver's JVM died, with exit code 137: " in told
+        assert "Traceback" not in err, err
     else:
         assert told.endswith(
             "stopped before its first batch or in the middle of one; the next start finishes what is open and goes on"
         )
     assert "Py4JJavaError" not in err
-    assert process.returncode == (0 if stop == "the job" else 143)
+    assert process.returncode == {"the job": 0, "two signals": 143, "the JVM's death": 75}[stop]
 
 
 def test_the_job_and_its_jvm_end_when_their_supervisor_is_killed_and_the_next_run_goes_on(
