@@ -102,6 +102,7 @@ class QueryRun:
         self._tries = allowed_tries(spark)
         self._sizes = RecordSizes(self._tasks)
         self._callers: list[int] = []
+        self._is_told = False
 
     def begin(self, checkpoint: str, schema: StructType, plan: Any, *, ends_early: bool, whole: bool = True) -> None:
         """Recover, and refuse a checkpoint that doesn't follow from the log.
@@ -211,12 +212,15 @@ class QueryRun:
         self._callers.append(threading.get_ident())
         try:
             yield
+        except Exception:
+            self._is_told = True
+            raise
         finally:
             self._callers.pop()
 
     def tell(self, error: Exception) -> None:
         """Log what ends the query, unless somebody waits for it: the job may be waiting for another one."""
-        if self._callers:
+        if self._callers or self._is_told:
             return
         if not isinstance(error, errors.HiveSinkError) and self._was_cut_off(error):
             return  # The stop is no news, and the handle tells of the batch.
