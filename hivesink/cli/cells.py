@@ -50,13 +50,15 @@ def plain(cell: Any, kind: HiveType | None = None) -> Any:  # noqa: PLR0911  one
 def shown(cell: Any) -> str:
     """The text of a plain cell: what JSON has, but NULL, and a time with a space in its middle.
 
-    A text that would look like a null or like one in quotes, or would break the row, is in JSON's quotes.
+    A text that would look like a null, like nothing or like one in quotes is in JSON's quotes; so is one that has
+    blanks at an end, or would break the row.
     """
     match cell:
         case None:
             return "NULL"
         case str():
-            return _quoted(cell) if cell == "NULL" or cell.startswith('"') or _UNSAFE.search(cell) else cell
+            is_odd = cell in ("", "NULL") or cell.startswith('"') or cell != cell.strip() or _UNSAFE.search(cell)
+            return _quoted(cell) if is_odd else cell
         case datetime():
             return cell.isoformat(" ")
         case bool() | list() | dict():

@@ -50,8 +50,8 @@ def status(
         except MetastoreUnreachable as error:
             logs = logs_without_metastore(table, metastore, location)
             if logs is None:
-                way = f"to read the logs alone, name the table's folder: hivesink status {table} --location FOLDER"
-                error.args = (f"{error}; {way}",)
+                way = f"To read the logs alone, name the table's folder: hivesink status {table} --location FOLDER"
+                error.args = (f"{error} {way}",)
             else:
                 out.show(_status_of_logs(logs))
             raise

@@ -104,6 +104,7 @@ def test_every_end_has_its_code_and_its_line(
 
 QUERY = """
 import sys, threading, time
+from contextlib import nullcontext
 from types import SimpleNamespace
 from hivesink.errors import BadRecord, FencedOut, HiveSinkError, MetastoreUnreachable, StoreUnavailable
 from hivesink.spark.query import HiveQuery
@@ -142,7 +143,7 @@ def start(failure=None, finish=None, own=True, log="/log"):
     spec = SimpleNamespace(config=config, commit_rule=rule, target=target)
     setup = SimpleNamespace(spec=spec, context=SimpleNamespace(log=SimpleNamespace(location=log)))
     stored = failure if isinstance(failure, HiveSinkError) else None
-    run = SimpleNamespace(setup=setup, failure=stored, late_failure=None, committer=Waits(finish))
+    run = SimpleNamespace(setup=setup, failure=stored, late_failure=None, committer=Waits(finish), awaited=nullcontext)
     return HiveQuery(Query(failure), run, own=own)
 
 def catch(call):

@@ -114,7 +114,7 @@ def test_a_class_of_ones_own_is_looked_for_where_jobs_are(
         said = hivesink(capsys, "ddl", command, ddl)
         assert said.code == 65
         assert f"{ddl}:5: sink.bucket.assigner = 'my_plan_assigner:Mine': No module named" in said.error
-        assert f"{ddl.parent}, {ddl.parent / 'jobs'}; write module:Class" in said.error
+        assert f"{ddl.parent / 'jobs'}, {ddl.parent}; write module:Class" in said.error
     code = "class Mine:\n    def __init__(self, spec, config): ...\n    def assign(self, rows, moment): ...\n"
     code += "class Lacks(Mine):\n    assign = None\n"
     (ddl.parent / place).mkdir(exist_ok=True)

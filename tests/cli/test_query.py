@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hivesink.cli.cells import plain
+from hivesink.cli.cells import plain, shown
 from hivesink.cli.output import Grid
 from hivesink.cli.query import Engine, Found, _report
 from hivesink.core.table import Primitive
@@ -109,7 +109,8 @@ def test_a_text_is_no_null_breaks_no_row_and_steers_no_terminal() -> None:
     assert report.blocks[0].columns[:2] == [r'"a\nb"', "b"]
     (row,) = report.blocks[0].rows
     assert row[:5] == ['"NULL"', r'"\"NULL\""', r'"a\nb"', r'"\u001b[2J\u009b\u007f"', r'"\u202e"']
-    assert row[5:] == [r"a\nb", "größe 🙂", "", r'{"deep": "\u009b"}']
+    assert row[5:] == [r"a\nb", "größe 🙂", '""', r'{"deep": "\u009b"}']
+    assert [shown(text) for text in (" a", "a\u00a0", "a b")] == ['" a"', '"a\u00a0"', "a b"]
     assert report.data["rows"] == [cells]
 
 
