@@ -18,11 +18,14 @@ _DICTIONARY, _BLOOM, _SORT = "sink.parquet.dictionary", "sink.parquet.bloom-filt
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """`row_group` is in bytes before encoding; `dictionary` says which columns have one: all, none, or these."""
+    """`row_group` is in bytes before encoding.
+
+    `dictionary` says which columns have one: all, none, these, or (None) those in which values repeat.
+    """
 
     compression: Compression = Compression.SNAPPY
     row_group: int = 128 << 20
-    dictionary: bool | tuple[str, ...] = False
+    dictionary: bool | tuple[str, ...] | None = None
     bloom_filters: tuple[str, ...] = ()
     order: tuple[SortKey, ...] = ()
 
@@ -40,7 +43,7 @@ class Layout:
     @property
     def plain(self) -> Layout:
         """The same for another table, which has none of the columns that the settings name."""
-        return replace(self, dictionary=False, bloom_filters=(), order=())
+        return replace(self, dictionary=None, bloom_filters=(), order=())
 
 
 def require_columns(spec: TableSpec, config: SinkConfig) -> None:

@@ -174,7 +174,7 @@ OPTIONS: Mapping[str, Option] = {
     "sink.file.group": Option(None, user_name),
     "sink.parquet.row-group-size": Option(None, size),
     "sink.parquet.compression": Option(None, one_of(Compression)),
-    "sink.parquet.dictionary": Option("off", columns_or_flag),
+    "sink.parquet.dictionary": Option("auto", columns_or_flag),
     "sink.parquet.bloom-filter-columns": Option(None, columns),
     "sink.sort-by": Option(None, sort_keys),
     "sink.shuffle-by-partition.enable": Option("false", flag),

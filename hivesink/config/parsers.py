@@ -104,10 +104,11 @@ def columns(text: str) -> tuple[str, ...]:
     return names
 
 
-def columns_or_flag(text: str) -> tuple[str, ...] | bool:
-    """`on`, `off`, or columns; ValueError otherwise."""
+def columns_or_flag(text: str) -> tuple[str, ...] | bool | None:
+    """`on`, `off`, `auto` (None), or columns; ValueError otherwise."""
+    words: dict[str, bool | None] = {"on": True, "off": False, "auto": None}
     word = text.strip().lower()
-    return word == "on" if word in {"on", "off"} else columns(text)
+    return words[word] if word in words else columns(text)
 
 
 def columns_or_all(text: str) -> frozenset[str] | None:

@@ -7,8 +7,9 @@ FIXED_LEN_BYTE_ARRAY; columns in DDL order under their DDL names, so that readin
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 from inspect import signature
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -16,6 +17,10 @@ import pyarrow.parquet as pq
 from hivesink.config.layout import Layout
 from hivesink.config.options import Compression
 from hivesink.errors import Unsupported
+from hivesink.formats.dictionaries import Dictionaries
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 _FALSE_POSITIVES = 0.01
 """Of a Bloom filter; parquet-java's default."""
@@ -27,6 +32,7 @@ class ParquetFormat:
 
     schema: pa.Schema
     layout: Layout = field(default_factory=Layout)
+    _by_sample: Dictionaries = field(default_factory=Dictionaries, compare=False)
 
     def __post_init__(self) -> None:
         """Raises Unsupported."""
@@ -35,6 +41,10 @@ class ParquetFormat:
             raise Unsupported("Bloom filters", f"pyarrow {pa.__version__} can't write them", way)  # noqa: EM101
 
     def open(self, stream: BinaryIO) -> ParquetRecords:
+        return ParquetRecords(partial(self._writer, stream))
+
+    def _writer(self, stream: BinaryIO, first: pa.Table | None) -> pq.ParquetWriter:
+        """The writer of a file that begins with the rows `first`; None if it has none."""
         layout = self.layout
         more: dict[str, Any] = {}
         if layout.bloom_filters:
@@ -43,31 +53,37 @@ class ParquetFormat:
         if layout.order:
             keys = [(key.column, key.direction) for key in layout.order]
             more["sorting_columns"] = pq.SortingColumn.from_ordering(self.schema, keys, null_placement="at_end")
-        writer = pq.ParquetWriter(
+        dictionary = layout.dictionary
+        if dictionary is None:
+            dictionary = tuple(self._by_sample.of(first or self.schema.empty_table()))
+        return pq.ParquetWriter(
             pa.PythonFile(stream, mode="w"),
             self.schema,
             compression="none" if layout.compression is Compression.NONE else layout.compression.value,
-            use_dictionary=layout.dictionary if isinstance(layout.dictionary, bool) else list(layout.dictionary),
+            use_dictionary=list(dictionary) if isinstance(dictionary, tuple) else dictionary,
             use_deprecated_int96_timestamps=True,
             store_decimal_as_integer=False,
             store_schema=False,
             **more,
         )
-        return ParquetRecords(writer)
 
 
 class ParquetRecords:
-    """One file's content, each write a row group."""
+    """One file's content, each write a row group. `begin` makes its writer, given the rows that it begins with."""
 
-    def __init__(self, writer: pq.ParquetWriter) -> None:
-        self._writer = writer
+    def __init__(self, begin: Callable[[pa.Table | None], pq.ParquetWriter]) -> None:
+        self._begin = begin
+        self._writer: pq.ParquetWriter | None = None
 
     def write(self, rows: pa.Table) -> None:
+        self._writer = self._writer or self._begin(rows)
         self._writer.write_table(rows, row_group_size=max(1, rows.num_rows))
 
     def close(self) -> None:
+        self._writer = self._writer or self._begin(None)
         self._writer.close()
 
     def __del__(self) -> None:
         # pyarrow's writer would finish its file when it is dropped: one that wasn't closed must stay unfinished.
-        self._writer.is_open = False
+        if self._writer is not None:
+            self._writer.is_open = False

@@ -26,7 +26,7 @@ def test_the_sinks_own_option_wins_over_hives_property_and_that_over_the_default
     assert layout(**own) == Layout(Compression.ZSTD, 2 << 20)
 
 
-@pytest.mark.parametrize(("text", "parsed"), [("off", False), (" ON ", True), ("A, b", ("a", "b"))])
+@pytest.mark.parametrize(("text", "parsed"), [("off", False), (" ON ", True), ("auto", None), ("A, b", ("a", "b"))])
 def test_dictionaries_are_of_no_column_of_all_or_of_some(text: str, parsed: object) -> None:
     assert layout(**{"parquet.dictionary": text}).dictionary == parsed
 
