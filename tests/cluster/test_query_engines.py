@@ -34,7 +34,7 @@ FLAT: dict[str, tuple[str, pa.DataType, list[Any], list[Any], list[str] | None]]
     "x": ("DOUBLE", pa.float64(), [NAN, INF], ["NaN", "Infinity"], None),
     "f": ("FLOAT", pa.float32(), [0.1, -INF], [0.1, "-Infinity"], None),
     "ok": ("BOOLEAN", pa.bool_(), [True, False], [True, False], None),
-    "name": ("STRING", pa.string(), ['é "q" \\', ""], ['é "q" \\', ""], None),
+    "name": ("STRING", pa.string(), ['é "q" \\', ""], ['é "q" \\', ""], ['é "q" \\', '""']),
     "raw": ("BINARY", pa.binary(), [b"\x00\xff", b""], ["AP8=", ""], None),
     "born": ("DATE", pa.date32(), [date(2024, 2, 29), date(9999, 12, 31)], ["2024-02-29", "9999-12-31"], None),
     "noon": (
