@@ -55,7 +55,7 @@ class ParquetFormat:
             more["sorting_columns"] = pq.SortingColumn.from_ordering(self.schema, keys, null_placement="at_end")
         dictionary = layout.dictionary
         if dictionary is None:
-            dictionary = tuple(self._by_sample.of(first or self.schema.empty_table()))
+            dictionary = self._by_sample.of(first or self.schema.empty_table())
         return pq.ParquetWriter(
             pa.PythonFile(stream, mode="w"),
             self.schema,

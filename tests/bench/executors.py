@@ -15,17 +15,15 @@ from typing import TYPE_CHECKING
 from tests.bench.__main__ import on_this_machine
 from tests.bench.cases import BATCHES, Case
 from tests.bench.contenders import OWN
-from tests.bench.content import differences, land
 from tests.bench.meter import Meter
-from tests.bench.race import WARM_ROWS, Place
-from tests.bench.tables import clear, prepare
+from tests.bench.race import WARM_ROWS, Place, checked
+from tests.bench.tables import prepare
 from tests.bench.workloads import NARROW
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tests.bench.contenders import Drained
-    from tests.bench.topics import Topic
 
 
 def main() -> None:
@@ -58,16 +56,10 @@ def _runs(place: Place, executors: int, rows: int, rounds: int) -> Iterator[tupl
             drain = there.drain(case, OWN, topic, BATCHES)
             with Meter([process.pid]) as meter:
                 drained = process.drain(drain)
-            _check(place, drain.name, topic)
+            # On this machine's disk, whatever the master is.
+            checked(case, place, drain, drained, topic)
             if topic is whole:
                 yield drained, meter
-
-
-def _check(place: Place, name: str, topic: Topic) -> None:
-    landed = land(place.ground, name, NARROW, registered=True)
-    if wrong := differences(landed.figures, topic.figures):
-        raise SystemExit("; ".join(wrong))
-    clear(place.ground, name)
 
 
 if __name__ == "__main__":

@@ -98,7 +98,7 @@ class Race:
             self._warm[name] = self._warm[key]
             small = self.place.topic(self.case, name, min(WARM_ROWS, self.case.rows))
             drain = self.place.drain(self.case, name, small, min(self.case.batches, 5))
-            self._check(drain, self._warm[name].drain(drain), small)
+            checked(self.case, self.place, drain, self._warm[name].drain(drain), small)
 
     def _archive(self, contenders: Sequence[str]) -> None:
         """Flink's programs have their archives of classes from a drain that doesn't count."""
@@ -108,12 +108,12 @@ class Race:
                 drain = self.place.drain(self.case, name, small, 1)
                 with self.place.process(name) as process:
                     drained = process.drain(drain)
-                self._check(drain, drained, small)
+                checked(self.case, self.place, drain, drained, small)
 
     def _one(self, number: int, name: str, topic: Topic) -> Run:
         drain = self.place.drain(self.case, name, topic, self.case.batches)
         drained, meter = self._cold(drain) if self.case.cold else self._in_its_turn(drain)
-        landed = self._check(drain, drained, topic)
+        landed = checked(self.case, self.place, drain, drained, topic)
         print(f"{self.case.name} round {number + 1}: {name} {drained.seconds:.1f} s", file=sys.stderr, flush=True)
         return Run(
             case=self.case.name,
@@ -146,22 +146,23 @@ class Race:
             drained = process.drain(drain)
         return drained, meter
 
-    def _check(self, drain: Drain, drained: Drained, topic: Topic) -> Landed:
-        """All must have done the same work, or nothing here says anything. Its table goes. Raises SystemExit."""
-        if drain.contender not in WRITERS:
-            wrong = [] if drained.rows == topic.rows else [f"{drained.rows} of {topic.rows} records were read"]
-            landed = Landed(0, 0, {})
-        else:
-            workload = self.case.workload_of(drain.contender)
-            landed = land(self.place.ground, drain.name, workload, registered=drain.contender in REGISTERS)
-            wrong = differences(landed.figures, topic.figures)
-            if drain.contender in {OWN, ON_EPOCH, BEFORE} and landed.rejected != topic.rejected():
-                wrong.append(f"{landed.rejected} dead letters where {topic.rejected()} are due")
-        if wrong:
-            message = f"{drain.contender} in {self.case.name}, table {drain.name}: {'; '.join(wrong)}"
-            raise SystemExit(message)
-        clear(self.place.ground, drain.name)
-        return landed
+
+def checked(case: Case, place: Place, drain: Drain, drained: Drained, topic: Topic) -> Landed:
+    """All must have done the same work, or nothing here says anything. Its table goes. Raises SystemExit."""
+    if drain.contender not in WRITERS:
+        wrong = [] if drained.rows == topic.rows else [f"{drained.rows} of {topic.rows} records were read"]
+        landed = Landed(0, 0, {})
+    else:
+        workload = case.workload_of(drain.contender)
+        landed = land(place.ground, drain.name, workload, registered=drain.contender in REGISTERS)
+        wrong = differences(landed.figures, topic.figures)
+        if drain.contender in {OWN, ON_EPOCH, BEFORE} and landed.rejected != topic.rejected():
+            wrong.append(f"{landed.rejected} dead letters where {topic.rejected()} are due")
+    if wrong:
+        message = f"{drain.contender} in {case.name}, table {drain.name}: {'; '.join(wrong)}"
+        raise SystemExit(message)
+    clear(place.ground, drain.name)
+    return landed
 
 
 def race(cases: Sequence[Case], place: Place, series: Series, rounds: int) -> Mapping[str, list[Run]]:
