@@ -63,6 +63,8 @@ def test_a_larger_sample_decides_again_and_a_slice_counts_alone() -> None:
 
 def test_maps_count_in_their_slice() -> None:
     kind = pa.map_(pa.string(), pa.int32())
-    table = pa.table({"m": pa.array([[("k", n)] for n in range(50)] + [[("k", 7)]] * 50, kind)})
-    assert Dictionaries().of(table.slice(0, 50)) == ("m.key_value.key",)
+    # Distinct in the first rows, repeated in the whole.
+    table = pa.table({"m": pa.array([[(f"k{n}", n)] for n in range(50)] + [[("k", 7)]] * 100, kind)})
+    assert Dictionaries().of(table.slice(0, 50)) == ()
     assert Dictionaries().of(table.slice(50)) == ("m.key_value.key", "m.key_value.value")
+    assert Dictionaries().of(table) == ("m.key_value.key", "m.key_value.value")

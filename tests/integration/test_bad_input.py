@@ -183,6 +183,8 @@ def test_a_trigger_that_is_none(stage: Stage, trigger: Any) -> None:
     with pytest.raises((errors.InvalidOption, errors.Unsupported)) as told:
         stage.sink().start(stage.lines(), checkpoint=str(stage.checkpoint), trigger=trigger)
     said(told.value, "trigger")
+    # A text is an interval: the error has an example of one.
+    assert ("such as '5 seconds'" in str(told.value)) == (trigger not in ({"availableNow": False}, {"once": 1, "x": 2}))
 
 
 @pytest.mark.parametrize("append", [-5, "x", True])
