@@ -7,6 +7,7 @@ import importlib.metadata
 from hivesink.cli.command import Debug, Json, reporting
 from hivesink.cli.output import Line, Report, tell
 from hivesink.jvm import archive, jars
+from hivesink.spark.session import log4j_file
 
 
 def prepare(*, json: Json = False, debug: Debug = False) -> None:
@@ -23,6 +24,8 @@ def prepare(*, json: Json = False, debug: Debug = False) -> None:
             if not jars.fetched(one):
                 tell(f"fetching {one.name}: {len(one.coordinates)} jars")
                 jars.fetch(one)
+        for level in (False, True):
+            log4j_file(debug=level)
         tell("writing an archive of Spark's classes, which takes half a minute")
         path = archive.make(jars.fetched(connector))
         names = [one.name for one in sets]

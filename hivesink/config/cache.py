@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import os
 import tempfile
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from hivesink.errors import CacheUnwritable
+
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
+
+NEW = ".new-"
+"""How the names of what is being written begin."""
 
 
 def cache_folder() -> Path:
@@ -26,7 +32,7 @@ def state_folder() -> Path:
 def write_atomically(path: Path, content: str | bytes, *, mode: int = 0o644) -> None:
     """Write `content`, text as UTF-8, to `path`: whole or not at all, even if others do so at the same time."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=".new-")
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=NEW)
     try:
         with os.fdopen(handle, "wb") as f:
             f.write(content.encode() if isinstance(content, str) else content)
@@ -37,15 +43,28 @@ def write_atomically(path: Path, content: str | bytes, *, mode: int = 0o644) -> 
         raise
 
 
-def made_once(folder: Path, make: Callable[[Path], Path]) -> Path:
-    """Return `folder`, made on first use: whole or not at all, even if others do so at the same time.
+def kept(name: str, content: str, *, mode: int = 0o644) -> Path:
+    """Return the cache's file `name` with this content; it is written only if it has another. Raises CacheUnwritable.
 
-    `make` gets a scratch folder beside it, and returns the folder in there that becomes this one.
+    The cache of an image may be read-only.
     """
+    path = cache_folder() / name
+    if not (path.is_file() and path.read_text(encoding="utf-8") == content):
+        with _writing(path):
+            write_atomically(path, content, mode=mode)
+    return path
+
+
+def made_once(name: str, make: Callable[[Path], Path]) -> Path:
+    """Return the cache's folder `name`, made on first use: whole or not at all, even if others do so at the same time.
+
+    `make` gets a scratch folder beside it, and returns the folder in there that becomes this one. Raises
+    CacheUnwritable.
+    """
+    folder = cache_folder() / name
     if not folder.is_dir():
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".new-") as scratch:
-            made = make(Path(scratch))
+        with scratch_beside(folder) as scratch:
+            made = make(scratch)
             try:
                 made.rename(folder)
             except OSError:
@@ -53,3 +72,21 @@ def made_once(folder: Path, make: Callable[[Path], Path]) -> Path:
                 if not folder.is_dir():
                     raise
     return folder
+
+
+@contextmanager
+def scratch_beside(path: Path) -> Iterator[Path]:
+    """A folder beside `path` in the cache, which is removed at the end. Raises CacheUnwritable."""
+    with _writing(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        folder = tempfile.TemporaryDirectory(dir=path.parent, prefix=NEW)
+    with folder as scratch:
+        yield Path(scratch)
+
+
+@contextmanager
+def _writing(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise CacheUnwritable(str(path), error) from error

@@ -8,7 +8,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from hivesink.config.cache import cache_folder, made_once, state_folder
+from hivesink.config.cache import made_once, state_folder
 from hivesink.embedded.process import HOST, Detached, Launch
 from hivesink.embedded.server import EmbeddedServer, locked
 from hivesink.errors import MetastoreUnreachable
@@ -169,4 +169,4 @@ def _loopback_classes() -> Path:
         subprocess.run([find_java().program, *compiler, *options], capture_output=True, check=True)
         return classes
 
-    return made_once(cache_folder() / "classes" / key, compiled)
+    return made_once(f"classes/{key}", compiled)

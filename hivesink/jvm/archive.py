@@ -10,28 +10,26 @@ import os
 import shutil
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 import zipfile
 from contextlib import suppress
 from hashlib import sha256
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hivesink.config.cache import cache_folder
+from hivesink.config.cache import NEW, cache_folder, scratch_beside
 from hivesink.errors import ArchiveNotMade
 from hivesink.jvm.jars import spark_home
 from hivesink.jvm.java import find_java
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
 
 # What a JVM says on standard output about an archive that it can't take helps nobody.
 _SILENT = "-Xlog:cds*=off"
-_NEW = ".new-"
 _LEFT_SECONDS = 3600
 
 
@@ -50,21 +48,20 @@ def make(class_path: Sequence[Path]) -> Path:
     """Write the archive, which takes half a minute; return it.
 
     It holds all classes of the jars in `class_path`, which a JVM must then have at the front of its own. Raises
-    ArchiveNotMade, JavaNotFound.
+    ArchiveNotMade, JavaNotFound, CacheUnwritable.
     """
     path = archive()
-    path.parent.mkdir(parents=True, exist_ok=True)
     _remove_left(path.parent)
     # A JVM dies of half an archive: it appears whole.
-    with tempfile.TemporaryDirectory(dir=path.parent, prefix=_NEW) as folder:
-        new = Path(folder, path.name)
+    with scratch_beside(path) as folder:
+        new = folder / path.name
         environment = {
             "JAVA_HOME": str(find_java().home),
             "PYSPARK_PYTHON": sys.executable,
             "SPARK_LOCAL_IP": "127.0.0.1",
             "SPARK_SUBMIT_OPTS": f"-XX:ArchiveClassesAtExit={new} {_SILENT}",
         }
-        command = [sys.executable, __file__, folder, *map(str, class_path)]
+        command = [sys.executable, __file__, str(folder), *map(str, class_path)]
         read, write = os.pipe()
         with os.fdopen(read), os.fdopen(write):
             done = subprocess.run(
@@ -78,7 +75,7 @@ def make(class_path: Sequence[Path]) -> Path:
 
 def _remove_left(parent: Path) -> None:
     """Remove what runs that were killed an hour ago or earlier have left."""
-    for folder in parent.glob(f"{_NEW}*"):
+    for folder in parent.glob(f"{NEW}*"):
         with suppress(FileNotFoundError):
             if time.time() - folder.stat().st_mtime > _LEFT_SECONDS:
                 shutil.rmtree(folder, ignore_errors=True)

@@ -95,7 +95,7 @@ def fetch(jars: JarSet) -> tuple[Path, ...]:
 
     A jar in `~/.m2/repository` is copied from there. `HIVESINK_MAVEN_URL` names a mirror of Maven Central.
     Safe to call from several processes at once: the folder of a set appears whole or not at all.
-    Raises JarsUnavailable, JavaNotFound.
+    Raises JarsUnavailable, JavaNotFound, CacheUnwritable.
     """
     made_once(_folder(jars), lambda scratch: _fetch_into(scratch, jars))
     return fetched(jars)
@@ -103,12 +103,12 @@ def fetch(jars: JarSet) -> tuple[Path, ...]:
 
 def fetched(jars: JarSet) -> tuple[Path, ...]:
     """Return the paths of these jars in the cache; none if they haven't been fetched."""
-    return tuple(sorted(_folder(jars).glob("*.jar")))
+    return tuple(sorted((cache_folder() / _folder(jars)).glob("*.jar")))
 
 
-def _folder(jars: JarSet) -> Path:
+def _folder(jars: JarSet) -> str:
     key = sha256("\n".join(jars.coordinates).encode()).hexdigest()[:12]
-    return cache_folder() / "jars" / f"{jars.name}-{key}"
+    return f"jars/{jars.name}-{key}"
 
 
 def _fetch_into(scratch: Path, jars: JarSet) -> Path:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from xml.sax.saxutils import escape
 
-from hivesink.config.cache import cache_folder, write_atomically
+from hivesink.config.cache import kept, write_atomically
 from hivesink.errors import HiveSinkError, JavaNotFound
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def find_java(java_home: str | None = None, path: str | None = None) -> Java:
 
     The arguments replace the environment's `JAVA_HOME` and `PATH`. `home` is that of a wrapper whose `bin/java` leaves
     out the option for an incubating module, which Spark's launcher passes. Raises JavaNotFound, which lists what was
-    tried.
+    tried, CacheUnwritable.
     """
     home = os.environ.get("JAVA_HOME", "") if java_home is None else java_home
     on_path = shutil.which("java", path=path)
@@ -127,9 +127,8 @@ for option do
 done
 exec {shlex.quote(java.program)} "$@"
 """
-    home = cache_folder() / "java" / sha256(script.encode()).hexdigest()[:16]
-    write_atomically(home / "bin" / "java", script, mode=0o755)
-    return replace(java, home=home)
+    program = kept(f"java/{sha256(script.encode()).hexdigest()[:16]}/bin/java", script, mode=0o755)
+    return replace(java, home=program.parents[1])
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from hivesink.core.offsets import KafkaOffset, span
-from hivesink.errors import CheckpointUnreadable, Unsupported
+from hivesink.errors import CheckpointUnreadable, ClockSetBack, Unsupported
 from hivesink.sink.commit.commits import Source
 
 if TYPE_CHECKING:
@@ -25,6 +25,8 @@ _WAITING = frozenset({"Waiting for data to arrive", "Waiting for next trigger"})
 """What Spark says between two triggers, never before the first one."""
 _SLIP = 1.0
 """Seconds by which clocks may differ from look to look."""
+_BEARABLE = 60.0
+"""Seconds that Spark may wait for a clock that was set back, however short its interval."""
 _PIECES = ("maxfilespertrigger", "maxbytespertrigger")
 """Options of file sources that leave files for later."""
 _ROW_BY_ROW = frozenset({"Project", "SubqueryAlias", "EventTimeWatermark"})
@@ -84,7 +86,8 @@ class Questions:
     def look(self, message: str | None, tick: float, wall: float) -> float | None:
         """A time by the monotonic clock `tick` at which, or after which, it has asked; None if nobody knows.
 
-        It waits by the clock on the `wall` (seconds): after that was set back, for so much longer.
+        It waits by the clock on the `wall` (seconds): after that was set back, for so much longer. Raises ClockSetBack
+        if that is longer than anybody expects it to wait.
         """
         before, self._waited = self._waited, tick if message in _WAITING else None
         if not self.interval:
@@ -92,6 +95,8 @@ class Questions:
         back, self._ahead = self._ahead - (wall - tick), wall - tick
         if back > _SLIP:
             self._until = max(self._until, tick) + self.interval.total_seconds() + back
+            if self._waited is not None and back > max(_BEARABLE, self.interval.total_seconds()):
+                raise ClockSetBack(back)
         if before is None or self._waited is None or tick < self._until:
             return None
         return min(before, tick - self.interval.total_seconds())

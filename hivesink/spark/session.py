@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 from uuid import uuid4
 
-from hivesink.config.cache import cache_folder, state_folder, write_atomically
+from hivesink.config.cache import kept, state_folder
 from hivesink.config.site import Site
 from hivesink.errors import MasterUnreachable, NoMetastore
 from hivesink.jvm import archive
@@ -300,12 +300,15 @@ def logging_settings(environ: Mapping[str, str], settings: Mapping[str, str]) ->
     name = "spark.driver.extraJavaOptions"
     options = [settings.get(name, "-Djava.net.preferIPv4Stack=true")]
     if _LOG4J not in options[0] and not _has_log4j2(environ):
-        debug = bool(environ.get("HIVESINK_DEBUG"))
-        log4j = cache_folder() / ("spark-debug-log4j2.properties" if debug else "spark-log4j2.properties")
-        write_atomically(log4j, DEBUG_LOGGING if debug else LOGGING)
+        log4j = log4j_file(debug=bool(environ.get("HIVESINK_DEBUG")))
         options.append(f"-D{_LOG4J}={log4j.as_uri()}")
     progress = {"spark.ui.showConsoleProgress": "true"} if environ.get("HIVESINK_DEBUG") else {}
     return {**progress, name: " ".join(options)}
+
+
+def log4j_file(*, debug: bool) -> Path:
+    """Return the driver's log4j 2 configuration, in the cache. Raises CacheUnwritable."""
+    return kept("spark-debug-log4j2.properties", DEBUG_LOGGING) if debug else kept("spark-log4j2.properties", LOGGING)
 
 
 def _has_log4j2(environ: Mapping[str, str]) -> bool:

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import hivesink
-from hivesink.config.cache import cache_folder, write_atomically
+from hivesink.config.cache import write_atomically
 from hivesink.config.own_class import modules_for_tasks
 from hivesink.errors import VersionsDiffer
 from hivesink.spark.site import is_local
@@ -65,9 +65,9 @@ def _sent(spark: SparkSession, prefix: str, content: bytes) -> str:
     name = f"{prefix}-{sha256(content).hexdigest()[:12]}.zip"
     if any(added.rpartition("/")[2] == name for added in context.listFiles):
         return name
-    path = cache_folder() / "packages" / name
-    if not path.is_file():
-        write_atomically(path, content)
+    # Spark removes it with the context. A cache may be read-only.
+    path = Path(context._temp_dir, name)  # noqa: SLF001  PySpark's own temporary files are in it
+    write_atomically(path, content)
     before = list(sys.path)
     context.addPyFile(str(path))
     # Spark puts it on the driver's path too; the driver keeps the modules that made the zip.

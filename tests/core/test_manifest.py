@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -19,7 +20,7 @@ from hivesink.core.watermark import Watermark
 from hivesink.errors import LogDamaged, NewerFormat
 from hivesink.storage.commit_log import RenameCommitLog
 from hivesink.storage.local import LocalFileSystem
-from tests.contracts.manifests import AT, full, small
+from tests.contracts.manifests import AT, full, small, unsealed
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 FLOOR = Floor(Epoch(7), Rows(21, 6, 5, 4, 3, 3), 9, 2)
@@ -85,8 +86,29 @@ def test_the_bytes_of_format_3_are_pinned() -> None:
     assert decode_floor(floor, "f") == FLOOR
 
 
+@given(st.integers(0, 2**16), st.integers(0, 7))
+def test_a_flipped_bit_changes_nothing_that_is_read(place: int, bit: int) -> None:
+    for data, read in (
+        (encode(full()), decode),
+        (encode_floor(FLOOR), decode_floor),
+        (encode_records(RECORDS), decode_records),
+    ):
+        flipped = bytearray(data)
+        flipped[place % len(data)] ^= 1 << bit
+        with suppress(LogDamaged):
+            assert read(bytes(flipped), "m") == read(data, "m")
+
+
+def test_a_file_that_was_edited_is_told_from_a_whole_one() -> None:
+    data = encode(full())
+    for damaged in (data.replace(b"demo.flights", b"demo.fl1ghts"), json.dumps(json.loads(data)).encode()):
+        with pytest.raises(LogDamaged, match="crc32"):
+            decode(damaged, "m")
+    assert decode(unsealed(data), "m") == full()
+
+
 def test_the_first_manifests_of_format_3_lack_the_settings() -> None:
-    fields = json.loads(encode(full()))
+    fields = json.loads(unsealed(encode(full())))
     del fields["settings"]
     assert decode(json.dumps(fields).encode(), "m") == replace(full(), settings=None)
 
@@ -134,14 +156,14 @@ def test_format_1_is_read() -> None:
 
 def test_format_3_lacks_nothing_that_format_1_may() -> None:
     with pytest.raises(LogDamaged, match="'log'"):
-        decode(encode(full()).replace(b'"log":', b'"else":'), "m")
+        decode(unsealed(encode(full())).replace(b'"log":', b'"else":'), "m")
     with pytest.raises(LogDamaged, match="'lost'"):
-        decode_floor(encode_floor(FLOOR).replace(b'"lost":', b'"else":'), "f")
+        decode_floor(unsealed(encode_floor(FLOOR)).replace(b'"lost":', b'"else":'), "f")
 
 
 @pytest.mark.parametrize("version", [0, 4])
 def test_another_format_is_refused_by_file_and_version(version: int) -> None:
-    known = (encode(full()), encode_floor(FLOOR))
+    known = (unsealed(encode(full())), unsealed(encode_floor(FLOOR)))
     manifest, floor = (data.replace(b'"format": 3', b'"format": %d' % version) for data in known)
     with pytest.raises(NewerFormat, match=f"^m has format version {version}, this hivesink knows 3"):
         decode(manifest, "m")

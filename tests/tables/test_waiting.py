@@ -327,6 +327,7 @@ def test_a_log_of_an_older_version_is_judged_by_the_table(table: str, uri: str, 
     for manifest in (writer.log / "manifests").glob("*.json"):
         fields = json.loads(manifest.read_bytes())
         assert fields.pop("settings")[DELAY] == "1d"
+        del fields["crc32"]
         manifest.write_text(json.dumps(fields))
     wait = PartitionWait(table, DAY, metastore=uri)
     assert "it is over at 2024-01-03 00:00:00 UTC" in str(wait.look())

@@ -22,6 +22,7 @@ from hivesink.sink.inspect.status import writer_status
 from hivesink.sink.inspect.verify import verify
 from hivesink.storage.commit_log import RenameCommitLog
 from hivesink.storage.rename_store import RenameFileStore
+from tests.contracts.manifests import unsealed
 from tests.crash.faults import Kill
 from tests.inmemory.filesystem import MemoryFileSystem
 from tests.inmemory.metastore import MemoryMetastore
@@ -210,7 +211,7 @@ def test_a_manifest_of_another_log_is_an_error(site: Site) -> None:
     path = f"{LOG}/manifests/0000000003.json"
     data = site.fs.read(path)
     assert data is not None
-    site.put(path, data.replace(f'"uid": "{UID}"'.encode(), b'"uid": "ffffffff"'))
+    site.put(path, unsealed(data).replace(f'"uid": "{UID}"'.encode(), b'"uid": "ffffffff"'))
     assert f"{path} is damaged (its uid is ffffffff, this log's is {UID}" in site.errors()[0]
 
 
