@@ -6,6 +6,7 @@ import importlib.metadata
 
 from hivesink.cli.command import Debug, Json, reporting
 from hivesink.cli.output import Line, Report, tell
+from hivesink.embedded.metastore import loopback_classes
 from hivesink.jvm import archive, jars
 from hivesink.spark.session import log4j_file
 
@@ -24,6 +25,8 @@ def prepare(*, json: Json = False, debug: Debug = False) -> None:
             if not jars.fetched(one):
                 tell(f"fetching {one.name}: {len(one.coordinates)} jars")
                 jars.fetch(one)
+        # All else that a start writes into the cache, which may be read-only later.
+        loopback_classes()
         for level in (False, True):
             log4j_file(debug=level)
         tell("writing an archive of Spark's classes, which takes half a minute")

@@ -53,7 +53,7 @@ class EmbeddedMetastore(EmbeddedServer):
             "hive.async.log.enabled": "false",
         }
         java = self._java(
-            f"{_loopback_classes()}:{all_jars()}",
+            f"{loopback_classes()}:{all_jars()}",
             "512m",
             *derby_options(self.folder, durable=self._durable),
             sites={"hive-site": site, **LOCAL_FILES},
@@ -156,8 +156,11 @@ def _detached(home: Path) -> EmbeddedMetastore:
     return server
 
 
-def _loopback_classes() -> Path:
-    """Compile the class that keeps the server on the loopback, once, with the Janino that Spark ships."""
+def loopback_classes() -> Path:
+    """Compile the class that keeps the server on the loopback, once, with the Janino that Spark ships.
+
+    Raises JavaNotFound, CacheUnwritable.
+    """
     thrift = jar("libthrift")
     key = sha256(LOOPBACK_SOURCE.read_bytes() + thrift.name.encode()).hexdigest()[:16]
 

@@ -19,6 +19,11 @@ from hivesink.jvm.java import Java
 if TYPE_CHECKING:
     from pathlib import Path
 
+
+def inodes(cache: Path) -> dict[Path, int]:
+    return {path: path.stat().st_ino for path in (cache / "hivesink").rglob("*")}
+
+
 SESSION = """
 from hivesink.spark.session import session_for_kafka
 spark = session_for_kafka("test")
@@ -47,7 +52,10 @@ def test_prepare_then_a_session_takes_its_classes_from_there(tmp_path: Path) -> 
     assert re.fullmatch(
         r"ready: spark-kafka-\S+, hive-client-4\.0\.1\nready: \S+/archives/spark-\w+\.jsa \(\d+ MB\)\n", prepared
     )
+    made = inodes(tmp_path)
     run(tmp_path, f"-Xlog:class+load:file={log}", "-c", SESSION)
+    # A prepared cache may be read-only.
+    assert inodes(tmp_path) == made
     loaded = log.read_text()
     assert loaded.count("shared objects file (top)") > 5_000
     assert re.search(r"kafka\.clients\.consumer\.KafkaConsumer source: shared objects file \(top\)", loaded)
