@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.cli.site import Ingest, hivesink
+from tests.contracts.manifests import unsealed
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -94,7 +95,7 @@ def test_a_newer_manifest_is_named_by_file_and_version(
     command: list[str], ingest: Ingest, table: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = _manifest(ingest, 3)
-    newer = path.read_bytes().replace(b'"format": 3', b'"format": 4')
+    newer = unsealed(path.read_bytes()).replace(b'"format": 3', b'"format": 4')
     path.write_bytes(newer)
     said = hivesink(capsys, *command, table)
     assert said.code == (1 if command == ["verify"] else 65)
