@@ -53,8 +53,8 @@ def app(*names: str) -> typer.Typer:
         if name in _GROUPS:
             made.add_typer(getattr(module, _GROUPS[name]), name=name)
         else:
-            # Options that hivesink doesn't know belong to the job.
-            made.command(name, context_settings={"ignore_unknown_options": name == "run"})(getattr(module, name))
+            # Options that `run` doesn't know belong to the job.
+            made.command(name, cls=getattr(module, "PassingOn", None))(getattr(module, name))
     return made
 
 

@@ -9,11 +9,13 @@ import sys
 import threading
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import takewhile
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
+from typer.core import TyperCommand
 
 from hivesink.cli.codes import BY_SIGNAL, JobFailed, meaning
 from hivesink.cli.command import Debug, Json, Metastore, given, reporting
@@ -21,10 +23,39 @@ from hivesink.cli.output import Report, tell
 from hivesink.cli.screen import is_live
 from hivesink.cli.supervise import Backoff, Restart, lifeline, supervise
 from hivesink.core.log import require_writer_name
+from hivesink.errors import WrongUsage
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from types import FrameType
+
+
+class PassingOn(TyperCommand):
+    """A command that leaves options which it doesn't know to its arguments, but for those that look misspelt."""
+
+    ignore_unknown_options = True
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Raises WrongUsage for a word before `--` that is one typing error away from an option."""
+        options = [option for parameter in self.get_params(ctx) for option in parameter.opts if option[:2] == "--"]
+        for word in takewhile(lambda word: word != "--", args):
+            name = word.partition("=")[0]
+            meant = next((option for option in options if _is_misspelt(name, option)), None)
+            if name not in options and meant is not None:
+                problem = f"{name} is no option of run: did you mean {meant}?"
+                raise WrongUsage((f"{problem} If it is the job's own, put it after --: JOB.py -- {name}",))
+        return super().parse_args(ctx, args)
+
+
+def _is_misspelt(word: str, option: str) -> bool:
+    """Whether `word` is `option` but for one letter that is missing, wrong or too much, or two that changed places."""
+    written = word.lower().replace("_", "-")
+    for at in range(len(option) + 1):
+        rest, wanted = written[at:], option[at:]
+        is_near = rest == wanted[1:] or rest[1:] in {wanted, wanted[1:]} or rest[1::-1] + rest[2:] == wanted
+        if is_near and written[:at] == option[:at]:
+            return True
+    return False
 
 
 def _python(path: Path) -> Path:

@@ -18,6 +18,7 @@ import pytest
 from hivesink.cli import job
 from hivesink.cli.job import main
 from hivesink.spark import query
+from tests.cli.site import hivesink
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -211,6 +212,25 @@ def test_the_job_gets_its_arguments_its_writer_and_its_folder(tmp_path: Path) ->
     done = _run(job, "a", "--rows", "5", "--metastore", "thrift://h:1")
     assert done.stdout == "['a', '--rows', '5'] clicks thrift://h:1 neighbour __main__\n"
     assert _run(job, "--writer", "w", "--metastore", "x", "--", "--restart").stdout.startswith("['--restart'] w x")
+    assert _run(job, "--start=1", "-r", "--metastore", "x", "--", "--restrat").stdout.startswith(
+        "['--start=1', '-r', '--re"
+    )
+
+
+@pytest.mark.parametrize(
+    ("word", "option"),
+    [
+        *(("--restrat", "--restart"), ("--max_restart=3", "--max-restarts"), ("--write", "--writer")),
+        *(("--jsonn", "--json"), ("-restart", "--restart"), ("--Debug", "--debug"), ("--helo", "--help")),
+    ],
+)
+def test_a_misspelt_option_is_not_passed_on(
+    word: str, option: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = hivesink(capsys, "run", _job(tmp_path, "print('it ran')"), word)
+    assert (said.code, said.out) == (2, "")
+    name = word.partition("=")[0]
+    assert f"{name} is no option of run: did you mean {option}? If it is the job's own, put it after --" in said.error
 
 
 def test_an_odd_stem_is_the_jobs_own_matter_and_an_odd_writer_is_refused_before_it_runs(tmp_path: Path) -> None:
