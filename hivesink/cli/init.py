@@ -14,14 +14,14 @@ import typer
 
 from hivesink.cli.command import Debug, DryRun, Json, UsageError, given, reporting
 from hivesink.cli.output import Line, Report
-from hivesink.cli.preview import bad_blocks, taken_from
+from hivesink.cli.preview import bad_blocks, cut, rest, taken_from
 from hivesink.config.site import Site
 from hivesink.core.log import require_writer_name
 from hivesink.core.table import TableName, require_table_name
 from hivesink.errors import InvalidOption, NoMetastore, WrongUsage
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from hivesink.cli.output import Grid
     from hivesink.sample.proposal import Findings, Partitioning, Proposal
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 _LONGEST_TABLE = 128 - len("__rejected")
+_LINES = 50
+"""How many lines of a kind are printed."""
 
 Records = Annotated[
     str | None,
@@ -255,8 +257,6 @@ def _next(source: str, name: TableName, files: _Files, site: Site) -> list[str]:
 def _report(
     proposal: Proposal, files: _Files, taken: Sample, job: str, following: list[str], *, written: bool
 ) -> Report:
-    from hivesink.sample.infer import MIXED
-
     fit, records, skipped = proposal.checked.rows.num_rows, taken.batch.num_rows, proposal.checked.skipped
     data = {
         "table": str(proposal.spec.name),
@@ -274,8 +274,12 @@ def _report(
         blocks += [Line(f"{path}: written", "green")] if written else [Line(f"{path}:", "bold"), Line(text)]
     if not written:
         blocks.append(Line("dry run, nothing was written"))
-    mixed = [column for column in proposal.spec.columns if (column.comment or "").startswith(MIXED)]
-    blocks += [Line(f"{column.name}: {column.type}, {column.comment}", "yellow") for column in mixed]
+    unsure = [
+        f"{column.name}: {cut(str(column.type))}, {column.comment}"
+        for column in proposal.spec.columns
+        if column.comment
+    ]
+    blocks += _first(unsure, "columns with a comment")
     by = proposal.spec.partition_columns[0]
     blocks.append(Line(f"partitioned by {by.name}: {by.comment}"))
     blocks += bad_blocks(taken, proposal.checked.bad)
@@ -284,3 +288,7 @@ def _report(
     blocks.append(Line(text, "bold green" if fit + skipped == records else "yellow"))
     blocks += [Line("Next:", "bold"), *(Line(f"  {command}") for command in following)]
     return Report(data, blocks)
+
+
+def _first(lines: Sequence[str], what: str) -> list[Line | Grid]:
+    return [*(Line(line, "yellow") for line in lines[:_LINES]), *rest(len(lines) - _LINES, what)]

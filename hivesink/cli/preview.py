@@ -134,14 +134,14 @@ def _report(
     data = {"table": str(spec.name), "source": source, **counts}
     data |= {"partitions": partitions, "rows": rows, "bad_records": bad, "unknown_fields": unknown}
     names = [column.name for column in spec.columns]
-    cells = [[partition, *(_cut(shown(row[name])) for name in names)] for partition, row in first]
+    cells = [[partition, *(cut(shown(row[name])) for name in names)] for partition, row in first]
     blocks = [
         Grid(f"Rows of {spec.name}", ["partition", *names], cells),
         Grid("Partitions", ["partition", "rows"], [*partitions.items()][:_PARTITIONS], frozenset({"rows"})),
-        *_rest(len(partitions) - _PARTITIONS, "partitions"),
+        *rest(len(partitions) - _PARTITIONS, "partitions"),
         *bad_blocks(sample, found.bad),
         Grid("Fields that the table doesn't have", ["field", "records"], [*unknown.items()][:_FIELDS]),
-        *_rest(len(unknown) - _FIELDS, "fields"),
+        *rest(len(unknown) - _FIELDS, "fields"),
         *_kafkas_own(sample, spec, config),
         *([Line(warning, "yellow")] if warning else []),
         *_end(counts, config),
@@ -163,10 +163,11 @@ def _kafkas_own(sample: Sample, spec: TableSpec, config: SinkConfig) -> list[Lin
 def bad_blocks(sample: Sample, bad: Sequence[Any]) -> list[Line | Grid]:
     """The first bad records, and how many more there are."""
     first = [(sample.position(one.index), one.field or "", one.reason) for one in bad[:_BAD]]
-    return [Grid("Bad records", ["record", "field", "reason"], first), *_rest(len(bad) - _BAD, "bad records")]
+    return [Grid("Bad records", ["record", "field", "reason"], first), *rest(len(bad) - _BAD, "bad records")]
 
 
-def _rest(more: int, what: str) -> list[Line | Grid]:
+def rest(more: int, what: str) -> list[Line | Grid]:
+    """A line for what isn't printed; none if nothing is left."""
     return [Line(f"… and {more:,} more {what}")] if more > 0 else []
 
 
@@ -188,5 +189,6 @@ def plain_rows(found: Preview, spec: TableSpec, most: int) -> list[dict[str, Any
     return [{name: plain(cell, kinds[name]) for name, cell in row.items()} for row in rows]
 
 
-def _cut(text: str) -> str:
+def cut(text: str) -> str:
+    """As wide as a cell may be."""
     return text if len(text) <= _WIDEST else f"{text[: _WIDEST - 1]}…"

@@ -14,8 +14,9 @@ from hivesink.core.table import Column, Primitive, TableSpec
 from hivesink.errors import InvalidOption
 from hivesink.hiveql.parse import parse_ddl
 from hivesink.hiveql.render import render
-from hivesink.sample.infer import MIXED, Kind, infer, kind_of_text, shown
+from hivesink.sample.infer import MIXED, infer
 from hivesink.sample.preview import Preview, preview, settings_of
+from hivesink.sample.seen import Kind, kind_of_text, shown
 from hivesink.sink.task.assign import TIMES
 
 if TYPE_CHECKING:
@@ -206,12 +207,12 @@ def _as_times(column: Column, rows: pa.Table) -> Column:
     if column.type is not Primitive.BIGINT or not _TIMELY.search(column.name):
         return column
     if _all_within(rows, column.name, _MILLIS):
-        return replace(column, comment="epoch milliseconds, by its name and values")
-    if _all_within(rows, column.name, _SECONDS):
-        return replace(
-            column, comment="epoch seconds, by its name and values; sink.bucket.time-column takes no seconds"
-        )
-    return column
+        note = "epoch milliseconds, by its name and values"
+    elif _all_within(rows, column.name, _SECONDS):
+        note = "epoch seconds, by its name and values; sink.bucket.time-column takes no seconds"
+    else:
+        return column
+    return replace(column, comment=f"{note}; {column.comment}" if column.comment else note)
 
 
 def _all_within(rows: pa.Table, name: str, limits: tuple[int, int]) -> bool:
