@@ -266,6 +266,7 @@ def _report(
         "records": records,
         "fit": fit,
         "skipped": skipped,
+        "left_out": [asdict(one) for one in proposal.left_out],
         "bad_records": [{**taken.places[one.index], **asdict(one)} for one in proposal.checked.bad],
         "next": following,
     }
@@ -280,6 +281,7 @@ def _report(
         if column.comment
     ]
     blocks += _first(unsure, "columns with a comment")
+    blocks += _first([*map(str, proposal.left_out)], "fields are left out")
     by = proposal.spec.partition_columns[0]
     blocks.append(Line(f"partitioned by {by.name}: {by.comment}"))
     blocks += bad_blocks(taken, proposal.checked.bad)

@@ -68,6 +68,9 @@ class LeftOut:
     field: str
     why: str
 
+    def __str__(self) -> str:
+        return f"{shown(self.field)} is left out: {self.why}"
+
 
 @dataclass(frozen=True, slots=True)
 class Inferred:

@@ -90,11 +90,12 @@ class Partitioning:
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """A table, the text of its DDL file, and what the sample becomes in it."""
+    """A table, the text of its DDL file, what the sample becomes in it, and the fields that the table lacks."""
 
     spec: TableSpec
     ddl: str
     checked: Preview
+    left_out: tuple[LeftOut, ...]
 
 
 def find(sample: Sample, table: TableName, arrival: datetime) -> Findings:
@@ -161,7 +162,7 @@ def propose(
     """
     spec = _spec(table, found, by)
     checked = preview(sample, spec, settings_of(spec), arrival)
-    notes = [f"{shown(one.field)} is left out: {one.why}." for one in found.left_out[:_MOST_LEFT_OUT]]
+    notes = [f"{one}." for one in found.left_out[:_MOST_LEFT_OUT]]
     if (more := len(found.left_out) - _MOST_LEFT_OUT) > 0:
         notes.append(f"{more:,} more fields are left out.")
     if checked.bad:
@@ -176,7 +177,7 @@ def propose(
     if parse_ddl(ddl, f"{table}.sql", options.check) != spec:
         message = f"the DDL of {table} reads back as another table"
         raise AssertionError(message)
-    return Proposal(spec, ddl, checked)
+    return Proposal(spec, ddl, checked, found.left_out)
 
 
 def _spec(table: TableName, found: Findings, by: Partitioning) -> TableSpec:

@@ -67,6 +67,9 @@ def test_the_whole_way(
     assert "metastore start" not in said.out
 
     ddl = (folder / "ddl" / "events.sql").read_text()
+    left_out = ["bad.name is left out: a column's name has letters, digits, _, $ and - only"]
+    left_out += ["it is left out: most records have both It and it, and Hive ignores case"]
+    assert [line for line in said.out.splitlines() if "left out" in line] == left_out
     for line in (
         "-- bad.name is left out",
         "-- it is left out: most records have both It and it, and Hive ignores case.",
@@ -121,6 +124,7 @@ def test_it_overwrites_nothing(folder: Path, capsys: pytest.CaptureFixture[str])
     )
     assert named.code == 0
     assert "hivesink metastore start" in named.data["next"] or named.data["next"][0].startswith("hivesink ddl apply")
+    assert [one["field"] for one in named.data["left_out"]] == ["bad.name", "it"]
     assert 'environ.get("WRITER", "two")' in (folder / "jobs" / "two.py").read_text()
 
 
