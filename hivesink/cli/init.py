@@ -122,7 +122,7 @@ def init(
         if not dry_run:
             files.write(proposal.ddl, text)
         following = _next(source, name, files, site)
-        out.show(_report(proposal, files, taken, text, following, written=not dry_run))
+        out.show(_report(proposal, files, taken, text, following, beyond=origin.beyond(), written=not dry_run))
 
 
 def _needed(context: typer.Context, option: str, told: str | None, question: str, can_ask: bool) -> str:
@@ -255,7 +255,14 @@ def _next(source: str, name: TableName, files: _Files, site: Site) -> list[str]:
 
 
 def _report(
-    proposal: Proposal, files: _Files, taken: Sample, job: str, following: list[str], *, written: bool
+    proposal: Proposal,
+    files: _Files,
+    taken: Sample,
+    job: str,
+    following: list[str],
+    *,
+    beyond: str | None,
+    written: bool,
 ) -> Report:
     fit, records, skipped = proposal.checked.rows.num_rows, taken.batch.num_rows, proposal.checked.skipped
     data = {
@@ -275,12 +282,9 @@ def _report(
         blocks += [Line(f"{path}: written", "green")] if written else [Line(f"{path}:", "bold"), Line(text)]
     if not written:
         blocks.append(Line("dry run, nothing was written"))
-    unsure = [
-        f"{column.name}: {cut(str(column.type))}, {column.comment}"
-        for column in proposal.spec.columns
-        if column.comment
-    ]
-    blocks += _first(unsure, "columns with a comment")
+    blocks += [Line(beyond, "yellow")] if beyond else []
+    unsure = [column for column in proposal.spec.columns if column.comment]
+    blocks += _first([f"{one.name}: {cut(str(one.type))}, {one.comment}" for one in unsure], "columns with a comment")
     blocks += _first([*map(str, proposal.left_out)], "fields are left out")
     by = proposal.spec.partition_columns[0]
     blocks.append(Line(f"partitioned by {by.name}: {by.comment}"))

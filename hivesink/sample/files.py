@@ -31,6 +31,7 @@ _T = TypeVar("_T")
 
 _MOST_FILES = 100
 """Files that are open at a time; a folder with more gives some of each part of its listing."""
+_MOST_NAMED = 3
 _LONGEST = 64 << 20
 """Bytes of a line: a longer one is no record of a stream."""
 _INFLATES = 5
@@ -53,6 +54,7 @@ class FilesSource:
     lengths: tuple[int, ...]
     neighbours: tuple[str, ...] = ()
     """If one file was named: the other visible files of its folder, which a job would read as well."""
+    is_one_file: bool = False
 
     @classmethod
     def at(cls, location: str, site: Site) -> FilesSource:
@@ -77,7 +79,7 @@ class FilesSource:
             raise WrongUsage((f"--from {location}: no such file or folder",))
         folder, _, name = place.rpartition("/")
         others = tuple(other for other in _visible(fs, folder or "/") if other != name)
-        return cls(folder or "/", (name,), (length,), others)
+        return cls(folder or "/", (name,), (length,), others, is_one_file=True)
 
     def folder_of_job(self) -> str:
         """The folder as Spark takes it, whatever its default file system. Raises InvalidOption if a job can't read it.
@@ -96,6 +98,17 @@ class FilesSource:
             problem = f"Spark takes {self.folder} for a pattern"
             raise InvalidOption((f"--from: {problem}; give the folder a name without any of {{}}[]*?\\",))
         return self.folder if "://" in self.folder else f"file://{self.folder}"
+
+    def beyond(self) -> str | None:
+        """A word on what a job reads beside the file that was named; None for a folder, which it reads as a whole."""
+        if not self.is_one_file:
+            return None
+        text = f"the job reads every file in {self.folder}, not only {self.names[0]}: those that come later"
+        if self.neighbours:
+            more = len(self.neighbours) - _MOST_NAMED
+            named = ", ".join(self.neighbours[:_MOST_NAMED]) + (f" and {more:,} more" if more > 0 else "")
+            text += f", and {named}"
+        return f"{text}; FOLDER names another folder"
 
     def odd_names(self) -> str | None:
         """A word on files by whose names a job would stop; None if there are none."""

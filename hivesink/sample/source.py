@@ -37,6 +37,9 @@ class TopicSource:
     def odd_names(self) -> None:
         """A topic has no files."""
 
+    def beyond(self) -> None:
+        """A job reads the topic, and nothing else."""
+
 
 Source = FilesSource | TopicSource
 

@@ -119,6 +119,12 @@ def test_it_overwrites_nothing(folder: Path, capsys: pytest.CaptureFixture[str])
     (folder / "ddl").rmdir()
     (folder / "empty.json").unlink()
     assert not (folder / "ddl").exists()
+    one = hivesink(capsys, "init", "--from", "events/a.json", "--table", "a.one", "--dry-run").out
+    reads = (
+        f"the job reads every file in {folder}/events, not only a.json: those that come later, and b.json.gz; FOLDER"
+    )
+    assert reads in one
+    assert "the job reads" not in shown.out
     named = hivesink(
         capsys, "init", "--from", "events", "--table", "a.events", "--job", "jobs/two.py", "--json", "--yes"
     )
