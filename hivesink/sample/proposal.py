@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pyarrow.compute as pc
 
 from hivesink.config import options
+from hivesink.core.column_source import Metadata, stream_column
 from hivesink.core.table import Column, Primitive, TableSpec
 from hivesink.errors import InvalidOption
 from hivesink.hiveql.parse import parse_ddl
@@ -173,11 +174,20 @@ def propose(
         count = f"{len(checked.bad):,} of the sample's records"
         notes.append(f"{count} don't fit and would go to {table.rejected}; the first, {where}: {reason}.")
     title = f"Proposed by `hivesink init` from {sample.batch.num_rows:,} records of {shown(source, 200)}."
+    notes.append(_also(sample))
     ddl = "".join(f"-- {line}\n" for line in (title, *notes)) + f"{render(spec)}\n"
     if parse_ddl(ddl, f"{table}.sql", options.check) != spec:
         message = f"the DDL of {table} reads back as another table"
         raise AssertionError(message)
     return Proposal(spec, ddl, checked, found.left_out)
+
+
+def _also(sample: Sample) -> str:
+    """What else columns can hold."""
+    columns = ((one.value, stream_column(one)) for one in Metadata)
+    first, *more = [name for name, column in columns if column is None or column[0] in sample.batch.schema.names]
+    setting = f"'sink.column.<name>.from'='{first}'"
+    return f"A column can also hold what comes with a record: add it, and {setting}, or {', '.join(more)}."
 
 
 def _spec(table: TableName, found: Findings, by: Partitioning) -> TableSpec:

@@ -62,6 +62,7 @@ def test_what_it_says_of_seconds_and_of_names_like_the_partitions() -> None:
     assert "`time` bigint COMMENT 'epoch seconds, by its name and values; sink.bucket.time-column takes" in made.ddl
     assert "(`partition_dt` string COMMENT 'day of arrival in UTC, yyyy-MM-dd')" in made.ddl
     assert "time-column'=" not in made.ddl
+    assert "add it, and 'sink.column.<name>.from'='file.path', or file.line, arrival-time, batch.id.\n" in made.ddl
     assert '-- "x\\u000ay" is left out' in made.ddl
     assert made.checked.partitions == ("partition_dt=2026-11-23",)
 
@@ -73,5 +74,7 @@ def test_the_record_time_of_kafka_decides() -> None:
     by = Partitioning(RECORD, "hour", "Europe/Berlin")
     made = propose(sample, NAME, found, by, source="kafka://h:1/t", arrival=NOW)
     assert "COMMENT 'hour of the Kafka record''s timestamp in Europe/Berlin" in made.ddl.replace("\\'", "''")
+    kafkas = "kafka.topic, kafka.partition, kafka.offset, kafka.timestamp, kafka.headers, arrival-time, batch.id"
+    assert f"'sink.column.<name>.from'='kafka.key', or {kafkas}.\n" in made.ddl
     checked = made.checked
     assert (checked.partitions, checked.skipped, checked.bad) == (("dt=2024-01-03--00",), 1, ())
