@@ -1,9 +1,10 @@
-"""The cluster for people: `python -m jobs.cluster up|status|down|topic`; it outlives the command."""
+"""The cluster for people: `python -m jobs.cluster up|status|env|down|topic`; it outlives the command."""
 
 from __future__ import annotations
 
 import argparse
 import os
+import shlex
 import sys
 import time
 from dataclasses import fields
@@ -20,10 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
     from hivesink.embedded.server import EmbeddedServer
-
-
-DEFAULT_KAFKA = "127.0.0.1:9092"
-"""What jobs/userinfo.py reads without KAFKA_SERVERS."""
 
 
 def default_folder() -> Path:
@@ -52,10 +49,27 @@ def up(folder: Path, only: Collection[str]) -> int:
         print()
         for field in fields(addresses):
             print(f"{field.name:14} {getattr(addresses, field.name)}")
-        if addresses.kafka not in {"", DEFAULT_KAFKA}:
-            print(f"\nAnother broker may be at {DEFAULT_KAFKA}.")
-            print(f"For jobs/userinfo.py: export KAFKA_SERVERS={addresses.kafka}")
-    return 0
+    print()
+    return env(folder)
+
+
+def env(folder: Path) -> int:
+    """Print the variables by which jobs and `hivesink` find the servers that run, as a shell takes them; 1 if none."""
+    cluster = Cluster.detached(folder)
+    servers, variables = cluster.servers, {}
+    if servers.broker.alive:
+        variables["KAFKA_SERVERS"] = cluster.kafka
+    if servers.namenode.alive:
+        variables["HADOOP_CONF_DIR"] = str(cluster.conf)
+    if servers.metastore.alive:
+        variables["HIVE_CONF_DIR"] = str(cluster.conf)
+    if servers.master.alive:
+        variables["HIVESINK_MASTER"] = cluster.spark_master
+    for name, value in variables.items():
+        print(f"export {name}={shlex.quote(value)}")
+    if not variables:
+        sys.stderr.write(f"no server runs in {folder}; start some: python -m jobs.cluster up\n")
+    return 0 if variables else 1
 
 
 def status(folder: Path) -> int:
@@ -113,7 +127,7 @@ def _line(name: str, server: EmbeddedServer) -> str:
 def main() -> int:
     """Do what the command line says; a failure is one line, and an exit code as that of `hivesink`."""
     parser = argparse.ArgumentParser(prog="python -m jobs.cluster", description=__doc__)
-    parser.add_argument("command", choices=["up", "status", "down", "topic"])
+    parser.add_argument("command", choices=["up", "status", "env", "down", "topic"])
     parser.add_argument("name", nargs="?", help="the topic of `topic`, which writes the lines of standard input to it")
     parser.add_argument("--partitions", type=int, default=2, help="of a new topic")
     parser.add_argument("--folder", type=Path, default=default_folder(), help="data, settings and logs")
@@ -126,6 +140,8 @@ def main() -> int:
                 return up(folder, arguments.only)
             case "status":
                 return status(folder)
+            case "env":
+                return env(folder)
             case "topic":
                 if arguments.name is None:
                     parser.error("topic: name it")

@@ -228,11 +228,14 @@ def test_the_detached_cluster_comes_up_once_mends_itself_and_goes_down(
         return {name: f"{address} {pid}" for name, address, pid, state in lines if state == "up"}
 
     assert running() == {}
+    assert command("env", "--folder", folder) == 1
     assert not folder.exists(), "asking leaves no traces"
     try:
         assert command("up", "--folder", folder, "--only", "spark") == 0
         first = running()
         assert set(first) == names
+        assert command("env", "--folder", folder) == 0
+        assert capsys.readouterr().out == f"export HIVESINK_MASTER=spark://{first['spark-master'].split()[0]}\n"
         assert command("up", "--folder", folder, "--only", "spark") == 0
         assert running() == first, "a second start changes nothing"
         assert Cluster.running(folder) is None, "some servers that have an address are missing"

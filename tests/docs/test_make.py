@@ -98,7 +98,7 @@ def names_every_server(checkout: Path, said: str) -> None:
 
 def serves_clients(checkout: Path, said: str) -> None:
     names_every_server(checkout, said)
-    (settings,) = (one for one in blocks_run_by(__file__, "docs/cluster.md") if "export" in one.text)
+    (settings,) = (one for one in blocks_run_by(__file__, "docs/cluster.md") if "eval" in one.text)
     plan = shell(checkout, f"{settings.text}.venv/bin/hivesink ddl plan ddl/userinfo.sql").stdout
     assert "demo.userinfo: create" in plan
 

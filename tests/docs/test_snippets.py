@@ -77,11 +77,11 @@ def test_the_job_of_the_readme_is_the_one_in_jobs() -> None:
     own = (ROOT / "jobs" / "userinfo.py").read_text(encoding="utf-8")
     for line in shown.splitlines():
         plain = line.partition("  #")[0].strip()
-        settled = plain.replace('"127.0.0.1:9092", "userinfo"', "SERVERS, TOPIC").replace(
+        settled = plain.replace('environ["KAFKA_SERVERS"], "userinfo"', "SERVERS, TOPIC").replace(
             '"checkpoints/userinfo"', "CHECKPOINT"
         )
         settled = settled.replace('trigger={"processingTime": "5 seconds"}', "trigger=trigger")
         assert settled in own, line
-    assert '"127.0.0.1:9092"' in own
+    assert 'environ.get("KAFKA_SERVERS", ' in own
     assert '"userinfo"' in own
     assert '"5 seconds"' in own
