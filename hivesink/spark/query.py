@@ -7,15 +7,19 @@ import logging
 import os
 import threading
 import time
+from concurrent.futures import Future
 from dataclasses import replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, NoReturn
+from functools import partial
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from hivesink.config.options import OnStop
 from hivesink.errors import EpochTaken, FencedOut, HiveSinkError
 from hivesink.spark.running import Questions
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pyspark.errors import StreamingQueryException
     from pyspark.sql.streaming.query import StreamingQuery
 
@@ -23,6 +27,8 @@ if TYPE_CHECKING:
     from hivesink.spark.queryrun import QueryRun
 
 logger = logging.getLogger("hivesink")
+
+_T = TypeVar("_T")
 
 _GRACE = 60.0
 """Seconds that a batch may take to finish before its query is stopped."""
@@ -64,6 +70,26 @@ def wait_for_batch(query: Any) -> None:
         time.sleep(0.05)
 
 
+def _waited(call: Callable[[], _T]) -> _T:
+    """What `call` returns, which waits in the JVM. Ctrl-C ends the wait by nothing but KeyboardInterrupt.
+
+    PySpark's handler of SIGINT calls the JVM, and fails in the middle of another call of the same thread.
+    """
+    done: Future[_T] = Future()
+
+    def run() -> None:
+        try:
+            done.set_result(call())
+        except BaseException as error:  # noqa: BLE001  whoever waits gets it
+            done.set_exception(error)
+
+    threading.Thread(target=run, name="hivesink-wait", daemon=True).start()
+    try:
+        return done.result()
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt from None
+
+
 class HiveQuery:
     """A started query. Its end, by itself or by `stop`, finishes what is open and sets exact statistics.
 
@@ -100,7 +126,7 @@ class HiveQuery:
         with self._run.awaited():
             try:
                 # Without a time-out Spark returns None, once the query has ended.
-                ended = self._query.awaitTermination(timeout) is not False
+                ended = _waited(partial(self._query.awaitTermination, timeout)) is not False
             except StreamingQueryException as error:
                 self._fail(error)
             if ended:
@@ -113,7 +139,7 @@ class HiveQuery:
 
         with self._run.awaited():
             try:
-                self._query.processAllAvailable()
+                _waited(self._query.processAllAvailable)
             except StreamingQueryException as error:
                 self._fail(error)
 

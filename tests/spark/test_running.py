@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import traceback
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
+from threading import Timer
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -15,10 +20,11 @@ from pyspark.sql import functions as F  # noqa: N812  as everybody calls it
 from hivesink.core.offsets import FilesOffset, KafkaOffset
 from hivesink.errors import ClockSetBack
 from hivesink.sink.commit.commits import Source
+from hivesink.spark.query import HiveQuery, _newest
 from hivesink.spark.running import Questions, is_marked, records_behind, source_of, trigger_interval, watermarks
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
@@ -197,3 +203,34 @@ def test_how_many_records_kafka_has_beyond_a_batch() -> None:
     assert records_behind(_reading({"t": {"0": 8, "1": 7, "2": 1}}), (end,)) is None
     assert records_behind(_reading(None), (end,)) is None
     assert records_behind(_reading(), (FilesOffset.of(1, ()),)) is None
+
+
+def test_ctrl_c_ends_a_wait_by_nothing_but_itself(
+    spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As PySpark handles it: it calls the JVM, which fails within another call of the same thread."""
+    query = rates(spark).writeStream.format("noop").option("checkpointLocation", str(tmp_path)).start()
+
+    @contextmanager
+    def awaited() -> Iterator[None]:
+        Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
+        yield
+
+    config: dict[str, Any] = {"sink.on-stop": None, "sink.rolling-policy.on-epoch": True}
+    config |= {"sink.registration.retry-interval": timedelta(days=1)}
+    spec, log = (
+        SimpleNamespace(config=config, commit_rule=SimpleNamespace(waits=False)),
+        SimpleNamespace(location="/log"),
+    )
+    run: Any = SimpleNamespace(setup=SimpleNamespace(spec=spec, context=SimpleNamespace(log=log)), awaited=awaited)
+    handle = HiveQuery(query, run)
+    try:
+        with pytest.raises(KeyboardInterrupt) as ended:
+            handle.awaitTermination()
+    finally:
+        handle._end_timer()
+        _newest.pop("/log")
+        query.stop()
+    assert ended.value.__suppress_context__
+    assert "py4j" not in "".join(traceback.format_exception(ended.value))
+    assert not caplog.records
