@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from hivesink import errors
 from hivesink.core.trace import java_lines, raised_in
-from hivesink.errors import HiveSinkError, WrongUsage
+from hivesink.errors import CheckpointUnreadable, HiveSinkError, WrongUsage
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -91,10 +91,21 @@ KAFKA_LOSS = (
 )
 
 
-_DAMAGED = re.compile(r"Failed to read log file (\S+/commits/\d+)\.")
-DAMAGED = (
-    "of the checkpoint is damaged; remove it, and the hidden .crc file of its name if there is one, and start again: "
-    "Spark runs that batch once more, and the sink knows from its log whether the batch is in the table"
+_DAMAGED = re.compile(
+    r"""
+    ^(?::\ |Caused\ by:\ )?
+    ( java\.lang\.IllegalStateException | org\.apache\.hadoop\.fs\.ChecksumException | com\.fasterxml\.jackson\.\S+
+    | org\.apache\.spark\.SparkRuntimeException(?=:\ \[STREAMING_CHECKPOINT_MISSING_METADATA_FILE)
+    ):\ (.*)\n
+    (?: (?!Caused\ by:).*\n)*?
+    \s+at\ org\.apache\.spark\.sql\.execution\.streaming\.\S*
+    (?: MetadataLog | FileStreamLog | [sS]treamMetadata | populateStartOffsets)
+    """,
+    re.VERBOSE | re.MULTILINE,
+)
+"""What Spark's readers of the checkpoint raise about its content. A file system that is away raises other errors."""
+_CHECKPOINT_FILE = re.compile(
+    r"(?:log file|Checksum error:) (.+?)/((?:offsets|commits|sources/\d+)/[^/\s]+?|metadata)(?:\. | at \d)"
 )
 
 
@@ -131,7 +142,9 @@ def _judge(error: BaseException, job: Path) -> tuple[JobFailed, ExitCode]:
         lost = f"{KAFKA_LOSS}. Spark says: {said[1] or said[2]}" if said else KAFKA_LOSS
         return JobFailed(job, lost), ExitCode.NEEDS_PERSON
     if damaged := _DAMAGED.search(_whole(error)):
-        return JobFailed(job, f"{damaged[1]} {DAMAGED}"), ExitCode.NEEDS_PERSON
+        said = _CHECKPOINT_FILE.search(damaged[2])
+        checkpoint, name = said.groups() if said else (None, None)
+        return JobFailed(job, str(CheckpointUnreadable(checkpoint, name, damaged[2]))), ExitCode.NEEDS_PERSON
     what, line = f"{type(error).__name__}: {_reason(error)}", _line_of(error, job)
     if _is_fault(error):
         return JobFailed(job, f"{what}{line}"), ExitCode.NEEDS_PERSON

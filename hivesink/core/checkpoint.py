@@ -9,13 +9,16 @@ of its log offset i, in `<i>.compact` together with all earlier ones (Compactibl
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import re
 from datetime import datetime, timedelta, timezone
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from hivesink.core.epoch import BatchId, BatchRef, NextBatch
 from hivesink.core.offsets import FilesOffset, KafkaOffset, NoOffset, OtherOffset, SourceOffset, canonical
 from hivesink.errors import CheckpointUnreadable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 VERSION = "v1"
 _COMMITS = (VERSION, "v2")
@@ -24,119 +27,155 @@ METADATA = "metadata"
 
 T = TypeVar("T")
 
-Read = Callable[[str], bytes | None]
-"""Returns a file of the checkpoint, by its path below it; None if there is none."""
 
-Names = Callable[[str], list[str]]
-"""Returns the names in a folder of the checkpoint; none if there is no such folder."""
+class Files(Protocol):
+    """A checkpoint's files. Names are paths below `location`."""
 
+    @property
+    def location(self) -> str:
+        """The checkpoint's folder, as errors name it."""
 
-def parse_offsets(data: bytes, file: str) -> tuple[str | None, ...]:
-    """Each source's offset in an `offsets/<batch id>`. Raises CheckpointUnreadable for any other version or form."""
-    metadata, *sources = _lines(data, file) or [""]
-    try:
-        json.loads(metadata)
-    except ValueError as error:
-        raise CheckpointUnreadable(file, f"its metadata line: {error}") from error
-    return tuple(None if line == "-" else line for line in sources)
+    def read(self, name: str) -> bytes | None:
+        """A file's content; None if there is none."""
+
+    def names(self, folder: str) -> list[str]:
+        """The names in a folder; none if there is no such folder."""
 
 
-def batch_watermark(batch: BatchId, read: Read) -> datetime | None:
+def batch_watermark(batch: BatchId, files: Files) -> datetime | None:
     """The watermark (UTC) with which Spark runs a batch (OffsetSeqMetadata); None if it has none yet.
 
     Raises CheckpointUnreadable.
     """
     name = f"offsets/{batch}"
-    return _watermark(_lines(read(name) or b"", name), name, "batchWatermarkMs")
+    return _watermark(_lines(name, files), name, "batchWatermarkMs", files)
 
 
-def next_watermark(batch: BatchId, read: Read) -> datetime | None:
+def next_watermark(batch: BatchId, files: Files) -> datetime | None:
     """The watermark (UTC) that the batch after this one will have (CommitMetadata); None if nobody knows yet.
 
     Raises CheckpointUnreadable.
     """
     name = f"commits/{batch}"
-    data = read(name)
-    return None if data is None else _watermark(_lines(data, name, _COMMITS), name, "nextBatchWatermarkMs")
+    lines = _found(name, files)
+    return None if lines is None else _watermark(lines, name, "nextBatchWatermarkMs", files)
 
 
-def pinned_setting(batch: BatchId, setting: str, read: Read) -> str | None:
+def pinned_setting(batch: BatchId, setting: str, files: Files) -> str | None:
     """A setting of Spark's that binds the query from a batch on, whatever its session says (OffsetSeqMetadata).
 
     None if the checkpoint has no such batch, or doesn't name the setting. Raises CheckpointUnreadable.
     """
     name = f"offsets/{batch}"
-    data = read(name)
-    return None if data is None else _field(_lines(data, name), name, lambda found: found.get("conf", {}).get(setting))
+    lines = _found(name, files)
+    return None if lines is None else _field(lines, name, lambda found: found.get("conf", {}).get(setting), files)
 
 
-def _watermark(lines: list[str], file: str, field: str) -> datetime | None:
-    millis = _field(lines, file, lambda found: int(found.get(field, 0)))
+def _watermark(lines: list[str], name: str, field: str, files: Files) -> datetime | None:
+    millis = _field(lines, name, lambda found: int(found.get(field, 0)), files)
     return datetime.fromtimestamp(0, timezone.utc) + timedelta(milliseconds=millis) if millis else None
 
 
-def _field(lines: list[str], file: str, of: Callable[[Any], T]) -> T:
+def _field(lines: list[str], name: str, of: Callable[[Any], T], files: Files) -> T:
+    """What `of` makes of the first line, which holds JSON."""
+    line = lines[0] if lines else ""
     try:
-        return of(json.loads(lines[0] if lines else ""))
+        return of(json.loads(line))
     except (ValueError, AttributeError) as error:
-        raise CheckpointUnreadable(file, f"its metadata line: {error}") from error
+        raise CheckpointUnreadable(files.location, name, f"its line {line[:20]!r}…: {error}") from error
 
 
-def _lines(data: bytes, file: str, known: tuple[str, ...] = (VERSION,)) -> list[str]:
-    version, *lines = data.decode("utf-8", "replace").strip("\n").split("\n")
-    if version.strip() not in known:
-        raise CheckpointUnreadable(file, f"its version is {version[:20]!r}, known is {' or '.join(map(repr, known))}")
+def _lines(name: str, files: Files) -> list[str]:
+    lines = _found(name, files)
+    if lines is None:
+        raise CheckpointUnreadable(files.location, name, "it is missing")
     return lines
 
 
-def batch_ref(query: str, batch: BatchId, read: Read) -> BatchRef:
-    """What batch `batch` of `query` covers. Raises CheckpointUnreadable."""
-    name = f"offsets/{batch}"
-    data = read(name)
+def _found(name: str, files: Files) -> list[str] | None:
+    """The lines after the version; None if there is no such file."""
+    data = files.read(name)
     if data is None:
-        raise CheckpointUnreadable(name, "it is missing")
-    ends = parse_offsets(data, name)
-    before = read(f"offsets/{batch - 1}") if batch else None
-    starts = parse_offsets(before, f"offsets/{batch - 1}") if before else (None,) * len(ends)
+        return None
+    known = _COMMITS if name.startswith("commits/") else (VERSION,)
+    try:
+        version, *lines = data.decode().strip("\n").split("\n")
+    except UnicodeDecodeError as error:
+        raise CheckpointUnreadable(files.location, name, str(error)) from error
+    # Spark writes a leading zero byte before a Kafka source's, for the sake of Spark 2.1.0.
+    if version.strip("\0 ") not in known:
+        reason = f"its version is {version[:20]!r}, known is {' or '.join(map(repr, known))}" if data else "it is empty"
+        raise CheckpointUnreadable(files.location, name, reason)
+    return lines
+
+
+def batch_ref(query: str, batch: BatchId, files: Files) -> BatchRef:
+    """What batch `batch` of `query` covers. Raises CheckpointUnreadable."""
+    ends = _offsets(batch, files)
+    starts = _offsets(BatchId(batch - 1), files) if batch else (None,) * len(ends)
     if len(starts) != len(ends):
-        raise CheckpointUnreadable(name, f"it has {len(ends)} sources, the one before it {len(starts)}")
+        reason = f"it has {len(ends)} sources, the one before it {len(starts)}"
+        raise CheckpointUnreadable(files.location, f"offsets/{batch}", reason)
     pairs = [
-        _covered(index, first, last, read, batch) for index, (first, last) in enumerate(zip(starts, ends, strict=True))
+        _covered(index, first, last, files, batch) for index, (first, last) in enumerate(zip(starts, ends, strict=True))
     ]
     return BatchRef(query, batch, tuple(first for first, _ in pairs), tuple(last for _, last in pairs))
 
 
-def next_batch(checkpoint: str, read: Read, names: Names) -> NextBatch:
-    """The batch that a query over `checkpoint` runs first. Raises CheckpointUnreadable."""
-    query = _query(read)
-    planned = max((int(name) for name in names("offsets") if name.isdigit()), default=None)
+def _offsets(batch: BatchId, files: Files) -> tuple[str | None, ...]:
+    """Each source's offset in an `offsets/<batch id>`."""
+    name = f"offsets/{batch}"
+    metadata, *sources = _lines(name, files) or [""]
+    # Each of Spark's own sources writes an object, or a number.
+    for line in (metadata, *(line for line in sources if line.startswith("{"))):
+        _field([line], name, lambda _: None, files)
+    return tuple(None if line == "-" else line for line in sources)
+
+
+def next_batch(files: Files) -> NextBatch:
+    """The batch that a query over a checkpoint runs first.
+
+    Raises CheckpointUnreadable where a file is missing or damaged without which Spark would fail, or would plan that
+    batch from elsewhere.
+    """
+    query = _query(files)
+    planned = max((int(name) for name in files.names("offsets") if name.isdigit()), default=None)
     if planned is None:
-        return NextBatch(checkpoint, query, BatchId(0))
-    ref = batch_ref(query or "", BatchId(planned), read)
-    if read(f"commits/{planned}") is None:
-        return NextBatch(checkpoint, query, ref.batch, ref.start, ref.end)
-    return NextBatch(checkpoint, query, BatchId(planned + 1), ref.end)
+        return NextBatch(files.location, query, BatchId(0))
+    if query is None:
+        raise CheckpointUnreadable(files.location, METADATA, "it is missing")
+    ref = batch_ref(query, BatchId(planned), files)
+    for index, end in enumerate(ref.end):
+        if isinstance(end, FilesOffset):
+            _require_whole(index, end.counter, files)
+    commit = f"commits/{planned}"
+    lines = _found(commit, files)
+    if lines is None:
+        return NextBatch(files.location, query, ref.batch, ref.start, ref.end)
+    if lines:  # Spark needs none.
+        _field(lines, commit, lambda _: None, files)
+    return NextBatch(files.location, query, BatchId(planned + 1), ref.end)
 
 
-def _query(read: Read) -> str | None:
-    data = read(METADATA)
+def _query(files: Files) -> str | None:
+    data = files.read(METADATA)
     if data is None:
         return None
     try:
         return str(json.loads(data)["id"])
     except (ValueError, KeyError, TypeError) as error:
-        raise CheckpointUnreadable(METADATA, f"{type(error).__name__}: {error}") from error
+        raise CheckpointUnreadable(files.location, METADATA, f"{type(error).__name__}: {error}") from error
 
 
 def _covered(
-    index: int, start: str | None, end: str | None, read: Read, batch: BatchId
+    index: int, start: str | None, end: str | None, files: Files, batch: BatchId
 ) -> tuple[SourceOffset, SourceOffset]:
     first, last = _parse(start), _parse(end)
     if isinstance(last, FilesOffset):
         since = first.counter if isinstance(first, FilesOffset) else -1
-        return (first if since >= 0 else NoOffset()), _files(index, since, last.counter, read)
+        return (first if since >= 0 else NoOffset()), _files(index, since, last.counter, files)
     if isinstance(last, KafkaOffset) and isinstance(first, NoOffset) and batch == 0:
-        return _initial(index, read), last
+        return _initial(index, files), last
     return first, last
 
 
@@ -164,28 +203,39 @@ def _is_kafka(found: Any) -> bool:
     )
 
 
-def _initial(index: int, read: Read) -> SourceOffset:
-    name = f"sources/{index}/0"
-    data = read(name)
-    if data is None:
-        return NoOffset()
-    # Spark writes a leading zero byte, for the sake of Spark 2.1.0.
-    return _parse("\n".join(_lines(data.lstrip(b"\0"), name)).strip())
+def _initial(index: int, files: Files) -> SourceOffset:
+    lines = _found(f"sources/{index}/0", files)
+    return NoOffset() if lines is None else _parse("\n".join(lines).strip())
 
 
-def _files(index: int, since: int, until: int, read: Read) -> FilesOffset:
+def _files(index: int, since: int, until: int, files: Files) -> FilesOffset:
     counters = range(since + 1, until + 1)
-    return FilesOffset.of(until, tuple((number, path) for number in counters for path in _paths(index, number, read)))
+    return FilesOffset.of(until, tuple((number, path) for number in counters for path in _paths(index, number, files)))
 
 
-def _paths(index: int, number: int, read: Read) -> list[str]:
-    for name in (f"sources/{index}/{number}", f"sources/{index}/{number}.compact"):
-        data = read(name)
-        if data is None:
-            continue
-        try:
-            entries = [json.loads(line) for line in _lines(data, name)]
-            return [str(entry["path"]) for entry in entries if entry["batchId"] == number]
-        except (ValueError, KeyError, TypeError) as error:
-            raise CheckpointUnreadable(name, f"{type(error).__name__}: {error}") from error
-    return []
+def _paths(index: int, number: int, files: Files) -> list[str]:
+    """The paths of a file source's log offset. Later compacted ones hold it too, once its own file was cleaned up."""
+    name = f"sources/{index}/{number}"
+    lines = _found(name, files)
+    if lines is None:
+        later = [one for one in _compacted(index, files) if one >= number]
+        name = f"sources/{index}/{min(later)}.compact" if later else name
+        lines = _lines(name, files)
+    try:
+        entries = [json.loads(line) for line in lines]
+        return [str(entry["path"]) for entry in entries if entry["batchId"] == number]
+    except (ValueError, KeyError, TypeError) as error:
+        raise CheckpointUnreadable(files.location, name, f"{type(error).__name__}: {error}") from error
+
+
+def _require_whole(index: int, until: int, files: Files) -> None:
+    """Spark reads a file source's log from its last compacted offset on."""
+    since = max(_compacted(index, files), default=-1)
+    last = max((int(name) for name in files.names(f"sources/{index}") if name.isdigit()), default=until)
+    for number in range(since + 1, max(until, last) + 1):
+        _paths(index, number, files)
+
+
+def _compacted(index: int, files: Files) -> list[int]:
+    names = files.names(f"sources/{index}")
+    return [int(found[1]) for name in names if (found := re.fullmatch(r"(\d+)\.compact", name))]

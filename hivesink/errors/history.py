@@ -105,10 +105,22 @@ class CheckpointLeftOver(HiveSinkError):
 
 
 class CheckpointUnreadable(HiveSinkError):
-    """The query's checkpoint doesn't say what the batch covers."""
+    """A file of the query's checkpoint is missing or damaged. `name` is its path below `checkpoint`, where known."""
 
-    def __init__(self, file: str, reason: str) -> None:
-        super().__init__(f"{file} does not say what the batch covers ({reason}); is this the query's checkpoint?")
+    def __init__(self, checkpoint: str | None, name: str | None, reason: str) -> None:
+        folder = checkpoint or "the checkpoint"
+        file = f"{checkpoint}/{name}" if checkpoint and name else name or checkpoint or "a file"
+        if name and name.startswith("commits/"):
+            way = (
+                "remove it, and the hidden .crc file of its name if there is one, and start again: Spark runs that "
+                "batch once more, and the sink knows from its log whether the batch is in the table"
+            )
+        else:
+            way = (
+                f"restore {folder} from a backup of the newest batch, or treat it as a lost checkpoint: move {folder} "
+                'away and start again, which says how to go on (see "The checkpoint is lost" in docs/operations.md)'
+            )
+        super().__init__(f"{file} of the query's checkpoint is missing or damaged ({reason}); {way}")
 
 
 class ReplayDiffers(HiveSinkError):

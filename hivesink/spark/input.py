@@ -198,6 +198,7 @@ class Checkpoint:
 
     def __init__(self, spark: SparkSession, location: str) -> None:
         self._spark = spark
+        self.location = location
         self._base = normal(location)
         self._is_local = location.startswith("file:")
 

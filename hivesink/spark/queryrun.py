@@ -117,7 +117,7 @@ class QueryRun:
         raw = self._require_fit(schema).is_raw
         self.committer.recover()
         files = Checkpoint(self._spark, checkpoint)
-        first = next_batch(checkpoint, files.read, files.names)
+        first = next_batch(files)
         self._require_own(first)
         judge(self.setup.last_batch(), first, self.setup.spec.history_policy, self.setup.context.log.location, raw=raw)
         if self.committer.spec.commit_rule.clock is not None:
@@ -151,7 +151,7 @@ class QueryRun:
         if self.setup.spec.config[own] is not None or watermarks(plan) < 2:  # noqa: PLR2004  of one there is no least
             return
         planned = BatchId(first.batch if first.end is not None else first.batch - 1)
-        pinned = pinned_setting(planned, setting, files.read)
+        pinned = pinned_setting(planned, setting, files)
         policy = pinned or self._spark.conf.get(setting)
         if str(policy).lower() != "max":
             return
@@ -243,7 +243,7 @@ class QueryRun:
         last = self._last
         if asked is not None and last is not None and last != self._asked_of:
             checkpoint, batch = last
-            at = next_watermark(batch, Checkpoint(self._spark, checkpoint).read)
+            at = next_watermark(batch, Checkpoint(self._spark, checkpoint))
             if at is not None:
                 self.committer.knows_next(at)
                 self._asked_of = last
@@ -264,13 +264,13 @@ class QueryRun:
         with call.lock:
             if call.epoch is not None:
                 raise errors.CalledTwice(log, batch_id, call.epoch)
-            read = Checkpoint(self._spark, query.checkpoint).read
-            ref = batch_ref(query.id, BatchId(batch_id), read)
+            files = Checkpoint(self._spark, query.checkpoint)
+            ref = batch_ref(query.id, BatchId(batch_id), files)
             if not self._has_state:
                 self._require_state(ref, query)
             shape = replace(self._shape(batch.schema, ref.end), batch=ref.batch)
             if self._has_watermark and shape.event_time is None:
-                shape = replace(shape, watermark=batch_watermark(ref.batch, read))
+                shape = replace(shape, watermark=batch_watermark(ref.batch, files))
             behind = records_behind(query.execution, ref.end)
             write = partial(self._write, batch, call, ref, query)
             done = self.committer.commit(ref, shape, write, behind, query.checkpoint)

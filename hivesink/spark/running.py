@@ -9,7 +9,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from hivesink.core.offsets import KafkaOffset, span
-from hivesink.errors import CheckpointUnreadable, ClockSetBack, Unsupported
+from hivesink.errors import ClockSetBack, Unsupported
 from hivesink.sink.commit.commits import Source
 
 if TYPE_CHECKING:
@@ -51,15 +51,16 @@ class Running:
 
     @classmethod
     def here(cls, spark: SparkSession) -> Running:
-        """Asks the session that started the query. Raises Unsupported, CheckpointUnreadable."""
+        """Asks the session that started the query. Raises Unsupported."""
         query = spark.sparkContext.getLocalProperty("sql.streaming.queryId")
         if not query:
             msg = "a call of the sink outside a streaming query"
             raise Unsupported(msg, "a batch must have a checkpoint", "use events.writeStream.foreachBatch(sink)")
         running = spark.streams.get(query)
         if running is None:
-            msg = "the checkpoint"
-            raise CheckpointUnreadable(msg, f"no query {query!r} runs in the session that the sink was made with")
+            msg = "a sink that was made with another session than its query"
+            why = f"no query {query!r} runs in the sink's session"
+            raise Unsupported(msg, why, "make the sink with the session of the stream")
         execution = running._jsq.streamingQuery()  # noqa: SLF001  PySpark offers no other way
         # Not the job group, which holds the run's id too: a job may set its own.
         return cls(query, str(running.runId), str(execution.resolvedCheckpointRoot()), execution, running)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from pathlib import Path
 from types import SimpleNamespace
@@ -238,13 +239,40 @@ def test_records_that_kafka_has_lost_are_told_with_their_topic(java: str) -> Non
     assert str(told).removesuffix(".").endswith("in docs/operations.md. Spark says: Set(refunds-0) are gone")
 
 
-def test_a_damaged_file_of_a_checkpoint_is_no_reason_to_try_again() -> None:
+_READ = "org.apache.spark.sql.execution.streaming.checkpointing.HDFSMetadataLog.getLatest(HDFSMetadataLog.scala:272)"
+
+
+@pytest.mark.parametrize(
+    ("java", "said"),
+    [
+        (
+            "java.lang.IllegalStateException: Failed to read log file file:/c p/commits/3. Incomplete log file",
+            "file:/c p/commits/3 of the query's checkpoint is missing or damaged .*; remove it, and the hidden .crc",
+        ),
+        (
+            "org.apache.hadoop.fs.ChecksumException: Checksum error: file:/cp/sources/0/9.compact at 0 exp: 1 got: 2",
+            "file:/cp/sources/0/9.compact of .*; restore file:/cp from .* treat it as a lost checkpoint: move file:/cp",
+        ),
+        (
+            "java.lang.IllegalStateException: batch 3 doesn't exist",
+            "a file of the query's checkpoint .*batch 3 doesn't exist.* treat it as a lost checkpoint",
+        ),
+        (
+            "com.fasterxml.jackson.core.io.JsonEOFException: Unexpected end-of-input\n at [Source: REDACTED]",
+            "a file of the query's checkpoint .* treat it as a lost checkpoint",
+        ),
+        ("java.net.ConnectException: Connection refused", None),
+        ("java.io.FileNotFoundException: hdfs://nn/cp/offsets/3", None),
+    ],
+)
+def test_damage_to_a_checkpoint_needs_a_person_and_a_file_system_that_is_away_does_not(
+    java: str, said: str | None
+) -> None:
     from pyspark.errors import StreamingQueryException
 
-    damaged = "Failed to read log file file:/cp/commits/3. Incomplete log file in the offset commit log"
-    text = f"[STREAM_FAILED] Query [id = a] terminated with exception: {damaged}"
+    text = f"[STREAM_FAILED] Query terminated with exception: x\n\nCaused by: {java}\n\tat a.b.C\n\tat {_READ}\n"
     told, code = translate(StreamingQueryException(text), JOB)
-    assert code == 65
-    assert str(told).startswith(
-        f"{JOB}: file:/cp/commits/3 of the checkpoint is damaged; remove it, and the hidden .crc"
-    )
+    assert code == (65 if said else 75)
+    assert re.match(f"{JOB}: {said or ''}", str(told))
+    # The same error from elsewhere says nothing of the checkpoint.
+    assert translate(StreamingQueryException(text.replace("HDFSMetadataLog", "Reader")), JOB)[1] == 75

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hivesink.core.checkpoint import batch_ref, next_batch, next_watermark, parse_offsets, pinned_setting
+from hivesink.core.checkpoint import batch_ref, next_batch, next_watermark, pinned_setting
 from hivesink.core.epoch import BatchId, NextBatch
 from hivesink.core.offsets import FilesOffset, KafkaOffset, NoOffset, OtherOffset
 from hivesink.errors import CheckpointUnreadable
@@ -22,13 +22,24 @@ def offsets(*sources: str) -> bytes:
     return "\n".join(["v1", METADATA, *sources]).encode()
 
 
-def reader(files: Mapping[str, bytes]):  # type: ignore[no-untyped-def]  # noqa: ANN201  a lambda with a name
-    return files.get
+class Stored:
+    """A checkpoint in memory."""
+
+    location = "/c"
+
+    def __init__(self, files: Mapping[str, bytes | None]) -> None:
+        self.files = files
+
+    def read(self, name: str) -> bytes | None:
+        return self.files.get(name)
+
+    def names(self, folder: str) -> list[str]:
+        return [name.removeprefix(f"{folder}/") for name in self.files if name.startswith(f"{folder}/")]
 
 
 def test_a_kafka_batch_is_read_with_the_start_that_the_batch_before_ended_at() -> None:
     files = {"offsets/3": offsets('{"t":{"0":5,"1":7}}'), "offsets/4": offsets('{"t":{"1":9,"0":6}}')}
-    ref = batch_ref("q", BatchId(4), reader(files))
+    ref = batch_ref("q", BatchId(4), Stored(files))
     assert ref.start == (KafkaOffset.of({"t": {"0": 5, "1": 7}}),)
     assert ref.end == (KafkaOffset.of({"t": {"0": 6, "1": 9}}),)
 
@@ -36,12 +47,12 @@ def test_a_kafka_batch_is_read_with_the_start_that_the_batch_before_ended_at() -
 @pytest.mark.parametrize("lead", [b"", b"\0"])
 def test_the_first_kafka_batch_starts_where_the_source_says_that_it_began(lead: bytes) -> None:
     files = {"offsets/0": offsets('{"t":{"0":5}}'), "sources/0/0": lead + b'v1\n{"t":{"0":2}}'}
-    assert batch_ref("q", BatchId(0), reader(files)).start == (KafkaOffset.of({"t": {"0": 2}}),)
+    assert batch_ref("q", BatchId(0), Stored(files)).start == (KafkaOffset.of({"t": {"0": 2}}),)
 
 
 def test_the_first_batch_without_such_a_file_starts_at_the_beginning() -> None:
     files = {"offsets/0": offsets('{"t":{"0":5}}')}
-    assert batch_ref("q", BatchId(0), reader(files)).start == (NoOffset(),)
+    assert batch_ref("q", BatchId(0), Stored(files)).start == (NoOffset(),)
 
 
 def entry(path: str, batch: int) -> str:
@@ -56,7 +67,7 @@ def test_a_file_batch_is_known_by_its_paths_not_by_its_counter() -> None:
             "sources/0/1": f"v1\n{entry(path, 1)}".encode(),
             "sources/0/2": f"v1\n{entry('c', 2)}\n{entry('d', 2)}".encode(),
         }
-        return batch_ref("q", BatchId(1), reader(files)).end
+        return batch_ref("q", BatchId(1), Stored(files)).end
 
     assert ref("a") != ref("b")
     (end,) = ref("a")
@@ -70,27 +81,30 @@ def test_a_compacted_file_log_gives_the_same_answer() -> None:
     compact = {**plain}
     del compact["sources/0/1"]
     compact["sources/0/1.compact"] = f"v1\n{entry('a', 0)}\n{entry('b', 1)}".encode()
-    assert batch_ref("q", BatchId(0), reader(plain)) == batch_ref("q", BatchId(0), reader(compact))
+    assert batch_ref("q", BatchId(0), Stored(plain)) == batch_ref("q", BatchId(0), Stored(compact))
 
 
 def test_another_sources_offset_is_compared_as_json_and_a_dash_is_none() -> None:
     files = {"offsets/0": offsets('{"b": 1, "a": 2}', "-")}
-    assert batch_ref("q", BatchId(0), reader(files)).end == (OtherOffset('{"a":2,"b":1}'), NoOffset())
+    assert batch_ref("q", BatchId(0), Stored(files)).end == (OtherOffset('{"a":2,"b":1}'), NoOffset())
 
 
 @pytest.mark.parametrize(
     ("data", "reason"),
     [
         (b"v2\n{}\n", "its version is 'v2', known is 'v1'"),
-        (b"v1", "metadata"),
-        (b"v1\nnonsense\n", "metadata"),
-        (b"", "version"),
+        (b"v1", "its line ''"),
+        (b"v1\nnonsense\n", "its line 'nonsense'"),
+        (b'v1\n{}\n{"logOff', "its line '{.logOff'"),
+        (b"", "it is empty"),
+        (None, "it is missing"),
     ],
 )
 def test_an_unknown_form_is_refused_by_name(data: bytes, reason: str) -> None:
     with pytest.raises(CheckpointUnreadable, match=reason) as caught:
-        parse_offsets(data, "offsets/7")
-    assert "offsets/7" in str(caught.value)
+        batch_ref("q", BatchId(0), Stored({"offsets/0": data}))
+    assert str(caught.value).startswith("/c/offsets/0 ")
+    assert "treat it as a lost checkpoint: move /c away" in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -104,13 +118,13 @@ def test_an_unknown_form_is_refused_by_name(data: bytes, reason: str) -> None:
     ],
 )
 def test_a_batchs_end_says_what_watermark_comes_next(commit: bytes | None, want: datetime | None) -> None:
-    assert next_watermark(BatchId(7), {"commits/7": commit}.get) == want
+    assert next_watermark(BatchId(7), Stored({"commits/7": commit})) == want
 
 
-@pytest.mark.parametrize(("data", "reason"), [(b"v3\n{}", "known is 'v1' or 'v2'"), (b"v1\n", "its metadata line")])
+@pytest.mark.parametrize(("data", "reason"), [(b"v3\n{}", "known is 'v1' or 'v2'"), (b"v1\n", "its line")])
 def test_an_unknown_end_of_a_batch_is_refused_by_name(data: bytes, reason: str) -> None:
     with pytest.raises(CheckpointUnreadable, match=f"commits/7.*{reason}"):
-        next_watermark(BatchId(7), {"commits/7": data}.get)
+        next_watermark(BatchId(7), Stored({"commits/7": data}))
 
 
 @pytest.mark.parametrize(
@@ -123,17 +137,12 @@ def test_an_unknown_end_of_a_batch_is_refused_by_name(data: bytes, reason: str) 
     ],
 )
 def test_a_batch_says_which_settings_bind_the_query(data: bytes | None, want: str | None) -> None:
-    assert pinned_setting(BatchId(7), "spark.a", {"offsets/7": data}.get) == want
+    assert pinned_setting(BatchId(7), "spark.a", Stored({"offsets/7": data})) == want
 
 
 def test_settings_that_can_not_be_read_are_refused_by_name() -> None:
-    with pytest.raises(CheckpointUnreadable, match=r"offsets/7.*its metadata line"):
-        pinned_setting(BatchId(7), "spark.a", {"offsets/7": b'v1\n{"conf":"nonsense"}'}.get)
-
-
-def test_a_missing_offsets_file_is_refused_by_name() -> None:
-    with pytest.raises(CheckpointUnreadable, match="offsets/7"):
-        batch_ref("q", BatchId(7), reader({}))
+    with pytest.raises(CheckpointUnreadable, match=r"offsets/7.*its line"):
+        pinned_setting(BatchId(7), "spark.a", Stored({"offsets/7": b'v1\n{"conf":"nonsense"}'}))
 
 
 KAFKA = {n: offsets(f'{{"t":{{"0":{n * 10}}}}}') for n in range(12)}
@@ -160,19 +169,47 @@ def at(offset: int) -> tuple[KafkaOffset, ...]:
             {"metadata": b'{"id":"q"}', "offsets/9": KAFKA[9], "offsets/10": KAFKA[10], "commits/10": b"v1"},
             NextBatch("/c", "q", BatchId(11), at(100)),
         ),
-        # Without its id Spark makes a new one, and goes on with the offsets.
-        ({"offsets/0": KAFKA[1], "commits/0": b"v1"}, NextBatch("/c", None, BatchId(1), at(10))),
     ],
-    ids=["fresh", "never-planned", "planned", "planned-later", "committed", "no-id"],
+    ids=["fresh", "never-planned", "planned", "planned-later", "committed"],
 )
 def test_what_a_query_runs_first(files: Mapping[str, bytes], want: NextBatch) -> None:
-    def names(folder: str) -> list[str]:
-        return [name.removeprefix(f"{folder}/") for name in files if name.startswith(f"{folder}/")]
-
-    assert next_batch("/c", reader(files), names) == want
+    assert next_batch(Stored(files)) == want
 
 
 @pytest.mark.parametrize("data", [b"", b"nonsense", b"[]", b"{}"])
 def test_a_damaged_id_is_refused_by_name(data: bytes) -> None:
     with pytest.raises(CheckpointUnreadable, match="metadata"):
-        next_batch("/c", reader({"metadata": data}), lambda _: [])
+        next_batch(Stored({"metadata": data}))
+
+
+FILES = {
+    "metadata": b'{"id":"q"}',
+    **{f"offsets/{n}": offsets(f'{{"logOffset":{n}}}') for n in range(4)},
+    **{f"commits/{n}": b"v1\n{}" for n in range(4)},
+    # Spark has cleaned up what was compacted.
+    "sources/0/1.compact": f"v1\n{entry('a', 0)}\n{entry('b', 1)}".encode(),
+    "sources/0/2": f"v1\n{entry('c', 2)}".encode(),
+    "sources/0/3": f"v1\n{entry('d', 3)}".encode(),
+}
+
+
+def test_a_file_that_was_compacted_and_cleaned_up_is_not_missed() -> None:
+    assert next_batch(Stored(FILES)).batch == 4
+    (end,) = batch_ref("q", BatchId(0), Stored(FILES)).end
+    assert isinstance(end, FilesOffset)
+    assert end.paths == ((0, "a"),)
+
+
+@pytest.mark.parametrize(
+    ("name", "data"),
+    [
+        *((name, None) for name in ("metadata", "offsets/2", "sources/0/2", "sources/0/3")),
+        *((name, b"") for name in ("metadata", "offsets/2", "offsets/3", "commits/3", "sources/0/2", "sources/0/3")),
+        ("commits/3", b'v1\n{"next'),
+        ("offsets/3", b'v1\n{}\n{"\xff":3}'),
+    ],
+)
+def test_a_damaged_checkpoint_is_refused_by_the_files_full_path(name: str, data: bytes | None) -> None:
+    files = {one: content for one, content in {**FILES, name: data}.items() if content is not None}
+    with pytest.raises(CheckpointUnreadable, match=f"^/c/{name} of the query's checkpoint is missing or damaged"):
+        next_batch(Stored(files))
