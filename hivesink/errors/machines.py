@@ -152,6 +152,30 @@ class ClockSetBack(HiveSinkError):
         )
 
 
+class TooFewFiles(HiveSinkError):
+    """Spark can't start where a process may open so few files."""
+
+    def __init__(self, limit: int, least: int) -> None:
+        super().__init__(
+            f"a process may open {limit} files here (`ulimit -Hn`), and Spark needs {least}: raise the limit, with "
+            "`ulimit -n 4096` before the command, LimitNOFILE=4096 in a unit of systemd, or --ulimit nofile=4096 of a "
+            "container"
+        )
+
+
+class JvmNotStarted(HiveSinkError):
+    """The JVM of Spark's driver ended at its start, and said why on standard error only."""
+
+    retryable = True
+
+    def __init__(self, java: str) -> None:
+        super().__init__(
+            f"{java} ended before Spark's driver was up; its own lines above say why. Mostly it is an option that it "
+            "doesn't know (spark.driver.extraJavaOptions, JDK_JAVA_OPTIONS), or a spark.driver.memory that this "
+            "machine doesn't have, or doesn't have now"
+        )
+
+
 class ServerFailed(HiveSinkError):
     """An embedded server did not start; `tail` holds the last lines of its log."""
 

@@ -6,6 +6,7 @@ import importlib.metadata
 import logging
 import os
 import re
+import resource
 import sys
 from contextlib import suppress
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ from uuid import uuid4
 
 from hivesink.config.cache import kept, state_folder
 from hivesink.config.site import Site
-from hivesink.errors import MasterUnreachable, NoMetastore
+from hivesink.errors import JvmNotStarted, MasterUnreachable, NoMetastore, TooFewFiles
 from hivesink.jvm import archive
 from hivesink.jvm.jars import HIVE_CLIENT, fetch, fetched, kafka_connector
 from hivesink.jvm.java import find_java, log4j2
@@ -89,7 +90,7 @@ def session(
 
     Where a session runs in this process already, that one is returned, with these settings as far as Spark still
     takes them. Raises NoMetastore if none of these names one, SiteInvalid, MetastoreUnreachable, MasterUnreachable,
-    JarsUnavailable, JavaNotFound.
+    JarsUnavailable, JavaNotFound, TooFewFiles, JvmNotStarted.
     """
     choice = choose(
         os.environ,
@@ -251,15 +252,25 @@ def _spark_conf(environ: Mapping[str, str]) -> Path | None:
     return Path(folder) if folder else None
 
 
+LEAST_FILES = 512
+"""Open files. With 300 Spark's driver doesn't start, with 400 it does."""
+
+
 def start(app: str, master: str, settings: Mapping[str, str]) -> SparkSession:
     """Return the Spark session of this process, made with these settings if none runs.
 
     Sets JAVA_HOME for this process, and SPARK_LOCAL_IP for a driver on the loopback, since Spark reads them only
-    from the environment. Raises JavaNotFound.
+    from the environment. Raises JavaNotFound, TooFewFiles, JvmNotStarted.
     """
+    from pyspark.errors import PySparkRuntimeError
     from pyspark.sql import SparkSession
 
-    os.environ["JAVA_HOME"] = str(find_java().home)
+    # A JVM raises its own limit up to this one.
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    if 0 <= limit < LEAST_FILES:
+        raise TooFewFiles(limit, LEAST_FILES)
+    java = find_java()
+    os.environ["JAVA_HOME"] = str(java.home)
     if settings.get("spark.driver.bindAddress") == LOOPBACK:
         os.environ["SPARK_LOCAL_IP"] = LOOPBACK
     for name in STATEMENTS:
@@ -269,7 +280,12 @@ def start(app: str, master: str, settings: Mapping[str, str]) -> SparkSession:
     fast = {"spark.driver.defaultJavaOptions": f"{LATE_COMPILING} {archive.options()}"}
     for name, value in {**fast, **settings, **logging_settings(os.environ, settings)}.items():
         builder = builder.config(name, value)
-    spark = builder.getOrCreate()
+    try:
+        spark = builder.getOrCreate()
+    except PySparkRuntimeError as error:
+        if "[JAVA_GATEWAY_EXITED]" in str(error):
+            raise JvmNotStarted(java.program) from error
+        raise
     # Asked of the session: submit arguments set it too.
     if runs_here(master) and spark.conf.get(_CHECKPOINT_FILES, None) is None:
         _write_checkpoints_without_chmod(spark)

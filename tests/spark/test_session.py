@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import re
+import resource
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from hivesink.errors import InvalidOption
-from hivesink.spark.session import LOGGING, Choice, choose, given_settings, logging_settings
+from hivesink.errors import InvalidOption, JvmNotStarted, TooFewFiles
+from hivesink.spark.session import LOGGING, Choice, choose, given_settings, logging_settings, start
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -177,3 +179,19 @@ def test_spark_logs_errors_only_unless_the_user_says_otherwise(tmp_path: Path, m
     assert logging_settings({}, {name: own}) == {name: own}
     (tmp_path / "log4j2.properties").touch()
     assert "log4j2" not in logging_settings({"SPARK_CONF_DIR": str(tmp_path)}, {})[name]
+
+
+def test_a_machine_that_spark_cant_start_on_is_told_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    from pyspark.errors import PySparkRuntimeError
+    from pyspark.sql import SparkSession
+
+    def ended(_: object) -> None:
+        raise PySparkRuntimeError("[JAVA_GATEWAY_EXITED] Java gateway process exited before sending its port number.")
+
+    monkeypatch.setenv("JAVA_HOME", os.environ.get("JAVA_HOME", ""))
+    monkeypatch.setattr(SparkSession.Builder, "getOrCreate", ended)
+    with pytest.raises(JvmNotStarted, match=r"^/\S+/bin/java ended before .* JDK_JAVA_OPTIONS"):
+        start("x", "local[1]", {})
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (64, 300))
+    with pytest.raises(TooFewFiles, match=r"open 300 files here .* needs 512: .*ulimit -n 4096"):
+        start("x", "local[1]", {})
