@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hivesink import errors
-from hivesink.core.trace import java_lines, raised_in
+from hivesink.core.trace import java_lines, reason
 from hivesink.errors import CheckpointUnreadable, HiveSinkError, WrongUsage
 
 if TYPE_CHECKING:
@@ -245,20 +245,11 @@ def _may_pass(error: BaseException) -> bool:
 
 
 def _reason(error: BaseException) -> str:
-    """One line: the fault or the unreachable server if it has one, else what Python raised, else its first line."""
+    """One line: the fault or the unreachable server if it has one, else as `reason`."""
     text = _whole(error)
     java = java_lines(text)
-    for pattern in (_FAULT, _UNREACHABLE):
-        for line in java:
-            if pattern.search(line):
-                return line
-    from pyspark.errors import PySparkException
-
-    # Only Spark's errors carry the traceback of another process.
-    if isinstance(error, PySparkException) and (raised := raised_in(text)):
-        return raised
-    first = next((line.strip() for line in text.splitlines() if line.strip()), "(no message)")
-    return java[0] if java and first.startswith("An error occurred while calling") else first
+    servers = (line for pattern in (_FAULT, _UNREACHABLE) for line in java if pattern.search(line))
+    return next(servers, reason(text))
 
 
 def _whole(error: BaseException) -> str:

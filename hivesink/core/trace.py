@@ -18,7 +18,14 @@ def java_lines(text: str) -> list[str]:
     return _JAVA.findall(text)
 
 
-def raised_in(text: str) -> str | None:
-    """The type and the text's first line of the last error that a traceback in `text` ends with; None without one."""
+def reason(text: str) -> str:
+    """One line of an error's text: what a traceback in it ends with, else its first line.
+
+    Where that line says only that a call of Py4J's failed: the error of Java.
+    """
     raised = [line for line in _RAISED.findall(text) if not line.startswith(_CARRIERS)]
-    return _STATE.sub("", raised[-1]).strip() if raised else None
+    if raised:
+        return _STATE.sub("", raised[-1]).strip()
+    first = next((line.strip() for line in text.splitlines() if line.strip()), "(no message)")
+    java = java_lines(text) if first.startswith("An error occurred while calling") else []
+    return java[0] if java else first

@@ -14,7 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from hivesink.config.options import OnStop
-from hivesink.errors import EpochTaken, FencedOut, HiveSinkError
+from hivesink.errors import EpochTaken, FencedOut, HiveSinkError, InvalidOption
 from hivesink.spark.running import Questions
 
 if TYPE_CHECKING:
@@ -119,10 +119,15 @@ class HiveQuery:
         """Wait at most `timeout` seconds, without it until the query ends. True if it has ended.
 
         Then every row can be read, but for those that `sink.on-stop` = `keep` keeps. Raises the sink's own error if
-        the query has failed with one, else Spark's StreamingQueryException.
+        the query has failed with one, else Spark's StreamingQueryException; InvalidOption for a time-out that is none.
         """
         from pyspark.errors import StreamingQueryException
 
+        # Not by Spark, below: what the wait raises counts as told, and what ends the query isn't logged then.
+        given: Any = timeout
+        if given is not None and not (isinstance(given, (int, float)) and 0 < given <= threading.TIMEOUT_MAX):
+            problem = f"timeout = {timeout!r}: write a number of seconds above 0, or leave it out to wait for the end"
+            raise InvalidOption((problem,))
         with self._run.awaited():
             try:
                 # Without a time-out Spark returns None, once the query has ended.

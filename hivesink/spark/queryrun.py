@@ -17,7 +17,7 @@ from hivesink.core.checkpoint import batch_ref, batch_watermark, next_batch, nex
 from hivesink.core.epoch import BatchId, BatchRef, Epoch, NextBatch, judge, read_before, wrote_instead
 from hivesink.core.offsets import span
 from hivesink.core.table import quoted
-from hivesink.core.trace import java_lines, raised_in
+from hivesink.core.trace import reason
 from hivesink.sink.task.attempt import ROUTE, check_input
 from hivesink.sink.task.lines import ROW
 from hivesink.sink.task.messages import InputShape, TaskPlan, TaskReport
@@ -224,7 +224,7 @@ class QueryRun:
             return
         if not isinstance(error, errors.HiveSinkError) and self._was_cut_off(error):
             return  # The stop is no news, and the handle tells of the batch.
-        logger.error("the query into %s ends: %s", self.setup.spec.target.name, _told(error).partition("\n")[0])
+        logger.error("the query into %s ends: %s", self.setup.spec.target.name, _told(error))
 
     def _was_cut_off(self, error: Exception) -> bool:
         """Whether `error` is only what a stop makes of a batch that runs."""
@@ -397,11 +397,5 @@ class QueryRun:
 
 
 def _told(error: Exception) -> str:
-    if isinstance(error, errors.HiveSinkError):
-        return str(error)
-    text = str(error)
-    if raised := raised_in(text):
-        return raised
-    # Py4J's first line says only that a call failed.
-    java = java_lines(text) if text.startswith("An error occurred while calling") else []
-    return java[0] if java else errors.raised(error)
+    said = reason(str(error))
+    return said if isinstance(error, errors.HiveSinkError) else f"{type(error).__name__}: {said}"

@@ -166,6 +166,12 @@ def catch(call):
         ("start(BAD, own=False)", 65, "stopped", "bad record for demo.t at a.json"),
         ("start()._run.failure = BAD", 65, "stopped", "bad record"),
         ("start(own=False)._run.failure = BAD", 0, "stopped finished", None),
+        (
+            "query = start(); query._run.awaited = None; query.awaitTermination('5')",
+            65,
+            "",
+            "timeout = '5': write a number of seconds",
+        ),
         ("start('kafka')", 75, "stopped", "StreamingQueryException: Spark's text"),
         (
             "start(BAD); start(finish=DOWN, log='/other'); start(log='/third')",

@@ -186,7 +186,8 @@ def test_a_machine_that_spark_cant_start_on_is_told_in_one_line(monkeypatch: pyt
     from pyspark.sql import SparkSession
 
     def ended(_: object) -> None:
-        raise PySparkRuntimeError("[JAVA_GATEWAY_EXITED] Java gateway process exited before sending its port number.")
+        message = "[JAVA_GATEWAY_EXITED] Java gateway process exited before sending its port number."
+        raise PySparkRuntimeError(message)
 
     monkeypatch.setenv("JAVA_HOME", os.environ.get("JAVA_HOME", ""))
     monkeypatch.setattr(SparkSession.Builder, "getOrCreate", ended)
