@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hivesink import errors
-from hivesink.core.trace import java_lines, reason
-from hivesink.errors import CheckpointUnreadable, HiveSinkError, WrongUsage
+from hivesink.core.trace import java_lines, reason, says_two_runs
+from hivesink.errors import CheckpointShared, CheckpointUnreadable, HiveSinkError, WrongUsage
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -135,22 +135,31 @@ def _carried_by_spark(error: BaseException, job: Path) -> JobFailed | None:
 
 
 def _judge(error: BaseException, job: Path) -> tuple[JobFailed, ExitCode]:
-    if is_old_client(error):
-        return JobFailed(job, OLD_CLIENT), ExitCode.NEEDS_PERSON
-    if _LOST_IN_KAFKA.search(_whole(error)):
-        said = _WHAT_IS_LOST.search(_whole(error))
-        lost = f"{KAFKA_LOSS}. Spark says: {said[1] or said[2]}" if said else KAFKA_LOSS
-        return JobFailed(job, lost), ExitCode.NEEDS_PERSON
-    if damaged := _DAMAGED.search(_whole(error)):
-        said = _CHECKPOINT_FILE.search(damaged[2])
-        checkpoint, name = said.groups() if said else (None, None)
-        return JobFailed(job, str(CheckpointUnreadable(checkpoint, name, damaged[2]))), ExitCode.NEEDS_PERSON
+    if known := _known(error):
+        return JobFailed(job, known), ExitCode.NEEDS_PERSON
     what, line = f"{type(error).__name__}: {_reason(error)}", _line_of(error, job)
     if _is_fault(error):
         return JobFailed(job, f"{what}{line}"), ExitCode.NEEDS_PERSON
     if _may_pass(error):
         return JobFailed(job, f"{_jvm_death(error)}{what}", retryable=True), ExitCode.RETRY
     return JobFailed(job, f"{what}{line}; --debug shows the stack trace"), ExitCode.FAILED
+
+
+def _known(error: BaseException) -> str | None:
+    """What to say of Spark's errors that no retry mends and whose own texts don't say what to do."""
+    text = _whole(error)
+    if is_old_client(error):
+        return OLD_CLIENT
+    if _LOST_IN_KAFKA.search(text):
+        said = _WHAT_IS_LOST.search(text)
+        return f"{KAFKA_LOSS}. Spark says: {said[1] or said[2]}" if said else KAFKA_LOSS
+    if says_two_runs(text):
+        return str(CheckpointShared(None, _reason(error)))
+    if damaged := _DAMAGED.search(text):
+        file = _CHECKPOINT_FILE.search(damaged[2])
+        checkpoint, name = file.groups() if file else (None, None)
+        return str(CheckpointUnreadable(checkpoint, name, damaged[2]))
+    return None
 
 
 def _jvm_death(error: BaseException) -> str:

@@ -10,6 +10,17 @@ _CARRIERS = ("py4j.protocol.Py4J", "pyspark.errors.exceptions.")
 _STATE = re.compile(r"(?:\s*SQLSTATE: \w+)+$")
 
 
+_TWO_RUNS = re.compile(
+    r"\bSparkConcurrentModificationException\b|\[CONCURRENT_|another query with same id is already active"
+    r"|\bMultiple streaming (?:jobs detected|queries are concurrently)"
+)
+
+
+def says_two_runs(text: str) -> bool:
+    """Whether Spark has found another run of a query at its checkpoint."""
+    return _TWO_RUNS.search(text) is not None
+
+
 _JAVA = re.compile(r"^\s*(?:: |Caused by: )?((?:[a-z]\w*\.)+[A-Z]\w*(?:Exception|Error|Failure): .+)$", re.MULTILINE)
 
 

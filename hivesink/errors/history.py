@@ -46,6 +46,17 @@ class EpochTaken(HiveSinkError):
         )
 
 
+class CheckpointShared(HiveSinkError):
+    """Spark has found another run of the query at its checkpoint."""
+
+    def __init__(self, checkpoint: str | None, reason: str) -> None:
+        super().__init__(
+            f"another run of this query works with its checkpoint{f' {checkpoint}' if checkpoint else ''} ({reason}); "
+            "this run stops. No row is lost or doubled: the other one goes on. Run this job only once, or give the "
+            "second run a writer's name and a checkpoint of its own"
+        )
+
+
 class FencedOut(HiveSinkError):
     """This run is no longer the head of its log: another run has gone on."""
 

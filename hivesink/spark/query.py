@@ -14,7 +14,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from hivesink.config.options import OnStop
-from hivesink.errors import EpochTaken, FencedOut, HiveSinkError, InvalidOption
+from hivesink.core.trace import says_two_runs
+from hivesink.errors import CheckpointShared, EpochTaken, FencedOut, HiveSinkError, InvalidOption
 from hivesink.spark.running import Questions
 
 if TYPE_CHECKING:
@@ -198,6 +199,10 @@ class HiveQuery:
     def _fail(self, cause: StreamingQueryException) -> NoReturn:
         """Raise the sink's own error if there is one, else Spark's, which holds only the text of errors."""
         self._end_timer()
+        said = str(cause).partition("\n")[0]
+        if self._run.failure is None and says_two_runs(said):
+            checkpoint = self._run.query.checkpoint if self._run.query else None
+            self._run.failure = CheckpointShared(checkpoint, said)
         own = self._run.late_failure or self._run.failure
         if own is None:
             raise cause
@@ -217,7 +222,7 @@ class HiveQuery:
         self._finish()
 
     def _finish(self) -> None:
-        if isinstance(self._run.late_failure or self._run.failure, (EpochTaken, FencedOut)):
+        if isinstance(self._run.late_failure or self._run.failure, (EpochTaken, FencedOut, CheckpointShared)):
             return  # Another run is at work, and finishes what waits.
         with self._finishing:
             if not self._finished:

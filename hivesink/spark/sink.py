@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 from hivesink import wiring
 from hivesink.core.epoch import Epoch, HistoryPolicy
 from hivesink.core.table import require_table_name
-from hivesink.errors import InvalidOption, NotWritable, StoreUnavailable, Unsupported
+from hivesink.core.trace import says_two_runs
+from hivesink.errors import CheckpointShared, InvalidOption, NotWritable, StoreUnavailable, Unsupported
 from hivesink.logs import require_outside
 from hivesink.sink.task.replay import WRITER as REPLAYS
 from hivesink.spark import shipping
@@ -185,6 +186,8 @@ def _started(writer: DataStreamWriter, checkpoint: str) -> StreamingQuery:
         return writer.start()
     except Py4JJavaError as error:
         reason = str(error.java_exception).partition("\n")[0]
+        if says_two_runs(reason):
+            raise CheckpointShared(checkpoint, reason) from error
         # Java says no more of a local folder that can't be made.
         if any(said in reason for said in ("AccessControlException", "mkdir of", "Mkdirs failed", "Permission denied")):
             raise NotWritable(checkpoint, reason) from error

@@ -239,6 +239,24 @@ def test_records_that_kafka_has_lost_are_told_with_their_topic(java: str) -> Non
     assert str(told).removesuffix(".").endswith("in docs/operations.md. Spark says: Set(refunds-0) are gone")
 
 
+@pytest.mark.parametrize(
+    "java",
+    [
+        "org.apache.spark.SparkConcurrentModificationException: Multiple streaming queries are concurrently using /c",
+        "org.apache.spark.SparkException: [CONCURRENT_STREAM_LOG_UPDATE] Concurrent update to the log.",
+        "java.lang.IllegalStateException: Concurrent update to the log. Multiple streaming jobs detected for 3",
+    ],
+)
+def test_a_second_run_at_one_checkpoint_needs_a_person(java: str) -> None:
+    from pyspark.errors import StreamingQueryException
+
+    text = f"[STREAM_FAILED] Query terminated with exception: x\n\nCaused by: {java}\n\tat a.b.C\n\tat {_READ}\n"
+    told, code = translate(StreamingQueryException(text), JOB)
+    assert code == 65
+    assert "another run of this query works with its checkpoint (" in str(told)
+    assert "Run this job only once" in str(told)
+
+
 _READ = "org.apache.spark.sql.execution.streaming.checkpointing.HDFSMetadataLog.getLatest(HDFSMetadataLog.scala:272)"
 
 

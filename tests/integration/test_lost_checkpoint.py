@@ -461,6 +461,20 @@ def test_a_checkpoint_of_another_table_is_refused(
     assert other.ids() == before
 
 
+def test_a_run_beside_another_at_one_checkpoint_stops_and_leaves_what_waits_to_it(stage: Stage) -> None:
+    stage = replace(stage, options={}).create()
+    stage.put([0])
+    query = stage.begin(stage.sink(), trigger={"processingTime": "0 seconds"})
+    query.processAllAvailable()
+    # The other run has planned the next batch.
+    shutil.copy(stage.checkpoint / "offsets" / "0", stage.checkpoint / "offsets" / "1")
+    stage.put([1])
+    with pytest.raises(errors.CheckpointShared, match=f"checkpoint file:{stage.checkpoint} .* Run this job only once"):
+        query.processAllAvailable()
+    query.settle()
+    assert stage.ids() == []
+
+
 def _waits_for(gate: Path, reached: Path) -> Callable[[Any], Any]:
     """In the tasks, before the sink: say that the batch runs, and hold it up until `gate` is there."""
 
