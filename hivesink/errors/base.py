@@ -47,6 +47,11 @@ def raised(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}".removesuffix(": ")
 
 
+def appending(epoch: int) -> str:
+    """How a job allows a history that doesn't follow from the log, whose last batch is that epoch."""
+    return f"HiveSink.for_table(…, append={epoch})"
+
+
 class OwnCodeFailed(HiveSinkError):
     """A method of the user's own class has raised `error`. One of a file or a server may pass."""
 

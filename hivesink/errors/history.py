@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hivesink.errors.base import HiveSinkError
+from hivesink.errors.base import HiveSinkError, appending
 
 _RESUME = "resume=True and hivesink.sources.kafka(…, resume=sink)"
 _NAMED = 5
@@ -21,10 +21,12 @@ def _texts(offsets: tuple[object, ...]) -> str:
 def _append(epoch: int, *, resumable: bool, read: tuple[str, ...] = ()) -> str:
     """How to start with `append`. A source that isn't `resumable` begins anew with all that it has."""
     if resumable:
-        return f"start with append={epoch} (your decision: what the query reads is added to the table as it is)"
+        return f"start with {appending(epoch)} (your decision: what the query reads is added to the table as it is)"
     count = "1 file" if len(read) == 1 else f"{len(read)} files"
     what = f"the {count} that epoch {epoch} has read already: {_named(read)}" if read else "what was read already"
-    return f"start with append={epoch} (your decision: whatever the query reads is written, so move away first {what})"
+    return (
+        f"start with {appending(epoch)} (your decision: whatever the query reads is written, so move away first {what})"
+    )
 
 
 def _delete_first(left_over: str | None) -> str:
@@ -97,8 +99,8 @@ class ForeignHistory(HiveSinkError):
             f"start with {_RESUME} (reads on where the log ends: startingOffsets = {ends}, new partitions as -2), or "
         )
         super().__init__(
-            f"the log {log} holds history up to epoch {epoch}, ending at {ends}, but {whose} checkpoint{where} "
-            f"isn't the one that its newest batch came from; to go on: restore that one, or "
+            f"the log {log} holds batches up to epoch {epoch} (`hivesink status`: last batch), ending at {ends}, but "
+            f"{whose} checkpoint{where} isn't the one that its newest batch came from; to go on: restore that one, or "
             f"{resume if resumable else ''}"
             f"{_append(epoch, resumable=resumable)}{_delete_first(left_over)}"
         )
@@ -177,7 +179,7 @@ class BatchesMissing(HiveSinkError):
         super().__init__(
             f"the checkpoint is at batch {batch}, but the last batch in {log} is {logged} (epoch {epoch}): manifests "
             f"are missing; to go on: restore the log, or, if the batches between are not wanted, start with "
-            f"append={epoch}"
+            f"{appending(epoch)}"
         )
 
 
@@ -187,7 +189,7 @@ class OffsetsDontChain(HiveSinkError):
     def __init__(self, log: str, epoch: int, gap: str) -> None:
         super().__init__(
             f"the batch doesn't follow from epoch {epoch} in {log}: {gap}; rows would be lost or doubled; to go on: "
-            f"start with a new checkpoint where the log ends ({_RESUME}), or with append={epoch} (your decision; "
+            f"start with a new checkpoint where the log ends ({_RESUME}), or with {appending(epoch)} (your decision; "
             "without `resume` if a topic was made again)"
         )
 
@@ -201,8 +203,8 @@ class OffsetsRunBack(HiveSinkError):
             f"subscribed, and with failOnDataLoss=false Spark passes over that. {log} is at epoch {epoch}; nothing was "
             f"written here. To go on: subscribe to the topic again, and delete offsets/{batch} and .{batch}.crc in the "
             "query's checkpoint (unless another sink of the query has committed it); or, if it is gone for good, "
-            f"start with append={epoch} (your decision: subscribed again, it is read from its beginning); or, if it "
-            f"was created again, with a new checkpoint, startingOffsets and append={epoch}"
+            f"start with {appending(epoch)} (your decision: subscribed again, it is read from its beginning); or, if "
+            f"it was created again, with a new checkpoint, startingOffsets and {appending(epoch)}"
         )
 
 
@@ -218,7 +220,7 @@ class InputChanged(HiveSinkError):
         super().__init__(
             f"up to epoch {epoch} in {log} the stream's rows came as {was}, and now they would be taken as {now}: the "
             "columns of the table or of the stream have changed. Nothing was written. To go on as before, change "
-            f"them back, or {before}. If you want the change, start once with append={epoch}"
+            f"them back, or {before}. If you want the change, start once with {appending(epoch)}"
         )
 
 
@@ -229,7 +231,8 @@ class StateLost(HiveSinkError):
         super().__init__(
             f"this query keeps state (dropDuplicates, a window, a join), and a new checkpoint has none: resumed after "
             f"epoch {epoch} of {log}, open windows would lose rows, and duplicates get in. Restore the checkpoint in "
-            f"place of the one that this start made, or start with append={epoch} (your decision: the state is empty)"
+            f"place of the one that this start made, or start with {appending(epoch)} (your decision: the state is "
+            "empty)"
         )
 
 
@@ -254,7 +257,7 @@ class ResumeImpossible(HiveSinkError):
             f"resume works for one Kafka source (with a new checkpoint a file source reads all files again), but {log} "
             f"ends at {_texts(end)}. To go on: if the query has its checkpoint, leave resume out of sources.kafka; if "
             "not, restore the one of its newest batch, or move away the files that were read, give Kafka sources "
-            f"startingOffsets of your own, and start with append={epoch}{_delete_first(left_over)}"
+            f"startingOffsets of your own, and start with {appending(epoch)}{_delete_first(left_over)}"
         )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from hivesink.errors.base import HiveSinkError
+from hivesink.errors.base import HiveSinkError, appending
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -51,7 +51,7 @@ class LogMissing(HiveSinkError):
             f"the checkpoint is at batch {batch}, but the log {log} holds no batch: it was deleted or reset, or the "
             "checkpoint belongs to another table, or to another writer's name; to go on: restore the log, or give the "
             'writer its old name (see "Renaming a writer" and "Renaming a table" in docs/operations.md), or, if the '
-            f"batches before {batch} are in the table or not wanted, start with append=0"
+            f"batches before {batch} are in the table or not wanted, start with {appending(0)}"
         )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hivesink.errors.base import HiveSinkError
+from hivesink.errors.base import HiveSinkError, appending
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -172,8 +172,8 @@ class TableRemade(HiveSinkError):
             f"`hivesink rejects {table} --replayed --export FILE` writes it out for the source"
             if replays
             else f"if the old table has another name now, give this job another writer name; or {anew} start with a "
-            "new checkpoint (reads the source from the beginning), or with the old one and append=0 (reads on where "
-            "that stands)"
+            "new checkpoint (reads the source from the beginning), or with the old one and "
+            f"{appending(0)} (reads on where that stands)"
         )
         super().__init__(
             f"{table} was dropped, or renamed, and created again: the log {log} is at epoch {epoch}, and the files of "

@@ -74,9 +74,17 @@ def test_a_file_source_refuses_resume_by_name(stage: Stage) -> None:
     assert stage.ids() == rows
 
 
-def test_append_works_once_and_is_refused_when_it_is_left_in_the_job(stage: Stage) -> None:
+def test_append_works_once_and_is_refused_when_it_is_left_in_the_job(
+    stage: Stage, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stage = replace(stage, options={})
     rows = two_epochs(stage)
     stage.forget_checkpoint()
+    with pytest.raises(errors.ForeignHistory) as refused:
+        stage.drain()
+    assert "start with HiveSink.for_table(…, append=2) (your decision" in one_line(refused.value)
+    (status,) = hivesink(capsys, "status", stage.table, "--metastore", stage.uri, "--json").data["writers"]
+    assert (status["epoch"], status["kind"], status["last_batch"]["epoch"]) == (3, "roll", 2)
     for number in range(2):
         (stage.source / f"{number:04d}.json").unlink()
     stage.put(range(20, 30), "new.json")
@@ -87,7 +95,8 @@ def test_append_works_once_and_is_refused_when_it_is_left_in_the_job(stage: Stag
     rows = [*rows, *range(20, 35)]
     assert stage.ids() == rows
     stage.forget_checkpoint()
-    with pytest.raises(errors.ForeignHistory, match="append=4"):
+    # Epochs 3 and 5 were rolls, and 4 the first batch that was appended.
+    with pytest.raises(errors.ForeignHistory, match="append=6"):
         stage.drain(stage.sink(append=2))
     assert stage.ids() == rows
 
@@ -153,7 +162,7 @@ def test_over_kafka_records_of_aborted_transactions_are_none_and_two_sources_can
     other.put(range(10, 20))
     stage.drain(events=topic.stream(stage.spark).union(other.stream(stage.spark)))
     assert stage.ids() == list(range(20))
-    with pytest.raises(errors.ResumeImpossible, match=r"leave resume out .* startingOffsets .* append=1$"):
+    with pytest.raises(errors.ResumeImpossible, match=r"leave resume out .* startingOffsets .* append=1\)$"):
         topic.stream(stage.spark, resume=stage.sink(resume=True))
 
 
