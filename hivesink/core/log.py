@@ -97,8 +97,20 @@ def require_whole(location: str, view: LogView, settled: Epoch) -> None:
             raise LogDamaged(location, reason)
         if epoch > settled:
             raise LogDamaged(location, f"the manifest of epoch {epoch} is missing")
-    if view.floor and not view.manifests:
-        raise LogDamaged(location, f"its floor is {view.floor}, but every manifest above it is missing")
+    if stray := stray_floor(location, view):
+        raise stray
+
+
+def stray_floor(location: str, view: LogView) -> LogDamaged | None:
+    """What is wrong with a log whose floor is above each of its manifests: a log's own is below the newest."""
+    if not view.floor or view.manifests:
+        return None
+    reason = f"its floor says that the log was past epoch {view.floor}, but every manifest above it is missing"
+    way = (
+        "hivesink leaves it alone: restore these manifests from a snapshot or backup. If the log never came so far, "
+        f"that floor is not its own: move manifests/floor-{view.floor:010d} away, then run `hivesink verify TABLE`"
+    )
+    return LogDamaged(location, reason, way)
 
 
 def require_own(file: str, manifest: Manifest, uid: str) -> None:

@@ -15,19 +15,23 @@ class LogDamaged(HiveSinkError):
     """A file of the log can't be read."""
 
     def __init__(self, file: str, reason: str, way: str | None = None) -> None:
-        own = re.search(r"/([^/]+)/(?:uid|manifests/[^/]+)$", file)
-        reset = f"start over with `hivesink reset TABLE --writer {own[1] if own else 'NAME'}`"
-        way = way or f"hivesink leaves it alone: restore it from a snapshot or backup, or {reset}"
-        super().__init__(f"{file} is damaged ({reason}); {way}")
+        super().__init__(f"{file} is damaged ({reason}); {way or _restore(file)}")
+
+
+def _restore(file: str) -> str:
+    own = re.search(r"/([^/]+)/(?:uid|manifests/[^/]+)$", file)
+    reset = f"start over with `hivesink reset TABLE --writer {own[1] if own else 'NAME'}`"
+    return f"hivesink leaves it alone: restore it from a snapshot or backup, or {reset}"
 
 
 class NewerFormat(HiveSinkError):
     """A file of the log was written in a format that this version doesn't know."""
 
-    def __init__(self, file: str, found: int, known: int) -> None:
+    def __init__(self, file: str, found: int, known: int, way: str | None = None) -> None:
+        """`way` is what to do about a damaged file, as for LogDamaged."""
         super().__init__(
-            f"{file} has format version {found}, this hivesink knows {known}; hivesink leaves it alone: "
-            "use the version that wrote it, or a newer one"
+            f"{file} has format version {found}, this hivesink knows {known}: use the version that wrote it, or a "
+            f"newer one. If no newer one has run here, the file is damaged: {way or _restore(file)}"
         )
 
 

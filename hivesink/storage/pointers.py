@@ -171,7 +171,7 @@ def _decode(data: bytes, file: str, way: str) -> Any:
     match decoded:
         case {"format": int(version)}:
             if version != FORMAT:
-                raise NewerFormat(file, version, FORMAT)
+                raise NewerFormat(file, version, FORMAT, way)
             return decoded
     return {}
 

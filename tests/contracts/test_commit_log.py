@@ -35,6 +35,7 @@ from hivesink.storage.pointers import (
     accept,
     accepted_in,
     accepted_paths,
+    decode_pointer,
     default_log_location,
     logs_of,
     siblings,
@@ -147,7 +148,10 @@ def _copy_another_ones(fs: FileSystem, log: RenameCommitLog) -> None:
     [
         (_damage, r"0000000002\.json is damaged \(not JSON"),
         (_lose, "epoch 2 is missing, while marks"),
-        (_lose_all_above_the_floor, "every manifest above it is missing"),
+        (
+            _lose_all_above_the_floor,
+            r"every manifest above it is missing\).* move manifests/floor-\d{10} away",
+        ),
         (_copy_another_ones, r"0000000002\.json is damaged \(its uid is eeeeeeee, this log's is 0a1b2c3d"),
     ],
 )
@@ -377,6 +381,12 @@ def test_what_was_accepted_last_counts_also_beside_another(
     accept(fs, FLIGHTS, location, Accepted("00ab", "then", written=""))
     (found,) = accepted_in(fs, FLIGHTS, location).values()
     assert found.written == ""
+
+
+def test_a_pointer_that_cannot_be_read_says_that_it_can_be_deleted(fs: FileSystem) -> None:
+    for data in (b'{"format": 1, "log', b'{"format": 3, "log": "/log"}'):
+        with pytest.raises((LogDamaged, NewerFormat), match=r"^/x\.pointer .* damaged.* delete it: .* writes it again"):
+            decode_pointer(fs, data, "/x.pointer")
 
 
 @pytest.mark.parametrize(

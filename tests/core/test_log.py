@@ -115,7 +115,7 @@ def test_a_log_can_do_without_what_is_settled(found: LogView) -> None:
         (view(4, "56", "567"), 5, "the manifest of epoch 7 is missing, while marks of epoch 7 are there"),
         (view(4, "56", "8"), 5, "the manifest of epoch 7 is missing, while marks of epoch 8 are there"),
         (view(0, "", "1"), 0, "the manifest of epoch 1 is missing, while marks of epoch 1 are there"),
-        (view(4, ""), 0, "its floor is 4, but every manifest above it is missing"),
+        (view(4, ""), 0, "its floor says that the log was past epoch 4, but every manifest above it is missing"),
     ],
 )
 def test_a_log_that_lacks_what_it_needs_is_damaged(found: LogView, settled: int, reason: str) -> None:

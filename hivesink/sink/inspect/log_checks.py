@@ -6,6 +6,7 @@ from dataclasses import asdict
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from hivesink.core.log import stray_floor
 from hivesink.core.offsets import chain, span
 from hivesink.core.rolling import OpenRows, segment_epoch
 from hivesink.core.table import TableName
@@ -30,8 +31,8 @@ def whole(evidence: Evidence) -> Iterator[Finding]:
         marked = ", while its mark is there" if epoch in log.view.marks else ""
         text = f"the manifest of epoch {epoch} is missing in {log.location}{marked}"
         yield error(epoch, f"{text}; restore it from a snapshot or a backup")
-    if log.view.floor and not log.view.manifests:
-        yield error(log.view.floor, f"every manifest above the floor is missing in {log.location}; restore them")
+    if stray := stray_floor(log.location, log.view):
+        yield error(log.view.floor, str(stray))
     for before, manifest in pairwise(log.manifests):
         if manifest.at < before.at:
             yield error(manifest.epoch, f"its time {manifest.at} is before that of epoch {before.epoch}")
