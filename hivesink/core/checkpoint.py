@@ -221,18 +221,25 @@ def _paths(index: int, number: int, files: Files) -> list[str]:
         later = [one for one in _compacted(index, files) if one >= number]
         name = f"sources/{index}/{min(later)}.compact" if later else name
         lines = _lines(name, files)
+    found = list[str]()
     try:
-        entries = [json.loads(line) for line in lines]
-        return [str(entry["path"]) for entry in entries if entry["batchId"] == number]
+        # In order, and those of the last offsets are wanted.
+        for entry in map(json.loads, reversed(lines)):
+            if entry["batchId"] < number:
+                break
+            found += [str(entry["path"])] if entry["batchId"] == number else []
     except (ValueError, KeyError, TypeError) as error:
         raise CheckpointUnreadable(files.location, name, f"{type(error).__name__}: {error}") from error
+    if not found:
+        raise CheckpointUnreadable(files.location, name, f"it lists no file of log offset {number}")
+    return found[::-1]
 
 
 def _require_whole(index: int, until: int, files: Files) -> None:
-    """Spark reads a file source's log from its last compacted offset on."""
-    since = max(_compacted(index, files), default=-1)
+    """Spark reads a file source's log from its last compacted offset on, and takes a file that it lacks for new."""
+    since = max(_compacted(index, files), default=0)
     last = max((int(name) for name in files.names(f"sources/{index}") if name.isdigit()), default=until)
-    for number in range(since + 1, max(until, last) + 1):
+    for number in range(since, max(until, last) + 1):
         _paths(index, number, files)
 
 

@@ -207,6 +207,9 @@ def test_a_file_that_was_compacted_and_cleaned_up_is_not_missed() -> None:
         *((name, b"") for name in ("metadata", "offsets/2", "offsets/3", "commits/3", "sources/0/2", "sources/0/3")),
         ("commits/3", b'v1\n{"next'),
         ("offsets/3", b'v1\n{}\n{"\xff":3}'),
+        # Cut at a line's end.
+        ("sources/0/1.compact", f"v1\n{entry('a', 0)}\n".encode()),
+        ("sources/0/3", b"v1\n"),
     ],
 )
 def test_a_damaged_checkpoint_is_refused_by_the_files_full_path(name: str, data: bytes | None) -> None:
