@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from datetime import datetime
+from decimal import Decimal as Number
 from json import dumps
 from typing import TYPE_CHECKING, Any
 
 from hivesink.cli.output import jsonable
-from hivesink.core.table import Array, Map, Primitive, Struct
+from hivesink.core.table import Array, Decimal, Map, Primitive, Struct
 
 if TYPE_CHECKING:
     from hivesink.core.table import HiveType
@@ -22,9 +23,11 @@ def plain(cell: Any, kind: HiveType | None = None) -> Any:  # noqa: PLR0911  one
     """As JSON: its objects have only text keys, Hive's maps have any primitive.
 
     Without a `kind`, what it would tell is left as it is: a FLOAT has the digits of the double that Python holds
-    (0.10000000149011612 for 0.1), and a map in Arrow's form stays a list of pairs.
+    (0.10000000149011612 for 0.1), a map in Arrow's form stays a list of pairs, and a time that came as text is text.
     """
     match cell:
+        case str():
+            return _read(cell, kind)
         case dict() if isinstance(kind, Struct):
             return {name: plain(cell[name], part) for name, part in kind.fields}
         case dict():
@@ -78,6 +81,21 @@ def _key(key: Any, kind: HiveType | None) -> str:
     """As the same value is printed in JSON elsewhere."""
     text = plain(key, kind)
     return text if isinstance(text, str) else dumps(text, default=jsonable).strip('"')
+
+
+def _read(text: str, kind: HiveType | None) -> Any:
+    """The value of a date, a timestamp or a decimal that came as text; text where Python has no such year."""
+    # Not at the top: it would slow the start of every command.
+    from hivesink.hive.values import day, moment
+
+    match kind:
+        case Primitive.DATE:
+            return day(text)
+        case Primitive.TIMESTAMP:
+            return moment(text)
+        case Decimal():
+            return Number(text)
+    return text
 
 
 def _shortest(single: float) -> float:

@@ -17,8 +17,8 @@ from hivesink.cli.codes import OLD_CLIENT, is_old_client
 from hivesink.cli.command import Debug, Json, Metastore, given, reporting
 from hivesink.cli.output import Grid, Line, Report, tell
 from hivesink.config.site import Site
-from hivesink.core.typetext import parse_type
-from hivesink.errors import NotCovered, QueryFailed, TypeTextInvalid, WrongUsage
+from hivesink.core.typetext import known_type
+from hivesink.errors import NotCovered, QueryFailed, WrongUsage
 from hivesink.hive import Auth, Login, connect
 
 if TYPE_CHECKING:
@@ -113,7 +113,8 @@ def query(
                 hive = connect(hiveserver2, _login(auth, user, password_file, kerberos_service))
             with hive:
                 result = hive.query(sql, most=limit + 1)
-            found = Found(chosen, [column.name for column in result.columns], result.rows)
+            types = [known_type(column.type) for column in result.columns]
+            found = Found(chosen, [column.name for column in result.columns], result.rows, types)
         elif chosen is Engine.SPARK:
             found = _ask_spark(sql, metastore, limit + 1)
         elif chosen is Engine.DUCKDB:
@@ -131,7 +132,7 @@ class Found:
     columns: Sequence[str]
     rows: Sequence[Sequence[Any]]
     types: Sequence[HiveType | None] = ()
-    """Of the columns, where the engine gives a FLOAT as the double that it is."""
+    """Of the columns, by which `plain` reads what the engine gives in a form of its own."""
 
 
 def _engine(chosen: Engine | None, hiveserver2: str | None) -> Engine:
@@ -184,25 +185,18 @@ def _ask_spark(sql: str, metastore: str | None, most: int) -> Found:
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
+    from hivesink.spark.answer import answer
     from hivesink.spark.session import session
 
     spark = session("hivesink query", metastore=metastore)
     try:
         frame = spark.sql(sql)
-        types = [_hive_type(field.dataType.simpleString()) for field in frame.schema]
-        return Found(Engine.SPARK, frame.columns, frame.limit(most).collect(), types)
+        types, rows = answer(frame, most)
+        return Found(Engine.SPARK, frame.columns, rows, types)
     except (PySparkException, Py4JError) as error:
         raise QueryFailed(OLD_CLIENT if is_old_client(error) else str(error).strip().partition("\n")[0]) from error
     finally:
         spark.stop()
-
-
-def _hive_type(text: str) -> HiveType | None:
-    """None for a type that only Spark has."""
-    try:
-        return parse_type(text)
-    except TypeTextInvalid:
-        return None
 
 
 def _login(auth: Auth | None, user: str | None, password_file: Path | None, service: str | None) -> Login:

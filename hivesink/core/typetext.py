@@ -55,6 +55,14 @@ def parse_type(text: str) -> HiveType:
     return kind
 
 
+def known_type(text: str) -> HiveType | None:
+    """None for a text that `parse_type` refuses."""
+    try:
+        return parse_type(text)
+    except TypeTextInvalid:
+        return None
+
+
 def refusal(word: str) -> str | None:
     """Why `word` can't be a column's type; None if it can, or if nobody would take it for a type."""
     text = word.lower()

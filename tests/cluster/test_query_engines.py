@@ -29,10 +29,13 @@ NOON = datetime(2024, 3, 31, 2, 30, 0, 500000)  # noqa: DTZ001  a Hive TIMESTAMP
 # By column: Hive's type, Arrow's type, two values, the same in JSON, and in text where that differs.
 FLAT: dict[str, tuple[str, pa.DataType, list[Any], list[Any], list[str] | None]] = {
     "id": ("INT", pa.int32(), [1, 2], [1, 2], None),
-    "zero": ("DECIMAL(10,8)", pa.decimal128(10, 8), [Decimal(0), Decimal("1.5")], ["0.00000000", "1.50000000"], None),
+    "zero": ("DECIMAL(10,8)", pa.decimal128(10, 8), [Decimal("1E-8"), Decimal("-1.5")],
+        ["0.00000001", "-1.50000000"], None,
+    ),
     "whole": ("DECIMAL(9,0)", pa.decimal128(9, 0), [Decimal(0), Decimal(1000)], ["0", "1000"], None),
     "x": ("DOUBLE", pa.float64(), [NAN, INF], ["NaN", "Infinity"], None),
     "f": ("FLOAT", pa.float32(), [0.1, -INF], [0.1, "-Infinity"], None),
+    "least": ("FLOAT", pa.float32(), [1e-45, 3.4028235e38], [1e-45, 3.4028235e38], None),
     "ok": ("BOOLEAN", pa.bool_(), [True, False], [True, False], None),
     "name": ("STRING", pa.string(), ['é "q" \\', ""], ['é "q" \\', ""], ['é "q" \\', '""']),
     "raw": ("BINARY", pa.binary(), [b"\x00\xff", b""], ["AP8=", ""], None),

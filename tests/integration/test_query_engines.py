@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from datetime import date
 from decimal import Decimal
@@ -11,12 +12,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from hivesink.cli.cells import plain
+from hivesink.cli.output import Grid, jsonable
 from hivesink.cli.query import Engine, Found, _report
 from hivesink.config.site import NO_SITE
 from hivesink.errors import NotCovered
+from hivesink.spark.answer import answer
 from hivesink.tables.duck import ask
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from pyspark.sql import SparkSession
@@ -163,7 +168,8 @@ SPARKS = [
     ("SELECT stamp FROM engines.long_stamps", "for timestamp"),
     ("SELECT * FROM engines.other", "plain Parquet"),
     ("SELECT * FROM parquet.`/x`", "files without a table"),
-    ("SELECT id FROM engines.old WHERE day < '2000-01-01'", "before 1900"),
+    ("SELECT id FROM engines.old WHERE day < '2000-01-01'", "before 1900 or after 9999"),
+    ("SELECT day FROM engines.late", "before 1900 or after 9999"),
 ]
 
 
@@ -191,6 +197,8 @@ def tables(spark: SparkSession, metastore: EmbeddedMetastore, tmp_path_factory: 
         "CREATE TABLE engines.other (id INT) STORED AS ORC",
         f"CREATE TABLE engines.long_stamps (stamp TIMESTAMP) STORED AS PARQUET LOCATION '{(base / 'long').as_uri()}'",
         "CREATE TABLE engines.old (id INT, day DATE) STORED AS PARQUET",
+        "CREATE TABLE engines.late (day DATE) STORED AS PARQUET",
+        "INSERT INTO engines.late VALUES (DATE '+10000-01-01')",
         "INSERT INTO engines.old VALUES (1, DATE '1500-01-01'), (2, DATE '2024-01-01')",
     ):
         spark.sql(statement)
@@ -230,19 +238,50 @@ def _write_own(folder: Path) -> None:
     (folder / "empty.parquet").touch()
 
 
-def _shape(columns: list[str], rows: list[Any], *, ordered: bool) -> tuple[str, Any]:
+def _shape(columns: list[str], rows: list[Any], types: Sequence[Any], *, ordered: bool) -> tuple[str, Any]:
     """Names, values and printed form; `repr` tells a NaN, and 1 from 1.0."""
-    report = _report(Found(Engine.DUCKDB, columns, sorted(rows, key=repr) if not ordered else rows), 1000)
+    plained = [[plain(cell, kind) for cell, kind in zip(row, types, strict=True)] for row in rows]
+    report = _report(Found(Engine.DUCKDB, columns, sorted(plained, key=repr) if not ordered else plained), 1000)
     return repr(report.data), repr(report.blocks)
 
 
 @pytest.mark.parametrize("sql", COVERED)
 def test_both_engines_answer_alike(sql: str, tables: str, spark: SparkSession) -> None:
     frame = spark.sql(sql)
-    expected = [tuple(row) for row in frame.collect()]
-    answer = ask(sql, lambda: tables, NO_SITE, most=1001, in_utc=True)
+    types, rows = answer(frame, 1001)
+    ducks = ask(sql, lambda: tables, NO_SITE, most=1001, in_utc=True)
     ordered = "ORDER BY" in sql
-    assert _shape(answer.columns, answer.rows, ordered=ordered) == _shape(frame.columns, expected, ordered=ordered)
+    expected = _shape(frame.columns, [tuple(row) for row in rows], types, ordered=ordered)
+    assert _shape(ducks.columns, ducks.rows, ducks.types, ordered=ordered) == expected
+
+
+ODD: list[tuple[str, Any, str]] = [
+    ("TIMESTAMP'0001-01-01 00:00:00'", "0001-01-01T00:00:00", "0001-01-01 00:00:00"),
+    ("TIMESTAMP_NTZ'9999-12-31 23:59:59.5'", "9999-12-31T23:59:59.500000", "9999-12-31 23:59:59.500000"),
+    ("TIMESTAMP'+10000-01-01 00:00:00.5'", "+10000-01-01 00:00:00.5", "+10000-01-01 00:00:00.5"),
+    ("TIMESTAMP'-0044-03-15'", "-0044-03-15 00:00:00", "-0044-03-15 00:00:00"),
+    ("DATE'0000-12-31'", "0000-12-31", "0000-12-31"),
+    ("DATE'9999-12-31'", "9999-12-31", "9999-12-31"),
+    ("map(DATE'+10000-01-01', array(TIMESTAMP'0000-01-01'))", {"+10000-01-01": ["0000-01-01 00:00:00"]},
+     '{"+10000-01-01": ["0000-01-01 00:00:00"]}'),
+    ("-0.00000001BD", "-0.00000001", "-0.00000001"),
+    ("CAST(0 AS DECIMAL(38,18))", "0.000000000000000000", "0.000000000000000000"),
+    ("named_struct('d', array(CAST(1 AS DECIMAL(20,10)), NULL))", {"d": ["1.0000000000", None]},
+     '{"d": ["1.0000000000", null]}'),
+    ("CAST(1.4E-45 AS FLOAT)", 1e-45, "1e-45"),
+]  # fmt: skip
+"""Of Spark's: the statement, the value in JSON, the text."""
+
+
+def test_spark_prints_what_python_has_no_value_for(spark: SparkSession) -> None:
+    frame = spark.sql(f"SELECT {', '.join(text for text, *_ in ODD)} FROM VALUES (1), (2)")
+    types, rows = answer(frame, 1)
+    report = _report(Found(Engine.SPARK, frame.columns, rows, types), 1)
+    (row,) = json.loads(json.dumps(report.data["rows"], default=jsonable))
+    assert row == [value for _, value, _ in ODD]
+    assert isinstance(report.blocks[0], Grid)
+    assert report.blocks[0].rows == [[text for *_, text in ODD]]
+    assert answer(spark.sql("CREATE DATABASE IF NOT EXISTS engines"), 1)[1] == []
 
 
 @pytest.mark.parametrize(("sql", "reason"), SPARKS)
@@ -255,5 +294,5 @@ def test_what_may_differ_is_left_to_spark(sql: str, reason: str, tables: str) ->
 def test_timestamps_are_sparks_in_other_zones(tables: str) -> None:
     with pytest.raises(NotCovered, match="the TIMESTAMP column at"):
         ask("SELECT max(at) FROM engines.facts", lambda: tables, NO_SITE, most=1, in_utc=False)
-    answer = ask("SELECT count(*) FROM engines.facts", lambda: tables, NO_SITE, most=1, in_utc=False)
-    assert answer.rows == [(9,)]
+    found = ask("SELECT count(*) FROM engines.facts", lambda: tables, NO_SITE, most=1, in_utc=False)
+    assert found.rows == [(9,)]
