@@ -7,13 +7,13 @@
 from __future__ import annotations
 
 import re
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from hivesink.core.table import HiveType, Primitive, quoted
-from hivesink.core.typetext import parse_type
-from hivesink.errors import QueryFailed, SourceUnreachable, TypeTextInvalid
+from hivesink.core.typetext import known_type
+from hivesink.errors import QueryFailed, SourceUnreachable
 from hivesink.hive.session import BROKEN, REFUSED, Auth, Login, Result, Session, host_and_port, reason
 from hivesink.hive.values import day, nested
 
@@ -43,7 +43,8 @@ class Rows:
 
     BOOLEAN, integers, FLOAT (also NaN and Infinity), DECIMAL, STRING, BINARY, DATE and TIMESTAMP are bool, int,
     float, Decimal, str, bytes, date and datetime; ARRAY is a list, MAP and STRUCT are dicts, NULL is None. Other
-    types, and nested ones of unknown parts, are text. CHAR has its trailing spaces where Hive sends them.
+    types, nested ones of unknown parts, and dates and times outside the years 1 to 9999 are text. CHAR has its
+    trailing spaces where Hive sends them.
     """
 
     columns: tuple[Column, ...]
@@ -134,11 +135,8 @@ def _from_plan(plan: str) -> dict[int, str]:
 
 def _parsed(texts: Mapping[int, str]) -> dict[int, HiveType]:
     """The types that the sink knows; others, such as with an interval or a union in it, stay text."""
-    types: dict[int, HiveType] = {}
-    for index, text in texts.items():
-        with suppress(TypeTextInvalid):
-            types[index] = parse_type(text)
-    return types
+    types = {index: known_type(text) for index, text in texts.items()}
+    return {index: kind for index, kind in types.items() if kind is not None}
 
 
 def _reader(kind: str, of: HiveType | None, *, spark: bool) -> Callable[[Any], Any]:

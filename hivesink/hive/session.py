@@ -19,6 +19,7 @@ from thrift.transport.TSocket import TSocket
 from thrift.transport.TTransport import TBufferedTransport
 
 from hivesink.errors import InvalidOption
+from hivesink.hive.values import moment
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -30,6 +31,9 @@ REFUSED = PyHiveError
 DEFAULT_PORT = 10000
 LOGIN_SECONDS = 60.0
 """A server that expects another `auth` waits for more bytes, so the login needs a limit."""
+
+# PyHive's own raises where Python has no such year.
+hive.TYPES_CONVERTER["TIMESTAMP_TYPE"] = moment
 
 
 class Auth(str, Enum):

@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 _EXACT = Context(prec=76)
 _BARE = re.compile(r"[^,:\]}]+")
 _DATE = re.compile(r"[+-]?\d+-\d\d-\d\d")
-_TIMESTAMP = re.compile(r"[+-]?\d+-\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d+)?")
+_TIMESTAMP = re.compile(r"[+-]?\d+-\d\d-\d\d \d\d:\d\d:[\d.]+")
+"""Hive writes the seconds twice where the year has more than four digits: 23:59:5959."""
 _JSON_STRING = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
 _ENDS = re.compile(r"(?=[,:\]}])")
 _QUOTE_ENDS = re.compile(r'"(?=[,:\]}])')

@@ -37,6 +37,7 @@ SCALARS: list[tuple[str, str, Any]] = [
     ("TIMESTAMP '1582-10-15 00:00:00'", "timestamp", datetime(1582, 10, 15)),  # noqa: DTZ001  as Hive's, without zone
     ("TIMESTAMP '2024-01-02 03:04:05.1'", "timestamp", datetime(2024, 1, 2, 3, 4, 5, 100000)),  # noqa: DTZ001
     ("TIMESTAMP '9999-12-31 23:59:59.999999'", "timestamp", datetime(9999, 12, 31, 23, 59, 59, 999999)),  # noqa: DTZ001
+    ("date_add(DATE '9999-12-31', 1)", "date", "+10000-01-01"),
     ("CAST(NULL AS DATE)", "date", None),
     ("CAST(NULL AS ARRAY<INT>)", "array<int>", None),
 ]

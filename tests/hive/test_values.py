@@ -44,6 +44,7 @@ def test_hives_strings_come_back_whatever_is_in_them(texts: list[str | None], nu
         ('{"b":a,"b}', "struct<b:binary>", {"b": b'a,"b'}),
         ('["2024-01-02 03:04:05.123456789"]', "array<timestamp>", [datetime(2024, 1, 2, 3, 4, 5, 123456)]),  # noqa: DTZ001
         ('["+10000-01-01"]', "array<date>", ["+10000-01-01"]),
+        ('["+10000-01-01 23:59:5959"]', "array<timestamp>", ["+10000-01-01 23:59:5959"]),
     ],
 )
 def test_hives_text(text: str, kind: str, value: object) -> None:
