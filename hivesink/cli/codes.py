@@ -137,7 +137,7 @@ def _carried_by_spark(error: BaseException, job: Path) -> JobFailed | None:
 def _judge(error: BaseException, job: Path) -> tuple[JobFailed, ExitCode]:
     if known := _known(error):
         return JobFailed(job, known), ExitCode.NEEDS_PERSON
-    what, line = f"{type(error).__name__}: {_reason(error)}", _line_of(error, job)
+    what, line = f"{type(error).__name__}: {reason_of(error)}", _line_of(error, job)
     if _is_fault(error):
         return JobFailed(job, f"{what}{line}"), ExitCode.NEEDS_PERSON
     if _may_pass(error):
@@ -154,7 +154,7 @@ def _known(error: BaseException) -> str | None:
         said = _WHAT_IS_LOST.search(text)
         return f"{KAFKA_LOSS}. Spark says: {said[1] or said[2]}" if said else KAFKA_LOSS
     if says_two_runs(text):
-        return str(CheckpointShared(None, _reason(error)))
+        return str(CheckpointShared(None, reason_of(error)))
     if damaged := _DAMAGED.search(text):
         file = _CHECKPOINT_FILE.search(damaged[2])
         checkpoint, name = file.groups() if file else (None, None)
@@ -253,7 +253,7 @@ def _may_pass(error: BaseException) -> bool:
     return set(_PYTHON_RAISED.findall(text)) <= {"py4j.protocol.Py4JJavaError"}
 
 
-def _reason(error: BaseException) -> str:
+def reason_of(error: BaseException) -> str:
     """One line: the fault or the unreachable server if it has one, else as `reason`."""
     text = _whole(error)
     java = java_lines(text)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 import traceback
@@ -39,7 +40,7 @@ def table_name(text: str | None) -> str | None:
 
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document; errors are JSON too.")]
-Debug = Annotated[bool, typer.Option("--debug", help="Show the stack trace of an error.")]
+Debug = Annotated[bool, typer.Option("--debug", help="Show the stack trace of an error, and what Spark logs.")]
 Metastore = Annotated[
     str | None,
     typer.Option(
@@ -61,11 +62,14 @@ UsageError: type[Exception] = typer.BadParameter.__bases__[0]
 
 @contextmanager
 def reporting(*, as_json: bool, debug: bool) -> Iterator[Output]:
-    """Run a command's body. Report an error in one line and exit with its code; `debug` adds the stack trace.
+    """Run a command's body. Report an error in one line and exit with its code.
 
+    `debug` adds the stack trace, and sets $HIVESINK_DEBUG: a Spark that the command or its job starts logs warnings.
     The user's own classes are also looked for in `jobs` in the current folder.
     """
     out = output(as_json=as_json)
+    if debug:
+        os.environ["HIVESINK_DEBUG"] = "1"
     try:
         with also_in(Path("jobs")):
             yield out

@@ -8,7 +8,7 @@ from hivesink.cli.command import Debug, Json, reporting
 from hivesink.cli.output import Line, Report, tell
 from hivesink.embedded.metastore import loopback_classes
 from hivesink.jvm import archive, jars
-from hivesink.spark.session import log4j_file
+from hivesink.spark.session import LOGGING, log4j_file
 
 
 def prepare(*, json: Json = False, debug: Debug = False) -> None:
@@ -27,8 +27,8 @@ def prepare(*, json: Json = False, debug: Debug = False) -> None:
                 jars.fetch(one)
         # All else that a start writes into the cache, which may be read-only later.
         loopback_classes()
-        for level in (False, True):
-            log4j_file(debug=level)
+        for kind in LOGGING:
+            log4j_file(kind)
         tell("writing an archive of Spark's classes, which takes half a minute")
         path = archive.make(jars.fetched(connector))
         names = [one.name for one in sets]

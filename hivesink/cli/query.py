@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hivesink.cli.cells import plain, shown
-from hivesink.cli.codes import OLD_CLIENT, is_old_client
+from hivesink.cli.codes import OLD_CLIENT, is_old_client, reason_of
 from hivesink.cli.command import Debug, Json, Metastore, given, reporting
 from hivesink.cli.output import Grid, Line, Report, tell
 from hivesink.config.site import Site
@@ -188,13 +188,13 @@ def _ask_spark(sql: str, metastore: str | None, most: int) -> Found:
     from hivesink.spark.answer import answer
     from hivesink.spark.session import session
 
-    spark = session("hivesink query", metastore=metastore)
+    spark = session("hivesink query", metastore=metastore, quiet=True)
     try:
         frame = spark.sql(sql)
         types, rows = answer(frame, most)
         return Found(Engine.SPARK, frame.columns, rows, types)
     except (PySparkException, Py4JError) as error:
-        raise QueryFailed(OLD_CLIENT if is_old_client(error) else str(error).strip().partition("\n")[0]) from error
+        raise QueryFailed(OLD_CLIENT if is_old_client(error) else reason_of(error)) from error
     finally:
         spark.stop()
 

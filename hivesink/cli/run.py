@@ -113,8 +113,6 @@ def run(
         environment = {**os.environ, "HIVESINK_WRITER": writer or job.stem}
         if metastore:
             environment["HIVESINK_METASTORE"] = metastore
-        if debug:
-            environment["HIVESINK_DEBUG"] = "1"
         flags = [flag for flag, wanted in (("--json", json), ("--debug", debug)) if wanted]
         command = [sys.executable, "-m", "hivesink.cli.job", *flags, str(job), *(arguments or ())]
         child = _Child(command, environment, quiet=json)

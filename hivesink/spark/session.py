@@ -38,14 +38,21 @@ LOOPBACK = "127.0.0.1"
 # Streaming is off since the handle of a failed query raises what Spark would log with a stack trace.
 # Where the gateway's level isn't the root's, Spark prints how to set it.
 _GATEWAY = "org.apache.spark.api.python.PythonGatewayServer"
-# The first two log what they raise as well: at a job's end, that the blocks of a task that still ran are gone.
-_QUIET = (
+# The others log what they raise as well, such as a task's error, or at a job's end that the blocks of a task that still
+# ran are gone.
+_RAISING = (
     "org.apache.spark.TaskContextImpl",
     "org.apache.spark.broadcast.TorrentBroadcast",
+    "org.apache.spark.executor.Executor",
+    "org.apache.spark.scheduler.TaskSetManager",
+    "org.apache.spark.sql.execution.datasources.FileFormatWriter",
     "org.apache.spark.sql.execution.streaming",
 )
-LOGGING = log4j2("error", {**dict.fromkeys(_QUIET, "off"), _GATEWAY: "error"})
-DEBUG_LOGGING = log4j2("warn", {_GATEWAY: "warn"})
+LOGGING = {
+    "errors": log4j2("error", {**dict.fromkeys(_RAISING, "off"), _GATEWAY: "error"}),
+    "quiet": log4j2("off"),
+    "debug": log4j2("warn", {_GATEWAY: "warn"}),
+}
 _LOG4J = "log4j2.configurationFile"
 _CHECKPOINT_FILES = "spark.sql.streaming.checkpointFileManagerClass"
 # Spark 4's loggers in Python of failed statements, with the JVM's stack trace.
@@ -75,6 +82,7 @@ def session(
     master: str | None = None,
     kafka: bool = False,
     extra: Mapping[str, str] | None = None,
+    quiet: bool = False,
 ) -> SparkSession:
     """A Spark session whose catalog is the metastore at `metastore`.
 
@@ -87,6 +95,9 @@ def session(
     `kafka` adds Spark's Kafka connector; under `spark-submit`, whose JVM already runs, use --packages or --jars.
     For a metastore newer than the client that Spark ships, Spark 4 is given the client of Hive 4. Spark 3.5 supports
     none: the sink works there, but Spark can't read the tables; query them through HiveServer2.
+
+    Spark logs errors; with `quiet` nothing, which is for a single statement, whose error is raised. With
+    `$HIVESINK_DEBUG` it logs warnings too.
 
     Where a session runs in this process already, that one is returned, with these settings as far as Spark still
     takes them. Raises NoMetastore if none of these names one, SiteInvalid, MetastoreUnreachable, MasterUnreachable,
@@ -111,7 +122,7 @@ def session(
         # Spark puts this folder on its JVM's class path.
         os.environ["HADOOP_CONF_DIR"] = str(Path(os.environ["HADOOP_HOME"], "etc", "hadoop"))
     try:
-        return start(app, choice.master, choice.settings)
+        return start(app, choice.master, choice.settings, quiet=quiet)
     except Exception as error:
         # Spark's own error names neither the master nor the problem.
         if choice.master.startswith("spark:") and "stopped SparkContext" in str(error):
@@ -175,7 +186,7 @@ def session_for_kafka(app: str) -> SparkSession:
     addresses = {"spark.driver.bindAddress": LOOPBACK, "spark.driver.host": LOOPBACK}
     none = {"spark.sql.catalogImplementation": "in-memory"}
     os.environ["PYSPARK_PYTHON"] = sys.executable
-    return start(app, LOCAL, {**SETTINGS, **addresses, **own, **connector, **none})
+    return start(app, LOCAL, {**SETTINGS, **addresses, **own, **connector, **none}, quiet=True)
 
 
 def _with_connector(own: dict[str, str], *, needed: bool, local: bool) -> dict[str, str]:
@@ -256,7 +267,7 @@ LEAST_FILES = 512
 """Open files. With 300 Spark's driver doesn't start, with 400 it does."""
 
 
-def start(app: str, master: str, settings: Mapping[str, str]) -> SparkSession:
+def start(app: str, master: str, settings: Mapping[str, str], *, quiet: bool = False) -> SparkSession:
     """Return the Spark session of this process, made with these settings if none runs.
 
     Sets JAVA_HOME for this process, and SPARK_LOCAL_IP for a driver on the loopback, since Spark reads them only
@@ -278,7 +289,7 @@ def start(app: str, master: str, settings: Mapping[str, str]) -> SparkSession:
     builder = SparkSession.builder.appName(app).master(master).enableHiveSupport()
     # Spark puts the user's own options after these.
     fast = {"spark.driver.defaultJavaOptions": f"{LATE_COMPILING} {archive.options()}"}
-    for name, value in {**fast, **settings, **logging_settings(os.environ, settings)}.items():
+    for name, value in {**fast, **settings, **logging_settings(os.environ, settings, quiet=quiet)}.items():
         builder = builder.config(name, value)
     try:
         spark = builder.getOrCreate()
@@ -308,23 +319,25 @@ def _write_checkpoints_without_chmod(spark: SparkSession) -> None:
             return
 
 
-def logging_settings(environ: Mapping[str, str], settings: Mapping[str, str]) -> dict[str, str]:
-    """Return the Spark settings of a driver that logs errors only, or warnings too with `$HIVESINK_DEBUG`.
+def logging_settings(environ: Mapping[str, str], settings: Mapping[str, str], *, quiet: bool = False) -> dict[str, str]:
+    """Return the Spark settings of a driver that logs errors only, or nothing if `quiet`.
+
+    With `$HIVESINK_DEBUG` it logs warnings too.
 
     A log4j 2 configuration of the user's, in `settings` or in Spark's configuration folder, wins.
     """
     name = "spark.driver.extraJavaOptions"
     options = [settings.get(name, "-Djava.net.preferIPv4Stack=true")]
     if _LOG4J not in options[0] and not _has_log4j2(environ):
-        log4j = log4j_file(debug=bool(environ.get("HIVESINK_DEBUG")))
-        options.append(f"-D{_LOG4J}={log4j.as_uri()}")
+        kind = "debug" if environ.get("HIVESINK_DEBUG") else "quiet" if quiet else "errors"
+        options.append(f"-D{_LOG4J}={log4j_file(kind).as_uri()}")
     progress = {"spark.ui.showConsoleProgress": "true"} if environ.get("HIVESINK_DEBUG") else {}
     return {**progress, name: " ".join(options)}
 
 
-def log4j_file(*, debug: bool) -> Path:
-    """Return the driver's log4j 2 configuration, in the cache. Raises CacheUnwritable."""
-    return kept("spark-debug-log4j2.properties", DEBUG_LOGGING) if debug else kept("spark-log4j2.properties", LOGGING)
+def log4j_file(kind: str) -> Path:
+    """Return the configuration of log4j 2 of one of `LOGGING`, in the cache. Raises CacheUnwritable."""
+    return kept(f"spark-{kind}-log4j2.properties", LOGGING[kind])
 
 
 def _has_log4j2(environ: Mapping[str, str]) -> bool:

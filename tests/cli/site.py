@@ -56,8 +56,11 @@ class Said:
 def hivesink(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> Said:
     """Run the command line as the console script does."""
     capsys.readouterr()
-    with pytest.raises(SystemExit) as ended:
-        main([str(argument) for argument in arguments])
+    with pytest.MonkeyPatch.context() as patched:
+        # `--debug` sets it for good.
+        patched.setenv("HIVESINK_DEBUG", "")
+        with pytest.raises(SystemExit) as ended:
+            main([str(argument) for argument in arguments])
     printed = capsys.readouterr()
     code = ended.value.code
     assert isinstance(code, int)

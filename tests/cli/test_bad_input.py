@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 import pytest
 
+from hivesink.cli.command import reporting
 from tests.cli.site import Ingest, hivesink
 from tests.contracts.manifests import unsealed
 
@@ -108,6 +110,15 @@ def test_debug_shows_the_trace_and_then_the_line(uri: str, capsys: pytest.Captur
     said = hivesink(capsys, "status", "demo.nowhere", "--debug")
     assert said.err.startswith("Traceback (most recent call last)")
     assert said.err.splitlines()[-1].startswith("hivesink: table demo.nowhere is not in the metastore")
+
+
+def test_debug_has_spark_log_in_this_process_and_in_a_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("HIVESINK_DEBUG", raising=False)
+    with reporting(as_json=False, debug=False):
+        assert "HIVESINK_DEBUG" not in os.environ
+    monkeypatch.setenv("HIVESINK_DEBUG", "")
+    with reporting(as_json=False, debug=True):
+        assert os.environ["HIVESINK_DEBUG"] == "1"
 
 
 def test_json_errors_leave_standard_output_empty(uri: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -213,30 +213,57 @@ def test_a_job_that_ends_while_rows_wait_is_worth_another_try(
     assert len(writer["unsettled"]) == 1
 
 
+SEVERAL = """
+import json, sys
+from hivesink.cli import main
+for arguments in map(json.loads, sys.argv[1:]):
+    try:
+        main(["query", *arguments])
+    except SystemExit as ended:
+        for stream in (sys.stdout, sys.stderr):
+            print("----", ended.code, file=stream, flush=True)
+"""
+"""Queries of one process: Spark's JVM starts once."""
+
+
 def test_query_by_spark(table: str, java_home: str) -> None:
     environment = {**os.environ, "PYTHONPATH": str(REPOSITORY), "JAVA_HOME": java_home}
     nested = "array(struct(1 AS a, map('k', struct(2 AS b)) AS m))"
-    sql = f"SELECT count(*) AS n, DATE'2026-01-02' AS d, {nested} AS s FROM {table}"
-    command = [sys.executable, "-m", "hivesink.cli", "query", sql]
-    done = subprocess.run([*command, "--json"], env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout) == {
+    spark = ["--engine", "spark"]
+    cast = ["SELECT CAST(concat('a', id) AS INT) FROM range(3)", *spark]
+    statements = [
+        [f"SELECT count(*) AS n, DATE'2026-01-02' AS d, {nested} AS s FROM {table}", "--json"],
+        ["SELEC 1"],
+        ["SELECT nothing FROM nowhere.at_all", *spark],
+        cast,
+        [*cast, "--json"],
+        ["SELECT reflect('java.lang.Integer', 'parseInt', id || 'x') FROM range(1)", *spark],
+    ]
+    command = [sys.executable, "-c", SEVERAL, *map(json.dumps, statements)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    answer, *_ = done.stdout.split("---- 0\n")
+    assert json.loads(answer) == {
         "columns": ["n", "d", "s"],
         "rows": [[0, "2026-01-02", [{"a": 1, "m": {"k": {"b": 2}}}]]],
         "more": False,
         "engine": "spark",
     }
-    assert "engine: spark; duckdb doesn't cover " in done.stderr
-    command[-1] = "SELEC 1"
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 65
-    assert done.stderr == "hivesink: the query failed: no statement begins with 'SELEC'; did you mean SELECT?\n"
-    command[-1:] = ["SELECT nothing FROM nowhere.at_all", "--engine", "spark"]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 65
-    assert done.stderr.splitlines()[-1].startswith("hivesink: the query failed: [TABLE_OR_VIEW_NOT_FOUND]")
-    assert "org.apache.spark" not in done.stderr
-    assert "Traceback" not in done.stderr
+    said, failed = done.stderr.split("---- 0\n")
+    assert "engine: spark; duckdb doesn't cover " in said
+    misspelt, *lines = failed.replace("---- 65\n", "").splitlines()
+    assert misspelt == "hivesink: the query failed: no statement begins with 'SELEC'; did you mean SELECT?"
+    # One line each, also of what fails in a task.
+    for line, begin in zip(
+        lines,
+        (
+            "hivesink: the query failed: [TABLE_OR_VIEW_NOT_FOUND]",
+            "hivesink: the query failed: [CAST_INVALID_INPUT]",
+            '{"error": {"type": "QueryFailed", "message": "the query failed: [CAST_INVALID_INPUT]',
+            "hivesink: the query failed: org.apache.spark.SparkException: Job aborted",
+        ),
+        strict=True,
+    ):
+        assert line.startswith(begin)
 
 
 def test_query_through_hiveserver2(

@@ -43,7 +43,7 @@ def put(source: Path, writer: int) -> None:
 @pytest.fixture
 def applications(addresses: Addresses, place: Place, tmp_path: Path) -> Iterator[list[subprocess.Popen[str]]]:
     """Both drivers, ready to begin, and told to at one time."""
-    (tmp_path / "log4j2.properties").write_text(LOGGING)
+    (tmp_path / "log4j2.properties").write_text(LOGGING["errors"])
     running = []
     for number, writer in enumerate(WRITERS):
         put(tmp_path / f"source-{writer}", number)

@@ -163,15 +163,20 @@ def test_spark_logs_errors_only_unless_the_user_says_otherwise(tmp_path: Path, m
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     name = "spark.driver.extraJavaOptions"
     assert logging_settings({}, {})[name].endswith("/spark-log4j2.properties")
-    silent = re.findall(r"^logger\.(\w+)\.name *= *(\S+)\nlogger\.\1\.level *= *off$", LOGGING, re.MULTILINE)
+    silent = re.findall(r"^logger\.(\w+)\.name *= *(\S+)\nlogger\.\1\.level *= *off$", LOGGING["errors"], re.MULTILINE)
     assert {logger for _, logger in silent} == {
         "org.apache.spark.TaskContextImpl",
         "org.apache.spark.broadcast.TorrentBroadcast",
+        "org.apache.spark.executor.Executor",
+        "org.apache.spark.scheduler.TaskSetManager",
+        "org.apache.spark.sql.execution.datasources.FileFormatWriter",
         "org.apache.spark.sql.execution.streaming",
     }
     # Other options of the user's are kept beside it.
     assert logging_settings({}, {name: "-Xss4m"})[name].startswith("-Xss4m -Dlog4j2.configurationFile=")
-    debug = logging_settings({"HIVESINK_DEBUG": "1"}, {})
+    assert logging_settings({}, {}, quiet=True)[name].endswith("/spark-quiet-log4j2.properties")
+    assert "rootLogger.level = off" in (tmp_path / "cache" / "hivesink" / "spark-quiet-log4j2.properties").read_text()
+    debug = logging_settings({"HIVESINK_DEBUG": "1"}, {}, quiet=True)
     assert debug[name].endswith("/spark-debug-log4j2.properties")
     assert debug["spark.ui.showConsoleProgress"] == "true"
 
