@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 import pyarrow as pa
 
@@ -13,6 +16,9 @@ from hivesink.sink.task.messages import InputShape
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
+
+_QUOTED = re.compile(r"""[\x00-\x20"#%<>?\[\\\]^`{|}\x7f-\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]""")
+"""What `java.net.URI` escapes in a path: no letters beyond ASCII."""
 
 Place = dict[str, "str | int"]
 """Where a record is: `file` and `line` (from 1), or `topic`, `partition` and `offset`."""
@@ -68,11 +74,19 @@ class KafkaRecord:
 def of_lines(lines: Sequence[Line], total: int) -> Sample:
     """A sample of files: the stream has nothing but the lines and where they are."""
     columns = {"value": pa.array([line.value for line in lines], pa.binary())}
-    columns[PATH] = pa.array([line.file.encode("utf-8", "replace").decode() for line in lines], pa.string())
+    columns[PATH] = pa.array([_address(line.file) for line in lines], pa.string())
     columns[LINE] = pa.array([line.number for line in lines], pa.int64())
     places = tuple[Place, ...]({"file": line.file, "line": line.number} for line in lines)
     shape = InputShape(value="value", path=PATH, line=LINE)
     return Sample(pa.RecordBatch.from_pydict(columns), shape, places, total)
+
+
+def _address(file: str) -> str:
+    """A file's path as Spark 4 has it in `_metadata.file_path`: `file:/in/a%20b.json`."""
+    # What isn't UTF-8 in a local name becomes what Java makes of it.
+    text = os.fsencode(file).decode(errors="replace")
+    quoted = _QUOTED.sub(lambda found: quote(found[0]), text)
+    return quoted if "://" in text else f"file:{quoted}"
 
 
 def of_kafka(records: Sequence[KafkaRecord], total: int) -> Sample:

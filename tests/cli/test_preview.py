@@ -177,7 +177,7 @@ def test_columns_from_elsewhere(tmp_path: Path, capsys: pytest.CaptureFixture[st
     ddl = _ddl(tmp_path, f"{paths},'sink.bucket.assigner'='date-time'", "uid INT NOT NULL, file STRING, n INT NOT NULL")
     said = hivesink(capsys, "preview", "--ddl", ddl, "--from", events, "--json")
     assert said.code == 0
-    assert [one["row"] for one in said.data["rows"]] == [{"uid": 7, "file": str(events), "n": 0}]
+    assert [one["row"] for one in said.data["rows"]] == [{"uid": 7, "file": events.as_uri().replace("//", ""), "n": 0}]
     assert said.data["unknown_fields"] == {"uid": 1, "other": 1}
 
     ddl = _ddl(tmp_path, "'sink.column.uid.from'='kafka.key','sink.bucket.assigner'='date-time'", "uid INT")

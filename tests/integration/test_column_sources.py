@@ -17,6 +17,7 @@ from hivesink.spark import sources
 from hivesink.tables.opened import open_table
 from hivesink.tables.rejects import Census, DeadLetters, Wanted
 from hivesink.tables.replay import Replay
+from tests.cli.site import hivesink
 from tests.integration.stage import AVAILABLE_NOW
 
 if TYPE_CHECKING:
@@ -151,14 +152,22 @@ def test_the_example_of_the_docs(stage: Stage, topic: Topic) -> None:
     assert tuple(row) == (1, "a", "tv", "t1", {"trace-id": "t1", "n": "1"}, "eu", "2024-01-02")
 
 
-def test_the_file_of_a_row_and_settings_that_change_between_two_runs(stage: Stage) -> None:
+def test_the_file_of_a_row_and_settings_that_change_between_two_runs(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     stage.create(properties={"sink.column.name.from": "file.path"})
-    stage.put([1], "an ä.json")
+    name = "an ä%41 \u00a0#'()+,;=@&!~^`|<>$.json"
+    stage.put([1], name)
+    with monkeypatch.context() as patched:
+        patched.setenv("HIVESINK_METASTORE", stage.uri)
+        seen = hivesink(capsys, "preview", "--table", stage.table, "--from", stage.source, "--json").data["rows"]
     job = {"sink.column.ID.from": "batch.id"}
     stage.drain(stage.sink(options=job))
     (row,) = stage.query(f"SELECT id, name FROM {stage.table}")
     # How many slashes follow the scheme depends on Spark's version.
-    assert (row.id, re.sub("^file:/+", "/", row.name)) == (0, f"{stage.source}/an%20ä.json")
+    there, previewed = (re.sub("^file:/+", "/", text) for text in (row.name, seen[0]["row"]["name"]))
+    assert (row.id, there) == (0, previewed)
+    assert there.startswith(f"{stage.source}/an%20ä%2541%20%C2%A0%23'")
     with open_table(stage.table, stage.uri) as opened:
         assert opened.altered("stage") == {}
         text = "sink.column.name.from"
