@@ -54,11 +54,17 @@ class ThriftRegistrar:
             raise UnknownTable(str(name), self.address, self._near(name)) from error
 
     def _near(self, name: TableName) -> str | None:
-        """The table of the same database whose name is most like it; None if there is none, or it can't be asked."""
+        """A table of this name in another database, else the one of the same database whose name is most like it.
+
+        None if there is neither, or it can't be asked.
+        """
         # Nobody writes the name of a dead-letter table, and a start looks for one that may not be there yet.
         if name.table.endswith("__rejected"):
             return None
         with suppress(HiveSinkError, TException):
+            others = self._connection.read(lambda client: client.get_table_meta("*", name.table, []))
+            if others:
+                return min(f"{one.dbName}.{one.tableName}" for one in others)
             tables = self._connection.read(lambda client: client.get_all_tables(name.database))
             return next((f"{name.database}.{near}" for near in get_close_matches(name.table, tables, n=1)), None)
         return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from typing import TYPE_CHECKING
 
 import pytest
@@ -29,6 +30,16 @@ def test_a_misspelt_table_is_told_with_the_one_most_like_it(table: str, capsys: 
     said = hivesink(capsys, "status", table.replace("events", "evnets"))
     assert f"; did you mean {table}? If not, create it with `hivesink ddl apply PATH`" in said.error
     assert "did you mean" not in hivesink(capsys, "status", table.replace("events", "weather")).error
+
+
+@pytest.mark.parametrize("command", [["status"], ["preview", "--from", ".", "--table"]])
+def test_a_table_without_its_database_is_told_with_it(
+    command: list[str], table: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert table
+    # Other tests make tables of this name too.
+    said = hivesink(capsys, *command, "events")
+    assert re.search(r"table default\.events is not in the metastore .*; did you mean cli\d+\.events\? If", said.error)
 
 
 @pytest.mark.parametrize("command", COMMANDS)
