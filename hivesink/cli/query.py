@@ -17,6 +17,7 @@ from hivesink.cli.codes import OLD_CLIENT, is_old_client, reason_of
 from hivesink.cli.command import Debug, Json, Metastore, given, reporting
 from hivesink.cli.output import Grid, Line, Report, tell
 from hivesink.config.site import Site
+from hivesink.core.progress import count
 from hivesink.core.typetext import known_type
 from hivesink.errors import NotCovered, QueryFailed, WrongUsage
 from hivesink.hive import Auth, Login, connect
@@ -221,9 +222,9 @@ def _report(found: Found, limit: int) -> Report:
     rows, more, engine = found.rows[:limit], len(found.rows) > limit, found.engine.value
     plained = [[plain(cell, kind) for cell, kind in zip_longest(row, found.types)] for row in rows]
     data = {"columns": found.columns, "rows": plained, "more": more, "engine": engine}
-    end = Line(f"{len(rows)} row{'' if len(rows) == 1 else 's'} ({engine})")
+    end = Line(f"{count(len(rows), 'row')} ({engine})")
     if more:
-        end = Line(f"only the first {len(rows)} rows ({engine}); raise --limit to see more", "yellow")
+        end = Line(f"only the first {count(len(rows), 'row')} ({engine}); raise --limit to see more", "yellow")
     return Report(
         data, [Grid("", [*map(shown, found.columns)], [[shown(cell) for cell in row] for row in plained]), end]
     )

@@ -16,6 +16,7 @@ from hivesink.cli.output import Grid, Line, Report
 from hivesink.config.options import SinkConfig
 from hivesink.core.actions import Refuse
 from hivesink.core.lifecycle import Identity
+from hivesink.core.progress import count
 from hivesink.core.seen import NOTHING, GivenUp
 from hivesink.errors import HiveSinkError, InvalidOption
 from hivesink.sink.commit.context import CommitContext, policy_of, problems_of
@@ -220,8 +221,8 @@ def _identity(opened: OpenedTable, writer: str, context: CommitContext, config: 
 
 def _ask(lost: Sequence[Loss | LostSlice], todo: str, how: str, *, as_json: bool) -> None:
     if lost:
-        what = f"{sum(loss.rows for loss in lost)} rows in {_files(lost)}"
-        lines = [f"lost: {loss.target} ({loss.rows} rows{_bucket(loss)}): {loss.reason}" for loss in lost]
+        what = f"{count(sum(loss.rows for loss in lost), 'row')} in {_files(lost)}"
+        lines = [f"lost: {loss.target} ({count(loss.rows, 'row')}{_bucket(loss)}): {loss.reason}" for loss in lost]
         confirm(lines, f"{todo.capitalize()} {what} {how}?", f"this would {todo} {what} {how}", as_json=as_json)
 
 
@@ -230,8 +231,7 @@ def _all(result: Recovered) -> list[Loss | LostSlice]:
 
 
 def _files(lost: Sequence[Loss | LostSlice]) -> str:
-    files = len({loss.target for loss in lost})
-    return f"{files} file{'s' if files > 1 else ''}"
+    return count(len({loss.target for loss in lost}), "file")
 
 
 def _bucket(loss: Loss | LostSlice) -> str:
@@ -253,7 +253,7 @@ def _report(
     shown = ((writer, result) for writer, result in done.items() if writer not in failed or result.described())
     blocks = [block for writer, result in shown for block in _blocks(writer, result, dry_run=dry_run)]
     todo = "would be published" if dry_run else "published"
-    blocks += [Line(f"{one.target} ({one.rows} rows): {todo} again; {one.reason}", "yellow") for one in again]
+    blocks += [Line(f"{one.target} ({count(one.rows, 'row')}): {todo} again; {one.reason}", "yellow") for one in again]
     blocks += [Line(f"nothing is lost, so nothing is {what}") for what in nothing]
     blocks += [Line(f"writer {writer}: not done: {error}", "red") for writer, error in failed.items()]
     blocks += [Line(text, "yellow") for text in left]
@@ -269,7 +269,9 @@ def _left(opened: OpenedTable, writer: str, result: Recovered) -> list[str]:
     held = wiring.held_back_rows(opened.live, opened.writers[writer].log, result.waiting)
     left = [f"can't all be rolled: {' '.join(key).strip()}: {why}" for key, why in held.items()]
     if rows := sum(part.rows for part in _stopping(result).values()):
-        left.append(f"stops at {rows} rows in lost files; `hivesink verify {opened.name}` lists them: {_ANSWERS}")
+        left.append(
+            f"stops at {count(rows, 'row')} in lost files; `hivesink verify {opened.name}` lists them: {_ANSWERS}"
+        )
     return [f"writer {writer}: {text}" for text in left]
 
 
@@ -298,7 +300,7 @@ def _blocks(writer: str, result: Recovered, *, dry_run: bool) -> list[Line | Gri
     if lost := [loss for loss in _all(result) if loss.target not in stopping]:
         accepted = "would be accepted as lost" if dry_run else "accepted as lost"
         rows = sum(loss.rows for loss in lost)
-        blocks.append(Line(f"writer {writer}: {_files(lost)} with {rows} rows {accepted}"))
+        blocks.append(Line(f"writer {writer}: {_files(lost)} with {count(rows, 'row')} {accepted}"))
     return blocks
 
 
@@ -343,5 +345,7 @@ def clean(  # noqa: PLR0917  each is an option of the command line
         blocks += [Line(f"{moved} {path} to {home}") for path, home in trashed]
         blocks += [Line(f"kept {path}: its writer has no log here", "yellow") for path in unknown]
         counts = f"; {moved} {len(trashed)} to the trash" if strays else ""
-        blocks.append(Line(f"{opened.name}: {removed} {len(files)} files, {len(folders)} folders{counts}"))
+        blocks.append(
+            Line(f"{opened.name}: {removed} {count(len(files), 'file')}, {count(len(folders), 'folder')}{counts}")
+        )
         out.show(Report(data, blocks))

@@ -12,6 +12,7 @@ import typer
 from hivesink.cli.command import Debug, DryRun, Json, Metastore, Table, Writer, Yes, confirm, reporting
 from hivesink.cli.output import Line, Report
 from hivesink.core.log import reset_name
+from hivesink.core.progress import count
 from hivesink.core.table import TableName
 from hivesink.errors import InvalidOption
 from hivesink.logs import TableLogs
@@ -147,8 +148,8 @@ def _text(now: datetime) -> str:
 
 
 def _about_writer(planned: Reset) -> str:
-    text = f"writer {planned.writer}: its log {planned.log}, at epoch {planned.epoch} with {planned.rows} rows written"
-    text += f", is set aside as {planned.aside}"
+    text = f"writer {planned.writer}: its log {planned.log}, at epoch {planned.epoch} with "
+    text += f"{count(planned.rows, 'row')} written, is set aside as {planned.aside}"
     if planned.finished:
         text += f"; its {planned.finished} finished files in {' and '.join(planned.tables)} stay: rows that are read "
         text += "again will be there twice"
@@ -168,7 +169,8 @@ def _about_batch(written: str) -> str:
 
 def _about_files(stranger: Stranger) -> str:
     such = f", such as {stranger.paths[0]}," if stranger.paths else ""
+    files = f"{count(len(stranger.finished), 'finished file')} and {count(len(stranger.staged), 'staged one')}{such}"
     return (
-        f"uid {stranger.uid}: {len(stranger.finished)} finished files and {len(stranger.staged)} staged ones{such} are "
+        f"uid {stranger.uid}: {files} are "
         "accepted as they are; those of their rows that are read again will be in the table twice"
     )

@@ -11,6 +11,7 @@ import typer
 from hivesink.cli.command import Debug, Json, Metastore, Table, reporting
 from hivesink.cli.output import Grid, Line, Report
 from hivesink.core.manifest_json import last_batch_fields
+from hivesink.core.progress import count
 from hivesink.errors import HiveSinkError, InvalidOption, MetastoreUnreachable
 from hivesink.sink.inspect.status import LogStatus, WriterStatus, log_status, writer_status
 from hivesink.sink.task.replay import WRITER as REPLAYS
@@ -76,7 +77,7 @@ def _status_of_logs(logs: LogsAlone) -> Report:
             Grid("rows that wait to be rolled", ("table", "partition", "rows", "newest (UTC)"), waiting[:_OPEN])
         )
         if len(waiting) > _OPEN:
-            blocks.append(Line(f"and {len(waiting) - _OPEN} more partitions"))
+            blocks.append(Line(f"and {count(len(waiting) - _OPEN, 'more partition')}"))
         rows = [{"table": name, "partition": partition, "rows": count} for name, partition, count, _ in waiting]
         data.append({**asdict(one), "last_batch": _batch_data(one.last_batch), "waiting_in": rows})
     if not data:
@@ -171,10 +172,11 @@ def _status_rows(status: LogStatus) -> Iterator[tuple[str, object]]:
     yield "rows rejected, dropped, late, skipped", f"{rows.rejected}, {rows.dropped}, {rows.late}, {rows.skipped}"
     if isinstance(status, WriterStatus):
         files = status.files
-        yield "files finished", f"{files.finished} ({files.finished_bytes} bytes)"
+        yield "files finished", f"{files.finished} ({count(files.finished_bytes, 'byte')})"
         yield "files pending, in progress", f"{files.pending}, {files.in_progress}"
     if (waiting := status.waiting).since is not None:
-        since = f"in {waiting.buckets} buckets, {waiting.bytes} bytes, since {waiting.since:%Y-%m-%d %H:%M:%S} UTC"
+        where = f"in {count(waiting.buckets, 'bucket')}, {count(waiting.bytes, 'byte')}"
+        since = f"{where}, since {waiting.since:%Y-%m-%d %H:%M:%S} UTC"
         yield "rows that wait to be rolled", f"{waiting.rows} ({since})"
     if isinstance(status, WriterStatus):
         yield "unregistered partitions", len(status.unregistered)

@@ -11,6 +11,7 @@ import typer
 from hivesink.cli.codes import ExitCode
 from hivesink.cli.command import Debug, Json, Metastore, Table, Writer, reporting
 from hivesink.cli.output import Grid, Line, Report
+from hivesink.core.progress import count
 from hivesink.errors import HiveSinkError
 from hivesink.formats.statistics import measure
 from hivesink.sink.inspect.findings import Finding, Level
@@ -83,7 +84,7 @@ class _Unknown:
     @property
     def line(self) -> Line:
         uid, finished, staged = self.parts.uid, self.parts.finished, self.parts.staged
-        files = f"{len(finished)} finished files and {len(staged)} staged ones of uid {uid}"
+        files = f"{count(len(finished), 'finished file')} and {count(len(staged), 'staged one')} of uid {uid}"
         if self.accepted is not None:
             whose = f"writer {self.accepted.writer}" if self.accepted.writer else "a writer that has no log here"
             kept = f"; its log is kept in {self.accepted.log}" if self.accepted.log else ""
@@ -122,7 +123,7 @@ def _report(
     blocks += [one.line for one in unknown]
     blocks += [Line(f"note: {one}", "yellow") for one in renamed]
     if errors:
-        blocks.append(Line(f"{opened.name}: {errors} error{'s' if errors > 1 else ''}", "bold red"))
+        blocks.append(Line(f"{opened.name}: {count(errors, 'error')}", "bold red"))
     elif verdicts:
         blocks.append(Line(f"{opened.name}: no errors", "bold green"))
     else:
@@ -158,7 +159,7 @@ def _blocks(verdict: Verdict, last: int) -> Iterator[Line | Grid]:
     for alike in kinds.values():
         yield from (_line(found, "yellow") for found in alike[:_NOTES])
         if len(alike) > _NOTES:
-            yield Line(f"and {len(alike) - _NOTES} more notes like these; --json has them all", "yellow")
+            yield Line(f"and {count(len(alike) - _NOTES, 'more note')} like these; --json has them all", "yellow")
 
 
 def _line(found: Finding, colour: str) -> Line:

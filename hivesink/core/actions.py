@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from hivesink.core.progress import count
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -75,7 +77,7 @@ class Refuse(_OfPart):
 
     @property
     def reason(self) -> str:
-        wrong = ", ".join(f"{path} has {length} bytes" for path, length in self.found)
+        wrong = ", ".join(f"{path} has {count(length, 'byte')}" for path, length in self.found)
         told = f"{wrong} where {self.part.length} were written" if wrong else "neither staged nor published"
         return told + (f", but {self.part.way_back(self.astray)}" if self.astray else "")
 
@@ -170,7 +172,7 @@ def describe(action: Action) -> Iterator[tuple[str, str]]:  # noqa: C901, PLR091
     match action:
         case Decide(manifest):
             yield manifest.kind, f"epoch {manifest.epoch}"
-            yield from (("give up", f"{_name(*one.key)} ({one.slice.rows} rows)") for one in manifest.given_up)
+            yield from (("give up", f"{_name(*one.key)} ({count(one.slice.rows, 'row')})") for one in manifest.given_up)
         case ClearAccurate(table, partitions):
             yield from (("clear accurate flag", _name(table, partition)) for partition in partitions)
         case Register(table, partitions):
@@ -180,7 +182,7 @@ def describe(action: Action) -> Iterator[tuple[str, str]]:  # noqa: C901, PLR091
         case Keep(part):
             yield "keep", part.target
         case Refuse(part):
-            yield "stop at", f"{part.target} ({part.rows} rows): {action.reason}"
+            yield "stop at", f"{part.target} ({count(part.rows, 'row')}): {action.reason}"
         case PutAway(part, source):
             yield "put away", f"{source} as {part.put_away}"
         case BeginPublish(epoch):

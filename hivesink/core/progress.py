@@ -58,7 +58,7 @@ class Progress:
 
 
 def count(number: int, noun: str) -> str:
-    """`1 gap`, `2,000 gaps`."""
+    """`1 gap`, `2,000 gaps`: any noun that a message counts, with an s for the plural."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from hivesink import errors
 from hivesink.core.partition import DEFAULT_PARTITION, LivePartition, NewPartition, Statistics
+from hivesink.core.progress import count
 from hivesink.core.table import PARQUET_INPUT, TableName, TableSpec, quoted
 from hivesink.hive.session import BROKEN, REFUSED, Login, Session, reason
 from hivesink.metastore.common import FLAG, Facts, change_all, column, is_accurate, name_of, values_of
@@ -121,7 +122,7 @@ class HiveServer2Registrar:
                 for key, value in _NULL_PARTITIONS.items():
                     self._change(spec.name, f"set {key} for the partition of null", f"SET {key}={value}")
             try:
-                self._change(spec.name, f"register {len(partitions)} partitions", statement)
+                self._change(spec.name, f"register {count(len(partitions), 'partition')}", statement)
             finally:
                 if has_null and not spark:
                     self._read(f"RESET {' '.join(_NULL_PARTITIONS)}")

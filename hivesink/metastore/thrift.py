@@ -13,6 +13,7 @@ from hive_metastore import ttypes
 from thrift.Thrift import TException
 
 from hivesink.core.partition import LivePartition, NewPartition, Statistics
+from hivesink.core.progress import count
 from hivesink.errors import HiveSinkError, RegistrationFailed, TableReplaced, UnknownTable
 from hivesink.metastore import thrift_table
 from hivesink.metastore.common import FLAG, Values, change_all, figures_of, is_accurate, name_of, values_of
@@ -106,7 +107,7 @@ class ThriftRegistrar:
 
         def register(chunk: Sequence[Values]) -> None:
             some = [structs[values] for values in chunk]
-            action = f"register {len(some)} partitions"
+            action = f"register {count(len(some), 'partition')}"
             self._connection.change(str(table.spec.name), action, lambda client: add_partitions(client, some))
 
         try:
@@ -173,7 +174,7 @@ class ThriftRegistrar:
         has_timestamps = self._connection.read(version) >= TIMESTAMPS_SINCE
         found = [column_statistics(name, exact, has_timestamps=has_timestamps) for exact in statistics if exact.columns]
         if found:
-            action = f"set the columns' statistics of {len(found)} partitions"
+            action = f"set the columns' statistics of {count(len(found), 'partition')}"
             self._connection.change(str(name), action, lambda client: set_column_statistics(client, found))
 
     def _read(self, table: LiveTable, wanted: Sequence[Values], call: PartitionsCall) -> dict[Values, Any]:
@@ -244,7 +245,7 @@ class ThriftRegistrar:
             if changed:
                 self._connection.change(
                     str(name),
-                    f"{action} of {len(changed)} partitions",
+                    f"{action} of {count(len(changed), 'partition')}",
                     lambda client: self._tables.calls.alter_partitions(client, name.database, name.table, changed),
                 )
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from hivesink.core.partition import parse_path, partition_path
 from hivesink.core.partition_time import FromTemplate
 from hivesink.core.partition_value import canonical
+from hivesink.core.progress import count
 from hivesink.core.rolling import OpenRows
 from hivesink.core.table import Primitive
 from hivesink.errors import HiveSinkError, InvalidOption, PartitionPathInvalid, ValueUnfit, WrongUsage
@@ -52,7 +53,7 @@ class Look:
         if self.waits_for is not None:
             return f"{self.partition}: {self.waits_for}"
         revisions = ", ".join(
-            f"revision {one.record.commit.revision} of writer {one.writer} ({one.record.commit.rows} rows)"
+            f"revision {one.record.commit.revision} of writer {one.writer} ({count(one.record.commit.rows, 'row')})"
             for one in self.states
             if one.record
         )

@@ -101,7 +101,7 @@ def test_a_committed_partition_ends_the_wait_at_once(
     writer.read(2, 3, mark=3)
     said = hivesink(capsys, "wait", days, DAY)
     assert (said.code, said.err) == (0, "")
-    assert said.out == f"{DAY}: committed: revision 1 of writer ingest (1 rows)\n"
+    assert said.out == f"{DAY}: committed: revision 1 of writer ingest (1 row)\n"
     told = hivesink(capsys, "wait", days, DAY, "--json").data
     [listed] = [
         one for one in hivesink(capsys, "partitions", days, "--json").data["partitions"] if one["partition"] == DAY
@@ -122,7 +122,7 @@ def test_it_says_what_it_waits_for_whenever_that_changes(days: str, uri: str) ->
         second.read(mark=3)
         out, _ = process.communicate()
     assert process.returncode == 0
-    assert out == f"{DAY}: committed: revision 1 of writer ingest (1 rows), revision 1 of writer second (2 rows)\n"
+    assert out == f"{DAY}: committed: revision 1 of writer ingest (1 row), revision 1 of writer second (2 rows)\n"
     first.close()
     second.close()
 

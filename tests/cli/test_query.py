@@ -40,7 +40,7 @@ def test_duckdb_answers_the_readmes_statement(ingest: Ingest, capsys: pytest.Cap
     assert (said.code, said.err) == (0, "")
     assert said.out.endswith("2 rows (duckdb)\n")
     said = hivesink(capsys, "query", sql, "--limit", "1")
-    assert said.out.endswith("only the first 1 rows (duckdb); raise --limit to see more\n")
+    assert said.out.endswith("only the first 1 row (duckdb); raise --limit to see more\n")
 
 
 @pytest.mark.parametrize(

@@ -324,7 +324,7 @@ def test_clean_removes_leftovers_and_only_those(ingest: Ingest, table: str, caps
     assert f"would remove {leftover}" in dry.out.replace("file:", "")
     assert leftover.exists()
     done = hivesink(capsys, "clean", table)
-    assert "removed 1 files, 1 folders" in done.out
+    assert "removed 1 file, 1 folder" in done.out
     assert not leftover.parent.exists()
     assert foreign.exists()
     assert f"kept {foreign}: its writer has no log here" in done.out.replace("file:", "")

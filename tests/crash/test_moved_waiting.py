@@ -204,7 +204,7 @@ def test_a_copy_that_was_cut_short_loses_nothing(last_name: bool) -> None:
     torn = [f"{HOME}/{part.name if last_name else part.hidden}" for part in parts]
     for path in torn:
         site.fs.write_new(path, b"1")
-    assert any("has 1 bytes where" in text or "found at" in text for text in errors(site))
+    assert any("has 1 byte where" in text or "found at" in text for text in errors(site))
     job = site.job()
     spec = job.committer.spec
     assert find_losses(job.context) == ()

@@ -114,7 +114,7 @@ def test_what_waits_for_the_metastore_is_encoded_again() -> None:
     assert [line for line in told.described() if line[0] in {REOPEN, "roll", "stop at"}] == [
         (REOPEN, "epoch 6"),
         ("roll", f"{TABLE} {place(3)} (2 rows)"),
-        ("roll", f"{TABLE} {place(5)} (1 rows)"),
+        ("roll", f"{TABLE} {place(5)} (1 row)"),
     ]
     done = recover(job.context, spec.identity, spec.policy)
     assert (done.lost, done.waiting.rows) == ((), 3)

@@ -191,7 +191,7 @@ def test_a_lost_reply(metastore: EmbeddedMetastore, proxy: Proxy, tmp_path: Path
     assert registrar.lookup(live, [dt(1)]) == {}  # a read is asked again
 
     proxy.cut = b"add_partitions_req"
-    with pytest.raises(RegistrationUnknown, match=r"register 1 partitions of contracts\.t") as caught:
+    with pytest.raises(RegistrationUnknown, match=r"register 1 partition of contracts\.t") as caught:
         registrar.add(live, [new(live, dt(1))])
     assert "\n" not in str(caught.value)
     assert sum(b"add_partitions_req" in request for request in proxy.seen) == 1  # and a change is not

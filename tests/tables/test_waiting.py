@@ -56,7 +56,7 @@ def test_each_reason_is_news_once(table: str, uri: str) -> None:
     writer.read(3, mark=3)
     look = wait.look()
     assert (look.waits_for, look.is_news) == (None, True)
-    assert str(look) == f"{DAY}: committed: revision 1 of writer ingest (1 rows)"
+    assert str(look) == f"{DAY}: committed: revision 1 of writer ingest (1 row)"
     writer.close()
 
 
@@ -151,7 +151,7 @@ def test_a_name_is_taken_as_hive_writes_it(uri: str, tmp_path: Path) -> None:
     writer = Daily(hourly, uri)
     writer.read(2, mark=3)
     look = PartitionWait(hourly, "DAY=2024-01-02/hour=03", metastore=uri).look()
-    assert str(look) == "day=2024-01-02/hour=3: committed: revision 1 of writer ingest (1 rows)"
+    assert str(look) == "day=2024-01-02/hour=3: committed: revision 1 of writer ingest (1 row)"
     assert PartitionWait(hourly, "day=2024-01-02/hour=4", metastore=uri).look().commits["commits"][0]["commit"] is None
     writer.close()
 
@@ -202,7 +202,7 @@ def test_columns_beside_the_time_do_not_matter_to_a_partitions_end(
         writer.read(2, 3, mark=3)
         writer.read(3, mark=3)
         wait = PartitionWait(table, "browser=b0/dt=2024-01-02", metastore=uri)
-        assert str(wait.look()) == "browser=b0/dt=2024-01-02: committed: revision 1 of writer ingest (1 rows)"
+        assert str(wait.look()) == "browser=b0/dt=2024-01-02: committed: revision 1 of writer ingest (1 row)"
         told = str(PartitionWait(table, "browser=b1/dt=2024-01-03", metastore=uri).look())
         assert "it is over at 2024-01-04 00:00:00 UTC" in told
         null = PartitionWait(table, "browser=__HIVE_DEFAULT_PARTITION__/dt=2024-01-02", metastore=uri).look()
@@ -307,7 +307,7 @@ def test_a_table_that_is_altered_beside_a_job_is_judged_by_what_the_job_goes_by(
                 assert "it is over at 2024-01-05 00:00:00 UTC" in look.waits_for
             alter(job, {DELAY: "1d"})
         job.read(2, mark=5)
-        assert str(running.look()) == f"{DAY}: committed: revision 1 of writer ingest (1 rows)"
+        assert str(running.look()) == f"{DAY}: committed: revision 1 of writer ingest (1 row)"
 
 
 def test_a_job_that_starts_again_with_other_settings_is_noticed_by_a_wait(table: str, uri: str) -> None:
@@ -319,7 +319,7 @@ def test_a_job_that_starts_again_with_other_settings_is_noticed_by_a_wait(table:
         after.read(1, mark=4)
         assert "it is over at 2024-01-07 00:00:00 UTC" in str(wait.look())
         after.read(2, mark=7)
-        assert str(wait.look()) == f"{DAY}: committed: revision 1 of writer ingest (1 rows)"
+        assert str(wait.look()) == f"{DAY}: committed: revision 1 of writer ingest (1 row)"
 
 
 def test_a_log_of_an_older_version_is_judged_by_the_table(table: str, uri: str, writer: Daily) -> None:

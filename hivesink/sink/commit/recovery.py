@@ -10,6 +10,7 @@ from hivesink.core.actions import Action, Decide, describe
 from hivesink.core.losing import questionable, reopenable
 from hivesink.core.partition import LivePartition, PartitionKey, by_table
 from hivesink.core.plan import Policy, plan, until_look
+from hivesink.core.progress import count
 from hivesink.core.seen import NOTHING, GivenUp, Seen, abandoned, losses
 from hivesink.errors import EpochTaken, HiveSinkError, PartitionPathInvalid, UnknownTable
 from hivesink.sink.commit.executor import Executor, StaleError
@@ -82,7 +83,7 @@ class Recovered:
         waiting = ((key, one.rows) for key, one in self.waiting.buckets.items() if one.slices)
         rolls = ((f"{table} {partition}".strip(), rows) for (table, partition), rows in waiting)
         lines = [line for action in self.actions for line in describe(action)]
-        return [*lines, *(("roll", f"{name} ({rows} rows)") for name, rows in sorted(rolls))]
+        return [*lines, *(("roll", f"{name} ({count(rows, 'row')})") for name, rows in sorted(rolls))]
 
 
 def preview(context: CommitContext, policy: Policy, *, given_up: GivenUp = NOTHING) -> Recovered:

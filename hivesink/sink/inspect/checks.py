@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from hivesink.core.epoch import Epoch
 from hivesink.core.lifecycle import EpochState
 from hivesink.core.manifest import lost_parts
+from hivesink.core.progress import count
 from hivesink.core.seen import is_unproven
 from hivesink.sink.inspect import log_checks
 from hivesink.sink.inspect.findings import error, note
@@ -32,7 +33,7 @@ def present(evidence: Evidence) -> Iterator[Finding]:
             path = target  # Where a start looks.
         length = part.length if path is None else evidence.files.visible[path]
         if length != part.length:
-            text = f"{path} has {length} bytes where {part.length} were written; something else changed it"
+            text = f"{path} has {count(length, 'byte')} where {part.length} were written; something else changed it"
             yield error(manifest.epoch, text)
         elif target not in evidence.files.visible:
             yield _absent(evidence, manifest, part)
@@ -47,7 +48,7 @@ def present(evidence: Evidence) -> Iterator[Finding]:
 
 def _absent(evidence: Evidence, manifest: Manifest, part: PartEntry) -> Finding:
     """What it means that a part's target is missing."""
-    epoch, rows = manifest.epoch, f"{part.target} ({part.rows} rows)"
+    epoch, rows = manifest.epoch, f"{part.target} ({count(part.rows, 'row')})"
     ways = "restore it, or accept the loss of all such files with `hivesink recover TABLE --accept-lost`"
     state = evidence.log.view.state(epoch)
     if part.key in manifest.rolled and state is EpochState.DECIDED:
@@ -81,7 +82,7 @@ def footers(evidence: Evidence) -> Iterator[Finding]:
         if isinstance(rows, str):
             yield error(manifest.epoch, f"{path} can't be read: {rows}")
         elif rows != part.rows:
-            yield error(manifest.epoch, f"{path} holds {rows} rows where {part.rows} were written")
+            yield error(manifest.epoch, f"{path} holds {count(rows, 'row')} where {part.rows} were written")
 
 
 def registered(evidence: Evidence) -> Iterator[Finding]:

@@ -138,7 +138,7 @@ def test_a_part_with_other_rows_is_an_error(site: Site) -> None:
     part = site.part()
     site.put(part.target, b"x" * part.length)
     (error,) = site.errors()
-    assert f"holds 1 rows where {part.rows} were written" in error
+    assert f"holds 1 row where {part.rows} were written" in error
 
 
 def test_a_part_that_cannot_be_read_is_an_error(site: Site) -> None:
@@ -331,9 +331,9 @@ def test_a_copy_that_was_cut_short_is_an_error_where_readers_find_it(site: Site,
     site.metastore.register(TABLE, part.partition, "/elsewhere/dt=b")
     if original == "is gone":
         site.fs.delete(part.target)
-    assert [f"{path} has 1 bytes where {part.length} were written" in error for error in site.errors()] == [True]
+    assert [f"{path} has 1 byte where {part.length} were written" in error for error in site.errors()] == [True]
     site.put(path, b"x" * part.length)
-    assert [f"{path} holds 1 rows where {part.rows} were written" in error for error in site.errors()] == [True]
+    assert [f"{path} holds 1 row where {part.rows} were written" in error for error in site.errors()] == [True]
 
 
 def test_of_two_copies_that_readers_find_the_whole_one_is_the_part(site: Site) -> None:
