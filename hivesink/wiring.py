@@ -44,7 +44,7 @@ from hivesink.sink.inspect.resets import SetAside
 from hivesink.sink.task.assign import row_columns
 from hivesink.sink.task.attempt import TaskTools, run_encoding
 from hivesink.sink.task.messages import TablePlan, TaskPlan
-from hivesink.sink.task.rejects import ADDED, rejected_spec
+from hivesink.sink.task.rejects import columns_of, rejected_spec
 from hivesink.sink.task.segments import held_back
 from hivesink.storage.fs import Ownership
 from hivesink.storage.rename_store import RenameFileStore
@@ -314,19 +314,9 @@ def _put_aside(logs: TableLogs) -> Iterator[tuple[str, CommitLog, Accepted]]:
 
 def _rejected(context: CommitContext, live: LiveTable) -> TablePlan:
     """The dead-letter table, created if missing."""
-    found, own = context.table(str(live.spec.name.rejected)), rejected_spec(live.spec.name, None, external=False)
-    absent = ADDED - {column.name for column in found.spec.columns}
-    columns = tuple(column for column in own.columns if column.name not in absent)
-    for needed, there in ((columns, found.spec.columns), (own.partition_columns, found.spec.partition_columns)):
-        kinds = {column.name: column.type for column in there}
-        missing = [f"{column.name} {column.type}" for column in needed if kinds.get(column.name) != column.type]
-        if missing or (needed is own.partition_columns and len(there) != len(needed)):
-            what = f"{found.spec.name} without the columns of dead letters ({', '.join(missing) or 'by dt alone'})"
-            way = "rename it (ALTER TABLE … RENAME TO …): the job's start, or `hivesink recover`, creates it again and "
-            way += "publishes what waits for it"
-            raise Unsupported(what, "bad records are written there", way)
+    found = context.table(str(live.spec.name.rejected))
     # Somebody may have added columns: they are null.
-    return TablePlan(replace(found.spec, columns=columns), found.location)
+    return TablePlan(replace(found.spec, columns=columns_of(found.spec)), found.location)
 
 
 def remaker(metastore: Metastore, live: LiveTable) -> Callable[[TableName], bool]:

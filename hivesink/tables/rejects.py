@@ -16,7 +16,7 @@ from hivesink.core.partfile import PartName
 from hivesink.errors import InvalidOption, UnknownTable, WrongUsage
 from hivesink.formats.reading import rows
 from hivesink.sink.commit.observe import load
-from hivesink.sink.task.rejects import SCHEMA
+from hivesink.sink.task.rejects import SCHEMA, columns_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
@@ -89,11 +89,12 @@ class Census:
 
 
 class DeadLetters:
-    """The dead-letter table of a table. Raises UnknownTable if there is none."""
+    """The dead-letter table of a table. Raises UnknownTable if there is none, Unsupported if another has its name."""
 
     def __init__(self, opened: OpenedTable) -> None:
         self.opened = opened
         self.live: LiveTable = opened.metastore.registrar.table(opened.live.spec.name.rejected)
+        columns_of(self.live.spec)
         self._store: FileStore = wiring.file_store(self.live.location, opened.site)
 
     @property
@@ -181,7 +182,10 @@ class DeadLetters:
 
 
 def dead_letters(opened: OpenedTable) -> DeadLetters | None:
-    """Those of the table; None if no record was ever rejected. Raises WrongUsage for a table of dead letters."""
+    """Those of the table; None if no record was ever rejected.
+
+    Raises WrongUsage for a table of dead letters, Unsupported for one that only has the name.
+    """
     try:
         return DeadLetters(opened)
     except UnknownTable:

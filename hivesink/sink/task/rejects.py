@@ -13,11 +13,12 @@ from pyarrow import types
 
 from hivesink.core.column_source import stream_column
 from hivesink.core.table import Array, Column, Primitive, Struct, TableName, TableSpec
+from hivesink.errors import Unsupported
 from hivesink.sink.task.assign import row_columns
 from hivesink.sink.task.lines import ROW
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from datetime import datetime
 
     from hivesink.config.options import SinkConfig
@@ -69,6 +70,24 @@ def rejected_spec(table: TableName, location: str | None, *, external: bool) -> 
         external=external,
         properties=(("discover.partitions", "false"),),
     )
+
+
+def columns_of(found: TableSpec) -> tuple[Column, ...]:
+    """The columns of dead letters that the table has. Raises Unsupported for one that is no dead-letter table."""
+    own, there = rejected_spec(found.name, None, external=False), {column.name for column in found.columns}
+    columns = tuple(column for column in own.columns if column.name in there or column.name not in ADDED)
+    missing = [*_missing(columns, found.columns), *_missing(own.partition_columns, found.partition_columns)]
+    if missing or len(found.partition_columns) != len(own.partition_columns):
+        why = f"it lacks {', '.join(missing)}" if missing else "it isn't partitioned by dt alone"
+        what = f"{found.name}, which exists and is no dead-letter table of hivesink's ({why}),"
+        way = "rename it (ALTER TABLE … RENAME TO …): the job's start, or `hivesink recover`, creates it again and "
+        raise Unsupported(what, "bad records are written there", f"{way}publishes what waits for it")
+    return columns
+
+
+def _missing(needed: Iterable[Column], there: Iterable[Column]) -> list[str]:
+    kinds = {column.name: column.type for column in there}
+    return [f"{column.name} {column.type}" for column in needed if kinds.get(column.name) != column.type]
 
 
 def position(batch: pa.RecordBatch, shape: InputShape, row: int, line: int | None) -> str:
