@@ -50,7 +50,7 @@ _RAISING = (
 )
 LOGGING = {
     "errors": log4j2("error", {**dict.fromkeys(_RAISING, "off"), _GATEWAY: "error"}),
-    "quiet": log4j2("off"),
+    "quiet": log4j2("off", {_GATEWAY: "off"}),
     "debug": log4j2("warn", {_GATEWAY: "warn"}),
 }
 _LOG4J = "log4j2.configurationFile"
