@@ -49,9 +49,10 @@ def kept(name: str, content: str, *, mode: int = 0o644) -> Path:
     The cache of an image may be read-only.
     """
     path = cache_folder() / name
-    if not (path.is_file() and path.read_text(encoding="utf-8") == content):
-        with _writing(path):
-            write_atomically(path, content, mode=mode)
+    data = content.encode()
+    with _using(path):
+        if not (path.is_file() and path.read_bytes() == data):
+            write_atomically(path, data, mode=mode)
     return path
 
 
@@ -62,7 +63,9 @@ def made_once(name: str, make: Callable[[Path], Path]) -> Path:
     CacheUnwritable.
     """
     folder = cache_folder() / name
-    if not folder.is_dir():
+    with _using(folder):
+        is_there = folder.is_dir()
+    if not is_there:
         with scratch_beside(folder) as scratch:
             made = make(scratch)
             try:
@@ -77,7 +80,7 @@ def made_once(name: str, make: Callable[[Path], Path]) -> Path:
 @contextmanager
 def scratch_beside(path: Path) -> Iterator[Path]:
     """A folder beside `path` in the cache, which is removed at the end. Raises CacheUnwritable."""
-    with _writing(path):
+    with _using(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         folder = tempfile.TemporaryDirectory(dir=path.parent, prefix=NEW)
     with folder as scratch:
@@ -85,7 +88,7 @@ def scratch_beside(path: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def _writing(path: Path) -> Iterator[None]:
+def _using(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:

@@ -84,7 +84,7 @@ class CacheUnwritable(HiveSinkError):
     def __init__(self, path: str, error: OSError) -> None:
         self.retryable = error.errno in {errno.ENOSPC, errno.EDQUOT}
         super().__init__(
-            f"{path} can't be written ({error.strerror}), and this needs it; give this user access, or set "
+            f"{path} can't be used ({error.strerror}), and this needs it; give this user access, or set "
             "XDG_CACHE_HOME to a folder that it may write (for an image, run `hivesink prepare` as it is built)"
         )
 

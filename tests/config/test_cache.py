@@ -36,7 +36,7 @@ def test_a_file_that_is_kept_is_written_again_only_if_it_differs(cache: Path) ->
 
 def test_a_cache_that_cannot_be_written_is_one_clear_line(cache: Path) -> None:
     cache.write_text("a file")
-    line = f"^{cache_folder()}/.* can't be written .*XDG_CACHE_HOME"
+    line = f"^{cache_folder()}/.* can't be used .*XDG_CACHE_HOME"
     with pytest.raises(CacheUnwritable, match=line) as told:
         kept("bin/tool", "one")
     assert not told.value.retryable
