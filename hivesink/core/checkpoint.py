@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -116,9 +117,8 @@ def batch_ref(query: str, batch: BatchId, files: Files) -> BatchRef:
     if len(starts) != len(ends):
         reason = f"it has {len(ends)} sources, the one before it {len(starts)}"
         raise CheckpointUnreadable(files.location, f"offsets/{batch}", reason)
-    pairs = [
-        _covered(index, first, last, files, batch) for index, (first, last) in enumerate(zip(starts, ends, strict=True))
-    ]
+    logs = zip(starts, ends, _logs(len(ends), files), strict=True)
+    pairs = [_covered(log, first, last, batch) for first, last, log in logs]
     return BatchRef(query, batch, tuple(first for first, _ in pairs), tuple(last for _, last in pairs))
 
 
@@ -145,16 +145,19 @@ def next_batch(files: Files) -> NextBatch:
     if query is None:
         raise CheckpointUnreadable(files.location, METADATA, "it is missing")
     ref = batch_ref(query, BatchId(planned), files)
-    for index, end in enumerate(ref.end):
-        if isinstance(end, FilesOffset):
-            _require_whole(index, end.counter, files)
+    logs = _logs(len(ref.end), files)
+    for end, log in zip(ref.end, logs, strict=True):
+        if isinstance(end, FilesOffset) and log.own:
+            log.require_whole(end.counter)
     commit = f"commits/{planned}"
     lines = _found(commit, files)
     if lines is None:
         return NextBatch(files.location, query, ref.batch, ref.start, ref.end)
     if lines:  # Spark needs none.
         _field(lines, commit, lambda _: None, files)
-    return NextBatch(files.location, query, BatchId(planned + 1), ref.end)
+    known = zip(ref.end, logs, strict=True)
+    start = tuple(end if log.own or not isinstance(end, FilesOffset) else replace(end, digest="") for end, log in known)
+    return NextBatch(files.location, query, BatchId(planned + 1), start)
 
 
 def _query(files: Files) -> str | None:
@@ -167,15 +170,13 @@ def _query(files: Files) -> str | None:
         raise CheckpointUnreadable(files.location, METADATA, f"{type(error).__name__}: {error}") from error
 
 
-def _covered(
-    index: int, start: str | None, end: str | None, files: Files, batch: BatchId
-) -> tuple[SourceOffset, SourceOffset]:
+def _covered(log: _SourceLog, start: str | None, end: str | None, batch: BatchId) -> tuple[SourceOffset, SourceOffset]:
     first, last = _parse(start), _parse(end)
     if isinstance(last, FilesOffset):
         since = first.counter if isinstance(first, FilesOffset) else -1
-        return (first if since >= 0 else NoOffset()), _files(index, since, last.counter, files)
+        return (first if since >= 0 else NoOffset()), log.between(since, last.counter)
     if isinstance(last, KafkaOffset) and isinstance(first, NoOffset) and batch == 0:
-        return _initial(index, files), last
+        return _initial(log), last
     return first, last
 
 
@@ -203,46 +204,61 @@ def _is_kafka(found: Any) -> bool:
     )
 
 
-def _initial(index: int, files: Files) -> SourceOffset:
-    lines = _found(f"sources/{index}/0", files)
+def _initial(log: _SourceLog) -> SourceOffset:
+    lines = _found(f"{log.folder}/0", log.files)
     return NoOffset() if lines is None else _parse("\n".join(lines).strip())
 
 
-def _files(index: int, since: int, until: int, files: Files) -> FilesOffset:
-    counters = range(since + 1, until + 1)
-    return FilesOffset.of(until, tuple((number, path) for number in counters for path in _paths(index, number, files)))
+def _logs(count: int, files: Files) -> list[_SourceLog]:
+    """The log of each of `count` sources, if it is a file source."""
+    own = count == 1 or bool(files.names(f"sources/{count - 1}"))
+    return [_SourceLog(f"sources/{index}", files, own) for index in range(count)]
 
 
-def _paths(index: int, number: int, files: Files) -> list[str]:
-    """The paths of a file source's log offset. Later compacted ones hold it too, once its own file was cleaned up."""
-    name = f"sources/{index}/{number}"
-    lines = _found(name, files)
-    if lines is None:
-        later = [one for one in _compacted(index, files) if one >= number]
-        name = f"sources/{index}/{min(later)}.compact" if later else name
-        lines = _lines(name, files)
-    found = list[str]()
-    try:
-        # In order, and those of the last offsets are wanted.
-        for entry in map(json.loads, reversed(lines)):
-            if entry["batchId"] < number:
-                break
-            found += [str(entry["path"])] if entry["batchId"] == number else []
-    except (ValueError, KeyError, TypeError) as error:
-        raise CheckpointUnreadable(files.location, name, f"{type(error).__name__}: {error}") from error
-    if not found:
-        raise CheckpointUnreadable(files.location, name, f"it lists no file of log offset {number}")
-    return found[::-1]
+@dataclass(frozen=True, slots=True)
+class _SourceLog:
+    """A source's folder in the checkpoint: a file source's log.
 
+    A source that a plan has twice has two offsets and one log. Then the folders' numbers aren't the offsets', and
+    nothing can be said of what a folder lacks: it isn't `own`.
+    """
 
-def _require_whole(index: int, until: int, files: Files) -> None:
-    """Spark reads a file source's log from its last compacted offset on, and takes a file that it lacks for new."""
-    since = max(_compacted(index, files), default=0)
-    last = max((int(name) for name in files.names(f"sources/{index}") if name.isdigit()), default=until)
-    for number in range(since, max(until, last) + 1):
-        _paths(index, number, files)
+    folder: str
+    files: Files
+    own: bool
 
+    def between(self, since: int, until: int) -> FilesOffset:
+        numbers = range(since + 1, until + 1)
+        return FilesOffset.of(until, tuple((number, path) for number in numbers for path in self._paths(number)))
 
-def _compacted(index: int, files: Files) -> list[int]:
-    names = files.names(f"sources/{index}")
-    return [int(found[1]) for name in names if (found := re.fullmatch(r"(\d+)\.compact", name))]
+    def require_whole(self, until: int) -> None:
+        """Spark reads the log from its last compacted offset on, and takes a file that it lacks for new."""
+        since = max(self._compacted(), default=0)
+        last = max((int(name) for name in self.files.names(self.folder) if name.isdigit()), default=until)
+        for number in range(since, max(until, last) + 1):
+            self._paths(number)
+
+    def _paths(self, number: int) -> list[str]:
+        """The paths of a log offset. Later compacted ones hold it too, once its own file was cleaned up."""
+        name = f"{self.folder}/{number}"
+        lines = _found(name, self.files)
+        if lines is None:
+            later = [one for one in self._compacted() if one >= number]
+            name = f"{self.folder}/{min(later)}.compact" if later else name
+            lines = _lines(name, self.files) if later or self.own else []
+        found = list[str]()
+        try:
+            # In order, and those of the last offsets are wanted.
+            for entry in map(json.loads, reversed(lines)):
+                if entry["batchId"] < number:
+                    break
+                found += [str(entry["path"])] if entry["batchId"] == number else []
+        except (ValueError, KeyError, TypeError) as error:
+            raise CheckpointUnreadable(self.files.location, name, f"{type(error).__name__}: {error}") from error
+        if self.own and not found:
+            raise CheckpointUnreadable(self.files.location, name, f"it lists no file of log offset {number}")
+        return found[::-1]
+
+    def _compacted(self) -> list[int]:
+        names = self.files.names(self.folder)
+        return [int(found[1]) for name in names if (found := re.fullmatch(r"(\d+)\.compact", name))]

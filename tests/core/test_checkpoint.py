@@ -200,6 +200,13 @@ def test_a_file_that_was_compacted_and_cleaned_up_is_not_missed() -> None:
     assert end.paths == ((0, "a"),)
 
 
+def test_nothing_is_missed_where_a_plan_has_one_source_twice() -> None:
+    """Its two offsets have one folder."""
+    files = {**FILES, **{f"offsets/{n}": offsets(*[f'{{"logOffset":{n}}}'] * 2) for n in range(4)}}
+    start = next_batch(Stored(files)).start
+    assert start == (FilesOffset(3, "", 1), FilesOffset(3, "", 0))
+
+
 @pytest.mark.parametrize(
     ("name", "data"),
     [
