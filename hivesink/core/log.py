@@ -89,7 +89,8 @@ def missing(view: LogView) -> tuple[Epoch, ...]:
 def require_whole(location: str, view: LogView, settled: Epoch) -> None:
     """Raise LogDamaged if a manifest above `settled` (which the newest manifest holds) is missing.
 
-    A settled epoch is finished: a log can do without its manifest, and `verify` names it.
+    A settled epoch is finished: a log can do without its manifest, and `verify` names it, unless rows that wait are
+    known by it.
     """
     for epoch in missing(view):
         if epoch > view.head:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 
+from hivesink.core.epoch import Epoch
 from hivesink.core.lifecycle import EpochState
 from hivesink.core.manifest import REOPEN
 from hivesink.core.partition_commit import commit_after, commit_without
@@ -16,9 +17,8 @@ from hivesink.core.rolling import open_rows
 from hivesink.core.seen import NOTHING, abandoned, losses
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping
 
-    from hivesink.core.epoch import Epoch
     from hivesink.core.lifecycle import History, Stamp
     from hivesink.core.manifest import Manifest, PartEntry
     from hivesink.core.partition import PartitionKey
@@ -108,15 +108,15 @@ def _maybe_read(history: History) -> frozenset[str]:
 
 
 def closed_buckets(
-    history: History, epochs: Sequence[Epoch], read: Callable[[Epoch], Manifest], segments: Mapping[str, int]
+    history: History, floor: Epoch, read: Callable[[Epoch], Manifest], segments: Mapping[str, int]
 ) -> Closed:
     """What waited in the buckets that open epochs have rolled, where all of it is still in `segments` (names, lengths).
 
-    `read` gives the manifests of `epochs`, which are those in the log, sorted.
+    `read` gives the log's manifests, those above its `floor`, and raises for one that is missing.
     """
     closed: dict[tuple[Epoch, PartitionKey], OpenBucket] = {}
     for roll in (epoch.manifest for epoch in history.open if epoch.manifest.rolled):
-        before = open_rows(read(epoch) for epoch in reversed(epochs) if epoch < roll.epoch)
+        before = open_rows(read(epoch) for epoch in map(Epoch, range(roll.epoch - 1, floor, -1)))
         for key, slices in before.closed(roll).items():
             if all(segments.get(one.segment, 0) >= one.offset + one.length for one in slices):
                 closed[roll.epoch, key] = before.buckets[key].only(slices)

@@ -52,7 +52,8 @@ def _load(context: CommitContext, view: LogView, identity: Identity | None) -> H
     identity = identity or Identity(head.writer, head.uid, head.tables, head.zones, context.log.location, *run)
     epochs = tuple(_open(context, view, head, settled))
     known = {epoch.manifest.epoch: epoch.manifest for epoch in epochs} | {head.epoch: head}
-    older = (known.get(epoch) or context.log.manifest(epoch) for epoch in reversed(view.manifests))
+    # Each of them, also where the listing lacks one: it may say that rows wait, or that they no longer do.
+    older = (known.get(epoch) or context.log.manifest(epoch) for epoch in map(Epoch, range(view.head, view.floor, -1)))
     return History(identity, head, epochs, view.floor, open_rows(older))
 
 
@@ -131,7 +132,7 @@ def look_at_files(
 def _closed(context: CommitContext, history: History) -> Closed:
     """Raises LogDamaged, StoreUnavailable."""
     segments = context.log.segments.lengths()
-    return closed_buckets(history, context.log.view().manifests, cache(context.log.manifest), segments)
+    return closed_buckets(history, context.log.view().floor, cache(context.log.manifest), segments)
 
 
 def _search(context: CommitContext, lost: list[PartEntry], tables: set[str]) -> Iterator[tuple[str, bool]]:

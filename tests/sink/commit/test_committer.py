@@ -184,6 +184,23 @@ def test_a_missing_manifest_is_noticed(site: Site) -> None:
         site.job().run()
 
 
+@pytest.mark.parametrize("gone", [1, 2])
+def test_a_missing_manifest_by_which_rows_wait_is_noticed(gone: int) -> None:
+    site = Site(Source(events(16)), options={"sink.rolling-policy.on-epoch": "false"})
+    job = site.job()
+    job.committer.recover()
+    assert [job.step() is not None for _ in range(3)] == [True] * 3
+    assert site.log.manifest(Epoch(3)).settled >= 2
+    path = f"{LOG}/manifests/{gone:010d}.json"
+    data = site.fs.read(path) or b""
+    site.fs.delete(path)
+    with pytest.raises(LogDamaged, match=f"{gone:010d}.json is damaged .it is missing|epoch {gone} is missing"):
+        site.job().run()
+    site.fs.write_new(path, data)
+    site.job().run()
+    assert site.rows() == list(range(16))
+
+
 def test_an_epoch_without_rows_is_an_epoch(site: Site) -> None:
     job = site.job()
     offset = KafkaOffset.of({"t": {"0": 0}})
