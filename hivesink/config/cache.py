@@ -29,6 +29,11 @@ def state_folder() -> Path:
     return Path(os.environ.get("HIVESINK_HOME") or ".hivesink-local").absolute()
 
 
+def local_location(folder: Path) -> str:
+    """`folder` as Hadoop writes it. A `Path` of Hadoop's takes `%20` for a name with a percent sign in it."""
+    return f"file://{folder.absolute()}"
+
+
 def write_atomically(path: Path, content: str | bytes, *, mode: int = 0o644) -> None:
     """Write `content`, text as UTF-8, to `path`: whole or not at all, even if others do so at the same time."""
     path.parent.mkdir(parents=True, exist_ok=True)

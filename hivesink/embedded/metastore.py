@@ -8,7 +8,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from hivesink.config.cache import made_once, state_folder
+from hivesink.config.cache import local_location, made_once, state_folder
 from hivesink.embedded.process import HOST, Detached, Launch
 from hivesink.embedded.server import EmbeddedServer, locked
 from hivesink.errors import MetastoreUnreachable
@@ -40,7 +40,7 @@ class EmbeddedMetastore(EmbeddedServer):
         self.warehouse.mkdir(parents=True, exist_ok=True)
         site = {
             **derby_site(self.folder),
-            "hive.metastore.warehouse.dir": self.warehouse.as_uri(),
+            "hive.metastore.warehouse.dir": local_location(self.warehouse),
             "datanucleus.schema.autoCreateAll": "true",
             "datanucleus.connectionPoolingType": "HikariCP",
             "hive.metastore.schema.verification": "false",

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 from uuid import uuid4
 
-from hivesink.config.cache import kept, state_folder
+from hivesink.config.cache import kept, local_location, state_folder
 from hivesink.config.site import Site
 from hivesink.errors import JvmNotStarted, MasterUnreachable, NoMetastore, TooFewFiles
 from hivesink.jvm import archive
@@ -227,7 +227,7 @@ def _embedded() -> tuple[str, str]:
 
         state = running()
         if state.uri is not None and state.warehouse is not None:
-            return state.uri, Path(state.warehouse).absolute().as_uri()
+            return state.uri, local_location(Path(state.warehouse))
     raise NoMetastore(state_folder())
 
 
@@ -235,7 +235,7 @@ def _warehouse(site: Site) -> str:
     """Where Spark creates databases; the metastore knows the locations of existing ones."""
     folder = _first_set(site.hive, ("metastore.warehouse.dir", "hive.metastore.warehouse.dir"))
     if folder is None:
-        return (state_folder() / "warehouse").as_uri()
+        return local_location(state_folder() / "warehouse")
     return folder if urlsplit(folder).scheme else f"{(site.default_filesystem or 'file://').rstrip('/')}{folder}"
 
 

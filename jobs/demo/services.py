@@ -7,6 +7,7 @@ from fcntl import LOCK_EX, LOCK_NB, flock
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from hivesink.config.cache import local_location
 from hivesink.config.options import check
 from hivesink.embedded import metastore
 from hivesink.embedded.metastore import EmbeddedMetastore
@@ -65,7 +66,7 @@ def spark_session(uri: str, home: Path, *, kafka: bool) -> Iterator[SparkSession
     settings = {
         "spark.local.dir": str(home / "scratch"),
         "spark.sql.hive.convertMetastoreParquet": "false",
-        "spark.sql.warehouse.dir": (home / "warehouse").absolute().as_uri(),
+        "spark.sql.warehouse.dir": local_location(home / "warehouse"),
     }
     spark = session("hivesink demo", metastore=uri, master=LOCAL, kafka=kafka, extra=settings)
     try:

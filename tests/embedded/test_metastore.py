@@ -128,8 +128,8 @@ def test_a_damaged_database_is_an_error_that_names_the_log(tmp_path: Path) -> No
 
 @pytest.fixture
 def home(tmp_path: Path) -> Iterator[Path]:
-    yield tmp_path / "home"
-    detached.stop(tmp_path / "home")
+    yield tmp_path / "a home ä"
+    detached.stop(tmp_path / "a home ä")
 
 
 def test_detached_it_starts_once_survives_a_kill_and_stops(home: Path) -> None:
@@ -144,7 +144,8 @@ def test_detached_it_starts_once_survives_a_kill_and_stops(home: Path) -> None:
     assert first.uri is not None
     assert first.pid is not None
     with client(first.uri) as c:
-        create_table(c, "kept", home.as_uri())
+        assert c.get_database("default").locationUri == f"file:{home}/warehouse"
+        create_table(c, "kept", f"file://{home}")
 
     os.kill(first.pid, signal.SIGKILL)
     assert wait_until(lambda: not detached.status(home).running, 60)
