@@ -118,7 +118,8 @@ def require_own(file: str, manifest: Manifest, uid: str) -> None:
     """Raise LogDamaged if the manifest belongs to another log than that of `uid`, as after a copy."""
     if manifest.uid != uid:
         reason = (
-            f"its uid is {manifest.uid}, this log's is {uid}: it is another log's; if none belongs here, move it away"
+            f"its uid is {manifest.uid}, this log's is {uid}: it is another log's; if none belongs here, move it away; "
+            "but if all manifests here have that uid, the file `uid` of this log is damaged: delete that one"
         )
         raise LogDamaged(file, reason)
 

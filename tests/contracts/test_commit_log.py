@@ -178,6 +178,17 @@ def test_a_manifest_of_another_log_is_refused(fs: FileSystem, log: RenameCommitL
         log.manifest(Epoch(2))
 
 
+def test_a_damaged_uid_is_told_apart_by_the_way_out(fs: FileSystem, log: RenameCommitLog, folder: str) -> None:
+    filled(log, 2)
+    uid = log.manifest(Epoch(1)).uid
+    fs.delete(f"{folder}/uid")
+    fs.write_new(f"{folder}/uid", b"eeeeeeee\n")
+    with pytest.raises(LogDamaged, match=r"if all manifests here have that uid, the file `uid` of this log is damaged"):
+        RenameCommitLog(fs, folder, "w").manifest(Epoch(2))
+    fs.delete(f"{folder}/uid")
+    assert RenameCommitLog(fs, folder, "w").uid("ffffffff") == uid
+
+
 def test_a_manifest_is_read_back_as_it_was_written(fs: FileSystem, log: RenameCommitLog) -> None:
     fs.write_new(slot(log, full().epoch - 1), b"")
     log.create(full())
