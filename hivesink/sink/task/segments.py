@@ -6,7 +6,7 @@ A segment is cheap to write: Arrow's own format, one stream of record batches fo
 from __future__ import annotations
 
 import zlib
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -115,7 +115,8 @@ def encode(
                 left.append(LeftSlice(opened, str(error), retryable=error.retryable))
                 continue
             for batch in rows():
-                parts.add(target, piece.partition, pa.Table.from_batches([batch]))
+                gone = str([*batch.schema][len(target.columns) :] or "")
+                parts.add(replace(target, gone=gone), piece.partition, pa.Table.from_batches([batch]))
     return tuple(left)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zlib
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -35,8 +36,10 @@ WAIT = {"sink.rolling-policy.on-epoch": "false"}
 STORE = RenameFileStore(LocalFileSystem(Ownership()))
 
 
-def run(folder: Path, kind: str) -> Run:
-    return Run(STORE, str(folder / "t"), (Column("c", parse_type(kind)),), options=WAIT, shape=InputShape())
+def run(folder: Path, kind: str, **others: str) -> Run:
+    columns = {"c": kind, **others}.items()
+    known = tuple(Column(name, parse_type(one)) for name, one in columns)
+    return Run(STORE, str(folder / "t"), known, options=WAIT, shape=InputShape())
 
 
 def wait(folder: Path, kind: str, *values: Any) -> tuple[Opened, ...]:
@@ -70,6 +73,19 @@ def test_rows_of_the_columns_of_today_are_taken_as_they_are(tmp_path: Path) -> N
     for file in Path(tmp_path / "t").glob("part-*"):
         assert b"hivesink.columns" not in file.read_bytes()
         assert b"hivesink.columns" not in (pq.read_metadata(file).metadata or {})
+
+
+def test_what_the_table_no_longer_has_stays_in_files_of_its_own(tmp_path: Path) -> None:
+    before, at = run(tmp_path, "string", d="timestamp"), datetime.fromisoformat("2024-01-02 03:04:05")
+    batch = pa.RecordBatch.from_pydict({"c": ["a"], "d": [at]})
+    opened = (
+        *wait(tmp_path, "string", "b", "c"),
+        *run_task([batch], before.plan, before.tools(before.plan), 7, 7).opened,
+    )
+    report = encode(tmp_path, "string", opened)
+    files = [pq.read_table(path).to_pylist() for path in publish(STORE, report)]
+    # A table that has the column again finds its values.
+    assert sorted(files, key=len) == [[{"c": "a", "d": at}], [{"c": "b"}, {"c": "c"}]]
 
 
 def test_a_shorter_varchar_is_another_type_though_arrow_has_one_for_both(tmp_path: Path) -> None:
