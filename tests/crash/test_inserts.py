@@ -14,6 +14,7 @@ from hivesink.core.seen import GivenUp
 from hivesink.errors import PartLost
 from hivesink.sink.commit.observe import load
 from hivesink.sink.commit.recovery import find_losses, recover
+from tests.contracts.manifests import unsealed
 from tests.crash.faults import FaultyFileSystem, Mode, Plan, Stalling
 from tests.crash.site import Site, Watched, dies
 from tests.crash.test_metastore_faults import DAYS, EVENTS, IDS, Scenario, start
@@ -160,7 +161,7 @@ def test_a_partition_that_an_older_hivesink_published_unregistered_is_missed_lou
     site.job().run(batches=1)
     name = "0000000001"
     manifests = f"{site.log.location}/manifests"
-    found = (site.fs.read(f"{manifests}/{name}.json") or b"").decode()
+    found = unsealed(site.fs.read(f"{manifests}/{name}.json") or b"").decode()
     as_it_was = found.replace('"format": 3', '"format": 1').replace('\n "log": "' + site.log.location + '",', "")
     as_it_was = as_it_was.replace('"tables": [', '"unregistered": [],\n "tables": [')
     site.fs.delete(f"{manifests}/{name}.json")

@@ -162,7 +162,7 @@ def test_spark_defaults_are_the_users_own_settings(tmp_path: Path) -> None:
 def test_spark_logs_errors_only_unless_the_user_says_otherwise(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     name = "spark.driver.extraJavaOptions"
-    assert logging_settings({}, {})[name].endswith("/spark-log4j2.properties")
+    assert logging_settings({}, {})[name].endswith("/spark-errors-log4j2.properties")
     silent = re.findall(r"^logger\.(\w+)\.name *= *(\S+)\nlogger\.\1\.level *= *off$", LOGGING["errors"], re.MULTILINE)
     assert {logger for _, logger in silent} == {
         "org.apache.spark.TaskContextImpl",
