@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hivesink import errors
-from hivesink.core.trace import java_lines, reason, says_two_runs
-from hivesink.errors import CheckpointShared, CheckpointUnreadable, HiveSinkError, WrongUsage
+from hivesink.core.trace import denied, java_lines, reason, says_two_runs
+from hivesink.errors import CheckpointShared, CheckpointUnreadable, HiveSinkError, NotWritable, WrongUsage
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -155,6 +155,8 @@ def _known(error: BaseException) -> str | None:
         return f"{KAFKA_LOSS}. Spark says: {said[1] or said[2]}" if said else KAFKA_LOSS
     if says_two_runs(text):
         return str(CheckpointShared(None, reason_of(error)))
+    if found := denied(text):
+        return str(NotWritable(*found))
     if damaged := _DAMAGED.search(text):
         file = _CHECKPOINT_FILE.search(damaged[2])
         checkpoint, name = file.groups() if file else (None, None)

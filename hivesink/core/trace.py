@@ -24,6 +24,56 @@ def says_two_runs(text: str) -> bool:
 _JAVA = re.compile(r"^\s*(?:: |Caused by: )?((?:[a-z]\w*\.)+[A-Z]\w*(?:Exception|Error|Failure): .+)$", re.MULTILINE)
 
 
+_DENIED = re.compile(
+    r"""
+    (?: (?:java\.io\.FileNotFoundException|terminated\ with\ exception):\ (?P<disk>/.+)
+        \ \((?P<errno>Permission\ denied|Operation\ not\ permitted|Read-only\ file\ system)\)
+    | AccessControlException:\ (?P<hdfs>Permission\ denied:\ user=.+?,\ inode="(?P<inode>[^"\n]+)".*)
+    )
+    """,
+    re.VERBOSE,
+)
+_UNBORN = re.compile(r"/\.[^/]+\.tmp$")
+
+
+def denied(text: str) -> tuple[str, str] | None:
+    """The file or folder that Java's clients may not use, and the reason; None if no error says so."""
+    found = _DENIED.search(text)
+    if found is None:
+        return None
+    # What could not be created isn't there: its folder is.
+    return _UNBORN.sub("", found["disk"] or found["inode"]), found["errno"] or found["hdfs"]
+
+
+_STATE_DAMAGE = re.compile(
+    r"""
+    \b(Error\ reading\ (?:(?:delta|snapshot)\ file|streaming\ state\ file\ of)\ .+)
+    | \[CANNOT_LOAD_STATE_STORE\.(?:CANNOT_FIND_BASE_SNAPSHOT_CHECKPOINT|UNEXPECTED_FILE_SIZE)\]\ (.+)
+    | ^Caused\ by:\ ( java\.io\.EOFException(?::\ Stream\ ended\ prematurely)?
+        | java\.io\.IOException:\ Stream\ is\ corrupted
+        | org\.apache\.hadoop\.fs\.ChecksumException:\ .+ )\n
+      (?: (?! Caused\ by | .*\borg\.apache\.hadoop\.(?:hdfs|ipc)\. ) .*\n )*?
+      \s+at\ org\.apache\.spark\.sql\.execution\.streaming\.state\.
+    """,
+    re.VERBOSE | re.MULTILINE,
+)
+"""What Spark's readers of state say of a file's content. A stream that HDFS has broken off says nothing of it."""
+_STATE_FILE = re.compile(r"/(state/\d+/\d+/\S+?)(?=[,.:]?(?:\s|$))")
+
+
+def damaged_state(text: str) -> tuple[str, str] | None:
+    """The file of a query's state that is missing or damaged, as a path below its checkpoint, and the reason.
+
+    The path is `state` where Spark doesn't name the file. None if no error says so.
+    """
+    found = None if denied(text) else _STATE_DAMAGE.search(text)
+    if found is None:
+        return None
+    said = found[1] or found[2] or found[3]
+    file = _STATE_FILE.search(said)
+    return (file[1] if file else "state"), _STATE.sub("", said)
+
+
 def java_lines(text: str) -> list[str]:
     """The errors of Java in a text that holds its stack traces: type and first line of the message, outermost first."""
     return _JAVA.findall(text)

@@ -129,9 +129,11 @@ class CheckpointUnreadable(HiveSinkError):
                 "batch once more, and the sink knows from its log whether the batch is in the table"
             )
         else:
+            state = " (the query's state is only there)" if name and name.partition("/")[0] == "state" else ""
             way = (
-                f"restore {folder} from a backup of the newest batch, or treat it as a lost checkpoint: move {folder} "
-                'away and start again, which says how to go on (see "The checkpoint is lost" in docs/operations.md)'
+                f"restore {folder}{state} from a backup of the newest batch, or treat it as a lost checkpoint: move "
+                f"{folder} away and start again, which says how to go on (see 'The checkpoint is lost' in "
+                "docs/operations.md)"
             )
         super().__init__(f"{file} of the query's checkpoint is missing or damaged ({reason}); {way}")
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from shlex import quote
 from typing import TYPE_CHECKING, Protocol
 
 from hivesink.core.bucket import same_location
-from hivesink.core.table import Column, Decimal, HiveType, Primitive, TableName, TableSpec
+from hivesink.core.table import Column, Decimal, HiveType, Primitive, TableName, TableSpec, quoted
 from hivesink.errors import DdlDiffers, TableExists
 from hivesink.hiveql.clauses import METASTORE_OWN
 from hivesink.hiveql.render import NOT_NULL, column_text, stored
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
 
 _SAFE = {(Primitive.INT, Primitive.BIGINT), (Primitive.INT, Primitive.DOUBLE), (Primitive.FLOAT, Primitive.DOUBLE)}
 """Seen with Hive 2.3's Parquet reader; docs/ddl.md has the whole table."""
-_LATER = "changing columns is not supported yet"
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,16 +120,19 @@ def _column_differences(table: TableName, wanted: Sequence[Column], live: Sequen
     after = {column.name: column for column in wanted}
     for column in wanted:
         old = before.get(column.name)
+        change = f"ALTER TABLE {table.quoted} CHANGE COLUMN {quoted(column.name)} {column_text(column)}"
         if old is None:
-            add = f"ALTER TABLE {table.quoted} ADD COLUMNS ({column_text(column)})"
-            yield f"column {column.name} is not in the live table: run {add} with Hive or Spark, which puts it last"
+            add = f"hivesink query {quote(f'ALTER TABLE {table.quoted} ADD COLUMNS ({column_text(column)})')}"
+            yield f"column {column.name} is not in the live table: run {add}, which puts it last"
         elif old.type != column.type:
             why = "Hive can't read old files with it; make a new table and copy the rows"
             if is_safe(old.type, column.type):
-                why = f"old files stay readable, but {_LATER}"
+                run = f"Run hivesink query --hiveserver2 HOST:PORT {quote(change)}: Spark can't"
+                why = f"old files stay readable. {run}. Without a HiveServer2 make a new table and copy the rows"
             yield f"column {column.name} is {old.type}, the DDL says {column.type}: {why}"
         elif column.comment is not None and column.comment != (old.comment or ""):
-            yield f"column {column.name} has the comment {old.comment!r}, the DDL says {column.comment!r}: {_LATER}"
+            differs = f"column {column.name} has the comment {old.comment!r}, the DDL says {column.comment!r}"
+            yield f"{differs}: run hivesink query {quote(change)}"
     for name, old in before.items():
         if name not in after:
             yield f"column {name} {old.type} is not in the DDL: dropping it would hide its data; add it to the DDL"

@@ -17,7 +17,7 @@ from hivesink.core.checkpoint import batch_ref, batch_watermark, next_batch, nex
 from hivesink.core.epoch import BatchId, BatchRef, Epoch, NextBatch, judge, read_before, wrote_instead
 from hivesink.core.offsets import span
 from hivesink.core.table import quoted
-from hivesink.core.trace import reason
+from hivesink.core.trace import damaged_state, reason
 from hivesink.sink.task.attempt import ROUTE, check_input
 from hivesink.sink.task.lines import ROW
 from hivesink.sink.task.messages import InputShape, TaskPlan, TaskReport
@@ -273,12 +273,13 @@ class QueryRun:
                 shape = replace(shape, watermark=batch_watermark(ref.batch, files))
             behind = records_behind(query.execution, ref.end)
             write = partial(self._write, batch, call, ref, query)
-            done = self.committer.commit(ref, shape, write, behind, query.checkpoint)
-            if done.replayed:
-                # If the log may hold rows of this run, they must be these: after an error the batch may come again.
-                if call.written is not None and not batch.sameSemantics(call.written):
-                    raise errors.CalledTwice(log, batch_id, done.epoch)
-                self._run_again(batch, ref, query, shape)
+            with _loading_state(query.checkpoint):
+                done = self.committer.commit(ref, shape, write, behind, query.checkpoint)
+                if done.replayed:
+                    # If the log may hold rows of this run, they must be these: after an error the batch may come again.
+                    if call.written is not None and not batch.sameSemantics(call.written):
+                        raise errors.CalledTwice(log, batch_id, done.epoch)
+                    self._run_again(batch, ref, query, shape)
             call.epoch, call.written = done.epoch, None
             self._follow(query.checkpoint, ref.batch, shape)
 
@@ -394,6 +395,20 @@ class QueryRun:
             raise error
         passed_over = "batch %d: %d of %d planned files are gone and are passed over, the first is %s"
         logger.warning(passed_over, ref.batch, len(gone), len(files.planned), gone[0])
+
+
+@contextmanager
+def _loading_state(checkpoint: str) -> Iterator[None]:
+    """Raises CheckpointUnreadable where Spark finds a file of the query's state missing or damaged."""
+    from py4j.protocol import Py4JJavaError
+    from pyspark.errors import PySparkException
+
+    try:
+        yield
+    except (Py4JJavaError, PySparkException) as error:
+        if damage := damaged_state(f"{error}\n{getattr(error, '_stackTrace', '')}"):
+            raise errors.CheckpointUnreadable(checkpoint, *damage) from error
+        raise
 
 
 def _told(error: Exception) -> str:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from hivesink.core.trace import java_lines
+import pytest
+
+from hivesink.core.trace import damaged_state, denied, java_lines
 
 PY4J = """An error occurred while calling o261.collectToPython.
 : org.apache.spark.SparkException: Job aborted: no space
@@ -16,3 +18,55 @@ def test_javas_errors_outermost_first() -> None:
     told = ["org.apache.spark.SparkException: Job aborted: no space", "java.io.IOException: No space left on device"]
     assert java_lines(PY4J) == told
     assert java_lines("An error occurred while calling o1.x.\n") == []
+
+
+@pytest.mark.parametrize(
+    ("java", "path"),
+    [
+        ("Caused by: java.io.FileNotFoundException: /in put/a.json (Permission denied)", "/in put/a.json"),
+        ("terminated with exception: /c/commits/.3.1f-2e.tmp (Read-only file system) SQLSTATE: XXKST", "/c/commits"),
+        (
+            (
+                "org.apache.hadoop.security.AccessControlException: Permission denied: user=a, access=WRITE, "
+                'inode="/c/commits":root:root:drwxr-xr-x'
+            ),
+            "/c/commits",
+        ),
+        ("java.io.FileNotFoundException: File file:/in/a.json does not exist", None),
+        ("org.apache.hadoop.security.AccessControlException: SIMPLE authentication is not enabled.", None),
+    ],
+)
+def test_the_path_that_java_may_not_use(java: str, path: str | None) -> None:
+    found = denied(f"[STREAM_FAILED] Query failed\n{java}\n\tat a.b.C")
+    assert (found and found[0]) == path
+
+
+_READER = "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider.updateFromDeltaFile(H.scala:8)"
+_MISSING = (
+    "Error reading delta file file:/c p/state/0/0/2.delta of HDFS[id=1]: file:/c p/state/0/0/2.delta does not exist"
+)
+
+
+@pytest.mark.parametrize(
+    ("java", "file"),
+    [
+        (_MISSING, "state/0/0/2.delta"),
+        ("Error reading streaming state file of hdfs://n/c/state/1/3/4.delta does not exist.", "state/1/3/4.delta"),
+        ("Caused by: java.io.EOFException", "state"),
+        ("Caused by: java.io.EOFException: Stream ended prematurely", "state"),
+        ("Caused by: java.io.IOException: Stream is corrupted", "state"),
+        (
+            "Caused by: org.apache.hadoop.fs.ChecksumException: Checksum error: file:/c/state/0/0/2.delta at 0 exp: 1",
+            "state/0/0/2.delta",
+        ),
+        # The file system is away, or refuses.
+        ("Caused by: java.io.EOFException: End of File Exception between local host is: a", None),
+        ("Caused by: java.io.EOFException\n\tat org.apache.hadoop.hdfs.protocolPB.PBHelper.read(P.java:1)", None),
+        ("Caused by: java.net.ConnectException: Connection refused", None),
+        (f"{_MISSING}\nCaused by: java.io.FileNotFoundException: /c p/state/0/0/2.delta (Permission denied)", None),
+    ],
+)
+def test_the_state_file_that_is_missing_or_damaged(java: str, file: str | None) -> None:
+    failed = "org.apache.spark.SparkException: [CANNOT_LOAD_STATE_STORE.UNCATEGORIZED] An error occurred"
+    found = damaged_state(f"{failed}\n{java}\n\tat java.io.DataInputStream.readFully(D.java:1)\n\tat {_READER}\n")
+    assert (found and found[0]) == file

@@ -148,7 +148,7 @@ def test_a_column_that_only_the_ddl_has_is_added_by_the_statement_in_the_message
     with pytest.raises(errors.DdlDiffers) as told:
         apply([wanted], catalog(stage.uri))
     said(told.value, stage.table, "timestamp")
-    found = re.search(r"run (ALTER TABLE .*\)) with Hive or Spark", str(told.value))
+    found = re.search(r"run hivesink query '(ALTER TABLE .*\))', which", str(told.value))
     assert found
     stage.spark.sql(found[1])
     assert apply([wanted], catalog(stage.uri)) == (Nothing(wanted.name),)

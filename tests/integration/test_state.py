@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from hivesink.errors import SourceFilesMissing
+from hivesink.errors import CheckpointUnreadable, SourceFilesMissing
 from tests.integration.stage import wrap
 from tests.integration.statestores import STORES
 
@@ -168,6 +168,23 @@ def test_a_query_with_state_fails_before_and_after_the_decision(stage: Stage, qu
         feed(stage, number)
         stage.drain(events=events)
     assert stage.ids() == expected((0, 1, 2, LAST))
+
+
+def test_a_state_that_is_missing_or_damaged_needs_a_person(stage: Stage) -> None:
+    stage.create()
+    events = both(stage)[0].dropDuplicates(["id"])
+    for number in (0, 1):
+        stage.put(left(number))
+        stage.drain(events=events)
+    stage.put(left(2))
+    delta = next(stage.checkpoint.glob("state/0/*/2.delta"))
+    delta.write_bytes(b"")
+    delta.with_name(".2.delta.crc").unlink()
+    with pytest.raises(CheckpointUnreadable, match=rf"{stage.checkpoint}/state of .*the query's state is only there"):
+        stage.drain(events=events)
+    delta.unlink()
+    with pytest.raises(CheckpointUnreadable, match=rf"{stage.checkpoint}/state/0/\d+/2.delta of .* backup"):
+        stage.drain(events=events)
 
 
 def test_a_replay_without_state_reads_nothing(stage: Stage) -> None:
