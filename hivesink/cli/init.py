@@ -72,7 +72,9 @@ class _Files:
                 with path.open("x", encoding="utf-8") as file:
                     file.write(text)
         except OSError as error:
-            raise WrongUsage((f"{error.filename} can't be written: {error.strerror}",)) from error
+            way = "give this user access, or name other files with --ddl and --job"
+            problem = f"{Path(error.filename).absolute()} can't be written: {error.strerror}; {way}"
+            raise WrongUsage((problem,)) from error
 
 
 def init(

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from hivesink.config.cache import write_atomically
 from hivesink.embedded.process import HOST, Attached, Detached, Launch, on_free_port, start_attached, start_detached
+from hivesink.errors import NotWritable
 from hivesink.jvm.java import OPENS, find_java, log4j2, write_sites
 
 if TYPE_CHECKING:
@@ -153,10 +154,17 @@ def java_command(class_path: str, heap: str, *options: str, opens: Iterable[str]
 
 @contextlib.contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Hold the folder's lock: one process at a time starts or stops the detached servers in it."""
+    """Hold the folder's lock: one process at a time starts or stops the detached servers in it.
+
+    Raises NotWritable.
+    """
     import fcntl
 
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / "lock").open("a") as f:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = (folder / "lock").open("a")
+    except OSError as error:
+        raise NotWritable(str(folder), f"{error.strerror}; HIVESINK_HOME names another") from error
+    with lock as f:
         fcntl.flock(f, fcntl.LOCK_EX)
         yield

@@ -118,6 +118,11 @@ def test_it_overwrites_nothing(folder: Path, capsys: pytest.CaptureFixture[str])
     (folder / "ddl" / "events.sql").unlink()
     (folder / "ddl").rmdir()
     (folder / "empty.json").unlink()
+    (folder / "ddl").write_text("a file in its place")
+    (folder / "jobs" / "events.py").rename(folder / "mine")
+    no = hivesink(capsys, "init", "--from", "events", "--table", "a.events", "--yes")
+    assert f"{folder}/ddl can't be written: File exists; give this user access, or name other files" in no.error
+    (folder / "ddl").unlink()
     assert not (folder / "ddl").exists()
     one = hivesink(capsys, "init", "--from", "events/a.json", "--table", "a.one", "--dry-run").out
     reads = (

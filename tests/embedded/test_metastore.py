@@ -16,7 +16,7 @@ from thrift.transport import TSocket, TTransport
 from hivesink.embedded import metastore as detached
 from hivesink.embedded.metastore import EmbeddedMetastore
 from hivesink.embedded.process import HOST, identity_of, wait_until
-from hivesink.errors import ServerFailed
+from hivesink.errors import NotWritable, ServerFailed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -124,6 +124,13 @@ def test_a_damaged_database_is_an_error_that_names_the_log(tmp_path: Path) -> No
         EmbeddedMetastore(tmp_path / "server", tmp_path / "warehouse").start()
     assert e.value.log == str(tmp_path / "server" / "metastore.log")
     assert "\n" not in str(e.value)
+
+
+def test_a_home_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    home = tmp_path / "file" / "home"
+    with pytest.raises(NotWritable, match=f"^{home} can't be used .*HIVESINK_HOME"):
+        detached.start(home)
 
 
 @pytest.fixture
