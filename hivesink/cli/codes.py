@@ -217,7 +217,7 @@ _FAULT = re.compile(
     r"\[MALFORMED_RECORD_IN_PARSING)",
     re.MULTILINE,
 )
-"""No permission on HDFS, an unknown nameservice, a missing class, a malformed record: a retry gets the same answer."""
+"""No login to HDFS, an unknown nameservice, a missing class, a malformed record: a retry gets the same answer."""
 
 _PYTHON_RAISED = re.compile(r"Traceback \(most recent call last\):\n(?:\s.*\n)*(\S+?):?(?=\s|$)")
 _PLAN = re.compile(r"^=== Streaming Query ===$.*?(?=^\s+at |\Z)", re.MULTILINE | re.DOTALL)

@@ -205,6 +205,16 @@ def test_after_the_end_was_asked_for_a_cut_off_batch_is_no_bug() -> None:
     assert translate(EpochTaken("/log", 7), JOB, stopped=True)[1] == 65
 
 
+def test_a_path_that_spark_may_not_use_needs_a_person() -> None:
+    from pyspark.errors import StreamingQueryException
+
+    java = "java.io.FileNotFoundException: /c/commits/.3.1f-2e.tmp (Permission denied)"
+    text = f"[STREAM_FAILED] Query terminated with exception: x\n\nCaused by: {java}\n\tat a.b.C\n"
+    told, code = translate(StreamingQueryException(text), JOB)
+    assert code == 65
+    assert str(told).startswith(f"{JOB}: /c/commits can't be used (Permission denied); give this user access")
+
+
 @pytest.mark.parametrize(
     "java",
     [
