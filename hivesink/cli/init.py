@@ -187,6 +187,11 @@ def _partitioning(found: Findings, source: Source, taken: Sample, asked: _Asked)
         except ValueError as error:
             why = no_time(found, text.strip().lower())
             problem = f"{why}; {error}" if why else str(error)
+            if text.strip().lower() in dict(found.nearly_times):
+                problem += (
+                    "; or make it a TIMESTAMP and the sink.bucket.time-column in the DDL that init writes then, with "
+                    "sink.on-bad-record = 'dead-letter': records with other values are bad ones"
+                )
             raise ValueError(problem) from error
 
     what = f"What decides the partition ({', '.join(dict.fromkeys(choices))})"

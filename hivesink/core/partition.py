@@ -130,5 +130,5 @@ def _folder(path: str, folder: str) -> tuple[str, str | None]:
     # The last `=` separates name and value: Hive's own pattern is greedy, and escaped values contain none.
     name, equals, value = folder.rpartition("=")
     if not (name and equals and value):
-        raise PartitionPathInvalid(path, f"{folder!r} is not name=value")
+        raise PartitionPathInvalid(path, f"{folder!r} is not name=value; in a value, write %2F for a slash")
     return unescape(name).lower(), None if value == DEFAULT_PARTITION else unescape(value)

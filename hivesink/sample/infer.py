@@ -191,7 +191,7 @@ def _why_map(seen: Seen) -> str | None:
 def _no_column(name: str) -> str | None:
     """Why Hive, or one of its readers, can't have a column of that name; None if they can."""
     if not name or not all(one in "_$-" or unicodedata.category(one) in _LETTERS for one in name):
-        return "a column's name has letters, digits, _, $ and - only"
+        return "a column's name has letters, digits, _, $ and - only; sink.column.<name>.from can give it another"
     if len(name.encode("utf-16-le")) // 2 > _LONGEST_NAME:
         return f"metastores keep {_LONGEST_NAME} characters of a column's name"
     return "every Hive table has a column of that name" if name in _HIVES_OWN else None

@@ -187,7 +187,9 @@ def _also(sample: Sample) -> str:
     columns = ((one.value, stream_column(one)) for one in Metadata)
     first, *more = [name for name, column in columns if column is None or column[0] in sample.batch.schema.names]
     setting = f"'sink.column.<name>.from'='{first}'"
-    return f"A column can also hold what comes with a record: add it, and {setting}, or {', '.join(more)}."
+    told = f"A column can also hold what comes with a record: add it, and {setting}, or {', '.join(more)}."
+    with_headers = "headers" in sample.batch.schema.names
+    return told + " Headers need sources.kafka(…, options={'includeHeaders': 'true'}) in the job." * with_headers
 
 
 def _spec(table: TableName, found: Findings, by: Partitioning) -> TableSpec:

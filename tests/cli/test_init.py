@@ -67,7 +67,8 @@ def test_the_whole_way(
     assert "metastore start" not in said.out
 
     ddl = (folder / "ddl" / "events.sql").read_text()
-    left_out = ["bad.name is left out: a column's name has letters, digits, _, $ and - only"]
+    only = "letters, digits, _, $ and - only; sink.column.<name>.from can give it another"
+    left_out = [f"bad.name is left out: a column's name has {only}"]
     left_out += ["it is left out: most records have both It and it, and Hive ignores case"]
     assert [line for line in said.out.splitlines() if "left out" in line] == left_out
     for line in (
@@ -177,7 +178,7 @@ def test_in_a_terminal_it_asks_again_until_the_answer_is_one(
         (
             ["--table", "a.b", "--yes", "--time-column", "soon", "--from", "times.json"],
             2,
-            "--time-column soon: 2 of its 3 values are no timestamps, such as 7; write arrival",
+            "--time-column soon: 2 of its 3 values are no timestamps, such as 7; write arrival; or make it a TIMESTAMP",
         ),
         (["--table", "a.b", "--yes", "--from", "lines.txt"], 65, "none of the sample's records is a JSON object"),
         (["--table", "a.b", "--yes", "--from", "none.json"], 65, "the source holds no records"),

@@ -75,6 +75,6 @@ def test_the_record_time_of_kafka_decides() -> None:
     made = propose(sample, NAME, found, by, source="kafka://h:1/t", arrival=NOW)
     assert "COMMENT 'hour of the Kafka record''s timestamp in Europe/Berlin" in made.ddl.replace("\\'", "''")
     kafkas = "kafka.topic, kafka.partition, kafka.offset, kafka.timestamp, kafka.headers, arrival-time, batch.id"
-    assert f"'sink.column.<name>.from'='kafka.key', or {kafkas}.\n" in made.ddl
+    assert f"'sink.column.<name>.from'='kafka.key', or {kafkas}. Headers need sources.kafka(" in made.ddl
     checked = made.checked
     assert (checked.partitions, checked.skipped, checked.bad) == (("dt=2024-01-03--00",), 1, ())
