@@ -21,6 +21,12 @@ class LogDamaged(HiveSinkError):
 def _restore(file: str) -> str:
     own = re.search(r"/([^/]+)/(?:uid|manifests/[^/]+)$", file)
     reset = f"start over with `hivesink reset TABLE --writer {own[1] if own else 'NAME'}`"
+    if "/manifests/floor-" in file:
+        return (
+            "no row depends on it: a job that runs goes on, and only clean-up of old manifests waits. Restore that "
+            "file from a snapshot or backup, and don't delete it. If there is none, the job may run on while the log "
+            f"grows by a manifest an epoch, until you {reset} (see 'A floor is damaged' in docs/operations.md)"
+        )
     return f"hivesink leaves it alone: restore it from a snapshot or backup, or {reset}"
 
 
