@@ -122,6 +122,15 @@ def test_over_the_cap_the_largest_bucket_writes_out_first(store: FileStore) -> N
     assert ids_of(store, parts.finish()) == list(range(950))
 
 
+def test_rows_with_columns_that_are_gone_have_an_open_file_of_their_own(store: FileStore) -> None:
+    parts, _ = parts_of(store, memory=1000)
+    parts.add(target("/t"), "dt=1", rows(0, 1000))
+    more = rows(1000, 1000).append_column("gone", pa.array(range(1000)))
+    parts.add(replace(target("/t"), gone="gone"), "dt=1", more)
+    assert len(parts._open) == 2
+    assert [part.rows for part in parts.finish()] == [1000, 1000]
+
+
 def test_a_bucket_larger_than_the_cap_is_written_at_once(store: FileStore) -> None:
     parts, _ = parts_of(store, memory=1000)
     parts.add(target("/t"), "dt=1", rows(0, 1000))
