@@ -185,9 +185,10 @@ def _partitioning(found: Findings, source: Source, taken: Sample, asked: _Asked)
         try:
             return one_of(*dict.fromkeys(choices))(text)
         except ValueError as error:
-            why = no_time(found, text.strip().lower())
+            wanted = text.strip().lower()
+            why = no_time(found, wanted)
             problem = f"{why}; {error}" if why else str(error)
-            if text.strip().lower() in dict(found.nearly_times):
+            if wanted in dict(found.nearly_times):
                 problem += (
                     "; or make it a TIMESTAMP and the sink.bucket.time-column in the DDL that init writes then, with "
                     "sink.on-bad-record = 'dead-letter': records with other values are bad ones"
