@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from enum import Enum
+from urllib.parse import unquote
 
 from hivesink.core.table import Array, Char, HiveType, Map, Primitive, Struct, Varchar
 
@@ -91,6 +92,11 @@ def stream_column(source: ColumnSource) -> tuple[str, tuple[str, ...]] | None:
     if isinstance(source, JsonPath):
         return None
     return _STREAM_COLUMNS.get(Metadata.HEADERS if isinstance(source, Header) else source)
+
+
+def named_file(uri: str) -> str:
+    """The file of a `file.path` as people write it: `/in/a b.json` for `file:///in/a%20b.json`."""
+    return re.sub("^file:/+", "/", unquote(uri))
 
 
 def _steps(text: str) -> tuple[str | int, ...]:

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hivesink import wiring
-from hivesink.core.column_source import LINE, PATH
+from hivesink.core.column_source import LINE, PATH, named_file
 from hivesink.core.partfile import PartName
 from hivesink.errors import InvalidOption, UnknownTable, WrongUsage
 from hivesink.formats.reading import rows
@@ -199,7 +199,7 @@ def place(row: Mapping[str, Any]) -> str:
     """Where a record came from, in words."""
     if row["partition_id"] is not None:
         return f"{row['topic']} partition {row['partition_id']} offset {row['record_offset']}"
-    file = row["source"] or "the stream"
+    file = named_file(row["source"]) if row["source"] else "the stream"
     return file if row["line"] is None else f"{file} line {row['line']}"
 
 

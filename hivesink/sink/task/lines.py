@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from hivesink.core.column_source import LINE, Metadata
+from hivesink.core.column_source import LINE, Metadata, named_file
 from hivesink.errors import HiveSinkError, StoreUnavailable, Unsupported
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ class LineNumbers:
         try:
             before = self._before[path, block] = self._lines_before(path, block) if before is None else before
         except FileNotFoundError as error:
-            raise StoreUnavailable(action="count the lines of", path=path, reason="it is gone") from error
+            raise StoreUnavailable(action="count the lines of", path=named_file(path), reason="it is gone") from error
         return before
 
     def _lines_before(self, path: str, block: int) -> int:
@@ -115,7 +115,7 @@ class LineNumbers:
         if not block:
             return 0
         if path.endswith(_SPLIT_WHILE_PACKED):
-            msg = f"numbering the lines of {path}"
+            msg = f"numbering the lines of {named_file(path)}"
             raise Unsupported(msg, "Spark reads bzip2 in blocks", "pack it with gzip, or drop the setting file.line")
         with self.open(unquote(path)) as stream:
             return lines_before(stream, block)

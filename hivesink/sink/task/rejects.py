@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from pyarrow import types
 
-from hivesink.core.column_source import stream_column
+from hivesink.core.column_source import named_file, stream_column
 from hivesink.core.table import Array, Column, Primitive, Struct, TableName, TableSpec
 from hivesink.errors import Unsupported
 from hivesink.sink.task.assign import row_columns
@@ -95,7 +95,7 @@ def position(batch: pa.RecordBatch, shape: InputShape, row: int, line: int | Non
     topic, partition, offset, path = _source(batch, shape, row)
     if partition is not None:
         return f"topic {topic} partition {partition} offset {offset}"
-    there = path or "the stream"
+    there = named_file(path) if path else "the stream"
     return f"{there if line is None else f'{there} line {line}'}: {_shown(_value(batch, shape, row))}"
 
 

@@ -188,11 +188,11 @@ def test_a_line_that_is_not_utf_8_stops_the_task_with_its_file_and_its_text() ->
     made.shape = InputShape(value="value", path="_path")
     stopped = made(lines(CUT)).bad
     assert stopped is not None
-    assert stopped.position == 'file:/in/x.json: {"id": 1, "dt": "a", "name": "J\ufffdrgen"}'
+    assert stopped.position == '/in/x.json: {"id": 1, "dt": "a", "name": "J\ufffdrgen"}'
     assert (stopped.field, stopped.reason) == (None, "not UTF-8")
     blank = made(lines(b" \t")).bad
     assert blank is not None
-    assert blank.position == "file:/in/x.json: an empty line"
+    assert blank.position == "/in/x.json: an empty line"
 
 
 @pytest.mark.parametrize("kind", [pa.string(), pa.large_string()])

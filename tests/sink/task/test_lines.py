@@ -117,11 +117,11 @@ def test_a_column_of_numbers_that_nobody_knows() -> None:
         raise FileNotFoundError(path)
 
     made = numbers(gone, NUMBERED)
-    with pytest.raises(StoreUnavailable, match=r"count the lines of file:/in/(c|a%20b): it is gone"):
+    with pytest.raises(StoreUnavailable, match=r"count the lines of /in/(c|a b): it is gone"):
         made.numbered(made.follow(batch(WHOLE)))
     made = numbers(options=NUMBERED)
     with pytest.raises(
-        Unsupported, match=r"numbering the lines of file:/in/d\.bz2 is not supported: Spark reads bzip2 in blocks"
+        Unsupported, match=r"numbering the lines of /in/d\.bz2 is not supported: Spark reads bzip2 in blocks"
     ):
         made.numbered(made.follow(batch([("file:/in/d.bz2", 5)])))
 
