@@ -10,7 +10,7 @@ from itertools import chain
 from posixpath import dirname
 from typing import TYPE_CHECKING
 
-from hivesink.config.options import OnBadRecord, OnLate, SinkConfig, as_texts
+from hivesink.config.options import SinkConfig, as_texts
 from hivesink.config.site import NO_SITE, Site
 from hivesink.core.bucket import normal
 from hivesink.core.epoch import QueryHistory
@@ -200,11 +200,7 @@ class Setup:
             _tables={str(table): live},
         )
         waiting = {name for name, _ in load(context).rows.buckets}
-        letters = {config["sink.on-bad-record"], config["sink.late-rows"]} & {
-            OnBadRecord.DEAD_LETTER,
-            OnLate.DEAD_LETTER,
-        }
-        is_wanted = letters or str(table.rejected) in waiting
+        is_wanted = config.has_dead_letters or str(table.rejected) in waiting
         rejected = _rejected(context, live) if is_wanted else None
         plans = [plan for plan in (TablePlan(live.spec, live.location), rejected) if plan]
         for plan in plans:

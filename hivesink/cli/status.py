@@ -16,6 +16,7 @@ from hivesink.errors import HiveSinkError, InvalidOption, MetastoreUnreachable
 from hivesink.sink.inspect.status import LogStatus, WriterStatus, log_status, writer_status
 from hivesink.sink.task.replay import WRITER as REPLAYS
 from hivesink.tables.opened import LogsAlone, OpenedTable, logs_without_metastore, open_table
+from hivesink.tables.rejects import not_dead_letters
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -103,6 +104,7 @@ def _status(opened: OpenedTable) -> Report:
             "log_missing": is_missing,
             "incomplete": None if open_ones is None else [state.data for state in open_ones],
             "altered": [{"name": name, "run": run, "table": now} for name, (run, now) in altered.items()],
+            "no_start": refusal and str(refusal),
         }
         writers.append({**asdict(one), **more})
         if is_missing:
@@ -135,6 +137,8 @@ def _start(
     try:
         # A replay takes the settings of the day that it runs.
         altered = opened.altered(writer) if writer != REPLAYS else {}
+        if opened.for_recovery(writer)[1].has_dead_letters:
+            refusal = not_dead_letters(opened)
     except InvalidOption as error:
         refusal = error
     try:

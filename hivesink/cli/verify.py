@@ -12,13 +12,13 @@ from hivesink.cli.codes import ExitCode
 from hivesink.cli.command import Debug, Json, Metastore, Table, Writer, reporting
 from hivesink.cli.output import Grid, Line, Report
 from hivesink.core.progress import count
-from hivesink.errors import HiveSinkError, UnknownTable, Unsupported
+from hivesink.errors import HiveSinkError
 from hivesink.formats.statistics import measure
 from hivesink.sink.inspect.findings import Finding, Level
 from hivesink.sink.inspect.verify import Verdict
 from hivesink.sink.inspect.verify import verify as verify_writer
 from hivesink.tables.opened import OpenedTable, open_table
-from hivesink.tables.rejects import DeadLetters
+from hivesink.tables.rejects import not_dead_letters
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -111,7 +111,7 @@ def _report(
     renamed: Sequence[HiveSinkError],
     last: int,
 ) -> Report:
-    foreign = _not_dead_letters(opened)
+    foreign = not_dead_letters(opened)
     errors = sum(verdict.errors for verdict in verdicts) + sum(one.is_error for one in unknown)
     data = {
         "table": opened.name,
@@ -132,17 +132,6 @@ def _report(
     else:
         blocks.append(Line(f"no writer has written to {opened.name} yet: nothing to verify"))
     return Report(data, blocks)
-
-
-def _not_dead_letters(opened: OpenedTable) -> Unsupported | None:
-    """Why what has the name of the dead-letter table is none."""
-    try:
-        DeadLetters(opened)
-    except UnknownTable:
-        return None
-    except Unsupported as error:
-        return error
-    return None
 
 
 def _blocks(verdict: Verdict, last: int) -> Iterator[Line | Grid]:

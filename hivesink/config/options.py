@@ -250,6 +250,12 @@ class SinkConfig:
         """Where columns come from that aren't the field of their own name."""
         return {found[1]: value for name, value in self.values.items() if (found := _SOURCE.fullmatch(name))}
 
+    @property
+    def has_dead_letters(self) -> bool:
+        """Whether bad records, or late rows, go to the table of dead letters."""
+        late = self["sink.late-rows"] is OnLate.DEAD_LETTER
+        return late or self["sink.on-bad-record"] is OnBadRecord.DEAD_LETTER
+
     def text(self, name: str) -> str | None:
         """As it would be written: its default, where it isn't changed; None for no value."""
         return self.changed.get(name, OPTIONS[name].default if name in OPTIONS else None)

@@ -59,6 +59,8 @@ _TYPES = {
     frozenset({Kind.DATE}): Primitive.DATE,
 }
 """The type of values without a mix; every other mix is STRING."""
+_TWO_TIMES = frozenset({Kind.TIMESTAMP, Kind.WHOLE})
+_BOTH = "; a TIMESTAMP holds both if the numbers are milliseconds since 1970: sink.timestamp-format = epoch-millis"
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +139,7 @@ class _Types:
         if len(kinds) == 1:
             return self._text(path, next(iter(kinds)).value)
         counts = ", ".join(f"{kind.value} ({count:,})" for kind, count in seen.kinds.most_common())
-        return self._text(path, f"{MIXED}{counts}")
+        return self._text(path, f"{MIXED}{counts}{_BOTH if kinds == _TWO_TIMES else ''}")
 
     def _array(self, seen: Seen, path: str, depth: int) -> HiveType:
         if seen.items is None or not seen.items.kinds:

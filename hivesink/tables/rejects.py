@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from hivesink import wiring
 from hivesink.core.column_source import LINE, PATH, named_file
 from hivesink.core.partfile import PartName
-from hivesink.errors import InvalidOption, UnknownTable, WrongUsage
+from hivesink.errors import InvalidOption, UnknownTable, Unsupported, WrongUsage
 from hivesink.formats.reading import rows
 from hivesink.sink.commit.observe import load
 from hivesink.sink.task.rejects import SCHEMA, columns_of
@@ -193,6 +193,17 @@ def dead_letters(opened: OpenedTable) -> DeadLetters | None:
         if owner != opened.name:
             raise WrongUsage((f"{opened.name} holds the dead letters of {owner}: name {owner}",)) from None
         return None
+
+
+def not_dead_letters(opened: OpenedTable) -> Unsupported | None:
+    """Why what has the name of the dead-letter table is none."""
+    try:
+        DeadLetters(opened)
+    except UnknownTable:
+        return None
+    except Unsupported as error:
+        return error
+    return None
 
 
 def place(row: Mapping[str, Any]) -> str:

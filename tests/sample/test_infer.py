@@ -82,6 +82,17 @@ def test_types(values: list[str], kind: str, comment: str | None) -> None:
     assert _column(*values) == (kind, comment)
 
 
+def test_times_and_numbers_have_a_way_to_a_timestamp() -> None:
+    kind, comment = _column('"2024-01-02 03:04"', "1704164640000")
+    assert (kind, comment and comment.partition("; ")[::2]) == (
+        "string",
+        (
+            "mixed: timestamps (1), whole numbers (1)",
+            "a TIMESTAMP holds both if the numbers are milliseconds since 1970: sink.timestamp-format = epoch-millis",
+        ),
+    )
+
+
 def test_many_keys_that_each_come_seldom_are_data() -> None:
     kind, _ = _column(*(f'{{"user{number}": {number}}}' for number in range(30)))
     assert kind == "map<string,bigint>"
