@@ -161,13 +161,11 @@ def _ask_duckdb(sql: str, metastore: str | None, most: int) -> Found:
     from hivesink.tables.opened import metastore_address
 
     if "PYSPARK_GATEWAY_PORT" in os.environ:
-        msg = "what spark-submit starts, which may have any setting"
-        raise NotCovered(msg)
+        raise NotCovered(reason="what spark-submit starts, which may have any setting")
     settings = given_settings(os.environ)
     for name in settings:
         if name.startswith(("spark.sql.", "spark.hadoop.", "spark.hive.")) and not name.startswith(_HARMLESS):
-            msg = f"{name} of spark-defaults.conf, by which Spark may answer otherwise"
-            raise NotCovered(msg)
+            raise NotCovered(reason=f"{name} of spark-defaults.conf, by which Spark may answer otherwise")
     site = Site.load(os.environ)
     answer = ask(
         sql, lambda: metastore_address(metastore, site), site, most=most, in_utc=_is_in_utc(os.environ, settings)

@@ -89,8 +89,7 @@ class Hive(AbstractContextManager["Hive"]):
             hint = f"is it running, and is {auth} its hive.server2.authentication?"
             raise SourceUnreachable(where, f"{reason(error)}; {hint}") from error
         except REFUSED as error:
-            message = f"{reason(error)} ({where})"
-            raise QueryFailed(message) from error
+            raise QueryFailed(reason=f"{reason(error)} ({where})") from error
         columns = tuple(
             Column(name, str(types[index]) if index in types else kind.removesuffix("_TYPE").lower())
             for index, (name, kind) in enumerate(result.columns)

@@ -52,8 +52,7 @@ def grouped(value: Typed, what: str) -> Typed:
     Of a group of 0.0 and -0.0 each engine shows another one.
     """
     if value.type in APPROXIMATE or not is_ordered(value.type):
-        msg = f"{what} {value.name or 'a value'} of type {value.type}"
-        raise NotCovered(msg)
+        raise NotCovered(reason=f"{what} {value.name or 'a value'} of type {value.type}")
     return value
 
 
@@ -71,8 +70,7 @@ def _argument(node: exp.Expr, scope: Scope) -> tuple[Typed, str]:
         return expression(node.this, scope), ""
     only(node.this, "expressions")
     if len(node.this.expressions) != 1:
-        msg = f"`{shown(node)}`: DISTINCT over several columns"
-        raise NotCovered(msg)
+        raise NotCovered(reason=f"`{shown(node)}`: DISTINCT over several columns")
     return grouped(expression(node.this.expressions[0], scope), "DISTINCT over"), "DISTINCT "
 
 
@@ -91,8 +89,7 @@ def _count(node: exp.Expr, scope: Scope) -> Call:
 def _sum(node: exp.Expr, scope: Scope) -> Call:
     value, distinct = _argument(node, scope)
     if value.type in APPROXIMATE:
-        msg = f"`{shown(node)}`: {_BY_ORDER}"
-        raise NotCovered(msg)
+        raise NotCovered(reason=f"`{shown(node)}`: {_BY_ORDER}")
     call, name = f"sum({distinct}{value.sql})", _name("sum", distinct, value, scope)
     if value.type is Primitive.BIGINT:
         # Spark adds in an order of its own. Any sum on the way is between that of the negative values and that of
@@ -103,16 +100,14 @@ def _sum(node: exp.Expr, scope: Scope) -> Call:
         return Call(call, Primitive.BIGINT, name)
     if isinstance(value.type, Decimal) and value.type.precision + _ROOM <= MAX_PRECISION:
         return Call(call, Decimal(value.type.precision + _ROOM, value.type.scale), name)
-    msg = f"`{shown(node)}` of {value.type}"
-    raise NotCovered(msg)
+    raise NotCovered(reason=f"`{shown(node)}` of {value.type}")
 
 
 def _extreme(node: exp.Expr, scope: Scope) -> Call:
     function = "min" if isinstance(node, exp.Min) else "max"
     value, distinct = _argument(node, scope)
     if value.type is None or not is_ordered(value.type):
-        msg = f"`{shown(node)}` of {value.type}"
-        raise NotCovered(msg)
+        raise NotCovered(reason=f"`{shown(node)}` of {value.type}")
     return Call(f"{function}({value.sql})", value.type, _name(function, distinct, value, scope))
 
 
@@ -126,8 +121,7 @@ def _average(node: exp.Expr, scope: Scope) -> Typed:
     value, distinct = _argument(node, scope)
     if value.type not in INTEGERS:
         why = _BY_ORDER if value.type in APPROXIMATE else f"an average of {value.type}"
-        msg = f"`{shown(node)}`: {why}"
-        raise NotCovered(msg)
+        raise NotCovered(reason=f"`{shown(node)}`: {why}")
     size = f"sum({distinct}abs(CAST({value.sql} AS HUGEINT)))"
     mean = f"(CAST(sum({distinct}{value.sql}) AS DOUBLE) / count({distinct}{value.sql}))"
     mean = failing_unless(f"{size} <= {EXACT}", mean, "a sum that no DOUBLE holds")
@@ -146,8 +140,7 @@ def _window(node: exp.Expr, scope: Scope) -> Typed:
     elif type(function) in _NEIGHBOURS:
         call = _neighbour(function, scope)
     else:
-        msg = f"the window function `{shown(function)}`"
-        raise NotCovered(msg)
+        raise NotCovered(reason=f"the window function `{shown(function)}`")
     over = " ".join(filter(None, [_partition(node.args.get("partition_by") or [], scope), _order(keys, scope)]))
     return Typed(call.value(f" OVER ({over})"), call.type)
 
@@ -156,8 +149,7 @@ def _neighbour(function: exp.Expr, scope: Scope) -> Call:
     only(function, "this", "offset")
     offset, value = function.args.get("offset") or exp.Literal.number(1), expression(function.this, scope)
     if not isinstance(offset, exp.Literal) or not offset.is_int or value.type is None:
-        msg = f"`{shown(function)}`"
-        raise NotCovered(msg)
+        raise NotCovered(reason=f"`{shown(function)}`")
     return Call(f"{_NEIGHBOURS[type(function)]}({value.sql}, {offset.this})", value.type)
 
 

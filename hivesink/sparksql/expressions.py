@@ -56,8 +56,7 @@ def expression(node: exp.Expr, scope: Scope) -> Typed:
     """Raises NotCovered, and QueryFailed for a column that isn't there."""
     rule = scope.rules.get(type(node))
     if rule is None:
-        msg = f"`{shown(node)}`"
-        raise NotCovered(msg)
+        raise NotCovered(reason=f"`{shown(node)}`")
     return rule(node, scope)
 
 
@@ -66,8 +65,7 @@ def condition(node: exp.Expr, scope: Scope) -> Typed:
     found = expression(node, scope)
     # Spark refuses some NULLs here, such as CASE's, for which it has no type.
     if found.type is not Primitive.BOOLEAN:
-        msg = f"`{shown(node)}` as a condition"
-        raise NotCovered(msg)
+        raise NotCovered(reason=f"`{shown(node)}` as a condition")
     return found
 
 
@@ -80,8 +78,7 @@ def _literal(node: exp.Expr, _: Scope) -> Typed:
     text = str(node.this)
     if node.args["is_string"]:
         if "'" in text:
-            msg = "a quote inside of a literal"
-            raise NotCovered(msg)
+            raise NotCovered(reason="a quote inside of a literal")
         return Typed(literal(text), Primitive.STRING, text, text)
     if re.fullmatch(r"\d{1,18}", text):
         kind = Primitive.INT if int(text) < 2**31 else Primitive.BIGINT
@@ -93,20 +90,17 @@ def _literal(node: exp.Expr, _: Scope) -> Typed:
             return Typed(f"CAST({literal(text)} AS {duckdb_type(number)})", number, text)
     if re.fullmatch(r"\d+(\.\d+)?[eE][+-]?\d+", text):
         return Typed(f"CAST({literal(text)} AS DOUBLE)", Primitive.DOUBLE)
-    msg = f"the number {text}"
-    raise NotCovered(msg)
+    raise NotCovered(reason=f"the number {text}")
 
 
 def _negative(node: exp.Expr, scope: Scope) -> Typed:
     value = expression(node.this, scope)
     if value.type not in {*INTEGERS, Primitive.DOUBLE} and not isinstance(value.type, Decimal):
-        msg = f"`{shown(node)}`"
-        raise NotCovered(msg)
+        raise NotCovered(reason=f"`{shown(node)}`")
     is_number = isinstance(node.this, exp.Literal)
     if is_number and value.name == str(2**31):
         # Spark reads the sign as part of it: an INT. For DuckDB the number alone is a BIGINT.
-        msg = f"the number -{value.name}"
-        raise NotCovered(msg)
+        raise NotCovered(reason=f"the number -{value.name}")
     return Typed(f"(-{value.sql})", value.type, f"-{value.name}" if is_number else None)
 
 
@@ -119,8 +113,7 @@ def _compared(node: exp.Expr, scope: Scope) -> Typed:
 def _compare(left: Typed, sign: str, right: Typed) -> str:
     left, right = comparable(left, right)
     if not is_ordered(left.type) or not is_ordered(right.type):
-        msg = f"a comparison of {left.type}"
-        raise NotCovered(msg)
+        raise NotCovered(reason=f"a comparison of {left.type}")
     return f"{left.sql} {sign} {right.sql}"
 
 
@@ -152,8 +145,7 @@ def _not(node: exp.Expr, scope: Scope) -> Typed:
 def _is(node: exp.Expr, scope: Scope) -> Typed:
     only(node, "this", "expression")
     if not isinstance(node.expression, exp.Null):
-        msg = f"`{shown(node)}`"
-        raise NotCovered(msg)
+        raise NotCovered(reason=f"`{shown(node)}`")
     value = expression(node.this, scope)
     return Typed(f"({value.sql} IS NULL)", Primitive.BOOLEAN, value.name and f"({value.name} IS NULL)")
 
@@ -182,8 +174,7 @@ def _like(node: exp.Expr, scope: Scope) -> Typed:
     only(node, "this", "expression", "negate")
     value, pattern = expression(node.this, scope), expression(node.expression, scope)
     if not value.is_text or pattern.text is None:
-        msg = f"`{shown(node)}`: LIKE needs a string and a literal pattern"
-        raise NotCovered(msg)
+        raise NotCovered(reason=f"`{shown(node)}`: LIKE needs a string and a literal pattern")
     if node.args.get("negate"):
         return Typed(f"({value.sql} NOT LIKE {pattern.sql})", Primitive.BOOLEAN)
     return Typed(
@@ -211,8 +202,7 @@ def _remainder(node: exp.Expr, scope: Scope) -> Typed:
     left, right = expression(node.this, scope), expression(node.expression, scope)
     kind = _number_type(node, left, right)
     if kind not in INTEGERS:
-        msg = f"`{shown(node)}`"
-        raise NotCovered(msg)
+        raise NotCovered(reason=f"`{shown(node)}`")
     above, below = cast(left, kind).sql, cast(right, kind).sql
     rest = failing_unless(f"{below} <> 0", f"({above} % {below})", "division by zero")
     return Typed(rest, kind, _infix(left, "%", right))
@@ -222,8 +212,7 @@ def _number_type(node: exp.Expr, left: Typed, right: Typed) -> HiveType:
     kind = common_type([left, right])
     if kind not in {*INTEGERS, Primitive.DOUBLE}:
         # Of decimals Spark derives precision and scale by rules of its own.
-        msg = f"`{shown(node)}`, arithmetic of {kind}"
-        raise NotCovered(msg)
+        raise NotCovered(reason=f"`{shown(node)}`, arithmetic of {kind}")
     return kind
 
 
@@ -264,8 +253,7 @@ def _cast(node: exp.Expr, scope: Scope) -> Typed:
     only(node, "this", "to", "safe", "requires_string")
     wanted, value = node.args["to"], expression(node.this, scope)
     if wanted.expressions or wanted.args.get("nested"):
-        msg = f"`{shown(node)}`"
-        raise NotCovered(msg)
+        raise NotCovered(reason=f"`{shown(node)}`")
     of = wanted.this.name
     if of in {"TIMESTAMPTZ", "TIMESTAMP"} and value.text is not None:
         return moment(value.text)
@@ -277,8 +265,7 @@ def _cast(node: exp.Expr, scope: Scope) -> Typed:
     kind = Primitive.DATE if of == "DATE" else kind
     rewritten = _converted(value, kind)
     if kind is None or rewritten is None:
-        msg = f"`{shown(node)}`, a cast of {value.type}"
-        raise NotCovered(msg)
+        raise NotCovered(reason=f"`{shown(node)}`, a cast of {value.type}")
     return Typed(rewritten, kind)
 
 
@@ -327,8 +314,7 @@ def _substring(node: exp.Expr, scope: Scope) -> Typed:
     value, ends = _text(node, scope), [node.args.get("start"), node.args.get("length")]
     numbers = [int(end.this) for end in ends if isinstance(end, exp.Literal) and end.is_int]
     if len(numbers) != len([end for end in ends if end is not None]) or not numbers or numbers[0] < 1:
-        msg = f"`{shown(node)}`: a substring from other than a literal place of 1 or more"
-        raise NotCovered(msg)
+        raise NotCovered(reason=f"`{shown(node)}`: a substring from other than a literal place of 1 or more")
     return Typed(f"substring({', '.join([value.sql, *map(str, numbers)])})", Primitive.STRING)
 
 
@@ -336,24 +322,21 @@ def _joined(node: exp.Expr, scope: Scope) -> Typed:
     parts = node.expressions if isinstance(node, exp.Concat) else [node.this, node.expression]
     values = [expression(part, scope) for part in parts]
     if not values or not all(value.is_text for value in values):
-        msg = f"`{shown(node)}` of other than strings"
-        raise NotCovered(msg)
+        raise NotCovered(reason=f"`{shown(node)}` of other than strings")
     return Typed(f"({' || '.join(value.sql for value in values)})", Primitive.STRING)
 
 
 def _text(node: exp.Expr, scope: Scope) -> Typed:
     value = expression(node.this, scope)
     if not value.is_text:
-        msg = f"`{shown(node)}` of {value.type}"
-        raise NotCovered(msg)
+        raise NotCovered(reason=f"`{shown(node)}` of {value.type}")
     return value
 
 
 def _absolute(node: exp.Expr, scope: Scope) -> Typed:
     value = expression(node.this, scope)
     if value.type not in {*INTEGERS, Primitive.DOUBLE}:
-        msg = f"`{shown(node)}` of {value.type}"
-        raise NotCovered(msg)
+        raise NotCovered(reason=f"`{shown(node)}` of {value.type}")
     return Typed(f"abs({value.sql})", value.type, _call("abs", scope, value))
 
 
@@ -362,8 +345,7 @@ def _rounded(node: exp.Expr, scope: Scope) -> Typed:
     only(node, "this", "decimals")
     value, places = expression(node.this, scope), node.args.get("decimals") or exp.Literal.number(0)
     if value.type is not Primitive.DOUBLE or not isinstance(places, exp.Literal) or str(places.this) not in "0123456":
-        msg = f"`{shown(node)}`: rounding other than a DOUBLE to 0 to 6 places"
-        raise NotCovered(msg)
+        raise NotCovered(reason=f"`{shown(node)}`: rounding other than a DOUBLE to 0 to 6 places")
     digits = int(places.this)
     sql = f"CAST(CAST(CAST({value.sql} AS VARCHAR) AS DECIMAL(38,{digits})) AS DOUBLE)"
     sql = failing_unless(f"abs({value.sql}) < {EXACT // 10**digits}", sql, "a number with too many digits to round")
@@ -375,8 +357,7 @@ def _part_of_time(node: exp.Expr, scope: Scope) -> Typed:
     value, name = expression(inner, scope), type(node).__name__.lower()
     of_day = name not in {"hour", "minute", "second"}
     if value.type is not Primitive.TIMESTAMP and not (of_day and value.type is Primitive.DATE):
-        msg = f"`{shown(node)}` of {value.type}"
-        raise NotCovered(msg)
+        raise NotCovered(reason=f"`{shown(node)}` of {value.type}")
     return Typed(f"CAST({name}({value.sql}) AS INTEGER)", Primitive.INT, _call(name, scope, value))
 
 

@@ -99,37 +99,30 @@ class Scope:
         if len(found) == 1:
             return self.readable(found[0])
         if found:
-            msg = f"several columns {name}"
-            raise NotCovered(msg)
+            raise NotCovered(reason=f"several columns {name}")
         if qualifier and any(source.column(qualifier[0]) for source in self.sources):
-            msg = f"a field of the column {qualifier[0]}"
-            raise NotCovered(msg)
+            raise NotCovered(reason=f"a field of the column {qualifier[0]}")
         if not qualifier and name.lower() in self.outputs:
             return self.outputs[name.lower()]
         written = ".".join([*qualifier, name])
         if name.lower() in self.aliases or _SPARKS_OWN.fullmatch(name.lower()):
-            msg = f"{written}, which is no column of a table"
-            raise NotCovered(msg)
+            raise NotCovered(reason=f"{written}, which is no column of a table")
         if not self.sources:
-            msg = f"no column {written}: the statement has no FROM"
-            raise QueryFailed(msg)
+            raise QueryFailed(reason=f"no column {written}: the statement has no FROM")
         known = "; ".join(f"{one.name} has {', '.join(own for own, _ in one.columns)}" for one in self.sources)
-        msg = f"no column {written}; {known}"
-        raise QueryFailed(msg)
+        raise QueryFailed(reason=f"no column {written}; {known}")
 
     def star(self, qualifier: list[str]) -> list[Typed]:
         """All columns of `qualifier.*`, or of every source. Raises QueryFailed, NotCovered."""
         sources = [source for source in self.sources if not qualifier or source.called(qualifier)]
         if not sources:
-            msg = f"{'.'.join([*qualifier, '*'])}"
-            raise NotCovered(msg)
+            raise NotCovered(reason=f"{'.'.join([*qualifier, '*'])}")
         return [self.readable(column) for source in sources for column in source.all()]
 
     def readable(self, column: Typed) -> Typed:
         """`column`, if its values are the same in both engines. Raises NotCovered."""
         if isinstance(column.type, (Array, Map, Struct, Char)):
-            msg = f"the column {column.name} of type {column.type}"
-            raise NotCovered(msg)
+            raise NotCovered(reason=f"the column {column.name} of type {column.type}")
         if column.type is Primitive.TIMESTAMP and not self.in_utc:
             msg = f"the TIMESTAMP column {column.name}: Spark shows it in this machine's zone, which isn't UTC"
             raise NotCovered(msg)
@@ -151,6 +144,5 @@ class Scope:
 def table_name(node: exp.Table) -> TableName:
     """Raises NotCovered for what names no table of the metastore."""
     if node.args.get("catalog") or not node.name or not node.this.is_leaf():
-        msg = f"`{node.sql('spark')}` in a FROM"
-        raise NotCovered(msg)
+        raise NotCovered(reason=f"`{node.sql('spark')}` in a FROM")
     return TableName((node.db or "default").lower(), node.name.lower())

@@ -65,8 +65,7 @@ class Selects:
         elif isinstance(node, exp.Select):
             found = self._select(node, named, most)
         else:
-            msg = f"`{shown(node)}`"
-            raise NotCovered(msg)
+            raise NotCovered(reason=f"`{shown(node)}`")
         return replace(found, sql=f"{common}{found.sql}")
 
     def _named(self, clause: exp.With | None, outer: Mapping[str, Source]) -> tuple[str, Mapping[str, Source]]:
@@ -84,18 +83,15 @@ class Selects:
 
     def _union(self, node: exp.Union, named: Mapping[str, Source], most: int | None) -> Selected:
         if node.args.get("distinct"):
-            msg = "UNION without ALL"
-            raise NotCovered(msg)
+            raise NotCovered(reason="UNION without ALL")
         only(node, "this", "expression", "order", "limit", "with_")
         left, right = self.query(node.this, named), self.query(node.expression, named)
         if len(left.columns) != len(right.columns):
-            msg = "a UNION of different numbers of columns"
-            raise NotCovered(msg)
+            raise NotCovered(reason="a UNION of different numbers of columns")
         for one, other in zip(left.columns, right.columns, strict=True):
             if one.type != other.type:
                 common_type([one, other])
-                msg = "a UNION of different types"
-                raise NotCovered(msg)
+                raise NotCovered(reason="a UNION of different types")
         columns = tuple(replace(column, sql=str(place)) for place, column in enumerate(left.columns, 1))
         sql = f"({left.sql}) UNION ALL ({right.sql})"
         return Selected(f"{sql}{self._order(node, columns, None)}{_limit(node, most)}", columns)
@@ -127,8 +123,7 @@ class Selects:
         source, sql = self._source(origin.this, named)
         sources, joins = [source], node.args.get("joins") or []
         if len({join.kind == "CROSS" for join in joins}) > 1:
-            msg = "CROSS JOIN, or a comma in FROM, beside other joins"
-            raise NotCovered(msg)
+            raise NotCovered(reason="CROSS JOIN, or a comma in FROM, beside other joins")
         for join in joins:
             only(join, "this", "kind", "side", "on")
             if join.side not in {"", *_SIDES} or join.kind not in {"", "INNER", "OUTER", "CROSS"}:
@@ -137,8 +132,7 @@ class Selects:
             sources.append(source)
             on, kind = join.args.get("on"), "CROSS" if join.kind == "CROSS" else join.side
             if (on is None) != (kind == "CROSS"):
-                msg = "a join without ON"
-                raise NotCovered(msg)
+                raise NotCovered(reason="a join without ON")
             sql += f" {kind} JOIN {right}"
             if on is not None:
                 sql += f" ON {condition(on, Scope(sources, SCALARS, self.in_utc, self.names_known)).sql}"
@@ -153,8 +147,7 @@ class Selects:
             query, name = self.query(node.this, named), node.alias or f"_{len(self.relations)}"
             return query.as_source(name), f"({query.sql}) AS {quoted(name)}"
         if not isinstance(node, exp.Table):
-            msg = f"`{shown(node)}` in a FROM"
-            raise NotCovered(msg)
+            raise NotCovered(reason=f"`{shown(node)}` in a FROM")
         only(node, "this", "db", "catalog", "alias")
         if not node.db and node.name.lower() in named:
             source, name = named[node.name.lower()], node.alias or node.name
@@ -205,8 +198,7 @@ class Selects:
             if place is not None:
                 keys.append(order(key, str(place + 1)))
             elif scope is None:
-                msg = f"ORDER BY `{shown(key.this)}` of a UNION"
-                raise NotCovered(msg)
+                raise NotCovered(reason=f"ORDER BY `{shown(key.this)}` of a UNION")
             else:
                 keys.append(order(key, _after(key.this, columns, scope).sql))
         return f" ORDER BY {', '.join(keys)}"
@@ -236,8 +228,7 @@ def _place(key: exp.Expr, columns: tuple[Typed, ...]) -> int | None:
     if not isinstance(key, exp.Literal) or key.args["is_string"]:
         return None
     if not key.is_int or not 1 <= int(key.this) <= len(columns):
-        msg = f"{key.this} as a column's place"
-        raise NotCovered(msg)
+        raise NotCovered(reason=f"{key.this} as a column's place")
     return int(key.this) - 1
 
 
@@ -247,8 +238,7 @@ def _output_of(key: exp.Expr, columns: tuple[Typed, ...]) -> int | None:
         return None
     found = [place for place, column in enumerate(columns) if (column.name or "").lower() == key.name.lower()]
     if len({columns[place].sql for place in found}) > 1:
-        msg = f"several columns {key.name}"
-        raise NotCovered(msg)
+        raise NotCovered(reason=f"several columns {key.name}")
     return found[0] if found else None
 
 
@@ -260,8 +250,7 @@ def _after(node: exp.Expr, columns: tuple[Typed, ...], scope: Scope) -> Typed:
         if place is None:
             continue
         if _is_input(column, scope) and scope.column(column).sql != columns[place].sql:
-            msg = f"{column.name}, which is a column and an alias"
-            raise NotCovered(msg)
+            raise NotCovered(reason=f"{column.name}, which is a column and an alias")
         outputs[column.name.lower()] = columns[place]
     return expression(node, replace(scope, outputs=outputs))
 
@@ -277,8 +266,7 @@ def _limit(node: exp.Expr, most: int | None) -> str:
         return "" if most is None else f" LIMIT {most}"
     only(clause, "expression")
     if not isinstance(clause.expression, exp.Literal) or not clause.expression.is_int:
-        msg = f"`{shown(clause)}`"
-        raise NotCovered(msg)
+        raise NotCovered(reason=f"`{shown(clause)}`")
     wanted = int(clause.expression.this)
     return f" LIMIT {wanted if most is None else min(most, wanted)}"
 

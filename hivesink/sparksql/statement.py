@@ -105,8 +105,7 @@ def translate(sql: str, lookup: Lookup, *, most: int, in_utc: bool) -> Translati
     selected = selects.query(tree, {}, most)
     unnamed = [column.sql for column in selected.columns if column.name is None]
     if unnamed:
-        msg = "a column without a name: write `AS` and a name after each expression"
-        raise NotCovered(msg)
+        raise NotCovered(reason="a column without a name: write `AS` and a name after each expression")
     columns = tuple((column.name or "", column.type) for column in selected.columns)
     return Translation(selected.sql, columns, tuple(selects.relations))
 
@@ -114,24 +113,19 @@ def translate(sql: str, lookup: Lookup, *, most: int, in_utc: bool) -> Translati
 def _parsed(sql: str) -> exp.Expr:
     word = first_word(sql)
     if word not in _QUERIES:
-        msg = f"{word} statements"
-        raise NotCovered(msg)
+        raise NotCovered(reason=f"{word} statements")
     if "\\" in sql:
-        msg = "a backslash, as which Spark's literals may hold any character"
-        raise NotCovered(msg)
+        raise NotCovered(reason="a backslash, as which Spark's literals may hold any character")
     if _CHAR.search(sql):
         # sqlglot takes them for STRING.
-        msg = "CHAR and VARCHAR in a statement"
-        raise NotCovered(msg)
+        raise NotCovered(reason="CHAR and VARCHAR in a statement")
     try:
         trees: Sequence[exp.Expr | None] = sqlglot.parse(sql, read="spark")
     except SqlglotError as error:
         reason = str(error).partition(". Line")[0]
-        msg = f"a syntax that its parser doesn't know ({reason})"
-        raise NotCovered(msg) from error
+        raise NotCovered(reason=f"a syntax that its parser doesn't know ({reason})") from error
     if len(trees) != 1 or trees[0] is None:
-        msg = "several statements at once"
-        raise NotCovered(msg)
+        raise NotCovered(reason="several statements at once")
     return trees[0]
 
 
@@ -147,9 +141,7 @@ def first_word(sql: str) -> str:
     if word in _QUERIES or word in _OTHERS:
         return word
     if not word:
-        msg = "the statement is empty"
-        raise QueryFailed(msg)
+        raise QueryFailed(reason="the statement is empty")
     near = difflib.get_close_matches(word, [*_QUERIES, *_OTHERS], n=1)
     hint = f"; did you mean {near[0]}?" if near else ""
-    msg = f"no statement begins with {text[0] if text else word!r}{hint}"
-    raise QueryFailed(msg)
+    raise QueryFailed(reason=f"no statement begins with {text[0] if text else word!r}{hint}")

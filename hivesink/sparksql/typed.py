@@ -56,12 +56,10 @@ def literal(text: str) -> str:
 def duckdb_type(kind: HiveType) -> str:
     """DuckDB's name of a primitive type. Raises NotCovered for others."""
     if isinstance(kind, (Array, Map, Struct)):
-        msg = f"a value of type {kind}"
-        raise NotCovered(msg)
+        raise NotCovered(reason=f"a value of type {kind}")
     if isinstance(kind, Char):
         # Spark pads it when it reads, compares and casts.
-        msg = f"a value of type {kind}, which Spark pads"
-        raise NotCovered(msg)
+        raise NotCovered(reason=f"a value of type {kind}, which Spark pads")
     if isinstance(kind, Varchar):
         return "VARCHAR"
     if isinstance(kind, Decimal):
@@ -107,8 +105,7 @@ def common_type(values: Sequence[Typed]) -> HiveType:
         return Primitive.DOUBLE
     if kinds and all(kind is Primitive.STRING or isinstance(kind, Varchar) for kind in kinds):
         return Primitive.STRING
-    msg = f"values of the types {' and '.join(sorted(map(str, kinds))) or 'void'} together"
-    raise NotCovered(msg)
+    raise NotCovered(reason=f"values of the types {' and '.join(sorted(map(str, kinds))) or 'void'} together")
 
 
 def _as_time(value: Typed, other: HiveType | None) -> Typed:
@@ -127,8 +124,7 @@ def day(text: str) -> Typed:
     except ValueError:
         assert_written = None
     if not assert_written:
-        msg = f"{text!r} as a date: write it as yyyy-MM-dd"
-        raise NotCovered(msg)
+        raise NotCovered(reason=f"{text!r} as a date: write it as yyyy-MM-dd")
     return Typed(f"DATE {literal(text)}", Primitive.DATE)
 
 
@@ -139,8 +135,7 @@ def moment(text: str) -> Typed:
     except ValueError:
         written = None
     if not written:
-        msg = f"{text!r} as a timestamp: write it as yyyy-MM-dd HH:mm:ss"
-        raise NotCovered(msg)
+        raise NotCovered(reason=f"{text!r} as a timestamp: write it as yyyy-MM-dd HH:mm:ss")
     return Typed(f"TIMESTAMP {literal(text)}", Primitive.TIMESTAMP)
 
 
@@ -148,8 +143,7 @@ def only(node: exp.Expr, *known: str) -> None:
     """Raise NotCovered if `node` has any part that isn't in `known`."""
     for part, value in node.args.items():
         if value and part not in known:
-            msg = f"{part.rstrip('_').replace('_', ' ').upper()} in `{shown(node)}`"
-            raise NotCovered(msg)
+            raise NotCovered(reason=f"{part.rstrip('_').replace('_', ' ').upper()} in `{shown(node)}`")
 
 
 def shown(node: exp.Expr) -> str:

@@ -77,8 +77,7 @@ def _answer(translation: Translation, tables: _Tables, site: Site) -> Answer:
             gone = [file for file in files if not os.path.exists(file)]  # noqa: PTH110  thousands of them
             if gone:
                 raise FilesVanished(gone[0], len(gone)) from error
-            msg = f"DuckDB says: {str(error).strip().splitlines()[0]}"
-            raise NotCovered(msg) from error
+            raise NotCovered(reason=f"DuckDB says: {str(error).strip().splitlines()[0]}") from error
         finally:
             connection.close()
 
@@ -109,18 +108,15 @@ class _Tables:
     def spec(self, name: TableName) -> TableSpec:
         """Raises UnknownTable, NotCovered."""
         if name.database in _ON_FILES:
-            msg = f"{name}, perhaps files without a table"
-            raise NotCovered(msg)
+            raise NotCovered(reason=f"{name}, perhaps files without a table")
         if name not in self.live:
             try:
                 live = self.registrar.table(name)
             except Unsupported as error:
-                msg = f"{name}, which isn't a plain Parquet table"
-                raise NotCovered(msg) from error
+                raise NotCovered(reason=f"{name}, which isn't a plain Parquet table") from error
             _require_hives_own(live.spec)
             if not live.location.startswith("file:"):
-                msg = f"files that aren't on this machine ({live.location})"
-                raise NotCovered(msg)
+                raise NotCovered(reason=f"files that aren't on this machine ({live.location})")
             self.live[name] = live
         return self.live[name].spec
 
@@ -130,5 +126,4 @@ def _require_hives_own(spec: TableSpec) -> None:
     own = {key: text for key, text in spec.properties if key.startswith(_SPARK)}
     names = re.findall(r'"name":"([^"]*)', "".join(own.values()))
     if f"{_SPARK}provider" in own or any(name != name.lower() for name in names):
-        msg = f"{spec.name}, for which Spark keeps a schema of its own"
-        raise NotCovered(msg)
+        raise NotCovered(reason=f"{spec.name}, for which Spark keeps a schema of its own")

@@ -100,8 +100,7 @@ def _pruned(connection: DuckDBPyConnection, relation: Relation, names: Sequence[
         kind = Primitive.STRING if isinstance(column.type, Varchar) else column.type
         pattern = _PARTITION_TEXT.get(kind) if isinstance(kind, Primitive) else None
         if pattern is None or not all(text is None or re.fullmatch(pattern, text, re.DOTALL) for text in own):
-            msg = f"the values of the partition column {column.name} of type {column.type}"
-            raise NotCovered(msg)
+            raise NotCovered(reason=f"the values of the partition column {column.name} of type {column.type}")
         values.append(own)
         columns.append(f"CAST(unnest(${len(values) + 1}::VARCHAR[]) AS {duckdb_type(kind)}) AS {quoted(column.name)}")
     name = quoted(f"{relation.view}.partitions")
@@ -114,22 +113,18 @@ def _pruned(connection: DuckDBPyConnection, relation: Relation, names: Sequence[
 def _files(partition: LivePartition, place: int, store: FileStore, table: LiveTable) -> Iterator[TableFile]:
     """Those that Spark reads: it passes over empty ones, and those that `hdfs dfs -put` is still writing."""
     if partition.format is not None:
-        msg = f"the partition {partition.partition}, which is no Parquet"
-        raise NotCovered(msg)
+        raise NotCovered(reason=f"the partition {partition.partition}, which is no Parquet")
     if not partition.location.startswith("file:"):
-        msg = f"files that aren't on this machine ({partition.location})"
-        raise NotCovered(msg)
+        raise NotCovered(reason=f"files that aren't on this machine ({partition.location})")
     if not table.spec.is_partitioned and any(
         _is_visible_below(table.location, one) for one in store.walk(table.location)
     ):
-        msg = f"folders inside of {table.location}"
-        raise NotCovered(msg)
+        raise NotCovered(reason=f"folders inside of {table.location}")
     for file in store.visible(partition.location):
         if file.length and not file.path.endswith(_COPYING):
             path = posix(file.path)
             if re.search(r"[*?\[\]{}]", path):
-                msg = f"the path {path}, which is a pattern to DuckDB"
-                raise NotCovered(msg)
+                raise NotCovered(reason=f"the path {path}, which is a pattern to DuckDB")
             yield TableFile(path, place)
 
 
@@ -158,12 +153,10 @@ def _by_fields(
         for name, physical, kind in _top_level(fields):
             column = name.lower()
             if column in there or column == "file_index":
-                msg = f"a file with a second column {name} ({paths[0]})"
-                raise NotCovered(msg)
+                raise NotCovered(reason=f"a file with a second column {name} ({paths[0]})")
             there.add(column)
             if column in own and not _fits(own[column], physical, kind):
-                msg = f"the column {column} of {paths[0]}, {kind} ({physical}) for {own[column]}"
-                raise NotCovered(msg)
+                raise NotCovered(reason=f"the column {column} of {paths[0]}, {kind} ({physical}) for {own[column]}")
         yield there, [by_path[path] for path in sorted(paths)]
 
 
