@@ -166,11 +166,11 @@ class _Asked:
 
 def _partitioning(found: Findings, source: Source, taken: Sample, asked: _Asked) -> Partitioning:
     from hivesink.config.parsers import zone as zone_of
-    from hivesink.sample.proposal import ARRIVAL, PATTERNS, RECORD, Partitioning, default_pattern, default_time, no_time
+    from hivesink.sample.proposal import PATTERNS, Partitioning, default_pattern, default_time, no_time, time_choices
     from hivesink.sample.source import TopicSource
 
     from_kafka = isinstance(source, TopicSource)
-    choices = [time.name for time in found.times] + [RECORD] * from_kafka + [ARRIVAL]
+    choices = time_choices(found, from_kafka=from_kafka)
 
     def one_of(*names: str) -> Callable[[str], str]:
         def parse(text: str) -> str:
@@ -183,7 +183,7 @@ def _partitioning(found: Findings, source: Source, taken: Sample, asked: _Asked)
 
     def time_of(text: str) -> str:
         try:
-            return one_of(*dict.fromkeys(choices))(text)
+            return one_of(*choices)(text)
         except ValueError as error:
             wanted = text.strip().lower()
             why = no_time(found, wanted)
@@ -195,7 +195,7 @@ def _partitioning(found: Findings, source: Source, taken: Sample, asked: _Asked)
                 )
             raise ValueError(problem) from error
 
-    what = f"What decides the partition ({', '.join(dict.fromkeys(choices))})"
+    what = f"What decides the partition ({', '.join(choices)})"
     default = default_time(found, from_kafka=from_kafka)
     time = _answer("--time-column", asked.time, default, what, time_of, asks=asked.asks)
     default = default_pattern(found, time, taken.total)

@@ -125,13 +125,18 @@ def find(sample: Sample, table: TableName, arrival: datetime) -> Findings:
     return Findings(columns, inferred.left_out, ordered, tuple((name, why) for _, name, why in nearly))
 
 
+def time_choices(found: Findings, *, from_kafka: bool) -> tuple[str, ...]:
+    """What can decide the partition. A column that is called as Kafka's own time hides it."""
+    hides = any(column.name == RECORD for column in found.columns)
+    return (*(time.name for time in found.times), *([RECORD] if from_kafka and not hides else []), ARRIVAL)
+
+
 def default_time(found: Findings, *, from_kafka: bool) -> str:
     """The likeliest time of the event."""
     likely = [time for time in found.times if 2 * time.present >= 1 and time.likelihood[1] >= 0]
     if likely:
         return likely[0].name
-    is_taken = any(column.name == RECORD for column in found.columns)
-    return RECORD if from_kafka and not is_taken else ARRIVAL
+    return time_choices(found, from_kafka=from_kafka)[len(found.times)]
 
 
 def no_time(found: Findings, wanted: str) -> str | None:

@@ -8,7 +8,16 @@ from datetime import datetime, timezone
 import pytest
 
 from hivesink.core.table import TableName
-from hivesink.sample.proposal import ARRIVAL, RECORD, Partitioning, default_pattern, default_time, find, propose
+from hivesink.sample.proposal import (
+    ARRIVAL,
+    RECORD,
+    Partitioning,
+    default_pattern,
+    default_time,
+    find,
+    propose,
+    time_choices,
+)
 from hivesink.sample.records import KafkaRecord, Line, Sample, of_kafka, of_lines
 
 NOW = datetime(2026, 11, 23, tzinfo=timezone.utc)
@@ -44,7 +53,11 @@ def test_a_time_that_few_records_have_is_none() -> None:
 def test_without_a_column_it_is_the_kafka_records_time() -> None:
     assert default_time(find(_sample({"id": 1}), NAME, NOW), from_kafka=True) == RECORD
     # The setting would name the table's column.
-    assert default_time(find(_sample({"timestamp": "soon"}), NAME, NOW), from_kafka=True) == ARRIVAL
+    # Seconds would be read as milliseconds: all rows in January 1970.
+    for hidden in ("soon", 1704067200):
+        found = find(_sample({"timestamp": hidden}), NAME, NOW)
+        assert default_time(found, from_kafka=True) == ARRIVAL
+        assert time_choices(found, from_kafka=True) == (ARRIVAL,)
 
 
 @pytest.mark.parametrize(("total", "pattern"), [(10_000, "day"), (200_000, "hour")])
