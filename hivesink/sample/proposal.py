@@ -178,6 +178,9 @@ def propose(
         reason = f"{shown(first.field)}: {first.reason}" if first.field else first.reason
         count = f"{len(checked.bad):,} of the sample's records"
         notes.append(f"{count} don't fit and would go to {table.rejected}; the first, {where}: {reason}.")
+    if by.zone != "UTC" and (by.time, Primitive.TIMESTAMP) in ((one.name, one.type) for one in found.columns):
+        way = f"if its clock is that of {by.zone}, add 'sink.timestamp-zone'='{by.zone}'"
+        notes.append(f"{shown(by.time)} without an offset is read as UTC; {way}.")
     title = f"Proposed by `hivesink init` from {sample.batch.num_rows:,} records of {shown(source, 200)}."
     notes.append(_also(sample))
     ddl = "".join(f"-- {line}\n" for line in (title, *notes)) + f"{render(spec)}\n"

@@ -12,6 +12,7 @@ from hivesink.sample.proposal import (
     ARRIVAL,
     RECORD,
     Partitioning,
+    Proposal,
     default_pattern,
     default_time,
     find,
@@ -91,3 +92,16 @@ def test_the_record_time_of_kafka_decides() -> None:
     assert f"'sink.column.<name>.from'='kafka.key', or {kafkas}. Headers need sources.kafka(" in made.ddl
     checked = made.checked
     assert (checked.partitions, checked.skipped, checked.bad) == (("dt=2024-01-03--00",), 1, ())
+
+
+def test_a_zone_beside_times_without_an_offset_says_as_what_they_are_read() -> None:
+    sample = _sample({"ts": "2024-01-01T23:30:00"})
+    found = find(sample, NAME, NOW)
+
+    def made(zone: str) -> Proposal:
+        return propose(sample, NAME, found, Partitioning("ts", "day", zone), source="a", arrival=NOW)
+
+    berlin = made("Europe/Berlin")
+    assert berlin.checked.partitions == ("dt=2024-01-02",)
+    assert "-- ts without an offset is read as UTC; if its clock is that of Europe/Berlin, add" in berlin.ddl
+    assert "offset" not in made("UTC").ddl
