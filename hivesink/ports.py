@@ -295,6 +295,9 @@ class RowReader(Protocol):
 class RecordWriter(Protocol):
     """The content of one part file."""
 
+    def takes(self, rows: pa.Table) -> bool:
+        """Whether `rows` fit into this file, or need a new one."""
+
     def write(self, rows: pa.Table) -> None:
         """Write `rows` as one row group."""
 

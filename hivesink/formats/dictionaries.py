@@ -7,12 +7,10 @@ Where values repeat, a dictionary makes files smaller for no more CPU time; else
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from hivesink.formats.leaves import leaves
 
 _SAMPLE = 4096
 """Rows. A look at so many takes 12 ms for 60 columns."""
@@ -34,15 +32,9 @@ class Dictionaries:
         """
         size = min(rows.num_rows, _SAMPLE)
         if size > 2 * self._rows:
-            sample = rows.slice(0, size)
-            every = (leaf for name in sample.column_names for leaf in _leaves(name, _joined(sample.column(name))))
-            self._columns = tuple(path for path, values in every if _repeat(values))
+            self._columns = tuple(path for path, values in leaves(rows.slice(0, size)) if _repeat(values))
             self._rows = size
         return self._columns
-
-
-def _joined(column: pa.ChunkedArray) -> pa.Array:
-    return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks)
 
 
 def _repeat(values: pa.Array) -> bool:
@@ -51,18 +43,3 @@ def _repeat(values: pa.Array) -> bool:
         return False
     nulls: int = values.null_count
     return 0 < len(values.unique()) - bool(nulls) <= _SHARE * (len(values) - nulls)
-
-
-def _leaves(path: str, values: pa.Array) -> Iterator[tuple[str, pa.Array]]:
-    if pa.types.is_struct(values.type):
-        for part, inner in zip(values.type, values.flatten(), strict=True):
-            yield from _leaves(f"{path}.{part.name}", inner)
-    elif pa.types.is_map(values.type):
-        # Of a slice, these are still those of the whole.
-        first, end = values.offsets[0].as_py(), values.offsets[-1].as_py()
-        yield from _leaves(f"{path}.key_value.key", values.keys[first:end])
-        yield from _leaves(f"{path}.key_value.value", values.items[first:end])
-    elif pa.types.is_list(values.type):
-        yield from _leaves(f"{path}.list.element", values.flatten())
-    else:
-        yield path, values

@@ -12,12 +12,14 @@ from inspect import signature
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from hivesink.config.layout import Layout
 from hivesink.config.options import Compression
 from hivesink.errors import Unsupported
 from hivesink.formats.dictionaries import Dictionaries
+from hivesink.formats.leaves import leaves
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -60,6 +62,8 @@ class ParquetFormat:
         if dictionary is None:
             dictionary = self._by_sample.of(first or self.schema.empty_table())
         beyond = [] if first is None else [*first.schema][len(self.schema) :]
+        if first is not None and _has_nan(first):
+            more["write_statistics"] = [path for path, values in leaves(first) if not _is_float(values.type)]
         return pq.ParquetWriter(
             pa.PythonFile(stream, mode="w"),
             pa.schema([*self.schema, *beyond]),
@@ -72,15 +76,37 @@ class ParquetFormat:
         )
 
 
+def _is_float(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_floating(kind))
+
+
+def _has_nan(rows: pa.Table) -> bool:
+    """Whether bounds would hide rows: Arrow's leave NaN out, and Spark and Hive take it for the largest number."""
+    floats = rows.select([field.name for field in rows.schema if _holds_floats(field.type)])
+    return any(pc.any(pc.is_nan(values)).as_py() for _, values in leaves(floats) if _is_float(values.type))
+
+
+def _holds_floats(kind: pa.DataType) -> bool:
+    return _is_float(kind) or any(_holds_floats(kind.field(place).type) for place in range(kind.num_fields))
+
+
 class ParquetRecords:
-    """One file's content, each write a row group. `begin` makes its writer, given the rows that it begins with."""
+    """One file's content, each write a row group. `begin` makes its writer, given the rows that it begins with.
+
+    A file that begins with a NaN has no bounds of floating numbers in its footer; any other can't take one.
+    """
 
     def __init__(self, begin: Callable[[pa.Table | None], pq.ParquetWriter]) -> None:
         self._begin = begin
         self._writer: pq.ParquetWriter | None = None
+        self._takes_nan = True
+
+    def takes(self, rows: pa.Table) -> bool:
+        return self._takes_nan or not _has_nan(rows)
 
     def write(self, rows: pa.Table) -> None:
-        self._writer = self._writer or self._begin(rows)
+        if self._writer is None:
+            self._writer, self._takes_nan = self._begin(rows), _has_nan(rows)
         self._writer.write_table(rows, row_group_size=max(1, rows.num_rows))
 
     def close(self) -> None:

@@ -11,6 +11,9 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from sqlglot import TokenType, tokenize
+from sqlglot.errors import SqlglotError
+
 from hivesink.core.table import HiveType, Primitive, quoted
 from hivesink.core.typetext import known_type
 from hivesink.errors import QueryFailed, SourceUnreachable
@@ -79,8 +82,7 @@ class Hive(AbstractContextManager["Hive"]):
         where = f"HiveServer2 at {self._session.host}:{self._session.port}"
         try:
             with self._session.lock:
-                # Hive's own server takes no semicolon.
-                text = sql.strip().rstrip(";")
+                text = _bare(sql)
                 result = self._session.run(text, most)
                 types = self._types(text, result)
                 spark = bool(types) and self._session.spark
@@ -121,6 +123,17 @@ class Hive(AbstractContextManager["Hive"]):
         except REFUSED:
             # The statement is no query, or two of its columns have one name.
             return {}
+
+
+def _bare(sql: str) -> str:
+    """The statement without semicolons and comments after it: Hive takes no semicolon, and `_types` writes on."""
+    try:
+        tokens = tokenize(sql, read="hive")
+    except SqlglotError:
+        return sql.strip().rstrip(";")
+    while tokens and tokens[-1].token_type is TokenType.SEMICOLON:
+        tokens.pop()
+    return sql[: tokens[-1].end + 1].strip() if tokens else sql.strip()
 
 
 def _from_plan(plan: str) -> dict[int, str]:

@@ -118,7 +118,7 @@ def test_types_of_any_query(server: tuple[str, hive.Hive]) -> None:
         (f"SELECT * FROM {table} t", "array<date>"),
         (f"WITH w AS (SELECT * FROM {table}) SELECT n, many FROM w LIMIT 3;", "array<date>"),
         (f"SELECT many FROM {table} UNION ALL SELECT many FROM {table}", "array<date>"),
-        ("SELECT array(array(1))", "array<array<int>>"),
+        ("SELECT array(array(1)); -- all;", "array<array<int>>"),
         ("SELECT map(1, array(DATE '2024-01-01')) AS m, 1 AS `q.z`", "map<int,array<date>>"),
     ]:
         assert kind in {column.type for column in session.query(sql, most=1).columns}, (name, sql)

@@ -164,6 +164,8 @@ class Parts(InMemory):
 
     def _write_out(self, bucket: Bucket) -> None:
         for group in _row_groups(self._take(bucket), self.row_group, bucket.target.order):
+            if bucket.writer is not None and not bucket.writer.takes(group):
+                self._close([bucket])
             writer = bucket.writer or self._open_file(bucket)
             writer.write(group)
             bucket.rows += group.num_rows
