@@ -1,4 +1,4 @@
--- The worked case: a Kafka topic of {"userId": 1, "userName": "a"}.
+-- The example of the README: a Kafka topic of {"userId": 1, "userName": "a"}.
 -- A record belongs to the hour of its Kafka timestamp in Berlin. When summer time ends, two hours share one value.
 CREATE TABLE demo.userinfo (
   userid INT,
