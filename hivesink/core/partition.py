@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from hivesink.errors import PartitionPathInvalid
@@ -96,6 +97,12 @@ def partition_path(names: Sequence[str], values: Sequence[str | None]) -> str:
 
     `values` are canonical texts. Raises PartitionPathInvalid for a folder name that file systems refuse.
     """
+    return _path(tuple(names), tuple(values))
+
+
+# Each batch of a stream has rows of much the same partitions.
+@lru_cache(maxsize=1 << 14)
+def _path(names: tuple[str, ...], values: tuple[str | None, ...]) -> str:
     folders = [
         f"{escape(name.lower())}={escape(value or DEFAULT_PARTITION)}"
         for name, value in zip(names, values, strict=True)

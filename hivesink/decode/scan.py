@@ -11,9 +11,17 @@ import re
 STRING = r'"[^"\\\x00-\x1f]*(?:\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})[^"\\\x00-\x1f]*)*"'
 NUMBER = r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?"
 
-_SPACE = re.compile(r"[ \t\n\r]*")
-_STRING = re.compile(STRING)
-_SCALAR = re.compile(f"{STRING}|{NUMBER}|true|false|null")
+_WHITE = r"[ \t\n\r]*"
+_SPACE = re.compile(_WHITE)
+_SCALAR = rf"{STRING}|{NUMBER}|true|false|null"
+_MEMBER = rf"({STRING}){_WHITE}:{_WHITE}"
+_KEY = re.compile(_MEMBER)
+_KEY_AND_SCALAR = re.compile(f"{_MEMBER}({_SCALAR})?")
+_MARK = re.compile(rf"{_WHITE}([,\]}}]){_WHITE}")
+_VALUE = re.compile(_SCALAR)
+_FLAT_MEMBER = rf"{STRING}{_WHITE}:{_WHITE}(?:{_SCALAR}){_WHITE}"
+_FLAT = re.compile(rf"\{{{_WHITE}(?:{_FLAT_MEMBER}(?:,{_WHITE}{_FLAT_MEMBER})*)?\}}")
+"""An object of scalars alone."""
 
 
 class NotJson(ValueError):
@@ -25,23 +33,17 @@ def _space(text: str, at: int) -> int:
     return match.end() if match else at
 
 
-def _match(pattern: re.Pattern[str], text: str, at: int) -> int:
+def _match(pattern: re.Pattern[str], text: str, at: int) -> re.Match[str]:
     match = pattern.match(text, at)
     if match is None:
         raise NotJson
-    return match.end()
-
-
-def _key(text: str, at: int) -> int:
-    """From a member's key to the beginning of its value."""
-    at = _space(text, _match(_STRING, text, at))
-    if text[at : at + 1] != ":":
-        raise NotJson
-    return _space(text, at + 1)
+    return match
 
 
 def end_of_value(text: str, at: int) -> int:
     """Where the value that begins at `at` ends. Raises NotJson."""
+    if flat := _FLAT.match(text, at):
+        return flat.end()
     closers: list[str] = []
     while True:
         opener = text[at : at + 1]
@@ -50,22 +52,20 @@ def end_of_value(text: str, at: int) -> int:
             at = _space(text, at + 1)
             if text[at : at + 1] != closer:
                 closers.append(closer)
-                at = _key(text, at) if closer == "}" else at
+                at = _match(_KEY, text, at).end() if closer == "}" else at
                 continue
             at += 1
         else:
-            at = _match(_SCALAR, text, at)
+            at = _match(_VALUE, text, at).end()
         while closers:
-            at = _space(text, at)
-            mark = text[at : at + 1]
-            if mark == ",":
-                at = _space(text, at + 1)
-                at = _key(text, at) if closers[-1] == "}" else at
+            mark = _match(_MARK, text, at)
+            if mark[1] == ",":
+                at = mark.end()
+                at = _match(_KEY, text, at).end() if closers[-1] == "}" else at
                 break
-            if mark != closers[-1]:
+            if mark[1] != closers.pop():
                 raise NotJson
-            closers.pop()
-            at += 1
+            at = mark.end(1)
         else:
             return at
 
@@ -84,11 +84,12 @@ def members(text: str) -> list[tuple[str, str]]:
     pairs: list[tuple[str, str]] = []
     at = _space(text, 1)
     while text[at] != "}":
-        begin = _key(text, at)
-        end = end_of_value(text, begin)
-        pairs.append((text[at : _match(_STRING, text, at)], text[begin:end]))
-        at = _space(text, end)
-        at = _space(text, at + 1) if text[at] == "," else at
+        found = _match(_KEY_AND_SCALAR, text, at)
+        begin = found.start(2) if found[2] is not None else found.end()
+        end = found.end() if found[2] is not None else end_of_value(text, begin)
+        pairs.append((found[1], text[begin:end]))
+        mark = _match(_MARK, text, end)
+        at = mark.end() if mark[1] == "," else mark.start(1)
     return pairs
 
 
@@ -99,8 +100,8 @@ def elements(text: str) -> list[str]:
     while text[at] != "]":
         end = end_of_value(text, at)
         values.append(text[at:end])
-        at = _space(text, end)
-        at = _space(text, at + 1) if text[at] == "," else at
+        mark = _match(_MARK, text, end)
+        at = mark.end() if mark[1] == "," else mark.start(1)
     return values
 
 

@@ -169,7 +169,11 @@ def _properties(wanted: TableSpec, live: TableSpec) -> Alter | Nothing:
     if wanted.comment is not None and wanted.comment != (live.comment or ""):
         after["comment"] = wanted.comment
     changed = {key: value for key, value in after.items() if before.get(key) != value and key not in METASTORE_OWN}
-    removed = [key for key in before if (key.startswith(("sink.", "partition.time-extractor.")) or key == NOT_NULL) and key not in after]
+    removed = [
+        key
+        for key in before
+        if (key.startswith(("sink.", "partition.time-extractor.")) or key == NOT_NULL) and key not in after
+    ]
     if not changed and not removed:
         return Nothing(wanted.name)
     return Alter(wanted.name, tuple(sorted(changed.items())), tuple(sorted(removed)))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -24,7 +25,7 @@ from hivesink.errors import InvalidOption, PartitionPathInvalid, ValueUnfit
 from hivesink.ports import BadRow
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
     from zoneinfo import ZoneInfo
 
 
@@ -100,18 +101,31 @@ class ByTime:
         clock = self._clock(times.type)
         return [_formatted(times, pattern, clock) for pattern in self.patterns.values()]
 
-    def _clock(self, kind: pa.DataType) -> Callable[[datetime], datetime]:
-        """A function from a stored time, read as UTC, to the wall clock in the bucket zone."""
+    def _clock(self, kind: pa.DataType) -> _Clock:
+        """What leads from a stored time, read as UTC, to the wall clock in the bucket zone."""
         if pa.types.is_date(kind):
-            return lambda at: at
+            return _Clock()
         if pa.types.is_integer(kind) or (pa.types.is_timestamp(kind) and kind.tz is not None):
-            return lambda at: at.astimezone(self.zone)
+            return _Clock(self.zone)
         if not pa.types.is_timestamp(kind):
             raise InvalidOption((_no_time(self.column, str(kind)),))
-        if self.column_zone.key == self.zone.key:
-            return lambda at: at
-        # A wall clock that the zone has twice is the earlier one; one that the zone skips counts on from before.
-        return lambda at: at.replace(tzinfo=self.column_zone).astimezone(self.zone)
+        return _Clock() if self.column_zone.key == self.zone.key else _Clock(self.zone, self.column_zone)
+
+
+@dataclass(frozen=True, slots=True)
+class _Clock:
+    """The wall clock of `zone` at an instant, or when that of `stored` shows a time; without a zone, that time itself.
+
+    Of what a clock shows twice the first is meant; from a time that it skips it counts on from before.
+    """
+
+    zone: ZoneInfo | None = None
+    stored: ZoneInfo | None = None
+
+    def __call__(self, at: datetime) -> datetime:
+        if self.zone is None:
+            return at
+        return (at.replace(tzinfo=self.stored) if self.stored else at).astimezone(self.zone)
 
 
 def _no_time(column: str | None, kind: str) -> str:
@@ -128,7 +142,7 @@ _NEAR = 1 << 16
 """Numbers of a range that is smaller than this are looked up in a table of it."""
 
 
-def _formatted(times: pa.Array, pattern: TimePattern, clock: Callable[[datetime], datetime]) -> pa.DictionaryArray:
+def _formatted(times: pa.Array, pattern: TimePattern, clock: _Clock) -> pa.DictionaryArray:
     """Format each distinct stretch of time once, by Python's zones: Arrow's know no rules beyond 2037."""
     whole = times.combine_chunks() if isinstance(times, pa.ChunkedArray) else times
     if pa.types.is_date(whole.type):
@@ -157,7 +171,9 @@ def _distinct(numbers: NDArray[np.int64]) -> tuple[NDArray[np.integer[Any]], lis
     return (np.cumsum(occurs, dtype=np.int32) - 1)[places], (np.flatnonzero(occurs) + least).tolist()
 
 
-def _text(start: int, step: int, pattern: TimePattern, clock: Callable[[datetime], datetime]) -> str | None:
+# A year has 35,000 quarters of an hour, which come again with each batch.
+@lru_cache(maxsize=1 << 16)
+def _text(start: int, step: int, pattern: TimePattern, clock: _Clock) -> str | None:
     """The stretch's value; None beyond what a clock shows, `_UNEVEN` where one value may not fit all of it."""
     try:
         first = clock(_EPOCH + timedelta(seconds=start))

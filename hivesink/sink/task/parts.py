@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, TypeAlias
 
 import pyarrow as pa
@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 
 from hivesink.core.manifest import PartEntry
 from hivesink.core.partfile import InProgress, PartName
+from hivesink.core.table import columns_text
 from hivesink.errors import StoreUnavailable
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ _FRAGMENTS = 64
 """A bucket's fragments are joined at this number, since many tiny arrays weigh far more than their bytes."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Target:
     """Where, how, and in which order of rows a table's parts are written; `columns` are the table's own.
 
@@ -49,6 +50,11 @@ class Target:
     order: tuple[SortKey, ...] = ()
     columns: tuple[Column, ...] = ()
     gone: str = ""
+
+    @cached_property
+    def columns_text(self) -> str:
+        """The columns as a segment tells them."""
+        return columns_text(self.columns)
 
 
 BucketKey: TypeAlias = tuple[str, str, str]

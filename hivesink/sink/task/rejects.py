@@ -106,19 +106,31 @@ def rejected_rows(
 
     `lines` has the line of each in its file; each gets the next of `ids`.
     """
-    rows = []
     arrival, shape, kafkas = plan.arrival, plan.shape, _kafkas(plan)
     if not shape.is_raw:
         # Rows of the table may be made of it.
         kept = {name: name if name in kafkas else None for name in _POSITION}
         shape = replace(shape, topic=kept["topic"], partition=kept["partition"], offset=kept["offset"])
-    for row, line in zip(bad, lines, strict=True):
-        # In the order of _COLUMNS.
-        where = _source(batch, shape, row.index)
-        cells = (_value(batch, shape, row.index), row.field, row.reason, *where, arrival.replace(tzinfo=None))
-        more = (next(ids), None, *_metadata(batch, kafkas, row.index), line)
-        rows.append(dict(zip(SCHEMA.names, (*cells, *more), strict=True)))
-    return pa.Table.from_pylist(rows, schema=SCHEMA), f"dt={arrival:%Y-%m-%d}"
+    rows = batch.take(pa.array([row.index for row in bad], pa.int64()))
+    key, time, headers = (_cells(rows, name if name in kafkas else None) for name in ("key", "timestamp", "headers"))
+    cells = {
+        "value": _cells(rows, shape.value) if shape.value else [_value(rows, shape, row) for row in range(len(bad))],
+        "field": [row.field for row in bad],
+        "reason": [row.reason for row in bad],
+        "topic": [shape.topic_name] * len(bad) if shape.topic_name else _texts(_cells(rows, shape.topic)),
+        "partition_id": _cells(rows, shape.partition),
+        "record_offset": _cells(rows, shape.offset),
+        "source": _texts(_cells(rows, shape.path)),
+        "arrived_at": [arrival.replace(tzinfo=None)] * len(bad),
+        "id": [one for _, one in zip(bad, ids, strict=False)],
+        "replayed_at": pa.nulls(len(bad)),
+        "record_key": key,
+        # Without its zone, an instant is its wall clock in UTC. What has no zone is no instant.
+        "record_time": time.cast(pa.timestamp("us")) if getattr(time.type, "tz", None) else pa.nulls(len(bad)),
+        "headers": headers,
+        "line": list(lines),
+    }
+    return pa.Table.from_pydict(cells, schema=SCHEMA), f"dt={arrival:%Y-%m-%d}"
 
 
 def mark_rows(ids: Sequence[str], at: datetime) -> pa.Table:
@@ -141,20 +153,18 @@ def _kafkas(plan: TaskPlan) -> frozenset[str]:
     return beside_records(plan.target.spec, plan.config)
 
 
-def _metadata(batch: pa.RecordBatch, kafkas: frozenset[str], row: int) -> tuple[Any, Any, Any]:
-    """What decoding the record again takes besides its value: its key, time and headers."""
+def _cells(rows: pa.RecordBatch, name: str | None) -> pa.Array:
+    """A column, nulls where there is none. Texts are bytes: Spark reads lines as they are."""
+    # A stream that is asked only for what its rows need has no position.
+    at = -1 if name is None else rows.schema.get_field_index(name)
+    found = pa.nulls(rows.num_rows) if at < 0 else rows.column(at)
+    if types.is_large_string(found.type):
+        return found.view(pa.large_binary())
+    return found.view(pa.binary()) if types.is_string(found.type) else found
 
-    def cell(name: str) -> pa.Scalar | None:
-        at = batch.schema.get_field_index(name) if name in kafkas else -1
-        return None if at < 0 else batch.column(at)[row]
 
-    key, time, headers = cell("key"), cell("timestamp"), cell("headers")
-    return (
-        None if key is None else _octets(key),
-        # Without its zone, an instant is its wall clock in UTC. What has no zone is no instant.
-        None if time is None or time.type.tz is None else time.cast(pa.timestamp("us")),
-        None if headers is None else headers.as_py(),
-    )
+def _texts(cells: pa.Array) -> list[str | None]:
+    return [None if one is None else one.decode("utf-8", "replace") for one in cells.to_pylist()]
 
 
 def _source(batch: pa.RecordBatch, shape: InputShape, row: int) -> tuple[Any, Any, Any, Any]:

@@ -29,7 +29,9 @@ if TYPE_CHECKING:
     from hivesink.ports import Refit, SegmentFile, SegmentStore
     from hivesink.sink.task.parts import Bucket, Parts, Target
 
-_OPTIONS = pa.ipc.IpcWriteOptions(compression="lz4")
+# Threads for each buffer cost more than they bring: executors run a task on each core.
+_OPTIONS = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
+_READ = pa.ipc.IpcReadOptions(use_threads=False)
 _BATCH = 64 << 10
 """Rows of a record batch: an encoding task holds one in memory."""
 _SCHEMA = 1 << 20
@@ -64,7 +66,7 @@ class SegmentWriter(InMemory):
         return False
 
     def _write_out(self, bucket: Bucket) -> None:
-        told = {_COLUMNS: columns_text(bucket.target.columns)}
+        told = {_COLUMNS: bucket.target.columns_text}
         rows = self._take(bucket).replace_schema_metadata(told)
         self._file = self._file or self.store.create(self.name)
         stream = _Summed(self._file.stream)
@@ -106,8 +108,11 @@ def encode(
         for one in piece.slices:
             try:
                 stream = _Stream.open(store, one)
-                rows = partial(_rows, stream, target.columns, (piece.table, piece.partition), refit)
-                if one.crc32 is None or stream.columns != columns_text(target.columns):
+                is_same = stream.columns == target.columns_text
+                rows = stream.batches
+                if not is_same:
+                    rows = partial(_refitted, stream, target.columns, (piece.table, piece.partition), refit)
+                if one.crc32 is None or not is_same:
                     for _ in rows():
                         """All of them fit, so none is added in vain."""
             except (RowsUnfit, SegmentLost) as error:
@@ -115,6 +120,7 @@ def encode(
                 left.append(LeftSlice(opened, str(error), retryable=error.retryable))
                 continue
             for batch in rows():
+                # Parquet files have the metadata of their writer's schema, never that of the rows.
                 gone = str([*batch.schema][len(target.columns) :] or "")
                 parts.add(replace(target, gone=gone), piece.partition, pa.Table.from_batches([batch]))
     return tuple(left)
@@ -156,7 +162,7 @@ def held_back(
                 start = store.read(one.segment, one.offset, min(one.length, _SCHEMA))
                 told[one.segment] = _Stream(one, start, store.path(one.segment)).columns
             if told[one.segment] != columns_text(columns):
-                for _ in _rows(_Stream.open(store, one), columns, key, refit):
+                for _ in _refitted(_Stream.open(store, one), columns, key, refit):
                     """It fits."""
 
     def problem(key: PartitionKey, slices: Iterable[Slice]) -> HiveSinkError | None:
@@ -207,7 +213,7 @@ class _Stream:
         """Raises SegmentLost."""
         rows = 0
         try:
-            for batch in pa.ipc.open_stream(pa.BufferReader(self.data)):
+            for batch in pa.ipc.open_stream(pa.BufferReader(self.data), options=_READ):
                 rows += batch.num_rows
                 yield batch
         except (pa.ArrowException, OSError) as error:
@@ -221,9 +227,7 @@ class _Stream:
         return SegmentLost(self.path, f"it is damaged ({first}, from byte {self.one.offset} on)")
 
 
-def _rows(stream: _Stream, columns: Sequence[Column], key: PartitionKey, refit: Refit) -> Iterator[pa.RecordBatch]:
+def _refitted(stream: _Stream, columns: Sequence[Column], key: PartitionKey, refit: Refit) -> Iterator[pa.RecordBatch]:
     """The rows of a slice in `columns`. Raises RowsUnfit, SegmentLost."""
-    is_same = stream.columns == columns_text(columns)
     for batch in stream.batches():
-        # Parquet files have the metadata of their writer's schema, never that of the rows.
-        yield batch if is_same else refit(batch, columns, key)
+        yield refit(batch, columns, key)
