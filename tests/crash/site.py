@@ -63,6 +63,9 @@ class Letters:
         def __init__(self, stream: BinaryIO) -> None:
             self._stream = stream
 
+        def takes(self, _: pa.Table) -> bool:
+            return True
+
         def write(self, rows: pa.Table) -> None:
             for value in rows.column("value").to_pylist():
                 self._stream.write(json.dumps(json.loads(value)["id"]).encode() + b"\n")
