@@ -150,12 +150,12 @@ class Committer:
         Raises the metastore's errors once the limit is passed, and what `commit` raises.
         """
         with self.lock:
-            if self._executor is not None and self._is_current:
+            if (executor := self._current) is not None:
                 if asked is not None:
                     self._commits.asked(asked)
-                self._finish(self._executor)
-                self._roll_due(self._executor)
-                self._write_mark(self._executor)
+                self._finish(executor)
+                self._roll_due(executor)
+                self._write_mark(executor)
 
     def finish(self, *, roll: bool = True) -> None:
         """End the query: make everything readable and set exact statistics. Without `roll`, rows that wait still do.
@@ -215,8 +215,14 @@ class Committer:
         """Why epochs wait to be finished, or None."""
         return self._patience.reason or self._held.reason
 
+    @property
+    def _current(self) -> Executor | None:
+        """What advances the history, if that is the log's as far as this run can know."""
+        executor = self._executor
+        return executor if executor and self._is_current and not executor.in_doubt else None
+
     def _recovered(self) -> Executor:
-        return self._executor if self._executor is not None and self._is_current else self.recover()
+        return self._current or self.recover()
 
     def _commit_new(
         self, executor: Executor, batch: LastBatch, shape: InputShape, write: Write, watch: Stopwatch

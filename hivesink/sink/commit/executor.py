@@ -50,6 +50,8 @@ class Executor:
     history: History
     policy: Policy
     told: Callable[[actions.Action], None]
+    in_doubt: bool = False
+    """A manifest was asked for, and this run doesn't know whether the log has it: `begin` anew."""
     _added: Counter[PartitionKey] = field(default_factory=Counter)
     _hidden: set[str] = field(default_factory=set)
     """As in `Seen`."""
@@ -160,8 +162,9 @@ class Executor:
         match action:
             case actions.Decide(manifest):
                 # The point of no return, and the only one.
+                before, self.in_doubt = self.history, True
                 self.context.log.create(manifest)
-                self.history = self.history.decided(manifest)
+                self.history, self.in_doubt = before.decided(manifest), False
                 if manifest.kind == REOPEN:
                     gone = "%d files that something deleted too early are encoded again, such as %s"
                     logger.warning(gone, len(manifest.lost), manifest.lost[0])

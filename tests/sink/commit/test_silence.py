@@ -10,7 +10,7 @@ import pytest
 
 from hivesink.core.epoch import BatchId, BatchRef
 from hivesink.core.offsets import FilesOffset, KafkaOffset, NoOffset
-from hivesink.errors import Unsupported
+from hivesink.errors import OutcomeUnknown, Unsupported
 from hivesink.sink.commit.commits import Source
 from hivesink.sink.commit.observe import load
 from hivesink.sink.task.messages import InputShape
@@ -19,6 +19,7 @@ from tests.sink.inspect.test_partitions import NOW, follower
 from tests.sink.timed import HOURLY, Timed, TimedJob, World, at, place
 
 if TYPE_CHECKING:
+    from hivesink.core.manifest import Manifest
     from hivesink.sink.task.messages import TaskPlan, TaskReport
 
 LOST = HOURLY | {"sink.late-rows": "drop"}
@@ -328,6 +329,30 @@ def test_an_hour_that_other_settings_have_committed_ends_again_without_rows() ->
     assert world.log.view().head == head + 1
     assert world.log.manifest(world.log.view().head).kind == "watermark"
     assert world.read(3) == [1]
+
+
+def test_the_end_of_a_query_takes_over_a_watermark_that_had_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(dict(LOST))
+    job = world.started()
+    world.feed(job, at(3, 10, 1))
+    world.wait(job, hours=3)
+    job.committer.finish()
+    world.options["sink.partition-commit.delay"] = "4h"
+    job = world.started()
+    world.feed(job, at(4, 10, 2))
+    create, log = job.log.create, job.log
+
+    def unanswered(manifest: Manifest) -> None:
+        create(manifest)
+        raise OutcomeUnknown(action="create", path=log.location, reason="no answer")
+
+    monkeypatch.setattr(log, "create", unanswered)
+    with pytest.raises(OutcomeUnknown):
+        world.wait(job, hours=1)
+    monkeypatch.undo()
+    assert world.log.manifest(world.log.view().head).kind == "watermark"
+    job.committer.finish()
+    assert world.read(3, 4) == [1, 2]
 
 
 def test_a_source_that_is_not_kafka_holds_back_too() -> None:
