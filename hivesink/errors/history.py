@@ -65,7 +65,8 @@ class FencedOut(HiveSinkError):
     def __init__(self, log: str, own: int, head: int) -> None:
         super().__init__(
             f"another run of this writer has taken {log} to epoch {head} while this one was at {own}; this run stops. "
-            f"No row is lost or doubled: the other run finishes epoch {own}"
+            f"No row is lost or doubled: the other run finishes epoch {own}. Run this writer only once, or give the "
+            "second run a writer's name and a checkpoint of its own"
         )
 
 
@@ -203,10 +204,11 @@ class OffsetsRunBack(HiveSinkError):
         super().__init__(
             f"batch {batch} runs back or leaves out a topic ({back}): the topic was created again or is no longer "
             f"subscribed, and with failOnDataLoss=false Spark passes over that. {log} is at epoch {epoch}; nothing was "
-            f"written here. To go on: subscribe to the topic again, and delete offsets/{batch} and .{batch}.crc in the "
-            "query's checkpoint (unless another sink of the query has committed it); or, if it is gone for good, "
-            f"start with {appending(epoch)} (your decision: subscribed again, it is read from its beginning); or, if "
-            f"it was created again, with a new checkpoint, startingOffsets and {appending(epoch)}"
+            f"written here. To go on: subscribe to the topic again, and delete offsets/{batch} and, if it is there, "
+            f"offsets/.{batch}.crc in the query's checkpoint (unless another sink of the query has committed it); or, "
+            f"if it is gone for good, start with {appending(epoch)} (your decision: subscribed again, it is read from "
+            "its beginning); or, if it was created again, with a new checkpoint, startingOffsets and "
+            f"{appending(epoch)}"
         )
 
 
