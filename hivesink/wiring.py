@@ -199,7 +199,9 @@ class Setup:
             remake=remaker(metastore, live),
             _tables={str(table): live},
         )
-        waiting = {name for name, _ in load(context).rows.buckets}
+        history = load(context)
+        # Rows of a decided part wait again if it is lost.
+        waiting = {name for name, _ in (*history.rows.buckets, *history.keys)}
         is_wanted = config.has_dead_letters or str(table.rejected) in waiting
         rejected = _rejected(context, live) if is_wanted else None
         plans = [plan for plan in (TablePlan(live.spec, live.location), rejected) if plan]

@@ -10,23 +10,27 @@ import pytest
 
 from hivesink.errors import HiveSinkError, RegistrationFailed, ReplayOvertaken
 from hivesink.sink.task.messages import InputShape
+from hivesink.storage.rename_store import RenameFileStore
 from tests.crash.faults import FaultyFileSystem, Kill, Mode, Plan, Stalling, moments
 from tests.sink.harness import LOCATION, TABLE
-from tests.tables.replays import World
+from tests.tables.replays import REJECTED, World
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-
 _DAYS = "abc"
+_LETTERS = (
+    pa.RecordBatch.from_pydict({"value": pa.array([b"{"] * len(_DAYS), pa.binary())}),
+    InputShape(value="value"),
+)
+"""Records that are none."""
 
 
 def _new(monkeypatch: pytest.MonkeyPatch) -> World:
     """A table with one dead letter for each of three days, mended."""
     made = World()
     made.patch(monkeypatch)
-    batch = pa.RecordBatch.from_pydict({"value": pa.array([b"{"] * len(_DAYS), pa.binary())})
-    made.ingest(batch, InputShape(value="value"))
+    made.ingest(*_LETTERS)
     records = [f'{{"id": {number}, "dt": "{day}"}}' for number, day in enumerate(_DAYS)]
     made.mended = {one: record.encode() for one, record in zip(made.ids(), records, strict=True)}
     return made
@@ -120,3 +124,27 @@ def test_a_partition_that_the_metastore_refuses_holds_up_replays_until_it_is_the
             made.replay()
     made.metastore.drop_partition(TABLE, "dt=b ")
     check(made, "")
+
+
+class Unpublished(FaultyFileSystem):
+    """Dies before it marks an epoch as one that publishes."""
+
+    def _begin(self, name: str, path: str, *, changes: bool) -> Mode | None:
+        if changes and path.endswith(".publishing"):
+            self.plan = Plan(len(self.calls) + 1, Mode.BEFORE)
+        return super()._begin(name, path, changes=changes)
+
+
+def test_dead_letters_that_wait_again_find_their_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = World(options={"sink.rolling-policy.on-epoch": "false"})
+    made.patch(monkeypatch)
+    made.current = Unpublished(made.files)
+    with pytest.raises(Kill):
+        made.ingest(*_LETTERS)
+    made.current = made.files
+    store = RenameFileStore(made.files)
+    for path in [path for folder in store.walk(REJECTED) for path in store.staged(folder)]:
+        made.files.delete(path)
+    made.options = {**made.options, "sink.on-bad-record": "fail"}
+    made.setup().committer(tolerant=False).finish()
+    assert len(made.rows(TABLE.rejected)) == len(_DAYS)

@@ -78,15 +78,19 @@ class World:
         finally:
             self.current = before
 
-    def ingest(self, batch: pa.RecordBatch, shape: InputShape) -> None:
-        """A job's one batch."""
-        setup = wiring.Setup.open(
+    def setup(self) -> wiring.Setup:
+        """The job's writer, opened by `options`."""
+        return wiring.Setup.open(
             table=TABLE,
             writer="job",
             metastore=wiring.Metastore(self.metastore, None),
             history_policy=STRICT,
             options=_OPTIONS | dict(self.options),
         )
+
+    def ingest(self, batch: pa.RecordBatch, shape: InputShape) -> None:
+        """A job's one batch."""
+        setup = self.setup()
 
         def write(plan: TaskPlan) -> list[TaskReport]:
             return [run_task([batch], plan, setup.tools().open(plan), 0, 0)]
