@@ -1,7 +1,8 @@
 """Epochs that no longer answer for lost parts: a person accepts the loss, or the parts' rows wait again.
 
-A roll's segments stay until its parts are settled. So parts that are lost before anybody could read them are encoded
-again. Whoever takes a part later may have written its rows anew (INSERT OVERWRITE), or wants them gone (TRUNCATE).
+A roll's segments stay until its parts are settled. So a bucket of which a part is lost before anybody could read it is
+encoded again. Whoever takes a part later may have written its rows anew (INSERT OVERWRITE), or wants them gone
+(TRUNCATE).
 """
 
 from __future__ import annotations
@@ -9,12 +10,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 
+from hivesink.core.actions import Keep, Publish, Refuse
 from hivesink.core.epoch import Epoch
 from hivesink.core.lifecycle import EpochState
 from hivesink.core.manifest import REOPEN
 from hivesink.core.partition_commit import commit_after, commit_without
 from hivesink.core.rolling import open_rows
-from hivesink.core.seen import NOTHING, abandoned, losses
+from hivesink.core.seen import NOTHING, abandoned, judged, losses
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -25,8 +27,8 @@ if TYPE_CHECKING:
     from hivesink.core.rolling import OpenBucket
     from hivesink.core.seen import Closed, GivenUp, Seen
 
-LostBuckets: TypeAlias = "dict[tuple[Epoch, PartitionKey], list[PartEntry]]"
-"""Lost parts, by roll and bucket."""
+LostBuckets: TypeAlias = "dict[tuple[Epoch, PartitionKey], list[Publish | Refuse]]"
+"""All parts of buckets of which some are lost, by roll and bucket."""
 
 
 def accepted(history: History, seen: Seen, stamp: Stamp, given_up: GivenUp) -> Manifest | None:
@@ -53,7 +55,7 @@ def reopened(history: History, seen: Seen, stamp: Stamp, given_up: GivenUp) -> M
     found = reopenable(history, seen, given_up)
     if not found:
         return None
-    manifest = _without(history, stamp, REOPEN, [part for parts in found.values() for part in parts])
+    manifest = _without(history, stamp, REOPEN, [one.part for parts in found.values() for one in parts])
     waiting = dict(manifest.waiting or ())
     for epoch, key in sorted(found, reverse=True):
         waiting[key] = seen.closed[epoch, key].before(waiting.get(key))
@@ -61,39 +63,61 @@ def reopened(history: History, seen: Seen, stamp: Stamp, given_up: GivenUp) -> M
 
 
 def reopenable(history: History, seen: Seen, given_up: GivenUp = NOTHING) -> LostBuckets:
-    """The lost parts whose rows can wait again, but for what is given up.
+    """The buckets whose rows can wait again, but for what is given up.
 
-    Only where nobody can have read them, or a person wants them `again`.
+    Only where nobody can have read any of a bucket's parts, or all are lost and a person wants them `again`.
     """
     lost = _lost_buckets(history, seen, given_up)
     read = _maybe_read(history) - seen.hidden if lost else frozenset[str]()
     return {
         bucket: parts
         for bucket, parts in lost.items()
-        if read.isdisjoint(part.name for part in parts) or given_up.again.issuperset(part.target for part in parts)
+        if read.isdisjoint(one.part.name for one in parts)
+        or (_are_lost(parts) and given_up.again.issuperset(one.part.target for one in parts))
     }
 
 
 def questionable(history: History, seen: Seen) -> LostBuckets:
-    """The lost parts whose rows the log still has, and that readers may have had: a person decides about them."""
+    """The lost buckets whose rows the log still has, and that readers may have had: a person decides about them."""
     unread = reopenable(history, seen)
-    return {bucket: parts for bucket, parts in _lost_buckets(history, seen).items() if bucket not in unread}
+    lost = _lost_buckets(history, seen)
+    return {bucket: parts for bucket, parts in lost.items() if bucket not in unread and _are_lost(parts)}
+
+
+def _are_lost(parts: Iterable[Publish | Refuse]) -> bool:
+    return all(isinstance(one, Refuse) for one in parts)
 
 
 def _lost_buckets(history: History, seen: Seen, given_up: GivenUp = NOTHING) -> LostBuckets:
-    """Only where a roll's files of a bucket are lost together: some run might still publish one that is left."""
+    """Those of which no part can be read now. One that is torn is lost."""
     if not seen.closed:
         return {}
-    wanted = (one for one in losses(history, seen.files, seen.partitions) if one.part.target not in given_up.waiting)
-    gone = {loss.part.name: loss.part for loss in wanted if loss.astray is None and not loss.found}
+    hidden: dict[str, Publish | Refuse] = {}
+    for one in judged(history, seen.files, seen.partitions):
+        target = one.part.target
+        if not isinstance(one, Keep) and target not in seen.files and target not in given_up.waiting:
+            hidden |= {one.part.name: one} if _is_hidden(one) else {}
     names: dict[tuple[Epoch, PartitionKey], list[str]] = {}
     for roll in (epoch.manifest for epoch in history.open):
         names |= {(roll.epoch, key): [] for key in roll.rolled}
         for part in roll.parts:
             if (bucket := (roll.epoch, part.key)) in names:
                 names[bucket].append(part.name)
-    lost = ((bucket, own) for bucket, own in names.items() if bucket in seen.closed and gone.keys() >= set(own))
-    return {bucket: [gone[name] for name in own] for bucket, own in lost}
+    whole = {bucket: own for bucket, own in names.items() if bucket in seen.closed and hidden.keys() >= set(own)}
+    found = {bucket: [hidden[name] for name in own] for bucket, own in whole.items()}
+    return {bucket: parts for bucket, parts in found.items() if any(isinstance(one, Refuse) for one in parts)}
+
+
+def _is_hidden(found: Publish | Refuse) -> bool:
+    """Whether nothing is left of a part, but for files under its hidden name, where a start looks."""
+    if isinstance(found, Refuse):
+        if found.astray is not None:
+            return False
+        paths = [path for path, _ in found.found]
+    else:
+        paths = [found.source]
+    part = found.part
+    return all(path.rpartition("/")[2] == part.hidden != part.name for path in paths)
 
 
 def _maybe_read(history: History) -> frozenset[str]:

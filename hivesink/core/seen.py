@@ -93,10 +93,16 @@ def losses(
     history: History, files: Mapping[str, int], live: Mapping[PartitionKey, LivePartition] | None = None
 ) -> tuple[Refuse, ...]:
     """The decided parts that can't be published any more, and published ones that vanished before they were settled."""
+    return tuple(action for action in judged(history, files, live) if isinstance(action, Refuse))
+
+
+def judged(
+    history: History, files: Mapping[str, int], live: Mapping[PartitionKey, LivePartition] | None = None
+) -> Iterator[Publish | Keep | Refuse]:
+    """What to do about each part that isn't published, and about published ones that vanished."""
     places = Places(files, history.other_paths(live))
-    waiting = map(places.locate, history.waiting)
-    gone = () if live is None else vanished(history, live, files)
-    return (*(action for action in waiting if isinstance(action, Refuse)), *gone)
+    yield from map(places.locate, history.waiting)
+    yield from () if live is None else vanished(history, live, files)
 
 
 def vanished(

@@ -9,36 +9,63 @@ from hivesink.errors.base import HiveSinkError
 _ACCEPT = "accept the loss with `hivesink recover TABLE --accept-lost`"
 
 
-class PartLost(HiveSinkError):
-    """A decided part is neither staged nor published."""
+class _Unpublishable(HiveSinkError):
+    """Nothing can publish a decided part, as it is."""
 
     in_doubt = False
-    """A rename was asked for, and nobody knows whether it has made the part visible before it was lost."""
+    """A rename was asked for, and nobody knows whether it has made the part visible before that."""
 
-    def __init__(self, staged: str, target: str, way_back: str | None = None) -> None:
-        self._missing = f"{staged} and {target} are both missing"
-        gone = f"so rows that the log counts as committed are gone; restore one of them, or {_ACCEPT}"
-        todo = f"but the file was {way_back}, then start the job again" if way_back else gone
-        super().__init__(f"{self._missing}, {todo}")
+    def __init__(self, what: str, todo: str) -> None:
+        self._what = what
+        super().__init__(f"{what}{todo}")
 
-    def maybe_read(self) -> PartLost:
-        """This error, where the log still has the rows, and readers may have had them before they were lost."""
+    def maybe_read(self) -> HiveSinkError:
+        """This error, where the log still has the rows, and readers may have had them before."""
         text = (
-            f"{self._missing}, and readers may have had its rows before something deleted it; `hivesink verify TABLE` "
-            "lists all such files: if their rows are in the table in other files, or are to stay deleted, accept the "
-            "loss of all with `hivesink recover TABLE --accept-lost`; partitions whose rows are to be published again "
-            "are named in the same command, with `--encode-again PARTITION`, or `--encode-again all`"
+            f"{self._what}, and readers may have had its rows before something deleted or changed it; `hivesink verify "
+            "TABLE` lists all missing files: if their rows are in the table in other files, or are to stay deleted, "
+            "accept the loss of all with `hivesink recover TABLE --accept-lost`; partitions whose rows are to be "
+            "published again are named in the same command, with `--encode-again PARTITION`, or `--encode-again all`"
         )
         self.args = (text,)
         return self
 
 
-class LengthMismatch(HiveSinkError):
+class PartLost(_Unpublishable):
+    """A decided part is neither staged nor published."""
+
+    def __init__(self, staged: str, target: str, way_back: str | None = None) -> None:
+        gone = f"so rows that the log counts as committed are gone; restore one of them, or {_ACCEPT}"
+        todo = f"but the file was {way_back}, then start the job again" if way_back else gone
+        super().__init__(f"{staged} and {target} are both missing", f", {todo}")
+
+
+class LengthMismatch(_Unpublishable):
     """A decided part has another length than its task wrote."""
 
     def __init__(self, path: str, expected: int, found: int, way_back: str | None = None) -> None:
+        self.path = path
         todo = f"delete it; the whole file was {way_back}" if way_back else f"restore it, or {_ACCEPT}"
-        super().__init__(f"{path} has {found} bytes where {expected} were written; something else changed it: {todo}")
+        what = f"{path} has {found} bytes where {expected} were written"
+        super().__init__(what, f"; something else changed it: {todo}")
+
+
+class ReplaySplit(HiveSinkError):
+    """A part of a replay is lost, and others can be read, or were: its loss alone would lose rows or double them."""
+
+    def __init__(self, lost: str, table: str, partition: str, readable: tuple[str, ...]) -> None:
+        name, first = table.removesuffix("__rejected"), ""
+        others = "readers may have had some of its replay's files before"
+        if readable:
+            others = f"{len(readable)} of its replay's files, such as {readable[0]}, can be read"
+            first = "move those files out of the table, then "
+        super().__init__(
+            f"{lost} is lost, and {others}; a replay's rows and the marks of their records go together, so that its "
+            f"loss can't be accepted: restore it. Or, if its rows are in {table} in another file, or are to stay "
+            f"deleted, run `hivesink recover {table} --give-up {quote(partition)}`. Or, if no other file has a row or "
+            f"a mark of that replay, {first}run `hivesink recover {name} --encode-again all`: the next replay does all "
+            "of it again"
+        )
 
 
 class TargetTaken(HiveSinkError):

@@ -212,7 +212,7 @@ def converge(fs: FileSystem, part: Pending) -> None:
         except DOUBTS as error:  # noqa: PERF203 - to look again
             doubt = error
             is_unknown |= isinstance(error, errors.OutcomeUnknown)
-        except errors.PartLost as lost:
+        except (errors.PartLost, errors.LengthMismatch) as lost:
             lost.in_doubt = is_unknown
             raise
         else:

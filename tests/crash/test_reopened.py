@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from hivesink.core.lifecycle import History, Identity
     from hivesink.core.manifest import PartEntry
     from hivesink.sink.commit.context import CommitContext
+    from hivesink.storage.fs import FileSystem
 
 
 class Taking(FaultyFileSystem):
@@ -149,16 +150,53 @@ def test_without_its_segment_it_is_lost() -> None:
     assert loss.part == part
 
 
-def test_a_bucket_is_encoded_again_as_a_whole_or_not_at_all() -> None:
-    """While one of its files is left, another run could publish it."""
+@pytest.mark.parametrize("is_torn", [False, True])
+def test_a_bucket_of_which_a_file_is_lost_is_encoded_again_as_a_whole(is_torn: bool) -> None:
     life = Life({**WAYS["held"], "sink.rolling-policy.file-size": "1B"})
     first, second = unpublished(life)
     life.fs.delete(first.staged)
+    if is_torn:
+        life.fs.write_new(first.staged, b"torn by somebody")
+    assert find_losses(life.job().context) == ()
+    life.started().committer.finish()
+    life.check([1, 2, 3])
+    assert [life.fs.length(part.staged) for part in (first, second)] == [None, None]
+
+
+def test_a_file_that_is_torn_before_its_rename_is_encoded_again() -> None:
+    life = Life(WAYS["held"])
+    life.run(Tearing(life.fs))
+    assert kinds(life).count(REOPEN) == 1
+    life.done()
+
+
+def test_a_torn_file_of_a_run_that_had_begun_to_publish_is_a_question() -> None:
+    life = Life(WAYS["held"])
+    (part,) = unpublished(life)
+    with pytest.raises(Kill):
+        life.job(Dying(life.fs, Mode.BEFORE)).committer.recover()
+    life.fs.delete(part.staged)
+    life.fs.write_new(part.staged, b"torn by somebody")
+    with pytest.raises(LengthMismatch, match=r"readers may have had its rows .*--encode-again"):
+        life.started()
+    encode_again(life.job().committer)
+    life.started().committer.finish()
+    life.check([1, 2, 3])
+    assert life.fs.length(part.staged) is None
+
+
+def test_a_bucket_of_which_a_file_is_visible_is_not_encoded_again() -> None:
+    """Its rows would be doubled."""
+    life = Life({**WAYS["held"], "sink.rolling-policy.file-size": "1B"})
+    first, second = unpublished(life)
+    with pytest.raises(Kill):
+        life.job(Dying(life.fs)).committer.recover()
+    life.fs.delete(second.staged)
     with pytest.raises(PartLost, match="are gone"):
         life.started()
-    assert [loss.part for loss in find_losses(life.job().context)] == [first]
+    assert [loss.part for loss in find_losses(life.job().context)] == [second]
     assert find_maybe_read(life.job().context) == ()
-    life.fs.delete(second.target)
+    life.fs.delete(first.target)
     with pytest.raises(PartLost, match="--encode-again"):
         life.started()
     encode_again(life.job().committer)
@@ -229,11 +267,29 @@ def shows(name: str, path: str) -> bool:
 
 
 class Dying(FaultyFileSystem):
-    """Dies after the rename that makes a file of hour 3 visible, before any mark says so."""
+    """Dies at the rename that makes a file of hour 3 visible: after it, unless `mode` says something else."""
+
+    def __init__(self, inner: FileSystem, mode: Mode = Mode.AFTER) -> None:
+        super().__init__(inner)
+        self.mode = mode
 
     def _begin(self, name: str, path: str, *, changes: bool) -> Mode | None:
         if shows(name, path):
-            self.plan = Plan(len(self.calls) + 1, Mode.AFTER)
+            self.plan = Plan(len(self.calls) + 1, self.mode)
+        return super()._begin(name, path, changes=changes)
+
+
+class Tearing(FaultyFileSystem):
+    """The first file that is looked at once its epoch is marked as one that publishes has just been cut short."""
+
+    is_marked = is_torn = False
+
+    def _begin(self, name: str, path: str, *, changes: bool) -> Mode | None:
+        self.is_marked |= ".publishing" in path
+        if self.is_marked and not self.is_torn and name == "length" and path.endswith(".pending"):
+            self.is_torn = True
+            self.inner.delete(path)
+            self.inner.write_new(path, b"torn by somebody")
         return super()._begin(name, path, changes=changes)
 
 

@@ -111,7 +111,7 @@ class Executor:
                 self._carry_out(planned)
             except StaleError:
                 self._read_again()
-            except errors.PartLost as lost:
+            except (errors.PartLost, errors.LengthMismatch) as lost:
                 first = self._look()
                 if not reopenable(self.history, first):
                     if questionable(self.history, first):
@@ -166,7 +166,8 @@ class Executor:
                 self.context.log.create(manifest)
                 self.history, self.in_doubt = before.decided(manifest), False
                 if manifest.kind == REOPEN:
-                    gone = "%d files that something deleted too early are encoded again, such as %s"
+                    self._drop(before, manifest.lost)
+                    gone = "rows of files that something deleted or damaged too early are encoded again: %d, such as %s"
                     logger.warning(gone, len(manifest.lost), manifest.lost[0])
             case actions.ClearAccurate(table, partitions):
                 self.context.registrar.clear_accurate(self.context.table(table), partitions)
@@ -220,6 +221,13 @@ class Executor:
                 return
         self.told(action)
 
+    def _drop(self, before: History, reopened: tuple[str, ...]) -> None:
+        """Delete what is left of parts under their hidden names: nothing publishes it once their rows wait again."""
+        gone = [part for _, part in before.standing if part.target in reopened and parse_staged(part.hidden)]
+        # `hivesink clean` finds what stays.
+        with suppress(errors.HiveSinkError):
+            self.context.store.discard({path for part in gone for path in (part.staged, part.restored)})
+
     def _require_current(self) -> None:
         """Raises FencedOut; StaleError if the log has marks that this run doesn't know of."""
         view = self.context.require_head(self.history.epoch)
@@ -266,7 +274,7 @@ class Executor:
         except (errors.PartLost, errors.LengthMismatch, errors.TargetTaken) as error:
             self._require_current()
             if not self._publish_from_elsewhere(part, source):
-                if was_hidden and isinstance(error, errors.PartLost) and not error.in_doubt:
+                if was_hidden and _stays_hidden(error, part.target):
                     self._hidden.add(name)
                 raise
         except errors.Unsupported as error:
@@ -315,6 +323,17 @@ class Executor:
         records = [one for manifest in manifests if manifest.epoch <= upto for one in recorded(manifest)]
         log.trim(floor_over(before, manifests, upto), list(newest(records).values()))
         self.history = replace(self.history, floor=upto)
+
+
+def _stays_hidden(error: errors.HiveSinkError, target: str) -> bool:
+    """Whether a publish has certainly failed before the part became visible at `target`."""
+    match error:
+        case errors.PartLost():
+            return not error.in_doubt
+        case errors.LengthMismatch():
+            return not error.in_doubt and error.path != target
+        case _:
+            return False
 
 
 def _loss(refused: actions.Refuse) -> errors.HiveSinkError:

@@ -201,7 +201,7 @@ def _with_records(context: CommitContext, given_up: GivenUp) -> GivenUp:
 
 def _losses(history: History, seen: Seen, given_up: GivenUp) -> tuple[Loss, ...]:
     refused = losses(history, seen.files, seen.partitions)
-    again = {part for parts in reopenable(history, seen, given_up).values() for part in parts}
+    again = {one.part for parts in reopenable(history, seen, given_up).values() for one in parts}
     reasons = {action.part: action.reason for action in refused if action.astray is None and action.part not in again}
     for part in abandoned(history, seen, given_up):
         reasons.setdefault(part, "its partition is given up")
