@@ -10,11 +10,11 @@ import typer
 
 from hivesink.cli.command import Debug, Json, Metastore, Table, reporting
 from hivesink.cli.output import Grid, Line, Report
+from hivesink.core.manifest import REPLAYS
 from hivesink.core.manifest_json import last_batch_fields
 from hivesink.core.progress import count
 from hivesink.errors import HiveSinkError, InvalidOption, MetastoreUnreachable
 from hivesink.sink.inspect.status import LogStatus, WriterStatus, log_status, writer_status
-from hivesink.sink.task.replay import WRITER as REPLAYS
 from hivesink.tables.opened import LogsAlone, OpenedTable, logs_without_metastore, open_table
 from hivesink.tables.rejects import not_dead_letters
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from hivesink.core.bucket import given_up, same_location
 from hivesink.core.epoch import Epoch
-from hivesink.core.manifest import REOPEN, Manifest, PartEntry, standing
+from hivesink.core.manifest import REOPEN, REPLAYS, Manifest, PartEntry, standing
 from hivesink.core.rolling import OpenRows
 
 if TYPE_CHECKING:
@@ -174,6 +174,11 @@ class History:
     open: tuple[OpenEpoch, ...] = ()
     floor: Epoch = field(default=Epoch(0))
     rows: OpenRows = field(default_factory=OpenRows)
+
+    @property
+    def is_replay(self) -> bool:
+        """Whether it is of replays: an epoch's parts are rows, and the marks that say so. All of them are of one."""
+        return self.identity.writer == REPLAYS
 
     @property
     def epoch(self) -> Epoch:

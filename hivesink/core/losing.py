@@ -17,6 +17,7 @@ from hivesink.core.manifest import REOPEN
 from hivesink.core.partition_commit import commit_after, commit_without
 from hivesink.core.rolling import open_rows
 from hivesink.core.seen import NOTHING, abandoned, judged, losses
+from hivesink.errors import ReplaySplit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -48,6 +49,34 @@ def accepted(history: History, seen: Seen, stamp: Stamp, given_up: GivenUp) -> M
     again = (commit_after(given_up.records[key], key, 0, 0) for key in sorted(done & given_up.records.keys()))
     commits = (*(manifest.commits or ()), *again)
     return replace(manifest, given_up=slices, commits=commits, waiting=tuple(sorted(after.items())))
+
+
+def together(history: History, seen: Seen, given_up: GivenUp) -> GivenUp:
+    """`given_up`, with all that goes with it: of a replay's rows and marks, none is lost without the others.
+
+    Only where nobody can have read any, or a person wants them `again` and nobody can read any now. Raises ReplaySplit.
+    """
+    if not history.is_replay:
+        return given_up
+    gone = {one.part for one in losses(history, seen.files, seen.partitions) if one.astray is None}
+    # Who gives up a partition by its name knows where its rows are.
+    lost = {part for part in gone if part.target in (given_up.targets | given_up.again) - given_up.waiting}
+    if not lost:
+        return given_up
+    parts = {part for _, part in history.standing}
+    targets = frozenset(part.target for part in parts)
+    whole = replace(given_up, targets=given_up.targets | targets, waiting=given_up.waiting | targets)
+    readable = parts - gone - {*abandoned(history, seen, whole)}
+    is_wanted = given_up.again.issuperset(part.target for part in lost)
+    if readable or not (is_wanted or is_unread(history)):
+        first = min(lost, key=lambda part: part.target)
+        raise ReplaySplit(first.target, *first.key, tuple(sorted(part.target for part in readable)))
+    return whole
+
+
+def is_unread(history: History) -> bool:
+    """Whether no part of an open epoch can have been visible, where all epochs are marked before that."""
+    return all(epoch.state is EpochState.DECIDED for epoch in history.open)
 
 
 def reopened(history: History, seen: Seen, stamp: Stamp, given_up: GivenUp) -> Manifest | None:

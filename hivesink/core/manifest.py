@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 FORMAT = 3
 REOPEN = "reopen"
 """The kind of an epoch after which the rows of lost parts wait again."""
+REPLAYS = "rejects-replay"
+"""The writer of replays of dead letters: they have a log of their own, so that they disturb no job."""
 
 
 @dataclass(frozen=True, slots=True)

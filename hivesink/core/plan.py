@@ -156,7 +156,13 @@ def _publish(
 ) -> Iterator[actions.Action]:
     folders = history.folders()
     steps = [action for own in located.values() for action in own]
-    for epoch in [one for one in history.unpublished if one.has_waited and one.state is EpochState.DECIDED]:
+    refused = [action for action in steps if isinstance(action, actions.Refuse) and action.key not in held]
+    if refused and history.is_replay:
+        # As long as nobody can read any of it, all of it can be given up and done again.
+        yield from refused
+        return
+    marked = [one for one in history.unpublished if one.has_waited or history.is_replay]
+    for epoch in [one for one in marked if one.state is EpochState.DECIDED]:
         if any(isinstance(action, actions.Publish) for action in located.get(epoch.manifest.epoch, ())):
             # Its own parts only: one that moves may have been visible before.
             yield actions.BeginPublish(epoch.manifest.epoch, frozenset(part.name for part in epoch.manifest.parts))

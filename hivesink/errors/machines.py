@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from shlex import quote
 
 from hivesink.errors.base import HiveSinkError
 

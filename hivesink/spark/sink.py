@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from hivesink import wiring
 from hivesink.core.epoch import Epoch, HistoryPolicy
+from hivesink.core.manifest import REPLAYS
 from hivesink.core.table import require_table_name
 from hivesink.core.trace import says_two_runs
 from hivesink.errors import CheckpointShared, InvalidOption, NotWritable, StoreUnavailable, Unsupported
 from hivesink.logs import require_outside
-from hivesink.sink.task.replay import WRITER as REPLAYS
 from hivesink.spark import shipping
 from hivesink.spark.query import HiveQuery
 from hivesink.spark.queryrun import QueryRun

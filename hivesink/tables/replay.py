@@ -13,6 +13,7 @@ from hivesink import wiring
 from hivesink.config.options import CommitTrigger, SinkConfig
 from hivesink.core.column_source import LINE, PATH, Metadata
 from hivesink.core.epoch import STRICT, BatchId, BatchRef, Epoch
+from hivesink.core.manifest import REPLAYS
 from hivesink.core.offsets import OtherOffset
 from hivesink.errors import (
     BatchBehindLog,
@@ -28,7 +29,7 @@ from hivesink.sink.commit.observe import load
 from hivesink.sink.task.assign import assigner_for
 from hivesink.sink.task.messages import TablePlan, TaskPlan
 from hivesink.sink.task.rejects import OF_REPLAYS, beside_records, rejected_spec
-from hivesink.sink.task.replay import QUERY, SHAPE, WRITER, Letters, Replayed, judge, run_replay
+from hivesink.sink.task.replay import QUERY, SHAPE, Letters, Replayed, judge, run_replay
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -66,9 +67,9 @@ class Replay:
 
     def recover(self) -> None:
         """Finish what earlier replays have decided. Raises what `Committer.recover` raises, and ReplayOvertaken."""
-        if WRITER in self._opened.writers:
+        if REPLAYS in self._opened.writers:
             with self._undisturbed():
-                self._opened.committer(WRITER).recover()
+                self._opened.committer(REPLAYS).recover()
 
     def try_out(self, wanted: Wanted, census: Census) -> Replayed:
         """What a replay would do. Writes nothing. Raises what `DeadLetters.read` raises, InvalidOption."""
@@ -88,7 +89,7 @@ class Replay:
         opened, done = self._opened, list[Replayed]()
         setup = wiring.Setup.open(
             table=opened.live.spec.name,
-            writer=WRITER,
+            writer=REPLAYS,
             metastore=opened.metastore,
             history_policy=STRICT,
             options=self._options(),
@@ -142,7 +143,7 @@ class Replay:
         for writer, context in self._opened.writers.items():
             # A damaged log is its job's problem.
             with suppress(LogDamaged, NewerFormat):
-                head = load(context).head if writer != WRITER else None
+                head = load(context).head if writer != REPLAYS else None
                 if head is not None:
                     heads.append(head)
         newest = max(heads, key=lambda head: head.at, default=None)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
+from hivesink.core.manifest import REPLAYS
 from hivesink.core.partition import parse_path, partition_path
 from hivesink.core.partition_time import FromTemplate
 from hivesink.core.partition_value import canonical
@@ -15,7 +16,6 @@ from hivesink.core.progress import count
 from hivesink.core.rolling import OpenRows
 from hivesink.core.table import Primitive
 from hivesink.errors import HiveSinkError, InvalidOption, PartitionPathInvalid, ValueUnfit, WrongUsage
-from hivesink.sink.task.replay import WRITER
 from hivesink.tables.opened import open_table
 
 if TYPE_CHECKING:
@@ -131,7 +131,7 @@ class PartitionWait:
         """Those of before, but for logs that were begun anew: their epochs have other manifests."""
         chosen = opened.chosen(self.writer)
         # A replay of dead letters completes no partition, and holds none back.
-        names = [name for name in chosen if name != WRITER or self.writer is not None]
+        names = [name for name in chosen if name != REPLAYS or self.writer is not None]
         logs = {(name, chosen[name].log.location, chosen[name].log.uid(None)): name for name in names}
         found = {key: self._followers.get(key) or opened.follower(name) for key, name in logs.items()}
         for follower in found.values():

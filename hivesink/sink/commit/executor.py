@@ -15,7 +15,7 @@ from hivesink.core import actions
 from hivesink.core.bucket import given_up, is_given_up
 from hivesink.core.epoch import Epoch
 from hivesink.core.log import Mark
-from hivesink.core.losing import questionable, reopenable
+from hivesink.core.losing import is_unread, questionable, reopenable
 from hivesink.core.manifest import REOPEN, Manifest, PartEntry, floor_over
 from hivesink.core.partfile import Pending, parse_staged
 from hivesink.core.partition import NewPartition, PartitionKey
@@ -161,6 +161,8 @@ class Executor:
     def _perform(self, action: actions.Action) -> None:  # noqa: C901, PLR0912, PLR0915  one case per action, all of them here
         match action:
             case actions.Decide(manifest):
+                if manifest.accepted:
+                    self._require_unread()
                 # The point of no return, and the only one.
                 before, self.in_doubt = self.history, True
                 self.context.log.create(manifest)
@@ -236,6 +238,13 @@ class Executor:
         is_published = any(view.has(one.manifest.epoch, Mark.PUBLISHED) for one in self.history.unpublished)
         if is_settled or is_published:
             raise self._stale()
+
+    def _require_unread(self) -> None:
+        """Raises StaleError if another run has begun to publish a replay since this one has read the log."""
+        if self.history.is_replay and is_unread(self.history):
+            view = self.context.log.view()
+            if any(view.state(one.manifest.epoch) is not one.state for one in self.history.open):
+                raise self._stale()
 
     def _stale(self) -> StaleError:
         return StaleError(self.context.log.location, self.history.epoch, self.history.epoch)

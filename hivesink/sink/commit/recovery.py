@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from hivesink.core.actions import Action, Decide, describe
-from hivesink.core.losing import questionable, reopenable
+from hivesink.core.losing import questionable, reopenable, together
 from hivesink.core.partition import LivePartition, PartitionKey, by_table
 from hivesink.core.plan import Policy, plan, until_look
 from hivesink.core.progress import count
@@ -92,6 +92,7 @@ def preview(context: CommitContext, policy: Policy, *, given_up: GivenUp = NOTHI
     stamp = context.stamp()
     actions: list[Action] = []
     seen = _look_for_losses(context, history, everywhere=given_up != NOTHING)
+    given_up = together(history, seen, given_up)
     lost = _losses(history, seen, given_up)
     slices = tuple(_slices(context, history, given_up))
     given_up = _with_records(context, given_up)
@@ -129,6 +130,7 @@ def _recover(context: CommitContext, identity: Identity | None, policy: Policy, 
     done: list[Action] = []
     executor = Executor.begin(context, identity, policy, done.append)
     seen = _look_for_losses(context, executor.history, everywhere=given_up != NOTHING)
+    given_up = together(executor.history, seen, given_up)
     targets, given_up = given_up.targets | given_up.waiting, _with_records(context, given_up)
     if reopenable(executor.history, seen, given_up):
         executor.decide(seen, given_up=given_up)
@@ -142,13 +144,18 @@ def _recover(context: CommitContext, identity: Identity | None, policy: Policy, 
 
 
 def find_maybe_read(context: CommitContext) -> tuple[Loss, ...]:
-    """The lost parts whose rows the log still has, though readers may have had them.
+    """The lost parts whose rows can be published again, though readers may have had them.
 
-    Raises LogDamaged, NewerFormat, LogCopied, and whatever ends the search for their files.
+    Those of a replay are all its parts: the next replay does it again. Raises ReplaySplit, LogDamaged, NewerFormat,
+    LogCopied, and whatever ends the search for their files.
     """
     history = load(context)
-    found = questionable(history, _look_for_losses(context, history, everywhere=True))
-    return tuple(Loss(part, "readers may have had its rows") for parts in found.values() for part in parts)
+    seen = _look_for_losses(context, history, everywhere=True)
+    found = [one.part for parts in questionable(history, seen).values() for one in parts]
+    parts = [part for _, part in history.standing]
+    if together(history, seen, GivenUp(again=frozenset(part.target for part in parts))).waiting:
+        found = parts
+    return tuple(Loss(part, "readers may have had its rows") for part in found)
 
 
 def find_losses(
@@ -160,16 +167,17 @@ def find_losses(
 ) -> tuple[Loss, ...]:
     """With `accept` the parts that no publish can bring back, none that only lie elsewhere; and all of `partitions`.
 
-    None of the targets `again`, whose rows wait again. Raises LogDamaged, NewerFormat, LogCopied, and whatever ends
-    the search for their files.
+    None of the targets `again`, whose rows wait again. Raises ReplaySplit, LogDamaged, NewerFormat, LogCopied, and
+    whatever ends the search for their files.
     """
     if not accept and not partitions:
         return ()
     history = load(context)
     waiting = frozenset(part.target for _, part in history.standing if part.key in partitions)
-    given_up = GivenUp(waiting=waiting, again=again)
-    found = _losses(history, _look_for_losses(context, history, everywhere=True), given_up)
-    return tuple(loss for loss in found if accept or loss.key in partitions)
+    seen = _look_for_losses(context, history, everywhere=True)
+    targets = frozenset(part.target for _, part in history.standing) if accept else frozenset[str]()
+    found = _losses(history, seen, together(history, seen, GivenUp(targets, waiting, again=again)))
+    return tuple(loss for loss in found if loss.target not in again and (accept or loss.key in partitions))
 
 
 def find_lost_slices(
@@ -203,8 +211,10 @@ def _losses(history: History, seen: Seen, given_up: GivenUp) -> tuple[Loss, ...]
     refused = losses(history, seen.files, seen.partitions)
     again = {one.part for parts in reopenable(history, seen, given_up).values() for one in parts}
     reasons = {action.part: action.reason for action in refused if action.astray is None and action.part not in again}
+    is_whole = history.is_replay and given_up.waiting.issuperset(part.target for _, part in history.standing)
+    why = "its replay is given up as a whole" if is_whole else "its partition is given up"
     for part in abandoned(history, seen, given_up):
-        reasons.setdefault(part, "its partition is given up")
+        reasons.setdefault(part, why)
     return tuple(Loss(part, reason) for part, reason in reasons.items())
 
 

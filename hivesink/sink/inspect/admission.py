@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING
 
 from hivesink import errors
 from hivesink.core.bucket import is_hidden
-from hivesink.core.manifest import PartEntry, standing
+from hivesink.core.manifest import REPLAYS, PartEntry, standing
 from hivesink.core.outdated import tries
 from hivesink.core.partition import LivePartition, is_partition, parse_path
 from hivesink.core.partition_value import canonical
 from hivesink.core.table import TableName
 from hivesink.sink.commit.outdated import NewestLog
 from hivesink.sink.inspect.facts import FoundPart, LogFacts, outside, read_log
-from hivesink.sink.task.replay import WRITER as REPLAYS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Sequence

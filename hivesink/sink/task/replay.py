@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from hivesink.sink.task.attempt import TaskTools
     from hivesink.sink.task.messages import TaskPlan
 
-WRITER = "rejects-replay"
-"""The writer of replays: they have a log of their own, so that they disturb no job."""
 QUERY = "hivesink rejects replay"
 """Stands for the query in the manifests of replays; no query of Spark's has such an id."""
 SHAPE = InputShape(
