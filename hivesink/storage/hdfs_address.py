@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 DEFAULT_PORT = 8020
+_ACTIVE_ONLY = "org.apache.hadoop.hdfs.server.namenode.ha.ConfiguredFailoverProxyProvider"
 _LOCATION = re.compile(r"hdfs:(?://(?P<authority>[^/]*))?(?P<path>/.*)?", re.DOTALL)
 _HOST = re.compile(r"(?P<host>[^:@]+)(?::(?P<port>\d+))?", re.ASCII)
 _OCTAL = re.compile(r"[0-7]{1,4}", re.ASCII)
@@ -49,7 +50,10 @@ def resolve(location: str, properties: Mapping[str, str]) -> tuple[Address, str]
 
 
 def client_properties(properties: Mapping[str, str], address: Address, rounds: int) -> dict[str, str]:
-    """The site's, with `address` as the one nameservice; hdfs-native asks all NameNodes again up to `rounds` times."""
+    """The site's, with `address` as the one nameservice, whose active NameNode answers every call.
+
+    hdfs-native asks all NameNodes again up to `rounds` times.
+    """
     names = [f"nn{number}" for number in range(1, len(address.namenodes) + 1)]
     own = {
         f"dfs.namenode.rpc-address.{address.authority}.{name}": at
@@ -60,6 +64,8 @@ def client_properties(properties: Mapping[str, str], address: Address, rounds: i
         **own,
         f"dfs.ha.namenodes.{address.authority}": ",".join(names),
         f"dfs.client.failover.resolve-needed.{address.authority}": "false",
+        # An Observer may lag behind what other processes have renamed, and hdfs-native doesn't wait for it to catch up.
+        f"dfs.client.failover.proxy.provider.{address.authority}": _ACTIVE_ONLY,
         "dfs.client.failover.max.attempts": str(len(names) * (rounds + 1) - 1),
     }
 

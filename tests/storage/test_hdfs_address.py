@@ -71,10 +71,14 @@ def test_a_nameservice_is_asked_in_the_order_of_those_that_answer() -> None:
     assert address.namenodes == ("one:8020", "two:8021")
     assert answering_first(address.namenodes, {"two:8021"}.__contains__) == ("two:8021", "one:8020")
     assert answering_first(address.namenodes, lambda _: False) == address.namenodes
-    told = client_properties(HA, Address("ns", ("two:8021", "one:8020")), rounds=2)
+    provider, ha = "dfs.client.failover.proxy.provider.ns", "org.apache.hadoop.hdfs.server.namenode.ha"
+    site = {**HA, provider: f"{ha}.ObserverReadProxyProvider"}
+    told = client_properties(site, Address("ns", ("two:8021", "one:8020")), rounds=2)
     names = told["dfs.ha.namenodes.ns"].split(",")
     assert [told[f"dfs.namenode.rpc-address.ns.{name}"] for name in names] == ["two:8021", "one:8020"]
     assert told["dfs.client.failover.max.attempts"] == "5"
+    # An Observer may not know yet what another process has renamed.
+    assert told[provider] == f"{ha}.ConfiguredFailoverProxyProvider"
 
 
 @pytest.mark.parametrize(
