@@ -20,7 +20,7 @@ from hivesink.errors import HiveSinkError, OutcomeUnknown, StoreUnavailable
 from hivesink.storage.fs import TRIES, Entry, Ownership, apart
 from hivesink.storage.hdfs_address import Address, quantity, resolve, umask
 from hivesink.storage.hdfs_calls import Failed, HdfsCalls, shared
-from hivesink.storage.hdfs_failures import ABSENT, CallAbandoned, Failure, Kind, judge, refusal
+from hivesink.storage.hdfs_failures import ABSENT, CallAbandoned, Failure, Kind, refusal
 from hivesink.storage.hdfs_folders import Folders
 from hivesink.storage.hdfs_streams import NewFile, StoredFile, open_whole
 
@@ -163,8 +163,8 @@ class HdfsFileSystem:
 
     def _anew(self, path: str, pauses: Iterator[None], error: StoreUnavailable) -> FileWriter:
         """Begin a file again that no DataNode took: in time the NameNode names others. Raises `error`."""
-        cause = error.__cause__
-        for _ in pauses if cause is not None and judge(cause).kind in _UNREACHED else ():
+        cause, calls = error.__cause__, self._at(path)[0]
+        for _ in pauses if cause is not None and calls.judged(cause).kind in _UNREACHED else ():
             if self._is_gone(path):
                 return self._begin(path)
         raise error
@@ -205,7 +205,7 @@ class HdfsFileSystem:
         try:
             calls.bounded(step, _STREAM)
         except (OSError, RuntimeError, NotImplementedError, CallAbandoned) as error:
-            failure = judge(error)
+            failure = calls.judged(error)
             if failure.kind is Kind.MISSING:
                 failure = Failure(Kind.REFUSED, f"somebody deleted it meanwhile: {failure.reason}")
             if failure.kind is Kind.NOT_TAKEN:

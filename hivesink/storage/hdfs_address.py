@@ -161,6 +161,15 @@ def _server(text: str) -> str | None:
     return None if parts is None else f"{parts['host'].lower()}:{parts['port'] or DEFAULT_PORT}"
 
 
+def names_host(address: Address, properties: Mapping[str, str]) -> bool:
+    """Whether the site's files say that `address` is of hosts: by `dfs.namenode.rpc-address`, or by a port."""
+    default = _LOCATION.fullmatch(properties.get("fs.defaultFS", ""))
+    authority = (default and default["authority"]) or ""
+    return bool(_namenodes(address.authority, properties)) or (
+        ":" in authority and _server(authority) == address.authority
+    )
+
+
 def nameservices(properties: Mapping[str, str]) -> tuple[str, ...]:
     """The nameservices that the site knows."""
     return _split(properties.get("dfs.nameservices", ""))

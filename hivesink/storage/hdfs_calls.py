@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from hdfs_native import Client
 
-from hivesink.storage.hdfs_address import Address, accepts, answering_first, client_properties
-from hivesink.storage.hdfs_failures import PASSING, UNCERTAIN, CallAbandoned, Failure, judge
+from hivesink.storage.hdfs_address import Address, accepts, answering_first, client_properties, names_host
+from hivesink.storage.hdfs_failures import PASSING, UNCERTAIN, CallAbandoned, Failure, Kind, judge
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -108,6 +108,7 @@ class HdfsCalls:
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _idle: deque[_Worker] = field(default_factory=deque)
     _clients: dict[int, Client] = field(default_factory=dict)
+    _answered: bool = False
     _first: str = ""
     _hung: str = ""
     _warned: float = -_WARN_AGAIN
@@ -139,6 +140,16 @@ class HdfsCalls:
         """
         return self._persist(0, call, self.retry_policy.timeout, repeatable=repeatable)
 
+    def judged(self, error: BaseException) -> Failure:
+        """As `judge`, but a host without an address is down where something says that there is such a host.
+
+        The name of a container that restarts is unknown for a moment. It is known to be right after an answer, or where
+        the site's own files have it. Elsewhere the name may be a nameservice whose site's files are missing.
+        """
+        failure = judge(error)
+        known = self._answered or names_host(self.address, self.properties)
+        return replace(failure, kind=Kind.NOT_TAKEN) if failure.kind is Kind.UNKNOWN_HOST and known else failure
+
     def pauses(self) -> Iterator[None]:
         """Wait between tries of several calls, longer each time, until the window ends."""
         until = self.tick() + self.retry_policy.window
@@ -161,11 +172,14 @@ class HdfsCalls:
         while True:
             asked = self._open(rounds)
             try:
-                return self.bounded(lambda: call(asked), seconds)  # noqa: B023  it ends or is abandoned here
+                answer = self.bounded(lambda: call(asked), seconds)  # noqa: B023  it ends or is abandoned here
             except (OSError, RuntimeError, NotImplementedError, CallAbandoned) as error:
-                failure = judge(error)
+                failure = self.judged(error)
                 if isinstance(error, CallAbandoned):
                     self._abandon(asked)
+            else:
+                self._answered = True
+                return answer
             again = failure.kind in PASSING or (repeatable and failure.kind in UNCERTAIN)
             pause = self.retry_policy.wait(tries, self.chance())
             if not again or self.tick() + pause > until:

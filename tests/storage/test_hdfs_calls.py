@@ -13,7 +13,8 @@ import pytest
 from hivesink.errors import FileSystemUnknown, OutcomeUnknown, StoreUnavailable
 from hivesink.storage.hdfs import HdfsFileSystem
 from hivesink.storage.hdfs_address import Address
-from hivesink.storage.hdfs_calls import HdfsCalls, RetryPolicy
+from hivesink.storage.hdfs_calls import Failed, HdfsCalls, RetryPolicy
+from hivesink.storage.hdfs_failures import Kind
 from tests.storage.realhdfs import hdfs_folder
 
 if TYPE_CHECKING:
@@ -95,6 +96,40 @@ def test_an_unknown_host_is_said_at_once() -> None:
     with pytest.raises(FileSystemUnknown, match=r"nohost\.invalid:8020.*nameservices of this site: ns"):
         file_system({"dfs.nameservices": "ns"}, clock).length("hdfs://nohost.invalid/a")
     assert clock.sleeps == []
+
+
+@pytest.mark.parametrize(
+    ("site", "waits"),
+    [
+        ({}, False),
+        # A nameservice whose hdfs-site.xml is missing.
+        ({"fs.defaultFS": "hdfs://nohost"}, False),
+        ({"fs.defaultFS": "hdfs://nohost:8020"}, True),
+        ({"dfs.namenode.rpc-address.nohost:8020": "nohost:8020"}, True),
+    ],
+)
+def test_a_host_that_is_surely_one_may_lose_its_name_for_a_while(site: Mapping[str, str], waits: bool) -> None:
+    """As a container does that restarts."""
+    clock, address = Clock(), Address("nohost:8020", ("nohost:8020",))
+    calls = HdfsCalls(
+        address, site, RetryPolicy(window=10.0), tick=lambda: clock.now, sleep=clock.sleep, chance=lambda: 0.5
+    )
+
+    def look_up(_: object) -> None:
+        message = "failed to lookup address information: Name or service not known"
+        raise OSError(message)
+
+    with pytest.raises(Failed) as told:
+        calls.ask(look_up, repeatable=False)
+    assert (told.value.failure.kind, bool(clock.sleeps)) == ((Kind.NOT_TAKEN if waits else Kind.UNKNOWN_HOST), waits)
+    assert calls.ask(lambda _: "an answer", repeatable=False) == "an answer"
+    with pytest.raises(Failed) as told:
+        calls.ask(look_up, repeatable=False)
+    assert told.value.failure.kind is Kind.NOT_TAKEN
+    assert clock.sleeps
+    # In a write it is a DataNode's.
+    with pytest.raises(StoreUnavailable, match="DataNodes"):
+        HdfsFileSystem(site)._stream(calls, "hdfs://nohost:8020/a", lambda: look_up(None))
 
 
 def _nameservice(first: str, second: str) -> dict[str, str]:
