@@ -21,7 +21,7 @@ from hivesink.core.partfile import Pending, parse_staged
 from hivesink.core.partition import NewPartition, PartitionKey
 from hivesink.core.partition_commit import newest, recorded
 from hivesink.core.plan import Policy, plan, until_look
-from hivesink.core.seen import NOTHING, GivenUp, Places, Seen, Winner
+from hivesink.core.seen import NOTHING, GivenUp, Places, Seen, Winner, losses
 from hivesink.sink.commit.announce import announce
 from hivesink.sink.commit.observe import load, load_begun, look, look_at_tracks
 from hivesink.sink.commit.uncollected import uncollected
@@ -103,6 +103,7 @@ class Executor:
         refused: frozenset[PartitionKey] = frozenset()
         taken: frozenset[PartitionKey] = frozenset()
         error: errors.RegistrationFailed | None = None
+        told: set[str] = set()
         while self.history.open:
             seen, first = first or self._look(), None
             try:
@@ -113,10 +114,7 @@ class Executor:
                 self._read_again()
             except (errors.PartLost, errors.LengthMismatch) as lost:
                 first = self._look()
-                if not reopenable(self.history, first):
-                    if questionable(self.history, first):
-                        raise lost.maybe_read() from lost
-                    raise
+                self._require_way_on(lost, first, told)
             except errors.RegistrationFailed as failed:
                 # Everything that the metastore doesn't refuse is settled first.
                 error, named = failed, frozenset((failed.table, name) for name in failed.partitions)
@@ -128,6 +126,16 @@ class Executor:
                 # Neither of these brings an epoch further.
                 if error and all(isinstance(action, (actions.ClearAccurate, actions.Keep)) for action in planned):
                     raise error
+
+    def _require_way_on(self, lost: errors.PartLost, seen: Seen, told: set[str]) -> None:
+        """Raise `lost` unless its rows can be encoded again, or nothing is lost: that once for each part (`told`)."""
+        if reopenable(self.history, seen):
+            return
+        if questionable(self.history, seen):
+            raise lost.maybe_read() from lost
+        if str(lost) in told or losses(self.history, seen.files, seen.partitions):
+            raise lost
+        told.add(str(lost))  # Its server was away, or somebody has restored it.
 
     def _carry_out(self, planned: Iterable[actions.Action]) -> None:
         independent = (actions.Publish, actions.Keep)

@@ -6,7 +6,7 @@ import pytest
 
 from hivesink.core.manifest import PartEntry
 from hivesink.core.plan import Policy
-from hivesink.errors import PartitionElsewhere, Unsupported
+from hivesink.errors import PartitionElsewhere, PartLost, Unsupported
 from hivesink.sink.commit.executor import Executor
 from hivesink.sink.commit.observe import load
 from hivesink.storage.commit_log import RenameCommitLog
@@ -16,6 +16,7 @@ from tests.inmemory.metastore import MemoryMetastore
 from tests.sink.harness import LOCATION, SPEC, TABLE, Job, Source, events
 
 if TYPE_CHECKING:
+    from hivesink.core.partfile import Finished, Pending
     from hivesink.errors import HiveSinkError
 
 
@@ -46,3 +47,29 @@ def test_a_part_that_cannot_go_where_its_partition_lives_says_so(staged: str, er
     if error is PartitionElsewhere:
         assert f"the metastore {job.context.registrar.address} has partition dt=1" in str(told.value)
         assert "its new parts wait in /here: copy them there by hand, or alter" in str(told.value)
+
+
+class Blinking(RenameFileStore):
+    """Doesn't find a part the first few times that it is to be published."""
+
+    misses = 0
+
+    def publish(self, part: Pending) -> Finished:
+        if self.misses:
+            self.misses -= 1
+            raise PartLost(part.staged, part.target)
+        return super().publish(part)
+
+
+def test_a_part_that_is_there_again_is_published() -> None:
+    """A part that is missing whenever it is published isn't tried for ever."""
+    fs = MemoryFileSystem()
+    store = Blinking(fs)
+    metastore = MemoryMetastore(SPEC)
+    job = Job(RenameCommitLog(fs, "/log", "w"), store, metastore, Source(events(2)))
+    store.misses = 1
+    assert job.step(1)
+    assert [file.length > 0 for file in store.visible(metastore.partitions(TABLE)["dt=2024-01-01"])] == [True]
+    store.misses = 2
+    with pytest.raises(PartLost):
+        job.step(1)
