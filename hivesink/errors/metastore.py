@@ -146,7 +146,8 @@ class TableRemade(HiveSinkError):
     """The table is not the one that the log knows, and the newest rows that the log counts are not in it.
 
     `waiting` is the first epoch that isn't settled; `rows` wait in segments. `replays`: the log is that of
-    `rejects replay`, which has no checkpoint.
+    `rejects replay`, which has no checkpoint. `shifted`: the table's creation time, where it may be that of the log's
+    table in another time zone.
     """
 
     def __init__(
@@ -159,6 +160,7 @@ class TableRemade(HiveSinkError):
         waiting: int | None = None,
         rows: int = 0,
         replays: bool = False,
+        shifted: int | None = None,
     ) -> None:
         wait = f"Epoch {waiting} waits, perhaps unpublished" if waiting is not None else ""
         if rows:
@@ -175,6 +177,11 @@ class TableRemade(HiveSinkError):
             "new checkpoint (reads the source from the beginning), or with the old one and "
             f"{appending(0)} (reads on where that stands)"
         )
+        if shifted is not None:
+            wait += (
+                "Its creation time differs by whole quarter hours, as HiveServer2 shows it in another time zone: if "
+                f"nobody dropped the table, create the empty file {log}/tables/{table}@{shifted} and start again. "
+            )
         super().__init__(
             f"{table} was dropped, or renamed, and created again: the log {log} is at epoch {epoch}, and the files of "
             f"its newest rows are not in this table. {wait}To go on: restore the files; or {onward}"

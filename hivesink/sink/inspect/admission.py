@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 _AT_ONCE = 256
 """Folders that are listed before the parts in them are handed out."""
+_QUARTER, _FARTHEST = 15 * 60, 26 * 3600
+"""Seconds: all zones are whole quarter hours apart, from UTC-12 to UTC+14."""
 
 
 def parts_below(store: FileStore, location: str, *, staged: bool = True) -> Iterator[tuple[FoundPart, ...]]:
@@ -135,9 +137,9 @@ class Admission:
         if self.log.view().head and self.is_other_table() and not self._holds_newest_rows(facts):
             waiting = next((epoch for epoch, _ in self._open_parts()), None)
             head, rows = self.log.view().head, facts.open_rows.rows
-            replays = self.writer == REPLAYS
+            replays, shifted = self.writer == REPLAYS, self._shifted()
             raise errors.TableRemade(
-                name, self.writer, self.log.location, head, waiting=waiting, rows=rows, replays=replays
+                name, self.writer, self.log.location, head, waiting=waiting, rows=rows, replays=replays, shifted=shifted
             )
         for epoch, part in self._open_parts():
             if part.table.removesuffix("__rejected") != name.removesuffix("__rejected"):
@@ -196,6 +198,12 @@ class Admission:
         # The log is older than this rule, or the table had another name then.
         manifests = self.log.view().manifests
         return bool(manifests) and self.live.created > self.log.manifest(manifests[-1]).at.timestamp()
+
+    def _shifted(self) -> int | None:
+        """The creation time, where it may be one that the log knows: HiveServer2 shows it in its own time zone."""
+        created, known = self.live.created, self.log.admitted().get(str(self.live.spec.name), ())
+        apart = [abs(created - before) for before in known]
+        return created if any(one % _QUARTER == 0 and one <= _FARTHEST for one in apart) else None
 
     def _holds_newest_rows(self, facts: LogFacts) -> bool:
         """Whether every part of the newest epoch that has any is in the table: then its files have survived.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from posixpath import dirname
 from typing import TYPE_CHECKING
@@ -210,6 +211,20 @@ def test_a_table_made_anew_without_its_files_is_refused_until_its_files_are_back
     for path, data in kept.items():
         site.fs.write_new(path, data)
     site.ask().require()
+
+
+@pytest.mark.parametrize(("later", "is_zone"), [(2 * 3600, True), (-45 * 60, True), (3601, False), (27 * 3600, False)])
+def test_a_creation_time_in_another_zone_may_be_the_same_tables(site: Site, later: int, is_zone: bool) -> None:
+    site.lose(site.newest())
+    site.log.admit(TABLE, 10**9)
+    site.metastore._entries[TABLE].created = 10**9 + later
+    with pytest.raises(TableRemade) as refused:
+        site.ask().require()
+    named = re.search(r"create the empty file (\S+)", str(refused.value))
+    assert bool(named) == is_zone
+    if named:
+        site.fs.write_new(named[1], b"")
+        site.ask().require()
 
 
 def test_a_table_made_anew_over_its_files_goes_on(site: Site) -> None:
