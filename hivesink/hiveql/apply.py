@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import combinations
 from shlex import quote
 from typing import TYPE_CHECKING, Protocol
 
 from hivesink.core.bucket import same_location
-from hivesink.core.table import Column, Decimal, HiveType, Primitive, TableName, TableSpec, quoted
+from hivesink.core.table import Column, Decimal, HiveType, Primitive, TableName, TableSpec, Varchar, quoted
 from hivesink.errors import DdlDiffers, TableExists
 from hivesink.hiveql.clauses import METASTORE_OWN
 from hivesink.hiveql.render import NOT_NULL, column_text, stored
@@ -16,8 +17,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 
-_SAFE = {(Primitive.INT, Primitive.BIGINT), (Primitive.INT, Primitive.DOUBLE), (Primitive.FLOAT, Primitive.DOUBLE)}
-"""Seen with Hive 2.3's Parquet reader; docs/ddl.md has the whole table."""
+_INTEGERS = (Primitive.TINYINT, Primitive.SMALLINT, Primitive.INT, Primitive.BIGINT)
+# Hive makes an INT32 a FLOAT on its way to DOUBLE, which rounds an INT.
+_TO_DOUBLE = (Primitive.TINYINT, Primitive.SMALLINT, Primitive.FLOAT)
+_SAFE = {*combinations(_INTEGERS, 2), *((old, Primitive.DOUBLE) for old in _TO_DOUBLE)}
+"""Seen with Hive 2.3's Parquet reader (tests/integration/test_types.py); docs/ddl.md has them all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +129,7 @@ def _column_differences(table: TableName, wanted: Sequence[Column], live: Sequen
             add = f"hivesink query {quote(f'ALTER TABLE {table.quoted} ADD COLUMNS ({column_text(column)})')}"
             yield f"column {column.name} is not in the live table: run {add}, which puts it last"
         elif old.type != column.type:
-            why = "Hive can't read old files with it; make a new table and copy the rows"
+            why = "Hive isn't known to read old files right with it; make a new table and copy the rows"
             if is_safe(old.type, column.type):
                 run = f"Run hivesink query --hiveserver2 HOST:PORT {quote(change)}: Spark can't"
                 why = f"old files stay readable. {run}. Without a HiveServer2 make a new table and copy the rows"
@@ -148,6 +152,8 @@ def is_safe(old: HiveType, new: HiveType) -> bool:
     """Whether Hive's Parquet reader reads files written as `old` for a column of type `new`."""
     if isinstance(old, Decimal) and isinstance(new, Decimal):
         return new.scale >= old.scale and new.precision - new.scale >= old.precision - old.scale
+    if isinstance(old, Varchar):
+        return new == Primitive.STRING or (isinstance(new, Varchar) and new.length >= old.length)
     return old == new or (old, new) in _SAFE
 
 

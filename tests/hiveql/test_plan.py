@@ -125,7 +125,7 @@ def test_an_empty_comment_is_none() -> None:
         (LIVE.columns[:2], ["column c is not in the live table"]),
         ((*LIVE.columns, Column("d", P.INT)), ["column d int is not in the DDL"]),
         ((LIVE.columns[1], LIVE.columns[0], LIVE.columns[2]), ["the columns' order is b, a, c, the DDL says a, b, c"]),
-        ((Column("a", P.STRING), *LIVE.columns[1:]), ["column a is string, the DDL says int: Hive can't read"]),
+        ((Column("a", P.STRING), *LIVE.columns[1:]), ["column a is string, the DDL says int: Hive isn't known"]),
         (
             (Column("a", P.INT), Column("b", P.STRING, "other"), LIVE.columns[2]),
             ["column b has the comment 'other', the DDL says 'text': run hivesink query "],
@@ -170,8 +170,18 @@ def test_a_type_change_that_old_files_survive_is_said_to_be_one() -> None:
     ("old", "new", "safe"),
     [
         (P.INT, P.BIGINT, True),
-        (P.INT, P.DOUBLE, True),
+        # 2147483647 reads as 2147483648.
+        (P.INT, P.DOUBLE, False),
         (P.FLOAT, P.DOUBLE, True),
+        (P.TINYINT, P.INT, True),
+        (P.SMALLINT, P.DOUBLE, True),
+        (P.SMALLINT, P.TINYINT, False),
+        (P.BIGINT, P.DOUBLE, False),
+        (Varchar(3), Varchar(4), True),
+        (Varchar(3), P.STRING, True),
+        (Varchar(4), Varchar(3), False),
+        (P.STRING, Varchar(3), False),
+        (Char(3), Char(4), False),
         (Decimal(10, 2), Decimal(12, 2), True),
         (Decimal(10, 2), Decimal(12, 4), True),
         (Decimal(10, 2), Decimal(10, 4), False),

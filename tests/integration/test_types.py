@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from decimal import Decimal as Number
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
@@ -14,6 +15,7 @@ import pytest
 
 from hivesink.core.table import Column
 from hivesink.core.typetext import parse_type
+from hivesink.hiveql.apply import is_safe
 from hivesink.sink.task.messages import InputShape
 from hivesink.storage.local import LocalFileSystem
 from hivesink.storage.rename_store import RenameFileStore
@@ -53,10 +55,42 @@ def create(table: str, location: Path, columns: dict[str, str]) -> dict[str, Any
     }
 
 
+class Wider(NamedTuple):
+    """A change of a column's type: two values and a NULL under the old one, and what the new one shows."""
+
+    old: str
+    new: str
+    values: pa.Array
+    texts: tuple[str, str]
+
+
+TINY = pa.array([-128, 127, None], pa.int8()), ("-128", "127")
+SMALL = pa.array([-32768, 32767, None], pa.int16()), ("-32768", "32767")
+INT = pa.array([-(2**31), 2**31 - 1, None], pa.int32()), ("-2147483648", "2147483647")
+TEXT = pa.array(["äß漢字🙂", "ab  ", None]), ("äß漢字🙂", "ab  ")
+NUMBER = pa.array([Number("-9999999.99"), Number("0.01"), None], pa.decimal128(9, 2))
+# The safe changes of docs/ddl.md.
+WIDER = [
+    *(Wider("tinyint", new, *TINY) for new in ("smallint", "int", "bigint")),
+    *(Wider("smallint", new, *SMALL) for new in ("int", "bigint")),
+    Wider("int", "bigint", *INT),
+    Wider("tinyint", "double", TINY[0], ("-128.0", "127.0")),
+    Wider("smallint", "double", SMALL[0], ("-32768.0", "32767.0")),
+    Wider("float", "double", pa.array([0.1, -0.5, None], pa.float32()), ("0.10000000149011612", "-0.5")),
+    Wider("decimal(9,2)", "decimal(12,2)", NUMBER, ("-9999999.99", "0.01")),
+    Wider("decimal(9,2)", "decimal(38,4)", NUMBER, ("-9999999.9900", "0.0100")),
+    *(Wider("varchar(5)", new, *TEXT) for new in ("varchar(20)", "string")),
+]
+
+
 class Read(NamedTuple):
-    """What one JVM read: all columns of every type, and the clocks by reader."""
+    """What one JVM read.
+
+    All columns of every type, files under wider types; and the clocks by reader.
+    """
 
     everything: list[list[str | None]]
+    widened: list[list[str | None]]
     clocks: dict[str, dict[str, tuple[str, str, str]] | str]
 
 
@@ -81,6 +115,7 @@ def location(tmp_path_factory: pytest.TempPathFactory) -> Path:
         values = [value for value, _ in typed.values]
         columns[name] = (typed.hive, pa.array(values + [None] * (rows - len(values)), typed.source))
     write(base / "everything", columns)
+    write(base / "widened", {f"c{number}": (one.old, one.values) for number, one in enumerate(WIDER)})
     clocks = [datetime.fromisoformat(text) for text in CLOCKS]
     write(
         base / "clocks",
@@ -106,13 +141,11 @@ def read(zone: str, location: Path, metastore: EmbeddedMetastore) -> Read:
     texts = [typed.text.format(name) for name, typed in EVERYTHING.items()]
     skip = "hive.parquet.timestamp.skip.conversion"
     query = "SELECT k, CAST(ts AS STRING), CAST(inner[0] AS STRING), CAST(d AS STRING) FROM types.clocks"
+    every = {"id": "int", **{name: typed.hive for name, typed in EVERYTHING.items()}}
+    wider = {f"c{number}": one.new for number, one in enumerate(WIDER)}
     steps: list[dict[str, Any]] = [
         {"sql": "CREATE DATABASE IF NOT EXISTS types"},
-        create(
-            "everything",
-            location / "everything",
-            {"id": "int", **{name: typed.hive for name, typed in EVERYTHING.items()}},
-        ),
+        create("everything", location / "everything", every),
         create(
             "clocks", location / "clocks", {"k": "string", "ts": "timestamp", "inner": "array<timestamp>", "d": "date"}
         ),
@@ -123,12 +156,16 @@ def read(zone: str, location: Path, metastore: EmbeddedMetastore) -> Read:
             steps += [{"sql": f"SET {skip}=false"}, {"sql": query, "conf": conf}, {"sql": f"SET {skip}=true"}]
         else:
             steps.append({"sql": query, "conf": conf})
+    steps += [
+        create("widened", location / "widened", wider),
+        {"sql": f"SELECT {', '.join(f'CAST({name} AS STRING)' for name in wider)} FROM types.widened", "conf": HIVE},
+    ]
     answers = in_zone(zone, metastore.uri, metastore.warehouse, steps)
     clocks = {
         reader: answer if isinstance(answer, str) else {k: (ts, inner, day) for k, ts, inner, day in answer}
-        for reader, answer in zip(READERS, [answers[4], answers[6], *answers[8:]], strict=True)
+        for reader, answer in zip(READERS, [answers[4], answers[6], *answers[8:-2]], strict=True)
     }
-    return Read(answers[3], clocks)
+    return Read(answers[3], answers[-1], clocks)
 
 
 def stamps(read: Read, reader: str) -> dict[str, str]:
@@ -143,6 +180,13 @@ def test_every_type_reads_back_through_hives_reader(name: str, read: Read) -> No
     place = list(EVERYTHING).index(name)
     expected = [text for _, text in EVERYTHING[name].values]
     assert [row[place] for row in read.everything[: len(expected)]] == expected
+
+
+def test_old_files_read_right_under_a_wider_type(read: Read) -> None:
+    assert isinstance(read.widened, list), read.widened
+    for number, one in enumerate(WIDER):
+        assert [row[number] for row in read.widened] == [*one.texts, None], one
+        assert is_safe(parse_type(one.old), parse_type(one.new)), one
 
 
 def test_hives_reader_gives_back_every_wall_clock(read: Read, zone: str) -> None:
