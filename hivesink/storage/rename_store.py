@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, BinaryIO, TypeVar
 from hivesink import errors
 from hivesink.core.bucket import normal
 from hivesink.core.partfile import Finished, InProgress, Pending, PublishStep, decide_publish, parse_staged
-from hivesink.storage.fs import DOUBTS, TRIES, FileSystem, delete, join, retry_unknown
+from hivesink.storage.fs import DOUBTS, TRIES, Entry, FileSystem, delete, join, retry_unknown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -123,11 +123,14 @@ class RenameFileStore:
         ]
 
     def visible(self, folder: str) -> Sequence[Finished]:
-        return [
-            Finished(join(folder, entry.name), entry.length)
-            for entry in self._fs.list(folder)
-            if entry.length is not None and entry.name[0] not in "._"
-        ]
+        return _files(folder, self._shown(folder))
+
+    def visible_alone(self, folder: str) -> Sequence[Finished] | None:
+        shown = self._shown(folder)
+        return None if any(entry.is_folder for entry in shown) else _files(folder, shown)
+
+    def _shown(self, folder: str) -> Sequence[Entry]:
+        return [entry for entry in self._fs.list(folder) if entry.name[0] not in "._"]
 
     def find(self, path: str) -> Finished | None:
         length = self._fs.length(path)
@@ -193,6 +196,10 @@ def _rename(fs: FileSystem, part: Pending) -> None:
         fs.rename(part.staged, part.target)
     except DOUBTS:
         converge(fs, part)
+
+
+def _files(folder: str, entries: Iterable[Entry]) -> Sequence[Finished]:
+    return [Finished(join(folder, entry.name), entry.length) for entry in entries if entry.length is not None]
 
 
 def converge(fs: FileSystem, part: Pending) -> None:

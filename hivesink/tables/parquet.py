@@ -116,21 +116,16 @@ def _files(partition: LivePartition, place: int, store: FileStore, table: LiveTa
         raise NotCovered(reason=f"the partition {partition.partition}, which is no Parquet")
     if not partition.location.startswith("file:"):
         raise NotCovered(reason=f"files that aren't on this machine ({partition.location})")
-    if not table.spec.is_partitioned and any(
-        _is_visible_below(table.location, one) for one in store.walk(table.location)
-    ):
-        raise NotCovered(reason=f"folders inside of {table.location}")
-    for file in store.visible(partition.location):
+    look = store.visible if table.spec.is_partitioned else store.visible_alone
+    files = look(partition.location)
+    if files is None:
+        raise NotCovered(reason=f"folders inside of {partition.location}")
+    for file in files:
         if file.length and not file.path.endswith(_COPYING):
             path = posix(file.path)
             if re.search(r"[*?\[\]{}]", path):
                 raise NotCovered(reason=f"the path {path}, which is a pattern to DuckDB")
             yield TableFile(path, place)
-
-
-def _is_visible_below(location: str, folder: str) -> bool:
-    below = posix(folder)[len(posix(location)) :].strip("/")
-    return bool(below) and not any(part.startswith((".", "_")) for part in below.split("/"))
 
 
 def _by_fields(

@@ -38,7 +38,7 @@ class Counted:
     """A partition's exact figures, and the files that they cover."""
 
     statistics: Statistics
-    files: tuple[Finished, ...]
+    files: Sequence[Finished]
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,8 +109,8 @@ def _set(context: CommitContext, table: str, counted: Mapping[PartitionKey, Coun
 
 def _unchanged(context: CommitContext, counted: Mapping[PartitionKey, Counted]) -> set[PartitionKey]:
     live = context.lookup(counted)
-    listed = context.store.run_parallel(partial(context.store.visible, live[place].location) for place in live)
-    return {place for place, files in zip(live, listed, strict=True) if tuple(files) == counted[place].files}
+    listed = context.store.run_parallel(partial(context.store.visible_alone, live[place].location) for place in live)
+    return {place for place, files in zip(live, listed, strict=True) if files == counted[place].files}
 
 
 def _wanted(context: CommitContext, table: str, columns: frozenset[str] | None) -> tuple[Column, ...]:
@@ -121,22 +121,24 @@ def _wanted(context: CommitContext, table: str, columns: frozenset[str] | None) 
 def _counted(
     context: CommitContext, partition: str, live: LivePartition, measure: Measure, columns: Sequence[Column]
 ) -> Counted | None:
-    before = context.store.visible(live.location)
+    before = context.store.visible_alone(live.location)
+    if before is None:
+        return None  # As after UNION ALL in Hive on Tez, which reads HIVE_UNION_SUBDIR_1 too.
     found = FileStatistics()
     try:
         for file in before:
             with context.store.open(file.path) as stream:
                 found += measure(stream, columns)
     except StoreUnavailable:
-        if context.store.visible(live.location) == before:
+        if context.store.visible_alone(live.location) == before:
             raise
     except ValueError as error:
         # Readers fail on such a file too, which isn't this sink's.
         logger.warning("no exact statistics of %s: %s can't be read (%s)", partition or live.location, file.path, error)
         return None
-    if context.store.visible(live.location) != before:
+    if context.store.visible_alone(live.location) != before:
         return None
     known = tuple((column, found.columns[column.name]) for column in columns if column.name in found.columns)
     length = sum(file.length for file in before)
     exact = Statistics(partition, len(before), length, found.rows, found.raw_bytes, known)
-    return Counted(exact, tuple(before))
+    return Counted(exact, before)

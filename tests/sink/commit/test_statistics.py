@@ -163,7 +163,7 @@ def test_figures_that_can_not_be_checked_again_do_not_stay() -> None:
     def before(name: str) -> None:
         nonlocal is_set
         is_set = is_set or name == "set_statistics"
-        if is_set and name == "visible":
+        if is_set and name == "visible_alone":
             raise StoreUnavailable(name, LOCATION, reason="it fails")
 
     with pytest.raises(StoreUnavailable):
@@ -180,6 +180,14 @@ def test_a_users_file_of_another_format_costs_its_partition_the_figures_only(cap
     refresh_statistics(job.context, job.committer.head, [PLACE], measure)
     assert FLAG not in site.metastore.parameters(TABLE, "dt=a")
     assert "no exact statistics of dt=a" in caplog.text
+
+
+@pytest.mark.parametrize(("folder", "is_exact"), [("HIVE_UNION_SUBDIR_1", False), (".hive-staging_1", True)])
+def test_a_folder_in_which_hive_reads_more_costs_its_partition_the_figures(folder: str, is_exact: bool) -> None:
+    site, job = begun()
+    site.fs.write_new(f"{LOCATION}/dt=a/{folder}/000000_0", b"100\n")
+    refresh_statistics(job.context, job.committer.head, [PLACE], measure_lines)
+    assert (FLAG in site.metastore.parameters(TABLE, "dt=a")) == is_exact
 
 
 def test_a_partition_that_moves_just_before_its_figures_are_set() -> None:
