@@ -5,6 +5,7 @@ Errors of Spark and its JVM are judged by their text: an unreachable server may 
 
 from __future__ import annotations
 
+import os
 import re
 import signal
 import subprocess
@@ -15,8 +16,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hivesink import errors
+from hivesink.config.site import Site
 from hivesink.core.trace import denied, java_lines, reason, says_two_runs
-from hivesink.errors import CheckpointShared, CheckpointUnreadable, HiveSinkError, NotWritable, WrongUsage
+from hivesink.errors import CheckpointShared, CheckpointUnreadable, HiveSinkError, NotWritable, SiteInvalid, WrongUsage
+from hivesink.storage.hdfs_address import known_servers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -213,8 +216,8 @@ _UNREACHABLE = re.compile(
 
 _FAULT = re.compile(
     r"(?:^\s*|: |\()(?:org\.apache\.hadoop\.security\.AccessControlException|java\.lang\.IllegalArgumentException: "
-    r"java\.net\.UnknownHostException|[\w.]*ClassNotFoundException|java\.sql\.SQLException: No suitable driver|"
-    r"\[MALFORMED_RECORD_IN_PARSING)",
+    r"java\.net\.UnknownHostException(?:: (?P<host>[\w.-]+))?|[\w.]*ClassNotFoundException|"
+    r"java\.sql\.SQLException: No suitable driver|\[MALFORMED_RECORD_IN_PARSING)",
     re.MULTILINE,
 )
 """No login to HDFS, an unknown nameservice, a missing class, a malformed record: a retry gets the same answer."""
@@ -234,7 +237,15 @@ def _is_fault(error: BaseException) -> bool:
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
-    return isinstance(error, (PySparkException, Py4JError)) and bool(_FAULT.search(_whole(error)))
+    hosts = [found["host"] for found in _FAULT.finditer(_whole(error))]
+    return isinstance(error, (PySparkException, Py4JError)) and not all(map(_is_namenode, hosts))
+
+
+def _is_namenode(host: str | None) -> bool:
+    """Whether the site's files have that host: its name is unknown only while its container restarts."""
+    with suppress(SiteInvalid):
+        return host in {server.partition(":")[0] for server in known_servers(Site.load(os.environ).hadoop)}
+    return False
 
 
 def _may_pass(error: BaseException) -> bool:
@@ -247,8 +258,8 @@ def _may_pass(error: BaseException) -> bool:
     if not isinstance(error, (PySparkException, Py4JError)):
         return False
     text = _whole(error)
-    if _UNREACHABLE.search(text):
-        return True
+    if _UNREACHABLE.search(text) or _FAULT.search(text):
+        return True  # Of the faults only a NameNode that is down gets here.
     if isinstance(error, (AnalysisException, ParseException, IllegalArgumentException)):
         return False
     # Python code that failed in a task or a callback fails again, unless it was the JVM that failed under it.

@@ -161,13 +161,16 @@ def _server(text: str) -> str | None:
     return None if parts is None else f"{parts['host'].lower()}:{parts['port'] or DEFAULT_PORT}"
 
 
-def names_host(address: Address, properties: Mapping[str, str]) -> bool:
-    """Whether the site's files say that `address` is of hosts: by `dfs.namenode.rpc-address`, or by a port."""
+def known_servers(properties: Mapping[str, str]) -> frozenset[str]:
+    """The NameNodes, as host:port, that the site's files name: by `dfs.namenode.rpc-address`, or `fs.defaultFS`.
+
+    That only with a port: without one it may be a nameservice.
+    """
+    named = [value.strip() for name, value in properties.items() if name.startswith("dfs.namenode.rpc-address")]
     default = _LOCATION.fullmatch(properties.get("fs.defaultFS", ""))
     authority = (default and default["authority"]) or ""
-    return bool(_namenodes(address.authority, properties)) or (
-        ":" in authority and _server(authority) == address.authority
-    )
+    named += [authority] if ":" in authority else []
+    return frozenset(server for server in map(_server, named) if server)
 
 
 def nameservices(properties: Mapping[str, str]) -> tuple[str, ...]:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from hdfs_native import Client
 
-from hivesink.storage.hdfs_address import Address, accepts, answering_first, client_properties, names_host
+from hivesink.storage.hdfs_address import Address, accepts, answering_first, client_properties, known_servers
 from hivesink.storage.hdfs_failures import PASSING, UNCERTAIN, CallAbandoned, Failure, Kind, judge
 
 if TYPE_CHECKING:
@@ -147,7 +147,7 @@ class HdfsCalls:
         the site's own files have it. Elsewhere the name may be a nameservice whose site's files are missing.
         """
         failure = judge(error)
-        known = self._answered or names_host(self.address, self.properties)
+        known = self._answered or not known_servers(self.properties).isdisjoint(self.address.namenodes)
         return replace(failure, kind=Kind.NOT_TAKEN) if failure.kind is Kind.UNKNOWN_HOST and known else failure
 
     def pauses(self) -> Iterator[None]:

@@ -232,6 +232,19 @@ def test_what_hdfs_refuses_whoever_tries_again_needs_a_person(java: str) -> None
     assert java in str(told)
 
 
+def test_a_namenode_of_the_site_whose_name_is_unknown_is_down(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from pyspark.errors import IllegalArgumentException
+
+    default = "<property><name>fs.defaultFS</name><value>hdfs://prod:8020</value></property>"
+    (tmp_path / "core-site.xml").write_text(f"<configuration>{default}</configuration>")
+    monkeypatch.setenv("HADOOP_CONF_DIR", str(tmp_path))
+    for host, code in (("prod", 75), ("prodns", 65)):
+        error = IllegalArgumentException(f"java.lang.IllegalArgumentException: java.net.UnknownHostException: {host}")
+        told, found = translate(error, JOB)
+        assert found == code
+        assert f"UnknownHostException: {host}" in str(told)
+
+
 _LOST = "Some data may have been lost because they are not available in Kafka any more;"
 
 
