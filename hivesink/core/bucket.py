@@ -65,7 +65,9 @@ class TimePattern:
 
     def format(self, at: datetime) -> str:
         """The value for `at`'s own wall clock; years below 1000 have four digits, as Java prints them."""
-        return at.strftime(self.strftime.replace("%Y", f"{at.year:04d}"))
+        year = f"{at.year:04d}"
+        # `%%Y` is text: a percent sign and the letter.
+        return at.strftime(re.sub("%%|%Y", lambda found: year if found[0] == "%Y" else found[0], self.strftime))
 
 
 def folder(table_location: str, partition: str) -> str:

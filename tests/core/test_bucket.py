@@ -20,6 +20,7 @@ AT = datetime(2024, 3, 9, 7, 5, 4, tzinfo=timezone.utc)
         ("''yyyy''", "'2024'", "year"),
         ("yyyy'%d'", "2024%d", "year"),
         ("yyyy%", "2024%", "year"),
+        ("'%Y'yyyy", "%Y2024", "year"),
     ],
 )
 def test_patterns_format_as_javas_do(pattern: str, text: str, unit: str) -> None:
