@@ -182,10 +182,15 @@ def _lines(fs: FileSystem, path: str, stack: ExitStack) -> Iterator[Line]:
 
     The file stays open until `stack` closes it.
     """
-    suffix = PurePosixPath(path).suffix.lower()
-    if suffix in _NOT_READ:
-        problem = f"files in {suffix} can't be sampled; unpack one of them, or compress with gzip"
+    suffix = PurePosixPath(path).suffix
+    lower = suffix.lower()
+    if lower in _NOT_READ:
+        problem = f"files in {lower} can't be sampled; unpack one of them, or compress with gzip"
         raise InvalidOption((f"{path}: {problem}",))
+    if suffix not in _PACKED and lower in _PACKED:
+        # Spark unpacks by Hadoop's CompressionCodecFactory, to which the suffix's case matters.
+        name = PurePosixPath(path).with_suffix(lower).name
+        raise InvalidOption((f"{path}: a job would read it without unpacking it; rename it to {name}",))
     with _readable(path):
         raw = stack.enter_context(fs.open(path))
         unpacked = _PACKED[suffix](raw) if suffix in _PACKED else raw
@@ -210,6 +215,6 @@ def _readable(path: str) -> Iterator[None]:
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise InvalidOption((f"{path} is damaged: {error}; write it again",)) from error
     except OSError as error:
-        if PurePosixPath(path).suffix.lower() == ".bz2" and error.errno is None:
+        if PurePosixPath(path).suffix == ".bz2" and error.errno is None:
             raise InvalidOption((f"{path} is damaged: {error}; write it again",)) from error
         raise StoreUnavailable(action="read", path=path, reason=error.strerror or str(error)) from error

@@ -59,7 +59,7 @@ def test_of_many_files_some_of_each_part_are_opened(tmp_path: Path) -> None:
     assert sample.total == 500
 
 
-@pytest.mark.parametrize("named", ["nope", "", "hidden", "broken.gz", "short.bz2", "data.zst"])
+@pytest.mark.parametrize("named", ["nope", "", "hidden", "broken.gz", "short.bz2", "data.zst", "good.GZ"])
 def test_what_holds_no_lines_is_named(tmp_path: Path, named: str) -> None:
     (tmp_path / "hidden").mkdir()
     (tmp_path / "hidden" / ".a").touch()
@@ -68,10 +68,12 @@ def test_what_holds_no_lines_is_named(tmp_path: Path, named: str) -> None:
     (folder / "broken.gz").write_bytes(b"no gzip")
     (folder / "short.bz2").write_bytes(bz2.compress(b"{}")[:-5])
     (folder / "data.zst").write_bytes(b"\x28\xb5")
+    (folder / "good.GZ").write_bytes(gzip.compress(b"{}"))
     path = next((place / named for place in (tmp_path, folder) if named and (place / named).exists()), None)
     with pytest.raises(InvalidOption) as error:
         _sample(path or tmp_path / "not there")
     assert str(path or tmp_path / "not there") in str(error.value)
+    assert ("would read it without unpacking it; rename it to good.gz" in str(error.value)) is (named == "good.GZ")
 
 
 def test_a_job_reads_the_folder_of_a_file_whose_neighbours_look_alike(tmp_path: Path) -> None:
