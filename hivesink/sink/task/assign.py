@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from functools import lru_cache
@@ -58,7 +59,7 @@ class BucketAssigner(Protocol):
 
         `rows` has the table's columns and, where the stream has them, those of its partitions. A value is text or of
         the column's type; null means what `sink.bucket.on-null` says, and one that doesn't fit makes a bad row. An
-        error that it raises ends the query as OwnCodeFailed; arrays of another number or length as InvalidOption.
+        error that it raises ends the query as OwnCodeFailed, anything but such arrays as InvalidOption.
         """
 
 
@@ -126,6 +127,28 @@ class _Clock:
         if self.zone is None:
             return at
         return (at.replace(tzinfo=self.stored) if self.stored else at).astimezone(self.zone)
+
+
+@dataclass(frozen=True, slots=True)
+class OwnAssigner:
+    """A class of the user's own. `setting` is the one that names it."""
+
+    made: BucketAssigner
+    setting: str
+    columns: int
+
+    def assign(self, rows: pa.Table, moment: Moment) -> Sequence[pa.Array]:
+        """Raises InvalidOption unless the class returns such arrays as the protocol asks for."""
+        found: Any = self.made.assign(rows, moment)
+        values = list(found) if isinstance(found, Iterable) else [found]
+        if others := [type(one).__name__ for one in values if not isinstance(one, pa.Array | pa.ChunkedArray)]:
+            way = "return a list, with a pyarrow array of values for each partition column"
+            raise InvalidOption((f"{self.setting}: your own assign made a {others[0]}, no array; {way}",))
+        if [len(one) for one in values] != [rows.num_rows] * self.columns:
+            made = ", ".join(str(len(array)) for array in values)
+            problem = f"your own assign made arrays of {made} values, for {self.columns} partition columns and "
+            raise InvalidOption((f"{self.setting}: {problem}{rows.num_rows} rows",))
+        return values
 
 
 def _no_time(column: str | None, kind: str) -> str:
@@ -197,8 +220,8 @@ def assigner_for(spec: TableSpec, config: SinkConfig) -> BucketAssigner:
                 raise InvalidOption((_no_time(time, str(column.type)),))
         zones = config["sink.timestamp-zone"], config["sink.bucket.time-zone"]
         return ByTime(time, *zones, names, time_patterns(spec, config))
-    made: BucketAssigner = own_object("sink.bucket.assigner", "assign", spec, config)
-    return made
+    made = own_object("sink.bucket.assigner", "assign", spec, config)
+    return OwnAssigner(made, f"sink.bucket.assigner = {kind!r}", len(names))
 
 
 def time_patterns(spec: TableSpec, config: SinkConfig) -> dict[str, TimePattern]:
@@ -227,7 +250,8 @@ def time_patterns(spec: TableSpec, config: SinkConfig) -> dict[str, TimePattern]
 def row_columns(spec: TableSpec, config: SinkConfig) -> tuple[Column, ...]:
     """The columns whose values come from the rows: all but those made of a time. Raises InvalidOption.
 
-    A class of the user's own may make those of the partitions, too, but it finds them in the rows.
+    A class of the user's own may make those of the partitions, too, but it finds them in the rows, unless they are
+    `InputShape.absent`.
     """
     made = time_patterns(spec, config)
     return (*spec.columns, *(column for column in spec.partition_columns if column.name not in made))
@@ -245,13 +269,8 @@ class Buckets:
 def buckets(columns: Sequence[Column], values: Sequence[pa.Array], rows: int, on_null: OnNull) -> Buckets:
     """Partition paths with Hive's escaping and canonical values. A path that the metastore can't hold is unfit.
 
-    Raises InvalidOption unless there are as many values as rows for each column.
+    `values` has an array for each column, with a value for each of `rows`.
     """
-    values = list(values)
-    if [len(array) for array in values] != [rows] * len(columns):
-        made = ", ".join(str(len(array)) for array in values)
-        problem = f"sink.bucket.assigner: your own assign made arrays of {made} values, for {len(columns)} partition "
-        raise InvalidOption((f"{problem}columns and {rows} rows",))
     codes: Codes = np.zeros(rows, dtype=np.int64)
     combined: list[tuple[str | None, ...]] = [()]
     unfit: dict[int, BadRow] = {}

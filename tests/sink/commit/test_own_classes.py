@@ -45,11 +45,12 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 RAISES = """import sys
+import pyarrow as pa
 
 class Fails:
     def __init__(self, spec, config): ...
     def should_roll(self, *_): raise KeyError("x")
-    def assign(self, rows, moment): return [["1"]]
+    def assign(self, rows, moment): return [pa.array(["1"])]
 
 class Exits(Fails):
     def should_roll(self, *_): sys.exit(0)
@@ -57,6 +58,12 @@ class Exits(Fails):
 
 class Lacks:
     def __init__(self, spec, config): ...
+
+class Lists(Lacks):
+    def assign(self, rows, moment): return [["1"] * len(rows)]
+
+class Nothing(Lacks):
+    def assign(self, rows, moment): ...
 
 class Never:
     def __init__(self, spec, config): sys.exit(0)
@@ -77,7 +84,9 @@ def failing(tmp_path: Path) -> None:
         ("sink.rolling-policy.class", "Never", "SystemExit: 0; write module:Class"),
         ("sink.rolling-policy.class", "Lacks", "'failing_own:Lacks': it has no method should_roll"),
         ("sink.rolling-policy.class", "Nobody", "has no attribute 'Nobody'; write module:Class"),
-        ("sink.bucket.assigner", "Fails", "arrays of 1 values, for 1 partition columns and 2 rows"),
+        ("sink.bucket.assigner", "Lists", "'failing_own:Lists': your own assign made a list, no array; return a"),
+        ("sink.bucket.assigner", "Nothing", "'failing_own:Nothing': your own assign made a NoneType, no array; return"),
+        ("sink.bucket.assigner", "Fails", "'failing_own:Fails': your own assign made arrays of 1 values, for 1"),
         ("sink.bucket.assigner", "Exits", "'failing_own:Exits': your own assign raised ValueError: no way"),
     ],
 )
