@@ -112,7 +112,7 @@ def row_reader(plan: TaskPlan) -> RowReader:
         unknown_field=config["sink.on-unknown-field"],
         sources=config.sources,
     )
-    columns = row_columns(plan.target.spec, config)
+    columns = [column for column in row_columns(plan.target.spec, config) if column.name not in plan.shape.absent]
     return RowsReader(columns, plan.shape.value, options, plan.arrival, plan.shape.batch)
 
 

@@ -12,7 +12,7 @@ from hivesink.core.bucket import normal
 from hivesink.core.column_source import LINE, PATH, JsonPath, stream_column
 from hivesink.core.offsets import KafkaOffset, SourceOffset
 from hivesink.errors import InvalidOption, MissingColumns, NotWritable, StoreUnavailable
-from hivesink.sink.task.assign import row_columns
+from hivesink.sink.task.assign import classes_columns, row_columns
 from hivesink.sink.task.messages import InputShape, TaskPlan
 from hivesink.spark.site import driver_jvm, on_file_system
 
@@ -43,7 +43,8 @@ def input_shape(
     """
     kinds = {field.name: field.dataType.simpleString() for field in schema.fields}
     if not _is_raw(kinds, spec, config):
-        return replace(_of_lines(kinds, as_read=as_read), path=PATH if PATH in kinds else None)
+        absent = classes_columns(spec, config) - config.sources.keys() - {name.lower() for name in kinds}
+        return replace(_of_lines(kinds, as_read=as_read), path=PATH if PATH in kinds else None, absent=absent)
 
     def column(name: str, kind: str) -> str | None:
         return name if kinds.get(name) == kind else None
@@ -180,7 +181,8 @@ def _decoded(schema: StructType, plan: TaskPlan) -> list[str]:
     by_name: dict[str, list[str]] = {}
     for field in schema.fields:
         by_name.setdefault(field.name.lower(), []).append(field.name)
-    wanted = [column.name for column in row_columns(spec, plan.config) if column.name not in plan.config.sources]
+    elsewhere = plan.config.sources.keys() | plan.shape.absent
+    wanted = [column.name for column in row_columns(spec, plan.config) if column.name not in elsewhere]
     missing = [name for name in wanted if len(by_name.get(name, ())) != 1]
     if missing:
         raise MissingColumns(plan.target.name, tuple(missing), tuple(schema.fieldNames()))

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 import pytest
 from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType, TimestampType
 
 from hivesink.config.options import SinkConfig
+from hivesink.core.epoch import Epoch
 from hivesink.core.table import Column, Primitive, TableName, TableSpec
-from hivesink.spark.input import Checkpoint, input_shape
+from hivesink.errors import MissingColumns
+from hivesink.sink.task.messages import TablePlan, TaskPlan
+from hivesink.spark.input import Checkpoint, input_shape, needed_input
+from hivesink.wiring import row_reader
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -87,6 +93,24 @@ def test_a_stream_with_all_of_the_tables_columns_is_not_raw(table: str, stream: 
 )
 def test_columns_with_a_source_are_looked_for_by_no_name(table: str, sources: dict[str, str], *, is_raw: bool) -> None:
     assert reads_raw(table, KAFKA, (), **{f"sink.column.{name}.from": text for name, text in sources.items()}) is is_raw
+
+
+def test_decoded_rows_may_lack_a_partition_that_an_own_class_makes() -> None:
+    spec = TableSpec(TableName("demo", "t"), (Column("id", Primitive.BIGINT),), (Column("dt", Primitive.STRING),))
+    config = SinkConfig.parse({"sink.bucket.assigner": "own:ByFirstDigit"})
+
+    def plan(schema: StructType, config: SinkConfig) -> TaskPlan:
+        shape = input_shape(schema, spec, config, ())
+        return TaskPlan(TablePlan(spec, "/t"), None, config, shape, "uid", Epoch(0), "try", datetime.now(timezone.utc))
+
+    bare = StructType([StructField("ID", LongType())])
+    with_it = StructType([*bare, StructField("dt", StringType())])
+    assert needed_input(bare, plan(bare, config)) == ["ID"]
+    read = row_reader(plan(bare, config)).read(pa.RecordBatch.from_pydict({"ID": [7]}))
+    assert read.table.column_names == ["id"]
+    assert needed_input(with_it, plan(with_it, config)) == ["ID", "dt"]
+    with pytest.raises(MissingColumns, match="for each of dt"):
+        needed_input(bare, plan(bare, SinkConfig.parse({})))
 
 
 def reads_raw(table: str, stream: str, partitions: tuple[Column, ...] = (), **options: str) -> bool:

@@ -250,11 +250,16 @@ def time_patterns(spec: TableSpec, config: SinkConfig) -> dict[str, TimePattern]
 def row_columns(spec: TableSpec, config: SinkConfig) -> tuple[Column, ...]:
     """The columns whose values come from the rows: all but those made of a time. Raises InvalidOption.
 
-    A class of the user's own may make those of the partitions, too, but it finds them in the rows, unless they are
-    `InputShape.absent`.
+    Decoded rows may lack `classes_columns`.
     """
     made = time_patterns(spec, config)
     return (*spec.columns, *(column for column in spec.partition_columns if column.name not in made))
+
+
+def classes_columns(spec: TableSpec, config: SinkConfig) -> frozenset[str]:
+    """The partition columns that a class of the user's own makes, from the rows' own values or not."""
+    is_own = config["sink.bucket.assigner"] not in {"partition-columns", "date-time"}
+    return frozenset(column.name for column in spec.partition_columns) if is_own else frozenset()
 
 
 @dataclass(frozen=True, slots=True)

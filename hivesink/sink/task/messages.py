@@ -62,6 +62,8 @@ class InputShape:
     """Spark's own for this batch (UTC), where it decides."""
     batch: int | None = None
     """Spark's number of the batch; None where no batch is read yet."""
+    absent: frozenset[str] = frozenset()
+    """Partition columns that decoded rows lack, where a class of the user's own makes them."""
 
     @property
     def is_raw(self) -> bool:
