@@ -40,7 +40,7 @@ BY_SIGNAL = 128
 """The shell's rule: 128 + n is a death by signal n."""
 
 MEANING: Mapping[int, str] = {
-    ExitCode.DONE: "done; every row can be read",
+    ExitCode.DONE: "done; every committed row can be read, but for those that sink.on-stop = keep keeps",
     ExitCode.FAILED: "the job itself failed; it needs a person",
     ExitCode.USAGE: "wrong usage; it needs a person",
     ExitCode.NEEDS_PERSON: "it needs a person",

@@ -12,7 +12,7 @@ from hivesink.spark.session import LOGGING, log4j_file
 
 
 def prepare(*, json: Json = False, debug: Debug = False) -> None:
-    """Fetch Spark's connectors into the cache, and write an archive of its classes: it then starts in half the time.
+    """Fetch Spark's connectors into the cache, and write an archive of its classes: jobs then start faster.
 
     For an image or a new machine. Safe to repeat; repeat it after a new version of PySpark or Java.
 

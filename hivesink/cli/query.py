@@ -102,8 +102,8 @@ def query(
 ) -> None:
     """Run one SQL statement and print its rows.
 
-    DuckDB answers simple statements over Parquet tables in a second or two. For all else a local Spark session starts,
-    which takes some seconds. In JSON, times are ISO 8601, decimals are text, bytes are base64.
+    DuckDB answers simple statements over Parquet tables in a few seconds. For all else a local Spark session starts,
+    which takes longer. In JSON, times are ISO 8601, decimals are text, bytes are base64.
 
     Example: hivesink query "SELECT count(*) FROM demo.flights"
     """

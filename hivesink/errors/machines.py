@@ -220,7 +220,11 @@ class JarsUnavailable(HiveSinkError):
     retryable = True
 
     def __init__(self, what: str, repository: str, problem: str) -> None:
-        super().__init__(f"the jars of {what} could not be fetched from {repository}: {problem}")
+        super().__init__(
+            f"the jars of {what} could not be fetched from {repository}: {problem}; set HIVESINK_MAVEN_URL to a mirror "
+            "of Maven Central, or run the same command (for Spark's jars `hivesink prepare`) where there is a network, "
+            "and copy its cache folder"
+        )
 
 
 class ArchiveNotMade(HiveSinkError):

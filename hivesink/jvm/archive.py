@@ -1,4 +1,4 @@
-"""An archive of the classes that a Spark driver loads: a driver that has it starts in half the CPU time.
+"""An archive of the classes that a Spark driver loads: a driver that has it starts faster.
 
 JEP 350, "Dynamic CDS Archives". A JVM goes on without an archive that isn't there, or is of another build of Java or of
 other jars.

@@ -186,4 +186,5 @@ def _unsupported(action: str, path: str, reason: str) -> Unsupported:
     if "ncryption zone" in reason:
         way = "keep a table's partitions and their staged files in one encryption zone"
         return Unsupported(f"to {action} {path}", reason, way)
-    return Unsupported(f"to {action} {path}", reason, "do it by hand, or see docs/hdfs.md for what the client knows")
+    way = "hdfs-native can't do this; keep the table in a folder without the feature that the reason names"
+    return Unsupported(f"to {action} {path}", reason, way)
