@@ -192,7 +192,6 @@ class OpenRows:
         return {key: tuple(one for one in slices if one not in left[key]) for key, slices in known}
 
     def segments(self) -> frozenset[str]:
-        """The names of the segments that hold them."""
         return frozenset(one.segment for bucket in self.buckets.values() for one in bucket.slices)
 
     def _changed(self, manifest: Manifest) -> dict[PartitionKey, OpenBucket]:

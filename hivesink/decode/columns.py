@@ -206,14 +206,12 @@ class PathsReader:
         return Converted(arrays, doubt, quotes, absent)
 
     def convert_spans(self, spans: Spans) -> Converted:
-        """As `ColumnReader.convert_spans`."""
         values, doubt = raw_values(spans)
         arrays, more = self._picked(values)
         return Converted(arrays, doubt | more, 0, 0)
 
     @property
     def is_required(self) -> bool:
-        """Whether a record without the field is bad."""
         return not all(column.nullable for column in self._columns)
 
     def _picked(self, raws: list[bytes | None]) -> tuple[tuple[pa.Array, ...], Mask]:

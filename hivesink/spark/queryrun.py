@@ -239,7 +239,6 @@ class QueryRun:
             return False  # The JVM has died.
 
     def keep_up(self, asked: float | None) -> None:
-        """As the committer's."""
         last = self._last
         if asked is not None and last is not None and last != self._asked_of:
             checkpoint, batch = last

@@ -99,7 +99,6 @@ class DeadLetters:
 
     @property
     def name(self) -> str:
-        """Its name."""
         return str(self.live.spec.name)
 
     @property
@@ -108,7 +107,6 @@ class DeadLetters:
         return self._store.parallelism == 1
 
     def files(self) -> int:
-        """How many files it has."""
         return sum(len(self._store.visible(home.location)) for home in self._homes().values())
 
     def waiting(self) -> int:

@@ -239,7 +239,6 @@ class PartitionCommits:
         self._ended = began
 
     def ended(self) -> None:
-        """The batch has ended."""
         self._ended = self.context.tick()
 
     def _unread(self, batch: BatchRef) -> list[str]:

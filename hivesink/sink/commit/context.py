@@ -201,7 +201,6 @@ class WriterSpec:
 
     @property
     def tables(self) -> dict[str, TablePlan]:
-        """The tables to write, by name."""
         return {table.name: table for table in (self.target, self.rejected) if table}
 
     @property

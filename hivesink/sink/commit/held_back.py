@@ -30,7 +30,6 @@ class HeldBack:
 
     @property
     def reason(self) -> str | None:
-        """As of `Patience`."""
         return self.patience.reason
 
     def require_none(self) -> None:

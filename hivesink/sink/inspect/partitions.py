@@ -132,7 +132,6 @@ class LogFollower:
 
     @property
     def head(self) -> Manifest | None:
-        """The newest manifest."""
         return self._manifests[max(self._manifests)] if self._manifests else None
 
     @property
