@@ -110,15 +110,17 @@ def init(
     table = _needed(context, "--table", table, "The table to propose, as database.table", can_ask)
     with reporting(as_json=json, debug=debug) as out:
         name = _table_name(table)
-        asks = _asks(yes=yes, dry_run=dry_run, json=json)
+        if not (can_ask or yes or dry_run):
+            way = "add --yes to take what it proposes, or --dry-run to see it"
+            raise WrongUsage((f"init asks in a terminal; here {way}",))
         site, now = Site.load(os.environ), datetime.now(timezone.utc)
         origin = source_of(source, site)
-        files = _files(name, ddl, job, asks=asks)
+        files = _files(name, ddl, job, asks=can_ask)
         if not dry_run:
             files.require_new()
         taken = taken_from(origin, sample, site)
         found = find(taken, name, now)
-        by = _partitioning(found, origin, taken, _Asked(asks, time_column, every, zone))
+        by = _partitioning(found, origin, taken, _Asked(can_ask, time_column, every, zone))
         proposal = propose(taken, name, found, by, source=source, arrival=now)
         text = job_text(JobFile(str(files.job), files.job.stem), origin, proposal.spec, settings_of(proposal.spec))
         if not dry_run:
@@ -143,15 +145,6 @@ def _table_name(text: str) -> TableName:
     if len(name.table) > _LONGEST_TABLE:
         raise WrongUsage((f"--table: a table's name has up to {_LONGEST_TABLE} characters",))
     return name
-
-
-def _asks(*, yes: bool, dry_run: bool, json: bool) -> bool:
-    """Whether there is somebody to ask. Raises WrongUsage if somebody must be asked."""
-    if yes or dry_run:
-        return False
-    if json or not sys.stdin.isatty():
-        raise WrongUsage(("init asks in a terminal; here add --yes to take what it proposes, or --dry-run to see it",))
-    return True
 
 
 @dataclass(frozen=True, slots=True)
