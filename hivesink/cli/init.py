@@ -100,7 +100,7 @@ def init(
 
     Example: hivesink init --from events --table demo.events --yes
     """
-    from hivesink.sample.job import JobFile, job_text
+    from hivesink.sample.job import job_text
     from hivesink.sample.preview import settings_of
     from hivesink.sample.proposal import find, propose
     from hivesink.sample.source import source_of
@@ -122,7 +122,7 @@ def init(
         found = find(taken, name, now)
         by = _partitioning(found, origin, taken, _Asked(can_ask, time_column, every, zone))
         proposal = propose(taken, name, found, by, source=source, arrival=now)
-        text = job_text(JobFile(str(files.job), files.job.stem), origin, proposal.spec, settings_of(proposal.spec))
+        text = job_text(files.job, origin, proposal.spec, settings_of(proposal.spec))
         if not dry_run:
             files.write(proposal.ddl, text)
         following = _next(source, name, files, site)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from hivesink.sample.source import TopicSource
 from hivesink.spark.input import columns_to_drop
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from hivesink.config.options import SinkConfig
     from hivesink.core.table import TableSpec
     from hivesink.sample.source import Source
@@ -51,19 +52,11 @@ _DROP = """    # The table has columns of these names; the sink would take Kafka
     events = events.drop({names})"""
 
 
-@dataclass(frozen=True, slots=True)
-class JobFile:
-    """Where the job will be, and the writer that it is."""
-
-    path: str
-    writer: str
-
-
-def job_text(job: JobFile, source: Source, spec: TableSpec, config: SinkConfig) -> str:
-    """Raises InvalidOption for a folder that no job can read as it is."""
+def job_text(job: Path, source: Source, spec: TableSpec, config: SinkConfig) -> str:
+    """The text for the file `job`, whose stem is the writer. Raises InvalidOption for a folder that no job can read."""
     # The docstring takes no odd characters; a writer's name has none.
-    path = job.path if re.fullmatch(r"[\w./ -]+", job.path) else f"{job.writer}.py"
-    common = {"table": str(spec.name), "path": path, "writer": job.writer}
+    path = str(job) if re.fullmatch(r"[\w./ -]+", str(job)) else f"{job.stem}.py"
+    common = {"table": str(spec.name), "path": path, "writer": job.stem}
     if not isinstance(source, TopicSource):
         return _TEXT.format(
             what="the JSON lines of a folder's files",
