@@ -87,14 +87,6 @@ def matching(pattern: str | re.Pattern[str], problem: str, made: Callable[[str],
     return parse
 
 
-def flag(text: str) -> bool:
-    """`true` or `false`; ValueError otherwise."""
-    if text.strip().lower() not in {"true", "false"}:
-        message = "write true or false"
-        raise ValueError(message)
-    return text.strip().lower() == "true"
-
-
 def columns(text: str) -> tuple[str, ...]:
     """`a, B` in lower case; ValueError otherwise."""
     names = tuple(item.strip().lower() for item in text.split(","))
