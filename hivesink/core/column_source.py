@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 from urllib.parse import unquote
 
-from hivesink.core.table import Array, Char, HiveType, Map, Primitive, Struct, Varchar
+from hivesink.core.table import INTEGERS, TIMES, TIMES_TEXT, Array, Char, HiveType, Map, Primitive, Struct, Varchar
 
 _STEP = re.compile(
     r"""
@@ -21,8 +21,6 @@ _STEP = re.compile(
 _MOST_STEPS = 100
 _PATHS = "write names and indexes, such as $.user.id, $['odd name'] or $.items[0].sku"
 _HEADER = "kafka.headers."
-_WHOLE = frozenset({Primitive.TINYINT, Primitive.SMALLINT, Primitive.INT, Primitive.BIGINT})
-_TIMES = frozenset({Primitive.TIMESTAMP, Primitive.DATE, Primitive.BIGINT})
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,12 +129,12 @@ def misfit(source: ColumnSource, kind: HiveType) -> str | None:
         case Metadata.TOPIC | Metadata.PATH:
             return None if is_text else "STRING, VARCHAR or CHAR"
         case Metadata.TIMESTAMP | Metadata.ARRIVAL:
-            return None if kind in _TIMES else "TIMESTAMP, DATE or BIGINT (milliseconds)"
+            return None if kind in TIMES else TIMES_TEXT
         case Metadata.HEADERS:
             fits = "MAP<STRING,BINARY>, MAP<STRING,STRING> or ARRAY<STRUCT<key:STRING,value:BINARY>> (or value:STRING)"
             return None if kind in _HEADERS else fits
         case _:
-            return None if is_text or kind in _WHOLE else "BIGINT, INT, SMALLINT, TINYINT, STRING, VARCHAR or CHAR"
+            return None if is_text or kind in INTEGERS else "BIGINT, INT, SMALLINT, TINYINT, STRING, VARCHAR or CHAR"
 
 
 def _headers(value: Primitive) -> tuple[HiveType, HiveType]:

@@ -40,6 +40,13 @@ class Primitive(Enum):
         return self.value
 
 
+INTEGERS = (Primitive.TINYINT, Primitive.SMALLINT, Primitive.INT, Primitive.BIGINT)
+"""From the narrowest on."""
+TIMES = (Primitive.TIMESTAMP, Primitive.DATE, Primitive.BIGINT)
+"""The types of columns that can hold times."""
+TIMES_TEXT = "TIMESTAMP, DATE or BIGINT (milliseconds)"
+
+
 @dataclass(frozen=True, slots=True)
 class Decimal:
     """DECIMAL(precision, scale): 1 <= precision <= 38, 0 <= scale <= precision."""

@@ -11,14 +11,13 @@ import pyarrow.compute as pc
 
 from hivesink.config import options
 from hivesink.core.column_source import Metadata, stream_column
-from hivesink.core.table import Column, Primitive, TableSpec
+from hivesink.core.table import TIMES, Column, Primitive, TableSpec
 from hivesink.errors import InvalidOption
 from hivesink.hiveql.parse import parse_ddl
 from hivesink.hiveql.render import render
 from hivesink.sample.infer import MIXED, infer
 from hivesink.sample.preview import Preview, preview, settings_of
 from hivesink.sample.seen import Kind, kind_of_text, shown
-from hivesink.sink.task.assign import TIMES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from hivesink.core.table import Decimal, HiveType, Primitive
+from hivesink.core.table import INTEGERS, Decimal, HiveType, Primitive
 from hivesink.core.typetext import MAX_PRECISION
 from hivesink.errors import NotCovered
 from hivesink.sparksql.expressions import EXACT, expression, is_ordered
-from hivesink.sparksql.typed import APPROXIMATE, INTEGERS, Typed, duckdb_type, failing_unless, only, shown
+from hivesink.sparksql.typed import APPROXIMATE, Typed, duckdb_type, failing_unless, only, shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

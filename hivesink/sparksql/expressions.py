@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from hivesink.core.table import Decimal, HiveType, Primitive
+from hivesink.core.table import INTEGERS, Decimal, HiveType, Primitive
 from hivesink.errors import NotCovered
 from hivesink.sparksql.typed import (
     APPROXIMATE,
-    INTEGERS,
     Typed,
     cast,
     common_type,

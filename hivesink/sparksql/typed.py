@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from datetime import date, datetime
 from typing import TYPE_CHECKING
 
-from hivesink.core.table import Array, Char, Decimal, HiveType, Map, Primitive, Struct, Varchar
+from hivesink.core.table import INTEGERS, Array, Char, Decimal, HiveType, Map, Primitive, Struct, Varchar
 from hivesink.errors import NotCovered
 
 if TYPE_CHECKING:
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from sqlglot import exp
 
-INTEGERS = (Primitive.TINYINT, Primitive.SMALLINT, Primitive.INT, Primitive.BIGINT)
-"""From the narrowest on."""
 APPROXIMATE = (Primitive.FLOAT, Primitive.DOUBLE)
 _DUCKDB = {Primitive.INT: "INTEGER", Primitive.STRING: "VARCHAR", Primitive.BINARY: "BLOB"}
 _DAY = re.compile(r"\d{4}-\d\d-\d\d")

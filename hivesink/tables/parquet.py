@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from hivesink.core.partition import parse_path
-from hivesink.core.table import HiveType, Primitive, Varchar
+from hivesink.core.table import INTEGERS, HiveType, Primitive, Varchar
 from hivesink.errors import NotCovered
 from hivesink.sparksql.typed import duckdb_type, failing_unless, literal, quoted
 from hivesink.storage.local_files import posix
@@ -44,7 +44,7 @@ _PHYSICAL = {
 _PARTITION_TEXT = {
     Primitive.STRING: ".*",
     Primitive.DATE: r"\d{4}-\d\d-\d\d",
-    **dict.fromkeys((Primitive.TINYINT, Primitive.SMALLINT, Primitive.INT, Primitive.BIGINT), r"-?\d{1,19}"),
+    **dict.fromkeys(INTEGERS, r"-?\d{1,19}"),
 }
 """What each type's partition values look like where both engines read them alike."""
 _COPYING = "._COPYING_"

@@ -21,7 +21,7 @@ from hivesink.config.own_class import own_object
 from hivesink.core.bucket import TimePattern, unregistrable
 from hivesink.core.partition import DEFAULT_PARTITION, partition_path
 from hivesink.core.partition_value import canonical
-from hivesink.core.table import Column, Primitive, TableSpec
+from hivesink.core.table import TIMES, TIMES_TEXT, Column, TableSpec
 from hivesink.errors import InvalidOption, PartitionPathInvalid, ValueUnfit
 from hivesink.ports import BadRow
 
@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 
 
 Codes = NDArray[np.int64]
-TIMES = frozenset({Primitive.TIMESTAMP, Primitive.DATE, Primitive.BIGINT})
-"""The types of columns that can hold times."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +150,7 @@ class OwnAssigner:
 
 
 def _no_time(column: str | None, kind: str) -> str:
-    return f"sink.bucket.time-column = {column!r} is of type {kind}, not TIMESTAMP, DATE or BIGINT (milliseconds)"
+    return f"sink.bucket.time-column = {column!r} is of type {kind}, not {TIMES_TEXT}"
 
 
 _PER_SECOND = {"s": 1, "ms": 1000, "us": 1_000_000, "ns": 1_000_000_000}

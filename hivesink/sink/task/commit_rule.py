@@ -9,17 +9,16 @@ from hivesink.config.options import CommitTrigger, ExtractorKind
 from hivesink.config.own_class import own_object
 from hivesink.core.partition_commit import CommitRule
 from hivesink.core.partition_time import FromPatterns, FromTemplate, PartitionClock
-from hivesink.core.table import Primitive
+from hivesink.core.table import INTEGERS, TIMES, TIMES_TEXT, Primitive
 from hivesink.core.timeline import TimeReading
 from hivesink.errors import InvalidOption
-from hivesink.sink.task.assign import TIMES, row_columns, time_patterns
+from hivesink.sink.task.assign import row_columns, time_patterns
 
 if TYPE_CHECKING:
     from hivesink.config.options import SinkConfig
     from hivesink.core.partition_time import TimeExtractor
     from hivesink.core.table import TableSpec
 
-_NUMBERS = frozenset({Primitive.TINYINT, Primitive.SMALLINT, Primitive.INT, Primitive.BIGINT})
 _ANY_NUMBERS = ("1", "2024", "20240102", "2024010203")
 """A field, a year, a day and an hour, as a column of numbers may hold them."""
 _PATTERN = "partition.time-extractor.timestamp-pattern"
@@ -77,7 +76,7 @@ def _require_times(spec: TableSpec, config: SinkConfig) -> None:
     name: str | None = config["sink.partition-commit.watermark-column"]
     kinds = {column.name: column.type for column in row_columns(spec, config)}
     if name in kinds and kinds[name] not in TIMES:
-        problem = f"{name} is of type {kinds[name]}: name one of type TIMESTAMP, DATE or BIGINT (milliseconds)"
+        problem = f"{name} is of type {kinds[name]}: name one of type {TIMES_TEXT}"
         raise InvalidOption((f"sink.partition-commit.watermark-column: {problem}",))
 
 
@@ -105,7 +104,7 @@ def _extractor(spec: TableSpec, config: SinkConfig) -> tuple[TimeExtractor, str 
         what = f"names {unknown[0]}, which is no partition column" if unknown else "names no partition column"
         raise InvalidOption((f"{_PATTERN} = {template!r} {what}; {spec.name} has {', '.join(names)}",))
     kinds = {column.name: column.type for column in spec.partition_columns}
-    numbers = all(kinds[name] in _NUMBERS for name in of_columns.columns)
+    numbers = all(kinds[name] in INTEGERS for name in of_columns.columns)
     if numbers and not of_columns.reads(_ANY_NUMBERS):
         wanted = "in the form of its timestamp-formatter" if of_columns.formatter else "such as 2024-01-02 03:00:00"
         problem = f"{_PATTERN} = {of_columns.template!r} makes no time {wanted}, as its columns are numbers"

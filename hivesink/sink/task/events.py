@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hivesink.config.options import CommitTrigger, OnLate
+from hivesink.core.table import TIMES_TEXT
 from hivesink.core.watermark import newest_likely
 from hivesink.errors import InvalidOption
 from hivesink.ports import BadRow
@@ -47,7 +48,7 @@ class EventTimes:
         if times is None:
             raise _unfit(name, "is a column neither of the table nor of the stream")
         if not (pa.types.is_timestamp(times.type) or pa.types.is_date(times.type) or pa.types.is_int64(times.type)):
-            raise _unfit(name, f"is of type {times.type}, not TIMESTAMP, DATE or BIGINT (milliseconds)")
+            raise _unfit(name, f"is of type {times.type}, not {TIMES_TEXT}")
         sources = self._sources(batch, good)
         found = {source: self._micros(newest) for source, newest in _newest(times, sources)}
         if any(at is not None and at > self._limit for at in found.values()):
