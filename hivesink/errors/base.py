@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 
 class HiveSinkError(Exception):
@@ -45,6 +48,12 @@ class OwnClassMissing(InvalidOption):
 def raised(error: BaseException) -> str:
     """An error by its type and its text."""
     return f"{type(error).__name__}: {error}".removesuffix(": ")
+
+
+def few(texts: Sequence[str], most: int) -> str:
+    """The first `most` of them, and how many there are more."""
+    more = len(texts) - most
+    return ", ".join(texts[:most]) + (f" and {more:,} more" if more > 0 else "")
 
 
 def appending(epoch: int) -> str:

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from hivesink.errors.base import HiveSinkError, appending
+from hivesink.errors.base import HiveSinkError, appending, few
 
 _RESUME = "resume=True and hivesink.sources.kafka(…, resume=sink)"
 _NAMED = 5
 """How many files an error names."""
-
-
-def _named(files: tuple[str, ...]) -> str:
-    more = len(files) - _NAMED
-    return ", ".join(files[:_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
 def _texts(offsets: tuple[object, ...]) -> str:
@@ -23,7 +18,7 @@ def _append(epoch: int, *, resumable: bool, read: tuple[str, ...] = ()) -> str:
     if resumable:
         return f"start with {appending(epoch)} (your decision: what the query reads is added to the table as it is)"
     count = "1 file" if len(read) == 1 else f"{len(read)} files"
-    what = f"the {count} that epoch {epoch} has read already: {_named(read)}" if read else "what was read already"
+    what = f"the {count} that epoch {epoch} has read already: {few(read, _NAMED)}" if read else "what was read already"
     return (
         f"start with {appending(epoch)} (your decision: whatever the query reads is written, so move away first {what})"
     )
@@ -271,7 +266,7 @@ class SourceFilesMissing(HiveSinkError):
     def __init__(self, query: str, batch: int, planned: int, missing: tuple[str, ...]) -> None:
         super().__init__(
             f"{len(missing)} of the {planned} files planned for batch {batch} of query {query} are gone: "
-            f"{_named(missing)}; put them back, or, if their rows are not wanted in the table, start once with "
+            f"{few(missing, _NAMED)}; put them back, or, if their rows are not wanted in the table, start once with "
             'HiveSink.for_table(…, options={"sink.on-missing-file": "ignore"}) in the job, or set '
             "'sink.on-missing-file' = 'ignore' in the table's TBLPROPERTIES until it has started"
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hivesink.errors.base import HiveSinkError, appending
+from hivesink.errors.base import HiveSinkError, appending, few
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -103,9 +103,8 @@ _MOST = 3
 
 def _named(partitions: tuple[str, ...]) -> str:
     """The first few, cut if they are long. Quoted: a blank at the end may be what is wrong."""
-    shown = ", ".join(repr(name if len(name) <= _SHOWN else f"{name[:_SHOWN]}…") for name in partitions[:_MOST])
-    more = f" and {len(partitions) - _MOST} more" if len(partitions) > _MOST else ""
-    return f"partition{'s' if len(partitions) > 1 else ''} {shown}{more}"
+    shown = [repr(name if len(name) <= _SHOWN else f"{name[:_SHOWN]}…") for name in partitions]
+    return f"partition{'s' if len(partitions) > 1 else ''} {few(shown, _MOST)}"
 
 
 class PartitionElsewhere(HiveSinkError):

@@ -14,7 +14,7 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, BinaryIO, TypeVar, cast
 
 from hivesink.core.bucket import normal
-from hivesink.errors import InvalidOption, StoreUnavailable, WrongUsage
+from hivesink.errors import InvalidOption, StoreUnavailable, WrongUsage, few
 from hivesink.logs import file_system
 from hivesink.sample.records import Line, of_lines
 from hivesink.spark.sourcefiles import has_colon, is_pattern
@@ -105,18 +105,13 @@ class FilesSource:
             return None
         text = f"the job reads every file in {self.folder}, not only {self.names[0]}: those that come later"
         if self.neighbours:
-            more = len(self.neighbours) - _MOST_NAMED
-            named = ", ".join(self.neighbours[:_MOST_NAMED]) + (f" and {more:,} more" if more > 0 else "")
-            text += f", and {named}"
+            text += f", and {few(self.neighbours, _MOST_NAMED)}"
         return f"{text}; FOLDER names another folder"
 
     def odd_names(self) -> str | None:
         """A word on files by whose names a job would stop; None if there are none."""
         odd = self._odd()
-        if not odd:
-            return None
-        more = f" and {len(odd) - 1} more" if len(odd) > 1 else ""
-        return f"a job stops at the name of {odd[0]}{more}: rename it without any of {_BAD_CHARACTERS}"
+        return f"a job stops at the name of {few(odd, 1)}: rename it without any of {_BAD_CHARACTERS}" if odd else None
 
     def _odd(self) -> list[str]:
         """Names that may stand for several files, and those in which Hadoop sees a scheme before a colon."""

@@ -7,12 +7,10 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from hivesink.core.offsets import FilesOffset
-from hivesink.errors import Unsupported
+from hivesink.errors import Unsupported, few
 from hivesink.spark.site import driver_jvm
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from pyspark.sql import SparkSession
 
     from hivesink.core.epoch import BatchRef
@@ -50,7 +48,7 @@ class SourceFiles:
     def __init__(self, spark: SparkSession, execution: Any, ref: BatchRef) -> None:
         self.planned = [path for end in ref.end if isinstance(end, FilesOffset) for _, path in end.paths]
         self._relations = _file_relations(spark, execution) if self.planned else []
-        self._patterns = [path for path in self.planned if is_pattern(unquote(path))]
+        self._patterns = [path for path in map(unquote, self.planned) if is_pattern(path)]
         self._colons = [path for path in self.planned if has_colon(unquote(path))]
 
     def missing(self) -> list[str]:
@@ -64,11 +62,11 @@ class SourceFiles:
         if not (self._patterns or self._colons) and sum(len(files) for files in listed) == len(self.planned):
             return []
         present, planned = Counter(str(file) for files in listed for file in files), Counter(self.planned)
-        if colons := [path for path in self._colons if path in present]:
-            msg = f"a colon in a file's name on a local disk ({_some(colons)})"
+        if colons := [unquote(path) for path in self._colons if path in present]:
+            msg = f"a colon in a file's name on a local disk ({few(colons, _NAMED)})"
             raise Unsupported(msg, "Spark can't open it", f"rename it, and {_ONCE}")
         if self._patterns and present - planned:
-            msg = f"a file's name that is a pattern to Spark ({_some(self._patterns)})"
+            msg = f"a file's name that is a pattern to Spark ({few(self._patterns, _NAMED)})"
             raise Unsupported(
                 msg,
                 "Spark reads the other files of its batch twice",
@@ -101,8 +99,3 @@ def _ignores_missing(relation: Any) -> bool:
     if own.isDefined():
         return str(own.get()).lower() == "true"
     return bool(relation.sparkSession().sessionState().conf().ignoreMissingFiles())
-
-
-def _some(paths: Sequence[str]) -> str:
-    more = len(paths) - _NAMED
-    return ", ".join(unquote(path) for path in paths[:_NAMED]) + (f" and {more} more" if more > 0 else "")
