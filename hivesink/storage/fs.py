@@ -207,3 +207,12 @@ def drop(fs: FileSystem, temporary: str) -> None:
     # Best effort: clean-up of the log takes it another time.
     with contextlib.suppress(HiveSinkError):
         fs.delete(temporary)
+
+
+def abandon(fs: FileSystem, path: str, stream: BinaryIO) -> None:
+    """Close and delete a new file that nothing will commit."""
+    # Best effort: recovery sweeps what stays behind.
+    with contextlib.suppress(HiveSinkError, OSError):
+        stream.close()
+    with contextlib.suppress(HiveSinkError, OSError):
+        fs.delete(path)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, BinaryIO, TypeVar
 from hivesink import errors
 from hivesink.core.bucket import normal
 from hivesink.core.partfile import Finished, InProgress, Pending, PublishStep, decide_publish, parse_staged
-from hivesink.storage.fs import DOUBTS, TRIES, Entry, FileSystem, delete, join, retry_unknown
+from hivesink.storage.fs import DOUBTS, TRIES, Entry, FileSystem, abandon, delete, join, retry_unknown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -183,11 +183,7 @@ class _StagedPart:
         return pending
 
     def abort(self) -> None:
-        # Best effort: recovery sweeps what stays behind.
-        with contextlib.suppress(errors.HiveSinkError, OSError):
-            self.stream.close()
-        with contextlib.suppress(errors.HiveSinkError, OSError):
-            self.fs.delete(self.part.staged)
+        abandon(self.fs, self.part.staged, self.stream)
 
 
 def _rename(fs: FileSystem, part: Pending) -> None:

@@ -8,7 +8,7 @@ from posixpath import dirname
 from typing import TYPE_CHECKING, BinaryIO
 
 from hivesink import errors
-from hivesink.storage.fs import FileSystem, delete, join
+from hivesink.storage.fs import FileSystem, abandon, delete, join
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -69,8 +69,4 @@ class _NewSegment:
         self.require_log(self.path)
 
     def abort(self) -> None:
-        # Best effort: recovery sweeps what stays behind.
-        with contextlib.suppress(errors.HiveSinkError, OSError):
-            self.stream.close()
-        with contextlib.suppress(errors.HiveSinkError, OSError):
-            self.fs.delete(self.path)
+        abandon(self.fs, self.path, self.stream)
