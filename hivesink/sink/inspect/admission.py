@@ -141,12 +141,11 @@ class Admission:
             raise errors.TableRemade(
                 name, self.writer, self.log.location, head, waiting=waiting, rows=rows, replays=replays, shifted=shifted
             )
-        for epoch, part in self._open_parts():
-            if part.table.removesuffix("__rejected") != name.removesuffix("__rejected"):
-                raise errors.TableRenamed(name, part.table, epoch, self.log.location)
-        for table, _ in facts.open_rows.buckets:
+        tables = [(epoch, part.table) for epoch, part in self._open_parts()]
+        tables += [(self.log.view().head, table) for table, _ in facts.open_rows.buckets]
+        for epoch, table in tables:
             if table.removesuffix("__rejected") != name.removesuffix("__rejected"):
-                raise errors.TableRenamed(name, table, self.log.view().head, self.log.location)
+                raise errors.TableRenamed(name, table, epoch, self.log.location)
         self._require_folders(facts)
         self._require_newest(facts)
 
