@@ -14,7 +14,7 @@ import typer
 
 from hivesink.cli.command import Debug, DryRun, Json, UsageError, given, reporting
 from hivesink.cli.output import Line, Report
-from hivesink.cli.preview import bad_blocks, cut, rest, taken_from
+from hivesink.cli.preview import FROM, bad_blocks, cut, rest, taken_from
 from hivesink.config.site import Site
 from hivesink.core.log import require_writer_name
 from hivesink.core.table import TableName, require_table_name
@@ -33,12 +33,6 @@ _LONGEST_TABLE = 128 - len("__rejected")
 _LINES = 50
 """How many lines of a kind are printed."""
 
-Records = Annotated[
-    str | None,
-    typer.Option(
-        "--from", metavar="FILE|FOLDER|kafka://HOST:PORT/TOPIC", help="JSON lines in files, or a topic of JSON records."
-    ),
-]
 NewTable = Annotated[str | None, typer.Option("--table", help="The table to propose, as database.table.")]
 SampleSize = Annotated[int, typer.Option("--sample", min=1, help="How many records to look at, at most.")]
 TimeOption = Annotated[
@@ -80,7 +74,7 @@ class _Files:
 def init(
     context: typer.Context,
     *,
-    source: Records = None,
+    source: Annotated[str | None, FROM] = None,
     table: NewTable = None,
     sample: SampleSize = 1000,
     time_column: TimeOption = None,

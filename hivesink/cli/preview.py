@@ -40,12 +40,9 @@ _THEN = {
     OnBadRecord.DROP: "a job drops bad records (sink.on-bad-record = drop)",
 }
 
-From = Annotated[
-    str,
-    typer.Option(
-        "--from", metavar="FILE|FOLDER|kafka://HOST:PORT/TOPIC", help="JSON lines in files, or a topic of JSON records."
-    ),
-]
+FROM = typer.Option(
+    "--from", metavar="FILE|FOLDER|kafka://HOST:PORT/TOPIC", help="JSON lines in files, or a topic of JSON records."
+)
 OfTable = Annotated[
     str | None, typer.Option("--table", help="A table of the metastore, as database.table.", callback=table_name)
 ]
@@ -64,7 +61,7 @@ Limit = Annotated[int, typer.Option("--limit", min=1, help="How many records to 
 
 def preview(
     *,
-    source: From,
+    source: Annotated[str, FROM],
     table: OfTable = None,
     ddl: OfDdl = None,
     limit: Limit = 1000,
