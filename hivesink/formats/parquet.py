@@ -20,9 +20,10 @@ from hivesink.config.options import Compression
 from hivesink.errors import Unsupported
 from hivesink.formats.dictionaries import Dictionaries
 from hivesink.formats.leaves import leaves
+from hivesink.formats.statistics import READ_BYTES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 _FALSE_POSITIVES = 0.01
 """Of a Bloom filter; parquet-java's default."""
@@ -117,3 +118,18 @@ class ParquetRecords:
         # pyarrow's writer would finish its file when it is dropped: one that wasn't closed must stay unfinished.
         if self._writer is not None:
             self._writer.is_open = False
+
+
+def read_rows(stream: BinaryIO, schema: pa.Schema, most: int) -> Iterator[pa.RecordBatch]:
+    """The columns of `schema`, in its types, at most `most` rows at a time; null where the file lacks one.
+
+    Raises ValueError if the file isn't Parquet, is damaged, or holds values that don't fit.
+    """
+    file = pq.ParquetFile(stream, coerce_int96_timestamp_unit="us", buffer_size=READ_BYTES)
+    there = {name.lower(): name for name in file.schema_arrow.names}
+    for batch in file.iter_batches(most, columns=[there[name] for name in schema.names if name in there]):
+        arrays = [
+            batch.column(there[one.name]).cast(one.type) if one.name in there else pa.nulls(batch.num_rows, one.type)
+            for one in schema
+        ]
+        yield pa.RecordBatch.from_arrays(arrays, schema=schema)
