@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from sqlglot import exp
 
 APPROXIMATE = (Primitive.FLOAT, Primitive.DOUBLE)
+_EXACT_DIGITS = 15
+"""Every number of so many decimal digits is one of a DOUBLE's integers, over a power of ten that is another."""
 _DUCKDB = {Primitive.INT: "INTEGER", Primitive.STRING: "VARCHAR", Primitive.BINARY: "BLOB"}
 _DAY = re.compile(r"\d{4}-\d\d-\d\d")
 _SECOND = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(\.\d{1,6})?")
@@ -66,9 +68,12 @@ def duckdb_type(kind: HiveType) -> str:
 
 
 def cast(value: Typed, kind: HiveType) -> Typed:
-    """`value` as `kind`, by a cast that both engines do alike, without a name of its own."""
+    """`value` as `kind`, by a cast that both engines do alike, without a name of its own. Raises NotCovered."""
     if value.type == kind:
         return value
+    if isinstance(value.type, Decimal) and kind is Primitive.DOUBLE and value.type.precision > _EXACT_DIGITS:
+        # DuckDB rounds twice, Spark once.
+        raise NotCovered(reason=f"a {value.type} as a double: the last digit may differ")
     return replace(value, sql=f"CAST({value.sql} AS {duckdb_type(kind)})", type=kind)
 
 

@@ -143,6 +143,7 @@ SPARKS = [
     ("SELECT sum(if(id = 5, -big, big)) AS s FROM engines.facts WHERE id IN (5, 6, 7)", "a sum that no BIGINT holds"),
     ("SELECT sum(big) OVER () AS s FROM engines.facts", "a sum that no BIGINT holds"),
     ("SELECT sum(price) FROM engines.wide", "of decimal(30,2)"),
+    ("SELECT price FROM engines.wide WHERE price > 1e3", "decimal(30,2) as a double"),
     ("SELECT -2147483648 - 1", "the number -2147483648"),
     ("SELECT abs(-2147483648)", "the number -2147483648"),
     ("SELECT -(-2147483648)", "the number -2147483648"),
