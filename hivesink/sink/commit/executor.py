@@ -127,7 +127,7 @@ class Executor:
                 if error and all(isinstance(action, (actions.ClearAccurate, actions.Keep)) for action in planned):
                     raise error
 
-    def _require_way_on(self, lost: errors.PartLost, seen: Seen, told: set[str]) -> None:
+    def _require_way_on(self, lost: errors.PartLost | errors.LengthMismatch, seen: Seen, told: set[str]) -> None:
         """Raise `lost` unless its rows can be encoded again, or nothing is lost: that once for each part (`told`)."""
         if reopenable(self.history, seen):
             return
