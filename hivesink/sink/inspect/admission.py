@@ -142,7 +142,7 @@ class Admission:
                 name, self.writer, self.log.location, head, waiting=waiting, rows=rows, replays=replays, shifted=shifted
             )
         tables = [(epoch, part.table) for epoch, part in self._open_parts()]
-        tables += [(self.log.view().head, table) for table, _ in facts.open_rows.buckets]
+        tables += [(facts.view.head, table) for table, _ in facts.open_rows.buckets]
         for epoch, table in tables:
             if table.removesuffix("__rejected") != name.removesuffix("__rejected"):
                 raise errors.TableRenamed(name, table, epoch, self.log.location)
