@@ -217,7 +217,8 @@ _SOURCE = re.compile(r"sink\.column\.([^.]+)\.from")
 _SOURCE_OPTION = Option(None, parse_source)
 """Of `sink.column.<name>.from`, one for each column: names are in lower case in a `SinkConfig`."""
 _DEFAULTS = {name: None if one.default is None else one.parse(one.default) for name, one in OPTIONS.items()}
-_PREFIXES = ("sink.", "partition.time-extractor.")
+PREFIXES = ("sink.", "partition.time-extractor.")
+"""How the properties begin that are the sink's alone."""
 
 
 def check(properties: Mapping[str, str]) -> tuple[str, ...]:
@@ -270,7 +271,7 @@ def _parse(properties: Mapping[str, str], own: Mapping[str, str]) -> tuple[dict[
     given = _given(properties, own)
     sources = {name: _SOURCE_OPTION for name in given if _SOURCE.fullmatch(name)}
     options = {**OPTIONS, **sources}
-    wrong = (name for name in sorted(given) if name not in options and (name in own or name.startswith(_PREFIXES)))
+    wrong = (name for name in sorted(given) if name not in options and (name in own or name.startswith(PREFIXES)))
     problems = [_unknown(name) for name in wrong]
     twice = Counter(map(_lowered, properties))
     problems += [f"{name} is set twice, in different case: leave one" for name in sorted(sources) if twice[name] > 1]

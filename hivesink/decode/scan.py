@@ -85,8 +85,10 @@ def members(text: str) -> list[tuple[str, str]]:
     at = _space(text, 1)
     while text[at] != "}":
         found = _match(_KEY_AND_SCALAR, text, at)
-        begin = found.start(2) if found[2] is not None else found.end()
-        end = found.end() if found[2] is not None else end_of_value(text, begin)
+        begin, end = found.span(2)
+        if begin < 0:
+            begin = found.end()
+            end = end_of_value(text, begin)
         pairs.append((found[1], text[begin:end]))
         mark = _match(_MARK, text, end)
         at = mark.end() if mark[1] == "," else mark.start(1)

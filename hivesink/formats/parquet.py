@@ -49,7 +49,7 @@ class ParquetFormat:
     def open(self, stream: BinaryIO) -> ParquetRecords:
         return ParquetRecords(partial(self._writer, stream))
 
-    def _writer(self, stream: BinaryIO, first: pa.Table | None) -> pq.ParquetWriter:
+    def _writer(self, stream: BinaryIO, first: pa.Table | None, *, has_nan: bool) -> pq.ParquetWriter:
         """The writer of a file that begins with the rows `first`; None if it has none."""
         layout = self.layout
         more: dict[str, Any] = {}
@@ -63,7 +63,7 @@ class ParquetFormat:
         if dictionary is None:
             dictionary = self._by_sample.of(first or self.schema.empty_table())
         beyond = [] if first is None else [*first.schema][len(self.schema) :]
-        if first is not None and _has_nan(first):
+        if first is not None and has_nan:
             more["write_statistics"] = [path for path, values in leaves(first) if not _is_float(values.type)]
         return pq.ParquetWriter(
             pa.PythonFile(stream, mode="w"),
@@ -97,7 +97,7 @@ class ParquetRecords:
     A file that begins with a NaN has no bounds of floating numbers in its footer; any other can't take one.
     """
 
-    def __init__(self, begin: Callable[[pa.Table | None], pq.ParquetWriter]) -> None:
+    def __init__(self, begin: Callable[..., pq.ParquetWriter]) -> None:
         self._begin = begin
         self._writer: pq.ParquetWriter | None = None
         self._takes_nan = True
@@ -107,11 +107,12 @@ class ParquetRecords:
 
     def write(self, rows: pa.Table) -> None:
         if self._writer is None:
-            self._writer, self._takes_nan = self._begin(rows), _has_nan(rows)
+            self._takes_nan = _has_nan(rows)
+            self._writer = self._begin(rows, has_nan=self._takes_nan)
         self._writer.write_table(rows, row_group_size=max(1, rows.num_rows))
 
     def close(self) -> None:
-        self._writer = self._writer or self._begin(None)
+        self._writer = self._writer or self._begin(None, has_nan=False)
         self._writer.close()
 
     def __del__(self) -> None:

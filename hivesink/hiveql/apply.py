@@ -7,8 +7,9 @@ from itertools import combinations
 from shlex import quote
 from typing import TYPE_CHECKING, Protocol
 
+from hivesink.config.options import PREFIXES
 from hivesink.core.bucket import same_location
-from hivesink.core.table import Column, Decimal, HiveType, Primitive, TableName, TableSpec, Varchar, quoted
+from hivesink.core.table import INTEGERS, Column, Decimal, HiveType, Primitive, TableName, TableSpec, Varchar, quoted
 from hivesink.errors import DdlDiffers, TableExists
 from hivesink.hiveql.clauses import METASTORE_OWN
 from hivesink.hiveql.render import NOT_NULL, column_text, stored
@@ -17,10 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 
-_INTEGERS = (Primitive.TINYINT, Primitive.SMALLINT, Primitive.INT, Primitive.BIGINT)
 # Hive makes an INT32 a FLOAT on its way to DOUBLE, which rounds an INT.
 _TO_DOUBLE = (Primitive.TINYINT, Primitive.SMALLINT, Primitive.FLOAT)
-_SAFE = {*combinations(_INTEGERS, 2), *((old, Primitive.DOUBLE) for old in _TO_DOUBLE)}
+_SAFE = {*combinations(INTEGERS, 2), *((old, Primitive.DOUBLE) for old in _TO_DOUBLE)}
 """Seen with Hive 2.3's Parquet reader (tests/integration/test_types.py); docs/ddl.md has them all."""
 
 
@@ -175,11 +175,7 @@ def _properties(wanted: TableSpec, live: TableSpec) -> Alter | Nothing:
     if wanted.comment is not None and wanted.comment != (live.comment or ""):
         after["comment"] = wanted.comment
     changed = {key: value for key, value in after.items() if before.get(key) != value and key not in METASTORE_OWN}
-    removed = [
-        key
-        for key in before
-        if (key.startswith(("sink.", "partition.time-extractor.")) or key == NOT_NULL) and key not in after
-    ]
+    removed = [key for key in before if (key.startswith(PREFIXES) or key == NOT_NULL) and key not in after]
     if not changed and not removed:
         return Nothing(wanted.name)
     return Alter(wanted.name, tuple(sorted(changed.items())), tuple(sorted(removed)))

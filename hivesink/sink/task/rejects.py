@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from base64 import b64encode
 from dataclasses import replace
+from itertools import islice
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 
@@ -122,7 +123,7 @@ def rejected_rows(
         "record_offset": _cells(rows, shape.offset),
         "source": _texts(_cells(rows, shape.path)),
         "arrived_at": [arrival.replace(tzinfo=None)] * len(bad),
-        "id": [one for _, one in zip(bad, ids, strict=False)],
+        "id": list(islice(ids, len(bad))),
         "replayed_at": pa.nulls(len(bad)),
         "record_key": key,
         # Without its zone, an instant is its wall clock in UTC. What has no zone is no instant.
