@@ -14,9 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hivesink.config.options import OnNull, SinkConfig
+from hivesink.core.bucket import TimePattern
 from hivesink.core.table import Char, Column, Decimal, HiveType, Primitive, TableName, TableSpec, Varchar
 from hivesink.errors import InvalidOption
-from hivesink.sink.task.assign import ByPartitionColumns, Moment, assigner_for, buckets, row_columns
+from hivesink.sink.task.assign import ByPartitionColumns, ByTime, Moment, assigner_for, buckets, row_columns
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -222,6 +223,15 @@ def test_by_time_agrees_with_pythons_zones(
 )  # fmt: skip
 def test_by_a_column_of_the_table(times: list[Any], kind: pa.DataType, hive: HiveType, zone: str, found: str) -> None:
     assert by_time(times, kind, hive, zone=zone) == [f"dt={found}"]
+
+
+def test_the_wall_clock_of_one_zone_in_another() -> None:
+    # The second comes twice in Berlin, the third never.
+    clocks = [datetime(2026, 1, 2, 3), datetime(2026, 10, 25, 2, 30), datetime(2026, 3, 29, 2, 30)]
+    zones = ZoneInfo("Europe/Berlin"), ZoneInfo("America/New_York")
+    made = ByTime("at", *zones, ("dt",), {"dt": TimePattern.parse("yyyy-MM-dd--HH")})
+    (found,) = made.assign(pa.table({"at": pa.array(clocks, pa.timestamp("us"))}), Moment(None, ARRIVAL))
+    assert found.to_pylist() == ["2026-01-01--21", "2026-10-24--20", "2026-03-28--21"]
 
 
 def test_a_pattern_for_each_partition_column() -> None:
