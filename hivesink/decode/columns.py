@@ -174,6 +174,8 @@ class ColumnReader:
         return Converted((array,), doubt, quotes, absent)
 
     def _decoded(self, spans: Spans, nested: NestedDecoder) -> tuple[pa.Array, Mask]:
+        if (column := nested.decode_all(spans)) is not None:
+            return column.view(self.arrow), np.zeros(len(spans), dtype=np.bool_)
         raws = spans.raw()
         first = next((raw for raw in raws if raw is not None), None)
         if first is not None and not nested.decode(first, spans.keys)[1]:

@@ -1,4 +1,8 @@
-"""Nested values in one go: JSON to Python's objects by msgspec, where it can be proved that nothing was lost.
+"""Nested values in one go, where it can be proved that nothing was lost: a whole column by Arrow, or each by msgspec.
+
+Arrow's reader of JSON lines takes an explicit schema, refuses two fields of one name and unknown ones, and knows no
+maps. It takes a column or refuses it. A value can't run into the next one: `}` is followed by a line feed and `{`,
+which JSON allows only between two lines, so as many lines as values are one value each.
 
 msgspec silently keeps the last of two fields of one name, and ignores unknown ones. But in records of one shape it is
 known how many keys a value has. As all fields of a struct must be there, under their own names, a value with as many
@@ -11,14 +15,20 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 
 import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.json
 from msgspec import Meta
 
 from hivesink.core.table import Array, HiveType, Map, Primitive, Struct
-from hivesink.decode.arrowtypes import INTEGER_BITS
+from hivesink.decode.arrowtypes import INTEGER_BITS, arrow_type
 from hivesink.decode.spans import REFUSED
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
+
+    from hivesink.decode.spans import Spans
 
     CountKeys = Callable[[Any], int]
     Rename = Callable[[Any], Any]
@@ -31,6 +41,8 @@ class NestedDecoder:
     decoder: msgspec.json.Decoder[Any]
     keys: CountKeys
     rename: Rename | None
+    schema: pa.Schema | None
+    """Arrow's, with the names as they are spelled; None: it doesn't read the type."""
 
     @classmethod
     def of(cls, kind: HiveType, sample: bytes | None = None) -> NestedDecoder | None:
@@ -43,7 +55,26 @@ class NestedDecoder:
         except REFUSED:
             spelled = _spelled(kind, None)
         found = _type(spelled) if isinstance(kind, Array | Map | Struct) else None
-        return None if found is None else cls(msgspec.json.Decoder(found), _keys(spelled), _renaming(spelled))
+        if found is None:
+            return None
+        schema = None if _has_maps(kind) else pa.schema([("", arrow_type(spelled))])
+        return cls(msgspec.json.Decoder(found), _keys(spelled), _renaming(spelled), schema)
+
+    def decode_all(self, spans: Spans) -> pa.Array | None:
+        """The column, its fields named as they are spelled; None where a value is refused or may be another one."""
+        if self.schema is None:
+            return None
+        texts = spans.text.cut(spans.begins, spans.ends)
+        lines = pc.binary_join(pa.ListArray.from_arrays(pa.array([0, len(texts)], pa.int32()), texts), '}\n{"":')
+        text = b"".join([b'{"":', memoryview(lines[0].as_buffer()), b"}"])
+        parsing = pa.json.ParseOptions(explicit_schema=self.schema, unexpected_field_behavior="error")
+        try:
+            # In one block, which gives one chunk.
+            reading = pa.json.ReadOptions(use_threads=False, block_size=len(text) + 1)
+            column = pa.json.read_json(pa.BufferReader(text), reading, parsing).column(0).combine_chunks()
+        except REFUSED:
+            return None
+        return column if len(column) == len(spans) and not any(map(_is_odd, _doubles(column))) else None
 
     def decode(self, raw: bytes, keys: int) -> tuple[Any, bool]:
         """The value as `pa.array` takes it, and whether it is sure; `keys` is how many there are in `raw`."""
@@ -144,3 +175,28 @@ def _has_keys(kind: HiveType) -> bool:
         case Map() | Struct():
             return True
     return False
+
+
+def _has_maps(kind: HiveType) -> bool:
+    match kind:
+        case Array(element):
+            return _has_maps(element)
+        case Struct(fields):
+            return any(_has_maps(field) for _, field in fields)
+    return isinstance(kind, Map)
+
+
+def _doubles(column: pa.Array) -> Iterator[pa.Array]:
+    if pa.types.is_list(column.type):
+        yield from _doubles(column.values)
+    elif pa.types.is_struct(column.type):
+        for index in range(column.type.num_fields):
+            yield from _doubles(column.field(index))
+    elif pa.types.is_float64(column.type):
+        yield column
+
+
+def _is_odd(doubles: pa.Array) -> bool:
+    """Whether one is no finite number, as Arrow takes `NaN` and what is too large, or the integer -0."""
+    values = doubles.fill_null(0).to_numpy(zero_copy_only=False)
+    return not np.isfinite(values).all() or bool(np.signbit(values[values == 0]).any())
