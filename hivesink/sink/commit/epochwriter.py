@@ -67,10 +67,11 @@ class EpochWriter:
     tolerate: Callable[[errors.HiveSinkError], None]
     _log: NewestLog = field(init=False)
     _moved: dict[PartitionKey, str] = field(default_factory=dict)
-    _placed: int = 0
-    """Epochs to come in which records come with their places."""
+    _placed: int = field(init=False)
+    """Epochs to come in which records come with their places: the first, where bad ones are kept."""
 
     def __post_init__(self) -> None:
+        self._placed = 0 if self.spec.rejected is None else 1
         identity = self.spec.identity
         self._log = NewestLog(self.context.log, self.context.store, identity.writer, identity.uid)
 
@@ -116,7 +117,7 @@ class EpochWriter:
     def _try(
         self, epoch: Epoch, shape: InputShape, write: Write, late: datetime | None
     ) -> tuple[TaskPlan, tuple[TaskReport, ...]]:
-        """A plan and what its tasks report: first without the places of records, which few batches need."""
+        """A plan and what its tasks report: mostly without the places of records, which few batches need."""
         plan = self._plan(epoch, shape, late)
         reports = self._reports(write, plan)
         self._placed = max(0, self._placed - 1)

@@ -36,7 +36,7 @@ from hivesink.metastore.common import FLAG
 from hivesink.sink.commit.committer import Committer
 from hivesink.sink.commit.recovery import recover
 from hivesink.sink.inspect.status import writer_status
-from hivesink.sink.task.messages import BadReport, InputShape, TaskFailure, TaskPlan, TaskReport
+from hivesink.sink.task.messages import BadReport, InputShape, TablePlan, TaskFailure, TaskPlan, TaskReport
 from tests.crash.site import DEAD, LOG, PLAIN, Site, SiteJob
 from tests.sink.harness import LOCATION, SPEC, TABLE, Event, Source, events, measure_lines
 
@@ -229,8 +229,14 @@ def test_a_bad_record_discards_everything(site: Site) -> None:
     assert (site.staged(), site.rows(), site.log.view().head) == (set(), [], 0)
 
 
-def test_records_come_with_their_places_where_one_has_to_be_told_and_for_some_epochs_after(site: Site) -> None:
+@pytest.mark.parametrize("keeps", [False, True])
+def test_records_come_with_their_places_where_one_has_to_be_told_and_for_some_epochs_after(
+    site: Site, keeps: bool
+) -> None:
     job = site.job(source=Source(events(120)))
+    site.metastore.create(DEAD)
+    dead = TablePlan(DEAD, f"{LOCATION}__rejected") if keeps else None
+    job.committer = Committer(job.context, replace(job.committer.spec, rejected=dead), job.encode)
     asked: list[bool] = []
     dirty = {2, 3}
 
@@ -250,7 +256,7 @@ def test_records_come_with_their_places_where_one_has_to_be_told_and_for_some_ep
         ref = found
         job.committer.commit(ref, InputShape(value="value"), write)
         job.source.committed += 1
-    assert asked == [False, False, *[True] * 102, *[False] * 17]
+    assert asked == [keeps, False, *[True] * 102, *[False] * 17]
     assert site.rows() == list(range(120))
     assert sum(site.log.manifest(Epoch(epoch)).rows.rejected for epoch in range(1, 121)) == 2
 
