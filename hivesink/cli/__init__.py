@@ -7,8 +7,11 @@ from typing import NoReturn
 
 
 def main(arguments: list[str] | None = None) -> NoReturn:
-    """Run the command line of this process and exit with its code."""
+    """Run a command line, that of this process by default, and exit with its code."""
     # The child of `hivesink run` imports this package too, and needs none of the commands.
     from hivesink.cli.app import call
+    from hivesink.cli.leaving import leave
 
-    sys.exit(call(sys.argv[1:] if arguments is None else arguments))
+    if arguments is not None:
+        sys.exit(call(arguments))
+    leave(call(sys.argv[1:]))

@@ -26,6 +26,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from hivesink.cli.codes import BY_SIGNAL, ExitCode, translate
+from hivesink.cli.leaving import leave
 from hivesink.cli.output import output, redact
 from hivesink.cli.screen import is_live, progress
 from hivesink.cli.supervise import end_with_parent
@@ -229,4 +230,4 @@ if __name__ == "__main__":
     _end(code)
     if not code:
         atexit.unregister(_end_children)
-    sys.exit(code)
+    leave(code)

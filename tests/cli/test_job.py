@@ -404,6 +404,28 @@ def test_a_job_that_fails_ends_whatever_goes_on(lines: str, tmp_path: Path) -> N
     assert len(done.stderr.splitlines()) == 1
 
 
+IN_ARROW = """
+import sys, time, pyarrow
+class Slow:
+    closed = False
+    def read(self, size=-1): time.sleep(0.2); return b"0"
+class Taken:
+    def __init__(self): self.sleep = time.sleep
+    def __del__(self): self.sleep(1)
+sys.taken = Taken()
+def work():
+    file = pyarrow.BufferedInputStream(pyarrow.PythonFile(Slow(), mode="r"), 1)
+    while True: file.read(1)
+threading.Thread(target=work, daemon=True).start()
+"""
+
+
+@pytest.mark.parametrize(("end", "code"), [("", 0), ("raise DOWN", 75)])
+def test_a_thread_in_a_library_does_not_abort_the_process_at_its_end(end: str, code: int, tmp_path: Path) -> None:
+    done = _run(_job(tmp_path, QUERY, IN_ARROW, end))
+    assert (done.returncode, len(done.stderr.splitlines())) == (code, int(bool(end)))
+
+
 def test_a_signal_while_the_failure_is_told_changes_nothing(tmp_path: Path) -> None:
     lines = "class Odd(Exception):\n    def __str__(self): os.kill(os.getpid(), 15); return 'odd'"
     done = _run(
