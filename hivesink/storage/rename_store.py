@@ -57,6 +57,11 @@ def run_parallel(calls: Iterable[Callable[[], _T]], parallelism: int) -> list[_T
         raise failed[min(failed)]
     return [done[number] for number in range(len(waiting))]
 
+_TAKEN = (
+    "something deleted or changed it while it was written, as DROP, TRUNCATE and INSERT OVERWRITE do with hidden files "
+    "too; nothing was committed: start the job again"
+)
+
 
 class RenameFileStore:
     """Implements `ports.FileStore`."""
@@ -177,8 +182,10 @@ class _StagedPart:
             pending = self.part.close(self.stream.tell())
             self.fs.sync_close(self.stream, staged)
             _rename(self.fs, Pending(staged, pending.staged, pending.length))
-        except (errors.PartLost, errors.LengthMismatch, errors.TargetTaken, errors.OutcomeUnknown) as error:
-            # Nothing was decided about this part, so it is a leftover in any state.
+        # Nothing was decided about this part, so it is a leftover in any state.
+        except (errors.PartLost, errors.LengthMismatch) as lost:
+            raise errors.StoreUnavailable(action="close", path=staged, reason=_TAKEN) from lost
+        except (errors.TargetTaken, errors.OutcomeUnknown) as error:
             raise errors.StoreUnavailable(action="close", path=staged, reason=str(error)) from error
         return pending
 

@@ -30,8 +30,9 @@ def default_folder() -> Path:
 
 def start(folder: Path, only: Collection[str], started: Callable[[str, EmbeddedServer], None]) -> Cluster:
     """Start what doesn't run; `started` as in `Cluster.start`."""
-    cluster = Cluster.detached(folder, only=only)
     with locked(folder):
+        # Not before: another `up` may have started some meanwhile.
+        cluster = Cluster.detached(folder, only=only)
         cluster.start(started)
     return cluster
 

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,7 +19,7 @@ from pyhive import hive
 
 from hivesink.embedded.process import identity_of, wait_until
 from jobs.cluster import Cluster
-from jobs.cluster.__main__ import main
+from jobs.cluster.__main__ import main, start
 from jobs.cluster.kafka import create_topic
 
 if TYPE_CHECKING:
@@ -231,7 +232,10 @@ def test_the_detached_cluster_comes_up_once_mends_itself_and_goes_down(
     assert command("env", "--folder", folder) == 1
     assert not folder.exists(), "asking leaves no traces"
     try:
-        assert command("up", "--folder", folder, "--only", "spark") == 0
+        with ThreadPoolExecutor(2) as pool:
+            both = list(pool.map(lambda _: start(folder, ["spark"], lambda *_: None), range(2)))
+        pids = [{server.pid for name, server in one.servers.by_name().items() if name in names} for one in both]
+        assert (len(pids[0]), pids[0]) == (3, pids[1]), "of two at once, the second finds what the first has started"
         first = running()
         assert set(first) == names
         assert command("env", "--folder", folder) == 0

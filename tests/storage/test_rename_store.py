@@ -75,6 +75,15 @@ def test_a_fault_at_every_step_of_writing_shows_nothing(kind: str, mode: Mode, t
     assert left
 
 
+def test_a_part_that_a_truncate_takes_while_it_is_written_was_not_committed() -> None:
+    fs = MemoryFileSystem()
+    file = RenameFileStore(fs).create(InProgress("/t", NAME))
+    file.stream.write(b"rows")
+    fs.delete(file.part.staged)
+    with pytest.raises(StoreUnavailable, match="while it was written.* nothing was committed: start the job again"):
+        file.close_for_commit()
+
+
 @pytest.mark.parametrize("kind", FILE_SYSTEMS)
 def test_a_link_without_its_unlink_is_finished(kind: str, tmp_path: Path) -> None:
     fs = FILE_SYSTEMS[kind]()
