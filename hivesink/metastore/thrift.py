@@ -191,7 +191,7 @@ class ThriftRegistrar:
                 partitions = self._connection.read(ask)
             except ttypes.NoSuchObjectException as error:
                 raise UnknownTable(str(name), self.address) from error
-            # One that is dropped meanwhile comes without its values: the metastore reads them by a statement of their own.
+            # One that is dropped meanwhile comes without its values, which the metastore reads later than the rest.
             found.update({tuple(one.values): one for one in partitions if one.values and one.sd})
         # A database that ignores trailing blanks or case may return another partition than requested.
         return {values: found[values] for values in wanted if values in found}

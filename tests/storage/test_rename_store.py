@@ -80,7 +80,7 @@ def test_a_part_that_a_truncate_takes_while_it_is_written_was_not_committed() ->
     file = RenameFileStore(fs).create(InProgress("/t", NAME))
     file.stream.write(b"rows")
     fs.delete(file.part.staged)
-    with pytest.raises(StoreUnavailable, match="while it was written.* nothing was committed: start the job again"):
+    with pytest.raises(StoreUnavailable, match=r"while it was written.* nothing was committed: start the job again"):
         file.close_for_commit()
 
 
