@@ -280,7 +280,7 @@ def admission(
 
 def held_back_rows(live: LiveTable, log: CommitLog, rows: OpenRows) -> dict[PartitionKey, HiveSinkError]:
     """The buckets whose rows can't all be rolled, each with the reason. Raises StoreUnavailable."""
-    return held_back(rows, str(live.spec.name), live.spec.columns, log.segments, refit)
+    return held_back(rows, live.spec, log.segments, refit)
 
 
 def log_of(uid: str, logs: TableLogs, folder: str, registrar: Registrar) -> str | None:

@@ -141,6 +141,17 @@ class TableReplaced(HiveSinkError):
         )
 
 
+class PartitionColumnsChanged(HiveSinkError):
+    """Somebody has changed the type of a partition column under a running job: it would register values of the old."""
+
+    retryable = True
+
+    def __init__(self, table: str, before: str, now: str) -> None:
+        super().__init__(
+            f"{table} is partitioned by ({now}) now, and was by ({before}) when this job began; start the job again"
+        )
+
+
 class TableRemade(HiveSinkError):
     """The table is not the one that the log knows, and the newest rows that the log counts are not in it.
 

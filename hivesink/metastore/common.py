@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING, TypeVar
 from hivesink.core.partition import DEFAULT_PARTITION, parse_path, partition_path
 from hivesink.core.table import PARQUET_INPUT, PARQUET_SERDE, Column, TableName, TableSpec
 from hivesink.core.typetext import parse_type
-from hivesink.errors import PartitionPathInvalid, RegistrationFailed, TypeTextInvalid, Unsupported
+from hivesink.errors import (
+    PartitionColumnsChanged,
+    PartitionPathInvalid,
+    RegistrationFailed,
+    TypeTextInvalid,
+    Unsupported,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -81,6 +87,13 @@ class Facts:
         for applies, what, why, instead in refusals:
             if applies:
                 raise Unsupported(what, why, instead)
+
+
+def require_partition_columns(spec: TableSpec, found: Sequence[Column]) -> None:
+    """Raises PartitionColumnsChanged where those that the metastore has are others than `spec` knows."""
+    before, now = (", ".join(f"{one.name} {one.type}" for one in some) for some in (spec.partition_columns, found))
+    if before != now:
+        raise PartitionColumnsChanged(str(spec.name), before, now)
 
 
 def column(table: TableName, name: str, type_text: str, comment: str | None) -> Column:

@@ -15,7 +15,16 @@ from hivesink.core.partition import DEFAULT_PARTITION, LivePartition, NewPartiti
 from hivesink.core.progress import count
 from hivesink.core.table import PARQUET_INPUT, TableName, TableSpec, quoted
 from hivesink.hive.session import BROKEN, REFUSED, Login, Session, reason
-from hivesink.metastore.common import FLAG, Facts, change_all, column, is_accurate, name_of, values_of
+from hivesink.metastore.common import (
+    FLAG,
+    Facts,
+    change_all,
+    column,
+    is_accurate,
+    name_of,
+    require_partition_columns,
+    values_of,
+)
 from hivesink.metastore.hive_text import Described, DescribedColumn, described, literal, partition_clause
 from hivesink.ports import LiveTable
 
@@ -75,6 +84,7 @@ class HiveServer2Registrar:
         fresh = self._describe(spec.name)
         self._require_same(table, fresh.created)
         _facts(spec.name, fresh, fresh.parameters).refuse()
+        require_partition_columns(spec, [column(spec.name, *described) for described in fresh.partition_columns])
         registered = self._registered(spec, partitions)
         wanted = registered if partitions is None else partitions
         found = [partition for partition in wanted if _name(spec, partition) in registered]

@@ -16,7 +16,16 @@ from hivesink.core.partition import LivePartition, NewPartition, Statistics
 from hivesink.core.progress import count
 from hivesink.errors import HiveSinkError, RegistrationFailed, TableReplaced, UnknownTable
 from hivesink.metastore import thrift_table
-from hivesink.metastore.common import FLAG, Values, change_all, figures_of, is_accurate, name_of, values_of
+from hivesink.metastore.common import (
+    FLAG,
+    Values,
+    change_all,
+    figures_of,
+    is_accurate,
+    name_of,
+    require_partition_columns,
+    values_of,
+)
 from hivesink.metastore.thrift_calls import add_partitions, set_column_statistics, version
 from hivesink.metastore.thrift_statistics import TIMESTAMPS_SINCE, column_statistics
 
@@ -87,6 +96,7 @@ class ThriftRegistrar:
         if (fresh.createTime or 0) != table.created:
             raise TableReplaced(str(name), self.address)
         thrift_table.facts(fresh).refuse()
+        require_partition_columns(table.spec, thrift_table.partition_columns(fresh))
         if not table.spec.is_partitioned:
             accurate = is_accurate((fresh.parameters or {}).get(FLAG))
             return {"": LivePartition("", fresh.sd.location, accurate, columns_behind=False)}

@@ -39,13 +39,18 @@ def spec_of(table: Any) -> TableSpec:
     return TableSpec(
         name=found.name,
         columns=_columns(found.name, table.sd.cols),
-        partition_columns=_columns(found.name, table.partitionKeys or []),
+        partition_columns=partition_columns(table),
         location=table.sd.location,
         comment=found.properties.get("comment"),
         external=found.external,
         format="parquet" if found.input_format == PARQUET_INPUT else found.input_format or "none",
         properties=found.options,
     )
+
+
+def partition_columns(table: Any) -> tuple[Column, ...]:
+    """Raises Unsupported for a type that the sink doesn't know."""
+    return _columns(TableName(table.dbName, table.tableName), table.partitionKeys or [])
 
 
 def live_table(table: Any) -> LiveTable:

@@ -57,6 +57,7 @@ def run_parallel(calls: Iterable[Callable[[], _T]], parallelism: int) -> list[_T
         raise failed[min(failed)]
     return [done[number] for number in range(len(waiting))]
 
+
 _TAKEN = (
     "something deleted or changed it while it was written, as DROP, TRUNCATE and INSERT OVERWRITE do with hidden files "
     "too; nothing was committed: start the job again"

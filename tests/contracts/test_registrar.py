@@ -11,7 +11,14 @@ import pytest
 
 from hivesink.core.partition import NewPartition, partition_path
 from hivesink.core.table import Column, Primitive, TableName
-from hivesink.errors import HiveSinkError, RegistrationFailed, TableReplaced, UnknownTable, Unsupported
+from hivesink.errors import (
+    HiveSinkError,
+    PartitionColumnsChanged,
+    RegistrationFailed,
+    TableReplaced,
+    UnknownTable,
+    Unsupported,
+)
 from tests.metastore.live import KINDS, LiveMetastore, declared, dt, new, world_of
 
 if TYPE_CHECKING:
@@ -225,6 +232,15 @@ def test_a_table_that_is_made_anew_is_another_one_and_one_that_is_altered_is_not
     for partition in (dt(1), dt(2)):
         with pytest.raises(TableReplaced, match=re.escape(str(live.spec.name))):
             registrar.lookup(live, [partition])
+
+
+def test_a_partition_column_of_another_type_is_told(server: LiveMetastore, live: LiveTable) -> None:
+    registrar = server.connect()
+    registrar.add(live, [new(live, dt(1))])
+    server.change_partition_column(live, Column("dt", Primitive.DATE))
+    with pytest.raises(PartitionColumnsChanged, match=r"is partitioned by \(dt date\) now, and was by \(dt string\)"):
+        registrar.lookup(live, [dt(1)])
+    assert set(registrar.lookup(registrar.table(live.spec.name), [dt(1)])) == {dt(1)}
 
 
 def test_an_odd_folder_is_kept(server: LiveMetastore, live: LiveTable) -> None:

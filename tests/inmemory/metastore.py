@@ -10,7 +10,16 @@ from typing import TYPE_CHECKING
 from hivesink.core.partition import LivePartition, NewPartition, Statistics, partition_path
 from hivesink.core.table import PARQUET_INPUT, PARQUET_SERDE
 from hivesink.errors import MetastoreUnreachable, RegistrationFailed, TableExists, TableReplaced, UnknownTable
-from hivesink.metastore.common import FLAG, Facts, Values, figures_of, is_accurate, name_of, values_of
+from hivesink.metastore.common import (
+    FLAG,
+    Facts,
+    Values,
+    figures_of,
+    is_accurate,
+    name_of,
+    require_partition_columns,
+    values_of,
+)
 from hivesink.ports import LiveTable
 
 if TYPE_CHECKING:
@@ -75,6 +84,7 @@ class MemoryMetastore:
                 raise TableReplaced(str(table.spec.name), self.address)
             if entry.spec.format != "parquet":
                 self.table(table.spec.name)
+            require_partition_columns(table.spec, entry.spec.partition_columns)
             if not table.spec.is_partitioned:
                 accurate = is_accurate(entry.parameters.get(FLAG))
                 live = LivePartition("", entry.location, accurate, columns_behind=False)
@@ -190,10 +200,14 @@ class MemoryMetastore:
             entry.spec = replace(entry.spec, columns=entry.spec.columns + columns)
 
     def change_column(self, name: TableName, column: Column) -> None:
-        """A user's ALTER TABLE … CHANGE COLUMN, to another type."""
+        """A user's ALTER TABLE … CHANGE COLUMN or … PARTITION COLUMN, to another type."""
         with self._entry(name) as entry:
-            columns = tuple(column if one.name == column.name else one for one in entry.spec.columns)
-            entry.spec = replace(entry.spec, columns=columns)
+
+            def changed(columns: tuple[Column, ...]) -> tuple[Column, ...]:
+                return tuple(column if one.name == column.name else one for one in columns)
+
+            spec = entry.spec
+            entry.spec = replace(spec, columns=changed(spec.columns), partition_columns=changed(spec.partition_columns))
 
     def set_format(self, name: TableName, partition: str, source: str) -> None:
         """As ALTER TABLE … [PARTITION …] SET FILEFORMAT does."""

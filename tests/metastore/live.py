@@ -44,6 +44,7 @@ class LiveMetastore(Protocol):
     def register(self, table: LiveTable, partition: str, location: str) -> None: ...
     def analyze(self, table: LiveTable, partition: str) -> None: ...
     def add_column(self, table: LiveTable, column: Column) -> None: ...
+    def change_partition_column(self, table: LiveTable, column: Column) -> None: ...
     def set_format(self, table: LiveTable, partition: str, source: str) -> None: ...
     def drop(self, table: LiveTable, partition: str) -> None: ...
     def drop_table(self, table: LiveTable) -> None: ...
@@ -85,6 +86,9 @@ class InMemory:
 
     def add_column(self, table: LiveTable, column: Column) -> None:
         self.metastore.add_columns(table.spec.name, column)
+
+    def change_partition_column(self, table: LiveTable, column: Column) -> None:
+        self.metastore.change_column(table.spec.name, column)
 
     def set_format(self, table: LiveTable, partition: str, source: str) -> None:
         self.metastore.set_format(table.spec.name, partition, source)
@@ -136,6 +140,12 @@ class OverThrift:
 
         found = self.table(table)
         found.sd.cols.append(ttypes.FieldSchema(column.name, str(column.type), column.comment))
+        self._alter_table(table, found)
+
+    def change_partition_column(self, table: LiveTable, column: Column) -> None:
+        found = self.table(table)
+        for key in found.partitionKeys:
+            key.type = str(column.type) if key.name == column.name else key.type
         self._alter_table(table, found)
 
     def set_format(self, table: LiveTable, partition: str, source: str) -> None:

@@ -124,17 +124,18 @@ def test_a_table_dropped_meanwhile_is_said_to_be_gone(over: OverThrift, live: Li
 
 def test_a_partition_that_is_dropped_while_it_is_read_is_not_there(over: OverThrift, live: LiveTable) -> None:
     """Hive 4 answers the rest of it, as seen beside MSCK REPAIR TABLE … DROP PARTITIONS."""
-    registrar = over.connect()
+    registrar = ThriftRegistrar(Connection(over.uri))
     registrar.add(live, [new(live, dt(1)), new(live, dt(2))])
     whole = registrar._tables.calls.states
 
     def torn(*asked: Any) -> list[Any]:
-        found = whole(*asked)
+        found: list[Any] = whole(*asked)
         next(one for one in found if one.values == ["2024-01-01"]).values = None
         return found
 
     registrar._tables.calls.states = torn
     assert set(registrar.lookup(live, [dt(1), dt(2)])) == {dt(2)}
+    registrar.close()
 
 
 def test_a_location_that_cannot_be_is_refused_in_one_line(over: OverThrift, live: LiveTable) -> None:

@@ -253,7 +253,8 @@ def open_task(plan: TaskPlan, tools: TaskTools, task: int, task_attempt: int) ->
 
 def _target(table: TablePlan, plan: TaskPlan, tools: TaskTools) -> Target:
     order = plan.layout(table).order
-    return Target(table.name, table.folder, tools.format(table), order, table.spec.columns)
+    spec = table.spec
+    return Target(table.name, table.folder, tools.format(table), order, spec.columns, spec.partition_columns)
 
 
 def _files(plan: TaskPlan, tools: TaskTools, task: int, task_attempt: int) -> Parts | SegmentWriter:

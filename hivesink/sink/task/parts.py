@@ -49,6 +49,7 @@ class Target:
     format: PartFormat
     order: tuple[SortKey, ...] = ()
     columns: tuple[Column, ...] = ()
+    partition_columns: tuple[Column, ...] = ()
     gone: str = ""
 
     @cached_property

@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import pyarrow as pa
 
+from hivesink.core.partition import parse_path
+from hivesink.core.partition_value import canonical
 from hivesink.core.rolling import Opened, Slice
 from hivesink.core.table import columns_text
-from hivesink.errors import RowsUnfit, SegmentLost
+from hivesink.errors import RowsUnfit, SegmentLost, ValueUnfit
 from hivesink.sink.task.messages import LeftSlice
 from hivesink.sink.task.parts import InMemory
 
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
     from hivesink.core.partition import PartitionKey
     from hivesink.core.roll_policy import Encoding
     from hivesink.core.rolling import OpenRows
-    from hivesink.core.table import Column
+    from hivesink.core.table import Column, TableSpec
     from hivesink.errors import HiveSinkError
     from hivesink.ports import Refit, SegmentFile, SegmentStore
     from hivesink.sink.task.parts import Bucket, Parts, Target
@@ -107,6 +109,7 @@ def encode(
     for target, piece in work:
         for one in piece.slices:
             try:
+                _require_partition((piece.table, piece.partition), target.partition_columns)
                 stream = _Stream.open(store, one)
                 is_same = stream.columns == target.columns_text
                 rows = stream.batches
@@ -146,10 +149,8 @@ def _loss(store: SegmentStore, one: Slice) -> SegmentLost | None:
     return None
 
 
-def held_back(
-    rows: OpenRows, table: str, columns: Sequence[Column], store: SegmentStore, refit: Refit
-) -> dict[PartitionKey, HiveSinkError]:
-    """The open buckets with rows that can't be read, or don't fit the `columns` of `table`, each with the first reason.
+def held_back(rows: OpenRows, spec: TableSpec, store: SegmentStore, refit: Refit) -> dict[PartitionKey, HiveSinkError]:
+    """The open buckets with rows that can't be read, or don't fit the table of `spec`, each with the first reason.
 
     Reads the beginning of each segment, and the rows of those that came for other columns. Raises StoreUnavailable.
     """
@@ -157,12 +158,13 @@ def held_back(
 
     def check(key: PartitionKey, one: Slice) -> None:
         _require_length(store, one, lengths.get(one.segment))
-        if key[0] == table:
+        if key[0] == str(spec.name):
+            _require_partition(key, spec.partition_columns)
             if one.segment not in told:
                 start = store.read(one.segment, one.offset, min(one.length, _SCHEMA))
                 told[one.segment] = _Stream(one, start, store.path(one.segment)).columns
-            if told[one.segment] != columns_text(columns):
-                for _ in _refitted(_Stream.open(store, one), columns, key, refit):
+            if told[one.segment] != columns_text(spec.columns):
+                for _ in _refitted(_Stream.open(store, one), spec.columns, key, refit):
                     """It fits."""
 
     def problem(key: PartitionKey, slices: Iterable[Slice]) -> HiveSinkError | None:
@@ -175,6 +177,15 @@ def held_back(
 
     found = {key: problem(key, bucket.slices) for key, bucket in rows.buckets.items()}
     return {key: error for key, error in found.items() if error is not None}
+
+
+def _require_partition(key: PartitionKey, columns: Sequence[Column]) -> None:
+    """Raises RowsUnfit where the table can't have that partition any more."""
+    for column, (_, value) in zip(columns, parse_path(key[1]) if columns else (), strict=False):
+        try:
+            canonical(value, column.type)
+        except ValueUnfit as error:  # noqa: PERF203  it names the column
+            raise RowsUnfit(*key, column.name, ("another type", str(column.type)), error.reason) from error
 
 
 def _require_length(store: SegmentStore, one: Slice, length: int | None) -> None:

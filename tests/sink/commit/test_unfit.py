@@ -9,7 +9,7 @@ import pytest
 
 from hivesink.core.epoch import Epoch
 from hivesink.core.table import Column, Primitive
-from hivesink.errors import HiveSinkError, RowsHeldBack, RowsUnfit
+from hivesink.errors import HiveSinkError, PartitionColumnsChanged, RowsHeldBack, RowsUnfit
 from hivesink.sink.commit.observe import load
 from hivesink.sink.inspect.findings import Level
 from hivesink.sink.inspect.verify import verify
@@ -96,6 +96,22 @@ def test_the_end_of_a_run_raises_once_all_else_is_readable(site: Site) -> None:
     assert site.rows() == [0, 2, 3, 5, 6, 8]
     site.job().run()
     site.check(range(9))
+
+
+def test_a_partition_that_the_table_can_not_have_any_more_is_held_back(site: Site) -> None:
+    """As after ALTER TABLE … PARTITION COLUMN: to register it would make the table unreadable."""
+    run = picky(site)
+    feed(site, run, Event(9, "a"))
+    site.metastore.change_column(TABLE, Column("dt", Primitive.DATE))
+    site.clock.ticks += MINUTE
+    with pytest.raises(PartitionColumnsChanged, match="start the job again"):
+        run.committer.keep_up()
+    with pytest.raises(RowsHeldBack, match=r"partition dt=a don't fit column dt: .*is date today \(expected a date"):
+        site.job().run()
+    assert site.rows() == []
+    site.metastore.change_column(TABLE, Column("dt", Primitive.STRING))
+    site.job().run()
+    site.check(range(10))
 
 
 def test_new_rows_of_the_same_bucket_are_rolled_and_the_partition_is_not_committed(site: Site) -> None:
