@@ -218,18 +218,25 @@ def _homes(folders: Mapping[PartitionKey, str], live: Mapping[PartitionKey, Live
 def _confirm(
     history: History, seen: Seen, live: Mapping[PartitionKey, LivePartition], policy: Policy
 ) -> Iterator[actions.Action]:
-    """All is published that isn't refused. What was dropped since the last look is registered again: it has rows.
+    """All is published that isn't refused. What was dropped since the last look is registered again if it has rows.
+
+    A DROP of a managed table's partition takes its files too. Those that went with it are what the user wanted gone,
+    also where others came after the DROP.
 
     What has another partition's folder now was renamed by a user: readers find its published rows there.
     """
     if history.confirmable < history.open[0].manifest.epoch:
         return
     # Once they were found in place, a partition that is dropped stays so.
-    published = (part for epoch, part in history.standing if epoch.state is EpochState.PUBLISHED)
-    folders = {part.key: part.folder for part in published if part.key not in seen.taken}
+    published = [part for epoch, part in history.standing if epoch.state is EpochState.PUBLISHED]
+    there = [part for part in published if part.key in live or part.target in seen.files]
+    folders = {part.key: part.folder for part in there if part.key not in seen.taken}
     dropped = {key: folder for key, folder in folders.items() if key not in live}
     if dropped:
         yield from _register(dropped)
+        if any(part.key in dropped and part not in there for part in published):
+            # The next look finds the partition listed, as if an INSERT had taken them.
+            yield actions.MarkFound(history.confirmable)
         yield actions.LookAgain()
     committed = tuple(_committed(history, _homes(folders, live))) if policy.announce else ()
     if committed:

@@ -188,7 +188,8 @@ def paths_to_look(history: History, live: Mapping[PartitionKey, LivePartition], 
             paths |= {part.staged, part.target}
             if far:
                 paths |= {part.restored, *given_up(part.target), *others.get(part.name, ())}
-        elif home is not None and not same_location(part.folder, home.location):
+        elif home is None or not same_location(part.folder, home.location):
+            # A user has dropped the partition, with or without its files, or has moved it.
             paths.add(part.target)
     return paths
 

@@ -171,6 +171,15 @@ def drops(site: Site) -> None:
         site.metastore.drop_partition(TABLE, day)
 
 
+def takes(site: Site, taken: list[int]) -> None:
+    """Every partition of the table, a managed one, is dropped with what readers see of it: `taken` gets the rows."""
+    for day, location in site.places(TABLE).items():
+        taken.extend(site.ids(location))
+        for file in site.store.visible(location):
+            site.fs.delete(file.path)
+        site.metastore.drop_partition(TABLE, day)
+
+
 CALLS = 20
 """More than a run without faults makes, so that a user acts before each and after the last."""
 
@@ -242,6 +251,37 @@ def test_a_user_drops_partitions_at_any_time_while_the_job_runs(at: int) -> None
             assert (day in site.places(TABLE)) == (ids <= set(found))
         if at <= 6:
             assert {2, 3, 4, 5, 6, 7} <= set(found)
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["once", "at each call from then on"])
+@pytest.mark.parametrize("at", range(1, CALLS))
+def test_a_user_drops_partitions_of_a_managed_table_at_any_time(at: int, again: bool) -> None:
+    """What went with a partition is what the user wanted gone, and no file holds up the job or comes back."""
+    site, taken = Scenario("dropped with files").site(), list[int]()
+    site.user = lambda site, call: takes(site, taken) if call == at or (again and call > at) else None
+    start(site, Watched(site))().run()
+    assert sorted(site.rows() + taken) == list(IDS)
+    site.user = None
+    site.job().run()
+    assert sorted(site.rows() + taken) == list(IDS)
+
+
+@pytest.mark.parametrize("at", range(1, 9))
+def test_a_user_drops_partitions_of_a_managed_table_between_two_renames(at: int) -> None:
+    """Of a new partition's files some went with it, and others came after the DROP."""
+    site, taken, renamed = Scenario("dropped with files").site(), list[int](), list[str]()
+    rename = site.fs.rename
+
+    def renames(source: str, target: str) -> None:
+        rename(source, target)
+        if target.rpartition("/")[2].startswith("part-"):
+            renamed.append(target)
+            if len(renamed) == at:
+                takes(site, taken)
+
+    site.fs.rename = renames  # type: ignore[method-assign]  # a user acts in between
+    site.job().run()
+    assert (len(renamed) >= at, sorted(site.rows() + taken)) == (True, list(IDS))
 
 
 def test_a_partition_dropped_between_two_runs_stays_dropped() -> None:
