@@ -107,6 +107,7 @@ _DAMAGED = re.compile(
     re.VERBOSE | re.MULTILINE,
 )
 """What Spark's readers of the checkpoint raise about its content. A file system that is away raises other errors."""
+_NO_STATE = "[STREAMING_STATEFUL_OPERATOR_MISSING_STATE_DIRECTORY]"
 _CHECKPOINT_FILE = re.compile(
     r"(?:log file|Checksum error:) (.+?)/((?:offsets|commits|sources/\d+)/[^/\s]+?|metadata)(?:\. | at \d)"
 )
@@ -160,6 +161,12 @@ def _known(error: BaseException) -> str | None:
         return str(CheckpointShared(None, reason_of(error)))
     if found := denied(text):
         return str(NotWritable(*found))
+    return _of_checkpoint(text)
+
+
+def _of_checkpoint(text: str) -> str | None:
+    if lost := text.partition(_NO_STATE)[2]:
+        return str(CheckpointUnreadable(None, "state", reason(lost)))
     if damaged := _DAMAGED.search(text):
         file = _CHECKPOINT_FILE.search(damaged[2])
         checkpoint, name = file.groups() if file else (None, None)

@@ -49,7 +49,11 @@ _STATE_DAMAGE = re.compile(
     r"""
     \b(Error\ reading\ (?:(?:delta|snapshot)\ file|streaming\ state\ file\ of)\ .+)
     | \[CANNOT_LOAD_STATE_STORE\.(?:CANNOT_FIND_BASE_SNAPSHOT_CHECKPOINT|UNEXPECTED_FILE_SIZE)\]\ (.+)
-    | ^Caused\ by:\ ( java\.io\.EOFException(?::\ Stream\ ended\ prematurely)?
+    | ^Caused\ by:\ ( java\.io\.EOFException(?::\ (?:Stream\ ended\ prematurely|Unexpected\ end\ of\ ZLIB.*))?
+        | java\.util\.zip\.ZipException:\ .+
+        | java\.io\.FileNotFoundException:\ File\ .+/state/\d+/.+\ does\ not\ exist
+        | java\.nio\.file\.NoSuchFileException:\ .+/workingDir-.+
+        | org\.rocksdb\.RocksDBException:\ (?:Bad\ table|Corruption|.*\bNo\ such\ file).*
         | java\.io\.IOException:\ Stream\ is\ corrupted
         | org\.apache\.hadoop\.fs\.ChecksumException:\ .+ )\n
       (?: (?! Caused\ by | .*\borg\.apache\.hadoop\.(?:hdfs|ipc)\. ) .*\n )*?
@@ -59,6 +63,22 @@ _STATE_DAMAGE = re.compile(
 )
 """What Spark's readers of state say of a file's content. A stream that HDFS has broken off says nothing of it."""
 _STATE_FILE = re.compile(r"/(state/\d+/\d+/\S+?)(?=[,.:]?(?:\s|$))")
+
+
+_SOURCE_DAMAGE = re.compile(
+    r"""
+    \[FAILED_READ_FILE\.\w+\]\ Encountered\ error\ while\ reading\ file\ (.+?)\.?\s+(?:SQLSTATE|\n)
+    (?s:.*?)
+    ^Caused\ by:\ java\.io\.\w+:\ (.+)\n\s+at\ org\.apache\.hadoop\.io\.compress\.
+    """,
+    re.VERBOSE | re.MULTILINE,
+)
+
+
+def damaged_source(text: str) -> tuple[str, str] | None:
+    """The packed file of a source that Java can't unpack, and why; None if no error says so."""
+    found = _SOURCE_DAMAGE.search(text)
+    return None if found is None else (found[1], found[2])
 
 
 def damaged_state(text: str) -> tuple[str, str] | None:

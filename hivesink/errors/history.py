@@ -272,6 +272,17 @@ class SourceFilesMissing(HiveSinkError):
         )
 
 
+class SourceFileDamaged(HiveSinkError):
+    """A packed file of a batch can't be unpacked to its end."""
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(
+            f"{path} is damaged ({reason}), and nothing of its batch is in the table: write the whole file again "
+            "under the same name; or, if its rows are not wanted, move it away and start once with "
+            "'sink.on-missing-file' = 'ignore'"
+        )
+
+
 class ForeignParts(HiveSinkError):
     """A writer without history finds parts in its table that no log here answers for.
 

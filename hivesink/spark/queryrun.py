@@ -17,7 +17,7 @@ from hivesink.core.checkpoint import batch_ref, batch_watermark, next_batch, nex
 from hivesink.core.epoch import BatchId, BatchRef, Epoch, NextBatch, judge, read_before, wrote_instead
 from hivesink.core.offsets import span
 from hivesink.core.table import quoted
-from hivesink.core.trace import damaged_state, reason
+from hivesink.core.trace import damaged_source, damaged_state, reason
 from hivesink.sink.task.attempt import ROUTE, check_input
 from hivesink.sink.task.lines import ROW
 from hivesink.sink.task.messages import InputShape, TaskPlan, TaskReport
@@ -272,7 +272,7 @@ class QueryRun:
                 shape = replace(shape, watermark=batch_watermark(ref.batch, files))
             behind = records_behind(query.execution, ref.end)
             write = partial(self._write, batch, call, ref, query)
-            with _loading_state(query.checkpoint):
+            with _reading(query.checkpoint):
                 done = self.committer.commit(ref, shape, write, behind, query.checkpoint)
                 if done.replayed:
                     # If the log may hold rows of this run, they must be these: after an error the batch may come again.
@@ -397,16 +397,19 @@ class QueryRun:
 
 
 @contextmanager
-def _loading_state(checkpoint: str) -> Iterator[None]:
-    """Raises CheckpointUnreadable where Spark finds a file of the query's state missing or damaged."""
+def _reading(checkpoint: str) -> Iterator[None]:
+    """Raises CheckpointUnreadable, SourceFileDamaged where Spark finds a file of its state or its input damaged."""
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
 
     try:
         yield
     except (Py4JJavaError, PySparkException) as error:
-        if damage := damaged_state(f"{error}\n{getattr(error, '_stackTrace', '')}"):
+        text = f"{error}\n{getattr(error, '_stackTrace', '')}"
+        if damage := damaged_state(text):
             raise errors.CheckpointUnreadable(checkpoint, *damage) from error
+        if damage := damaged_source(text):
+            raise errors.SourceFileDamaged(*damage) from error
         raise
 
 

@@ -200,6 +200,15 @@ def test_a_dead_jvm_is_told_from_a_server_that_is_away(monkeypatch: pytest.Monke
     assert code == 75
 
 
+def test_state_that_is_gone_needs_a_person() -> None:
+    from pyspark.errors import StreamingQueryException
+
+    said = "Cannot restart streaming query with stateful operators because the state directory is empty or missing."
+    text = f"[STREAM_FAILED] Query failed: [STREAMING_STATEFUL_OPERATOR_MISSING_STATE_DIRECTORY] {said}\nStateful: []"
+    told, code = translate(StreamingQueryException(text), JOB)
+    assert (code, f"state of the query's checkpoint is missing or damaged ({said})" in str(told)) == (65, True)
+
+
 def test_after_the_end_was_asked_for_a_cut_off_batch_is_no_bug() -> None:
     assert translate(ValueError("the job was cancelled"), JOB, stopped=True)[1] == 143
     assert translate(EpochTaken("/log", 7), JOB, stopped=True)[1] == 65

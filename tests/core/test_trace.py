@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hivesink.core.trace import damaged_state, denied, java_lines
+from hivesink.core.trace import damaged_source, damaged_state, denied, java_lines
 
 PY4J = """An error occurred while calling o261.collectToPython.
 : org.apache.spark.SparkException: Job aborted: no space
@@ -59,6 +59,16 @@ _MISSING = (
             "Caused by: org.apache.hadoop.fs.ChecksumException: Checksum error: file:/c/state/0/0/2.delta at 0 exp: 1",
             "state/0/0/2.delta",
         ),
+        # RocksDB's: its zip, its files, and what came out of them.
+        ("Caused by: java.io.EOFException: Unexpected end of ZLIB input stream", "state"),
+        ("Caused by: java.util.zip.ZipException: invalid stored block lengths", "state"),
+        (
+            "Caused by: java.io.FileNotFoundException: File file:/c p/state/0/1/SSTs/000015-7.sst does not exist",
+            "state/0/1/SSTs/000015-7.sst",
+        ),
+        ("Caused by: java.nio.file.NoSuchFileException: /tmp/StateStoreId(opId=0)-2/workingDir-5/metadata", "state"),
+        ("Caused by: org.rocksdb.RocksDBException: Bad table magic number: expected 9, found 0 in /tmp/a.sst", "state"),
+        ("Caused by: org.rocksdb.RocksDBException: While open a file: /tmp/a: No space left on device", None),
         # The file system is away, or refuses.
         ("Caused by: java.io.EOFException: End of File Exception between local host is: a", None),
         ("Caused by: java.io.EOFException\n\tat org.apache.hadoop.hdfs.protocolPB.PBHelper.read(P.java:1)", None),
@@ -70,3 +80,24 @@ def test_the_state_file_that_is_missing_or_damaged(java: str, file: str | None) 
     failed = "org.apache.spark.SparkException: [CANNOT_LOAD_STATE_STORE.UNCATEGORIZED] An error occurred"
     found = damaged_state(f"{failed}\n{java}\n\tat java.io.DataInputStream.readFully(D.java:1)\n\tat {_READER}\n")
     assert (found and found[0]) == file
+
+
+_READ = "a.SparkException: [FAILED_READ_FILE.NO_HINT] Encountered error while reading file {}. SQLSTATE: KD001"
+_UNPACKER = "\tat org.apache.hadoop.io.compress.DecompressorStream.read(D.java:1)\n"
+
+
+@pytest.mark.parametrize(
+    ("java", "found"),
+    [
+        (f"Caused by: java.io.IOException: not a gzip file\n{_UNPACKER}", ("file:///in/a%20b.gz", "not a gzip file")),
+        (f"Caused by: java.io.EOFException: Unexpected end\n{_UNPACKER}", ("file:///in/a%20b.gz", "Unexpected end")),
+        # Its file system may be there again, and whole.
+        (
+            f"Caused by: java.io.IOException: gone\n\tat org.apache.hadoop.hdfs.DFSInputStream.read(D)\n{_UNPACKER}",
+            None,
+        ),
+        ("Caused by: java.net.ConnectException: Connection refused\n\tat a.b.C\n", None),
+    ],
+)
+def test_a_packed_source_file_that_is_damaged(java: str, found: tuple[str, str] | None) -> None:
+    assert damaged_source(f"{_READ.format('file:///in/a%20b.gz')}\n\tat a.b.C\n{java}") == found

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import json
 import logging
 import os
 from dataclasses import replace
@@ -10,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from hivesink import errors, sources
-from tests.integration.stage import AVAILABLE_NOW, ON_EPOCH, Stage, wrap
+from tests.integration.stage import AVAILABLE_NOW, ON_EPOCH, Stage, event, wrap
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -108,6 +110,21 @@ def test_a_file_that_vanishes_before_its_tasks_read_it_stops_the_query(stage: St
     path.touch()
     stage.drain()
     assert stage.staged() == []
+
+
+def test_a_packed_file_that_is_cut_short_stops_the_query_until_it_is_whole(stage: Stage) -> None:
+    stage.create()
+    whole = gzip.compress(b"".join(json.dumps(event(number)).encode() + b"\n" for number in range(10)))
+    path = stage.put_bytes(whole[:-20], "a b.json.gz")
+    with pytest.raises(errors.SourceFileDamaged) as told:
+        stage.drain()
+    assert str(told.value).startswith(
+        f"{path.as_uri()} is damaged (Unexpected end of input stream), and nothing of its"
+    )
+    assert stage.ids() == []
+    path.write_bytes(whole)
+    stage.drain()
+    assert stage.ids() == list(range(10))
 
 
 def test_every_file_source_of_a_query_counts_and_nothing_else(stage: Stage) -> None:
