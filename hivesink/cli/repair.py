@@ -222,8 +222,11 @@ def _identity(opened: OpenedTable, writer: str, context: CommitContext, config: 
 def _ask(lost: Sequence[Loss | LostSlice], todo: str, how: str, *, as_json: bool) -> None:
     if lost:
         what = f"{count(sum(loss.rows for loss in lost), 'row')} in {_files(lost)}"
-        lines = [f"lost: {loss.target} ({count(loss.rows, 'row')}{_bucket(loss)}): {loss.reason}" for loss in lost]
-        confirm(lines, f"{todo.capitalize()} {what} {how}?", f"this would {todo} {what} {how}", as_json=as_json)
+        confirm(_listed(lost), f"{todo.capitalize()} {what} {how}?", f"this would {todo} {what} {how}", as_json=as_json)
+
+
+def _listed(lost: Iterable[Loss | LostSlice]) -> list[str]:
+    return [f"lost: {loss.target} ({count(loss.rows, 'row')}{_bucket(loss)}): {loss.reason}" for loss in lost]
 
 
 def _all(result: Recovered) -> list[Loss | LostSlice]:
@@ -300,6 +303,8 @@ def _blocks(writer: str, result: Recovered, *, dry_run: bool) -> list[Line | Gri
     if lost := [loss for loss in _all(result) if loss.target not in stopping]:
         accepted = "would be accepted as lost" if dry_run else "accepted as lost"
         rows = sum(loss.rows for loss in lost)
+        # Whoever gives them up for good was shown them before the question.
+        blocks += [Line(line) for line in _listed(lost) if dry_run]
         blocks.append(Line(f"writer {writer}: {_files(lost)} with {count(rows, 'row')} {accepted}"))
     return blocks
 

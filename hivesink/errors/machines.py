@@ -20,7 +20,12 @@ class _Unpublishable(HiveSinkError):
         self._what = what
         super().__init__(f"{what}{todo}")
 
-    def maybe_read(self) -> HiveSinkError:
+    def of(self, table: str) -> HiveSinkError:
+        """This error, with the commands for `table`."""
+        self.args = (str(self).replace(" TABLE", f" {table}"),)
+        return self
+
+    def maybe_read(self) -> _Unpublishable:
         """This error, where the log still has the rows, and readers may have had them before."""
         text = (
             f"{self._what}, and readers may have had its rows before something deleted or changed it; `hivesink verify "

@@ -11,9 +11,9 @@ if TYPE_CHECKING:
 
 
 class UnknownTable(HiveSinkError):
-    """The metastore has no such table."""
+    """The metastore has no such table. `gone`: it had it when this run began."""
 
-    def __init__(self, table: str, metastore: str, near: str | None = None) -> None:
+    def __init__(self, table: str, metastore: str, near: str | None = None, *, gone: bool = False) -> None:
         self.table = table
         owner = table.removesuffix("__rejected")
         fix = "create it with `hivesink ddl apply PATH`"
@@ -21,7 +21,10 @@ class UnknownTable(HiveSinkError):
             fix = f"did you mean {near}? If not, {fix}"
         if owner != table:
             fix = f"if dead letters wait for it, the job's next start or `hivesink recover {owner}` creates it again"
-        super().__init__(f"table {table} is not in the metastore at {metastore}; {fix}")
+        elif gone:
+            fix = f"if it has another name now, rename it back and start the job again; if it was dropped, {fix}"
+        state = "is no longer" if gone else "is not"
+        super().__init__(f"table {table} {state} in the metastore at {metastore}; {fix}")
 
 
 class MetastoreUnreachable(HiveSinkError):

@@ -189,6 +189,7 @@ def test_a_segment_that_is_lost_holds_back_its_own_rows_until_they_are_given_up(
     planned = hivesink(capsys, "recover", table, "--accept-lost", "--dry-run", "--json").data["writers"][0]
     assert {one["target"] for one in planned["lost"]} == {str(lost)}
     assert sum(one["rows"] for one in planned["lost"]) == 4
+    assert f"{lost} (2 rows of" in hivesink(capsys, "recover", table, "--accept-lost", "--dry-run").out
     assert hivesink(capsys, "recover", table, "--accept-lost", "--json").code == 2
     done = hivesink(capsys, "recover", table, "--accept-lost", "--yes")
     assert done.code == 0

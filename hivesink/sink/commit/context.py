@@ -103,10 +103,10 @@ class CommitContext:
         for table, partitions in by_table(places).items():
             try:
                 live = self.registrar.lookup(self.table(table), partitions)
-            except errors.UnknownTable:
+            except errors.UnknownTable as error:
                 # Only the sink's own table may be replaced by another one.
                 if not self.remake(TableName.parse(table)):
-                    raise
+                    raise errors.UnknownTable(table, self.registrar.address, gone=True) from error
                 self._tables.pop(table, None)
                 live = self.registrar.lookup(self.table(table), partitions)
             registered.update({(table, partition): home for partition, home in live.items()})

@@ -131,10 +131,11 @@ class Executor:
         """Raise `lost` unless its rows can be encoded again, or nothing is lost: that once for each part (`told`)."""
         if reopenable(self.history, seen):
             return
+        table = self.history.identity.tables[0]
         if questionable(self.history, seen):
-            raise lost.maybe_read() from lost
+            raise lost.maybe_read().of(table) from lost
         if str(lost) in told or losses(self.history, seen.files, seen.partitions):
-            raise lost
+            raise lost.of(table)
         told.add(str(lost))  # Its server was away, or somebody has restored it.
 
     def _carry_out(self, planned: Iterable[actions.Action]) -> None:

@@ -49,7 +49,8 @@ def present(evidence: Evidence) -> Iterator[Finding]:
 def _absent(evidence: Evidence, manifest: Manifest, part: PartEntry) -> Finding:
     """What it means that a part's target is missing."""
     epoch, rows = manifest.epoch, f"{part.target} ({count(part.rows, 'row')})"
-    ways = "restore it, or accept the loss of all such files with `hivesink recover TABLE --accept-lost`"
+    table = part.table.removesuffix("__rejected")
+    ways = f"restore it, or accept the loss of all such files with `hivesink recover {table} --accept-lost`"
     state = evidence.log.view.state(epoch)
     if part.key in manifest.rolled and state is EpochState.DECIDED:
         ways = f"the next start encodes its rows again if their segments are there; otherwise {ways}"

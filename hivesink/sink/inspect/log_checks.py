@@ -134,7 +134,8 @@ def segments(evidence: Evidence) -> Iterator[Finding]:
             state = evidence.damaged[name].removeprefix("it ")
         else:
             continue
-        way = "restore it from a backup, or accept the loss with `hivesink recover TABLE --accept-lost`"
+        recover = f"hivesink recover {evidence.log.tables[0]} --accept-lost"
+        way = f"restore it from a backup, or accept the loss with `{recover}`"
         yield error(segment_epoch(name), f"{path} {state}, and rows wait in it; {way}")
 
 
