@@ -119,17 +119,29 @@ def test_a_backfill_from_kafka(metastore: EmbeddedMetastore, kafka: str, tmp_pat
     topic = f"recipes-{tmp_path.name}"
     create_topic(kafka, topic)
     producer = Producer({"bootstrap.servers": kafka})
-    midnight = 1_704_240_000_000  # 2024-01-03T00:00:00Z
-    # Rows show by their ids what was read; only the day's own are to be.
-    for first, at in ((21, midnight - 1), (31, midnight), (41, midnight + 86_399_999), (51, midnight + 86_400_000)):
-        producer.produce(topic, json.dumps(records(first)[0]).encode(), timestamp=at)
+    midnight, end = 1_704_240_000_000, 1_704_326_400_000  # 2024-01-03T00:00:00Z, and a day later
+    # Rows show by their ids what was read. By Kafka's time 21 and 22 are before the day, and 51 is after it.
+    # By its own time 61 alone is of another day.
+    for first, at in ((21, midnight - 1), (31, midnight), (22, midnight - 1), (51, end), (41, end - 1), (61, midnight)):
+        record = records(first)[0]
+        value = {**record, "at": "2024-01-04T00:00:00Z"} if first == 61 else record
+        producer.produce(topic, json.dumps(value).encode(), partition=0, timestamp=at)
     assert producer.flush(60) == 0
     sh = Shell(tmp_path, metastore, "recipes_kafka", KAFKA_SERVERS=kafka)
-    sh.must("TRIGGER=availableNow hivesink run jobs/events.py")
     job = block(PAGE, "# jobs/backfill.py").text.replace('SERVERS, "events"', f'SERVERS, "{topic}"')
-    (tmp_path / "jobs" / "backfill.py").write_text(job.replace("demo.", "recipes_kafka."))
-    sh.must(block(PAGE, "BEGIN=2024").text)
-    assert sh.rows() == day(31, 41)
+    job = job.replace("demo.", "recipes_kafka.")
+    by_record, commands = block(PAGE, 'AT = "try_cast').text, block(PAGE, "BEGIN=2024").text
+    own = job.replace('AT = "timestamp"  # Kafka\'s\nREAD_FROM = BEGIN\n', by_record)
+    assert own != job
+    (tmp_path / "jobs" / "backfill.py").write_text(own)
+    sh.must("TRIGGER=availableNow hivesink run jobs/events.py")
+    sh.must(commands)
+    assert sh.rows() == day(21, 22, 31, 41, 51)
+
+    # By Kafka's time, as the page says, one of another day by its own comes along.
+    (tmp_path / "jobs" / "backfill.py").write_text(job)
+    sh.must(commands.replace("backfill-2024-01-03", "by-kafka"))
+    assert sh.rows() == [*day(31, 41), [61, "2024-01-04"]]
 
 
 def test_cron_tells_of_a_failed_run(tmp_path: Path) -> None:
