@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -157,7 +158,9 @@ def test_cron_tells_of_a_failed_run(tmp_path: Path) -> None:
         check=False,
     )
     assert ended.returncode == 65
-    assert ended.stdout.startswith("jobs/events.py ended with 65\n")
+    said = ended.stdout.splitlines()
+    assert said[0] == "jobs/events.py ended with 65"
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d [+-]\d{4} jobs/events.py starts", said[1])
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze is not installed")
