@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -70,6 +71,30 @@ def test_a_line_for_each_batch(
     )
     query.awaitTermination()
     assert capsys.readouterr().out.splitlines()[0].split()[1] == "1"
+
+
+@pytest.mark.long
+@pytest.mark.spark
+@pytest.mark.kafka
+def test_two_tables_from_one_stream(
+    spark: SparkSession, metastore: EmbeddedMetastore, kafka: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HIVESINK_METASTORE", metastore.uri)
+    ddl = (ROOT / "ddl" / "userinfo.sql").read_text(encoding="utf-8")
+    for table in ("orders", "clicks"):
+        (tmp_path / f"{table}.sql").write_text(ddl.replace("demo.userinfo", f"docs.{table}"))
+        apply(parse_path(tmp_path / f"{table}.sql", check), catalog(metastore.uri))
+    create_topic(kafka, "events")
+    producer = Producer({"bootstrap.servers": kafka})
+    for number, kind in enumerate(("order", "click", "order", "view")):
+        producer.produce("events", f'{{"userId": {number}, "kind": "{kind}"}}'.encode())
+    assert producer.flush(60) == 0
+    (one,) = blocks_run_by(__file__, "docs/recipes.md")
+    here = replace(one, text=one.text.replace("checkpoints/", f"{tmp_path.as_uri()}/"))
+    run(here, spark=spark, broker=kafka, sources=sources, HiveSink=HiveSink)
+    for table, ids in (("orders", [0, 2]), ("clicks", [1])):
+        rows = spark.sql(f"SELECT userid FROM docs.{table} ORDER BY userid")
+        assert [row.userid for row in rows.collect()] == ids
 
 
 @pytest.mark.long
