@@ -41,6 +41,8 @@ _LETTERS = frozenset({"Lu", "Ll", "Lt", "Lm", "Lo", "Nd"})
 """Unicode's categories of letters and digits, as Java knows them."""
 _FIELD = re.compile(r"[a-z_][a-z0-9_]*")
 """Names of STRUCT fields: Spark reads no others in the type's text that the metastore keeps."""
+_FEW_FRACTIONS = 10
+"""Whole numbers for each fraction from which fractions may be a mistake."""
 _FEW_OBJECTS = 3
 _MANY_KEYS = 20
 _SURELY_KEYS = 200
@@ -131,6 +133,9 @@ class _Types:
         if not kinds:
             return self._text(path, "only null in the sample")
         if kinds in _TYPES:
+            fractions, whole = seen.kinds[Kind.FRACTION], seen.kinds[Kind.WHOLE]
+            if 0 < fractions <= whole / _FEW_FRACTIONS:
+                self._note(path, f"fractions ({fractions:,}) among whole numbers ({whole:,})")
             return _TYPES[kinds]
         if kinds <= {Kind.OBJECT, Kind.ARRAY} and len(kinds) == 1:
             if depth == DEEPEST:
