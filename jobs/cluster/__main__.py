@@ -5,13 +5,15 @@ from __future__ import annotations
 import argparse
 import os
 import shlex
+import signal
 import sys
 import time
 from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hivesink.cli.codes import code_of
+from hivesink.cli.codes import BY_SIGNAL, code_of
+from hivesink.cli.output import silence
 from hivesink.embedded.server import locked
 from hivesink.errors import HiveSinkError, SourceUnreachable
 from jobs.cluster.cluster import PARTS, Cluster
@@ -42,7 +44,11 @@ def up(folder: Path, only: Collection[str]) -> int:
     began = time.monotonic()
 
     def report(name: str, server: EmbeddedServer) -> None:
-        print(f"{_line(name, server)}  after {time.monotonic() - began:.0f} s", flush=True)
+        try:
+            print(f"{_line(name, server)}  after {time.monotonic() - began:.0f} s", flush=True)
+        except BrokenPipeError:
+            # The other servers start all the same.
+            silence(sys.stdout)
 
     start(folder, only, report)
     addresses = Cluster.running(folder)
@@ -134,24 +140,34 @@ def main() -> int:
     parser.add_argument("--folder", type=Path, default=default_folder(), help="data, settings and logs")
     parser.add_argument("--only", nargs="+", choices=list(PARTS), default=list(PARTS), help="what `up` starts")
     arguments = parser.parse_args()
-    folder = arguments.folder.absolute()
+    if arguments.command == "topic" and arguments.name is None:
+        parser.error("topic: name it")
     try:
-        match arguments.command:
-            case "up":
-                return up(folder, arguments.only)
-            case "status":
-                return status(folder)
-            case "env":
-                return env(folder)
-            case "topic":
-                if arguments.name is None:
-                    parser.error("topic: name it")
-                return topic(folder, arguments.name, arguments.partitions)
-            case _:
-                return down(folder)
+        code = _run(arguments)
+        sys.stdout.flush()
     except HiveSinkError as e:
         sys.stderr.write(f"{e}\n")
         return code_of(e)
+    except BrokenPipeError:
+        # The reader closed its end (`| head`): as if the signal had ended the command.
+        silence(sys.stdout, sys.stderr)
+        return BY_SIGNAL + signal.SIGPIPE
+    return code
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    folder = arguments.folder.absolute()
+    match arguments.command:
+        case "up":
+            return up(folder, arguments.only)
+        case "status":
+            return status(folder)
+        case "env":
+            return env(folder)
+        case "topic":
+            return topic(folder, arguments.name, arguments.partitions)
+        case _:
+            return down(folder)
 
 
 if __name__ == "__main__":

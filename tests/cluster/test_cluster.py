@@ -214,6 +214,22 @@ def command(*arguments: str | Path) -> int:
         sys.argv = before
 
 
+def unread(*arguments: object) -> subprocess.CompletedProcess[str]:
+    """The command in a process whose output nobody reads, as after `| head`."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    line, root = [sys.executable, "-m", "jobs.cluster", *map(str, arguments)], Path(__file__).parents[2]
+    try:
+        return subprocess.run(line, cwd=root, stdout=writer, stderr=subprocess.PIPE, text=True, check=False)
+    finally:
+        os.close(writer)
+
+
+def test_a_reader_that_has_read_enough_ends_it(tmp_path: Path) -> None:
+    ended = unread("status", "--folder", tmp_path)
+    assert (ended.returncode, ended.stderr) == (128 + signal.SIGPIPE, "")
+
+
 def test_the_detached_cluster_comes_up_once_mends_itself_and_goes_down(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -246,7 +262,8 @@ def test_the_detached_cluster_comes_up_once_mends_itself_and_goes_down(
 
         os.kill(int(first["spark-worker-1"].split()[1]), signal.SIGKILL)
         assert wait_until(lambda: set(running()) == names - {"spark-worker-1"}, 60)
-        assert command("up", "--folder", folder, "--only", "spark") == 0
+        ended = unread("up", "--folder", folder, "--only", "spark")
+        assert (ended.returncode, ended.stderr) == (0, ""), "what is started doesn't depend on a reader"
         second = running()
         changed = {name for name in names if first[name] != second[name]}
         assert changed == {"spark-worker-1"}
