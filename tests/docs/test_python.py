@@ -40,6 +40,13 @@ def test_a_topic_with_headers(spark: SparkSession, kafka: str) -> None:
     assert events.isStreaming
     assert "headers" in events.columns
 
+    producing, _ = blocks_run_by(__file__, "docs/cluster.md")
+    run(producing, broker=kafka)
+    options = {"kafka.bootstrap.servers": kafka, "subscribe": "orders", "includeHeaders": "true"}
+    (record,) = spark.read.format("kafka").options(**options).load().collect()
+    assert (bytes(record.key), record.timestamp.timestamp()) == (b"phone", 1_704_240_000)
+    assert [(one.key, bytes(one.value)) for one in record.headers] == [("trace-id", b"a1")]
+
 
 @pytest.fixture
 def declared(
@@ -99,6 +106,6 @@ def test_two_tables_from_one_stream(
 
 @pytest.mark.long
 def test_servers_for_a_test(tmp_path: Path) -> None:
-    (one,) = blocks_run_by(__file__, "docs/cluster.md")
+    _, one = blocks_run_by(__file__, "docs/cluster.md")
     cluster = run(one, folder=tmp_path)["cluster"]
     assert not cluster.servers.namenode.alive
