@@ -106,6 +106,11 @@ class TableLogs:
                     return folder
         return None
 
+    def unpointed(self, folder: str) -> list[str]:
+        """The logs in `folder` to which no pointer leads. Raises LogDamaged, NewerFormat for a pointer."""
+        known = {*self.writers().values()}
+        return [one for one in pointers.logs_in(file_system(folder, self.site), folder) if one not in known]
+
     def beside(self) -> Sequence[CommitLog]:
         """The logs of this table and of those beside it, as far as they can be found and read."""
         fs = self._fs()

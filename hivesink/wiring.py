@@ -38,7 +38,7 @@ from hivesink.metastore import catalog, connect
 from hivesink.sink.commit.committer import Committer
 from hivesink.sink.commit.context import CommitContext, WriterSpec, problems_of
 from hivesink.sink.commit.observe import load
-from hivesink.sink.inspect.admission import Admission, others_of
+from hivesink.sink.inspect.admission import Admission, other_owners
 from hivesink.sink.inspect.facts import read_log
 from hivesink.sink.inspect.resets import SetAside
 from hivesink.sink.task.assign import row_columns
@@ -286,7 +286,7 @@ def held_back_rows(live: LiveTable, log: CommitLog, rows: OpenRows) -> dict[Part
 def log_of(uid: str, logs: TableLogs, folder: str, registrar: Registrar) -> str | None:
     """The log of `uid` beside a table, or in `folder`. None if it serves another living table: the files are copies."""
     found = logs.with_uid(uid, folder)
-    return None if found and others_of(commit_log(found, "", logs.site), registrar, str(logs.table)) else found
+    return None if found and other_owners(commit_log(found, "", logs.site), registrar, str(logs.table)) else found
 
 
 def _require_sole(uid: str, log: CommitLog, logs: TableLogs, store: FileStore) -> None:

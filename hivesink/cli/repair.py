@@ -33,6 +33,7 @@ from hivesink.sink.commit.recovery import (
 from hivesink.sink.commit.recovery import recover as recover_writer
 from hivesink.sink.inspect.clean import clean as clean_writer
 from hivesink.sink.inspect.clean import find_leftovers, find_strays, throw_away
+from hivesink.tables.lost_logs import lost_logs
 from hivesink.tables.opened import OpenedTable, open_table
 
 if TYPE_CHECKING:
@@ -87,15 +88,18 @@ def recover(
 ) -> None:
     """Finish decided epochs, remove what was not decided, and publish the rows that wait to be rolled.
 
+    First makes logs known again that a move or a rename of the table has left without a pointer.
     Stop the job first: if it is writing an epoch, it loses that epoch and stops. --accept-lost gives up the rows of
     lost parts and segments, --give-up those of a partition that can't be published. --encode-again publishes rows of
     lost parts that the log still has. All three ask first.
 
     Example: hivesink recover demo.flights --dry-run
     """
-    with reporting(as_json=json, debug=debug) as out, open_table(table, metastore) as opened:
-        partitions = frozenset((opened.name, partition) for partition in give_up or ())
+    with reporting(as_json=json, debug=debug) as out, open_table(table, metastore) as found_table:
         failed: dict[str, HiveSinkError] = {}
+        known = _known_again(found_table, writer, failed, dry_run=dry_run)
+        opened = found_table.with_writers(known)
+        partitions = frozenset((opened.name, partition) for partition in give_up or ())
         wanted = frozenset(encode_again or ())
         search = partial(_search, opened, partitions=partitions, accept=accept_lost, wanted=wanted)
         found = _each(opened.chosen(writer), search, failed)
@@ -119,7 +123,7 @@ def recover(
         if done or not failed:
             asked = {"given up": accept_lost and not lost, "published again": ALL in wanted and not again}
             nothing = [what for what, is_nothing in asked.items() if is_nothing]
-            out.show(_report(opened, done, failed, left, again, dry_run=dry_run, nothing=nothing))
+            out.show(_report(opened, done, failed, left, again, dry_run=dry_run, nothing=nothing, known=known))
         if failed:
             raise next(iter(failed.values()))
         if left:
@@ -133,6 +137,20 @@ def _each(writers: Iterable[str], work: Callable[[str], T], failed: dict[str, Hi
         with _noted(name, failed):
             done[name] = work(name)
     return done
+
+
+def _known_again(
+    opened: OpenedTable, writer: str | None, failed: dict[str, HiveSinkError], *, dry_run: bool
+) -> dict[str, CommitContext]:
+    """The lost logs of `writer`, or of all writers, which are known here from now on unless they have `failed`."""
+    known = {}
+    for lost in lost_logs(opened):
+        if writer in {None, lost.writer}:
+            known[lost.writer] = lost.context
+            with _noted(lost.writer, failed):
+                if not dry_run:
+                    lost.make_known()
+    return known
 
 
 @contextmanager
@@ -251,10 +269,16 @@ def _report(
     *,
     dry_run: bool,
     nothing: Sequence[str],
+    known: Mapping[str, CommitContext],
 ) -> Report:
+    again_known = {writer: context.log.location for writer, context in known.items() if writer not in failed}
     data = [_data(writer, result) for writer, result in done.items()]
     shown = ((writer, result) for writer, result in done.items() if writer not in failed or result.described())
-    blocks = [block for writer, result in shown for block in _blocks(writer, result, dry_run=dry_run)]
+    becomes = "would be" if dry_run else "is"
+    blocks: list[Line | Grid] = [
+        Line(f"writer {writer}: its log {log} {becomes} known here again") for writer, log in again_known.items()
+    ]
+    blocks += [block for writer, result in shown for block in _blocks(writer, result, dry_run=dry_run)]
     todo = "would be published" if dry_run else "published"
     blocks += [Line(f"{one.target} ({count(one.rows, 'row')}): {todo} again; {one.reason}", "yellow") for one in again]
     blocks += [Line(f"nothing is lost, so nothing is {what}") for what in nothing]
@@ -264,7 +288,8 @@ def _report(
     if not any(result.epoch for result in done.values()):
         blocks += [Line(f"note: {renamed}", "yellow") for renamed in opened.renamed()]
     errors = {writer: str(error) for writer, error in failed.items()}
-    return Report({"table": opened.name, "dry_run": dry_run, "writers": data, "not_done": errors}, blocks)
+    told = {"table": opened.name, "dry_run": dry_run, "writers": data, "not_done": errors, "known_again": again_known}
+    return Report(told, blocks)
 
 
 def _left(opened: OpenedTable, writer: str, result: Recovered) -> list[str]:

@@ -93,8 +93,9 @@ class _Unknown:
         files += f", a writer that has no log here, such as {self.parts.paths[0]}"
         if not finished:
             return Line(f"note: {files}: was the log deleted?", "yellow")
-        folder, _, name = (self.log or "").rpartition("/")
-        known = f"its log is {self.log}: start writer {name} once with sink.log-location = {folder}"
+        folder = (self.log or "").rpartition("/")[0]
+        owner = self.table.removesuffix("__rejected")
+        known = f"its log is {self.log}: with sink.log-location = {folder} run `hivesink recover {owner}`"
         cure = known if self.log else "restore its log, or set sink.log-location"
         accept = f"accept them with `hivesink reset {self.table} --uid {uid}`"
         return Line(f"error: {files}: {cure}, or {accept}", "red")

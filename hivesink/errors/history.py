@@ -298,7 +298,7 @@ class ForeignParts(HiveSinkError):
             missing, restore = f"the log {found} of its uid {uid} holds no manifest", "restore the log"
             accept = f"`hivesink reset {table} --writer {writer}`"
         else:
-            missing, restore = f"no log of its uid {uid} belongs to this table", _way_to(found)
+            missing, restore = f"no log of its uid {uid} belongs to this table", _way_to(found, table)
             accept = f"`hivesink reset {table} --uid {uid}`"
         more = f" (and {count - 1} more in its folder)" if count > 1 else ""
         super().__init__(
@@ -308,11 +308,12 @@ class ForeignParts(HiveSinkError):
         )
 
 
-def _way_to(log: str | None) -> str:
+def _way_to(log: str | None, table: str) -> str:
     if log is None:
         return "restore its log, or set sink.log-location to the folder that the log's folder is in"
     folder, _, name = log.rpartition("/")
-    return f"use its log {log}, as writer {name} with sink.log-location = {folder}"
+    other = f"if {name} is another job's writer or that of replays, set that and run `hivesink recover {table}`"
+    return f"use its log {log}, as writer {name} with sink.log-location = {folder} ({other})"
 
 
 class CalledTwice(HiveSinkError):

@@ -67,6 +67,10 @@ class OpenedTable:
             raise InvalidOption((f"no writer {writer!r} has written to {self.name}; known: {known}",))
         return {writer: self.writers[writer]}
 
+    def with_writers(self, more: Mapping[str, CommitContext]) -> OpenedTable:
+        """This table with `more` writers. Those that have a pointer stay as they are."""
+        return replace(self, writers=dict(sorted({**more, **self.writers}.items())))
+
     def resettable(self, writer: str | None) -> Mapping[str, CommitContext]:
         """As `chosen`; also a log that has lost its pointer: a job that was killed beside a reset may leave one."""
         if writer is not None and writer not in self.writers:
@@ -147,8 +151,7 @@ class OpenedTable:
         """What commits for `writer` as its job would. Raises what `Setup.open` raises."""
         _, _, head = self.for_recovery(writer)
         setup = wiring.Setup.open(
-            # Dead letters are another table's.
-            table=TableName.parse(head.tables[0]) if head else self.live.spec.name,
+            table=self._served(head),
             writer=writer,
             metastore=self.metastore,
             history_policy=STRICT,
@@ -157,10 +160,20 @@ class OpenedTable:
         )
         return setup.committer(tolerant=False)
 
+    def _served(self, head: Manifest | None) -> TableName:
+        """The table that the writer of `head` writes, under its name of today: this may be its dead-letter table."""
+        own, suffix = self.live.spec.name, "__rejected"
+        is_its = head is None or head.tables[0].endswith(suffix)
+        return own if is_its else TableName(own.database, own.table.removesuffix(suffix))
+
+    @property
+    def log_folder(self) -> str:
+        """The folder in which the table's writers have their logs. Raises InvalidOption."""
+        return dirname(log_folder(self.live, SinkConfig.parse(self.live.spec.options), "any"))
+
     def log_of(self, uid: str) -> str | None:
         """The log of `uid`, if it is beside the table or where the table's writers have theirs."""
-        folder = dirname(log_folder(self.live, SinkConfig.parse(self.live.spec.options), "any"))
-        return wiring.log_of(uid, self.logs, folder, self.metastore.registrar)
+        return wiring.log_of(uid, self.logs, self.log_folder, self.metastore.registrar)
 
     def renamed(self) -> list[TableRenamed]:
         """For each log beside the table in which rows wait for it under a name that it had before."""

@@ -30,6 +30,7 @@ from hivesink.sink.task.assign import assigner_for
 from hivesink.sink.task.messages import TablePlan, TaskPlan
 from hivesink.sink.task.rejects import OF_REPLAYS, beside_records, rejected_spec
 from hivesink.sink.task.replay import QUERY, SHAPE, Letters, Replayed, judge, run_replay
+from hivesink.tables.lost_logs import lost_logs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -66,7 +67,14 @@ class Replay:
             raise InvalidOption((problem,))
 
     def recover(self) -> None:
-        """Finish what earlier replays have decided. Raises what `Committer.recover` raises, and ReplayOvertaken."""
+        """Finish what earlier replays have decided, and make their log known again where nothing leads to it.
+
+        Raises what `LostLog.make_known` and `Committer.recover` raise, and ReplayOvertaken.
+        """
+        for lost in lost_logs(self._opened):
+            if lost.writer == REPLAYS:
+                lost.make_known()
+                self._opened = self._opened.with_writers({REPLAYS: lost.context})
         if REPLAYS in self._opened.writers:
             with self._undisturbed():
                 self._opened.committer(REPLAYS).recover()

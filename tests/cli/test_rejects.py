@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from contextlib import closing
+from copy import copy
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +26,7 @@ from hivesink.sink.task.replay import run_replay
 from hivesink.tables.opened import open_table
 from hivesink.tables.rejects import Census, DeadLetters, Wanted
 from hivesink.tables.replay import Replay
-from tests.cli.site import Ingest, alter, hivesink
+from tests.cli.site import Ingest, alter, hivesink, rename
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -393,3 +394,35 @@ def test_after_the_table_was_made_anew_a_replay_says_how_to_go_on(
     passed = hivesink(capsys, "rejects", "replay", letters.table, "--mended", again, "--yes")
     assert (passed.code, f"3 of {again} were replayed before" in passed.out) == (0, True)
     assert values(letters) == [78]
+
+
+@pytest.mark.parametrize("way", ["recover", "rejects replay"])
+def test_the_log_of_replays_is_known_again_after_a_rename(
+    letters: Ingest, capsys: pytest.CaptureFixture[str], tmp_path: Path, way: str
+) -> None:
+    file = tmp_path / "letters.jsonl"
+    hivesink(capsys, "rejects", letters.table, "--export", file)
+    mend(file, '{"id": 77, "dt": "2026-01-09"}')
+    assert hivesink(capsys, "rejects", "replay", letters.table, "--mended", file, "--yes").code == 0
+    before, logs = values(letters), letters.log.parent
+    renamed, rejected = copy(letters), copy(letters)
+    rejected.table = f"{letters.table}__rejected"
+    rename(rejected, "renamed__rejected")
+    renamed.table = rename(letters, "renamed")
+    for name in (renamed.table, f"{renamed.table}__rejected"):
+        told = hivesink(capsys, "verify", name)
+        assert told.code == 1
+        cure = f"with sink.log-location = {logs} run `hivesink recover {renamed.table}`"
+        assert f"its log is {logs / 'rejects-replay'}: {cure}" in told.out
+    alter(renamed, {"sink.log-location": str(logs)})
+    ended = hivesink(capsys, *way.split(), renamed.table)
+    assert ended.code == 0, ended.err
+    # A job's start makes its own log known.
+    assert way == "recover" or f"its log is {letters.log}" in hivesink(capsys, "verify", renamed.table).out
+    Ingest(renamed.table, renamed.metastore, options=renamed.options).close()
+    for name in (renamed.table, f"{renamed.table}__rejected"):
+        assert hivesink(capsys, "verify", name).code == 0
+    for _ in range(2):
+        again = hivesink(capsys, "rejects", "replay", renamed.table, "--mended", file, "--yes")
+        assert (again.code, "3 of" in again.out) == (0, True)
+    assert values(renamed) == before

@@ -68,11 +68,25 @@ def test_a_second_writer_that_has_not_started_since_the_table_moved_is_found(
     found.sd.location = moved.as_uri()
     found.parameters["sink.log-location"] = str(ingest.log.parent)
     connection.read(lambda client: client.alter_table(name.database, name.table, found))
+    partitions = connection.read(lambda client: client.get_partitions(name.database, name.table, -1))
+    for partition in partitions:
+        partition.sd.location = f"{moved.as_uri()}/dt={partition.values[0]}"
+    connection.read(lambda client: client.alter_partitions(name.database, name.table, partitions))
     connection.close()
-    assert (
-        f"its log is {ingest.log.with_name('second')}: start writer second once"
-        in hivesink(capsys, "verify", table).out
-    )
+    log = ingest.log.with_name("second")
+    way = f"with sink.log-location = {log.parent} run `hivesink recover {table}`"
+    assert f"its log is {log}: {way}" in hivesink(capsys, "verify", table).out
+    dry = hivesink(capsys, "recover", table, "--dry-run")
+    assert f"writer second: its log {log} would be known here again" in dry.out
+    assert hivesink(capsys, "verify", table).code == 1
+    chosen = hivesink(capsys, "recover", table, "--writer", "second", "--json")
+    assert (chosen.code, chosen.data["known_again"]) == (0, {"second": str(log)})
+    assert f"writer ingest: its log {ingest.log} is known here again" in hivesink(capsys, "recover", table).out
+    assert hivesink(capsys, "verify", table).code == 0
+    assert "known" not in hivesink(capsys, "recover", table).out
+    again = start(ingest, "second")
+    assert again.setup.last_batch() is not None
+    again.close()
 
 
 def test_a_copy_of_a_log_beside_its_original_is_refused(ingest: Ingest) -> None:
@@ -315,8 +329,10 @@ def test_a_renamed_table_and_its_ways_on(ingest: Ingest, table: str, capsys: pyt
     checked = hivesink(capsys, "verify", new.table)
     assert checked.code == 1
     assert f"error: 6 finished files and 0 staged ones of uid {uid}" in checked.out
-    cure = f"its log is {ingest.log}: start writer ingest once with sink.log-location = {ingest.log.parent}, or accept"
-    assert cure in checked.out
+    way = f"with sink.log-location = {ingest.log.parent} run `hivesink recover {new.table}`, or accept"
+    assert f"its log is {ingest.log}: {way}" in checked.out
+    # Without it a start would find the log beside nothing, and refuse the pointer to another folder.
+    assert "no writer has written" in hivesink(capsys, "recover", new.table).out
     assert "nothing to verify" not in checked.out
     # `reset` alone knows no writer here.
     assert "nothing to reset" in reset(capsys, new.table, "--yes").out
@@ -359,6 +375,10 @@ def test_a_copy_beside_its_original_is_not_sent_to_the_originals_log(
         assert f"`hivesink reset copy.c --uid {uid}`" in said
     assert reset(capsys, "copy.c", "--uid", uid, "--yes").code == 0
     Ingest("copy.c", uri).close()
+    # Nor does `recover` make that log the copy's.
+    shutil.copytree(ingest.location, ingest.location.parent / "copy.d")
+    declare(capsys, ingest.location.parent, "copy.d", **{"sink.log-location": str(ingest.log.parent)})
+    assert "no writer has written to copy.d yet" in hivesink(capsys, "recover", "copy.d").out
 
 
 def test_two_tables_with_one_log_location_share_no_log(

@@ -70,6 +70,11 @@ def others_of(log: CommitLog, registrar: Registrar, table: str) -> tuple[str, ..
     return tuple(sorted(found))
 
 
+def other_owners(log: CommitLog, registrar: Registrar, table: str) -> tuple[str, ...]:
+    """As `others_of`, but for the table whose dead letters `table` holds: a log that serves the one serves both."""
+    return tuple(one for one in others_of(log, registrar, table) if f"{one}__rejected" != table)
+
+
 def waiting_elsewhere(
     live: LiveTable, beside: Iterable[CommitLog], registrar: Registrar
 ) -> Iterator[errors.TableRenamed]:
@@ -129,10 +134,8 @@ class Admission:
         TableRemade if the table was made again without the newest rows, or with partition columns that can't hold them.
         """
         name = str(self.live.spec.name)
-        # A log that serves a table serves its dead letters too.
-        others = [other for other in others_of(self.log, self.registrar, name) if f"{other}__rejected" != name]
-        if others:
-            raise errors.LogShared(self.log.location, self.writer, name, tuple(others))
+        if others := other_owners(self.log, self.registrar, name):
+            raise errors.LogShared(self.log.location, self.writer, name, others)
         facts = read_log(self.log)
         if self.log.view().head and self.is_other_table() and not self._holds_newest_rows(facts):
             waiting = next((epoch for epoch, _ in self._open_parts()), None)
