@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hivesink.cli.codes import ExitCode
-from hivesink.cli.command import Debug, Json, Metastore, reporting
+from hivesink.cli.command import Debug, Json, Metastore, existing, reporting
 from hivesink.cli.output import Line, Report
 from hivesink.config import options
 from hivesink.config.own_class import also_in
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 ddl = typer.Typer(help="Declare tables: each DDL file has one Hive CREATE TABLE.")
 embedded = typer.Typer(help="The embedded Hive Metastore, in .hivesink-local or $HIVESINK_HOME.")
 
-DdlPath = Annotated[Path, typer.Argument(help="A .sql file, or a folder of them.", metavar="PATH", exists=True)]
+DdlPath = Annotated[Path, typer.Argument(help="A .sql file, or a folder of them.", metavar="PATH", callback=existing)]
 
 _ACTIONS = {Create: "create", Alter: "alter", Nothing: "nothing", Differs: "differs"}
 _STYLES = {Create: "green", Alter: "yellow"}

@@ -14,7 +14,7 @@ import typer
 
 from hivesink.cli.cells import plain, shown
 from hivesink.cli.codes import OLD_CLIENT, is_old_client, reason_of
-from hivesink.cli.command import Debug, Json, Metastore, given, reporting
+from hivesink.cli.command import Debug, Json, Metastore, existing, given, reporting
 from hivesink.cli.output import Grid, Line, Report, tell
 from hivesink.config.site import Site
 from hivesink.core.progress import count
@@ -75,8 +75,8 @@ PasswordFile = Annotated[
         "--password-file",
         help=f"A file with the LDAP password. Or set {PASSWORD}.",
         metavar="FILE",
-        exists=True,
         dir_okay=False,
+        callback=existing,
     ),
 ]
 Service = Annotated[

@@ -18,7 +18,7 @@ from rich.console import Console
 from typer.core import TyperCommand
 
 from hivesink.cli.codes import BY_SIGNAL, JobFailed, meaning
-from hivesink.cli.command import Debug, Json, Metastore, given, reporting
+from hivesink.cli.command import Debug, Json, Metastore, existing, given, reporting
 from hivesink.cli.output import Report, tell
 from hivesink.cli.screen import is_live
 from hivesink.cli.supervise import Backoff, Restart, lifeline, supervise
@@ -59,6 +59,7 @@ def _is_misspelt(word: str, option: str) -> bool:
 
 
 def _python(path: Path) -> Path:
+    existing(path)
     if path.suffix != ".py":
         message = f"'{path}' is not a .py file: a job is a Python program"
         raise typer.BadParameter(message)
@@ -67,9 +68,7 @@ def _python(path: Path) -> Path:
 
 Job = Annotated[
     Path,
-    typer.Argument(
-        metavar="JOB.py", help="The job file.", exists=True, dir_okay=False, readable=True, callback=_python
-    ),
+    typer.Argument(metavar="JOB.py", help="The job file.", dir_okay=False, readable=True, callback=_python),
 ]
 Arguments = Annotated[
     list[str] | None,

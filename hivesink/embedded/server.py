@@ -82,10 +82,16 @@ class EmbeddedServer(ABC):
     def resume(self) -> None:
         """Take over a detached server of this folder: its port, and its process if that still runs.
 
-        A record that can't be read counts as none. Another process that has its number now is left alone.
+        A record that makes no sense counts as none. Another process that has its number now is left alone.
+        Raises NotWritable if this user may not look.
         """
-        with contextlib.suppress(FileNotFoundError, ValueError, KeyError, TypeError):
-            self._restore(json.loads((self.folder / RECORD).read_text(encoding="utf-8")))
+        record = self.folder / RECORD
+        try:
+            self._restore(json.loads(record.read_text(encoding="utf-8")))
+        except (FileNotFoundError, ValueError, KeyError, TypeError):
+            pass
+        except OSError as error:
+            raise _unusable(record, error) from error
 
     def stop(self) -> None:
         """Stop the server and return when it is gone; harmless if it doesn't run."""
@@ -164,7 +170,11 @@ def locked(folder: Path) -> Iterator[None]:
         folder.mkdir(parents=True, exist_ok=True)
         lock = (folder / "lock").open("a")
     except OSError as error:
-        raise NotWritable(str(folder), f"{error.strerror}; HIVESINK_HOME names another") from error
+        raise _unusable(folder, error) from error
     with lock as f:
         fcntl.flock(f, fcntl.LOCK_EX)
         yield
+
+
+def _unusable(path: Path, error: OSError) -> NotWritable:
+    return NotWritable(str(path), f"{error.strerror}; HIVESINK_HOME names another")

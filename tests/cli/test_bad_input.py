@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import os
 import re
-from typing import TYPE_CHECKING
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
 from hivesink.cli.command import reporting
 from tests.cli.site import Ingest, hivesink
 from tests.contracts.manifests import unsealed
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 COMMANDS = [["status"], ["show"], ["verify"], ["recover"], ["clean"]]
 
@@ -114,6 +113,33 @@ def test_a_newer_manifest_is_named_by_file_and_version(
     assert said.code == (1 if command == ["verify"] else 65)
     assert f"{path} has format version 4, this hivesink knows 3" in said.out + said.err
     assert path.read_bytes() == newer
+
+
+@pytest.mark.parametrize(
+    ("command", "code", "told"),
+    [
+        (["status", "demo.events"], 65, "{closed}/metastore/server.json can't be used (Permission denied; HIVESINK_HO"),
+        (["run", "{closed}/job.py"], 2, "'{closed}/job.py' can't be used (Permission denied); give this user access"),
+    ],
+    ids=["metastore", "job"],
+)
+def test_what_a_user_may_not_look_into_is_named(command: list[str], code: int, told: str, tmp_path: Path) -> None:
+    closed = tmp_path / "closed"
+    (closed / "metastore").mkdir(parents=True)
+    (closed / "job.py").touch()
+    closed.chmod(0)
+    # The superuser may look everywhere.
+    lowered = ["setpriv", "--bounding-set=-dac_override,-dac_read_search"] if os.geteuid() == 0 else []
+    words = [*lowered, sys.executable, "-m", "hivesink.cli", *(word.format(closed=closed) for word in command)]
+    environment = {
+        key: value for key, value in os.environ.items() if key not in {"HIVESINK_METASTORE", "HIVE_CONF_DIR"}
+    }
+    environment |= {"HIVESINK_HOME": str(closed), "PYTHONPATH": str(Path(__file__).parents[2])}
+    said = subprocess.run(words, env=environment, capture_output=True, text=True, check=False)
+    closed.chmod(0o700)
+    assert said.returncode == code, said.stderr
+    (line,) = said.stderr.splitlines()
+    assert told.format(closed=closed) in line
 
 
 def test_debug_shows_the_trace_and_then_the_line(uri: str, capsys: pytest.CaptureFixture[str]) -> None:

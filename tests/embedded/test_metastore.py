@@ -131,6 +131,9 @@ def test_a_home_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     home = tmp_path / "file" / "home"
     with pytest.raises(NotWritable, match=f"^{home} can't be used .*HIVESINK_HOME"):
         detached.start(home)
+    # What every command asks that needs a metastore. A user who may not look gets another OSError.
+    with pytest.raises(NotWritable, match=f"^{home}/metastore/server.json can't be used .*HIVESINK_HOME"):
+        detached.status(home)
 
 
 @pytest.fixture
