@@ -58,7 +58,8 @@ def progress(*, live: bool) -> Iterator[None]:
 
 
 def _lines(width: int, begun: float | None) -> Text:
-    told = [f"{name}: {_told(progress)}" for name, progress in progress_of_all().items()]
+    is_over = begun is None
+    told = [f"{name}: {_told(progress, is_over=is_over)}" for name, progress in progress_of_all().items()]
     if not told and begun is not None:
         # A job may make its session in any way: that there is a context is all that is known of it.
         spark = sys.modules.get("pyspark")
@@ -69,8 +70,8 @@ def _lines(width: int, begun: float | None) -> Text:
     return Text("\n".join(lines), no_wrap=True, overflow="ellipsis")
 
 
-def _told(progress: Progress) -> str:
-    return str(progress) if progress.epochs else f"{progress} · waiting for the first batch"
+def _told(progress: Progress, *, is_over: bool) -> str:
+    return str(progress) if progress.epochs or is_over else f"{progress} · waiting for the first batch"
 
 
 def _plain() -> None:

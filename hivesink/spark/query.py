@@ -185,7 +185,7 @@ class HiveQuery:
     def settle(self) -> None:
         """End the query with its job, or wait for its own end. Raises its failure, unless the job was told of it."""
         if self._ended.is_set():
-            self._finish()
+            self._finish(well=False)
         elif self._interval is None:
             # A job that doesn't wait for it would end before the first batch, as if all had been read.
             self.awaitTermination()
@@ -221,13 +221,15 @@ class HiveQuery:
             logger.warning(stopped, self._run.setup.spec.target.name)
         self._finish()
 
-    def _finish(self) -> None:
+    def _finish(self, *, well: bool = True) -> None:
         if isinstance(self._run.late_failure or self._run.failure, (EpochTaken, FencedOut, CheckpointShared)):
             return  # Another run is at work, and finishes what waits.
         with self._finishing:
             if not self._finished:
                 self._run.committer.finish(roll=self._publishes)
                 self._finished = True
+                if well and self._run.failure is None:
+                    self._run.committer.tell_end()
 
     def _end_timer(self) -> None:
         self._ended.set()

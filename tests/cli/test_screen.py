@@ -68,6 +68,7 @@ def test_what_is_awaited_before_the_first_batch(monkeypatch: pytest.MonkeyPatch)
     assert not str(screen._lines(200, None))
     monkeypatch.setattr(screen, "progress_of_all", lambda: {"demo.t (clicks)": Progress()})
     assert str(screen._lines(200, 0)).endswith("0 rejected · waiting for the first batch")
+    assert str(screen._lines(200, None)).endswith("0 rejected")
     monkeypatch.setattr(screen, "progress_of_all", lambda: {"demo.t (clicks)": Progress(epochs=1)})
     assert str(screen._lines(200, 0)).endswith("0 rejected")
 

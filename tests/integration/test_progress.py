@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hivesink import Progress
+from hivesink.errors import BadRecord
 from hivesink.spark.query import progress_of_all
 from tests.integration.stage import ON_EPOCH
 
@@ -31,8 +32,8 @@ def _heard(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "hivesink")
 
 
-def _lines(caplog: pytest.LogCaptureFixture) -> list[str]:
-    return [text for text in caplog.messages if text.startswith("writer=stage epoch=")]
+def _lines(stage: Stage, caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [text for text in caplog.messages if text.startswith(f"table={stage.table} writer=stage ")]
 
 
 @pytest.mark.kafka
@@ -52,7 +53,7 @@ def test_of_a_topic_it_says_how_many_records_are_left(
     begun.set()
     assert query.awaitTermination()
     assert [(found.epochs, found.rows, found.behind_records) for found in told] == [(1, 4, 6), (2, 8, 2), (3, 10, 0)]
-    assert [re.findall(r" behind: (\d+) records$", line) for line in _lines(caplog)] == [["6"], ["2"], ["0"]]
+    assert [re.findall(r" behind: (\d+) records$", line) for line in _lines(stage, caplog)] == [["6"], ["2"], ["0"]]
     found = query.progress()
     assert (found.rows, found.epochs, found.partitions, found.rejected) == (10, 3, 3, 0)
     assert (found.waiting_rows, found.readable_in, found.behind_files) == (0, None, None)
@@ -71,8 +72,20 @@ def test_of_files_it_says_what_waits_for_its_roll(stage: Stage, caplog: pytest.L
     found = query.progress()
     assert (found.rows, found.epochs, found.waiting_rows, found.behind_records) == (4, 2, 3, None)
     assert found.readable_in is not None
-    first, second = _lines(caplog)
+    first, second = _lines(stage, caplog)
     assert re.search(r" written=3 .* open=3 \(readable within \d+ s\) total=3 \(\d+ rows/s\)$", first)
     assert " dropped=1 " in second
     query.stop()
     assert query.progress().waiting_rows == 0
+    *_, third = _lines(stage, caplog)
+    assert " epoch=3 roll " in third
+    # The next run finds no new file, and ends without a batch.
+    stage.drain(stage.sink(options=LATER))
+    assert _lines(stage, caplog)[3:] == [f"table={stage.table} writer=stage nothing new (3 epochs so far)"]
+    # One that fails at its first batch has found something.
+    stage.put_text('{"ID": "eight"}\n')
+    failing = stage.begin(stage.sink(options={**LATER, "sink.on-bad-record": "fail"}))
+    with pytest.raises(BadRecord):
+        failing.awaitTermination()
+    failing.settle()
+    assert len(_lines(stage, caplog)) == 4

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from hivesink.core.manifest import NO_ROWS, Rows
+from hivesink.core.progress import count
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -57,19 +58,24 @@ class Stopwatch:
         self._last = now
 
 
-def tell(writer: str, done: Committed, so_far: Progress, *, own_rolling: bool = False) -> None:
+def tell_nothing_new(table: str, writer: str, head: Epoch) -> None:
+    """Log the end of a query that has committed nothing: silence could be a job that does nothing by mistake."""
+    logger.info("table=%s writer=%s nothing new (%s so far)", table, writer, count(head, "epoch"))
+
+
+def tell(table: str, writer: str, done: Committed, so_far: Progress, *, own_rolling: bool = False) -> None:
     """Log the epoch in one line, with the query's progress after it."""
     rows, steps = done.rows, " ".join(f"{step}={spent}ms" for step, spent in done.milliseconds.items())
     counts = (rows.read, rows.written, rows.rejected, rows.dropped, rows.late, rows.skipped)
     published = (done.files, done.partitions, done.committed)
     still = f" open={done.open_rows} ({_readable(done.readable_in, own_rolling=own_rolling)})" if done.open_rows else ""
     waiting = f" waiting: {done.waiting}" if done.waiting else ""
-    text = "writer=%s epoch=%d %s rows=%d written=%d rejected=%d dropped=%d late=%d skipped=%d "
+    text = "table=%s writer=%s epoch=%d %s rows=%d written=%d rejected=%d dropped=%d late=%d skipped=%d "
     text += "files=%d partitions=%d committed=%d %s%s%s total=%d%s%s"
     rate = "" if so_far.rows_per_second is None else f" ({so_far.rows_per_second:.0f} rows/s)"
     behind = f" behind: {so_far.behind}" if so_far.behind else ""
     told = (*counts, *published, steps, still, waiting, so_far.rows, rate, behind)
-    logger.info(text, writer, done.epoch, done.kind, *told)
+    logger.info(text, table, writer, done.epoch, done.kind, *told)
 
 
 def _readable(within: timedelta | None, *, own_rolling: bool) -> str:

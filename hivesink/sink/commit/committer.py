@@ -22,7 +22,7 @@ from hivesink.core.watermark import latest
 from hivesink.errors import EpochTaken, HiveSinkError, StoreUnavailable
 from hivesink.sink.commit.changes import TableChanges
 from hivesink.sink.commit.commits import PartitionCommits, Source
-from hivesink.sink.commit.committed import Committed, Stopwatch, tell
+from hivesink.sink.commit.committed import Committed, Stopwatch, tell, tell_nothing_new
 from hivesink.sink.commit.context import watermark_policy
 from hivesink.sink.commit.epochwriter import METASTORE_TROUBLE, EpochWriter, Write, Written
 from hivesink.sink.commit.executor import Executor
@@ -205,6 +205,11 @@ class Committer:
         waiting = executor.history.rows.rows if executor else 0
         return self._tally.progress(waiting, self.context.tick(), self.context.now())
 
+    def tell_end(self) -> None:
+        """Log a line at the end of a query that went well, if none of its epochs has made one."""
+        if not self.progress().epochs:
+            tell_nothing_new(self.spec.target.name, self.spec.identity.writer, self.head)
+
     @property
     def head(self) -> Epoch:
         """The newest epoch that this run knows of."""
@@ -347,7 +352,8 @@ class Committer:
         times = manifest.watermark.newest.values() if manifest.watermark else ()
         self._tally.newest = latest(self._tally.newest, *times)
         self._tally.add(done, published, self.context.tick())
-        tell(self.spec.identity.writer, done, self.progress(), own_rolling=self._roller.policy.own is not None)
+        own_rolling = self._roller.policy.own is not None
+        tell(self.spec.target.name, self.spec.identity.writer, done, self.progress(), own_rolling=own_rolling)
         return done
 
     def _commit_known(self, executor: Executor, batch: LastBatch) -> Committed:
