@@ -120,6 +120,8 @@ class Waits:
     def finish(self, *, roll):
         print("finished")
         if self.error: raise self.error
+    def tell_end(self):
+        pass
 
 class Query:
     isActive, status = True, {"isTriggerActive": False, "isDataAvailable": False}
