@@ -107,6 +107,11 @@ _DAMAGED = re.compile(
     re.VERBOSE | re.MULTILINE,
 )
 """What Spark's readers of the checkpoint raise about its content. A file system that is away raises other errors."""
+_OTHER_FOLDER = re.compile(r"Wrong basePath (\S+) for the root path: (\S+)")
+OTHER_FOLDER = (
+    "the job reads {0}, and its checkpoint has {1}, which isn't there: name the old folder again, moved back if it was "
+    'moved; or read the new one with a new checkpoint (see "The source\'s folder was moved" in docs/operations.md)'
+)
 _NO_STATE = "[STREAMING_STATEFUL_OPERATOR_MISSING_STATE_DIRECTORY]"
 _CHECKPOINT_FILE = re.compile(
     r"(?:log file|Checksum error:) (.+?)/((?:offsets|commits|sources/\d+)/[^/\s]+?|metadata)(?:\. | at \d)"
@@ -165,6 +170,8 @@ def _known(error: BaseException) -> str | None:
 
 
 def _of_checkpoint(text: str) -> str | None:
+    if other := _OTHER_FOLDER.search(text):
+        return OTHER_FOLDER.format(*other.groups())
     if lost := text.partition(_NO_STATE)[2]:
         return str(CheckpointUnreadable(None, "state", reason(lost)))
     if damaged := _DAMAGED.search(text):

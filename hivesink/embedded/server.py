@@ -10,8 +10,17 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from hivesink.config.cache import write_atomically
-from hivesink.embedded.process import HOST, Attached, Detached, Launch, on_free_port, start_attached, start_detached
-from hivesink.errors import NotWritable
+from hivesink.embedded.process import (
+    HOST,
+    Attached,
+    Detached,
+    Launch,
+    on_free_port,
+    port_is_free,
+    start_attached,
+    start_detached,
+)
+from hivesink.errors import NotWritable, PortTaken
 from hivesink.jvm.java import OPENS, find_java, log4j2, write_sites
 
 if TYPE_CHECKING:
@@ -75,6 +84,8 @@ class EmbeddedServer(ABC):
                 self._process = start_attached(launch)
 
         if self.keeps_port and self.port is not None:
+            if not port_is_free(self.port):
+                raise PortTaken(self.name, self.port)
             start(self.port)
         else:
             self.port = on_free_port(start, first=self.port or self.first_port)

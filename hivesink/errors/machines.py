@@ -41,9 +41,13 @@ class PartLost(_Unpublishable):
     """A decided part is neither staged nor published."""
 
     def __init__(self, staged: str, target: str, way_back: str | None = None) -> None:
-        gone = f"so rows that the log counts as committed are gone; restore one of them, or {_ACCEPT}"
+        gone = (
+            "so rows that the log counts as committed are gone, unless a statement took the file after it was "
+            f"published; `hivesink verify TABLE` lists all such files: restore them, or {_ACCEPT}"
+        )
         todo = f"but the file was {way_back}, then start the job again" if way_back else gone
-        super().__init__(f"{staged} and {target} are both missing", f", {todo}")
+        both = f"{target} is missing" if staged == target else f"{staged} and {target} are both missing"
+        super().__init__(both, f", {todo}")
 
 
 class LengthMismatch(_Unpublishable):
@@ -218,6 +222,13 @@ class ServerFailed(HiveSinkError):
     def __init__(self, name: str, problem: str, log: str, tail: str) -> None:
         self.log = log
         super().__init__(f"{name} {problem}; its log {log} ends with: {tail or '(nothing)'}")
+
+
+class PortTaken(HiveSinkError):
+    """A server that has a port of its own, which others know, can't have it now."""
+
+    def __init__(self, name: str, port: int) -> None:
+        super().__init__(f"{name} has port {port}, which another program uses now: stop that one, then start again")
 
 
 class JarsUnavailable(HiveSinkError):

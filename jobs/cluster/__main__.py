@@ -7,6 +7,7 @@ import os
 import shlex
 import signal
 import sys
+import tempfile
 import time
 from dataclasses import fields
 from pathlib import Path
@@ -32,7 +33,8 @@ def default_folder() -> Path:
 
 def start(folder: Path, only: Collection[str], started: Callable[[str, EmbeddedServer], None]) -> Cluster:
     """Start what doesn't run; `started` as in `Cluster.start`."""
-    with locked(folder):
+    # Two that start at once would find the same ports free, each in its own folder.
+    with locked(folder), locked(Path(tempfile.gettempdir()) / f"hivesink-cluster-{os.getuid()}"):
         # Not before: another `up` may have started some meanwhile.
         cluster = Cluster.detached(folder, only=only)
         cluster.start(started)
