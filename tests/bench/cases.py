@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from tests.bench.contenders import ARROW, CLEAN, NOOP, ON_EPOCH, OWN, SPARK_INSERT, SPARK_SINK
+from tests.bench.contenders import ARROW, BEFORE, CLEAN, NOOP, ON_EPOCH, OWN, SPARK_INSERT, SPARK_SINK
 from tests.bench.flink import FILES, HIVE
 from tests.bench.floors import CONSUMER, PYARROW
 from tests.bench.workloads import WORKLOADS, Workload
@@ -18,8 +18,6 @@ EPOCH_ROWS = 1_000
 EPOCHS = 40
 QUICK_ROWS = 10_000_000
 CLUSTER_ROWS, CLUSTER_EPOCHS = 5_000_000, 25
-BEFORE = "before"
-"""The hivesink of another checkout."""
 REGISTERED = {OWN, ON_EPOCH, CLEAN, BEFORE, SPARK_INSERT, HIVE}
 """Whose partitions the metastore knows."""
 WRITERS = {*REGISTERED, SPARK_SINK, FILES, PYARROW}

@@ -134,6 +134,8 @@ def _nothing(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 OWN, ON_EPOCH, CLEAN, ARROW, NOOP = "hivesink", "on-epoch", "clean", "arrow", "noop"
+BEFORE = "before"
+"""The hivesink of another checkout, in a process that has this one's benchmark."""
 SPARK_SINK, SPARK_INSERT = "spark-sink", "spark-insert"
 EPOCHS: list[Committed] = []
 """hivesink's own timings of the epochs of this process."""
@@ -146,6 +148,7 @@ def started(spark: SparkSession, drain: Drain, ground: Ground) -> Query:
         OWN: partial(hivesink, ground=ground),
         ON_EPOCH: partial(hivesink, ground=ground, on_epoch="true"),
         CLEAN: partial(hivesink, ground=ground),
+        BEFORE: partial(hivesink, ground=ground),
         SPARK_SINK: partial(file_sink, ground=ground),
         SPARK_INSERT: insert_into,
         NOOP: noop,
