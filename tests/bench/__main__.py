@@ -20,8 +20,9 @@ from hivesink.jvm import archive
 from jobs.cluster import Cluster
 from jobs.cluster.kafka import EmbeddedKafka
 from tests.bench import cases, flink
-from tests.bench.cases import BEFORE, Case
+from tests.bench.cases import Case
 from tests.bench.chart import svg
+from tests.bench.contenders import BEFORE
 from tests.bench.ground import Ground
 from tests.bench.race import Place, race
 from tests.bench.report import markdown, ratios

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from tests.bench import flink, floors
-from tests.bench.cases import BEFORE, WRITERS, Case
 from tests.bench.cases import REGISTERED as REGISTERS
-from tests.bench.contenders import ARROW, CLEAN, NOOP, ON_EPOCH, OWN, Drain, Drained
+from tests.bench.cases import WRITERS, Case
+from tests.bench.contenders import ARROW, BEFORE, CLEAN, NOOP, ON_EPOCH, OWN, Drain, Drained
 from tests.bench.content import Landed, differences, land
 from tests.bench.meter import Meter, executors
 from tests.bench.processes import Flink, Process, Python
