@@ -20,7 +20,6 @@ from hivesink.jvm import archive
 from jobs.cluster import Cluster
 from jobs.cluster.kafka import EmbeddedKafka
 from tests.bench import cases, flink
-from tests.bench.cases import Case
 from tests.bench.chart import svg
 from tests.bench.contenders import BEFORE
 from tests.bench.ground import Ground
@@ -31,6 +30,8 @@ from tests.bench.tables import prepare
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    from tests.bench.cases import Case
 
 DATA = Path(os.environ.get("BENCH_DATA") or "build/bench").absolute()
 HERE = Path.cwd()
