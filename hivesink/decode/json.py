@@ -46,6 +46,8 @@ class JsonDecoder:
         self._exact = ExactDecoder(columns, options)
         self._fast = FastDecoder(self._exact)
         self._shaped = ShapedDecoder(self._fast.readers, self.schema, ignore_unknown=self._exact.ignore_unknown)
+        self._mostly_bad = False
+        """Whether of the last records without a shape most were bad: the fast decoder would read such ones in vain."""
 
     def decode(self, values: pa.Array | pa.ChunkedArray) -> DecodedRows:
         """`values` are binary, string or their large forms; null is a tombstone. Raises TypeError for other types."""
@@ -79,6 +81,8 @@ class JsonDecoder:
                 rest[places] = False
             left = np.flatnonzero(rest)
             pieces += self._unshaped(records.take(pa.array(left)) if pieces else records, left, rows, bad)
+        if not pieces:
+            return pa.RecordBatch.from_pylist([], schema=self.schema), rows[:0]
         if len(pieces) == 1:
             ((places, batch),) = pieces
             return batch, rows if len(places) == len(rows) else rows[places]
@@ -89,13 +93,17 @@ class JsonDecoder:
 
     def _unshaped(self, records: pa.StringArray, places: Rows, rows: Rows, bad: list[BadRow]) -> list[Piece]:
         """The good rows of `records`, which are those at `places` of a chunk."""
-        arrays, doubt = self._fast.decode(records)
-        batch = self._batch(arrays)
-        if not doubt.any():
-            return [(places, batch)]
+        pieces: list[Piece] = []
+        doubtful = np.arange(len(records))
+        if not self._mostly_bad:
+            arrays, doubt = self._fast.decode(records)
+            sure, doubtful = np.flatnonzero(~doubt), np.flatnonzero(doubt)
+            if not len(doubtful):
+                return [(places, self._batch(arrays))]
+            if len(sure):
+                pieces.append((places[sure], self._batch(arrays).take(pa.array(sure))))
         exact: list[list[Any]] = []
         found: list[int] = []
-        doubtful = np.flatnonzero(doubt)
         again = records.view(pa.binary()).take(pa.array(doubtful)).to_pylist()
         for place, record in zip(places[doubtful].tolist(), again, strict=True):
             try:
@@ -103,8 +111,7 @@ class JsonDecoder:
                 found.append(place)
             except InvalidValue as error:  # noqa: PERF203 -- one record that doesn't fit must not keep the others back
                 bad.append(error.bad_row(int(rows[place])))
-        sure = np.flatnonzero(~doubt)
-        pieces: list[Piece] = [(places[sure], batch.take(pa.array(sure)))]
+        self._mostly_bad = 2 * (len(doubtful) - len(found)) > len(records)
         return [*pieces, (np.array(found, np.int64), exact_batch(exact, self.schema))] if exact else pieces
 
     def _batch(self, arrays: Sequence[pa.Array]) -> pa.RecordBatch:
