@@ -234,7 +234,7 @@ def _confirm(
     dropped = {key: folder for key, folder in folders.items() if key not in live}
     if dropped:
         yield from _register(dropped)
-        if any(part.key in dropped and part not in there for part in published):
+        if any(part.key in dropped and part.target not in seen.files for part in published):
             # The next look finds the partition listed, as if an INSERT had taken them.
             yield actions.MarkFound(history.confirmable)
         yield actions.LookAgain()

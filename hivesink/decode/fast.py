@@ -26,7 +26,7 @@ from msgspec import UNSET
 from hivesink.decode.clocks import Mask, not_utf8
 from hivesink.decode.columns import ColumnReader, Converted, PathsReader, quotes_in
 from hivesink.decode.fieldnames import FieldNames, Slot
-from hivesink.decode.spans import REFUSED
+from hivesink.decode.spans import REFUSED, joined
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -53,15 +53,14 @@ class FastDecoder:
         escapes = hidden = False
         if doubt.any():
             trimmed = pc.if_else(pa.array(doubt), "{}", trimmed)
-        text = pc.binary_join(pa.ListArray.from_arrays(pa.array([0, len(trimmed)], pa.int32()), trimmed), "\n")
-        joined = text[0].as_buffer()
-        octets = np.frombuffer(joined, np.uint8)
+        text = joined(trimmed, "\n")
+        octets = np.frombuffer(text, np.uint8)
         if (octets == ord("\\")).any():
             escapes = True
             unseen = pc.match_substring(trimmed, "\\u0022").to_numpy(zero_copy_only=False)
             hidden = bool(unseen.any())
             doubt |= unseen
-        rows, refused = self._rows(joined, trimmed)
+        rows, refused = self._rows(text, trimmed)
         columns, missing = self._columns(rows, escapes=escapes)
         for column in columns:
             doubt |= column.doubt
@@ -77,14 +76,14 @@ class FastDecoder:
             doubt |= self._miscounted(rows, trimmed)
         return [arrays[index] for index in range(len(arrays))], doubt
 
-    def _rows(self, joined: pa.Buffer, records: pa.StringArray) -> tuple[list[Any], Mask | None]:
+    def _rows(self, text: pa.Buffer, records: pa.StringArray) -> tuple[list[Any], Mask | None]:
         """A Struct for each record, and which were refused; None: the chunk was decoded in one go."""
         if not self._primed:
             self._primed = True
             self._names.learn(_bytes(records.slice(0, _SAMPLE)))
         while True:
             try:
-                rows = self._names.layout.decoder.decode_lines(joined)
+                rows = self._names.layout.decoder.decode_lines(text)
             except REFUSED:
                 rows = []
             if len(rows) == len(records):

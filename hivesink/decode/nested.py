@@ -17,13 +17,12 @@ from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 import msgspec
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.json
 from msgspec import Meta
 
 from hivesink.core.table import Array, HiveType, Map, Primitive, Struct
 from hivesink.decode.arrowtypes import INTEGER_BITS, arrow_type
-from hivesink.decode.spans import REFUSED
+from hivesink.decode.spans import REFUSED, joined
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -65,8 +64,7 @@ class NestedDecoder:
         if self.schema is None:
             return None
         texts = spans.text.cut(spans.begins, spans.ends)
-        lines = pc.binary_join(pa.ListArray.from_arrays(pa.array([0, len(texts)], pa.int32()), texts), '}\n{"":')
-        text = b"".join([b'{"":', memoryview(lines[0].as_buffer()), b"}"])
+        text = b"".join([b'{"":', memoryview(joined(texts, '}\n{"":')), b"}"])
         parsing = pa.json.ParseOptions(explicit_schema=self.schema, unexpected_field_behavior="error")
         try:
             # In one block, which gives one chunk.

@@ -89,6 +89,12 @@ class Text:
         return both.take(pa.array(np.arange(0, 2 * count, 2, dtype=np.int32), mask=absent))
 
 
+def joined(texts: pa.StringArray, separator: str) -> pa.Buffer:
+    """All of them behind each other. None is null."""
+    every = pa.ListArray.from_arrays(pa.array([0, len(texts)], pa.int32()), texts)
+    return pc.binary_join(every, separator)[0].as_buffer()
+
+
 @dataclass(frozen=True)
 class Spans:
     """One value of each record. None is empty. `texts` is how many pairs of quotes it has, `keys` how many keys."""

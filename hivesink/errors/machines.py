@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import re
 from shlex import quote
 
 from hivesink.errors.base import HiveSinkError
@@ -22,7 +23,7 @@ class _Unpublishable(HiveSinkError):
 
     def of(self, table: str) -> HiveSinkError:
         """This error, with the commands for `table`."""
-        self.args = (str(self).replace(" TABLE", f" {table}"),)
+        self.args = (re.sub(r"(`hivesink \w+) TABLE", lambda found: f"{found[1]} {table}", str(self)),)
         return self
 
     def maybe_read(self) -> _Unpublishable:

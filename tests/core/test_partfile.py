@@ -108,3 +108,9 @@ def test_a_part_goes_through_its_states_in_one_folder() -> None:
     pending = begun.close(7)
     assert pending.staged == "/t/dt=1/.part-0a1b2c3d-1-aaaabbbbt0-2-3.snappy.parquet.pending"
     assert pending.finish() == Finished("/t/dt=1/part-0a1b2c3d-1-aaaabbbbt0-2-3.snappy.parquet", 7)
+
+
+def test_a_lost_part_names_its_table_in_commands_alone() -> None:
+    said = str(PartLost("/a TABLE/s", "/a TABLE/t").of("demo.t"))
+    assert said.startswith("/a TABLE/s and /a TABLE/t are both missing")
+    assert "`hivesink recover demo.t --accept-lost`" in said
