@@ -107,6 +107,8 @@ class Task:
                 self.files.add(self.target, assigned.paths[0], rows)
                 self.counts["written"] += rows.num_rows
             return
+        # Of a table in pieces, each `take` would join the pieces anew.
+        rows = rows.combine_chunks()
         # Of 16 bits, a stable order takes two passes over the rows.
         codes = assigned.codes.astype(np.int16) if len(assigned.paths) < _SHORT else assigned.codes
         order = np.argsort(codes, kind="stable")

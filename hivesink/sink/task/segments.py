@@ -32,7 +32,10 @@ if TYPE_CHECKING:
     from hivesink.sink.task.parts import Bucket, Parts, Target
 
 # Threads for each buffer cost more than they bring: executors run a task on each core.
-_OPTIONS = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
+_PLAIN = pa.ipc.IpcWriteOptions(use_threads=False)
+_LZ4 = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
+_SAMPLE = 256 << 10
+"""Bytes of a table's first rows by which its segments are compressed or not."""
 _READ = pa.ipc.IpcReadOptions(use_threads=False)
 _BATCH = 64 << 10
 """Rows of a record batch: an encoding task holds one in memory."""
@@ -50,6 +53,8 @@ class SegmentWriter(InMemory):
     name: str
     _file: SegmentFile | None = None
     _opened: list[Opened] = field(default_factory=list)
+    _options: dict[str, pa.ipc.IpcWriteOptions] = field(default_factory=dict)
+    """By table."""
 
     def finish(self) -> tuple[Opened, ...]:
         """Write out everything and make it durable, at the normal end of the input."""
@@ -73,10 +78,19 @@ class SegmentWriter(InMemory):
         self._file = self._file or self.store.create(self.name)
         stream = _Summed(self._file.stream)
         start = stream.tell()
-        with pa.ipc.new_stream(pa.PythonFile(stream, mode="w"), rows.schema, options=_OPTIONS) as writer:
+        table = bucket.target.table
+        options = self._options.get(table) or self._options.setdefault(table, _options(rows))
+        with pa.ipc.new_stream(pa.PythonFile(stream, mode="w"), rows.schema, options=options) as writer:
             writer.write_table(rows.combine_chunks(), max_chunksize=_BATCH)
         one = Slice(self.name, start, stream.tell() - start, rows.num_rows, stream.crc32)
         self._opened.append(Opened(bucket.target.table, bucket.partition, one))
+
+
+def _options(rows: pa.Table) -> pa.ipc.IpcWriteOptions:
+    """Compressed only if that halves `rows`: it costs more CPU than all else that a segment takes."""
+    few = rows.slice(0, 1 + _SAMPLE * rows.num_rows // (1 + rows.nbytes))
+    plain = few.combine_chunks().to_batches()[0].serialize()
+    return _LZ4 if 2 * pa.compress(plain, "lz4", asbytes=False).size <= plain.size else _PLAIN
 
 
 @dataclass(slots=True)

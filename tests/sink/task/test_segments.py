@@ -6,6 +6,7 @@ import zlib
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
+from secrets import token_hex
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -152,6 +153,17 @@ def test_bytes_that_are_no_arrow_are_damage_without_a_checksum_too(tmp_path: Pat
     path(tmp_path, one).write_bytes(bytes(one.slice.length))
     older = replace(one, slice=replace(one.slice, crc32=None))
     assert [type(left) for left in encode(tmp_path, "string", [older]).left] == [LeftSlice]
+
+
+@pytest.mark.parametrize(("text", "share"), [("the same" * 20, 0.5), (None, 1.2)])
+def test_only_what_compresses_well_is_compressed(tmp_path: Path, text: str | None, share: float) -> None:
+    values = [text or token_hex(80) for _ in range(5_000)]
+    task = run(tmp_path, "string")
+    opened = run_task([pa.RecordBatch.from_pydict({"c": values})], task.plan, task.tools(task.plan), 0, 0).opened
+    plain, length = pa.array(values).nbytes, opened[0].slice.length
+    assert (length < plain) == (share < 1)
+    assert length < share * plain
+    assert sorted(read(encode(tmp_path, "string", opened))) == sorted(values)
 
 
 def test_the_checksum_is_that_of_the_slices_bytes(tmp_path: Path) -> None:
