@@ -6,11 +6,21 @@ it starts again at 0 with every new checkpoint, which is how other sinks lose or
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NewType
 
 from hivesink import errors
-from hivesink.core.offsets import FilesOffset, SourceOffset, chain, runs_back
+from hivesink.core.offsets import (
+    FilesOffset,
+    SourceOffset,
+    TopicIds,
+    chain,
+    is_alone,
+    remade,
+    runs_back,
+    topic_ids,
+    with_ids,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable
@@ -154,6 +164,29 @@ def _judge(
     if gap is not None and history_policy.append != last.epoch:
         raise errors.OffsetsDontChain(log, last.epoch, gap)
     return New(appended=gap is not None)
+
+
+def expected(last: LastBatch | None, batch: BatchRef, history_policy: HistoryPolicy) -> BatchRef:
+    """`batch` with the ids that its topics had in the log's newest batch: the same topics must be read now.
+
+    It has none that the log doesn't know, nor any where the user lets the batch follow from another history.
+    """
+    if last is None or history_policy.append == last.epoch:
+        return batch
+    return replace(batch, end=with_ids(batch.end, topic_ids(last.ref.end)))
+
+
+def identified(last: LastBatch | None, batch: BatchRef, ids: TopicIds, log: str) -> BatchRef:
+    """`batch`, as `expected`, with the `ids` that its topics have after it was read; one that is gone keeps its id.
+
+    An id never comes back. So if a topic has the same one before and after, all was read of that topic. Raises
+    TopicRemade.
+    """
+    before = topic_ids(batch.end)
+    if found := remade(before, ids):
+        epoch, end = (last.epoch, last.ref.end) if last else (Epoch(0), batch.start)
+        raise errors.TopicRemade(log, epoch, end, found, alone=is_alone(batch.end))
+    return replace(batch, end=with_ids(batch.end, before, ids))
 
 
 def wrote_instead(

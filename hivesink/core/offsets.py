@@ -1,38 +1,42 @@
 """Offsets of a batch's sources, in a form that can be compared.
 
 Spark keeps a source's offset as JSON in the checkpoint's `offsets/<batch id>`. Kafka's names every partition's next
-record. A file source's is only a counter, so the paths that the batch read (from the checkpoint's `sources/<n>` log)
-stand for it. Anything else is compared as parsed JSON.
+record; the log adds the ids by which Kafka tells a topic from a later one of its name. A file source's is only a
+counter, so the paths that the batch read (from the checkpoint's `sources/<n>` log) stand for it. Anything else is
+compared as parsed JSON.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 Partition = tuple[str, int]
+TopicIds = tuple["Mapping[str, str]", ...]
+"""For each source, the ids of Kafka's topics by their names; a topic is left out where nobody knows its id."""
 
 
 @dataclass(frozen=True, slots=True)
 class KafkaOffset:
-    """The next record to read of each (topic, partition), sorted."""
+    """The next record to read of each (topic, partition), sorted; `ids` as in `TopicIds`, unknown to Spark."""
 
     next: tuple[tuple[Partition, int], ...]
+    ids: Mapping[str, str] = field(default_factory=dict, compare=False)
     resumable = True
 
     @classmethod
-    def of(cls, topics: Mapping[str, Mapping[str, int]]) -> KafkaOffset:
+    def of(cls, topics: Mapping[str, Mapping[str, int]], ids: Mapping[str, str] | None = None) -> KafkaOffset:
         offsets = (
             ((topic, int(partition)), int(offset))
             for topic, partitions in topics.items()
             for partition, offset in partitions.items()
         )
-        return cls(tuple(sorted(offsets)))
+        return cls(tuple(sorted(offsets)), ids or {})
 
     def topics(self) -> dict[str, dict[str, int]]:
         """In the form of Spark's `startingOffsets` option."""
@@ -147,6 +151,39 @@ def runs_back(start: tuple[SourceOffset, ...], end: tuple[SourceOffset, ...]) ->
     return ", ".join(problems) or None
 
 
+def topic_ids(offsets: tuple[SourceOffset, ...]) -> TopicIds:
+    """What a batch's offsets know of their topics."""
+    return tuple(offset.ids if isinstance(offset, KafkaOffset) else {} for offset in offsets)
+
+
+def with_ids(offsets: tuple[SourceOffset, ...], *known: TopicIds) -> tuple[SourceOffset, ...]:
+    """`offsets` with what is `known` of their topics; where two know one topic, the later counts."""
+
+    def named(number: int, offset: SourceOffset) -> SourceOffset:
+        if not isinstance(offset, KafkaOffset):
+            return offset
+        found = {topic: one for ids in known if number < len(ids) for topic, one in ids[number].items()}
+        return replace(offset, ids={topic: found[topic] for topic in offset.topics() if topic in found})
+
+    return tuple(named(number, offset) for number, offset in enumerate(offsets))
+
+
+def all_known(offsets: tuple[SourceOffset, ...]) -> bool:
+    """Whether each topic has its id."""
+    return all(offset.topics().keys() == offset.ids.keys() for offset in offsets if isinstance(offset, KafkaOffset))
+
+
+def remade(before: TopicIds, after: TopicIds) -> tuple[str, ...]:
+    """The topics whose ids differ: they were deleted and created again in between."""
+    pairs = zip(before, after, strict=False)
+    return tuple(topic for old, new in pairs for topic, one in new.items() if old.get(topic, one) != one)
+
+
+def is_alone(offsets: tuple[SourceOffset, ...]) -> bool:
+    """Whether a query reads nothing beside one topic."""
+    return sum(len(offset.topics()) if isinstance(offset, KafkaOffset) else 2 for offset in offsets) == 1
+
+
 def span(start: tuple[SourceOffset, ...], end: tuple[SourceOffset, ...]) -> int | None:
     """The number of Kafka offsets between; None if it isn't known for every source and partition."""
     total = 0
@@ -163,8 +200,8 @@ def span(start: tuple[SourceOffset, ...], end: tuple[SourceOffset, ...]) -> int 
 def to_json(offset: SourceOffset) -> Any:
     """In the form that `docs/manifest.md` describes."""
     match offset:
-        case KafkaOffset():
-            return {"kafka": offset.topics()}
+        case KafkaOffset(ids=ids):
+            return {"kafka": offset.topics(), **({"ids": dict(ids)} if ids else {})}
         case FilesOffset(counter=counter, digest=digest, files=files):
             return {"files": {"counter": counter, "digest": digest, "count": files}}
         case OtherOffset(text=text):
@@ -178,6 +215,8 @@ def from_json(value: Any) -> SourceOffset:
     match value:
         case None:
             return NoOffset()
+        case {"kafka": dict(topics), "ids": dict(ids)}:
+            return KafkaOffset.of(topics, ids)
         case {"kafka": dict(topics)}:
             return KafkaOffset.of(topics)
         case {"files": {"counter": int(counter), "digest": str(digest), "count": int(files)}}:

@@ -207,6 +207,28 @@ class OffsetsRunBack(HiveSinkError):
         )
 
 
+class TopicRemade(HiveSinkError):
+    """A topic was deleted and created again: `end`, where its log ends, is an offset of the old one.
+
+    `alone`: the query reads nothing beside it.
+    """
+
+    def __init__(self, log: str, epoch: int, end: tuple[object, ...], topics: tuple[str, ...], *, alone: bool) -> None:
+        names = few(topics, _NAMED)
+        way = f"{appending(epoch)}, without `resume` (your decision: all that the new topic has is added to the table)"
+        if not alone:
+            way = (
+                f"HiveSink.for_table(…, resume=True, append={epoch}) and hivesink.sources.kafka(…, resume=sink), which "
+                f"reads {names} from its beginning and all else from where the log ends; with several sources give "
+                f"each such startingOffsets of your own, and leave out `resume`"
+            )
+        super().__init__(
+            f"topic {names} was deleted and created again: {log} is at epoch {epoch} and ends at {_texts(end)}, and a "
+            "query that went on there would skip the first records of the new topic. Nothing of it was written. To go "
+            f"on: start once with a new checkpoint and {way}"
+        )
+
+
 class InputChanged(HiveSinkError):
     """The stream's records were raw until now, and would be taken for columns; or the other way round."""
 

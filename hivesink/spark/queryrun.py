@@ -37,6 +37,7 @@ from hivesink.spark.running import (
 )
 from hivesink.spark.site import allowed_tries
 from hivesink.spark.sourcefiles import SourceFiles
+from hivesink.spark.topicids import ids_now
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -272,8 +273,9 @@ class QueryRun:
                 shape = replace(shape, watermark=batch_watermark(ref.batch, files))
             behind = records_behind(query.execution, ref.end)
             write = partial(self._write, batch, call, ref, query)
+            ids = partial(ids_now, query.execution, ref.end)
             with _reading(query.checkpoint):
-                done = self.committer.commit(ref, shape, write, behind, query.checkpoint)
+                done = self.committer.commit(ref, shape, write, behind, query.checkpoint, ids=ids)
                 if done.replayed:
                     # If the log may hold rows of this run, they must be these: after an error the batch may come again.
                     if call.written is not None and not batch.sameSemantics(call.written):

@@ -7,10 +7,11 @@ from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from hivesink.core.column_source import PATH
-from hivesink.core.offsets import KafkaOffset
-from hivesink.errors import InvalidOption, ResumeImpossible, SourceUnreachable, TopicMissing, Unsupported
+from hivesink.core.offsets import KafkaOffset, is_alone, remade, topic_ids
+from hivesink.errors import InvalidOption, ResumeImpossible, SourceUnreachable, TopicMissing, TopicRemade, Unsupported
 from hivesink.spark.input import BLOCK
 from hivesink.spark.site import driver_jvm
+from hivesink.spark.topicids import ids_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -58,20 +59,21 @@ def kafka(
     The record is the bytes in `value`; beside it are `key`, `topic`, `partition`, `offset`, `timestamp` and
     `timestampType`, and with the option `includeHeaders` also `headers`. `servers` is host:port, several with commas;
     so are several `topics`. With `resume`, a query with a new checkpoint begins where that sink's log ends; a partition
-    that the log doesn't know begins at its first record. A query that has a checkpoint always goes on from there.
-    `options` are Spark's own and win over these.
+    that the log doesn't know begins at its first record, and so does, with `append`, a topic that was made again. A
+    query that has a checkpoint always goes on from there. `options` are Spark's own and win over these.
 
     Raises SourceUnreachable if no broker answers within 15 s, TopicMissing if a topic doesn't exist: Spark itself
-    would silently wait for either; ResumeImpossible if the log doesn't end in one Kafka source; InvalidOption if
-    `options` say where to start beside `resume`, or a topic of the log is left out; Unsupported without the connector.
+    would silently wait for either; TopicRemade if one was made again since it was read; ResumeImpossible if the log
+    doesn't end in one Kafka source; InvalidOption if `options` say where to start beside `resume`, or a topic of the
+    log is left out; Unsupported without the connector.
     """
     starts = [name for name in options or () if name.lower().startswith("starting")]
     if resume is not None and starts:
         problem = f"{', '.join(starts)} beside resume: leave it out of options, since resume starts where the log ends"
         raise InvalidOption((problem,))
     client = {"kafka.bootstrap.servers": servers, **FETCH, **(options or {})}
-    partitions = _partitions(spark, client, topics)
-    settings = {"subscribe": topics, "startingOffsets": _starting_offsets(partitions, resume), **client}
+    beginning = _beginning(spark, client, topics)
+    settings = {"subscribe": topics, "startingOffsets": _starting_offsets(beginning, resume), **client}
     return spark.readStream.format("kafka").options(**settings).load()
 
 
@@ -100,24 +102,26 @@ def lines(spark: SparkSession, folder: str, *, options: Mapping[str, str] | None
     return files.selectExpr(*columns)
 
 
-def _starting_offsets(partitions: Mapping[str, list[str]], resume: HiveSink | None) -> str:
+def _starting_offsets(beginning: KafkaOffset, resume: HiveSink | None) -> str:
     last = resume.setup.last_batch() if resume is not None else None
     if resume is None or last is None:
         return "earliest"
-    if len(last.ref.end) != 1 or not isinstance(last.ref.end[0], KafkaOffset):
-        raise ResumeImpossible(resume.setup.context.log.location, last.epoch, last.ref.end)
-    known = last.ref.end[0].topics()
-    given_up = sorted(known.keys() - partitions.keys())
-    if given_up and resume.setup.spec.history_policy.append != last.epoch:
-        log, names = resume.setup.context.log.location, ", ".join(given_up)
-        problem = f"resume without {names}, of which {log} holds records: name it too, or, to give it up for good, "
-        problem += f"start the sink with append={last.epoch} beside resume; named again, it is read from its beginning"
+    log, end = resume.setup.context.log.location, last.ref.end
+    if len(end) != 1 or not isinstance(end[0], KafkaOffset):
+        raise ResumeImpossible(log, last.epoch, end)
+    known, wanted = end[0].topics(), beginning.topics()
+    anew, given_up = remade(topic_ids(end), topic_ids((beginning,))), sorted(known.keys() - wanted.keys())
+    appends = resume.setup.spec.history_policy.append == last.epoch
+    if anew and not appends:
+        raise TopicRemade(log, last.epoch, end, anew, alone=is_alone(end))
+    if given_up and not appends:
+        problem = f"resume without {', '.join(given_up)}, of which {log} holds records: name it too, or, to give it up "
+        problem += f"for good, start the sink with append={last.epoch} beside resume; named again, it is read from its "
+        problem += "beginning"
         raise InvalidOption((problem,))
-    # Spark wants every partition of the topics named: -2 is the first record.
-    wanted = {
-        topic: {partition: known.get(topic, {}).get(partition, -2) for partition in numbers}
-        for topic, numbers in partitions.items()
-    }
+    # Spark wants every partition of the topics named.
+    for topic in wanted.keys() - set(anew):
+        wanted[topic] |= {name: at for name, at in known.get(topic, {}).items() if name in wanted[topic]}
     return json.dumps(wanted, sort_keys=True)
 
 
@@ -128,7 +132,7 @@ def offsets(spark: SparkSession, servers: str, topic: str) -> dict[int, tuple[in
     """
     jvm = driver_jvm(spark)
     client = {"kafka.bootstrap.servers": servers, **FETCH}
-    names = _partitions(spark, client, topic)[topic]
+    names = _beginning(spark, client, topic).topics()[topic]
     partitions = {int(name): jvm.org.apache.kafka.common.TopicPartition(topic, int(name)) for name in names}
 
     def ask(admin: Any, kind: str) -> dict[int, int]:
@@ -143,12 +147,17 @@ def offsets(spark: SparkSession, servers: str, topic: str) -> dict[int, tuple[in
     return {number: (first[number], end[number]) for number in sorted(partitions)}
 
 
-def _partitions(spark: SparkSession, client: Mapping[str, str], topics: str) -> dict[str, list[str]]:
-    """The partitions that each topic has now, asked with the client, and the settings for it, that Spark will use."""
+def _beginning(spark: SparkSession, client: Mapping[str, str], topics: str) -> KafkaOffset:
+    """Where the topics begin, in the terms of `startingOffsets`: -2 for each partition that they have now.
+
+    Asked with the client, and the settings for it, that Spark will use.
+    """
     names = [topic.strip() for topic in topics.split(",")]
     with _admin(spark, client, topics) as admin:
-        described = admin.describeTopics(names).allTopicNames().get()
-        return {topic: [str(info.partition()) for info in described[topic].partitions()] for topic in names}
+        answers = admin.describeTopics(names).allTopicNames().get()
+        found = {topic: answers[topic] for topic in names}
+        offsets = {topic: {str(info.partition()): -2 for info in one.partitions()} for topic, one in found.items()}
+        return KafkaOffset.of(offsets, ids_of(found))
 
 
 @contextmanager

@@ -234,6 +234,14 @@ class Topic:
             future.result()
         end_offsets(self.servers, self.name, partitions)
 
+    def remake(self, partitions: int = 2) -> None:
+        """Delete the topic, and create it again under its name."""
+        from confluent_kafka.admin import AdminClient
+
+        admin = AdminClient({"bootstrap.servers": self.servers})
+        admin.delete_topics([self.name])[self.name].result()
+        wait_until(lambda: create_topic(self.servers, self.name, partitions))
+
     def put(self, numbers: Iterable[int], partitions: int = 2) -> None:
         self.put_raw([(number % partitions, json.dumps(event(number)).encode()) for number in numbers])
 

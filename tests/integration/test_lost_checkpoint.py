@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import threading
@@ -149,6 +150,64 @@ def test_over_kafka_resume_goes_on_where_the_log_ends_with_a_new_partition_too(s
     allowed = stage.sink(resume=True, append=int(epoch))
     stage.drain(allowed, topic.stream(stage.spark, resume=allowed).dropDuplicates(["value"]))
     assert stage.ids() == list(range(85))
+
+
+@pytest.mark.kafka
+def test_over_kafka_a_topic_that_was_made_again_is_refused_and_read_whole_as_the_error_says(
+    stage: Stage, topic: Topic
+) -> None:
+    stage.create()
+    topic.put(range(6))
+    stage.drain(events=topic.stream(stage.spark, maxOffsetsPerTrigger="4"))
+    topic.put(range(6, 10))
+    stage.drain(events=topic.stream(stage.spark))
+    topic.remake()
+    topic.put(range(100, 120))
+    with pytest.raises(errors.TopicRemade) as refused:
+        stage.drain(events=topic.stream(stage.spark))
+    assert translate(refused.value, Path("job.py"))[1] == 65
+    what, way = one_line(refused.value).split(" To go on: ")
+    assert re.search(rf'^topic {topic.name} was deleted .* at epoch 3 and ends at .*"0": 5, "1": 5', what)
+    assert "once with a new checkpoint and HiveSink.for_table(…, append=3), without `resume`" in way
+    stage.forget_checkpoint()
+    with pytest.raises(errors.TopicRemade):
+        topic.stream(stage.spark, resume=stage.sink(resume=True))
+    # The same place, named by the job itself.
+    ends = json.dumps({topic.name: {"0": 5, "1": 5}})
+    with pytest.raises(errors.TopicRemade):
+        stage.drain(stage.sink(resume=True), topic.stream(stage.spark, startingOffsets=ends))
+    assert stage.ids() == list(range(10))
+    stage.forget_checkpoint()
+    stage.drain(stage.sink(append=3), topic.stream(stage.spark))
+    assert stage.ids() == [*range(10), *range(100, 120)]
+    assert stage.staged() == []
+
+
+@pytest.mark.kafka
+def test_over_kafka_a_topic_that_is_made_again_under_a_running_query_is_refused_and_its_neighbour_goes_on(
+    stage: Stage, topic: Topic
+) -> None:
+    stage.create()
+    other = Topic.create(topic.servers, f"{topic.name}-too")
+    both = Topic(topic.servers, f"{topic.name},{other.name}")
+    topic.put(range(10))
+    other.put(range(10, 20))
+
+    def remake(done: Committed) -> None:
+        assert done.epoch == 1
+        topic.remake()
+        topic.put(range(100, 120))
+        other.put(range(20, 30))
+
+    query = stage.begin(stage.sink(on_commit=remake), both.stream(stage.spark), trigger="0 seconds")
+    with pytest.raises(errors.TopicRemade) as refused:
+        query.processAllAvailable()
+    way = f"append=1) and hivesink.sources.kafka(…, resume=sink), which reads {topic.name} from its beginning"
+    assert way in one_line(refused.value)
+    stage.forget_checkpoint()
+    sink = stage.sink(resume=True, append=1)
+    stage.drain(sink, both.stream(stage.spark, resume=sink))
+    assert stage.ids() == [*range(30), *range(100, 120)]
 
 
 @pytest.mark.kafka

@@ -15,13 +15,15 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from py4j.protocol import Py4JJavaError
 from pyspark.sql import functions as F  # noqa: N812  as everybody calls it
 
 from hivesink.core.offsets import FilesOffset, KafkaOffset
-from hivesink.errors import ClockSetBack
+from hivesink.errors import ClockSetBack, SourceUnreachable
 from hivesink.sink.commit.commits import Source
 from hivesink.spark.query import HiveQuery, _newest
 from hivesink.spark.running import Questions, is_marked, records_behind, source_of, trigger_interval, watermarks
+from hivesink.spark.topicids import ids_now
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -203,6 +205,50 @@ def test_how_many_records_kafka_has_beyond_a_batch() -> None:
     assert records_behind(_reading({"t": {"0": 8, "1": 7, "2": 1}}), (end,)) is None
     assert records_behind(_reading(None), (end,)) is None
     assert records_behind(_reading(), (FilesOffset.of(1, ()),)) is None
+
+
+class Away(SimpleNamespace):
+    """An exception in the JVM."""
+
+    _target_id = "o1"
+
+    def getCause(self) -> str:  # noqa: N802  Java's name
+        return str(self.said)
+
+
+def _described(**answers: str | None) -> Any:
+    """A `StreamExecution` whose one source's client knows these ids; of a topic without one it says why."""
+
+    def get(name: str) -> Any:
+        if (one := answers[name]) is None or " " in one:
+            message = "An error occurred"
+            raise Py4JJavaError(message, Away(said=one or "UnknownTopicOrPartitionException"))
+        return SimpleNamespace(topicId=lambda: SimpleNamespace(toString=lambda: one))
+
+    def future(name: str) -> Any:
+        return SimpleNamespace(get=partial(get, name))
+
+    found = SimpleNamespace(topicNameValues=lambda: SimpleNamespace(get=future))
+    reader = SimpleNamespace(admin=lambda: SimpleNamespace(describeTopics=lambda _: found))
+    return SimpleNamespace(kafkaOffsetReader=lambda: reader)
+
+
+def _execution(*sources: Any) -> Any:
+    return SimpleNamespace(sources=lambda: SimpleNamespace(apply=sources.__getitem__))
+
+
+def test_the_ids_that_topics_have_now() -> None:
+    end = KafkaOffset.of({"t": {"0": 5}, "u": {"0": 5}})
+    knows, old = _described(t="one", u=None), _described(t="AAAAAAAAAAAAAAAAAAAAAA", u="two")
+    ends = (end, FilesOffset.of(1, ()), end)
+    assert ids_now(_execution(knows, None, old), ends) == ({"t": "one"}, {}, {"u": "two"})
+    # Neither Spark's older source nor its deprecated reader has a client that can be asked.
+    deprecated = SimpleNamespace(kafkaOffsetReader=SimpleNamespace)
+    assert ids_now(_execution(SimpleNamespace(), deprecated), (end, end)) == ({}, {})
+    away = _execution(_described(t="one", u="Timed out: no node"))
+    with pytest.raises(SourceUnreachable, match=r"^the id of topic t, u of Kafka: Timed out: no node$") as told:
+        ids_now(away, (end,))
+    assert told.value.retryable
 
 
 def test_ctrl_c_ends_a_wait_by_nothing_but_itself(

@@ -15,8 +15,9 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from hivesink.core.epoch import BatchRef, Epoch, LastBatch, Replay, judge
+from hivesink.core.epoch import BatchRef, Epoch, LastBatch, Replay, expected, identified, judge
 from hivesink.core.lifecycle import Stamp
+from hivesink.core.offsets import TopicIds, all_known
 from hivesink.core.seen import Seen
 from hivesink.core.watermark import latest
 from hivesink.errors import EpochTaken, HiveSinkError, StoreUnavailable
@@ -34,7 +35,7 @@ from hivesink.sink.commit.tally import Tally
 from hivesink.sink.task.messages import InputShape
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Callable, Collection
     from datetime import datetime, timedelta
 
     from hivesink.core.lifecycle import History
@@ -105,14 +106,17 @@ class Committer:
         write: Write,
         behind: int | None = None,
         checkpoint: str | None = None,
+        *,
+        ids: Callable[[], TopicIds] = tuple,
     ) -> Committed:
         """Write and decide `batch`, or prove that it was committed. Returns only then.
 
         `behind`: how many records the source has beyond it, None if nobody knows. `checkpoint` is the query's, for
-        errors.
+        errors. `ids` asks for those that the topics of its sources have now.
 
-        Raises the errors of `judge`, BadRecord, EpochTaken, FencedOut, StoreUnavailable, PartitionElsewhere, and the
-        metastore's if it is down for too long, or at all without `tolerant`; RowsHeldBack.
+        Raises the errors of `judge`, TopicRemade, what `ids` raises, BadRecord, EpochTaken, FencedOut,
+        StoreUnavailable, PartitionElsewhere, and the metastore's if it is down for too long, or at all without
+        `tolerant`; RowsHeldBack.
         """
         with self.lock:
             watch = Stopwatch(self.context.tick)
@@ -135,7 +139,7 @@ class Committer:
                 if last is None and self.spec.was_written(batch):
                     done = self._commit_known(executor, new)
                 else:
-                    done = self._commit_new(executor, new, shape, write, watch)
+                    done = self._commit_new(executor, new, shape, write, watch, ids=ids)
             self._is_current = True
             self.spec.on_commit(done)
             self._roll_due(executor)
@@ -230,13 +234,27 @@ class Committer:
         return self._current or self.recover()
 
     def _commit_new(
-        self, executor: Executor, batch: LastBatch, shape: InputShape, write: Write, watch: Stopwatch
+        self,
+        executor: Executor,
+        batch: LastBatch,
+        shape: InputShape,
+        write: Write,
+        watch: Stopwatch,
+        *,
+        ids: Callable[[], TopicIds],
     ) -> Committed:
-        history = executor.history
+        history, log = executor.history, self.context.log.location
+        last = history.head.last_batch if history.head else None
+        ref = expected(last, batch.ref, self.spec.history_policy)
+        if not all_known(ref.end):
+            ref = identified(last, ref, ids(), log)
         if self.spec.config["sink.rolling-policy.on-epoch"]:
             self._commits.read()
         before = history.head.watermark if history.head else None
         written = self._writer.write(batch.epoch, shape, write, watch, late=before.at if before else None)
+        # No earlier: all of the batch has been read by now.
+        batch = replace(batch, ref=identified(last, ref, ids(), log))
+        watch.lap("lookup")
         mark = self._commits.mark_after(history.head, batch.ref, shape, written.reports, watch.began)
         manifest = self._manifest(executor, batch, written)
         # What waits since `on-epoch` was false is rolled next, and commits its partitions then.

@@ -12,7 +12,7 @@ import pytest
 from hivesink.core.epoch import BatchId, BatchRef, Epoch, HistoryPolicy
 from hivesink.core.log import Mark, Touched
 from hivesink.core.manifest import Rows
-from hivesink.core.offsets import FilesOffset, KafkaOffset, NoOffset
+from hivesink.core.offsets import FilesOffset, KafkaOffset, NoOffset, topic_ids
 from hivesink.core.seen import GivenUp
 from hivesink.errors import (
     BadRecord,
@@ -29,6 +29,7 @@ from hivesink.errors import (
     ResumeImpossible,
     StoreUnavailable,
     TaskFailed,
+    TopicRemade,
     UnknownTable,
     Unsupported,
 )
@@ -143,6 +144,53 @@ def test_a_kafka_partition_appears_within_a_query_and_none_vanishes(site: Site) 
     gone = BatchRef("q", BatchId(2), (KafkaOffset.of({"t": {"1": 1}}),), (found[3],))
     with pytest.raises(OffsetsDontChain, match="t-0"):
         job.committer.commit(gone, InputShape(), lambda plan: job.write(plan, []))
+
+
+Ids = dict[str, str]
+
+
+def follow(site: Site, number: int, *answers: Ids, query: str = "q", **allowed: Any) -> Ids:
+    """Commit the batch of that number of the topics `t` and `u`, and return the ids that its manifest has.
+
+    `answers` are the broker's, in turn; the last one after the tasks.
+    """
+    job = site.job(history_policy=HistoryPolicy(**allowed))
+    offsets = [KafkaOffset.of({"t": {"0": 5 * at}, "u": {"0": 5}}) for at in (number, number + 1)]
+    ref = BatchRef(query, BatchId(0 if query != "q" else number), (offsets[0],), (offsets[1],))
+    said: list[str] = []
+
+    def write(plan: TaskPlan) -> list[TaskReport]:
+        said.append("read")
+        return job.write(plan, [Event(number, "a")])
+
+    def ids() -> tuple[Ids, ...]:
+        said.append("ids")
+        return (answers[said.count("ids") - 1],)
+
+    job.committer.commit(ref, InputShape(), write, ids=ids)
+    assert said == [*["ids"] * (len(answers) - 1), "read", "ids"]
+    last = site.log.manifest(site.log.view().head).last_batch
+    assert last is not None
+    return dict(topic_ids(last.ref.end)[0])
+
+
+def test_a_topic_that_was_made_again_is_refused_until_a_person_decides(site: Site) -> None:
+    one, both, anew = {"t": "1"}, {"t": "1", "u": "1"}, {"t": "2", "u": "1"}
+    # Of the log's first batch nothing is known, so the topics are asked for before it's read, too.
+    with pytest.raises(TopicRemade, match="topic t was deleted"):
+        follow(site, 0, both, anew)
+    # An older broker, or an older hivesink, knows no ids; then they come. One that is gone keeps its own.
+    assert follow(site, 0, {}, {}) == {}
+    assert follow(site, 1, one, both) == both
+    assert follow(site, 2, one) == both
+    refused: list[tuple[str, dict[str, Any]]] = [("q", {}), ("q2", {"resume": True}), ("q", {"append": Epoch(2)})]
+    for query, allowed in refused:
+        # The first try left a fence.
+        with pytest.raises(TopicRemade, match=r"topic t was deleted .* at epoch 4 .* append=4\)"):
+            follow(site, 3, anew, query=query, **allowed)
+    assert site.rows() == [0, 1, 2]
+    assert follow(site, 3, anew, anew, query="q2", append=Epoch(4)) == anew
+    assert site.rows() == [0, 1, 2, 3]
 
 
 def test_resume_with_a_file_source_is_refused_by_name(site: Site) -> None:
