@@ -47,6 +47,8 @@ def _asked(source: Any, topics: Iterable[str]) -> dict[str, str]:
         found = {name: _described(answers.get(name)) for name in names}
     except Py4JJavaError as error:
         reason = str(error.java_exception.getCause() or error.java_exception)
+        if "InterruptedException" in reason:
+            raise  # The query is stopped, and tells so itself.
         what = f"the id of topic {', '.join(names)} of Kafka"
         raise SourceUnreachable(what, reason) from error
     return ids_of({name: one for name, one in found.items() if one is not None})

@@ -249,6 +249,9 @@ def test_the_ids_that_topics_have_now() -> None:
     with pytest.raises(SourceUnreachable, match=r"^the id of topic t, u of Kafka: Timed out: no node$") as told:
         ids_now(away, (end,))
     assert told.value.retryable
+    # A stop is no trouble with Kafka.
+    with pytest.raises(Py4JJavaError):
+        ids_now(_execution(_described(t="java.lang.InterruptedException: null", u="two")), (end,))
 
 
 def test_ctrl_c_ends_a_wait_by_nothing_but_itself(
