@@ -69,6 +69,8 @@ SETTINGS: Mapping[str, str] = {
     "spark.sql.catalogImplementation": "hive",
     # The default of 10,000 rows makes Arrow tasks slow.
     "spark.sql.execution.arrow.maxRecordsPerBatch": "50000",
+    # Arrow's allocator would give freed memory back after 10 ms, and each chunk of records take it again.
+    "spark.executorEnv.MIMALLOC_PURGE_DELAY": "-1",
     # Hive's reader fails on DECIMALs that Spark writes as integers.
     "spark.sql.parquet.writeLegacyFormat": "true",
     "spark.sql.shuffle.partitions": "2",
