@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
     from hivesink.core.table import Column
 
-# Small enough for the CPU's caches, large enough for the fixed cost of a chunk.
-CHUNK_ROWS = 16384
-CHUNK_BYTES = 8 << 20
+# A chunk fits into a core's cache, unless its fixed cost would be too much for so few rows.
+_MOST_ROWS, _FEW_ROWS = 16384, 8192
+_CACHE_BYTES, _MOST_BYTES = 2 << 20, 8 << 20
 Rows: TypeAlias = "NDArray[np.int64]"
 Piece: TypeAlias = "tuple[Rows, pa.RecordBatch]"
 """Some rows of a chunk, and where they are in it."""
@@ -131,7 +131,8 @@ def _chunks(values: pa.Array | pa.ChunkedArray) -> Iterator[tuple[int, pa.Array]
         if whole.type not in {pa.binary(), pa.string(), pa.large_binary(), pa.large_string()}:
             message = f"records are bytes or text, not {whole.type}"
             raise TypeError(message)
-        rows = max(1, min(CHUNK_ROWS, CHUNK_BYTES * len(whole) // max(1, whole.nbytes)))
+        size = max(1, whole.nbytes / max(1, len(whole)))
+        rows = max(1, int(min(_MOST_ROWS, max(_FEW_ROWS, _CACHE_BYTES / size), _MOST_BYTES / size)))
         for at in range(0, len(whole), rows):
             yield start + at, whole.slice(at, rows)
         start += len(whole)
