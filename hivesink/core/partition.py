@@ -92,6 +92,10 @@ def unescape(text: str) -> str:
     return _CODE.sub(lambda found: chr(int(found[1], 16)), text) if "%" in text else text
 
 
+# Each batch of a stream has rows of much the same partitions, and an epoch asks several times for each.
+_remembered = lru_cache(maxsize=1 << 16)
+
+
 def partition_path(names: Sequence[str], values: Sequence[str | None]) -> str:
     """`dt=2024-01-02/hour=3`: lower-case names, escaped values, null and empty as DEFAULT_PARTITION.
 
@@ -100,8 +104,7 @@ def partition_path(names: Sequence[str], values: Sequence[str | None]) -> str:
     return _path(tuple(names), tuple(values))
 
 
-# Each batch of a stream has rows of much the same partitions.
-@lru_cache(maxsize=1 << 14)
+@_remembered
 def _path(names: tuple[str, ...], values: tuple[str | None, ...]) -> str:
     folders = [
         f"{escape(name.lower())}={escape(value or DEFAULT_PARTITION)}"
@@ -115,6 +118,7 @@ def _path(names: tuple[str, ...], values: tuple[str | None, ...]) -> str:
     return path
 
 
+@_remembered
 def parse_path(path: str) -> tuple[tuple[str, str | None], ...]:
     """Names and values of `name=value/…`; DEFAULT_PARTITION becomes None. Raises PartitionPathInvalid."""
     return tuple(_folder(path, folder) for folder in path.strip("/").split("/"))
