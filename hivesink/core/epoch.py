@@ -16,6 +16,7 @@ from hivesink.core.offsets import (
     TopicIds,
     chain,
     is_alone,
+    read_on,
     remade,
     runs_back,
     topic_ids,
@@ -23,7 +24,7 @@ from hivesink.core.offsets import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Iterable
+    from collections.abc import Callable, Container, Iterable, Mapping
 
 Epoch = NewType("Epoch", int)
 BatchId = NewType("BatchId", int)
@@ -131,8 +132,8 @@ def judge(
     verdict = _judge(last, batch, history_policy, log, batch.checkpoint if isinstance(batch, NextBatch) else checkpoint)
     if isinstance(verdict, New) and last and last.raw == (not raw) and history_policy.append != last.epoch:
         raise errors.InputChanged(log, last.epoch, was_raw=not raw)
-    back = runs_back(batch.start, batch.end) if batch.start and batch.end and isinstance(verdict, New) else None
-    if back is not None:
+    back = runs_back(batch.start, batch.end) if batch.start and batch.end and isinstance(verdict, New) else ()
+    if back:
         epoch = last.epoch if last else Epoch(0)
         if history_policy.append != epoch:
             raise errors.OffsetsRunBack(log, epoch, batch.batch, back)
@@ -166,14 +167,44 @@ def _judge(
     return New(appended=gap is not None)
 
 
-def expected(last: LastBatch | None, batch: BatchRef, history_policy: HistoryPolicy) -> BatchRef:
-    """`batch` with the ids that its topics had in the log's newest batch: the same topics must be read now.
+def ids_due(last: LastBatch | None, batch: BatchRef | NextBatch, history_policy: HistoryPolicy) -> TopicIds:
+    """The ids that the topics of `batch` must have: those of the log's newest batch.
 
-    It has none that the log doesn't know, nor any where the user lets the batch follow from another history.
+    Where the user lets another history follow, with `append`, only a topic that is read on from where the log ends, or
+    from an older checkpoint, must be the same one: the first records of another would be skipped.
     """
-    if last is None or history_policy.append == last.epoch:
-        return batch
-    return replace(batch, end=with_ids(batch.end, topic_ids(last.ref.end)))
+    if last is None:
+        return ()
+    known = topic_ids(last.ref.end)
+    if history_policy.append != last.epoch or batch.batch > 0:
+        return known
+    topics = read_on(last.ref.end, batch.start or ())
+    return tuple({name: one for name, one in ids.items() if name in on} for ids, on in zip(known, topics, strict=False))
+
+
+def require_topics(
+    last: LastBatch | None,
+    batch: NextBatch,
+    history_policy: HistoryPolicy,
+    ids: Mapping[str, str],
+    log: str,
+    *,
+    now: Callable[[], Mapping[str, str]],
+) -> None:
+    """Refuse a query over topics that were made again, before it reads them. Raises TopicRemade, what `now` raises.
+
+    `ids` are those from when its stream was made; where one isn't due, `now` asks. A topic that the query reads from
+    two clusters is left to `identified`.
+    """
+    due = ids_due(last, batch, history_policy)
+    once = {name: one for known in due for name, one in known.items() if sum(name in other for other in due) == 1}
+    if last and remade((once,), (ids,)) and (found := remade((once,), (now(),))):
+        raise errors.TopicRemade(log, last.epoch, last.ref.end, found, alone=is_alone(last.ref.end))
+
+
+def expected(last: LastBatch | None, batch: BatchRef, history_policy: HistoryPolicy) -> BatchRef:
+    """`batch` with the ids that are due; of other topics nothing is known yet."""
+    return replace(batch, end=with_ids(batch.end, ids_due(last, batch, history_policy)))
 
 
 def identified(last: LastBatch | None, batch: BatchRef, ids: TopicIds, log: str) -> BatchRef:

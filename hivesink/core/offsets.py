@@ -134,8 +134,8 @@ def _follows(end: SourceOffset, start: SourceOffset) -> str | None:
     return None if end == start else f"log ends at {end}, batch starts at {start}"
 
 
-def runs_back(start: tuple[SourceOffset, ...], end: tuple[SourceOffset, ...]) -> str | None:
-    """Which Kafka partitions a batch leaves out or reads backwards; None if there are none.
+def runs_back(start: tuple[SourceOffset, ...], end: tuple[SourceOffset, ...]) -> tuple[str, ...]:
+    """The Kafka partitions that a batch leaves out or reads backwards.
 
     Spark plans such a batch with `failOnDataLoss=false`, where a topic was created again or is no longer subscribed.
     """
@@ -148,7 +148,7 @@ def runs_back(start: tuple[SourceOffset, ...], end: tuple[SourceOffset, ...]) ->
                 for (topic, partition), since in first.next
                 if ends.get((topic, partition), -1) < since
             ]
-    return ", ".join(problems) or None
+    return tuple(problems)
 
 
 def topic_ids(offsets: tuple[SourceOffset, ...]) -> TopicIds:
@@ -177,6 +177,16 @@ def remade(before: TopicIds, after: TopicIds) -> tuple[str, ...]:
     """The topics whose ids differ: they were deleted and created again in between."""
     pairs = zip(before, after, strict=False)
     return tuple(topic for old, new in pairs for topic, one in new.items() if old.get(topic, one) != one)
+
+
+def read_on(end: tuple[SourceOffset, ...], start: tuple[SourceOffset, ...]) -> tuple[frozenset[str], ...]:
+    """For each source, the topics of which a batch that starts at `start` reads a partition on from `end`."""
+    found = []
+    for last, first in zip(end, start, strict=False):
+        known = dict(last.next) if isinstance(last, KafkaOffset) else {}
+        begins = first.next if isinstance(first, KafkaOffset) else ()
+        found.append(frozenset(partition[0] for partition, at in begins if at > 0 and known.get(partition) == at))
+    return tuple(found)
 
 
 def is_alone(offsets: tuple[SourceOffset, ...]) -> bool:

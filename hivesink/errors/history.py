@@ -195,11 +195,11 @@ class OffsetsDontChain(HiveSinkError):
 class OffsetsRunBack(HiveSinkError):
     """A batch ends before it starts, or leaves a topic out that it starts with."""
 
-    def __init__(self, log: str, epoch: int, batch: int, back: str) -> None:
+    def __init__(self, log: str, epoch: int, batch: int, back: tuple[str, ...]) -> None:
         super().__init__(
-            f"batch {batch} runs back or leaves out a topic ({back}): the topic was created again or is no longer "
-            f"subscribed, and with failOnDataLoss=false Spark passes over that. {log} is at epoch {epoch}; nothing was "
-            f"written here. To go on: subscribe to the topic again, and delete offsets/{batch} and, if it is there, "
+            f"batch {batch} runs back or leaves out a topic ({few(back, _NAMED)}): the topic was created again or is "
+            f"no longer subscribed, and Spark passes over that. {log} is at epoch {epoch}; nothing was written here. "
+            f"To go on: subscribe to the topic again, and delete offsets/{batch} and, if it is there, "
             f"offsets/.{batch}.crc in the query's checkpoint (unless another sink of the query has committed it); or, "
             f"if it is gone for good, start with {appending(epoch)} (your decision: subscribed again, it is read from "
             "its beginning); or, if it was created again, with a new checkpoint, startingOffsets and "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import re
 import threading
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from hivesink import errors
 from hivesink.config.options import OnMissingFile
 from hivesink.core.checkpoint import batch_ref, batch_watermark, next_batch, next_watermark, pinned_setting
-from hivesink.core.epoch import BatchId, BatchRef, Epoch, NextBatch, judge, read_before, wrote_instead
+from hivesink.core.epoch import BatchId, BatchRef, Epoch, NextBatch, judge, read_before, require_topics, wrote_instead
 from hivesink.core.offsets import span
 from hivesink.core.table import quoted
 from hivesink.core.trace import damaged_source, damaged_state, reason
@@ -29,6 +30,7 @@ from hivesink.spark.running import (
     Running,
     comes_as_read,
     is_marked,
+    kafka_options,
     keeps_state,
     records_behind,
     source_of,
@@ -37,10 +39,11 @@ from hivesink.spark.running import (
 )
 from hivesink.spark.site import allowed_tries
 from hivesink.spark.sourcefiles import SourceFiles
-from hivesink.spark.topicids import ids_now
+from hivesink.spark.sources import topics_now
+from hivesink.spark.topicids import OPTION, ids_now
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
@@ -121,6 +124,7 @@ class QueryRun:
         first = next_batch(files)
         self._require_own(first)
         judge(self.setup.last_batch(), first, self.setup.spec.history_policy, self.setup.context.log.location, raw=raw)
+        self._require_topics(first, plan)
         if self.committer.spec.commit_rule.clock is not None:
             source = source_of(plan, planned=first.end is not None, ends_early=ends_early)
             self._require_watermark(source)
@@ -128,6 +132,17 @@ class QueryRun:
             self.committer.read_from(source)
         self._follow(checkpoint, BatchId(first.batch - 1), self._shape(schema, ()))
         self._has_begun = True
+
+    def _require_topics(self, first: NextBatch, plan: Any) -> None:
+        """Raises TopicRemade, also where a new topic has no more records than were read of the old one."""
+        last, policy, log = self.setup.last_batch(), self.setup.spec.history_policy, self.setup.context.log.location
+        for options in kafka_options(plan):
+
+            def now(options: Mapping[str, str] = options) -> Mapping[str, str]:
+                return topics_now(self._spark, options, options["subscribe"]).ids
+
+            # The stream may have been made for an earlier query.
+            require_topics(last, first, policy, json.loads(options[OPTION]), log, now=now)
 
     def _require_watermark(self, source: Source) -> None:
         """Raises InvalidOption where nothing but Spark's watermark could tell which rows are still to come."""

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 from hivesink.core.offsets import KafkaOffset, span
 from hivesink.errors import ClockSetBack, Unsupported
 from hivesink.sink.commit.commits import Source
+from hivesink.spark.topicids import OPTION
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
@@ -135,6 +136,14 @@ def source_of(plan: Any, *, planned: bool, ends_early: bool) -> Source:
     texts = [str(node.dataSource().options()).lower() for node in _nodes(plan) if "dataSource" in dir(node)]
     is_piecewise = any(name in text for text in texts for name in _PIECES)
     return Source(planned, ends_early, min(limits, default=None), is_piecewise, defers, holds_back(plan))
+
+
+def kafka_options(plan: Any) -> Iterator[Mapping[str, str]]:
+    """The options of each stream of `sources.kafka` in a logical plan in the JVM."""
+    for node in _nodes(plan):
+        options = node.extraOptions() if "extraOptions" in dir(node) else None
+        if options is not None and options.containsKey(OPTION):
+            yield dict(options.asCaseSensitiveMap())
 
 
 def records_behind(execution: Any, end: tuple[SourceOffset, ...]) -> int | None:

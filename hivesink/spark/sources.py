@@ -11,7 +11,7 @@ from hivesink.core.offsets import KafkaOffset, is_alone, remade, topic_ids
 from hivesink.errors import InvalidOption, ResumeImpossible, SourceUnreachable, TopicMissing, TopicRemade, Unsupported
 from hivesink.spark.input import BLOCK
 from hivesink.spark.site import driver_jvm
-from hivesink.spark.topicids import ids_of
+from hivesink.spark.topicids import OPTION, ids_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -72,8 +72,9 @@ def kafka(
         problem = f"{', '.join(starts)} beside resume: leave it out of options, since resume starts where the log ends"
         raise InvalidOption((problem,))
     client = {"kafka.bootstrap.servers": servers, **FETCH, **(options or {})}
-    beginning = _beginning(spark, client, topics)
-    settings = {"subscribe": topics, "startingOffsets": _starting_offsets(beginning, resume), **client}
+    beginning = topics_now(spark, client, topics)
+    told = {"startingOffsets": _starting_offsets(beginning, resume), OPTION: json.dumps(beginning.ids)}
+    settings = {"subscribe": topics, **told, **client}
     return spark.readStream.format("kafka").options(**settings).load()
 
 
@@ -132,7 +133,7 @@ def offsets(spark: SparkSession, servers: str, topic: str) -> dict[int, tuple[in
     """
     jvm = driver_jvm(spark)
     client = {"kafka.bootstrap.servers": servers, **FETCH}
-    names = _beginning(spark, client, topic).topics()[topic]
+    names = topics_now(spark, client, topic).topics()[topic]
     partitions = {int(name): jvm.org.apache.kafka.common.TopicPartition(topic, int(name)) for name in names}
 
     def ask(admin: Any, kind: str) -> dict[int, int]:
@@ -147,7 +148,7 @@ def offsets(spark: SparkSession, servers: str, topic: str) -> dict[int, tuple[in
     return {number: (first[number], end[number]) for number in sorted(partitions)}
 
 
-def _beginning(spark: SparkSession, client: Mapping[str, str], topics: str) -> KafkaOffset:
+def topics_now(spark: SparkSession, client: Mapping[str, str], topics: str) -> KafkaOffset:
     """Where the topics begin, in the terms of `startingOffsets`: -2 for each partition that they have now.
 
     Asked with the client, and the settings for it, that Spark will use.

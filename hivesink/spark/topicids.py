@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
     from hivesink.core.offsets import TopicIds
 
+OPTION = "hivesink.topic-ids"
+"""An option of a stream with the ids that its topics had when it was made, as JSON. Spark passes over it."""
 _NONE = "AAAAAAAAAAAAAAAAAAAAAA"
 """What stands for no id: Kafka's Uuid.ZERO_UUID, as text."""
 

@@ -17,6 +17,7 @@ from hivesink.core.epoch import (
     Replay,
     judge,
     read_before,
+    require_topics,
     wrote_instead,
 )
 from hivesink.core.offsets import FilesOffset, KafkaOffset
@@ -32,6 +33,7 @@ from hivesink.errors import (
     OffsetsRunBack,
     ReplayDiffers,
     ResumeImpossible,
+    TopicRemade,
 )
 
 if TYPE_CHECKING:
@@ -255,3 +257,51 @@ def test_whose_batch_it_is(own: int | None, held: set[int], trimmed: bool, numbe
     mine = [] if own is None else [history("a", "/a", {own}, cut=True), history("a", "/a.reset", {0}, cut=False)]
     assert wrote_instead("a", [*mine, others], BatchId(number)) == (others if want else None)
     assert wrote_instead("a", [*mine, others], BatchId(number), beside={"b"}) is None
+
+
+KNOWN = replace(LAST, ref=replace(LAST.ref, end=(KafkaOffset.of({"t": {"0": 50, "1": 0}}, {"t": "old"}),)))
+"""The log of a topic `t` with an id."""
+
+
+@pytest.mark.parametrize(
+    ("first", "policy", "refused"),
+    [
+        (coming(5, 50), NONE, True),
+        (coming(0, None, query="q2"), RESUME, True),
+        # A new checkpoint reads a topic from wherever its user likes, but not on in the middle of another one.
+        (coming(0, None, query="q2"), APPEND, False),
+        (coming(0, 0, 20, query="q2"), APPEND, False),
+        (coming(0, 50, 60, query="q2"), APPEND, True),
+        (coming(5, 50), APPEND, True),
+        (coming(3, 30, 40), APPEND, True),
+        (coming(0, 50, 60, query="q2"), STALE, True),
+    ],
+)
+def test_a_query_over_a_topic_that_was_made_again_is_refused_before_it_reads(
+    first: NextBatch, policy: HistoryPolicy, *, refused: bool
+) -> None:
+    asked: list[str] = []
+
+    def check(made: str, now: str, last: LastBatch | None = KNOWN) -> None:
+        def ask() -> dict[str, str]:
+            asked.append(now)
+            return {"t": now}
+
+        require_topics(last, first, policy, {"t": made, "u": "any"}, "/log", now=ask)
+
+    check("old", "never asked")
+    # The stream may be older than the log.
+    check("older", "old")
+    check("new", "new", last=None)
+    check("new", "new", last=LAST)
+    assert asked == (["old"] if refused else [])
+    if refused:
+        with pytest.raises(TopicRemade, match="topic t was deleted and created again: /log is at epoch 8"):
+            check("new", "new")
+    else:
+        check("new", "new")
+
+
+def test_a_topic_of_two_clusters_is_left_to_its_batches() -> None:
+    twice = replace(LAST, ref=replace(LAST.ref, end=KNOWN.ref.end * 2))
+    require_topics(twice, coming(5, None), NONE, {"t": "new"}, "/log", now=lambda: {"t": "new"})

@@ -113,14 +113,14 @@ def test_how_batches_follow(end: SourceOffset, start: SourceOffset, words: str |
 @pytest.mark.parametrize(
     ("start", "end", "words"),
     [
-        (kafka(t={"0": 5}), kafka(t={"0": 5, "1": 3}, u={"0": 9}), None),
-        (kafka(t={"0": 20}), kafka(t={"0": 5}), "t-0: starts at 20, ends at 5"),
-        (kafka(t={"0": 5}, u={"0": 0, "1": 2}), kafka(t={"0": 6}, u={"1": 2}), "u-0: starts at 0, ends at nothing"),
-        (NoOffset(), kafka(t={"0": 5}), None),
-        (FilesOffset(3, "a", 1), FilesOffset(2, "a", 1), None),
+        (kafka(t={"0": 5}), kafka(t={"0": 5, "1": 3}, u={"0": 9}), ()),
+        (kafka(t={"0": 20}), kafka(t={"0": 5}), ("t-0: starts at 20, ends at 5",)),
+        (kafka(t={"0": 5}, u={"0": 0, "1": 2}), kafka(t={"0": 6}, u={"1": 2}), ("u-0: starts at 0, ends at nothing",)),
+        (NoOffset(), kafka(t={"0": 5}), ()),
+        (FilesOffset(3, "a", 1), FilesOffset(2, "a", 1), ()),
     ],
 )
-def test_a_batch_that_runs_back(start: SourceOffset, end: SourceOffset, words: str | None) -> None:
+def test_a_batch_that_runs_back(start: SourceOffset, end: SourceOffset, words: tuple[str, ...]) -> None:
     assert runs_back((NoOffset(), start), (NoOffset(), end)) == words
 
 
