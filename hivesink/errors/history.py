@@ -215,15 +215,16 @@ class TopicRemade(HiveSinkError):
 
     def __init__(self, log: str, epoch: int, end: tuple[object, ...], topics: tuple[str, ...], *, alone: bool) -> None:
         names = few(topics, _NAMED)
+        were = f"topics {names} were" if len(topics) > 1 else f"topic {names} was"
         way = f"{appending(epoch)}, without `resume` (your decision: all that the new topic has is added to the table)"
         if not alone:
             way = (
                 f"HiveSink.for_table(…, resume=True, append={epoch}) and hivesink.sources.kafka(…, resume=sink), which "
-                f"reads {names} from its beginning and all else from where the log ends; with several sources give "
+                f"reads {names} from the beginning and all else from where the log ends; with several sources give "
                 f"each such startingOffsets of your own, and leave out `resume`"
             )
         super().__init__(
-            f"topic {names} was deleted and created again: {log} is at epoch {epoch} and ends at {_texts(end)}, and a "
+            f"{were} deleted and created again: {log} is at epoch {epoch} and ends at {_texts(end)}, and a "
             "query that went on there would skip the first records of the new topic. Nothing of it was written. To go "
             f"on: start once with a new checkpoint and {way}"
         )

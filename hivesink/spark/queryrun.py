@@ -123,8 +123,8 @@ class QueryRun:
         files = Checkpoint(self._spark, checkpoint)
         first = next_batch(files)
         self._require_own(first)
-        judge(self.setup.last_batch(), first, self.setup.spec.history_policy, self.setup.context.log.location, raw=raw)
         self._require_topics(first, plan)
+        judge(self.setup.last_batch(), first, self.setup.spec.history_policy, self.setup.context.log.location, raw=raw)
         if self.committer.spec.commit_rule.clock is not None:
             source = source_of(plan, planned=first.end is not None, ends_early=ends_early)
             self._require_watermark(source)

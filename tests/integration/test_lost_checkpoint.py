@@ -206,7 +206,7 @@ def test_over_kafka_a_topic_that_is_made_again_under_a_running_query_is_refused_
     query = stage.begin(stage.sink(on_commit=remake), both.stream(stage.spark), trigger="0 seconds")
     with pytest.raises(errors.TopicRemade) as refused:
         query.processAllAvailable()
-    way = f"append=1) and hivesink.sources.kafka(…, resume=sink), which reads {topic.name} from its beginning"
+    way = f"append=1) and hivesink.sources.kafka(…, resume=sink), which reads {topic.name} from the beginning"
     assert way in one_line(refused.value)
     stage.forget_checkpoint()
     sink = stage.sink(resume=True, append=1)
