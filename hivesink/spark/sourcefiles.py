@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 PATTERN = frozenset("{}[]*?\\")
 """Characters that make a file's name a pattern to Spark."""
-_NAMED = 3
-"""How many files an error names."""
+_NAMED, _ALL = 3, 100
+"""How many files an error names as examples, and of those that a user has to find."""
 _ONCE = (
     'start once with HiveSink.for_table(…, options={"sink.on-missing-file": "ignore"}): under its new name Spark reads '
     "a file once"
@@ -70,7 +70,8 @@ class SourceFiles:
             raise Unsupported(
                 msg,
                 "Spark reads the other files of its batch twice",
-                f"rename all {len(self.planned)} files of that batch, without any of {{}}[]*?\\, and {_ONCE}",
+                f"rename all {len(self.planned)} files of that batch, without any of {{}}[]*?\\, and {_ONCE}; they are "
+                f"{few(list(map(unquote, self.planned)), _ALL)}",
             )
         return list((planned - present).elements())
 
