@@ -137,7 +137,7 @@ def _follows(end: SourceOffset, start: SourceOffset) -> str | None:
 def runs_back(start: tuple[SourceOffset, ...], end: tuple[SourceOffset, ...]) -> tuple[str, ...]:
     """The Kafka partitions that a batch leaves out or reads backwards.
 
-    Spark plans such a batch with `failOnDataLoss=false`, where a topic was created again or is no longer subscribed.
+    Spark plans such a batch where a topic was created again, or, with `failOnDataLoss=false`, is no longer subscribed.
     """
     problems = []
     for first, last in zip(start, end, strict=False):

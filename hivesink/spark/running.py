@@ -129,7 +129,7 @@ def comes_as_read(plan: Any) -> bool:
 
 def source_of(plan: Any, *, planned: bool, ends_early: bool) -> Source:
     """What a stream's logical plan in the JVM says of its input; the rest as `Source` has it."""
-    streams = [node.extraOptions() for node in _nodes(plan) if "extraOptions" in dir(node)]
+    streams = list(_stream_options(plan))
     limits = [int(limit) for options in streams if (limit := options.get("maxOffsetsPerTrigger"))]
     defers = any(options.get("minOffsetsPerTrigger") for options in streams)
     # A source of the older kind shows its options, in the user's spelling, as text only.
@@ -140,10 +140,11 @@ def source_of(plan: Any, *, planned: bool, ends_early: bool) -> Source:
 
 def kafka_options(plan: Any) -> Iterator[Mapping[str, str]]:
     """The options of each stream of `sources.kafka` in a logical plan in the JVM."""
-    for node in _nodes(plan):
-        options = node.extraOptions() if "extraOptions" in dir(node) else None
-        if options is not None and options.containsKey(OPTION):
-            yield dict(options.asCaseSensitiveMap())
+    return (dict(one.asCaseSensitiveMap()) for one in _stream_options(plan) if one.containsKey(OPTION))
+
+
+def _stream_options(plan: Any) -> Iterator[Any]:
+    return (node.extraOptions() for node in _nodes(plan) if "extraOptions" in dir(node))
 
 
 def records_behind(execution: Any, end: tuple[SourceOffset, ...]) -> int | None:

@@ -7,8 +7,9 @@ from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from hivesink.core.column_source import PATH
-from hivesink.core.offsets import KafkaOffset, is_alone, remade, topic_ids
-from hivesink.errors import InvalidOption, ResumeImpossible, SourceUnreachable, TopicMissing, TopicRemade, Unsupported
+from hivesink.core.epoch import BatchId, NextBatch, require_topics
+from hivesink.core.offsets import KafkaOffset, remade, topic_ids
+from hivesink.errors import InvalidOption, ResumeImpossible, SourceUnreachable, TopicMissing, Unsupported
 from hivesink.spark.input import BLOCK
 from hivesink.spark.site import driver_jvm
 from hivesink.spark.topicids import OPTION, ids_of
@@ -110,18 +111,17 @@ def _starting_offsets(beginning: KafkaOffset, resume: HiveSink | None) -> str:
     log, end = resume.setup.context.log.location, last.ref.end
     if len(end) != 1 or not isinstance(end[0], KafkaOffset):
         raise ResumeImpossible(log, last.epoch, end)
+    policy, ids = resume.setup.spec.history_policy, beginning.ids
+    require_topics(last, NextBatch("", None, BatchId(0)), policy, ids, log, now=lambda: ids)
     known, wanted = end[0].topics(), beginning.topics()
-    anew, given_up = remade(topic_ids(end), topic_ids((beginning,))), sorted(known.keys() - wanted.keys())
-    appends = resume.setup.spec.history_policy.append == last.epoch
-    if anew and not appends:
-        raise TopicRemade(log, last.epoch, end, anew, alone=is_alone(end))
-    if given_up and not appends:
+    given_up = sorted(known.keys() - wanted.keys())
+    if given_up and policy.append != last.epoch:
         problem = f"resume without {', '.join(given_up)}, of which {log} holds records: name it too, or, to give it up "
         problem += f"for good, start the sink with append={last.epoch} beside resume; named again, it is read from its "
         problem += "beginning"
         raise InvalidOption((problem,))
     # Spark wants every partition of the topics named.
-    for topic in wanted.keys() - set(anew):
+    for topic in wanted.keys() - set(remade(topic_ids(end), (ids,))):
         wanted[topic] |= {name: at for name, at in known.get(topic, {}).items() if name in wanted[topic]}
     return json.dumps(wanted, sort_keys=True)
 
