@@ -171,9 +171,8 @@ def replay(  # noqa: PLR0917  each is an option of the command line
             raise InvalidOption((f"{problem}sink.on-bad-record = dead-letter",))
         again = Replay(letters)
         again.require_possible()
-        if not dry_run:
-            # A replay that died may have published the marks, and not yet all of the rows.
-            again.recover()
+        # A replay that died may have published the marks, and not yet all of the rows.
+        finished = 0 if dry_run else again.recover()
         found = again.try_out(wanted, census)
         if lines and mended:
             _require_known(lines, census, mended, letters.name)
@@ -184,17 +183,18 @@ def replay(  # noqa: PLR0917  each is an option of the command line
                 question = f"Put {rows} into {opened.name}?"
                 confirm(_lines(found), question, f"this would put {rows} into {opened.name}", as_json=json)
             found = again.run(wanted, census)
-        one, many = ("would be a row", "would be rows") if dry_run else ("is a row now", "are rows now")
-        done = one if found.rows == 1 else many
-        summary = f"{opened.name}: {count(found.rows, 'record')} {done}, {sum(found.failing.values())} fail again"
+        done = _became(found.rows, dry_run=dry_run)
+        summary = f"{opened.name}: {done}, {sum(found.failing.values())} fail again"
         # These have no value, and the table skips such records.
         summary += f", {found.skipped} skipped" if found.skipped else ""
-        blocks = [*map(Line, _lines(found)), Line(summary), *_notes(census), *_mismatch(instead, wanted)]
+        blocks = [Line(f"first finished an earlier replay: {_became(finished)}")] if finished else []
+        blocks += [*map(Line, _lines(found)), Line(summary), *_notes(census), *_mismatch(instead, wanted)]
         if before := sum(one in census.replayed and one not in census.given for one in lines or ()):
             blocks.append(Line(f"{before} of {mended} were replayed before"))
         data = {
             "table": opened.name,
             "dry_run": dry_run,
+            "finished": finished,
             "replayed": found.rows,
             "skipped": found.skipped,
             "failing": [
@@ -206,6 +206,11 @@ def replay(  # noqa: PLR0917  each is an option of the command line
         out.show(Report(data, blocks))
         if found.failing:
             raise typer.Exit(ExitCode.FAILED)
+
+
+def _became(records: int, *, dry_run: bool = False) -> str:
+    one, many = ("would be a row", "would be rows") if dry_run else ("is a row now", "are rows now")
+    return f"{count(records, 'record')} {one if records == 1 else many}"
 
 
 def _lines(found: Replayed) -> list[str]:

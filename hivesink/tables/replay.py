@@ -66,18 +66,23 @@ class Replay:
             problem = f"{name} lacks columns that replays need; {way}, and start the job again"
             raise InvalidOption((problem,))
 
-    def recover(self) -> None:
+    def recover(self) -> int:
         """Finish what earlier replays have decided, and make their log known again where nothing leads to it.
 
-        Raises what `LostLog.make_known` and `Committer.recover` raise, and ReplayOvertaken.
+        Returns how many rows they had that weren't published. Raises what `LostLog.make_known` and `Committer.recover`
+        raise, LogDamaged, NewerFormat, and ReplayOvertaken.
         """
         for lost in lost_logs(self._opened):
             if lost.writer == REPLAYS:
                 lost.make_known()
                 self._opened = self._opened.with_writers({REPLAYS: lost.context})
-        if REPLAYS in self._opened.writers:
-            with self._undisturbed():
-                self._opened.committer(REPLAYS).recover()
+        context = self._opened.writers.get(REPLAYS)
+        if context is None:
+            return 0
+        decided = sum(epoch.manifest.rows.written for epoch in load(context).unpublished)
+        with self._undisturbed():
+            self._opened.committer(REPLAYS).recover()
+        return decided
 
     def try_out(self, wanted: Wanted, census: Census) -> Replayed:
         """What a replay would do. Writes nothing. Raises what `DeadLetters.read` raises, InvalidOption."""

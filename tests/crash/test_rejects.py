@@ -16,6 +16,7 @@ from hivesink.sink.commit.observe import load
 from hivesink.sink.commit.recovery import find_losses, find_maybe_read, recover
 from hivesink.sink.task.messages import InputShape
 from hivesink.storage.rename_store import RenameFileStore
+from hivesink.tables.replay import Replay
 from tests.crash.faults import FaultyFileSystem, Kill, Mode, Plan, Stalling, moments
 from tests.sink.harness import LOCATION, TABLE
 from tests.tables.replays import REJECTED, World
@@ -166,6 +167,16 @@ def _half_done(made: World, files: FaultyFileSystem, lost: str) -> None:
             made.files.delete(path)
     with pytest.raises(PartLost, match="--accept-lost"):
         made.replay()
+
+
+def test_whoever_finishes_a_replay_says_how_many_rows_it_had(world: Callable[[], World]) -> None:
+    made = world()
+    with pytest.raises(Kill):
+        made.replay(Unpublished(made.files))
+    for rows in (len(_DAYS), 0):
+        with made.process() as letters:
+            assert Replay(letters).recover() == rows
+    check(made, "")
 
 
 @contextmanager
