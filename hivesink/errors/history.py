@@ -74,6 +74,19 @@ class ReplayOvertaken(HiveSinkError):
         super().__init__(f"another replay of {table} has just run; run this one again if records are left")
 
 
+class MarksMissing(HiveSinkError):
+    """Of records that were replayed, some have lost the rows that say so, and would be replayed again."""
+
+    def __init__(self, table: str, partition: str, due: int, found: int) -> None:
+        owner = table.removesuffix("__rejected")
+        super().__init__(
+            f"{partition} of {table}: by the log {due} of its records were replayed into {owner}, but only {found} are "
+            "marked; was it written by INSERT OVERWRITE beside a replay, or restored, or dropped since? No record was "
+            "replayed now. To go on: mark the other ones, as in docs/operations.md, or, if no unmarked one is in "
+            f"{owner}, run `hivesink reset {owner} --writer rejects-replay`"
+        )
+
+
 class ForeignHistory(HiveSinkError):
     """A new query over a writer that has history: a deleted or a foreign checkpoint."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from datetime import timezone
 from posixpath import basename
@@ -71,12 +72,14 @@ class Reason:
 class Census:
     """What a pass over the dead letters has found beside those that it gave.
 
-    `replayed`: the ids of those that were. `unnamed`: records that an older version wrote, and whose place nobody
-    knows, or without a time of arrival, which hivesink never writes: nobody can tell whether they were replayed, or as
-    of when. `lacking`: records that were rejected without what the table needs beside them. `doubled`: copies.
+    `replayed`: the ids of those that were; `marks`: how many by partition. `unnamed`: records that an older version
+    wrote, and whose place nobody knows, or without a time of arrival, which hivesink never writes: nobody can tell
+    whether they were replayed, or as of when. `lacking`: records that were rejected without what the table needs beside
+    them. `doubled`: copies.
     """
 
     replayed: set[str] = field(default_factory=set)
+    marks: Counter[str] = field(default_factory=Counter)
     unnamed: int = 0
     lacking: int = 0
     doubled: int = 0
@@ -84,7 +87,7 @@ class Census:
 
     def begin(self) -> None:
         """Forget an earlier pass."""
-        self.replayed, self.given = set(), set()
+        self.replayed, self.given, self.marks = set(), set(), Counter()
         self.unnamed = self.lacking = self.doubled = 0
 
 
@@ -122,8 +125,8 @@ class DeadLetters:
         Raises StoreUnavailable, MetastoreUnreachable; InvalidOption for a file that can't be read.
         """
         census.begin()
-        marks = (batch for _, _, _, batch in self._scan(("id", "replayed_at"), None))
-        census.replayed = {one for batch in marks for one in _marked(batch)}
+        marks = {(day, one) for day, _, _, batch in self._scan(("id", "replayed_at"), None) for one in _marked(batch)}
+        census.replayed, census.marks = {one for _, one in marks}, Counter(day for day, _ in marks)
         for day, file, first, batch in self._scan(SCHEMA.names, wanted.day):
             ids, lacking = _ids(batch, file, first), _lacking(batch, needs)
             kept = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from contextlib import contextmanager, suppress
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
@@ -13,7 +14,7 @@ from hivesink import wiring
 from hivesink.config.options import CommitTrigger, SinkConfig
 from hivesink.core.column_source import LINE, PATH, Metadata
 from hivesink.core.epoch import STRICT, BatchId, BatchRef, Epoch
-from hivesink.core.manifest import REPLAYS
+from hivesink.core.manifest import REPLAYS, standing
 from hivesink.core.offsets import OtherOffset
 from hivesink.errors import (
     BatchBehindLog,
@@ -21,11 +22,13 @@ from hivesink.errors import (
     FencedOut,
     InvalidOption,
     LogDamaged,
+    MarksMissing,
     NewerFormat,
     ReplayOvertaken,
 )
 from hivesink.hiveql.render import declared
 from hivesink.sink.commit.observe import load
+from hivesink.sink.inspect.facts import read_log
 from hivesink.sink.task.assign import assigner_for
 from hivesink.sink.task.messages import TablePlan, TaskPlan
 from hivesink.sink.task.rejects import OF_REPLAYS, beside_records, rejected_spec
@@ -85,7 +88,10 @@ class Replay:
         return decided
 
     def try_out(self, wanted: Wanted, census: Census) -> Replayed:
-        """What a replay would do. Writes nothing. Raises what `DeadLetters.read` raises, InvalidOption."""
+        """What a replay would do. Writes nothing.
+
+        Raises what `DeadLetters.read` raises, InvalidOption, MarksMissing.
+        """
         spec, config, found = self._spec, self._config(self._options()), Replayed()
         target, now = TablePlan(spec, self._opened.live.location), datetime.now(timezone.utc)
         plan = TaskPlan(target, None, config, SHAPE, "", Epoch(0), "", now)
@@ -97,7 +103,8 @@ class Replay:
     def run(self, wanted: Wanted, census: Census) -> Replayed:
         """Decode them again, and commit those that fit as one epoch. What another replay has done isn't done again.
 
-        Raises what `DeadLetters.read` and `Committer.commit` raise, ReplayOvertaken if another replay is at work.
+        Raises what `DeadLetters.read` and `Committer.commit` raise, MarksMissing, ReplayOvertaken if another replay is
+        at work.
         """
         opened, done = self._opened, list[Replayed]()
         setup = wiring.Setup.open(
@@ -139,13 +146,28 @@ class Replay:
             raise ReplayOvertaken(self._opened.name) from error
 
     def _records(self, wanted: Wanted, census: Census, config: SinkConfig) -> Iterator[Letters]:
-        """The records to decode again. Raises what `DeadLetters.read` raises."""
-        is_dated = _uses_arrival(config)
+        """The records to decode again. Raises what `DeadLetters.read` raises, and MarksMissing."""
+        is_dated, due = _uses_arrival(config), self._marks_due()
         for day, batch in self.letters.read(wanted, census, beside_records(self._spec, config)):
+            if census.marks[day] < due[day]:
+                raise MarksMissing(self.letters.name, day, due[day], census.marks[day])
             arrivals = batch.column("arrived_at").dictionary_encode()
             for code, arrival in enumerate(arrivals.dictionary.to_pylist() if is_dated else [_ANY]):
                 own = batch.filter(pc.equal(arrivals.indices, code)) if is_dated else batch
                 yield _letters(day, arrival.replace(tzinfo=timezone.utc), own, wanted.mended or {})
+
+    def _marks_due(self) -> Counter[str]:
+        """How many marks earlier replays have published at least, by partition."""
+        due = Counter[str]()
+        context = self._opened.writers.get(REPLAYS)
+        if context is None:
+            return due
+        facts = read_log(context.log)
+        for manifest, part in standing(facts.manifests):
+            # Those of an epoch that another run publishes meanwhile may come.
+            if part.table.endswith("__rejected") and facts.is_published(manifest.epoch):
+                due[part.partition] += part.rows
+        return due
 
     def _config(self, options: Mapping[str, str]) -> SinkConfig:
         return SinkConfig.parse(self._spec.options, options)

@@ -13,8 +13,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from hivesink.core.table import Array, Column, Decimal, Map, Primitive, Struct, TableSpec
+from hivesink.errors import MarksMissing
 from hivesink.sink.task.messages import InputShape
 from hivesink.sink.task.rejects import SCHEMA
+from hivesink.storage.rename_store import RenameFileStore
 from hivesink.tables.rejects import Census
 from tests.sink.harness import SPEC, TABLE
 from tests.tables.replays import REJECTED, World
@@ -185,3 +187,27 @@ def test_records_go_by_the_arrival_of_their_batches(options: dict[str, str], mon
     assert world.replay(census=census) == 2
     assert census.doubled == 1
     assert list(world.metastore.partitions(TABLE)) == ["dt=2026-01-01", "dt=2026-01-02"]
+
+
+def test_a_replay_is_refused_whose_records_may_have_lost_their_marks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As after an INSERT OVERWRITE that has read the dead letters before a replay, and written them after it."""
+    world = World(spec=table())
+    world.patch(monkeypatch)
+    world.ingest(columns(ids=(BIG, BIG + 1, 1)), InputShape())
+    widen(world)
+    world.mended = dict.fromkeys(world.ids()[:1], b'{"id": 7, "dt": "a"}')
+    assert world.replay() == 1
+    world.mended = None
+    (home,) = world.metastore.partitions(TABLE.rejected).values()
+    files = [file.path for file in RenameFileStore(world.files).visible(home)]
+    held = {path: pq.read_table(world.files.open(path)) for path in files}
+    (marks,) = (path for path, rows in held.items() if rows.column("replayed_at").null_count == 0)
+    world.files.delete(marks)
+    with pytest.raises(MarksMissing, match=r"1 of its records were replayed .* only 0 are marked"):
+        world.replay()
+    assert len(world.rows(TABLE)) == 2
+    sink = pa.BufferOutputStream()
+    pq.write_table(held[marks], sink)
+    world.files.write_new(f"{home}/compacted", sink.getvalue().to_pybytes())
+    assert world.replay() == 1
+    assert sorted(row["id"] for row in world.rows(TABLE)) == [1, 7, BIG + 1]
