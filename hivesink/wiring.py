@@ -250,9 +250,15 @@ class Setup:
                     batches = partial(_batches, log, query)
                     yield QueryHistory(writer, log.location, newest, batches, trimmed=view.floor > 0)
 
+    def earlier(self, query: str | None) -> LastBatch | None:
+        """The newest batch of `query` in the logs that `histories` reads; None if there is none."""
+        found = (one.newest for one in self.histories(query)) if query else ()
+        return max(found, key=lambda one: one.ref.batch, default=None)
+
     def committer(self, *, tolerant: bool, encode: Encode | None = None, tasks: int = 1) -> Committer:
         """`encode` makes part files of rows that wait, on `tasks` tasks at a time; by default in this process."""
-        return Committer(self.context, replace(self.spec, tolerant=tolerant), encode or self._encode_here, tasks)
+        spec = replace(self.spec, tolerant=tolerant, earlier=self.earlier)
+        return Committer(self.context, spec, encode or self._encode_here, tasks)
 
     def _encode_here(self, work: Sequence[Sequence[Encoding]], plan: TaskPlan) -> Iterator[TaskReport]:
         tools = self.tools().open(plan)

@@ -18,7 +18,7 @@ from hivesink.cli.preview import FROM, bad_blocks, cut, rest, taken_from
 from hivesink.config.site import Site
 from hivesink.core.log import require_writer_name
 from hivesink.core.table import TableName, require_table_name
-from hivesink.errors import InvalidOption, NoMetastore, WrongUsage
+from hivesink.errors import HiveSinkError, InvalidOption, NoMetastore, WrongUsage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -100,8 +100,14 @@ def init(
     from hivesink.sample.source import source_of
 
     can_ask = not (yes or dry_run or json) and sys.stdin.isatty()
-    source = _needed(context, "--from", source, "JSON lines (a file or a folder), or kafka://HOST:PORT/TOPIC", can_ask)
-    table = _needed(context, "--table", table, "The table to propose, as database.table", can_ask)
+
+    def readable(text: str) -> object:
+        return source_of(text, Site.load(os.environ))
+
+    what = "JSON lines (a file or a folder), or kafka://HOST:PORT/TOPIC" if can_ask else None
+    source = _needed(context, "--from", source, what, readable)
+    what = "The table to propose, as database.table" if can_ask else None
+    table = _needed(context, "--table", table, what, _table_name)
     with reporting(as_json=json, debug=debug) as out:
         name = _table_name(table)
         if not (can_ask or yes or dry_run):
@@ -123,12 +129,30 @@ def init(
         out.show(_report(proposal, files, taken, text, following, beyond=origin.beyond(), written=not dry_run))
 
 
-def _needed(context: typer.Context, option: str, told: str | None, question: str, can_ask: bool) -> str:
-    """Raises the error of a wrong command line where nobody can be asked."""
-    if told is None and not can_ask:
+def _needed(
+    context: typer.Context, option: str, told: str | None, question: str | None, check: Callable[[str], object]
+) -> str:
+    """What is told, else an answer to `question` that passes `check`.
+
+    Raises the error of a wrong command line where nobody can be asked.
+    """
+    if told is not None:
+        return told
+    if question is None:
         message = f"Missing option '{option}'"
         raise UsageError(message, context)
-    return typer.prompt(question, err=True) if told is None else told
+
+    def proc(text: str) -> str:
+        try:
+            check(text)
+        except (WrongUsage, InvalidOption) as error:
+            raise typer.BadParameter(str(error)) from error
+        except HiveSinkError:
+            pass  # No other answer would help: `init` reports it.
+        return text
+
+    answered: str = typer.prompt(question, value_proc=proc, err=True)
+    return answered
 
 
 def _table_name(text: str) -> TableName:

@@ -39,7 +39,7 @@ from hivesink.tables.opened import OpenedTable, open_table
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
-    from hivesink.core.manifest import Manifest, PartEntry
+    from hivesink.core.manifest import Manifest
     from hivesink.core.partition import PartitionKey
 
 T = TypeVar("T")
@@ -296,16 +296,18 @@ def _left(opened: OpenedTable, writer: str, result: Recovered) -> list[str]:
     """Why the real one would not end well."""
     held = wiring.held_back_rows(opened.live, opened.writers[writer].log, result.waiting)
     left = [f"can't all be rolled: {' '.join(key).strip()}: {why}" for key, why in held.items()]
-    if rows := sum(part.rows for part in _stopping(result).values()):
-        left.append(
-            f"stops at {count(rows, 'row')} in lost files; `hivesink verify {opened.name}` lists them: {_ANSWERS}"
-        )
+    stopping = _stopping(result).values()
+    if rows := sum(one.part.rows for one in stopping):
+        answers = _ANSWERS if any(one.astray is None for one in stopping) else "move back those that it found elsewhere"
+        lists = f"`hivesink verify {opened.name}` lists them: {answers}"
+        first = " before anything is given up" if len(_all(result)) > len(stopping) else ""
+        left.append(f"stops at {count(rows, 'row')} in lost files{first}; {lists}")
     return [f"writer {writer}: {text}" for text in left]
 
 
-def _stopping(result: Recovered) -> dict[str, PartEntry]:
+def _stopping(result: Recovered) -> dict[str, Refuse]:
     """The lost parts that nobody has given up, by their targets."""
-    return {action.part.target: action.part for action in result.actions if isinstance(action, Refuse)}
+    return {action.part.target: action for action in result.actions if isinstance(action, Refuse)}
 
 
 def _data(writer: str, result: Recovered) -> dict[str, Any]:

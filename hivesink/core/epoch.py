@@ -12,19 +12,22 @@ from typing import TYPE_CHECKING, NewType
 from hivesink import errors
 from hivesink.core.offsets import (
     FilesOffset,
+    KafkaOffset,
     SourceOffset,
     TopicIds,
     chain,
     is_alone,
+    of_topics,
     read_on,
     remade,
     runs_back,
+    shrunk,
     topic_ids,
     with_ids,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Iterable, Mapping
+    from collections.abc import Callable, Container, Iterable
 
 Epoch = NewType("Epoch", int)
 BatchId = NewType("BatchId", int)
@@ -186,20 +189,42 @@ def require_topics(
     last: LastBatch | None,
     batch: NextBatch,
     history_policy: HistoryPolicy,
-    ids: Mapping[str, str],
+    seen: KafkaOffset,
     log: str,
     *,
-    now: Callable[[], Mapping[str, str]],
+    now: Callable[[], KafkaOffset],
+    earlier: LastBatch | None = None,
 ) -> None:
     """Refuse a query over topics that were made again, before it reads them. Raises TopicRemade, what `now` raises.
 
-    `ids` are those from when its stream was made; where one isn't due, `now` asks. A topic that the query reads from
-    two clusters is left to `identified`.
+    `seen` are its topics and their partitions from when its stream was made; where they don't fit, `now` asks. A topic
+    that the query reads from two clusters is left to `identified`. `earlier` is the query's newest batch in another
+    log, where this one has none.
     """
-    due = ids_due(last, batch, history_policy)
+    due = ids_due(last or earlier, batch, history_policy)
     once = {name: one for known in due for name, one in known.items() if sum(name in other for other in due) == 1}
-    if last and remade((once,), (ids,)) and (found := remade((once,), (now(),))):
-        raise errors.TopicRemade(log, last.epoch, last.ref.end, found, alone=is_alone(last.ref.end))
+
+    def found(topics: KafkaOffset) -> tuple[str, ...]:
+        return tuple(dict.fromkeys((*remade((once,), (topics.ids,)), *shrunk(batch.end or (), topics))))
+
+    if found(seen) and (names := found(now())):
+        before = last or earlier
+        end = before.ref.end if before else batch.end or ()
+        raise errors.TopicRemade(log, last.epoch if last else Epoch(0), end, names, alone=is_alone(end))
+
+
+def require_resumed(last: LastBatch | None, batch: BatchRef, history_policy: HistoryPolicy, log: str) -> None:
+    """Refuse a new query with `resume` that reads a topic of the log, by its id, from elsewhere than where that ends.
+
+    With `append` beside it, only topics that were made again may begin anew. Raises OffsetsDontChain.
+    """
+    if last is None or not history_policy.resume or batch.query == last.ref.query:
+        return
+    pairs = zip(topic_ids(last.ref.end), topic_ids(batch.end), strict=False)
+    same = {topic for before, after in pairs for topic, one in before.items() if after.get(topic) == one}
+    end, start = (tuple(of_topics(one, same) for one in some) for some in (last.ref.end, batch.start))
+    if same and (gap := chain(end, start)):
+        raise errors.OffsetsDontChain(log, last.epoch, gap)
 
 
 def expected(last: LastBatch | None, batch: BatchRef, history_policy: HistoryPolicy) -> BatchRef:

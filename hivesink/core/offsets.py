@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Container, Mapping
 
 Partition = tuple[str, int]
 TopicIds = tuple["Mapping[str, str]", ...]
@@ -177,6 +177,25 @@ def remade(before: TopicIds, after: TopicIds) -> tuple[str, ...]:
     """The topics whose ids differ: they were deleted and created again in between."""
     pairs = zip(before, after, strict=False)
     return tuple(topic for old, new in pairs for topic, one in new.items() if old.get(topic, one) != one)
+
+
+def shrunk(planned: tuple[SourceOffset, ...], now: KafkaOffset) -> tuple[str, ...]:
+    """The topics of a planned batch that have fewer partitions now: they were made again, as Kafka takes none away."""
+    known, there = [one.topics() for one in planned if isinstance(one, KafkaOffset)], now.topics()
+    both = ((topic, partitions) for topics in known for topic, partitions in topics.items() if topic in there)
+    # One that two sources read may be of two clusters.
+    return tuple(
+        topic
+        for topic, partitions in both
+        if partitions.keys() - there[topic].keys() and sum(topic in topics for topics in known) == 1
+    )
+
+
+def of_topics(offset: SourceOffset, topics: Container[str]) -> SourceOffset:
+    """The part of a Kafka offset that is of `topics`; of any other source nothing."""
+    if not isinstance(offset, KafkaOffset):
+        return NoOffset()
+    return KafkaOffset(tuple(one for one in offset.next if one[0][0] in topics))
 
 
 def read_on(end: tuple[SourceOffset, ...], start: tuple[SourceOffset, ...]) -> tuple[frozenset[str], ...]:

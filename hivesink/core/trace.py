@@ -78,7 +78,11 @@ _SOURCE_DAMAGE = re.compile(
 def damaged_source(text: str) -> tuple[str, str] | None:
     """The packed file of a source that Java can't unpack, and why; None if no error says so."""
     found = _SOURCE_DAMAGE.search(text)
-    return None if found is None else (found[1], found[2])
+    if found is None:
+        return None
+    file, why = found.groups()
+    # Java says so as well of what follows the last member: gzip itself passes over zeros there.
+    return file, f"{why}, or other bytes after its end" if why == "not a gzip file" else why
 
 
 def damaged_state(text: str) -> tuple[str, str] | None:

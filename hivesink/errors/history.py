@@ -109,7 +109,8 @@ class ForeignHistory(HiveSinkError):
         )
         super().__init__(
             f"the log {log} holds batches up to epoch {epoch} (`hivesink status`: last batch), ending at {ends}, but "
-            f"{whose} checkpoint{where} isn't the one that its newest batch came from; to go on: restore that one, or "
+            f"{whose} checkpoint{where} isn't the one that its newest batch came from; to go on: start the job with "
+            f"that one, in the folder where it ran before, or restore it, or "
             f"{resume if resumable else ''}"
             f"{_append(epoch, resumable=resumable)}{_delete_first(left_over)}"
         )
@@ -215,8 +216,8 @@ class OffsetsRunBack(HiveSinkError):
             f"To go on: subscribe to the topic again, and delete offsets/{batch} and, if it is there, "
             f"offsets/.{batch}.crc in the query's checkpoint (unless another sink of the query has committed it); or, "
             f"if it is gone for good, start with {appending(epoch)} (your decision: subscribed again, it is read from "
-            "its beginning); or, if it was created again, with a new checkpoint, startingOffsets and "
-            f"{appending(epoch)}"
+            "its beginning); or, if it was created again, with a new checkpoint, startingOffsets (-2 for its "
+            f"partitions, the others as the log ends) and {appending(epoch)}"
         )
 
 
@@ -233,8 +234,8 @@ class TopicRemade(HiveSinkError):
         if not alone:
             way = (
                 f"HiveSink.for_table(…, resume=True, append={epoch}) and hivesink.sources.kafka(…, resume=sink), which "
-                f"reads {names} from the beginning and all else from where the log ends; with several sources give "
-                f"each such startingOffsets of your own, and leave out `resume`"
+                f"reads {names} from the beginning and all else from where the log ends; a readStream of your own, and "
+                "each of several sources, gets such startingOffsets (-2 is a partition's beginning), without `resume`"
             )
         super().__init__(
             f"{were} deleted and created again: {log} is at epoch {epoch} and ends at {_texts(end)}, and a "

@@ -98,6 +98,14 @@ class Proposal:
     left_out: tuple[LeftOut, ...]
 
 
+def _first(sample: Sample) -> str:
+    """A record of the sample, for people."""
+    for row, value in enumerate(sample.records()):
+        if value is not None:
+            return f"{sample.position(row)} is {shown(value.decode(errors='replace'), 40)}"
+    return "all are tombstones"
+
+
 def find(sample: Sample, table: TableName, arrival: datetime) -> Findings:
     """Raises InvalidOption if the sample has nothing to make a table of."""
     inferred = infer(sample.records())
@@ -109,7 +117,8 @@ def find(sample: Sample, table: TableName, arrival: datetime) -> Findings:
             problem = "no field of the sample can be a column; "
             problem += "; ".join(f"{shown(one.field)}: {one.why}" for one in inferred.left_out[:5])
         else:
-            problem = "none of the sample's records is a JSON object with a field; write one JSON object a line"
+            problem = f"none of the sample's records is a JSON object with a field; {_first(sample)}; write one JSON "
+            problem += "object a line: `jq -c .` makes that of indented objects, `jq -c '.[]'` of an array"
         raise InvalidOption((problem,))
     if [column.name for column in columns] == ["value"]:
         problem = "the only field is `value`, which the sink takes for the raw record; send records with another name"
@@ -227,7 +236,7 @@ def _as_times(column: Column, rows: pa.Table) -> Column:
     if column.type is not Primitive.BIGINT or not _TIMELY.search(column.name):
         return column
     if _all_within(rows, column.name, _MILLIS):
-        note = "epoch milliseconds, by its name and values"
+        note = "epoch milliseconds, by its name and values; as a TIMESTAMP: sink.timestamp-format"
     elif _all_within(rows, column.name, _SECONDS):
         note = "epoch seconds, by its name and values; sink.bucket.time-column takes no seconds"
     else:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import re
 import threading
@@ -40,7 +39,7 @@ from hivesink.spark.running import (
 from hivesink.spark.site import allowed_tries
 from hivesink.spark.sourcefiles import SourceFiles
 from hivesink.spark.sources import topics_now
-from hivesink.spark.topicids import OPTION, ids_now
+from hivesink.spark.topicids import ids_now, told_topics
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -49,7 +48,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
-    from hivesink.core.offsets import SourceOffset
+    from hivesink.core.offsets import KafkaOffset, SourceOffset
     from hivesink.core.roll_policy import Encoding
     from hivesink.sink.commit.commits import Source
     from hivesink.sink.commit.committer import Committer
@@ -136,13 +135,14 @@ class QueryRun:
     def _require_topics(self, first: NextBatch, plan: Any) -> None:
         """Raises TopicRemade, also where a new topic has no more records than were read of the old one."""
         last, policy, log = self.setup.last_batch(), self.setup.spec.history_policy, self.setup.context.log.location
+        earlier = None if last else self.setup.earlier(first.query)
         for options in kafka_options(plan):
 
-            def now(options: Mapping[str, str] = options) -> Mapping[str, str]:
-                return topics_now(self._spark, options, options["subscribe"]).ids
+            def now(options: Mapping[str, str] = options) -> KafkaOffset:
+                return topics_now(self._spark, options, options["subscribe"])
 
             # The stream may have been made for an earlier query.
-            require_topics(last, first, policy, json.loads(options[OPTION]), log, now=now)
+            require_topics(last, first, policy, told_topics(options), log, now=now, earlier=earlier)
 
     def _require_watermark(self, source: Source) -> None:
         """Raises InvalidOption where nothing but Spark's watermark could tell which rows are still to come."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -11,15 +12,17 @@ from hivesink.core.epoch import BatchId, NextBatch, require_topics
 from hivesink.core.offsets import KafkaOffset, remade, topic_ids
 from hivesink.errors import InvalidOption, ResumeImpossible, SourceUnreachable, TopicMissing, Unsupported
 from hivesink.spark.input import BLOCK
-from hivesink.spark.site import driver_jvm
-from hivesink.spark.topicids import OPTION, ids_of
+from hivesink.spark.site import driver_jvm, hadoop_configuration
+from hivesink.spark.topicids import described, ids_of, telling
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
 
     from hivesink.spark.sink import HiveSink
+
+logger = logging.getLogger("hivesink")
 
 FETCH = {
     # Measured (docs/performance.md): larger fetches halve the consumer's share of a drain.
@@ -42,6 +45,9 @@ _SAID = {
     "No resolvable bootstrap urls": "none of these hosts is known; correct the address",
 }
 """What Kafka's client reports in its own terms, and what it means."""
+
+_PATTERN = frozenset("*?[]{}")
+"""What makes a path the pattern of several."""
 
 ANY_AGE = {"maxFileAge": "365000d"}
 """Spark's own default silently passes over files a week older than the newest: `mv`, `cp -p` and `rsync` keep times."""
@@ -74,7 +80,7 @@ def kafka(
         raise InvalidOption((problem,))
     client = {"kafka.bootstrap.servers": servers, **FETCH, **(options or {})}
     beginning = topics_now(spark, client, topics)
-    told = {"startingOffsets": _starting_offsets(beginning, resume), OPTION: json.dumps(beginning.ids)}
+    told = {"startingOffsets": _starting_offsets(beginning, resume), **telling(beginning)}
     settings = {"subscribe": topics, **told, **client}
     return spark.readStream.format("kafka").options(**settings).load()
 
@@ -97,11 +103,32 @@ def lines(spark: SparkSession, folder: str, *, options: Mapping[str, str] | None
         why = str(error).partition("\n")[0]
         problem = "doesn't exist: create it, or fix the path" if "PATH_NOT_FOUND" in why else f"can't be read: {why}"
         raise InvalidOption((f"the folder {folder!r} {problem}",)) from error
+    _tell_of_nothing(spark, folder, options or {})
     columns = ["value", f"_metadata.file_path AS {PATH}"]
     # Only Hadoop's own ends of lines can be counted again.
     if "linesep" not in {name.lower() for name in options or {}}:
         columns.append(f"_metadata.file_block_start AS {BLOCK}")
     return files.selectExpr(*columns)
+
+
+def _tell_of_nothing(spark: SparkSession, folder: str, options: Mapping[str, str]) -> None:
+    """Log a line where `folder` holds no file that Spark reads now: it passes over the folders in it in silence."""
+    if set(folder) & _PATTERN or "recursivefilelookup" in {name.lower() for name in options}:
+        return
+    path = driver_jvm(spark).org.apache.hadoop.fs.Path(folder)
+    found = path.getFileSystem(hadoop_configuration(spark)).listStatusIterator(path)
+    folders = []
+    while found.hasNext():
+        status = found.next()
+        name = str(status.getPath().getName())
+        if name.startswith((".", "_")):
+            continue
+        # Spark looks into folders that are named as partitions are.
+        if status.isFile() or "=" in name:
+            return
+        folders.append(name)
+    way = ', but folders, such as %s: to read what is in those, add options={"recursiveFileLookup": "true"}'
+    logger.warning("the folder %s holds no files yet%s", folder, way % min(folders) if folders else "")
 
 
 def _starting_offsets(beginning: KafkaOffset, resume: HiveSink | None) -> str:
@@ -111,8 +138,8 @@ def _starting_offsets(beginning: KafkaOffset, resume: HiveSink | None) -> str:
     log, end = resume.setup.context.log.location, last.ref.end
     if len(end) != 1 or not isinstance(end[0], KafkaOffset):
         raise ResumeImpossible(log, last.epoch, end)
-    policy, ids = resume.setup.spec.history_policy, beginning.ids
-    require_topics(last, NextBatch("", None, BatchId(0)), policy, ids, log, now=lambda: ids)
+    policy = resume.setup.spec.history_policy
+    require_topics(last, NextBatch("", None, BatchId(0)), policy, beginning, log, now=lambda: beginning)
     known, wanted = end[0].topics(), beginning.topics()
     given_up = sorted(known.keys() - wanted.keys())
     if given_up and policy.append != last.epoch:
@@ -121,7 +148,7 @@ def _starting_offsets(beginning: KafkaOffset, resume: HiveSink | None) -> str:
         problem += "beginning"
         raise InvalidOption((problem,))
     # Spark wants every partition of the topics named.
-    for topic in wanted.keys() - set(remade(topic_ids(end), (ids,))):
+    for topic in wanted.keys() - set(remade(topic_ids(end), (beginning.ids,))):
         wanted[topic] |= {name: at for name, at in known.get(topic, {}).items() if name in wanted[topic]}
     return json.dumps(wanted, sort_keys=True)
 
@@ -155,10 +182,16 @@ def topics_now(spark: SparkSession, client: Mapping[str, str], topics: str) -> K
     """
     names = [topic.strip() for topic in topics.split(",")]
     with _admin(spark, client, topics) as admin:
-        answers = admin.describeTopics(names).allTopicNames().get()
-        found = {topic: answers[topic] for topic in names}
+        answers = admin.describeTopics(names).topicNameValues()
+        found = {topic: described(answers[topic]) for topic in names}
+        if missing := [topic for topic, one in found.items() if one is None]:
+            raise TopicMissing(_told(client, missing))
         offsets = {topic: {str(info.partition()): -2 for info in one.partitions()} for topic, one in found.items()}
         return KafkaOffset.of(offsets, ids_of(found))
+
+
+def _told(client: Mapping[str, str], topics: Sequence[str]) -> str:
+    return f"topic{'s' * (len(topics) > 1)} {', '.join(topics)} of Kafka at {client['kafka.bootstrap.servers']}"
 
 
 @contextmanager
@@ -180,8 +213,7 @@ def _admin(spark: SparkSession, client: Mapping[str, str], topics: str) -> Itera
             yield admin
     except Py4JJavaError as error:
         reason = str(error.java_exception.getCause() or error.java_exception)
-        names = ", ".join(topic.strip() for topic in topics.split(","))
-        msg = f"topic{'s' * (',' in names)} {names} of Kafka at {client['kafka.bootstrap.servers']}"
+        msg = _told(client, [topic.strip() for topic in topics.split(",")])
         if "UnknownTopicOrPartition" in reason:
             raise TopicMissing(msg) from error
         if "ConfigException" in reason and "resolvable" not in reason:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 from hivesink.core.offsets import KafkaOffset, SourceOffset
@@ -12,10 +13,21 @@ if TYPE_CHECKING:
 
     from hivesink.core.offsets import TopicIds
 
-OPTION = "hivesink.topic-ids"
-"""An option of a stream with the ids that its topics had when it was made, as JSON. Spark passes over it."""
+OPTION = "hivesink.topics"
+"""An option of a stream with the topics, partitions and ids from when it was made, as JSON. Spark passes over it."""
 _NONE = "AAAAAAAAAAAAAAAAAAAAAA"
 """What stands for no id: Kafka's Uuid.ZERO_UUID, as text."""
+
+
+def told_topics(options: Mapping[str, str]) -> KafkaOffset:
+    """What `OPTION` says in a stream's `options`."""
+    told = json.loads(options[OPTION])
+    return KafkaOffset.of(told["topics"], told["ids"])
+
+
+def telling(topics: KafkaOffset) -> dict[str, str]:
+    """The option from which `told_topics` reads."""
+    return {OPTION: json.dumps({"topics": topics.topics(), "ids": dict(topics.ids)})}
 
 
 def ids_now(execution: Any, ends: tuple[SourceOffset, ...]) -> TopicIds:
@@ -46,7 +58,7 @@ def _asked(source: Any, topics: Iterable[str]) -> dict[str, str]:
     names = sorted(topics)
     try:
         answers = reader.admin().describeTopics(names).topicNameValues()
-        found = {name: _described(answers.get(name)) for name in names}
+        found = {name: described(answers.get(name)) for name in names}
     except Py4JJavaError as error:
         reason = str(error.java_exception.getCause() or error.java_exception)
         if "InterruptedException" in reason:
@@ -56,7 +68,7 @@ def _asked(source: Any, topics: Iterable[str]) -> dict[str, str]:
     return ids_of({name: one for name, one in found.items() if one is not None})
 
 
-def _described(answer: Any) -> Any:
+def described(answer: Any) -> Any:
     """What Kafka says of a topic; None if there is no such topic."""
     from py4j.protocol import Py4JJavaError
 

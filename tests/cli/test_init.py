@@ -76,7 +76,7 @@ def test_the_whole_way(
         "-- it is left out: most records have both It and it, and Hive ignores case.",
         "2 of the sample's records don't fit and would go to init_way.events__rejected",
         "`mixed` string COMMENT 'mixed: whole numbers (1), texts (1)'",
-        "`made_ms` bigint COMMENT 'epoch milliseconds, by its name and values'",
+        "`made_ms` bigint COMMENT 'epoch milliseconds, by its name and values; as a TIMESTAMP: sink.timestamp-format'",
         "PARTITIONED BY (`event_dt` string COMMENT 'day of time in Europe/Berlin, yyyy-MM-dd')",
     ):
         assert line in ddl
@@ -143,7 +143,7 @@ def test_it_overwrites_nothing(folder: Path, capsys: pytest.CaptureFixture[str])
 def test_in_a_terminal_it_asks_again_until_the_answer_is_one(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    where = ["events", "a.asked", "", "no-job", "jobs/mine.py"]
+    where = ["evnts", "events", "a b", "a.asked", "", "no-job", "jobs/mine.py"]
     answers = iter([*where, "nonsense", "made_ms", "hour", "Mars", "Europe/Paris"])
     monkeypatch.setattr(sys.stdin, "isatty", lambda: True)
     monkeypatch.setattr("typer._click.termui.visible_prompt_func", lambda _: next(answers), raising=False)
@@ -180,7 +180,11 @@ def test_in_a_terminal_it_asks_again_until_the_answer_is_one(
             2,
             "--time-column soon: 2 of its 3 values are no timestamps, such as 7; write arrival; or make it a TIMESTAMP",
         ),
-        (["--table", "a.b", "--yes", "--from", "lines.txt"], 65, "none of the sample's records is a JSON object"),
+        (
+            ["--table", "a.b", "--yes", "--from", "lines.txt"],
+            65,
+            "none of the sample's records is a JSON object with a field; lines.txt line 1 is no; write",
+        ),
         (["--table", "a.b", "--yes", "--from", "none.json"], 65, "the source holds no records"),
         (["--table", "a.b", "--yes", "--from", "odd.json"], 65, 'no field of the sample can be a column; "a b"'),
         (["--table", "a.b", "--yes", "--from", "value.json"], 65, "the only field is `value`"),

@@ -17,6 +17,7 @@ from hivesink.core.epoch import (
     Replay,
     judge,
     read_before,
+    require_resumed,
     require_topics,
     wrote_instead,
 )
@@ -157,7 +158,7 @@ def test_files_are_not_told_to_resume() -> None:
         judge(last, batch(0, 50, 60, "new"), NONE, "/log", raw=True)
     assert "resume" not in str(told.value)
     # Also true of an older checkpoint that somebody has restored.
-    assert "query new's checkpoint isn't the one that its newest batch came from; to go on: restore" in str(told.value)
+    assert "query new's checkpoint isn't the one that its newest batch came from; to go on: start" in str(told.value)
 
 
 @pytest.mark.parametrize("error", [ForeignHistory, ReplayDiffers])
@@ -259,6 +260,11 @@ def test_whose_batch_it_is(own: int | None, held: set[int], trimmed: bool, numbe
     assert wrote_instead("a", [*mine, others], BatchId(number), beside={"b"}) is None
 
 
+def topics(partitions: int = 1, **ids: str) -> KafkaOffset:
+    """What Kafka says of topics: where each begins."""
+    return KafkaOffset.of({name: dict.fromkeys(map(str, range(partitions)), -2) for name in ids}, ids)
+
+
 KNOWN = replace(LAST, ref=replace(LAST.ref, end=(KafkaOffset.of({"t": {"0": 50, "1": 0}}, {"t": "old"}),)))
 """The log of a topic `t` with an id."""
 
@@ -283,11 +289,11 @@ def test_a_query_over_a_topic_that_was_made_again_is_refused_before_it_reads(
     asked: list[str] = []
 
     def check(made: str, now: str, last: LastBatch | None = KNOWN) -> None:
-        def ask() -> dict[str, str]:
+        def ask() -> KafkaOffset:
             asked.append(now)
-            return {"t": now}
+            return topics(t=now)
 
-        require_topics(last, first, policy, {"t": made, "u": "any"}, "/log", now=ask)
+        require_topics(last, first, policy, topics(t=made, u="any"), "/log", now=ask)
 
     check("old", "never asked")
     # The stream may be older than the log.
@@ -304,4 +310,44 @@ def test_a_query_over_a_topic_that_was_made_again_is_refused_before_it_reads(
 
 def test_a_topic_of_two_clusters_is_left_to_its_batches() -> None:
     twice = replace(LAST, ref=replace(LAST.ref, end=KNOWN.ref.end * 2))
-    require_topics(twice, coming(5, None), NONE, {"t": "new"}, "/log", now=lambda: {"t": "new"})
+    require_topics(twice, coming(5, None), NONE, topics(t="new"), "/log", now=lambda: topics(t="new"))
+    planned = replace(coming(0, 0, 20, "q2"), end=KNOWN.ref.end * 2)
+    require_topics(None, planned, NONE, topics(t="new"), "/log", now=lambda: topics(t="new"))
+
+
+def test_a_planned_batch_of_partitions_that_are_gone_is_refused() -> None:
+    """Kafka takes no partition away: the topic was made again, and Spark would wait for it at every start."""
+    planned = replace(coming(0, 0, 20, "q2"), end=(KafkaOffset.of({"t": {"0": 1, "1": 1}, "gone": {"7": 1}}),))
+    for last, policy in ((None, NONE), (LAST, APPEND)):
+        require_topics(last, planned, policy, topics(t="new"), "/log", now=lambda: topics(2, t="new"))
+        with pytest.raises(TopicRemade, match="topic t was deleted"):
+            require_topics(last, planned, policy, topics(t="new"), "/log", now=lambda: topics(t="new"))
+
+
+def test_what_another_log_knows_of_a_query_counts_where_its_own_has_no_batch() -> None:
+    """As after a reset, or under another writer's name: the checkpoint's offsets are of that topic."""
+    anew, begun = HistoryPolicy(append=Epoch(0)), coming(5, 50)
+    for known, found in ((None, "new"), (KNOWN, "old")):
+        require_topics(
+            None, begun, anew, topics(t=found), "/log", now=lambda found=found: topics(t=found), earlier=known
+        )
+    with pytest.raises(TopicRemade, match=r"/log is at epoch 0 and ends at .* append=0\)"):
+        require_topics(None, begun, anew, topics(t="new"), "/log", now=lambda: topics(t="new"), earlier=KNOWN)
+
+
+@pytest.mark.parametrize(
+    ("start", "made", "refused"), [(0, "old", True), (50, "old", False), (0, "new", False), (0, None, False)]
+)
+def test_with_resume_and_append_only_a_topic_that_was_made_again_begins_anew(
+    start: int, made: str | None, *, refused: bool
+) -> None:
+    ids = {"t": made} if made else {}
+    start_at, end = (KafkaOffset.of({"t": {"0": at, "1": 0}}, ids) for at in (start, 60))
+    read = BatchRef("q2", BatchId(0), (start_at,), (end,))
+    require_resumed(KNOWN, read, APPEND, "/log")
+    require_resumed(KNOWN, replace(read, query="q"), replace(APPEND, resume=True), "/log")
+    if refused:
+        with pytest.raises(OffsetsDontChain, match="t-0: log ends at 50, batch starts at 0"):
+            require_resumed(KNOWN, read, replace(APPEND, resume=True), "/log")
+    else:
+        require_resumed(KNOWN, read, replace(APPEND, resume=True), "/log")

@@ -89,7 +89,10 @@ _UNPACKER = "\tat org.apache.hadoop.io.compress.DecompressorStream.read(D.java:1
 @pytest.mark.parametrize(
     ("java", "found"),
     [
-        (f"Caused by: java.io.IOException: not a gzip file\n{_UNPACKER}", ("file:///in/a%20b.gz", "not a gzip file")),
+        (
+            f"Caused by: java.io.IOException: not a gzip file\n{_UNPACKER}",
+            ("file:///in/a%20b.gz", "not a gzip file, or other bytes after its end"),
+        ),
         (f"Caused by: java.io.EOFException: Unexpected end\n{_UNPACKER}", ("file:///in/a%20b.gz", "Unexpected end")),
         # Its file system may be there again, and whole.
         (

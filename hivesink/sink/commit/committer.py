@@ -15,7 +15,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from hivesink.core.epoch import BatchRef, Epoch, LastBatch, Replay, expected, identified, judge
+from hivesink.core.epoch import BatchRef, Epoch, LastBatch, Replay, expected, identified, judge, require_resumed
 from hivesink.core.lifecycle import Stamp
 from hivesink.core.offsets import TopicIds, all_known
 from hivesink.core.seen import Seen
@@ -245,9 +245,11 @@ class Committer:
     ) -> Committed:
         history, log = executor.history, self.context.log.location
         last = history.head.last_batch if history.head else None
-        ref = expected(last, batch.ref, self.spec.history_policy)
+        known = last or self.spec.earlier(batch.ref.query)
+        ref = expected(known, batch.ref, self.spec.history_policy)
         if not all_known(ref.end):
             ref = identified(last, ref, ids(), log)
+        require_resumed(last, ref, self.spec.history_policy, log)
         if self.spec.config["sink.rolling-policy.on-epoch"]:
             self._commits.read()
         before = history.head.watermark if history.head else None

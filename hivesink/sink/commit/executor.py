@@ -354,7 +354,14 @@ def _stays_hidden(error: errors.HiveSinkError, target: str) -> bool:
             return False
 
 
-def _loss(refused: actions.Refuse) -> errors.HiveSinkError:
+def lost_error(history: History, seen: Seen, refused: actions.Refuse) -> errors.HiveSinkError:
+    """What `finish` would raise for it."""
+    error = _loss(refused)
+    is_read = refused.astray is None and questionable(history, seen)
+    return (error.maybe_read() if is_read else error).of(history.identity.tables[0])
+
+
+def _loss(refused: actions.Refuse) -> errors.PartLost | errors.LengthMismatch:
     way_back = refused.part.way_back(refused.astray) if refused.astray else None
     if not refused.found:
         return errors.PartLost(refused.part.staged, refused.part.target, way_back)

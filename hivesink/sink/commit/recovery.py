@@ -6,14 +6,14 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from hivesink.core.actions import Action, Decide, describe
+from hivesink.core.actions import Action, Decide, Refuse, describe
 from hivesink.core.losing import questionable, reopenable, together
 from hivesink.core.partition import LivePartition, PartitionKey, by_table
 from hivesink.core.plan import Policy, plan, until_look
 from hivesink.core.progress import count
 from hivesink.core.seen import NOTHING, GivenUp, Seen, abandoned, losses
 from hivesink.errors import EpochTaken, HiveSinkError, PartitionPathInvalid, UnknownTable
-from hivesink.sink.commit.executor import Executor, StaleError
+from hivesink.sink.commit.executor import Executor, StaleError, lost_error
 from hivesink.sink.commit.observe import load, load_begun, load_commits, look_at_files, look_at_tracks
 from hivesink.sink.task.segments import lost_slices
 
@@ -116,6 +116,8 @@ def recover(
 ) -> Recovered:
     """Finish everything that the log has decided, except what is given up: the log stops answering for that.
 
+    Gives nothing up if a part that isn't given up stops it.
+
     Raises EpochTaken if another run is at work, LogDamaged, NewerFormat, LogCopied, and what `Executor.finish` raises.
     """
     try:
@@ -132,6 +134,9 @@ def _recover(context: CommitContext, identity: Identity | None, policy: Policy, 
     seen = _look_for_losses(context, executor.history, everywhere=given_up != NOTHING)
     given_up = together(executor.history, seen, given_up)
     targets, given_up = given_up.targets | given_up.waiting, _with_records(context, given_up)
+    if given_up != NOTHING:
+        for left in _stopping(executor.history, seen, given_up, targets):
+            raise lost_error(executor.history, seen, left)
     if reopenable(executor.history, seen, given_up):
         executor.decide(seen, given_up=given_up)
     lost = tuple(loss for loss in _losses(executor.history, seen, given_up) if loss.part.target in targets)
@@ -216,6 +221,13 @@ def _losses(history: History, seen: Seen, given_up: GivenUp) -> tuple[Loss, ...]
     for part in abandoned(history, seen, given_up):
         reasons.setdefault(part, why)
     return tuple(Loss(part, reason) for part, reason in reasons.items())
+
+
+def _stopping(history: History, seen: Seen, given_up: GivenUp, targets: Collection[str]) -> Iterator[Refuse]:
+    """The lost parts that stay when `targets` are given up and others wait again."""
+    done = {loss.part for loss in _losses(history, seen, given_up) if loss.part.target in targets}
+    done |= {one.part for parts in reopenable(history, seen, given_up).values() for one in parts}
+    return (loss for loss in losses(history, seen.files, seen.partitions) if loss.part not in done)
 
 
 def _look_for_losses(context: CommitContext, history: History, *, everywhere: bool) -> Seen:
