@@ -262,6 +262,26 @@ def test_a_folder_that_can_not_be_read(stage: Stage, name: str | None, problem: 
     said(told.value, f"the folder {folder!r}", problem)
 
 
+def test_a_folder_in_which_spark_reads_nothing_is_named(stage: Stage, caplog: pytest.LogCaptureFixture) -> None:
+    folder = stage.folder / "in"
+    folder.mkdir()
+
+    def told(place: str = str(folder), **options: str) -> str:
+        caplog.clear()
+        sources.lines(stage.spark, place, options=options)
+        return caplog.text
+
+    assert f"the folder {folder} holds no files yet\n" in told()
+    (folder / "2024-01-03").mkdir()
+    (folder / "2024-01-02").mkdir()
+    (folder / "2024-01-02" / "a.json").touch()
+    (folder / ".hidden").touch()
+    assert f"the folder {folder} holds no files yet, but folders, such as 2024-01-02: to read" in told()
+    assert told(recursiveFileLookup="true") == told(f"{folder}/2024-01-0*") == told(f"{folder}/2024-01-02/a.json") == ""
+    (folder / "dt=3").mkdir()
+    assert told() == ""
+
+
 def test_a_file_where_a_partitions_folder_should_be(stage: Stage) -> None:
     stage.create()
     stage.put(range(10))
