@@ -183,7 +183,7 @@ def test_in_a_terminal_it_asks_again_until_the_answer_is_one(
         (
             ["--table", "a.b", "--yes", "--from", "lines.txt"],
             65,
-            "none of the sample's records is a JSON object with a field; lines.txt line 1 is no; write",
+            "lines.txt line 1 is no; write one JSON object a line: `jq -c .`",
         ),
         (["--table", "a.b", "--yes", "--from", "none.json"], 65, "the source holds no records"),
         (["--table", "a.b", "--yes", "--from", "odd.json"], 65, 'no field of the sample can be a column; "a b"'),
