@@ -13,6 +13,7 @@ from hivesink import errors
 from hivesink.core.offsets import (
     FilesOffset,
     KafkaOffset,
+    NoOffset,
     SourceOffset,
     TopicIds,
     chain,
@@ -208,9 +209,7 @@ def require_topics(
         return tuple(dict.fromkeys((*remade((once,), (topics.ids,)), *shrunk(batch.end or (), topics))))
 
     if found(seen) and (names := found(now())):
-        before = last or earlier
-        end = before.ref.end if before else batch.end or ()
-        raise errors.TopicRemade(log, last.epoch if last else Epoch(0), end, names, alone=is_alone(end))
+        raise _remade(last, batch, earlier, names, log)
 
 
 def require_resumed(last: LastBatch | None, batch: BatchRef, history_policy: HistoryPolicy, log: str) -> None:
@@ -232,17 +231,37 @@ def expected(last: LastBatch | None, batch: BatchRef, history_policy: HistoryPol
     return replace(batch, end=with_ids(batch.end, ids_due(last, batch, history_policy)))
 
 
-def identified(last: LastBatch | None, batch: BatchRef, ids: TopicIds, log: str) -> BatchRef:
+def identified(
+    last: LastBatch | None, batch: BatchRef, ids: TopicIds, log: str, *, earlier: LastBatch | None = None
+) -> BatchRef:
     """`batch`, as `expected`, with the `ids` that its topics have after it was read; one that is gone keeps its id.
 
-    An id never comes back. So if a topic has the same one before and after, all was read of that topic. Raises
-    TopicRemade.
+    An id never comes back. So if a topic has the same one before and after, all was read of that topic. `earlier` as in
+    `require_topics`. Raises TopicRemade.
     """
     before = topic_ids(batch.end)
     if found := remade(before, ids):
-        epoch, end = (last.epoch, last.ref.end) if last else (Epoch(0), batch.start)
-        raise errors.TopicRemade(log, epoch, end, found, alone=is_alone(batch.end))
+        raise _remade(last, batch, earlier, found, log)
     return replace(batch, end=with_ids(batch.end, before, ids))
+
+
+def _remade(
+    last: LastBatch | None,
+    batch: BatchRef | NextBatch,
+    earlier: LastBatch | None,
+    topics: tuple[str, ...],
+    log: str,
+) -> errors.TopicRemade:
+    """Names where the query has come to, which need not be where the log ends."""
+    start, epoch, follows = batch.start or (), last.epoch if last else Epoch(0), False
+    if last and (batch.batch <= last.ref.batch or not start or chain(last.ref.end, start) is None):
+        end, follows = last.ref.end, True
+    elif earlier and (batch.batch <= earlier.ref.batch or not start):
+        end = earlier.ref.end
+    else:
+        end = start
+    alone = is_alone(end) or all(isinstance(one, NoOffset) for one in end)
+    return errors.TopicRemade(log, epoch, end, topics, alone=alone, follows=follows)
 
 
 def wrote_instead(

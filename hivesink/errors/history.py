@@ -222,25 +222,33 @@ class OffsetsRunBack(HiveSinkError):
 
 
 class TopicRemade(HiveSinkError):
-    """A topic was deleted and created again: `end`, where its log ends, is an offset of the old one.
+    """A topic was deleted and created again: `end`, to which the query has come, is an offset of the old one.
 
-    `alone`: the query reads nothing beside it.
+    `alone`: the query reads nothing beside it. `follows`: that is where its log ends.
     """
 
-    def __init__(self, log: str, epoch: int, end: tuple[object, ...], topics: tuple[str, ...], *, alone: bool) -> None:
+    def __init__(
+        self, log: str, epoch: int, end: tuple[object, ...], topics: tuple[str, ...], *, alone: bool, follows: bool
+    ) -> None:
         names = few(topics, _NAMED)
         were = f"topics {names} were" if len(topics) > 1 else f"topic {names} was"
         way = f"{appending(epoch)}, without `resume` (your decision: all that the new topic has is added to the table)"
-        if not alone:
+        if not alone and follows:
             way = (
                 f"HiveSink.for_table(…, resume=True, append={epoch}) and hivesink.sources.kafka(…, resume=sink), which "
                 f"reads {names} from the beginning and all else from where the log ends; a readStream of your own, and "
                 "each of several sources, gets such startingOffsets (-2 is a partition's beginning), without `resume`"
             )
+        elif not alone:
+            way = (
+                f"{appending(epoch)}, without `resume`, and with startingOffsets for each source: those, but -2 for "
+                f"each partition of {names} (your decision: all that the new topic has is added to the table)"
+            )
+        where = f"{log} is at epoch {epoch} and ends at" if follows else f"{log} is at epoch {epoch}, the query at"
         super().__init__(
-            f"{were} deleted and created again: {log} is at epoch {epoch} and ends at {_texts(end)}, and a "
-            "query that went on there would skip the first records of the new topic. Nothing of it was written. To go "
-            f"on: start once with a new checkpoint and {way}"
+            f"{were} deleted and created again: {where} {_texts(end)}, and a query that went on there would skip the "
+            "first records of the new topic. Nothing of it was written. To go on: start once with a new checkpoint and "
+            f"{way}"
         )
 
 

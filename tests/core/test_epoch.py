@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
@@ -327,12 +328,39 @@ def test_a_planned_batch_of_partitions_that_are_gone_is_refused() -> None:
 def test_what_another_log_knows_of_a_query_counts_where_its_own_has_no_batch() -> None:
     """As after a reset, or under another writer's name: the checkpoint's offsets are of that topic."""
     anew, begun = HistoryPolicy(append=Epoch(0)), coming(5, 50)
-    for known, found in ((None, "new"), (KNOWN, "old")):
-        require_topics(
-            None, begun, anew, topics(t=found), "/log", now=lambda found=found: topics(t=found), earlier=known
-        )
-    with pytest.raises(TopicRemade, match=r"/log is at epoch 0 and ends at .* append=0\)"):
+    for known, seen in ((None, topics(t="new")), (KNOWN, topics(t="old"))):
+        require_topics(None, begun, anew, seen, "/log", now=partial(replace, seen), earlier=known)
+    with pytest.raises(TopicRemade, match=r"/log is at epoch 0, the query at .* append=0\)"):
         require_topics(None, begun, anew, topics(t="new"), "/log", now=lambda: topics(t="new"), earlier=KNOWN)
+
+
+@pytest.mark.parametrize(
+    ("last", "number", "start", "way"),
+    [
+        # Where the log ends, whatever was planned beside it.
+        (9, 10, 90, "is at epoch 8 and ends at .*90.* resume=True, append=8"),
+        (9, 9, 80, "is at epoch 8 and ends at .*90.* resume=True, append=8"),
+        (9, 0, 90, "is at epoch 8 and ends at .*90.* resume=True, append=8"),
+        # Another writer took the checkpoint further.
+        (9, 12, 110, "is at epoch 8, the query at .*110.* append=8.*, without `resume`, and with startingOffsets"),
+        # No batch here: the other log has the planned batch, or an earlier one.
+        (None, 9, 80, "is at epoch 0, the query at .*90.* append=0.*, without `resume`, and with startingOffsets"),
+        (None, 10, 90, "is at epoch 0, the query at .*90.* append=0.*, without `resume`, and with startingOffsets"),
+        (None, 12, 110, "is at epoch 0, the query at .*110.* append=0.*, without `resume`, and with startingOffsets"),
+    ],
+)
+def test_the_way_on_from_one_of_several_topics_begins_where_the_query_has_come_to(
+    last: int | None, number: int, start: int, way: str
+) -> None:
+    def place(offset: int) -> tuple[SourceOffset, ...]:
+        return (KafkaOffset.of({"t": {"0": offset}, "u": {"0": 7}}, {"t": "old", "u": "any"}),)
+
+    newest = LastBatch(Epoch(8), BatchRef("q", BatchId(9), place(80), place(90)))
+    first = NextBatch("/checkpoint", "q" if number else "q2", BatchId(number), place(start))
+    policy, now = HistoryPolicy(append=Epoch(8 if last else 0), resume=not number), topics(t="new", u="any")
+    own, other = (newest, None) if last else (None, newest)
+    with pytest.raises(TopicRemade, match=f"^topic t was .*{way}"):
+        require_topics(own, first, policy, now, "/log", now=lambda: now, earlier=other)
 
 
 @pytest.mark.parametrize(

@@ -245,17 +245,17 @@ class Committer:
     ) -> Committed:
         history, log = executor.history, self.context.log.location
         last = history.head.last_batch if history.head else None
-        known = last or self.spec.earlier(batch.ref.query)
-        ref = expected(known, batch.ref, self.spec.history_policy)
+        earlier = self._earlier(last, batch.ref)
+        ref = expected(last or earlier, batch.ref, self.spec.history_policy)
         if not all_known(ref.end):
-            ref = identified(last, ref, ids(), log)
+            ref = identified(last, ref, ids(), log, earlier=earlier)
         require_resumed(last, ref, self.spec.history_policy, log)
         if self.spec.config["sink.rolling-policy.on-epoch"]:
             self._commits.read()
         before = history.head.watermark if history.head else None
         written = self._writer.write(batch.epoch, shape, write, watch, late=before.at if before else None)
         # No earlier: all of the batch has been read by now.
-        batch = replace(batch, ref=identified(last, ref, ids(), log))
+        batch = replace(batch, ref=identified(last, ref, ids(), log, earlier=earlier))
         watch.lap("lookup")
         mark = self._commits.mark_after(history.head, batch.ref, shape, written.reports, watch.began)
         manifest = self._manifest(executor, batch, written)
@@ -380,9 +380,15 @@ class Committer:
         """Begin the log with an epoch without rows: another log has committed them."""
         logger.info("batch %d was committed before the reset: its rows are in the table", batch.ref.batch)
         attempt = self.context.stamp().attempt
+        # That log knows of which topics the batch was read.
+        batch = replace(batch, ref=expected(self._earlier(None, batch.ref), batch.ref, self.spec.history_policy))
         executor.decide(Seen(), batch=self._manifest(executor, batch, Written(attempt, (), (), None)))
         self._finish(executor)
         return Committed(batch.epoch, replayed=True)
+
+    def _earlier(self, last: LastBatch | None, batch: BatchRef) -> LastBatch | None:
+        """The query's newest batch in another log, where this one has none."""
+        return None if last else self.spec.earlier(batch.query)
 
     def _manifest(self, executor: Executor, batch: LastBatch, written: Written) -> Manifest:
         identity = self.spec.identity

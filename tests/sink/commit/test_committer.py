@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from hivesink.core.epoch import BatchId, BatchRef, Epoch, HistoryPolicy
+from hivesink.core.epoch import BatchId, BatchRef, Epoch, HistoryPolicy, LastBatch
 from hivesink.core.log import Mark, Touched
 from hivesink.core.manifest import Rows
 from hivesink.core.offsets import FilesOffset, KafkaOffset, NoOffset, topic_ids
@@ -196,6 +196,19 @@ def test_a_topic_that_was_made_again_is_refused_until_a_person_decides(site: Sit
         follow(site, 3, both, both, query="q2", start=0, append=Epoch(4), resume=True)
     assert follow(site, 3, anew, anew, query="q2", start=0, append=Epoch(4), resume=True) == anew
     assert site.rows() == [0, 1, 2, 3]
+
+
+def test_a_batch_that_was_committed_before_a_reset_keeps_the_ids_of_its_topics(site: Site) -> None:
+    job = site.job(history_policy=HistoryPolicy(append=Epoch(0)))
+    start, end = (KafkaOffset.of({"t": {"0": at}}) for at in (5, 10))
+    ref = BatchRef("q", BatchId(1), (start,), (end,))
+    aside = LastBatch(Epoch(7), replace(ref, end=(replace(end, ids={"t": "1"}),)))
+    job.committer.spec = replace(job.committer.spec, was_written=lambda _: True, earlier=lambda _: aside)
+    assert job.committer.commit(ref, InputShape(), lambda _: []).replayed
+    (epoch,) = site.log.view().manifests
+    last = site.log.manifest(epoch).last_batch
+    assert last is not None
+    assert topic_ids(last.ref.end) == ({"t": "1"},)
 
 
 def test_resume_with_a_file_source_is_refused_by_name(site: Site) -> None:
