@@ -16,7 +16,7 @@ try:
 except ModuleNotFoundError as error:
     if error.name != "airflow":
         raise
-    message = "hivesink.airflow needs Apache Airflow 2.10 or later: pip install 'hivesink[airflow]'"
+    message = "hivesink.airflow needs Apache Airflow 2.10 or later: pip install '.[airflow]' in a clone of hivesink"
     raise ModuleNotFoundError(message, name="airflow") from error
 try:
     from airflow.sdk import BaseSensorOperator, PokeReturnValue

@@ -94,20 +94,21 @@ def reopened(history: History, seen: Seen, stamp: Stamp, given_up: GivenUp) -> M
 def reopenable(history: History, seen: Seen, given_up: GivenUp = NOTHING) -> LostBuckets:
     """The buckets whose rows can wait again, but for what is given up.
 
-    Only where nobody can have read any of a bucket's parts, or all are lost and a person wants them `again`.
+    Only where nobody can have read any of a bucket's parts, and segments have all rows, or where all parts are lost and
+    a person wants them `again`.
     """
     lost = _lost_buckets(history, seen, given_up)
     read = _maybe_read(history) - seen.hidden if lost else frozenset[str]()
     return {
         bucket: parts
         for bucket, parts in lost.items()
-        if read.isdisjoint(one.part.name for one in parts)
+        if (bucket not in seen.torn and read.isdisjoint(one.part.name for one in parts))
         or (_are_lost(parts) and given_up.again.issuperset(one.part.target for one in parts))
     }
 
 
 def questionable(history: History, seen: Seen) -> LostBuckets:
-    """The lost buckets whose rows the log still has, and that readers may have had: a person decides about them."""
+    """The lost buckets whose rows the log still has, but not all, or readers may have had them: a person decides."""
     unread = reopenable(history, seen)
     lost = _lost_buckets(history, seen)
     return {bucket: parts for bucket, parts in lost.items() if bucket not in unread and _are_lost(parts)}
@@ -162,18 +163,22 @@ def _maybe_read(history: History) -> frozenset[str]:
 
 def closed_buckets(
     history: History, floor: Epoch, read: Callable[[Epoch], Manifest], segments: Mapping[str, int]
-) -> Closed:
-    """What waited in the buckets that open epochs have rolled, where all of it is still in `segments` (names, lengths).
+) -> tuple[Closed, frozenset[tuple[Epoch, PartitionKey]]]:
+    """What waited in the buckets that open epochs have rolled; and those of which `segments` (lengths) lack some.
 
     `read` gives the log's manifests, those above its `floor`, and raises for one that is missing.
     """
     closed: dict[tuple[Epoch, PartitionKey], OpenBucket] = {}
+    torn: set[tuple[Epoch, PartitionKey]] = set()
     for roll in (epoch.manifest for epoch in history.open if epoch.manifest.rolled):
         before = open_rows(read(epoch) for epoch in map(Epoch, range(roll.epoch - 1, floor, -1)))
         for key, slices in before.closed(roll).items():
-            if all(segments.get(one.segment, 0) >= one.offset + one.length for one in slices):
+            whole = [segments.get(one.segment, 0) >= one.offset + one.length for one in slices]
+            if any(whole):
                 closed[roll.epoch, key] = before.buckets[key].only(slices)
-    return closed
+            if not all(whole):
+                torn.add((roll.epoch, key))
+    return closed, frozenset(torn)
 
 
 def _without(history: History, stamp: Stamp, kind: str, parts: Iterable[PartEntry]) -> Manifest:

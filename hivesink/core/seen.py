@@ -56,7 +56,8 @@ class Seen:
     `partitions` None: the metastore was not asked, or doesn't answer. `tracks` None: nobody has looked. `refused` are
     partitions that the metastore has refused to register: their epochs stay open, all others go on. `taken` are those
     of them whose folder is another partition's now. `read` are those of `files` that readers find, if somebody asked.
-    `closed`: where parts are lost, and all of the table was searched for them. `hidden` are the names of parts that
+    `closed`: where parts are lost, and all of the table was searched for them; of `torn` ones not all rows are in
+    segments any more. `hidden` are the names of parts that
     this run has not renamed and nobody else could, though their epoch's mark says that parts may be visible.
     """
 
@@ -67,6 +68,7 @@ class Seen:
     taken: frozenset[PartitionKey] = frozenset()
     read: frozenset[str] = frozenset()
     closed: Closed = field(default_factory=dict)
+    torn: frozenset[tuple[Epoch, PartitionKey]] = frozenset()
     hidden: frozenset[str] = frozenset()
 
 

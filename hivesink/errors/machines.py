@@ -27,9 +27,10 @@ class _Unpublishable(HiveSinkError):
         return self
 
     def maybe_read(self) -> _Unpublishable:
-        """This error, where the log still has the rows, and readers may have had them before."""
+        """This error, where the log still has rows of it, but not all, or readers may have had them before."""
         text = (
-            f"{self._what}, and readers may have had its rows before something deleted or changed it; `hivesink verify "
+            f"{self._what}, and readers may have had its rows before something deleted or changed it, or segments of "
+            "the log with some of them are gone, too: restore those, or the file; `hivesink verify "
             "TABLE` lists all missing files: if their rows are in the table in other files, or are to stay deleted, "
             "accept the loss of all with `hivesink recover TABLE --accept-lost`; partitions whose rows are to be "
             "published again are named in the same command, with `--encode-again PARTITION`, or `--encode-again all`"

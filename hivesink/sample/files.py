@@ -69,7 +69,8 @@ class FilesSource:
             found = _visible(fs, place)
             if not found:
                 problem = "holds no files that Spark reads: it passes over folders, and names that begin with . or _"
-                raise InvalidOption((f"--from {location}: the folder {problem}",))
+                way = 'name one of these here; in the job, options={"recursiveFileLookup": "true"} reads all of them'
+                raise InvalidOption((f"--from {location}: the folder {problem}; {way}",))
             return cls(place, tuple(found), tuple(found.values()))
         length = fs.length(place)
         if length is None and is_pattern(location):

@@ -143,10 +143,11 @@ class PartitionWait:
 def _state(follower: LogFollower, key: PartitionKey, columns: Sequence[Column], now: datetime) -> PartitionState:
     follower.read()
     state = follower.state(key, now)
-    if state.record is None and not state.open_rows:
+    if key not in follower.places:
         _require_possible(follower.policies.names, key, columns)
         _require_likely(follower, key, {column.name for column in columns if column.type is Primitive.STRING})
-    _require_known(follower.policies.rule, key)
+    if not state.is_complete:
+        _require_known(follower.policies.rule, key)
     return state
 
 

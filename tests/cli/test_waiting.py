@@ -474,6 +474,25 @@ def test_a_person_says_that_what_readers_may_have_had_is_published_again(
     assert (said.code, "nothing of dt=none waits for that" in said.error) == (65, True)
 
 
+def test_or_what_segments_still_have_of_it(
+    waiting: Ingest, table: str, taken: list[Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    segments = waiting.setup.context.log.segments
+    lost = min(segments.lengths())
+    segments.drop([lost])
+    assert hivesink(capsys, "verify", table).out.count("`--encode-again dt=") == len(taken)
+    said = hivesink(capsys, "recover", table, "--encode-again", "all", "--yes")
+    assert (said.code, lost in said.error, "--accept-lost" in said.error) == (65, True, True)
+    done = hivesink(capsys, "recover", table, "--accept-lost", "--yes")
+    assert done.code == 0, done.err
+    # Each of three batches has the same ids.
+    left = ids(waiting)
+    assert left == sorted([*range(4)] * 2)
+    status = hivesink(capsys, "status", table, "--json").data["writers"][0]
+    assert status["lost_rows"] == len(IDS) - len(left)
+    assert hivesink(capsys, "verify", table).code == 0
+
+
 def test_or_of_each_partition_something_else(
     waiting: Ingest, table: str, taken: list[Path], capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -290,6 +290,25 @@ def test_a_partition_that_is_never_committed_is_not_waited_for(uri: str, tmp_pat
             PartitionWait(table, DAY, metastore=uri).look()
 
 
+def test_what_was_committed_stays_so_where_its_time_can_no_longer_be_read(table: str, uri: str) -> None:
+    """As after another time pattern: new rows of it are never committed."""
+    form = {"partition.time-extractor.timestamp-formatter": "yyyyMMdd"}
+    with closing(Daily(table, uri)) as first:
+        first.read(2, 3, mark=3)
+        alter(first, form)
+    with closing(Daily(table, uri)) as job:
+        job.read(4, mark=5)
+        job.committer.finish()
+        assert "committed: revision 1" in str(PartitionWait(table, DAY, metastore=uri).look())
+        for other in ("dt=2024-01-03", "dt=2024-01-04"):
+            with pytest.raises(InvalidOption, match=f"'{other}' is never committed: no time can be read"):
+                PartitionWait(table, other, metastore=uri).look()
+        job.read(2, mark=6)
+        job.committer.finish()
+        with pytest.raises(InvalidOption, match="is never committed"):
+            PartitionWait(table, DAY, metastore=uri).look()
+
+
 DELAY = "sink.partition-commit.delay"
 
 

@@ -120,16 +120,18 @@ def look_at_files(
     lost = [part for _, part in history.standing if everywhere or part in refused]
     found: dict[str, bool] = {}
     closed: Closed = {}
+    torn: frozenset[tuple[Epoch, PartitionKey]] = frozenset()
     # Otherwise it only says where a lost file is: the loss itself is told without it, too.
     with nullcontext() if everywhere else suppress(HiveSinkError):
         found = dict(_search(context, lost, {part.table for _, part in history.standing if lost}))
         files |= _lengths(context, found.keys() - files.keys())
-        closed = _closed(context, history) if refused else {}
+        if refused:
+            closed, torn = _closed(context, history)
     read = frozenset(path for path, is_read in found.items() if is_read and path in files)
-    return Seen(files, live, read=read, closed=closed)
+    return Seen(files, live, read=read, closed=closed, torn=torn)
 
 
-def _closed(context: CommitContext, history: History) -> Closed:
+def _closed(context: CommitContext, history: History) -> tuple[Closed, frozenset[tuple[Epoch, PartitionKey]]]:
     """Raises LogDamaged, StoreUnavailable."""
     segments = context.log.segments.lengths()
     return closed_buckets(history, context.log.view().floor, cache(context.log.manifest), segments)

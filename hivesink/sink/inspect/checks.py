@@ -52,10 +52,10 @@ def _absent(evidence: Evidence, manifest: Manifest, part: PartEntry) -> Finding:
     table = part.table.removesuffix("__rejected")
     ways = f"restore it, or accept the loss of all such files with `hivesink recover {table} --accept-lost`"
     state = evidence.log.view.state(epoch)
+    again = f"`--encode-again {part.partition or 'all'}` in the same command publishes again what the log still has"
     if part.key in manifest.rolled and state is EpochState.DECIDED:
-        ways = f"the next start encodes its rows again if their segments are there; otherwise {ways}"
+        ways = f"the next start encodes its rows again if their segments are all there; otherwise {ways}; {again}"
     elif part.key in manifest.rolled:
-        again = f"`--encode-again {part.partition or 'all'}` in the same command publishes them again"
         ways = f"readers may have had its rows: {ways}; {again}"
     home = evidence.homes.get(part.key)
     if not evidence.log.is_published(epoch):

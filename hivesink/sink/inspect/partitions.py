@@ -177,8 +177,8 @@ class LogFollower:
             "start, goes on with it; the job's log says what it waits for"
             for epoch, rows in hidden.items()
         ]
-        has_no_end = end is None and not self.policies.rule.is_unknown(key)
-        if bucket is not None or not (is_over or (record and has_no_end)):
+        # One whose end nobody knows any more, as its pattern was changed, stays committed.
+        if bucket is not None or not (is_over or (record and end is None)):
             at = self.head.at if self.head else now
             waits_for.append(why_open(key, bucket, mark, now, self.policies, at=at, has_record=record is not None))
         elif not hidden and (unsettled := self._unsettled(key)):
