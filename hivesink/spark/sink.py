@@ -203,5 +203,8 @@ def _triggered(writer: DataStreamWriter, trigger: Mapping[str, Any]) -> DataStre
         reason = str(error).partition("\n")[0]
         if list(trigger) == ["processingTime"]:
             # Spark says it in five sentences, none of which has an example.
-            reason = "no interval; write one, such as '5 seconds', or {'availableNow': True} to read all and end"
+            reason = (
+                "no interval; write one, such as '5 seconds', or {'availableNow': True} to read all and end (in the "
+                "environment of the jobs that hivesink writes: TRIGGER=availableNow)"
+            )
         raise InvalidOption((f"trigger = {trigger}: {reason}",)) from error

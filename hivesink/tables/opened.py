@@ -110,9 +110,11 @@ class OpenedTable:
     def altered(self, writer: str) -> dict[str, tuple[str | None, str | None]]:
         """The settings of `writer`'s last run that a start now would find otherwise: the run's, and the one now.
 
-        As texts, None for no value. Raises what `for_recovery` raises.
+        As texts, None for no value. A table of dead letters has none. Raises what `for_recovery` raises.
         """
         _, now, head = self.for_recovery(writer)
+        if self._served(head) != self.live.spec.name:
+            return {}
         run = self.of_last_run(head)
         names = dict.fromkeys((*run.values, *now.values))
         changed = [name for name in names if run.values.get(name) != now.values.get(name)]
