@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 import time
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +20,7 @@ from hivesink.core.table import TableName
 from hivesink.errors import LogGone, RowsHeldBack, StoreUnavailable, TableRemade, TableRenamed, TableReplaced
 from hivesink.metastore.thrift_connection import Connection
 from hivesink.storage.commit_log import RenameCommitLog
-from tests.cli.site import Ingest, hivesink, rename
+from tests.cli.site import Ingest, alter, hivesink, rename
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -431,6 +432,18 @@ def test_recover_publishes_by_the_name_of_the_dead_letters_too(
     assert ids(ingest) == [0, 1, 2, 3]
     assert [path.name for path in Path(f"{ingest.location}__rejected").rglob("part-*")]
     assert hivesink(capsys, "verify", table).code == 0
+
+
+def test_the_table_of_dead_letters_has_no_settings_that_were_altered(
+    table: str, uri: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with closing(Ingest(table, uri, batches=0)) as before:
+        alter(before, {"sink.on-bad-record": "dead-letter"})
+    with closing(Ingest(table, uri)) as ingest:
+        ingest.commit()
+        ingest.committer.finish()
+    (status,) = hivesink(capsys, "status", f"{table}__rejected", "--json").data["writers"]
+    assert status["altered"] == []
 
 
 @pytest.fixture
