@@ -13,7 +13,15 @@ import pytest
 
 from hivesink.core.manifest import REOPEN
 from hivesink.core.seen import GivenUp
-from hivesink.errors import FencedOut, HiveSinkError, LengthMismatch, OutcomeUnknown, PartLost, StoreUnavailable
+from hivesink.errors import (
+    FencedOut,
+    HiveSinkError,
+    LengthMismatch,
+    OutcomeUnknown,
+    PartLost,
+    RowsHeldBack,
+    StoreUnavailable,
+)
 from hivesink.sink.commit import executor
 from hivesink.sink.commit.committer import Committer
 from hivesink.sink.commit.observe import load
@@ -138,7 +146,7 @@ def test_a_partition_whose_rows_wait_again_is_not_complete() -> None:
     require_true(life, log, "")
 
 
-def test_without_its_segment_it_is_lost() -> None:
+def test_without_one_of_its_segments_it_is_lost_until_a_person_wants_the_rest() -> None:
     life = Life(WAYS["held"])
     (part,) = unpublished(life)
     life.fs.delete(part.staged)
@@ -148,6 +156,15 @@ def test_without_its_segment_it_is_lost() -> None:
         life.started()
     (loss,) = find_losses(life.job().context)
     assert loss.part == part
+    encode_again(life.job().committer)
+    with pytest.raises(RowsHeldBack, match=segment):
+        life.started().committer.finish()
+    context = life.job().context
+    slices = frozenset(one.opened for one in find_lost_slices(context))
+    assert sum(one.slice.rows for one in slices) == 1
+    recover(context, None, life.job().committer.spec.policy, given_up=GivenUp(slices=slices))
+    life.started().committer.finish()
+    life.check([2, 3])
 
 
 @pytest.mark.parametrize("is_torn", [False, True])
