@@ -6,7 +6,7 @@ import contextlib
 import secrets
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import chain
+from itertools import chain, islice
 from posixpath import dirname
 from typing import TYPE_CHECKING
 
@@ -237,23 +237,31 @@ class Setup:
 
         A log that `hivesink reset` put aside counts too, unless a person has said that its batches aren't in the table.
         """
-        own, target = self.spec.identity.writer, self.spec.target
-        logs = TableLogs(target.spec.name, target.location, self.site)
-        living = ((writer, commit_log(folder, writer, self.site)) for writer, folder in logs.writers().items())
-        aside = ((writer, log) for writer, log, one in _put_aside(logs) if writer == own or one.written != "")
-        for writer, log in chain(living, aside):
+        own = self.spec.identity.writer
+        for writer, log, written in self._logs():
             # Damage in another writer's log is its own problem, and so is a file system that is gone.
             with contextlib.suppress(LogDamaged, NewerFormat, FileSystemUnknown):
                 view = log.view()
                 newest = log.manifest(view.head).last_batch if view.manifests else None
-                if newest and newest.ref.query == query:
+                if newest and newest.ref.query == query and (writer == own or written != ""):
                     batches = partial(_batches, log, query)
                     yield QueryHistory(writer, log.location, newest, batches, trimmed=view.floor > 0)
 
-    def earlier(self, query: str | None) -> LastBatch | None:
-        """The newest batch of `query` in the logs that `histories` reads; None if there is none."""
-        found = (one.newest for one in self.histories(query)) if query else ()
-        return max(found, key=lambda one: one.ref.batch, default=None)
+    def earlier(self, query: str) -> LastBatch | None:
+        """The newest batch of `query` in the manifests of all logs of the table, also of those that were put aside."""
+        found: list[LastBatch] = []
+        for _, log, _ in self._logs():
+            with contextlib.suppress(LogDamaged, NewerFormat, FileSystemUnknown):
+                every = (log.manifest(epoch).last_batch for epoch in reversed(log.view().manifests))
+                found += islice((one for one in every if one and one.ref.query == query), 1)
+        return max(found, key=lambda last: last.ref.batch, default=None)
+
+    def _logs(self) -> Iterator[tuple[str, CommitLog, str | None]]:
+        """Each log of the table: its writer, and, of one that was put aside, what a person has answered for it."""
+        target = self.spec.target
+        logs = TableLogs(target.spec.name, target.location, self.site)
+        living = ((writer, commit_log(folder, writer, self.site), None) for writer, folder in logs.writers().items())
+        yield from chain(living, ((writer, log, one.written) for writer, log, one in _put_aside(logs)))
 
     def committer(self, *, tolerant: bool, encode: Encode | None = None, tasks: int = 1) -> Committer:
         """`encode` makes part files of rows that wait, on `tasks` tasks at a time; by default in this process."""

@@ -242,7 +242,8 @@ class TopicRemade(HiveSinkError):
         elif not alone:
             way = (
                 f"{appending(epoch)}, without `resume`, and with startingOffsets for each source: those, but -2 for "
-                f"each partition of {names} (your decision: all that the new topic has is added to the table)"
+                f"each partition of {names} and each new one (your decision: all that the new topic has is added to "
+                "the table)"
             )
         where = f"{log} is at epoch {epoch} and ends at" if follows else f"{log} is at epoch {epoch}, the query at"
         super().__init__(

@@ -69,8 +69,13 @@ class FilesSource:
             found = _visible(fs, place)
             if not found:
                 problem = "holds no files that Spark reads: it passes over folders, and names that begin with . or _"
-                way = 'name one of these here; in the job, options={"recursiveFileLookup": "true"} reads all of them'
-                raise InvalidOption((f"--from {location}: the folder {problem}; {way}",))
+                way = "; put files there"
+                if inner := sorted(
+                    one.name for one in fs.list(place) if one.length is None and one.name[0] not in "._"
+                ):
+                    way = f"; name one of those, such as {inner[0]}, and in the job, for all of them, their folder and "
+                    way += 'sources.lines(…, options={"recursiveFileLookup": "true"})'
+                raise InvalidOption((f"--from {location}: the folder {problem}{way}",))
             return cls(place, tuple(found), tuple(found.values()))
         length = fs.length(place)
         if length is None and is_pattern(location):

@@ -14,7 +14,17 @@ from typing import TYPE_CHECKING, Any
 from hivesink import errors
 from hivesink.config.options import OnMissingFile
 from hivesink.core.checkpoint import batch_ref, batch_watermark, next_batch, next_watermark, pinned_setting
-from hivesink.core.epoch import BatchId, BatchRef, Epoch, NextBatch, judge, read_before, require_topics, wrote_instead
+from hivesink.core.epoch import (
+    BatchId,
+    BatchRef,
+    Epoch,
+    NextBatch,
+    is_astray,
+    judge,
+    read_before,
+    require_topics,
+    wrote_instead,
+)
 from hivesink.core.offsets import span
 from hivesink.core.table import quoted
 from hivesink.core.trace import damaged_source, damaged_state, reason
@@ -135,7 +145,7 @@ class QueryRun:
     def _require_topics(self, first: NextBatch, plan: Any) -> None:
         """Raises TopicRemade, also where a new topic has no more records than were read of the old one."""
         last, policy, log = self.setup.last_batch(), self.setup.spec.history_policy, self.setup.context.log.location
-        earlier = None if last else self.setup.earlier(first.query)
+        earlier = self.setup.earlier(first.query) if first.query and is_astray(last, first) else None
         for options in kafka_options(plan):
 
             def now(options: Mapping[str, str] = options) -> KafkaOffset:

@@ -186,6 +186,8 @@ def test_in_a_terminal_it_asks_again_until_the_answer_is_one(
             "lines.txt line 1 is no; write one JSON object a line: `jq -c .`",
         ),
         (["--table", "a.b", "--yes", "--from", "none.json"], 65, "the source holds no records"),
+        (["--table", "a.b", "--yes", "--from", "days"], 65, "name one of those, such as 2024-01-02, and in the job"),
+        (["--table", "a.b", "--yes", "--from", "days/2024-01-02"], 65, "begin with . or _; put files there"),
         (["--table", "a.b", "--yes", "--from", "odd.json"], 65, 'no field of the sample can be a column; "a b"'),
         (["--table", "a.b", "--yes", "--from", "value.json"], 65, "the only field is `value`"),
         (["--table", "a.b", "--yes", "--from", "some.json"], 65, "put the data into a folder of its own"),
@@ -194,6 +196,8 @@ def test_in_a_terminal_it_asks_again_until_the_answer_is_one(
 def test_what_it_can_not_do_is_one_line_and_writes_nothing(
     arguments: list[str], code: int, told: str, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    (folder / "days" / "2024-01-02").mkdir(parents=True)
+    (folder / "days" / "2024-01-03").mkdir()
     at = "2024-01-02T03:04:05Z"
     times = [{"at": at, "soon": 7}, {"at": "n/a", "soon": at}, {"at": at, "soon": 7}]
     files = {

@@ -16,6 +16,7 @@ from hivesink.core.epoch import (
     NextBatch,
     QueryHistory,
     Replay,
+    is_astray,
     judge,
     read_before,
     require_resumed,
@@ -332,6 +333,22 @@ def test_what_another_log_knows_of_a_query_counts_where_its_own_has_no_batch() -
         require_topics(None, begun, anew, seen, "/log", now=partial(replace, seen), earlier=known)
     with pytest.raises(TopicRemade, match=r"/log is at epoch 0, the query at .* append=0\)"):
         require_topics(None, begun, anew, topics(t="new"), "/log", now=lambda: topics(t="new"), earlier=KNOWN)
+
+
+def test_of_a_query_that_comes_back_after_another_its_own_newest_batch_counts() -> None:
+    """The log's newest batch is of other topics, or of a later one of the name."""
+    back, other = coming(7, 50, query="q0"), HistoryPolicy(append=Epoch(8))
+    later = replace(LAST, ref=replace(LAST.ref, end=(KafkaOffset.of({"t": {"0": 50}}, {"t": "new", "u": "other"}),)))
+    for last in (LAST, later):
+        assert is_astray(last, back)
+        assert not is_astray(last, coming(0, 50, query="q0"))
+        with pytest.raises(TopicRemade, match="topic t was deleted"):
+            require_topics(last, back, other, topics(t="new"), "/log", now=lambda: topics(t="new"), earlier=KNOWN)
+        require_topics(last, back, other, topics(t="old"), "/log", now=lambda: topics(t="old"), earlier=KNOWN)
+    assert not is_astray(LAST, coming(5, 50))
+    # What only the log knows counts, too.
+    with pytest.raises(TopicRemade, match="topic u was deleted"):
+        require_topics(later, back, other, topics(u="u"), "/log", now=lambda: topics(u="u"), earlier=KNOWN)
 
 
 @pytest.mark.parametrize(

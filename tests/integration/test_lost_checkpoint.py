@@ -194,7 +194,14 @@ def test_over_kafka_a_topic_that_was_made_again_is_refused_and_read_whole_as_the
     for events in (topic.stream(stage.spark), own):
         with pytest.raises(errors.TopicRemade):
             stage.drain(stage.sink(writer="other", append=0), events)
-    assert stage.ids() == [*range(10), *range(100, 120)]
+    # So does its own log, where the newest batch is another query's.
+    other = Topic.create(topic.servers, f"{topic.name}-too")
+    other.put(range(300, 305))
+    stage.drain(stage.sink(append=4), other.stream(stage.spark), checkpoint=str(stage.folder / "other"))
+    for events in (topic.stream(stage.spark), own):
+        with pytest.raises(errors.TopicRemade):
+            stage.drain(stage.sink(append=5), events)
+    assert stage.ids() == [*range(10), *range(100, 120), *range(300, 305)]
 
 
 @pytest.mark.kafka

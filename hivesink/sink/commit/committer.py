@@ -15,7 +15,17 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from hivesink.core.epoch import BatchRef, Epoch, LastBatch, Replay, expected, identified, judge, require_resumed
+from hivesink.core.epoch import (
+    BatchRef,
+    Epoch,
+    LastBatch,
+    Replay,
+    expected,
+    identified,
+    is_astray,
+    judge,
+    require_resumed,
+)
 from hivesink.core.lifecycle import Stamp
 from hivesink.core.offsets import TopicIds, all_known
 from hivesink.core.seen import Seen
@@ -246,7 +256,7 @@ class Committer:
         history, log = executor.history, self.context.log.location
         last = history.head.last_batch if history.head else None
         earlier = self._earlier(last, batch.ref)
-        ref = expected(last or earlier, batch.ref, self.spec.history_policy)
+        ref = expected(last, batch.ref, self.spec.history_policy, earlier)
         if not all_known(ref.end):
             ref = identified(last, ref, ids(), log, earlier=earlier)
         require_resumed(last, ref, self.spec.history_policy, log)
@@ -381,14 +391,14 @@ class Committer:
         logger.info("batch %d was committed before the reset: its rows are in the table", batch.ref.batch)
         attempt = self.context.stamp().attempt
         # That log knows of which topics the batch was read.
-        batch = replace(batch, ref=expected(self._earlier(None, batch.ref), batch.ref, self.spec.history_policy))
+        known = self.spec.earlier(batch.ref.query)
+        batch = replace(batch, ref=expected(None, batch.ref, self.spec.history_policy, known))
         executor.decide(Seen(), batch=self._manifest(executor, batch, Written(attempt, (), (), None)))
         self._finish(executor)
         return Committed(batch.epoch, replayed=True)
 
     def _earlier(self, last: LastBatch | None, batch: BatchRef) -> LastBatch | None:
-        """The query's newest batch in another log, where this one has none."""
-        return None if last else self.spec.earlier(batch.query)
+        return self.spec.earlier(batch.query) if is_astray(last, batch) else None
 
     def _manifest(self, executor: Executor, batch: LastBatch, written: Written) -> Manifest:
         identity = self.spec.identity

@@ -197,7 +197,7 @@ class WriterSpec:
     was_written: Callable[[BatchRef], bool] = lambda _: False
     """Whether a log that `hivesink reset` put aside has committed this batch; asked until the new log has a batch."""
     earlier: Callable[[str], LastBatch | None] = lambda _: None
-    """The newest batch of this query in any other log of the table; asked until the new log has a batch."""
+    """The newest batch of this query in any log of the table."""
     sole_writer: Callable[[], bool] = lambda: True
     """Whether no other writer has a log for the target: only then can statistics be exact."""
 
