@@ -251,6 +251,11 @@ def _all(result: Recovered) -> list[Loss | LostSlice]:
     return [*result.lost, *result.given_up]
 
 
+def _accepted(result: Recovered) -> list[Loss | LostSlice]:
+    stopping = _stopping(result)
+    return [loss for loss in _all(result) if loss.target not in stopping]
+
+
 def _files(lost: Sequence[Loss | LostSlice]) -> str:
     return count(len({loss.target for loss in lost}), "file")
 
@@ -300,7 +305,7 @@ def _left(opened: OpenedTable, writer: str, result: Recovered) -> list[str]:
     if rows := sum(one.part.rows for one in stopping):
         answers = _ANSWERS if any(one.astray is None for one in stopping) else "move back those that it found elsewhere"
         lists = f"`hivesink verify {opened.name}` lists them: {answers}"
-        first = " before anything is given up" if len(_all(result)) > len(stopping) else ""
+        first = " before anything is given up" if _accepted(result) else ""
         left.append(f"stops at {count(rows, 'row')} in lost files{first}; {lists}")
     return [f"writer {writer}: {text}" for text in left]
 
@@ -326,8 +331,7 @@ def _blocks(writer: str, result: Recovered, *, dry_run: bool) -> list[Line | Gri
         return [Line(f"writer {writer}: nothing to recover, {state}")]
     head = "recovery would" if dry_run else f"recovered, at epoch {result.epoch}, with {len(actions)} actions"
     blocks: list[Line | Grid] = [Grid(f"writer {writer}: {head}", ("action", "subject"), actions)]
-    stopping = _stopping(result)
-    if lost := [loss for loss in _all(result) if loss.target not in stopping]:
+    if lost := _accepted(result):
         accepted = "would be accepted as lost" if dry_run else "accepted as lost"
         rows = sum(loss.rows for loss in lost)
         # Whoever gives them up for good was shown them before the question.

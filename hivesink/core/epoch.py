@@ -222,7 +222,7 @@ def require_topics(
     once = {name: one for known in due for name, one in known.items() if sum(name in other for other in due) == 1}
 
     def found(topics: KafkaOffset) -> tuple[str, ...]:
-        return tuple(dict.fromkeys((*remade((once,), (topics.ids,)), *shrunk(batch.end or (), topics))))
+        return remade((once,), (topics.ids,)) + shrunk(batch.end or (), topics)
 
     if found(seen) and (names := found(now())):
         raise _remade(last, batch, earlier, names, log)

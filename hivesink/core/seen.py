@@ -57,8 +57,8 @@ class Seen:
     partitions that the metastore has refused to register: their epochs stay open, all others go on. `taken` are those
     of them whose folder is another partition's now. `read` are those of `files` that readers find, if somebody asked.
     `closed`: where parts are lost, and all of the table was searched for them; of `torn` ones not all rows are in
-    segments any more. `hidden` are the names of parts that
-    this run has not renamed and nobody else could, though their epoch's mark says that parts may be visible.
+    segments any more. `hidden` are the names of parts that this run has not renamed and nobody else could, though their
+    epoch's mark says that parts may be visible.
     """
 
     files: Mapping[str, int] = field(default_factory=dict)

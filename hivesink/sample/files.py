@@ -70,9 +70,8 @@ class FilesSource:
             if not found:
                 problem = "holds no files that Spark reads: it passes over folders, and names that begin with . or _"
                 way = "; put files there"
-                if inner := sorted(
-                    one.name for one in fs.list(place) if one.length is None and one.name[0] not in "._"
-                ):
+                inner = sorted(one.name for one in fs.list(place) if one.is_folder and one.name[0] not in "._")
+                if inner:
                     way = f"; name one of those, such as {inner[0]}, and in the job, for all of them, their folder and "
                     way += 'sources.lines(…, options={"recursiveFileLookup": "true"})'
                 raise InvalidOption((f"--from {location}: the folder {problem}{way}",))

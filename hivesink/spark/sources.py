@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from hivesink.core.column_source import PATH
 from hivesink.core.epoch import BatchId, NextBatch, require_topics
-from hivesink.core.offsets import KafkaOffset, remade, topic_ids
+from hivesink.core.offsets import KafkaOffset, remade, to_json, topic_ids
 from hivesink.errors import InvalidOption, ResumeImpossible, SourceUnreachable, TopicMissing, Unsupported
 from hivesink.spark.input import BLOCK
 from hivesink.spark.site import driver_jvm, hadoop_configuration
-from hivesink.spark.topicids import described, ids_of, telling
+from hivesink.spark.sourcefiles import is_pattern
+from hivesink.spark.topicids import OPTION, described, ids_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -46,9 +47,6 @@ _SAID = {
 }
 """What Kafka's client reports in its own terms, and what it means."""
 
-_PATTERN = frozenset("*?[]{}")
-"""What makes a path the pattern of several."""
-
 ANY_AGE = {"maxFileAge": "365000d"}
 """Spark's own default silently passes over files a week older than the newest: `mv`, `cp -p` and `rsync` keep times."""
 
@@ -80,7 +78,7 @@ def kafka(
         raise InvalidOption((problem,))
     client = {"kafka.bootstrap.servers": servers, **FETCH, **(options or {})}
     beginning = topics_now(spark, client, topics)
-    told = {"startingOffsets": _starting_offsets(beginning, resume), **telling(beginning)}
+    told = {"startingOffsets": _starting_offsets(beginning, resume), OPTION: json.dumps(to_json(beginning))}
     settings = {"subscribe": topics, **told, **client}
     return spark.readStream.format("kafka").options(**settings).load()
 
@@ -113,7 +111,7 @@ def lines(spark: SparkSession, folder: str, *, options: Mapping[str, str] | None
 
 def _tell_of_nothing(spark: SparkSession, folder: str, options: Mapping[str, str]) -> None:
     """Log a line where `folder` holds no file that Spark reads now: it passes over the folders in it in silence."""
-    if set(folder) & _PATTERN or "recursivefilelookup" in {name.lower() for name in options}:
+    if is_pattern(folder) or "recursivefilelookup" in {name.lower() for name in options}:
         return
     path = driver_jvm(spark).org.apache.hadoop.fs.Path(folder)
     found = path.getFileSystem(hadoop_configuration(spark)).listStatusIterator(path)
@@ -182,8 +180,7 @@ def topics_now(spark: SparkSession, client: Mapping[str, str], topics: str) -> K
     """
     names = [topic.strip() for topic in topics.split(",")]
     with _admin(spark, client, topics) as admin:
-        answers = admin.describeTopics(names).topicNameValues()
-        found = {topic: described(answers[topic]) for topic in names}
+        found = described(admin, names)
         if missing := [topic for topic, one in found.items() if one is None]:
             raise TopicMissing(_told(client, missing))
         offsets = {topic: {str(info.partition()): -2 for info in one.partitions()} for topic, one in found.items()}

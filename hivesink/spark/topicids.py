@@ -5,29 +5,25 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from hivesink.core.offsets import KafkaOffset, SourceOffset
+from hivesink.core.offsets import KafkaOffset, SourceOffset, from_json
 from hivesink.errors import SourceUnreachable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from hivesink.core.offsets import TopicIds
 
 OPTION = "hivesink.topics"
-"""An option of a stream with the topics, partitions and ids from when it was made, as JSON. Spark passes over it."""
+"""An option of a stream with its topics as they were when it was made, as manifests have them. Spark passes over it."""
 _NONE = "AAAAAAAAAAAAAAAAAAAAAA"
 """What stands for no id: Kafka's Uuid.ZERO_UUID, as text."""
 
 
 def told_topics(options: Mapping[str, str]) -> KafkaOffset:
     """What `OPTION` says in a stream's `options`."""
-    told = json.loads(options[OPTION])
-    return KafkaOffset.of(told["topics"], told["ids"])
-
-
-def telling(topics: KafkaOffset) -> dict[str, str]:
-    """The option from which `told_topics` reads."""
-    return {OPTION: json.dumps({"topics": topics.topics(), "ids": dict(topics.ids)})}
+    found = from_json(json.loads(options[OPTION]))
+    assert isinstance(found, KafkaOffset)  # noqa: S101  `sources.kafka` writes it
+    return found
 
 
 def ids_now(execution: Any, ends: tuple[SourceOffset, ...]) -> TopicIds:
@@ -57,8 +53,7 @@ def _asked(source: Any, topics: Iterable[str]) -> dict[str, str]:
         return {}
     names = sorted(topics)
     try:
-        answers = reader.admin().describeTopics(names).topicNameValues()
-        found = {name: described(answers.get(name)) for name in names}
+        found = described(reader.admin(), names)
     except Py4JJavaError as error:
         reason = str(error.java_exception.getCause() or error.java_exception)
         if "InterruptedException" in reason:
@@ -68,8 +63,13 @@ def _asked(source: Any, topics: Iterable[str]) -> dict[str, str]:
     return ids_of({name: one for name, one in found.items() if one is not None})
 
 
-def described(answer: Any) -> Any:
-    """What Kafka says of a topic; None if there is no such topic."""
+def described(admin: Any, names: Sequence[str]) -> dict[str, Any]:
+    """What Kafka's AdminClient says of each topic; None if there is no such topic."""
+    answers = admin.describeTopics(names).topicNameValues()
+    return {name: _awaited(answers.get(name)) for name in names}
+
+
+def _awaited(answer: Any) -> Any:
     from py4j.protocol import Py4JJavaError
 
     try:

@@ -143,7 +143,7 @@ class PartitionWait:
 def _state(follower: LogFollower, key: PartitionKey, columns: Sequence[Column], now: datetime) -> PartitionState:
     follower.read()
     state = follower.state(key, now)
-    if key not in follower.places:
+    if not state.has_rows:
         _require_possible(follower.policies.names, key, columns)
         _require_likely(follower, key, {column.name for column in columns if column.type is Primitive.STRING})
     if not state.is_complete:

@@ -324,6 +324,31 @@ def test_a_part_whose_file_lies_elsewhere_in_the_table_is_not_given_up(
     assert hivesink(capsys, "verify", table).code == 0
 
 
+def test_beside_a_file_that_lies_elsewhere_nothing_is_given_up(
+    ingest: Ingest, table: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    epoch = _open_epoch(ingest)
+    gone, moved = ingest.setup.context.log.manifest(Epoch(epoch)).parts[:2]
+    _local(gone.staged).unlink()
+    staged = _local(moved.staged)
+    elsewhere = ingest.location / "dt=z" / staged.name
+    elsewhere.parent.mkdir()
+    staged.rename(elsewhere)
+    planned = hivesink(capsys, "recover", table, "--dry-run", "--accept-lost")
+    assert (planned.code, "before anything is given up" in planned.out, "move back those" in planned.out) == (
+        65,
+        True,
+        True,
+    )
+    said = hivesink(capsys, "recover", table, "--accept-lost", "--yes")
+    assert (said.code, f"found at {elsewhere}" in said.error.replace("file:", "")) == (65, True)
+    status = hivesink(capsys, "status", table, "--json").data["writers"][0]
+    assert (status["epoch"], status["lost_rows"]) == (epoch, 0)
+    elsewhere.rename(staged)
+    assert hivesink(capsys, "recover", table, "--accept-lost", "--yes").code == 0
+    assert hivesink(capsys, "status", table, "--json").data["writers"][0]["lost_rows"] == gone.rows
+
+
 def test_clean_removes_leftovers_and_only_those(ingest: Ingest, table: str, capsys: pytest.CaptureFixture[str]) -> None:
     part = _local(_part(ingest, 2).target)
     leftover = ingest.location / "dt=2099-01-01" / f".{part.name}.inprogress"

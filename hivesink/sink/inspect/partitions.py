@@ -49,6 +49,11 @@ class PartitionState:
         return self.table, self.partition
 
     @property
+    def has_rows(self) -> bool:
+        """Whether the writer has had rows of it, as far as its log still knows."""
+        return self.record is not None or bool(self.open_rows or self.decided_rows or self.published_rows)
+
+    @property
     def is_complete(self) -> bool:
         """A commit covers all rows that the writer has read."""
         return self.waits_for is None
