@@ -6,7 +6,7 @@ import contextlib
 import secrets
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import chain, islice
+from itertools import chain
 from posixpath import dirname
 from typing import TYPE_CHECKING
 
@@ -247,15 +247,6 @@ class Setup:
                     batches = partial(_batches, log, query)
                     yield QueryHistory(writer, log.location, newest, batches, trimmed=view.floor > 0)
 
-    def earlier(self, query: str) -> LastBatch | None:
-        """The newest batch of `query` in the manifests of all logs of the table, also of those that were put aside."""
-        found: list[LastBatch] = []
-        for _, log, _ in self._logs():
-            with contextlib.suppress(LogDamaged, NewerFormat, FileSystemUnknown):
-                every = (log.manifest(epoch).last_batch for epoch in reversed(log.view().manifests))
-                found += islice((one for one in every if one and one.ref.query == query), 1)
-        return max(found, key=lambda last: last.ref.batch, default=None)
-
     def _logs(self) -> Iterator[tuple[str, CommitLog, str | None]]:
         """Each log of the table: its writer, and, of one that was put aside, what a person has answered for it."""
         target = self.spec.target
@@ -265,7 +256,7 @@ class Setup:
 
     def committer(self, *, tolerant: bool, encode: Encode | None = None, tasks: int = 1) -> Committer:
         """`encode` makes part files of rows that wait, on `tasks` tasks at a time; by default in this process."""
-        spec = replace(self.spec, tolerant=tolerant, earlier=self.earlier)
+        spec = replace(self.spec, tolerant=tolerant)
         return Committer(self.context, spec, encode or self._encode_here, tasks)
 
     def _encode_here(self, work: Sequence[Sequence[Encoding]], plan: TaskPlan) -> Iterator[TaskReport]:

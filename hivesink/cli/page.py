@@ -11,7 +11,7 @@ from hivesink.cli.page_file import MARK
 from hivesink.core.progress import count
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from hivesink.core.picture import EpochPicture, PartitionPicture, Picture, Rejects
 
@@ -71,20 +71,40 @@ def _partitions(picture: Picture) -> Iterator[str]:
     if not picture.partitions:
         return
     most = max(_height(one) for one in picture.partitions)
-    bars: list[Column] = []
-    for one in picture.partitions:
-        if one.gap is not None:
-            bars.append(Column(None, "gap", one.gap.text))
-        rows = "rows not known" if one.rows is None else count(one.rows, "row")
-        tooltip = f"{_name(one)}: {rows}, {one.waiting_rows:,} wait" if one.waiting_rows else f"{_name(one)}: {rows}"
-        bars.append(Column(_height(one), _kind(one, picture.file_size), tooltip))
     yield LEGEND
-    ends = f"{_name(picture.partitions[0])} to {_name(picture.partitions[-1])}"
-    yield columns(bars, "Rows in each partition, those that wait too", f"{most:,} rows", ends)
+    yield _bars(picture, _height, _rows_text, "Rows in each partition, those that wait too", f"{most:,} rows")
+    bytes_most = size(max(one.bytes or 0 for one in picture.partitions))
+    yield _bars(picture, lambda one: one.bytes, lambda one: size(one.bytes), "Bytes in each partition", bytes_most)
+    files_most = count(max(one.files or 0 for one in picture.partitions), "file")
+    yield _bars(picture, lambda one: one.files, _files_text, "Files in each partition", files_most)
     heads = ("partition", "rows", "", "rows from", "bytes", "files", "marks")
     # The newest first: a page is read from its top.
     rows_of = (row for one in reversed(picture.partitions) for row in _partition_rows(one, most, picture.file_size))
     yield _table(heads, rows_of)
+
+
+def _bars(
+    picture: Picture,
+    of: Callable[[PartitionPicture], int | None],
+    tell: Callable[[PartitionPicture], str],
+    caption: str,
+    most: str,
+) -> str:
+    bars: list[Column] = []
+    for one in picture.partitions:
+        if one.gap is not None:
+            bars.append(Column(None, "gap", one.gap.text))
+        bars.append(Column(of(one), _kind(one, picture.file_size), f"{_name(one)}: {tell(one)}"))
+    return columns(bars, caption, most, f"{_name(picture.partitions[0])} to {_name(picture.partitions[-1])}")
+
+
+def _rows_text(one: PartitionPicture) -> str:
+    rows = "rows not known" if one.rows is None else count(one.rows, "row")
+    return f"{rows}, {one.waiting_rows:,} wait" if one.waiting_rows else rows
+
+
+def _files_text(one: PartitionPicture) -> str:
+    return "-" if one.files is None else count(one.files, "file")
 
 
 def _name(one: PartitionPicture) -> str:

@@ -6,30 +6,14 @@ it starts again at 0 with every new checkpoint, which is how other sinks lose or
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from itertools import zip_longest
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, NewType
 
 from hivesink import errors
-from hivesink.core.offsets import (
-    FilesOffset,
-    KafkaOffset,
-    NoOffset,
-    SourceOffset,
-    TopicIds,
-    chain,
-    is_alone,
-    of_topics,
-    read_on,
-    remade,
-    runs_back,
-    shrunk,
-    topic_ids,
-    with_ids,
-)
+from hivesink.core.offsets import FilesOffset, SourceOffset, chain, runs_back
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Iterable, Mapping
+    from collections.abc import Callable, Container, Iterable
 
 Epoch = NewType("Epoch", int)
 BatchId = NewType("BatchId", int)
@@ -170,117 +154,6 @@ def _judge(
     if gap is not None and history_policy.append != last.epoch:
         raise errors.OffsetsDontChain(log, last.epoch, gap)
     return New(appended=gap is not None)
-
-
-def ids_due(
-    last: LastBatch | None,
-    batch: BatchRef | NextBatch,
-    history_policy: HistoryPolicy,
-    earlier: LastBatch | None = None,
-) -> TopicIds:
-    """The ids that the topics of `batch` must have: those of the log's newest batch.
-
-    Of a query that has gone on elsewhere, `earlier` is the newest batch that any log knows: its checkpoint's offsets
-    are of those topics. Where the user lets another history follow, with `append`, only a topic that is read on from
-    where the log ends, or from an older checkpoint, must be the same one: the first records of another would be
-    skipped.
-    """
-    if earlier is not None:
-        logs, own = topic_ids(last.ref.end if last else ()), topic_ids(earlier.ref.end)
-        none: Mapping[str, str] = {}
-        return tuple({**one, **other} for one, other in zip_longest(logs, own, fillvalue=none))
-    if last is None:
-        return ()
-    known = topic_ids(last.ref.end)
-    if history_policy.append != last.epoch or batch.batch > 0:
-        return known
-    topics = read_on(last.ref.end, batch.start or ())
-    return tuple({name: one for name, one in ids.items() if name in on} for ids, on in zip(known, topics, strict=False))
-
-
-def is_astray(last: LastBatch | None, batch: BatchRef | NextBatch) -> bool:
-    """Whether a query comes that has gone on without this log, so that its topics may be others than the log's."""
-    return batch.batch > 0 and (last is None or last.ref.query != batch.query)
-
-
-def require_topics(
-    last: LastBatch | None,
-    batch: NextBatch,
-    history_policy: HistoryPolicy,
-    seen: KafkaOffset,
-    log: str,
-    *,
-    now: Callable[[], KafkaOffset],
-    earlier: LastBatch | None = None,
-) -> None:
-    """Refuse a query over topics that were made again, before it reads them. Raises TopicRemade, what `now` raises.
-
-    `seen` are its topics and their partitions from when its stream was made; where they don't fit, `now` asks. A topic
-    that the query reads from two clusters is left to `identified`. `earlier` as in `ids_due`.
-    """
-    due = ids_due(last, batch, history_policy, earlier)
-    once = {name: one for known in due for name, one in known.items() if sum(name in other for other in due) == 1}
-
-    def found(topics: KafkaOffset) -> tuple[str, ...]:
-        return remade((once,), (topics.ids,)) + shrunk(batch.end or (), topics)
-
-    if found(seen) and (names := found(now())):
-        raise _remade(last, batch, earlier, names, log)
-
-
-def require_resumed(last: LastBatch | None, batch: BatchRef, history_policy: HistoryPolicy, log: str) -> None:
-    """Refuse a new query with `resume` that reads a topic of the log, by its id, from elsewhere than where that ends.
-
-    With `append` beside it, only topics that were made again may begin anew. Raises OffsetsDontChain.
-    """
-    if last is None or not history_policy.resume or batch.query == last.ref.query:
-        return
-    pairs = zip(topic_ids(last.ref.end), topic_ids(batch.end), strict=False)
-    same = {topic for before, after in pairs for topic, one in before.items() if after.get(topic) == one}
-    end, start = (tuple(of_topics(one, same) for one in some) for some in (last.ref.end, batch.start))
-    if same and (gap := chain(end, start)):
-        raise errors.OffsetsDontChain(log, last.epoch, gap)
-
-
-def expected(
-    last: LastBatch | None, batch: BatchRef, history_policy: HistoryPolicy, earlier: LastBatch | None = None
-) -> BatchRef:
-    """`batch` with the ids that are due; of other topics nothing is known yet."""
-    return replace(batch, end=with_ids(batch.end, ids_due(last, batch, history_policy, earlier)))
-
-
-def identified(
-    last: LastBatch | None, batch: BatchRef, ids: TopicIds, log: str, *, earlier: LastBatch | None = None
-) -> BatchRef:
-    """`batch`, as `expected`, with the `ids` that its topics have after it was read; one that is gone keeps its id.
-
-    An id never comes back. So if a topic has the same one before and after, all was read of that topic. `earlier` as in
-    `ids_due`. Raises TopicRemade.
-    """
-    before = topic_ids(batch.end)
-    if found := remade(before, ids):
-        raise _remade(last, batch, earlier, found, log)
-    return replace(batch, end=with_ids(batch.end, before, ids))
-
-
-def _remade(
-    last: LastBatch | None,
-    batch: BatchRef | NextBatch,
-    earlier: LastBatch | None,
-    topics: tuple[str, ...],
-    log: str,
-) -> errors.TopicRemade:
-    """Names where the query has come to, which need not be where the log ends."""
-    start, epoch, follows = batch.start or (), last.epoch if last else Epoch(0), False
-    is_behind = last and batch.query == last.ref.query and batch.batch <= last.ref.batch
-    if last and (is_behind or batch.batch == 0 or not start or chain(last.ref.end, start) is None):
-        end, follows = last.ref.end, True
-    elif earlier and (batch.batch <= earlier.ref.batch or not start):
-        end = earlier.ref.end
-    else:
-        end = start
-    alone = is_alone(end) or all(isinstance(one, NoOffset) for one in end)
-    return errors.TopicRemade(log, epoch, end, tuple(dict.fromkeys(topics)), alone=alone, follows=follows)
 
 
 def wrote_instead(

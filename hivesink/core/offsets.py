@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Mapping
+    from collections.abc import Mapping
 
 Partition = tuple[str, int]
 TopicIds = tuple["Mapping[str, str]", ...]
@@ -149,68 +149,6 @@ def runs_back(start: tuple[SourceOffset, ...], end: tuple[SourceOffset, ...]) ->
                 if ends.get((topic, partition), -1) < since
             ]
     return tuple(problems)
-
-
-def topic_ids(offsets: tuple[SourceOffset, ...]) -> TopicIds:
-    """What a batch's offsets know of their topics."""
-    return tuple(offset.ids if isinstance(offset, KafkaOffset) else {} for offset in offsets)
-
-
-def with_ids(offsets: tuple[SourceOffset, ...], *known: TopicIds) -> tuple[SourceOffset, ...]:
-    """`offsets` with what is `known` of their topics; where two know one topic, the later counts."""
-
-    def named(number: int, offset: SourceOffset) -> SourceOffset:
-        if not isinstance(offset, KafkaOffset):
-            return offset
-        found = {topic: one for ids in known if number < len(ids) for topic, one in ids[number].items()}
-        return replace(offset, ids={topic: found[topic] for topic in offset.topics() if topic in found})
-
-    return tuple(named(number, offset) for number, offset in enumerate(offsets))
-
-
-def all_known(offsets: tuple[SourceOffset, ...]) -> bool:
-    """Whether each topic has its id."""
-    return all(offset.topics().keys() == offset.ids.keys() for offset in offsets if isinstance(offset, KafkaOffset))
-
-
-def remade(before: TopicIds, after: TopicIds) -> tuple[str, ...]:
-    """The topics whose ids differ: they were deleted and created again in between."""
-    pairs = zip(before, after, strict=False)
-    return tuple(topic for old, new in pairs for topic, one in new.items() if old.get(topic, one) != one)
-
-
-def shrunk(planned: tuple[SourceOffset, ...], now: KafkaOffset) -> tuple[str, ...]:
-    """The topics of a planned batch that have fewer partitions now: they were made again, as Kafka takes none away."""
-    known, there = [one.topics() for one in planned if isinstance(one, KafkaOffset)], now.topics()
-    both = ((topic, partitions) for topics in known for topic, partitions in topics.items() if topic in there)
-    # One that two sources read may be of two clusters.
-    return tuple(
-        topic
-        for topic, partitions in both
-        if partitions.keys() - there[topic].keys() and sum(topic in topics for topics in known) == 1
-    )
-
-
-def of_topics(offset: SourceOffset, topics: Container[str]) -> SourceOffset:
-    """The part of a Kafka offset that is of `topics`; of any other source nothing."""
-    if not isinstance(offset, KafkaOffset):
-        return NoOffset()
-    return KafkaOffset(tuple(one for one in offset.next if one[0][0] in topics))
-
-
-def read_on(end: tuple[SourceOffset, ...], start: tuple[SourceOffset, ...]) -> tuple[frozenset[str], ...]:
-    """For each source, the topics of which a batch that starts at `start` reads a partition on from `end`."""
-    found = []
-    for last, first in zip(end, start, strict=False):
-        known = dict(last.next) if isinstance(last, KafkaOffset) else {}
-        begins = first.next if isinstance(first, KafkaOffset) else ()
-        found.append(frozenset(partition[0] for partition, at in begins if at > 0 and known.get(partition) == at))
-    return tuple(found)
-
-
-def is_alone(offsets: tuple[SourceOffset, ...]) -> bool:
-    """Whether a query reads nothing beside one topic."""
-    return sum(len(offset.topics()) if isinstance(offset, KafkaOffset) else 2 for offset in offsets) == 1
 
 
 def span(start: tuple[SourceOffset, ...], end: tuple[SourceOffset, ...]) -> int | None:

@@ -7,13 +7,25 @@ from datetime import timedelta
 
 
 @dataclass(frozen=True, slots=True)
+class Behind:
+    """What a source has beyond a batch: records, the age (seconds) of their oldest, files. None: nobody knows."""
+
+    records: int | None = None
+    seconds: float | None = None
+    files: int | None = None
+
+
+UNKNOWN = Behind()
+
+
+@dataclass(frozen=True, slots=True)
 class Progress:
     """Counts since the query began; None is what nobody knows.
 
     `rows` are those read, rejected ones too, and `epochs` the batches and rolls that committed them. `partitions` are
     the ones that got files. `rows_per_second` is that of the last minute. Readers see `waiting_rows` within
     `readable_in`; None where their partitions must be over first. The source has `behind_records` or `behind_files`
-    more; the newest event that was committed is `behind_seconds` old.
+    more; the oldest of those records is `behind_seconds` old.
     """
 
     rows: int = 0
@@ -29,13 +41,8 @@ class Progress:
 
     @property
     def behind(self) -> str:
-        """How far behind the source, such as `1,200 records, 35 s`; empty where nothing is known.
-
-        Without the seconds where all is read: the newest event is old then because no newer one has come.
-        """
-        left = [behind for behind in (self.behind_records, self.behind_files) if behind is not None]
-        seconds = None if left and not any(left) else self.behind_seconds
-        counts = ((self.behind_records, "records"), (self.behind_files, "files"), (seconds, "s"))
+        """How far behind the source, such as `1,200 records, 35 s`; empty where nothing is known."""
+        counts = ((self.behind_records, "records"), (self.behind_files, "files"), (self.behind_seconds, "s"))
         return ", ".join(f"{count:,.0f} {unit}" for count, unit in counts if count is not None)
 
     def __str__(self) -> str:

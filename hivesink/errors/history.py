@@ -133,7 +133,9 @@ class CheckpointUnreadable(HiveSinkError):
     def __init__(self, checkpoint: str | None, name: str | None, reason: str) -> None:
         folder = checkpoint or "the checkpoint"
         file = f"{checkpoint}/{name}" if checkpoint and name else name or checkpoint or "a file"
-        if name and name.startswith("commits/"):
+        if name and name.startswith("hivesink/"):
+            way = "remove it, if none of the query's topics was deleted and created again since its last run"
+        elif name and name.startswith("commits/"):
             way = (
                 "remove it, and the hidden .crc file of its name if there is one, and start again: Spark runs that "
                 "batch once more, and the sink knows from its log whether the batch is in the table"
@@ -224,16 +226,31 @@ class OffsetsRunBack(HiveSinkError):
 class TopicRemade(HiveSinkError):
     """A topic was deleted and created again: `end`, to which the query has come, is an offset of the old one.
 
-    `alone`: the query reads nothing beside it. `follows`: that is where its log ends.
+    `alone`: the query reads nothing beside it. `follows`: that is where its log ends. `again`: what it reads beside
+    topics begins anew with a new checkpoint.
     """
 
     def __init__(
-        self, log: str, epoch: int, end: tuple[object, ...], topics: tuple[str, ...], *, alone: bool, follows: bool
+        self,
+        log: str,
+        epoch: int,
+        end: tuple[object, ...],
+        topics: tuple[str, ...],
+        *,
+        alone: bool,
+        follows: bool,
+        again: bool = False,
     ) -> None:
         names = few(topics, _NAMED)
         were = f"topics {names} were" if len(topics) > 1 else f"topic {names} was"
         way = f"{appending(epoch)}, without `resume` (your decision: all that the new topic has is added to the table)"
-        if not alone and follows:
+        if again:
+            way = (
+                f"{appending(epoch)}, without `resume`, and with startingOffsets for each source of Kafka: those, but "
+                f"-2 for each partition of {names} and each new one (your decision: all that the query reads is added "
+                "to the table, so move away first the files that were read: a new checkpoint reads all again)"
+            )
+        elif not alone and follows:
             way = (
                 f"HiveSink.for_table(…, resume=True, append={epoch}) and hivesink.sources.kafka(…, resume=sink), which "
                 f"reads {names} from the beginning and all else from where the log ends; a readStream of your own, and "

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
+from uuid import uuid4
 
 from hivesink.config.options import CommitTrigger, OnBadRecord
 from hivesink.core.bucket import normal
@@ -26,6 +29,8 @@ if TYPE_CHECKING:
     from hivesink.core.table import TableSpec
 
 T = TypeVar("T")
+
+_WRITE = "write the checkpoint's"
 
 BLOCK = "_block"
 """A column of this name holds where the part of its file begins (bytes) which Spark has read the row in."""
@@ -238,11 +243,53 @@ class Checkpoint:
 
         return self._by_hadoop(folder, listed)
 
-    def _by_hadoop(self, name: str, act: Callable[[Any, Any], T]) -> T:
+    def put(self, name: str, data: bytes) -> None:
+        """Create a file, whole or not at all. It must not exist."""
+        folder, _, last = name.rpartition("/")
+        hidden = f"{folder}/.{last}.{uuid4().hex}"
+        if self._is_local:
+            try:
+                Path(self._base, folder).mkdir(parents=True, exist_ok=True)
+                with Path(self._base, hidden).open("xb") as file:
+                    file.write(data)
+                    file.flush()
+                    os.fsync(file.fileno())
+                Path(self._base, hidden).rename(Path(self._base, name))
+            except OSError as error:
+                raise self._unwritten(name, error) from error
+            return
+
+        def write(fs: Any, path: Any) -> bool:
+            draft = driver_jvm(self._spark).org.apache.hadoop.fs.Path(f"{self._base}/{hidden}")
+            with closing(fs.create(draft)) as stream:
+                stream.write(bytearray(data))
+            return bool(fs.rename(draft, path))
+
+        if not self._by_hadoop(name, write, _WRITE):
+            path, reason = f"{self._base}/{name}", "it is there already"
+            raise StoreUnavailable(_WRITE, path, reason)
+
+    def remove(self, name: str) -> None:
+        """Delete a file, if it is there."""
+        if self._is_local:
+            try:
+                Path(self._base, name).unlink(missing_ok=True)
+            except OSError as error:
+                raise self._unwritten(name, error) from error
+            return
+        self._by_hadoop(name, lambda fs, path: fs.delete(path, False), "delete the checkpoint's")
+
+    def _by_hadoop(self, name: str, act: Callable[[Any, Any], T], action: str = "read the checkpoint's") -> T:
         location = f"{self._base}/{name}"
         try:
-            return on_file_system(self._spark, location, "read the checkpoint's", act)
+            return on_file_system(self._spark, location, action, act)
         except StoreUnavailable as error:
             if "AccessControlException" in error.reason:
                 raise NotWritable(location, error.reason) from error
             raise
+
+    def _unwritten(self, name: str, error: OSError) -> NotWritable | StoreUnavailable:
+        path, reason = f"{self._base}/{name}", str(error.strerror)
+        if isinstance(error, PermissionError) or error.errno == errno.EROFS:
+            return NotWritable(path, reason)
+        return StoreUnavailable(_WRITE, path, reason)

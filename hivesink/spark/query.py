@@ -8,7 +8,6 @@ import os
 import threading
 import time
 from concurrent.futures import Future
-from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
@@ -176,11 +175,7 @@ class HiveQuery:
 
     def progress(self) -> Progress:
         """What the query has committed, what waits, and how far it is behind its source. Waits for no batch."""
-        newest = self._query.lastProgress
-        sources = newest["sources"] if newest else ()
-        found = [(source.get("metrics") or {}).get("numFilesOutstanding") for source in sources]
-        files = [int(count) for count in found if count is not None]
-        return replace(self._run.committer.progress(), behind_files=sum(files) if files else None)
+        return self._run.committer.progress()
 
     def settle(self) -> None:
         """End the query with its job, or wait for its own end. Raises its failure, unless the job was told of it."""

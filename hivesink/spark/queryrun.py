@@ -19,19 +19,19 @@ from hivesink.core.epoch import (
     BatchRef,
     Epoch,
     NextBatch,
-    is_astray,
     judge,
     read_before,
-    require_topics,
     wrote_instead,
 )
 from hivesink.core.offsets import span
 from hivesink.core.table import quoted
+from hivesink.core.topics import named, require_topics
 from hivesink.core.trace import damaged_source, damaged_state, reason
 from hivesink.sink.task.attempt import ROUTE, check_input
 from hivesink.sink.task.lines import ROW
 from hivesink.sink.task.messages import InputShape, TaskPlan, TaskReport
 from hivesink.spark import shipping, tasks
+from hivesink.spark.behind import Lag
 from hivesink.spark.brief import briefly
 from hivesink.spark.input import Checkpoint, input_shape, needed_input, watermark_of
 from hivesink.spark.recordsizes import RecordSizes
@@ -41,7 +41,6 @@ from hivesink.spark.running import (
     is_marked,
     kafka_options,
     keeps_state,
-    records_behind,
     source_of,
     trigger_interval,
     watermarks,
@@ -49,7 +48,7 @@ from hivesink.spark.running import (
 from hivesink.spark.site import allowed_tries
 from hivesink.spark.sourcefiles import SourceFiles
 from hivesink.spark.sources import topics_now
-from hivesink.spark.topicids import ids_now, told_topics
+from hivesink.spark.topicids import CheckpointTopics, told_topics
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -60,6 +59,7 @@ if TYPE_CHECKING:
 
     from hivesink.core.offsets import KafkaOffset, SourceOffset
     from hivesink.core.roll_policy import Encoding
+    from hivesink.core.topics import Known
     from hivesink.sink.commit.commits import Source
     from hivesink.sink.commit.committer import Committer
     from hivesink.wiring import Setup
@@ -104,6 +104,7 @@ class QueryRun:
         """What ended the timer: the next batch raises it."""
         self.query = query
         self._has_begun = False
+        self._topics: CheckpointTopics | None = None
         self._has_state = not setup.spec.history_policy.resume
         self._has_watermark = False
         self._comes_as_read = False
@@ -114,6 +115,7 @@ class QueryRun:
         # Asked once: reading the session's settings takes a call to the JVM for each of them.
         self._tries = allowed_tries(spark)
         self._sizes = RecordSizes(self._tasks)
+        self._lag = Lag(spark, setup.context.tick, setup.context.now)
         self._callers: list[int] = []
         self._is_told = False
 
@@ -132,27 +134,41 @@ class QueryRun:
         files = Checkpoint(self._spark, checkpoint)
         first = next_batch(files)
         self._require_own(first)
-        self._require_topics(first, plan)
+        self._require_topics(first, plan, files)
         judge(self.setup.last_batch(), first, self.setup.spec.history_policy, self.setup.context.log.location, raw=raw)
         if self.committer.spec.commit_rule.clock is not None:
             source = source_of(plan, planned=first.end is not None, ends_early=ends_early)
             self._require_watermark(source)
             self._require_least(plan, first, files)
             self.committer.read_from(source)
+        if first.query is None:
+            self._topics_of(files).keep(_begins_with(plan))
         self._follow(checkpoint, BatchId(first.batch - 1), self._shape(schema, ()))
         self._has_begun = True
 
-    def _require_topics(self, first: NextBatch, plan: Any) -> None:
+    def _topics_of(self, files: Checkpoint) -> CheckpointTopics:
+        if self._topics is None or self._topics.files.location != files.location:
+            self._topics = CheckpointTopics(files)
+        return self._topics
+
+    def _require_topics(self, first: NextBatch, plan: Any, files: Checkpoint) -> None:
         """Raises TopicRemade, also where a new topic has no more records than were read of the old one."""
         last, policy, log = self.setup.last_batch(), self.setup.spec.history_policy, self.setup.context.log.location
-        earlier = self.setup.earlier(first.query) if first.query and is_astray(last, first) else None
+        # What a start has left that was refused before its query began is of no offsets.
+        known = self._topics_of(files).kept() if first.query else {}
+
+        def was_written() -> bool:
+            if last or first.query is None or first.start is None or first.end is None:
+                return False
+            return self.setup.spec.was_written(BatchRef(first.query, first.batch, first.start, first.end))
+
         for options in kafka_options(plan):
 
             def now(options: Mapping[str, str] = options) -> KafkaOffset:
                 return topics_now(self._spark, options, options["subscribe"])
 
             # The stream may have been made for an earlier query.
-            require_topics(last, first, policy, told_topics(options), log, now=now, earlier=earlier)
+            require_topics(known, last, first, policy, told_topics(options), log=log, now=now, was_written=was_written)
 
     def _require_watermark(self, source: Source) -> None:
         """Raises InvalidOption where nothing but Spark's watermark could tell which rows are still to come."""
@@ -296,11 +312,11 @@ class QueryRun:
             shape = replace(self._shape(batch.schema, ref.end), batch=ref.batch)
             if self._has_watermark and shape.event_time is None:
                 shape = replace(shape, watermark=batch_watermark(ref.batch, files))
-            behind = records_behind(query.execution, ref.end)
+            behind = self._lag.behind(query.execution, ref.end)
             write = partial(self._write, batch, call, ref, query)
-            ids = partial(ids_now, query.execution, ref.end)
+            topics = self._topics_of(files).asking(query.execution, ref.end)
             with _reading(query.checkpoint):
-                done = self.committer.commit(ref, shape, write, behind, query.checkpoint, ids=ids)
+                done = self.committer.commit(ref, shape, write, behind, query.checkpoint, topics=topics)
                 if done.replayed:
                     # If the log may hold rows of this run, they must be these: after an error the batch may come again.
                     if call.written is not None and not batch.sameSemantics(call.written):
@@ -421,6 +437,17 @@ class QueryRun:
             raise error
         passed_over = "batch %d: %d of %d planned files are gone and are passed over, the first is %s"
         logger.warning(passed_over, ref.batch, len(gone), len(files.planned), gone[0])
+
+
+def _begins_with(plan: Any) -> Known:
+    """The ids of the topics that a new query reads from elsewhere than their first records."""
+    places = ("startingoffsets", "startingtimestamp", "startingoffsetsbytimestamp")
+    found = list[dict[str, str]]()
+    for options in kafka_options(plan):
+        given = {name.lower(): value for name, value in options.items()}
+        if [given[name] for name in places if name in given] != ["earliest"]:
+            found.append(dict(told_topics(options).ids))
+    return named(tuple(found))
 
 
 @contextmanager

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import threading
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from hivesink.core.offsets import KafkaOffset, span
 from hivesink.errors import ClockSetBack, Unsupported
 from hivesink.sink.commit.commits import Source
 from hivesink.spark.topicids import OPTION
@@ -18,8 +16,6 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
-
-    from hivesink.core.offsets import SourceOffset
 
 
 _WAITING = frozenset({"Waiting for data to arrive", "Waiting for next trigger"})
@@ -145,30 +141,6 @@ def kafka_options(plan: Any) -> Iterator[Mapping[str, str]]:
 
 def _stream_options(plan: Any) -> Iterator[Any]:
     return (node.extraOptions() for node in _nodes(plan) if "extraOptions" in dir(node))
-
-
-def records_behind(execution: Any, end: tuple[SourceOffset, ...]) -> int | None:
-    """How many records the sources had beyond a batch's `end`, when Spark last asked them; None if not all are Kafka's.
-
-    `execution` as above. Asks no broker.
-    """
-    from py4j.protocol import Py4JJavaError
-
-    if not end or not all(isinstance(one, KafkaOffset) for one in end):
-        return None
-    sources = execution.sources()
-    newest = []
-    for number in range(sources.size()):
-        try:
-            # `SupportsAdmissionControl` in Spark's API.
-            offset = sources.apply(number).reportLatestOffset()
-        except Py4JJavaError:
-            # A Kafka source that hasn't asked yet, as in a batch that an earlier run has planned, fails (Spark 4.2).
-            return None
-        if offset is None:
-            return None
-        newest.append(KafkaOffset.of(json.loads(offset.json())))
-    return span(end, tuple(newest)) if len(newest) == len(end) else None
 
 
 def trigger_interval(execution: Any) -> timedelta | None:

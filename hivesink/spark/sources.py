@@ -8,8 +8,9 @@ from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from hivesink.core.column_source import PATH
-from hivesink.core.epoch import BatchId, NextBatch, require_topics
-from hivesink.core.offsets import KafkaOffset, remade, to_json, topic_ids
+from hivesink.core.epoch import BatchId, NextBatch
+from hivesink.core.offsets import KafkaOffset, to_json
+from hivesink.core.topics import made_again, named, require_topics, topic_ids
 from hivesink.errors import InvalidOption, ResumeImpossible, SourceUnreachable, TopicMissing, Unsupported
 from hivesink.spark.input import BLOCK
 from hivesink.spark.site import driver_jvm, hadoop_configuration
@@ -136,17 +137,17 @@ def _starting_offsets(beginning: KafkaOffset, resume: HiveSink | None) -> str:
     log, end = resume.setup.context.log.location, last.ref.end
     if len(end) != 1 or not isinstance(end[0], KafkaOffset):
         raise ResumeImpossible(log, last.epoch, end)
-    policy = resume.setup.spec.history_policy
-    require_topics(last, NextBatch("", None, BatchId(0)), policy, beginning, log, now=lambda: beginning)
-    known, wanted = end[0].topics(), beginning.topics()
+    policy, known, wanted = resume.setup.spec.history_policy, end[0].topics(), beginning.topics()
     given_up = sorted(known.keys() - wanted.keys())
     if given_up and policy.append != last.epoch:
         problem = f"resume without {', '.join(given_up)}, of which {log} holds records: name it too, or, to give it up "
         problem += f"for good, start the sink with append={last.epoch} beside resume; named again, it is read from its "
         problem += "beginning"
         raise InvalidOption((problem,))
+    # After the topics that are left out: `append` would give those up, too.
+    require_topics({}, last, NextBatch("", None, BatchId(0)), policy, beginning, log=log, now=lambda: beginning)
     # Spark wants every partition of the topics named.
-    for topic in wanted.keys() - set(remade(topic_ids(end), (beginning.ids,))):
+    for topic in wanted.keys() - set(made_again(named(topic_ids(end)), (beginning.ids,))):
         wanted[topic] |= {name: at for name, at in known.get(topic, {}).items() if name in wanted[topic]}
     return json.dumps(wanted, sort_keys=True)
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import importlib
+import re
 import sys
 from typing import TYPE_CHECKING
 
@@ -148,16 +149,23 @@ def test_all_problems_of_a_folder_are_shown_with_file_and_line(
     good_by_hour = good.replace("x.y", "x.h").replace("(dt STRING)", "(region STRING, hour INT)")
     assert good_by_hour.count("hour INT") == 1
     (folder / "e.sql").write_text(good_by_hour.replace("TBLPROPERTIES (", f"TBLPROPERTIES ({unread}"))
+    by_text = "'sink.bucket.assigner'='date-time', 'sink.bucket.time-column'='note',"
+    (folder / "f.sql").write_text(good.replace("x.y", "x.f").replace("TBLPROPERTIES (", f"TBLPROPERTIES ({by_text}"))
+    one_of_two = "'sink.bucket.assigner'='date-time', 'sink.bucket.time-pattern'='yyyy',"
+    by_both = good_by_hour.replace("x.h", "x.g")
+    (folder / "g.sql").write_text(by_both.replace("TBLPROPERTIES (", f"TBLPROPERTIES ({one_of_two}"))
     said = hivesink(capsys, "ddl", "apply", folder)
     assert said.code == 65
     lines = said.err.splitlines()
-    assert len(lines) == 5
+    assert len(lines) == 7
     assert f"{folder}/a.sql:5: " in lines[0]
     assert "did you mean sink.on-bad-record?" in lines[0]
     assert f"{folder}/b.sql:1: " in lines[1]
     assert f"{folder}/c.sql:1: " in lines[2]
     assert f"{folder}/d.sql:5: sink.partition-commit.watermark-column: note is of type string" in lines[3]
     assert f"{folder}/e.sql:5: partition.time-extractor.timestamp-pattern = '$hour:00:00' makes no time" in lines[4]
+    assert re.search(rf"^{folder}/f.sql:5: .*'note' is of type string, not TIMESTAMP, DATE or BIGINT", lines[5])
+    assert f"{folder}/g.sql:5: sink.bucket.time-pattern = 'yyyy' names no column" in lines[6]
 
 
 def test_settings_that_do_not_fit_a_table_hide_no_problem_of_another_file(

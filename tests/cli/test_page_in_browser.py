@@ -58,7 +58,7 @@ def browse(page: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
         "--disable-gpu",
         "--hide-scrollbars",
         "--enable-logging=stderr",
-        "--window-size=700,1400",
+        "--window-size=700,4000",
         f"--user-data-dir={page.parent / 'profile'}",
         *arguments,
         page.as_uri(),
@@ -117,9 +117,15 @@ def test_text_and_bars_are_there_and_the_console_has_no_errors(page: Path) -> No
     assert "CONSOLE" not in done.stderr
     assert "dt=&lt;script&gt;alert(1)&lt;%2Fscript&gt;" in done.stdout
     assert "1 day missing: 2024-01-02" in done.stdout
-    assert len(re.findall(r'<rect class="whole"', done.stdout)) >= 4
     # The browser has read the SVG as such, and closed what it opened itself.
     assert done.stdout.count("<section") == done.stdout.count("</section>") == 5
+    sections = dict(re.findall(r'<section id="(\w+)">(.*?)</section>', done.stdout, re.DOTALL))
+    least = {"partitions": 9, "rows": 3, "lag": 2}
+    assert {name: sections[name].count('<rect class="whole"') >= bars for name, bars in least.items()} == dict.fromkeys(
+        least, True
+    )
+    assert sections["rejects"].count("<tr") >= 2
+    assert sections["life"].count("<tr") >= 6
 
 
 def test_bars_and_text_are_painted_in_light_and_dark(page: Path) -> None:

@@ -162,6 +162,10 @@ def test_the_page_holds_everything_escaped_and_nothing_from_elsewhere(
     assert re.findall(r'(?:src|href)="([^"]*)"|url\(|@import', text) == ["data:,"]
     sections = re.findall(r'<section id="(\w+)">', text)
     assert sections == ["partitions", "rows", "lag", "rejects", "life"]
+    charts = dict(re.findall(r"<figcaption>(\w+) .*?</figcaption>(.*?)</figure>", text, re.DOTALL))
+    # Four partitions and a gap.
+    bars = {name: charts[name].count("<rect") for name in ("Rows", "Bytes", "Files")}
+    assert bars == dict.fromkeys(("Rows", "Bytes", "Files"), 5)
     assert [path.name for path in tmp_path.iterdir() if path.suffix == ".tmp"] == []
 
 

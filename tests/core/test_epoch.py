@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
@@ -16,11 +15,8 @@ from hivesink.core.epoch import (
     NextBatch,
     QueryHistory,
     Replay,
-    is_astray,
     judge,
     read_before,
-    require_resumed,
-    require_topics,
     wrote_instead,
 )
 from hivesink.core.offsets import FilesOffset, KafkaOffset
@@ -36,7 +32,6 @@ from hivesink.errors import (
     OffsetsRunBack,
     ReplayDiffers,
     ResumeImpossible,
-    TopicRemade,
 )
 
 if TYPE_CHECKING:
@@ -260,139 +255,3 @@ def test_whose_batch_it_is(own: int | None, held: set[int], trimmed: bool, numbe
     mine = [] if own is None else [history("a", "/a", {own}, cut=True), history("a", "/a.reset", {0}, cut=False)]
     assert wrote_instead("a", [*mine, others], BatchId(number)) == (others if want else None)
     assert wrote_instead("a", [*mine, others], BatchId(number), beside={"b"}) is None
-
-
-def topics(partitions: int = 1, **ids: str) -> KafkaOffset:
-    """What Kafka says of topics: where each begins."""
-    return KafkaOffset.of({name: dict.fromkeys(map(str, range(partitions)), -2) for name in ids}, ids)
-
-
-KNOWN = replace(LAST, ref=replace(LAST.ref, end=(KafkaOffset.of({"t": {"0": 50, "1": 0}}, {"t": "old"}),)))
-"""The log of a topic `t` with an id."""
-
-
-@pytest.mark.parametrize(
-    ("first", "policy", "refused"),
-    [
-        (coming(5, 50), NONE, True),
-        (coming(0, None, query="q2"), RESUME, True),
-        # A new checkpoint reads a topic from wherever its user likes, but not on in the middle of another one.
-        (coming(0, None, query="q2"), APPEND, False),
-        (coming(0, 0, 20, query="q2"), APPEND, False),
-        (coming(0, 50, 60, query="q2"), APPEND, True),
-        (coming(5, 50), APPEND, True),
-        (coming(3, 30, 40), APPEND, True),
-        (coming(0, 50, 60, query="q2"), STALE, True),
-    ],
-)
-def test_a_query_over_a_topic_that_was_made_again_is_refused_before_it_reads(
-    first: NextBatch, policy: HistoryPolicy, *, refused: bool
-) -> None:
-    asked: list[str] = []
-
-    def check(made: str, now: str, last: LastBatch | None = KNOWN) -> None:
-        def ask() -> KafkaOffset:
-            asked.append(now)
-            return topics(t=now)
-
-        require_topics(last, first, policy, topics(t=made, u="any"), "/log", now=ask)
-
-    check("old", "never asked")
-    # The stream may be older than the log.
-    check("older", "old")
-    check("new", "new", last=None)
-    check("new", "new", last=LAST)
-    assert asked == (["old"] if refused else [])
-    if refused:
-        with pytest.raises(TopicRemade, match="topic t was deleted and created again: /log is at epoch 8"):
-            check("new", "new")
-    else:
-        check("new", "new")
-
-
-def test_a_topic_of_two_clusters_is_left_to_its_batches() -> None:
-    twice = replace(LAST, ref=replace(LAST.ref, end=KNOWN.ref.end * 2))
-    require_topics(twice, coming(5, None), NONE, topics(t="new"), "/log", now=lambda: topics(t="new"))
-    planned = replace(coming(0, 0, 20, "q2"), end=KNOWN.ref.end * 2)
-    require_topics(None, planned, NONE, topics(t="new"), "/log", now=lambda: topics(t="new"))
-
-
-def test_a_planned_batch_of_partitions_that_are_gone_is_refused() -> None:
-    """Kafka takes no partition away: the topic was made again, and Spark would wait for it at every start."""
-    planned = replace(coming(0, 0, 20, "q2"), end=(KafkaOffset.of({"t": {"0": 1, "1": 1}, "gone": {"7": 1}}),))
-    for last, policy in ((None, NONE), (LAST, APPEND)):
-        require_topics(last, planned, policy, topics(t="new"), "/log", now=lambda: topics(2, t="new"))
-        with pytest.raises(TopicRemade, match="topic t was deleted"):
-            require_topics(last, planned, policy, topics(t="new"), "/log", now=lambda: topics(t="new"))
-
-
-def test_what_another_log_knows_of_a_query_counts_where_its_own_has_no_batch() -> None:
-    """As after a reset, or under another writer's name: the checkpoint's offsets are of that topic."""
-    anew, begun = HistoryPolicy(append=Epoch(0)), coming(5, 50)
-    for known, seen in ((None, topics(t="new")), (KNOWN, topics(t="old"))):
-        require_topics(None, begun, anew, seen, "/log", now=partial(replace, seen), earlier=known)
-    with pytest.raises(TopicRemade, match=r"/log is at epoch 0, the query at .* append=0\)"):
-        require_topics(None, begun, anew, topics(t="new"), "/log", now=lambda: topics(t="new"), earlier=KNOWN)
-
-
-def test_of_a_query_that_comes_back_after_another_its_own_newest_batch_counts() -> None:
-    """The log's newest batch is of other topics, or of a later one of the name."""
-    back, other = coming(7, 50, query="q0"), HistoryPolicy(append=Epoch(8))
-    later = replace(LAST, ref=replace(LAST.ref, end=(KafkaOffset.of({"t": {"0": 50}}, {"t": "new", "u": "other"}),)))
-    for last in (LAST, later):
-        assert is_astray(last, back)
-        assert not is_astray(last, coming(0, 50, query="q0"))
-        with pytest.raises(TopicRemade, match="topic t was deleted"):
-            require_topics(last, back, other, topics(t="new"), "/log", now=lambda: topics(t="new"), earlier=KNOWN)
-        require_topics(last, back, other, topics(t="old"), "/log", now=lambda: topics(t="old"), earlier=KNOWN)
-    assert not is_astray(LAST, coming(5, 50))
-    # What only the log knows counts, too.
-    with pytest.raises(TopicRemade, match="topic u was deleted"):
-        require_topics(later, back, other, topics(u="u"), "/log", now=lambda: topics(u="u"), earlier=KNOWN)
-
-
-@pytest.mark.parametrize(
-    ("last", "number", "start", "way"),
-    [
-        # Where the log ends, whatever was planned beside it.
-        (9, 10, 90, "is at epoch 8 and ends at .*90.* resume=True, append=8"),
-        (9, 9, 80, "is at epoch 8 and ends at .*90.* resume=True, append=8"),
-        (9, 0, 90, "is at epoch 8 and ends at .*90.* resume=True, append=8"),
-        # Another writer took the checkpoint further.
-        (9, 12, 110, "is at epoch 8, the query at .*110.* append=8.*, without `resume`, and with startingOffsets"),
-        # No batch here: the other log has the planned batch, or an earlier one.
-        (None, 9, 80, "is at epoch 0, the query at .*90.* append=0.*, without `resume`, and with startingOffsets"),
-        (None, 10, 90, "is at epoch 0, the query at .*90.* append=0.*, without `resume`, and with startingOffsets"),
-        (None, 12, 110, "is at epoch 0, the query at .*110.* append=0.*, without `resume`, and with startingOffsets"),
-    ],
-)
-def test_the_way_on_from_one_of_several_topics_begins_where_the_query_has_come_to(
-    last: int | None, number: int, start: int, way: str
-) -> None:
-    def place(offset: int) -> tuple[SourceOffset, ...]:
-        return (KafkaOffset.of({"t": {"0": offset}, "u": {"0": 7}}, {"t": "old", "u": "any"}),)
-
-    newest = LastBatch(Epoch(8), BatchRef("q", BatchId(9), place(80), place(90)))
-    first = NextBatch("/checkpoint", "q" if number else "q2", BatchId(number), place(start))
-    policy, now = HistoryPolicy(append=Epoch(8 if last else 0), resume=not number), topics(t="new", u="any")
-    own, other = (newest, None) if last else (None, newest)
-    with pytest.raises(TopicRemade, match=f"^topic t was .*{way}"):
-        require_topics(own, first, policy, now, "/log", now=lambda: now, earlier=other)
-
-
-@pytest.mark.parametrize(
-    ("start", "made", "refused"), [(0, "old", True), (50, "old", False), (0, "new", False), (0, None, False)]
-)
-def test_with_resume_and_append_only_a_topic_that_was_made_again_begins_anew(
-    start: int, made: str | None, *, refused: bool
-) -> None:
-    ids = {"t": made} if made else {}
-    start_at, end = (KafkaOffset.of({"t": {"0": at, "1": 0}}, ids) for at in (start, 60))
-    read = BatchRef("q2", BatchId(0), (start_at,), (end,))
-    require_resumed(KNOWN, read, APPEND, "/log")
-    require_resumed(KNOWN, replace(read, query="q"), replace(APPEND, resume=True), "/log")
-    if refused:
-        with pytest.raises(OffsetsDontChain, match="t-0: log ends at 50, batch starts at 0"):
-            require_resumed(KNOWN, read, replace(APPEND, resume=True), "/log")
-    else:
-        require_resumed(KNOWN, read, replace(APPEND, resume=True), "/log")

@@ -13,15 +13,11 @@ from hivesink.core.offsets import (
     NoOffset,
     OtherOffset,
     SourceOffset,
-    all_known,
     canonical,
     chain,
     from_json,
-    remade,
     runs_back,
     to_json,
-    topic_ids,
-    with_ids,
 )
 
 offsets: st.SearchStrategy[SourceOffset] = st.one_of(
@@ -44,35 +40,12 @@ def test_topics_keep_their_ids_in_a_form_that_older_versions_read() -> None:
     offset = KafkaOffset.of({"t": {"0": 5}, "u": {"0": 1}}, {"t": "one"})
     assert to_json(offset) == {"kafka": {"t": {"0": 5}, "u": {"0": 1}}, "ids": {"t": "one"}}
     found = from_json(json.loads(json.dumps(to_json(offset))))
-    assert topic_ids((found,)) == ({"t": "one"},)
+    assert isinstance(found, KafkaOffset)
+    assert found.ids == {"t": "one"}
     without = KafkaOffset.of(offset.topics())
     assert to_json(without) == {"kafka": offset.topics()}
     # A batch that comes again brings no ids, and is the same batch.
     assert (without, hash(without)) == (offset, hash(offset))
-
-
-@pytest.mark.parametrize(
-    ("before", "after", "want"),
-    [
-        ({"t": "one"}, {"t": "one"}, ()),
-        ({"t": "one", "u": "three"}, {"t": "two", "u": "three"}, ("t",)),
-        ({}, {"t": "two"}, ()),
-        ({"t": "one"}, {}, ()),
-    ],
-)
-def test_topics_that_were_made_again(before: dict[str, str], after: dict[str, str], want: tuple[str, ...]) -> None:
-    # Of two sources, each knows its own topics.
-    assert remade(({"t": "other"}, before), ({}, after)) == want
-    assert remade((), (after,)) == ()
-
-
-def test_what_is_known_of_topics_goes_with_them() -> None:
-    ends = (NoOffset(), KafkaOffset.of({"t": {"0": 5}, "u": {"0": 1}}))
-    assert not all_known(ends)
-    named = with_ids(ends, ({}, {"t": "one", "gone": "x"}), ({}, {"u": "two"}))
-    assert topic_ids(named) == ({}, {"t": "one", "u": "two"})
-    assert all_known(named)
-    assert topic_ids(with_ids(ends, ())) == ({}, {})
 
 
 @given(offsets)

@@ -32,10 +32,11 @@ def test_what_nobody_knows_is_left_out() -> None:
     assert "behind" not in Progress()._repr_html_()
 
 
-def test_who_has_read_all_is_not_behind_though_the_newest_event_is_old() -> None:
-    assert Progress(behind_records=0, behind_seconds=17534).behind == "0 records"
+def test_what_is_unknown_of_the_source_is_left_out() -> None:
+    assert Progress(behind_records=0).behind == "0 records"
     assert Progress(behind_records=1, behind_seconds=17534).behind == "1 records, 17,534 s"
-    assert Progress(behind_seconds=17534).behind == "17,534 s"
+    assert Progress(behind_files=3).behind == "3 files"
+    assert Progress().behind == ""
 
 
 def test_a_notebooks_table_has_a_row_for_each_field() -> None:

@@ -56,6 +56,18 @@ def test_dead_letters_hold_the_record_its_error_and_its_position(stage: Stage, t
     assert "text into bigint" in letter.reason
 
 
+@pytest.mark.kafka
+def test_a_bad_record_behind_an_aborted_transaction_has_its_own_offset(stage: Stage, topic: Topic) -> None:
+    stage.create()
+    topic.put([0])
+    topic.abort(range(100, 103))
+    topic.put_raw([(0, b'{"id": "many"}')])
+    with pytest.raises(errors.BadRecord) as refused:
+        stage.drain(events=topic.stream(stage.spark))
+    # Three records and the mark that ends their transaction are in between.
+    assert f"topic {topic.name} partition 0 offset 5, field id: " in str(refused.value)
+
+
 def test_partitions_that_the_metastore_can_not_hold_are_bad_records_and_stop_no_other(stage: Stage) -> None:
     stage.create(
         partitioned="PARTITIONED BY (a STRING, b STRING, c STRING, d STRING)",

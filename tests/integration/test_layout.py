@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from datetime import datetime, timezone
+from contextlib import contextmanager
+from datetime import date, datetime, timezone
 from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
@@ -256,3 +257,30 @@ def test_shuffled_records_of_kafka_keep_their_positions_and_times(stage: Stage, 
     assert (done[0].rows.read, done[0].rows.written, done[0].rows.rejected, done[0].rows.skipped) == (22, 20, 1, 1)
     (letter,) = stage.query(f"SELECT partition_id, record_offset FROM {stage.table}__rejected")
     assert (letter.partition_id, letter.record_offset) == (1, 10)
+
+
+@contextmanager
+def _set(stage: Stage, name: str, value: str) -> Iterator[None]:
+    before = stage.spark.conf.get(name)
+    stage.spark.conf.set(name, value)
+    try:
+        yield
+    finally:
+        stage.spark.conf.set(name, before)
+
+
+def test_what_spark_cant_read_at_once_it_reads_with_the_setting_that_the_docs_name(stage: Stage) -> None:
+    """`docs/ddl.md`: nulls in a partition column of type DATE, and a backslash in a partition's value."""
+    stage.create(partitioned="PARTITIONED BY (day DATE, p STRING)")
+    stage.put_text('{"id": 1, "day": "2024-01-01", "p": "a"}\n{"id": 2, "p": "a\\\\"}\n')
+    stage.drain()
+    days = f"SELECT id, day FROM {stage.table} ORDER BY id"
+    with _set(stage, "spark.sql.ansi.enabled", "true"), pytest.raises(Exception, match="CAST_INVALID_INPUT"):
+        stage.query(days)
+    with _set(stage, "spark.sql.ansi.enabled", "false"):
+        assert [tuple(row) for row in stage.query(days)] == [(1, date(2024, 1, 1)), (2, None)]
+    ends = f"SELECT id FROM {stage.table} WHERE p = 'a\\\\'"
+    with pytest.raises(Exception, match="PARTITION_FILTER"):
+        stage.spark.sql(ends).collect()
+    with _set(stage, "spark.sql.hive.metastorePartitionPruning", "false"):
+        assert [row.id for row in stage.spark.sql(ends).collect()] == [2]

@@ -188,13 +188,14 @@ def test_over_kafka_a_topic_that_was_made_again_is_refused_and_read_whole_as_the
     assert stage.staged() == []
     topic.remake()
     topic.put(range(200, 240))
-    # Another writer's log, or one that was put aside, still knows whose offsets the checkpoint has.
+    # Another writer's name, or a log that was lost, doesn't change whose offsets the checkpoint has: it says so itself.
     options = {"kafka.bootstrap.servers": topic.servers, "subscribe": topic.name}
     own = stage.spark.readStream.format("kafka").options(**options).load()
     for events in (topic.stream(stage.spark), own):
         with pytest.raises(errors.TopicRemade):
             stage.drain(stage.sink(writer="other", append=0), events)
-    # So does its own log, where the newest batch is another query's.
+    assert [path.name for path in (stage.checkpoint / "hivesink").glob("topics.*")] == ["topics.1"]
+    # So it is where the log's newest batch is another query's.
     other = Topic.create(topic.servers, f"{topic.name}-too")
     other.put(range(300, 305))
     stage.drain(stage.sink(append=4), other.stream(stage.spark), checkpoint=str(stage.folder / "other"))

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import re
 import threading
-from typing import TYPE_CHECKING
+from datetime import datetime, timedelta, timezone
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from hivesink import Progress
 from hivesink.errors import BadRecord
 from hivesink.spark.query import progress_of_all
-from tests.integration.stage import ON_EPOCH
+from tests.integration.stage import ON_EPOCH, event
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from hivesink.sink.commit.committed import Committed
     from tests.integration.stage import Stage, Topic
 
@@ -37,11 +41,12 @@ def _lines(stage: Stage, caplog: pytest.LogCaptureFixture) -> list[str]:
 
 
 @pytest.mark.kafka
-def test_of_a_topic_it_says_how_many_records_are_left(
+def test_of_a_topic_it_says_how_many_records_are_left_and_how_old_they_are(
     stage: Stage, topic: Topic, caplog: pytest.LogCaptureFixture
 ) -> None:
     stage.create()
-    topic.put(range(10))
+    an_hour_ago = datetime.now(timezone.utc) - timedelta(hours=1)
+    topic.put_raw([(number % 2, json.dumps(event(number)).encode()) for number in range(10)], an_hour_ago)
     begun, told = threading.Event(), list[Progress]()
 
     def on_commit(_: Committed) -> None:
@@ -53,13 +58,40 @@ def test_of_a_topic_it_says_how_many_records_are_left(
     begun.set()
     assert query.awaitTermination()
     assert [(found.epochs, found.rows, found.behind_records) for found in told] == [(1, 4, 6), (2, 8, 2), (3, 10, 0)]
-    assert [re.findall(r" behind: (\d+) records$", line) for line in _lines(stage, caplog)] == [["6"], ["2"], ["0"]]
+    *ages, last = [found.behind_seconds for found in told]
+    assert all(age is not None and 3600 <= age < 7200 for age in ages)
+    assert last is None
+    shown = [re.findall(r" behind: (\d+) records(, \d,\d+ s)?$", line) for line in _lines(stage, caplog)]
+    assert [(left, bool(age)) for [(left, age)] in shown] == [("6", True), ("2", True), ("0", False)]
     found = query.progress()
     assert (found.rows, found.epochs, found.partitions, found.rejected) == (10, 3, 3, 0)
     assert (found.waiting_rows, found.readable_in, found.behind_files) == (0, None, None)
     assert found.rows_per_second is not None
-    shown = progress_of_all()[f"{stage.table} (stage)"]
-    assert (shown.rows, shown.epochs, shown.behind_records) == (10, 3, 0)
+    of_all = progress_of_all()[f"{stage.table} (stage)"]
+    assert (of_all.rows, of_all.epochs, of_all.behind_records) == (10, 3, 0)
+
+
+@pytest.mark.parametrize("trigger", [{"availableNow": True}, {"processingTime": "0 seconds"}])
+def test_of_files_it_says_how_many_are_left(stage: Stage, trigger: Mapping[str, Any]) -> None:
+    stage.create()
+    told = list[int | None]()
+    begun = threading.Event()
+
+    def on_commit(_: Committed) -> None:
+        begun.wait(60)
+        told.append(query.progress().behind_files)
+
+    # Those of an earlier run are read, and don't count.
+    for numbers in ([0, 1], [2, 3, 4]):
+        told.clear()
+        begun.clear()
+        for number in numbers:
+            stage.put([number])
+        query = stage.begin(stage.sink(options=ON_EPOCH, on_commit=on_commit), trigger=trigger)
+        begun.set()
+        query.processAllAvailable()
+        query.stop()
+    assert told == [2, 1, 0]
 
 
 def test_of_files_it_says_what_waits_for_its_roll(stage: Stage, caplog: pytest.LogCaptureFixture) -> None:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import traceback
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from threading import Timer
@@ -22,7 +20,7 @@ from hivesink.core.offsets import FilesOffset, KafkaOffset
 from hivesink.errors import ClockSetBack, SourceUnreachable
 from hivesink.sink.commit.commits import Source
 from hivesink.spark.query import HiveQuery, _newest
-from hivesink.spark.running import Questions, is_marked, records_behind, source_of, trigger_interval, watermarks
+from hivesink.spark.running import Questions, is_marked, source_of, trigger_interval, watermarks
 from hivesink.spark.topicids import ids_now
 
 if TYPE_CHECKING:
@@ -180,31 +178,6 @@ def test_a_watermark_counts_if_each_source_has_one(spark: SparkSession) -> None:
     windows = rates(spark).groupBy(F.window("timestamp", "1 minute")).count().selectExpr("window.end AS at")
     assert marked(windows.withWatermark("at", "1 minute"))
     assert watermarks(rates(spark).union(rates(spark))._jdf.queryExecution().analyzed()) == 2
-
-
-@dataclass
-class Offset:
-    text: str
-
-    def json(self) -> str:
-        return self.text
-
-
-def _reading(*newest: dict[str, dict[str, int]] | None) -> Any:
-    """A `StreamExecution` whose sources have shown these offsets."""
-    offsets = [None if one is None else Offset(json.dumps(one)) for one in newest]
-    sources = [SimpleNamespace(reportLatestOffset=partial(lambda found: found, one)) for one in offsets]
-    return SimpleNamespace(sources=lambda: SimpleNamespace(size=lambda: len(sources), apply=sources.__getitem__))
-
-
-def test_how_many_records_kafka_has_beyond_a_batch() -> None:
-    end = KafkaOffset.of({"t": {"0": 5, "1": 7}})
-    assert records_behind(_reading({"t": {"0": 8, "1": 7}}), (end,)) == 3
-    assert records_behind(_reading({"t": {"0": 8, "1": 7}}, {"t": {"0": 6, "1": 7}}), (end, end)) == 4
-    # A partition that the batch doesn't know: nobody knows where its records begin.
-    assert records_behind(_reading({"t": {"0": 8, "1": 7, "2": 1}}), (end,)) is None
-    assert records_behind(_reading(None), (end,)) is None
-    assert records_behind(_reading(), (FilesOffset.of(1, ()),)) is None
 
 
 class Away(SimpleNamespace):

@@ -15,21 +15,11 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from hivesink.core.epoch import (
-    BatchRef,
-    Epoch,
-    LastBatch,
-    Replay,
-    expected,
-    identified,
-    is_astray,
-    judge,
-    require_resumed,
-)
+from hivesink.core.epoch import BatchRef, Epoch, LastBatch, Replay, judge
 from hivesink.core.lifecycle import Stamp
-from hivesink.core.offsets import TopicIds, all_known
+from hivesink.core.progress import UNKNOWN
 from hivesink.core.seen import Seen
-from hivesink.core.watermark import latest
+from hivesink.core.topics import expected, topics_of
 from hivesink.errors import EpochTaken, HiveSinkError, StoreUnavailable
 from hivesink.sink.commit.changes import TableChanges
 from hivesink.sink.commit.commits import PartitionCommits, Source
@@ -42,20 +32,23 @@ from hivesink.sink.commit.patience import Patience
 from hivesink.sink.commit.roller import Encode, Roller
 from hivesink.sink.commit.statistics import WritersStatistics
 from hivesink.sink.commit.tally import Tally
+from hivesink.sink.commit.topics import BatchTopics, NoTopics, Topics
 from hivesink.sink.task.messages import InputShape
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Collection
     from datetime import datetime, timedelta
 
     from hivesink.core.lifecycle import History
     from hivesink.core.manifest import Manifest
     from hivesink.core.partition import PartitionKey
-    from hivesink.core.progress import Progress
+    from hivesink.core.progress import Behind, Progress
     from hivesink.core.rolling import OpenRows
     from hivesink.sink.commit.context import CommitContext, WriterSpec
 
 logger = logging.getLogger("hivesink")
+
+NO_TOPICS = NoTopics()
 
 _ROLLS = 3
 """How often the end of a query rolls rows whose files a user's statement has taken."""
@@ -114,17 +107,16 @@ class Committer:
         batch: BatchRef,
         shape: InputShape,
         write: Write,
-        behind: int | None = None,
+        behind: Behind = UNKNOWN,
         checkpoint: str | None = None,
         *,
-        ids: Callable[[], TopicIds] = tuple,
+        topics: Topics = NO_TOPICS,
     ) -> Committed:
         """Write and decide `batch`, or prove that it was committed. Returns only then.
 
-        `behind`: how many records the source has beyond it, None if nobody knows. `checkpoint` is the query's, for
-        errors. `ids` asks for those that the topics of its sources have now.
+        `behind`: what the source has beyond it. `checkpoint` is the query's, for errors.
 
-        Raises the errors of `judge`, TopicRemade, what `ids` raises, BadRecord, EpochTaken, FencedOut,
+        Raises the errors of `judge`, TopicRemade, what `topics` raises, BadRecord, EpochTaken, FencedOut,
         StoreUnavailable, PartitionElsewhere, and the metastore's if it is down for too long, or at all without
         `tolerant`; RowsHeldBack.
         """
@@ -147,9 +139,9 @@ class Committer:
                 epoch = Epoch(executor.history.epoch + 1)
                 new = LastBatch(epoch, batch, appended=verdict.appended, raw=shape.is_raw)
                 if last is None and self.spec.was_written(batch):
-                    done = self._commit_known(executor, new)
+                    done = self._commit_known(executor, new, topics)
                 else:
-                    done = self._commit_new(executor, new, shape, write, watch, ids=ids)
+                    done = self._commit_new(executor, new, shape, write, watch, topics=topics)
             self._is_current = True
             self.spec.on_commit(done)
             self._roll_due(executor)
@@ -217,7 +209,7 @@ class Committer:
         """What this run has committed. Waits for no batch."""
         executor = self._executor
         waiting = executor.history.rows.rows if executor else 0
-        return self._tally.progress(waiting, self.context.tick(), self.context.now())
+        return self._tally.progress(waiting, self.context.tick())
 
     def tell_end(self) -> None:
         """Log a line at the end of a query that went well, if none of its epochs has made one."""
@@ -251,21 +243,18 @@ class Committer:
         write: Write,
         watch: Stopwatch,
         *,
-        ids: Callable[[], TopicIds],
+        topics: Topics,
     ) -> Committed:
         history, log = executor.history, self.context.log.location
         last = history.head.last_batch if history.head else None
-        earlier = self._earlier(last, batch.ref)
-        ref = expected(last, batch.ref, self.spec.history_policy, earlier)
-        if not all_known(ref.end):
-            ref = identified(last, ref, ids(), log, earlier=earlier)
-        require_resumed(last, ref, self.spec.history_policy, log)
+        checked = BatchTopics(topics, last, batch.ref, policy=self.spec.history_policy, log=log)
+        checked.before()
         if self.spec.config["sink.rolling-policy.on-epoch"]:
             self._commits.read()
         before = history.head.watermark if history.head else None
         written = self._writer.write(batch.epoch, shape, write, watch, late=before.at if before else None)
-        # No earlier: all of the batch has been read by now.
-        batch = replace(batch, ref=identified(last, ref, ids(), log, earlier=earlier))
+        # Not before: all of the batch has been read by now.
+        batch = replace(batch, ref=checked.after())
         watch.lap("lookup")
         mark = self._commits.mark_after(history.head, batch.ref, shape, written.reports, watch.began)
         manifest = self._manifest(executor, batch, written)
@@ -379,26 +368,19 @@ class Committer:
             open_rows=executor.history.rows.rows,
             readable_in=self._roller.readable_in(ages, self._commits.waits(ages, executor.history.head)),
         )
-        times = manifest.watermark.newest.values() if manifest.watermark else ()
-        self._tally.newest = latest(self._tally.newest, *times)
         self._tally.add(done, published, self.context.tick())
         own_rolling = self._roller.policy.own is not None
         tell(self.spec.target.name, self.spec.identity.writer, done, self.progress(), own_rolling=own_rolling)
         return done
 
-    def _commit_known(self, executor: Executor, batch: LastBatch) -> Committed:
+    def _commit_known(self, executor: Executor, batch: LastBatch, topics: Topics) -> Committed:
         """Begin the log with an epoch without rows: another log has committed them."""
         logger.info("batch %d was committed before the reset: its rows are in the table", batch.ref.batch)
         attempt = self.context.stamp().attempt
-        # That log knows of which topics the batch was read.
-        known = self.spec.earlier(batch.ref.query)
-        batch = replace(batch, ref=expected(None, batch.ref, self.spec.history_policy, known))
+        batch = replace(batch, ref=expected(batch.ref, topics.kept(topics_of(batch.ref.end))))
         executor.decide(Seen(), batch=self._manifest(executor, batch, Written(attempt, (), (), None)))
         self._finish(executor)
         return Committed(batch.epoch, replayed=True)
-
-    def _earlier(self, last: LastBatch | None, batch: BatchRef) -> LastBatch | None:
-        return self.spec.earlier(batch.query) if is_astray(last, batch) else None
 
     def _manifest(self, executor: Executor, batch: LastBatch, written: Written) -> Manifest:
         identity = self.spec.identity

@@ -17,7 +17,7 @@ from hivesink import errors
 from hivesink.config.layout import require_columns
 from hivesink.config.own_class import own_object
 from hivesink.core.bucket import is_aside, normal
-from hivesink.core.epoch import STRICT, BatchRef, Epoch, HistoryPolicy, LastBatch
+from hivesink.core.epoch import STRICT, BatchRef, Epoch, HistoryPolicy
 from hivesink.core.lifecycle import Identity, Stamp
 from hivesink.core.partition import LivePartition, PartitionKey, by_table, is_partition
 from hivesink.core.partition_commit import PolicyKind
@@ -196,8 +196,6 @@ class WriterSpec:
     on_commit: Callable[[Committed], None] = lambda _: None
     was_written: Callable[[BatchRef], bool] = lambda _: False
     """Whether a log that `hivesink reset` put aside has committed this batch; asked until the new log has a batch."""
-    earlier: Callable[[str], LastBatch | None] = lambda _: None
-    """The newest batch of this query in any log of the table."""
     sole_writer: Callable[[], bool] = lambda: True
     """Whether no other writer has a log for the target: only then can statistics be exact."""
 

@@ -7,11 +7,10 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from hivesink.core.progress import Progress
+from hivesink.core.progress import UNKNOWN, Behind, Progress
 
 if TYPE_CHECKING:
     from collections.abc import Collection
-    from datetime import datetime
 
     from hivesink.core.partition import PartitionKey
     from hivesink.sink.commit.committed import Committed
@@ -24,10 +23,8 @@ RECENT = 60.0
 class Tally:
     """The committer's thread adds to it; any thread reads. Times (`tick`) are seconds of a monotonic clock."""
 
-    behind: int | None = None
-    """Records that the source had beyond the newest batch."""
-    newest: datetime | None = None
-    """The newest event time (UTC) that was committed."""
+    behind: Behind = UNKNOWN
+    """What the source had beyond the newest batch."""
     _total: Progress = field(default_factory=Progress)
     _partitions: set[PartitionKey] = field(default_factory=set)
     _began: float | None = None
@@ -55,9 +52,9 @@ class Tally:
             rejected=self._total.rejected + done.rows.rejected,
         )
 
-    def progress(self, waiting_rows: int, tick: float, now: datetime) -> Progress:
-        """What is known at `tick`, which is `now` (UTC) by the wall clock."""
-        total, readable_at, newest = self._total, self._readable_at, self.newest
+    def progress(self, waiting_rows: int, tick: float) -> Progress:
+        """What is known at `tick`."""
+        total, readable_at, behind = self._total, self._readable_at, self.behind
         readable = None
         if waiting_rows and readable_at is not None:
             readable = timedelta(seconds=max(0.0, readable_at - tick))
@@ -66,8 +63,9 @@ class Tally:
             rows_per_second=self._rate(tick),
             waiting_rows=waiting_rows,
             readable_in=readable,
-            behind_records=self.behind,
-            behind_seconds=None if newest is None else max(0.0, (now - newest).total_seconds()),
+            behind_records=behind.records,
+            behind_seconds=behind.seconds,
+            behind_files=behind.files,
         )
 
     def _rate(self, tick: float) -> float | None:

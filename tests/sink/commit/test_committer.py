@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from hivesink.core.epoch import BatchId, BatchRef, Epoch, HistoryPolicy, LastBatch
+from hivesink.core.epoch import BatchId, BatchRef, Epoch, HistoryPolicy
 from hivesink.core.log import Mark, Touched
 from hivesink.core.manifest import Rows
-from hivesink.core.offsets import FilesOffset, KafkaOffset, NoOffset, topic_ids
+from hivesink.core.offsets import FilesOffset, KafkaOffset, NoOffset
 from hivesink.core.seen import GivenUp
+from hivesink.core.topics import topic_ids
 from hivesink.errors import (
     BadRecord,
     BatchBehindLog,
@@ -41,10 +42,11 @@ from tests.crash.site import DEAD, LOG, PLAIN, Site, SiteJob
 from tests.sink.harness import LOCATION, SPEC, TABLE, Event, Source, events, measure_lines
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
     from hivesink.core.statistics import FileStatistics
     from hivesink.core.table import TableName
+    from hivesink.core.topics import Known
 
 EVENTS = events(12)
 IDS = list(range(12))
@@ -148,30 +150,56 @@ def test_a_kafka_partition_appears_within_a_query_and_none_vanishes(site: Site) 
 Ids = dict[str, str]
 
 
-def follow(site: Site, number: int, *answers: Ids, query: str = "q", start: int | None = None, **allowed: Any) -> Ids:
+class Broker:
+    """What a query's topics are by `answers`, in turn, and what its checkpoint keeps."""
+
+    def __init__(self, *answers: Ids, known: Known | None = None) -> None:
+        self.said: list[str] = []
+        self.known: Known = known or {}
+        self._answers = iter(answers)
+
+    def kept(self, names: Collection[str]) -> Known:
+        assert names <= {"t", "u"}
+        return self.known
+
+    def keep(self, known: Known) -> None:
+        self.known = known
+
+    def now(self) -> tuple[Ids, ...]:
+        self.said.append("ids")
+        return (next(self._answers),)
+
+
+def follow(
+    site: Site,
+    number: int,
+    *answers: Ids,
+    query: str = "q",
+    start: int | None = None,
+    known: Known | None = None,
+    **allowed: Any,
+) -> Ids:
     """Commit the batch of that number of the topics `t` and `u`, and return the ids that its manifest has.
 
-    `answers` are the broker's, in turn; the last one after the tasks.
+    `answers` are the broker's, in turn; the last one after the tasks. `known` is what the checkpoint keeps.
     """
     job = site.job(history_policy=HistoryPolicy(**allowed))
     begin = 5 * number if start is None else start
     offsets = [KafkaOffset.of({"t": {"0": at}, "u": {"0": 5}}) for at in (begin, 5 * number + 5)]
     ref = BatchRef(query, BatchId(0 if query != "q" else number), (offsets[0],), (offsets[1],))
-    said: list[str] = []
+    broker = Broker(*answers, known=known)
 
     def write(plan: TaskPlan) -> list[TaskReport]:
-        said.append("read")
+        broker.said.append("read")
         return job.write(plan, [Event(number, "a")])
 
-    def ids() -> tuple[Ids, ...]:
-        said.append("ids")
-        return (answers[said.count("ids") - 1],)
-
-    job.committer.commit(ref, InputShape(), write, ids=ids)
-    assert said == [*["ids"] * (len(answers) - 1), "read", "ids"]
+    job.committer.commit(ref, InputShape(), write, topics=broker)
+    assert broker.said == [*["ids"] * (len(answers) - 1), "read", "ids"]
     last = site.log.manifest(site.log.view().head).last_batch
     assert last is not None
-    return dict(topic_ids(last.ref.end)[0])
+    found = dict(topic_ids(last.ref.end)[0])
+    assert broker.known == {topic: {one} for topic, one in found.items()}
+    return found
 
 
 def test_a_topic_that_was_made_again_is_refused_until_a_person_decides(site: Site) -> None:
@@ -184,9 +212,9 @@ def test_a_topic_that_was_made_again_is_refused_until_a_person_decides(site: Sit
     assert follow(site, 1, one, both) == both
     assert follow(site, 2, one) == both
     # With `append` too, an older checkpoint, or one that begins where the log ends, would skip records.
-    last = {"append": Epoch(4)}
+    last, kept = {"append": Epoch(4)}, {"known": {"t": frozenset({"1"})}}
     refused: list[tuple[str, dict[str, Any]]] = [("q", {}), ("q2", {"resume": True}), ("q", {"append": Epoch(2)})]
-    for query, allowed in [*refused, ("q", last), ("q2", last)]:
+    for query, allowed in [*refused, ("q", {**last, **kept}), ("q2", last), ("q2", {**last, **kept, "start": 0})]:
         # The first try left a fence.
         with pytest.raises(TopicRemade, match=r"topic t was deleted .* at epoch 4 .* append=4\)"):
             follow(site, 3, anew, query=query, **allowed)
@@ -202,9 +230,9 @@ def test_a_batch_that_was_committed_before_a_reset_keeps_the_ids_of_its_topics(s
     job = site.job(history_policy=HistoryPolicy(append=Epoch(0)))
     start, end = (KafkaOffset.of({"t": {"0": at}}) for at in (5, 10))
     ref = BatchRef("q", BatchId(1), (start,), (end,))
-    aside = LastBatch(Epoch(7), replace(ref, end=(replace(end, ids={"t": "1"}),)))
-    job.committer.spec = replace(job.committer.spec, was_written=lambda _: True, earlier=lambda _: aside)
-    assert job.committer.commit(ref, InputShape(), lambda _: []).replayed
+    job.committer.spec = replace(job.committer.spec, was_written=lambda _: True)
+    topics = Broker(known={"t": frozenset({"1"})})
+    assert job.committer.commit(ref, InputShape(), lambda _: [], topics=topics).replayed
     (epoch,) = site.log.view().manifests
     last = site.log.manifest(epoch).last_batch
     assert last is not None
