@@ -261,7 +261,7 @@ def test_shuffled_records_of_kafka_keep_their_positions_and_times(stage: Stage, 
 
 @contextmanager
 def _set(stage: Stage, name: str, value: str) -> Iterator[None]:
-    before = stage.spark.conf.get(name)
+    before = str(stage.spark.conf.get(name))
     stage.spark.conf.set(name, value)
     try:
         yield
