@@ -164,7 +164,7 @@ def test_all_problems_of_a_folder_are_shown_with_file_and_line(
     assert f"{folder}/c.sql:1: " in lines[2]
     assert f"{folder}/d.sql:5: sink.partition-commit.watermark-column: note is of type string" in lines[3]
     assert f"{folder}/e.sql:5: partition.time-extractor.timestamp-pattern = '$hour:00:00' makes no time" in lines[4]
-    assert re.search(rf"^{folder}/f.sql:5: .*'note' is of type string, not TIMESTAMP, DATE or BIGINT", lines[5])
+    assert re.search(rf"{folder}/f.sql:5: .*'note' is of type string, not TIMESTAMP, DATE or BIGINT", lines[5])
     assert f"{folder}/g.sql:5: sink.bucket.time-pattern = 'yyyy' names no column" in lines[6]
 
 
