@@ -105,7 +105,7 @@ def test_of_files_it_says_what_waits_for_its_roll(stage: Stage, caplog: pytest.L
     assert (found.rows, found.epochs, found.waiting_rows, found.behind_records) == (4, 2, 3, None)
     assert found.readable_in is not None
     first, second = _lines(stage, caplog)
-    assert re.search(r" written=3 .* open=3 \(readable within \d+ s\) total=3 \(\d+ rows/s\)$", first)
+    assert re.search(r" written=3 .* open=3 \(readable within \d+ s\) total=3 \(\d+ rows/s\) behind: 0 files$", first)
     assert " dropped=1 " in second
     query.stop()
     assert query.progress().waiting_rows == 0
