@@ -12,7 +12,11 @@ if TYPE_CHECKING:
 
     from tests.bench.report import Ratio
 
-SHOWN = {"rows_per_s": "rows/s: right is faster", "cpu_s_per_mrow": "CPU: left is less"}
+SHOWN = {
+    "rows/s: right is faster": ("rows_per_s",),
+    "CPU: left is less": ("cpu_s_per_mrow",),
+    "bytes, or ms an epoch: left is less": ("bytes", "epoch_ms"),
+}
 ROW, GAP, LABEL, PANEL, EDGE = 18, 26, 190, 300, 5.0
 """Lengths in pixels; `EDGE` is the ratio at which a bar reaches the panel's edge."""
 BETTER, WORSE = "#2a7f62", "#b5523b"
@@ -21,20 +25,20 @@ TEXT = 'font-family="sans-serif" font-size="12" fill="#333"'
 
 def svg(ratios: Sequence[Ratio]) -> str:
     """Bars on a logarithmic scale: twice as fast is as long as half as fast."""
-    shown = [one for one in ratios if one.metric in SHOWN]
+    shown = [one for one in ratios if any(one.metric in metrics for metrics in SHOWN.values())]
     by_case = {name: list(found) for name, found in groupby(shown, key=lambda one: one.workload)}
     parts: list[str] = []
     y = GAP
-    for n, title in enumerate(SHOWN.values()):
+    for n, title in enumerate(SHOWN):
         parts.append(_text(LABEL + n * PANEL + PANEL / 2, y - 8, f"hivesink / peer, {title}", "middle"))
     for name, found in by_case.items():
         y += GAP
         parts.append(_text(4, y - 6, name, "start", bold=True))
         for peer in dict.fromkeys(one.peer for one in found):
             parts.append(_text(LABEL - 8, y + 13, peer, "end"))
-            for n, metric in enumerate(SHOWN):
-                values = [one.value for one in found if one.peer == peer and one.metric == metric]
-                parts += [_bar(LABEL + n * PANEL, y, value, more=metric == "rows_per_s") for value in values]
+            for n, metrics in enumerate(SHOWN.values()):
+                values = [one.value for one in found if one.peer == peer and one.metric in metrics]
+                parts += [_bar(LABEL + n * PANEL, y, value, more="rows_per_s" in metrics) for value in values]
             y += ROW
     for n in range(len(SHOWN)):
         x = LABEL + n * PANEL + PANEL / 2

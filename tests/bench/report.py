@@ -37,7 +37,7 @@ DRAINS: Mapping[str, Callable[[Run], float]] = {
     "bytes": lambda run: run.bytes,
     "task_rss_mb": lambda run: run.task_peak / 1e6,
 }
-EPOCHS: Mapping[str, Callable[[Run], float]] = {"epoch_ms": epoch_ms}
+EPOCHS: Mapping[str, Callable[[Run], float]] = {"epoch_ms": epoch_ms, "cpu_s_per_mrow": DRAINS["cpu_s_per_mrow"]}
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,7 +43,10 @@ def test_ratios_are_of_runs_beside_each_other() -> None:
 def test_epochs_count_once_the_query_has_settled() -> None:
     own = replace(OWN, case="small-epochs", batch_ms=[9_000] * 5 + [100, 200, 300])
     peer = replace(own, contender="spark-sink", batch_ms=[9_000] * 5 + [400, 400, 1_000])
-    assert [str(one) for one in ratios(EPOCHS, [own, peer])] == ["ratio small-epochs epoch_ms spark-sink 0.500"]
+    assert [str(one) for one in ratios(EPOCHS, [own, peer])] == [
+        "ratio small-epochs epoch_ms spark-sink 0.500",
+        "ratio small-epochs cpu_s_per_mrow spark-sink 1.000",
+    ]
     assert "| hivesink | 200 | 200 | 300 |" in markdown(EPOCHS, [own, peer])
 
 
@@ -62,12 +65,13 @@ def test_the_table_has_the_ratio_first_and_every_contender() -> None:
 def test_the_chart_is_a_picture_of_the_ratios() -> None:
     picture = ET.fromstring(svg(ratios(NARROW, [OWN, PEER, FLOOR])))  # noqa: S314  our own
     shown = [text.text for text in picture.iter("{http://www.w3.org/2000/svg}text")]
-    assert shown[2:] == ["narrow", "spark-sink", "2.00", "0.50", "noop", "0.50", "2.00"]
+    assert shown[3:] == ["narrow", "spark-sink", "2.00", "0.50", "0.90", "noop", "0.50", "2.00"]
     bars = [bar for bar in picture.iter("{http://www.w3.org/2000/svg}rect") if bar.get("fill") != "#fff"]
-    faster, less_cpu, slower, more_cpu = bars
-    assert faster.get("fill") == less_cpu.get("fill") != slower.get("fill") == more_cpu.get("fill")
+    faster, less_cpu, fewer_bytes, slower, more_cpu = bars
+    assert faster.get("fill") == less_cpu.get("fill") == fewer_bytes.get("fill")
+    assert faster.get("fill") != slower.get("fill") == more_cpu.get("fill")
     # Twice as much and half as much are equally far from the line.
-    assert len({bar.get("width") for bar in bars}) == 1
+    assert len({bar.get("width") for bar in (faster, less_cpu, slower, more_cpu)}) == 1
 
 
 def test_the_order_changes_from_round_to_round() -> None:

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hivesink import errors
+from jobs.cluster.kafka import end_offsets
+from tests.integration.stage import wait_until
 
 if TYPE_CHECKING:
     from hivesink.sink.commit.committed import Committed
@@ -61,10 +63,11 @@ def test_a_bad_record_behind_an_aborted_transaction_has_its_own_offset(stage: St
     stage.create()
     topic.put([0])
     topic.abort(range(100, 103))
+    # The mark that ends their transaction is the broker's, and comes after the answer.
+    wait_until(lambda: end_offsets(topic.servers, topic.name, 2)[0] == 5)
     topic.put_raw([(0, b'{"id": "many"}')])
     with pytest.raises(errors.BadRecord) as refused:
         stage.drain(events=topic.stream(stage.spark))
-    # Three records and the mark that ends their transaction are in between.
     assert f"topic {topic.name} partition 0 offset 5, field id: " in str(refused.value)
 
 
