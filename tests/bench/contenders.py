@@ -64,15 +64,23 @@ class Drained:
     cpu: float | None = None
 
 
+FEW = 10_000
+"""Records of a batch for which one task is enough."""
+
+
 def stream(spark: SparkSession, drain: Drain) -> DataFrame:
     options = {"maxOffsetsPerTrigger": str(drain.per_batch)}
     return sources.kafka(spark, drain.servers, drain.topic, options=options)
 
 
-def decoded(events: DataFrame, workload: Workload) -> DataFrame:
+def decoded(spark: SparkSession, drain: Drain) -> DataFrame:
     """What a job without hivesink does: Spark's own decoding, and the partition's value last."""
     from pyspark.sql import functions as f
 
+    workload, events = WORKLOADS[drain.workload], stream(spark, drain)
+    if drain.per_batch <= FEW:
+        # One task instead of one for each of the topic's partitions, as hivesink has it by itself.
+        events = events.coalesce(1)
     row = f.from_json(f.col("value").cast("string"), workload.spark_schema)
     columns = events.select(row.alias("row")).select("row.*")
     if workload.bad:
@@ -95,7 +103,7 @@ def hivesink(spark: SparkSession, drain: Drain, checkpoint: str, *, ground: Grou
 def file_sink(spark: SparkSession, drain: Drain, checkpoint: str, ground: Ground) -> StreamingQuery:
     workload = WORKLOADS[drain.workload]
     return (
-        decoded(stream(spark, drain), workload)
+        decoded(spark, drain)
         .writeStream.format("parquet")
         .partitionBy(workload.partition.column)
         .option("path", f"{ground.tables}/{DATABASE}.db/{drain.name}")
@@ -112,7 +120,7 @@ def insert_into(spark: SparkSession, drain: Drain, checkpoint: str) -> Query:
         batch.write.insertInto(f"{DATABASE}.{drain.name}")
 
     return (
-        decoded(stream(spark, drain), WORKLOADS[drain.workload])
+        decoded(spark, drain)
         .writeStream.foreachBatch(insert)
         .option("checkpointLocation", checkpoint)
         .trigger(availableNow=True)
