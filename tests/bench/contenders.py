@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from hivesink.sink.commit.committed import Committed
     from hivesink.spark.query import HiveQuery
     from tests.bench.ground import Ground
-    from tests.bench.workloads import Workload
 
     Query = HiveQuery | StreamingQuery
 
