@@ -8,10 +8,10 @@ from datetime import timedelta
 
 @dataclass(frozen=True, slots=True)
 class Behind:
-    """What a source has beyond a batch: records, the age (seconds) of their oldest, files. None: nobody knows."""
+    """What a source has beyond a batch: records, the time of their oldest (Unix, seconds), files. None: unknown."""
 
     records: int | None = None
-    seconds: float | None = None
+    oldest: float | None = None
     files: int | None = None
 
 

@@ -94,7 +94,9 @@ def require_topics(
     now: Callable[[], KafkaOffset],
     was_written: Callable[[], bool] = lambda: False,
 ) -> None:
-    """Refuse a query over topics that were made again, before it reads them. Raises TopicRemade, what `now` raises.
+    """Refuse a query over topics that were made again, before it reads them.
+
+    Raises TopicRemade, CheckpointOutdated, what `now` raises.
 
     `seen` are its topics and their partitions from when its stream was made; where they don't fit, `now` asks. `known`
     as in `ids_due`; `was_written`: whether the planned batch is in the table, though not in this log.
@@ -104,8 +106,8 @@ def require_topics(
     def found(topics: KafkaOffset) -> tuple[str, ...]:
         return tuple(dict.fromkeys(made_again(due, (topics.ids,)) + shrunk(batch.end or (), topics)))
 
-    if found(seen) and (names := found(now())):
-        raise _remade(last, batch, names, log, was_written=was_written())
+    if found(seen) and (names := found(there := now())):
+        raise _remade(last, batch, names, (there.ids,), log, was_written=was_written)
 
 
 def require_resumed(last: LastBatch | None, batch: BatchRef, history_policy: HistoryPolicy, log: str) -> None:
@@ -132,10 +134,10 @@ def identified(last: LastBatch | None, batch: BatchRef, due: Known, ids: TopicId
     """`batch`, as `expected`, with the `ids` that its topics have now; one that is gone keeps its id.
 
     An id never comes back. So if a topic has the same one before and after a batch was read, all was read of that
-    topic. Raises TopicRemade.
+    topic. Raises TopicRemade, CheckpointOutdated.
     """
     if found := made_again(due, ids):
-        raise _remade(last, batch, found, log)
+        raise _remade(last, batch, found, ids, log)
     return replace(batch, end=with_ids(batch.end, topic_ids(batch.end), ids))
 
 
@@ -200,21 +202,34 @@ def read_on(end: tuple[SourceOffset, ...], start: tuple[SourceOffset, ...]) -> f
     return frozenset(topic for (topic, _), at in ends & starts if at > 0)
 
 
+def _resumes(end: tuple[SourceOffset, ...]) -> bool:
+    return len(end) == 1 and end[0].resumable
+
+
 def is_alone(offsets: tuple[SourceOffset, ...]) -> bool:
     """Whether a query reads nothing beside one topic."""
     return sum(len(offset.topics()) if isinstance(offset, KafkaOffset) else 2 for offset in offsets) == 1
 
 
 def _remade(
-    last: LastBatch | None, batch: BatchRef | NextBatch, topics: tuple[str, ...], log: str, *, was_written: bool = False
-) -> errors.TopicRemade:
-    """Names where the query has come to, which need not be where the log ends."""
+    last: LastBatch | None,
+    batch: BatchRef | NextBatch,
+    topics: tuple[str, ...],
+    now: TopicIds,
+    log: str,
+    *,
+    was_written: Callable[[], bool] = lambda: False,
+) -> errors.HiveSinkError:
+    """Names where the query has come to, which need not be where the log ends: that may be in the new topic by now."""
     start, epoch, follows = batch.start or (), last.epoch if last else Epoch(0), False
+    known = named(topic_ids(last.ref.end)) if last else {}
+    if last and not made_again({topic: known.get(topic, frozenset()) for topic in topics}, now):
+        return errors.CheckpointOutdated(log, epoch, last.ref.end, topics, resumable=_resumes(last.ref.end))
     is_behind = last and batch.query == last.ref.query and batch.batch <= last.ref.batch
     if last and (is_behind or batch.batch == 0 or not start or chain(last.ref.end, start) is None):
         end, follows = last.ref.end, True
     else:
-        end = (batch.end if was_written else None) or start
+        end = (batch.end if was_written() else None) or start
     alone = is_alone(end) or all(isinstance(one, NoOffset) for one in end)
     again = any(not one.resumable for one in end)
     return errors.TopicRemade(log, epoch, end, topics, alone=alone, follows=follows, again=again)

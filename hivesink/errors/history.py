@@ -243,7 +243,11 @@ class TopicRemade(HiveSinkError):
     ) -> None:
         names = few(topics, _NAMED)
         were = f"topics {names} were" if len(topics) > 1 else f"topic {names} was"
-        way = f"{appending(epoch)}, without `resume` (your decision: all that the new topic has is added to the table)"
+        way = (
+            f"{appending(epoch)}, without `resume`, and with a source that begins where the topic does (sources.kafka "
+            "without startingOffsets; a readStream of your own with startingOffsets = earliest; your decision: all "
+            "that the new topic has is added to the table)"
+        )
         if again:
             way = (
                 f"{appending(epoch)}, without `resume`, and with startingOffsets for each source of Kafka: those, but "
@@ -266,6 +270,27 @@ class TopicRemade(HiveSinkError):
         super().__init__(
             f"{were} deleted and created again: {where} {_texts(end)}, and a query that went on there would skip the "
             "first records of the new topic. Nothing of it was written. To go on: start once with a new checkpoint and "
+            f"{way}"
+        )
+
+
+class CheckpointOutdated(HiveSinkError):
+    """A checkpoint is of topics that were created again since, and the log has gone on with the new ones to `end`.
+
+    `resumable`: a query can begin there by `resume`.
+    """
+
+    def __init__(
+        self, log: str, epoch: int, end: tuple[object, ...], topics: tuple[str, ...], *, resumable: bool
+    ) -> None:
+        names = few(topics, _NAMED)
+        way = f"{appending(epoch)} and startingOffsets of your own, where the log ends"
+        if resumable:
+            way = "HiveSink.for_table(…, resume=True) and hivesink.sources.kafka(…, resume=sink)"
+        super().__init__(
+            f"this checkpoint is older than {names}, which {'were' if len(topics) > 1 else 'was'} deleted and created "
+            f"again: {log} has gone on with the new records, to epoch {epoch}, and ends at {_texts(end)}. This start "
+            "wrote nothing. To go on: use the query's newest checkpoint, or, if that is lost, start with a new one and "
             f"{way}"
         )
 

@@ -13,7 +13,6 @@ from hivesink.spark.topicids import reader_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from datetime import datetime
 
     from pyspark.sql import SparkSession
 
@@ -33,12 +32,12 @@ _LOOK = {
 
 
 class Lag:
-    """Asks for one run of a query. `tick` is a monotonic clock (seconds), `now` the time (UTC)."""
+    """Asks for one run of a query. `tick` is a monotonic clock (seconds)."""
 
-    def __init__(self, spark: SparkSession, tick: Callable[[], float], now: Callable[[], datetime]) -> None:
-        self._spark, self._tick, self._now = spark, tick, now
+    def __init__(self, spark: SparkSession, tick: Callable[[], float]) -> None:
+        self._spark, self._tick = spark, tick
         self._looked = float("-inf")
-        self._seconds: float | None = None
+        self._oldest: float | None = None
 
     def behind(self, execution: Any, end: tuple[SourceOffset, ...]) -> Behind:
         """What the sources had beyond a batch's `end` when Spark last asked them; `execution` as in `Running`."""
@@ -52,11 +51,13 @@ class Lag:
         if newest is None or not records:
             return Behind(records)
         if self._tick() >= self._looked + _EVERY:
-            self._looked, self._seconds = self._tick(), self._age(sources, end, newest)
-        return Behind(records, self._seconds)
+            self._looked, self._oldest = self._tick(), self._first(sources, end, newest)
+        return Behind(records, self._oldest)
 
-    def _age(self, sources: Sequence[Any], end: Sequence[SourceOffset], newest: Sequence[KafkaOffset]) -> float | None:
-        """The age of the first record beyond `end`, of the partition that has the most of them."""
+    def _first(
+        self, sources: Sequence[Any], end: Sequence[SourceOffset], newest: Sequence[KafkaOffset]
+    ) -> float | None:
+        """The time of the first record beyond `end`, of the partition that has the most of them."""
         left = [
             (to - since[partition], source, partition, since[partition])
             for source, first, last in zip(sources, end, newest, strict=True)
@@ -64,8 +65,7 @@ class Lag:
             for partition, to in last.next
         ]
         _, source, partition, offset = max(left, key=lambda one: one[0])
-        at = self._time_of(source, partition, offset)
-        return None if at is None else max(0.0, self._now().timestamp() - at)
+        return self._time_of(source, partition, offset)
 
     def _time_of(self, source: Any, partition: Partition, offset: int) -> float | None:
         """When the first record from `offset` on came into Kafka (seconds of Unix time); None if it can't be read.

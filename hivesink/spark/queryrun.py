@@ -25,7 +25,7 @@ from hivesink.core.epoch import (
 )
 from hivesink.core.offsets import span
 from hivesink.core.table import quoted
-from hivesink.core.topics import named, require_topics
+from hivesink.core.topics import named, require_topics, topics_of
 from hivesink.core.trace import damaged_source, damaged_state, reason
 from hivesink.sink.task.attempt import ROUTE, check_input
 from hivesink.sink.task.lines import ROW
@@ -115,7 +115,7 @@ class QueryRun:
         # Asked once: reading the session's settings takes a call to the JVM for each of them.
         self._tries = allowed_tries(spark)
         self._sizes = RecordSizes(self._tasks)
-        self._lag = Lag(spark, setup.context.tick, setup.context.now)
+        self._lag = Lag(spark, setup.context.tick)
         self._callers: list[int] = []
         self._is_told = False
 
@@ -141,8 +141,14 @@ class QueryRun:
             self._require_watermark(source)
             self._require_least(plan, first, files)
             self.committer.read_from(source)
+        topics = self._topics_of(files)
         if first.query is None:
-            self._topics_of(files).keep(_begins_with(plan))
+            topics.keep(_begins_with(plan))
+        else:
+            # A person may have deleted them, or they are an older version's.
+            told = named(tuple(told_topics(options).ids for options in kafka_options(plan)))
+            names = topics_of(first.start or ())
+            topics.keep({**{name: ids for name, ids in told.items() if name in names}, **topics.kept()})
         self._follow(checkpoint, BatchId(first.batch - 1), self._shape(schema, ()))
         self._has_begun = True
 

@@ -22,7 +22,7 @@ from hivesink.core.topics import (
     topic_ids,
     with_ids,
 )
-from hivesink.errors import CheckpointUnreadable, OffsetsDontChain, TopicRemade
+from hivesink.errors import CheckpointOutdated, CheckpointUnreadable, OffsetsDontChain, TopicRemade
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -204,6 +204,19 @@ def test_the_way_on_from_one_of_several_topics_begins_where_the_query_has_come_t
     policy, now = HistoryPolicy(append=Epoch(8 if last else 0), resume=not number), seen(t="new", u="any")
     with pytest.raises(TopicRemade, match=f"^topic t was .*{way}"):
         require_topics(OLD, newest, first, policy, now, log="/log", now=lambda: now, was_written=lambda: number == 9)
+
+
+def test_an_old_checkpoint_is_told_that_the_log_has_gone_on_with_the_new_topic() -> None:
+    new = replace(LAST, ref=replace(LAST.ref, query="q2", end=(kafka({"t": "new"}, t=5),)))
+    for last, way in (
+        (new, r"ends at .*5.* use the query's newest checkpoint, or, .* resume=True\) and hivesink.sources.kafka"),
+        (replace(new, ref=replace(new.ref, end=new.ref.end * 2)), r"append=8\) and startingOffsets of your own"),
+    ):
+        with pytest.raises(CheckpointOutdated, match=f"^this checkpoint is older than t, which was .*{way}"):
+            require_topics(OLD, last, coming(5, 50), APPEND, seen(t="new"), log="/log", now=lambda: seen(t="new"))
+    # Made again once more since.
+    with pytest.raises(TopicRemade):
+        require_topics(OLD, new, coming(5, 50), APPEND, seen(t="newer"), log="/log", now=lambda: seen(t="newer"))
 
 
 def test_files_beside_a_topic_are_read_again_by_a_new_checkpoint_so_the_way_on_names_them() -> None:

@@ -176,6 +176,7 @@ def test_over_kafka_a_topic_that_was_made_again_is_refused_and_read_whole_as_the
     what, way = one_line(refused.value).split(" To go on: ")
     assert re.search(rf'^topic {topic.name} was deleted .* at epoch 3 and ends at .*"0": 5, "1": 5', what)
     assert "once with a new checkpoint and HiveSink.for_table(…, append=3), without `resume`" in way
+    old = stage.copy_checkpoint()
     stage.forget_checkpoint()
     with pytest.raises(errors.TopicRemade):
         topic.stream(stage.spark, resume=stage.sink(resume=True))
@@ -186,6 +187,12 @@ def test_over_kafka_a_topic_that_was_made_again_is_refused_and_read_whole_as_the
     assert stage.ids() == list(range(10))
     stage.drain(stage.sink(append=3), topic.stream(stage.spark))
     assert stage.staged() == []
+    newest = stage.checkpoint.rename(stage.folder / "newest")
+    old.rename(stage.checkpoint)
+    for settings in ({}, {"append": 4}, {"resume": True}):
+        with pytest.raises(errors.CheckpointOutdated):
+            stage.drain(stage.sink(**settings), topic.stream(stage.spark))
+    stage.restore_checkpoint(newest)
     topic.remake()
     topic.put(range(200, 240))
     # Another writer's name, or a log that was lost, doesn't change whose offsets the checkpoint has: it says so itself.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from datetime import datetime, timezone
 from types import SimpleNamespace
 from typing import Any
 
@@ -29,7 +28,7 @@ def _execution(*sources: Any) -> Any:
 
 def _behind(execution: Any, *end: SourceOffset) -> Behind:
     spark: Any = None
-    return Lag(spark, lambda: 0.0, lambda: datetime.now(timezone.utc)).behind(execution, end)
+    return Lag(spark, lambda: 0.0).behind(execution, end)
 
 
 def test_how_many_records_kafka_has_beyond_a_batch() -> None:

@@ -209,7 +209,7 @@ class Committer:
         """What this run has committed. Waits for no batch."""
         executor = self._executor
         waiting = executor.history.rows.rows if executor else 0
-        return self._tally.progress(waiting, self.context.tick())
+        return self._tally.progress(waiting, self.context.tick(), self.context.now().timestamp())
 
     def tell_end(self) -> None:
         """Log a line at the end of a query that went well, if none of its epochs has made one."""

@@ -52,8 +52,8 @@ class Tally:
             rejected=self._total.rejected + done.rows.rejected,
         )
 
-    def progress(self, waiting_rows: int, tick: float) -> Progress:
-        """What is known at `tick`."""
+    def progress(self, waiting_rows: int, tick: float, now: float) -> Progress:
+        """What is known at `tick`, which is `now` by the wall clock (Unix time, seconds)."""
         total, readable_at, behind = self._total, self._readable_at, self.behind
         readable = None
         if waiting_rows and readable_at is not None:
@@ -64,7 +64,7 @@ class Tally:
             waiting_rows=waiting_rows,
             readable_in=readable,
             behind_records=behind.records,
-            behind_seconds=behind.seconds,
+            behind_seconds=None if behind.oldest is None else max(0.0, now - behind.oldest),
             behind_files=behind.files,
         )
 
