@@ -174,7 +174,8 @@ def test_a_batch_that_a_stop_cuts_off_is_told_as_that(table: str, tmp_path: Path
     # Spark's regular expressions overflow the JVM's stack over a long traceback: a thousand lines.
     assert "Py4JJavaError" not in err
     assert "StackOverflow" not in err
-    assert len(err.splitlines()) < 20, err
+    # Where a second signal ends the JVM, Spark's stream thread may print one stack of its own.
+    assert len(err.splitlines()) < 100, err
     assert process.returncode == {"the job": 0, "two signals": 143, "the JVM's death": 75}[stop]
 
 
