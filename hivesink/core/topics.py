@@ -222,8 +222,8 @@ def _remade(
 ) -> errors.HiveSinkError:
     """Names where the query has come to, which need not be where the log ends: that may be in the new topic by now."""
     start, epoch, follows = batch.start or (), last.epoch if last else Epoch(0), False
-    known = named(topic_ids(last.ref.end)) if last else {}
-    if last and not made_again({topic: known.get(topic, frozenset()) for topic in topics}, now):
+    known, there = named(topic_ids(last.ref.end) if last else ()), named(now)
+    if last and all(there.get(topic, {None}) <= known.get(topic, frozenset()) for topic in topics):
         return errors.CheckpointOutdated(log, epoch, last.ref.end, topics, resumable=_resumes(last.ref.end))
     is_behind = last and batch.query == last.ref.query and batch.batch <= last.ref.batch
     if last and (is_behind or batch.batch == 0 or not start or chain(last.ref.end, start) is None):

@@ -173,6 +173,10 @@ def test_a_planned_batch_of_partitions_that_are_gone_is_refused() -> None:
         require_topics({}, last, planned, policy, now, log="/log", now=lambda: seen(t="new"))
         with pytest.raises(TopicRemade, match="topic t was deleted"):
             require_topics({}, last, planned, policy, now, log="/log", now=lambda: now)
+    # An older broker gives no ids.
+    bare = KafkaOffset.of({"t": {"0": -2}})
+    with pytest.raises(TopicRemade):
+        require_topics({}, LAST, planned, APPEND, bare, log="/log", now=lambda: bare)
     # One that two sources read may be of two clusters.
     twice = replace(planned, end=planned.end and planned.end * 2)
     require_topics({}, None, twice, STRICT, now, log="/log", now=lambda: now)
