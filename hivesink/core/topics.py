@@ -11,13 +11,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
 from hivesink import errors
+from hivesink.core.checkpoint import Files
 from hivesink.core.epoch import Epoch
 from hivesink.core.offsets import KafkaOffset, NoOffset, SourceOffset, TopicIds, chain
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
-    from hivesink.core.checkpoint import Files
     from hivesink.core.epoch import BatchRef, HistoryPolicy, LastBatch, NextBatch
 
     Known = Mapping[str, frozenset[str]]
@@ -27,8 +27,8 @@ FOLDER = "hivesink"
 _PREFIX = "topics."
 
 
-class WritableFiles(Protocol):
-    """What a checkpoint's files need beside `Files`."""
+class WritableFiles(Files, Protocol):
+    """A checkpoint's files, which the sink adds its own to."""
 
     def put(self, name: str, data: bytes) -> None:
         """Create a file, whole or not at all. Raises StoreUnavailable, also where it exists; NotWritable."""
@@ -53,13 +53,13 @@ def kept(files: Files) -> Known:
         raise errors.CheckpointUnreadable(files.location, name, f"{type(error).__name__}: {error}") from error
 
 
-def keep(known: Known, files: Files, writable: WritableFiles) -> None:
+def keep(known: Known, files: WritableFiles) -> None:
     """Make `known` what `kept` returns. Raises what `put` and `remove` raise."""
     old = list(_numbers(files))
     text = json.dumps({topic: sorted(ids) for topic, ids in sorted(known.items())})
-    writable.put(f"{FOLDER}/{_PREFIX}{max(old, default=0) + 1}", text.encode())
+    files.put(f"{FOLDER}/{_PREFIX}{max(old, default=0) + 1}", text.encode())
     for number in old:
-        writable.remove(f"{FOLDER}/{_PREFIX}{number}")
+        files.remove(f"{FOLDER}/{_PREFIX}{number}")
 
 
 def _numbers(files: Files) -> Iterator[int]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 from contextlib import closing
 from dataclasses import replace
@@ -18,6 +17,7 @@ from hivesink.errors import InvalidOption, MissingColumns, NotWritable, StoreUna
 from hivesink.sink.task.assign import classes_columns, row_columns
 from hivesink.sink.task.messages import InputShape, TaskPlan
 from hivesink.spark.site import driver_jvm, on_file_system
+from hivesink.storage.local_files import refusing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_WRITE = "write the checkpoint's"
+_WRITE, _DELETE = "write the checkpoint's", "delete the checkpoint's"
 
 BLOCK = "_block"
 """A column of this name holds where the part of its file begins (bytes) which Spark has read the row in."""
@@ -248,15 +248,13 @@ class Checkpoint:
         folder, _, last = name.rpartition("/")
         hidden = f"{folder}/.{last}.{uuid4().hex}"
         if self._is_local:
-            try:
+            with refusing(f"{self._base}/{name}", _WRITE):
                 Path(self._base, folder).mkdir(parents=True, exist_ok=True)
                 with Path(self._base, hidden).open("xb") as file:
                     file.write(data)
                     file.flush()
                     os.fsync(file.fileno())
                 Path(self._base, hidden).rename(Path(self._base, name))
-            except OSError as error:
-                raise self._unwritten(name, error) from error
             return
 
         def write(fs: Any, path: Any) -> bool:
@@ -272,12 +270,10 @@ class Checkpoint:
     def remove(self, name: str) -> None:
         """Delete a file, if it is there."""
         if self._is_local:
-            try:
+            with refusing(f"{self._base}/{name}", _DELETE):
                 Path(self._base, name).unlink(missing_ok=True)
-            except OSError as error:
-                raise self._unwritten(name, error) from error
             return
-        self._by_hadoop(name, lambda fs, path: fs.delete(path, False), "delete the checkpoint's")
+        self._by_hadoop(name, lambda fs, path: fs.delete(path, False), _DELETE)
 
     def _by_hadoop(self, name: str, act: Callable[[Any, Any], T], action: str = "read the checkpoint's") -> T:
         location = f"{self._base}/{name}"
@@ -287,9 +283,3 @@ class Checkpoint:
             if "AccessControlException" in error.reason:
                 raise NotWritable(location, error.reason) from error
             raise
-
-    def _unwritten(self, name: str, error: OSError) -> NotWritable | StoreUnavailable:
-        path, reason = f"{self._base}/{name}", str(error.strerror)
-        if isinstance(error, PermissionError) or error.errno == errno.EROFS:
-            return NotWritable(path, reason)
-        return StoreUnavailable(_WRITE, path, reason)

@@ -14,15 +14,7 @@ from typing import TYPE_CHECKING, Any
 from hivesink import errors
 from hivesink.config.options import OnMissingFile
 from hivesink.core.checkpoint import batch_ref, batch_watermark, next_batch, next_watermark, pinned_setting
-from hivesink.core.epoch import (
-    BatchId,
-    BatchRef,
-    Epoch,
-    NextBatch,
-    judge,
-    read_before,
-    wrote_instead,
-)
+from hivesink.core.epoch import BatchId, BatchRef, Epoch, NextBatch, judge, read_before, wrote_instead
 from hivesink.core.offsets import span
 from hivesink.core.table import quoted
 from hivesink.core.topics import named, require_topics, topics_of

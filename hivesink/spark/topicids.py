@@ -66,7 +66,7 @@ class CheckpointTopics:
     def keep(self, known: Known) -> None:
         """As `Topics` has it."""
         if known != self.kept():
-            keep(known, self.files, self.files)
+            keep(known, self.files)
             self._kept = known
 
     def now(self) -> TopicIds:

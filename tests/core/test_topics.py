@@ -88,7 +88,7 @@ def test_a_checkpoint_keeps_the_ids_of_its_topics_at_any_kill() -> None:
     assert kept(files) == {}
     for known in (OLD, {"t": frozenset({"one", "other"}), "u": frozenset({"u"})}, {}):
         before = dict(files.files)
-        keep(known, files, files)
+        keep(known, files)
         assert kept(files) == known
         assert len(files.files) == 1
         # Killed before the older file was removed, or while the new one was written.

@@ -43,7 +43,7 @@ def test_the_ids_of_topics_are_kept_beside_sparks_files(spark: SparkSession, tmp
     files = Checkpoint(spark, f"{scheme}{tmp_path}/new")
     assert kept(files) == {}
     for number, known in enumerate(({"t": frozenset({"one"})}, {"é": frozenset({"two", "three"})}), start=1):
-        keep(known, files, files)
+        keep(known, files)
         assert kept(files) == known
         assert [name for name in files.names("hivesink") if not name.startswith(".")] == [f"topics.{number}"]
     files.remove("hivesink/topics.9")
