@@ -69,7 +69,7 @@ CASES: Mapping[str, Case] = {
         _case("skewed", IN_SPARK),
         _case("many-partitions", IN_SPARK),
         _case("dirty", (OWN, CLEAN, SPARK_SINK, SPARK_INSERT)),
-        replace(_case("small-epochs", IN_SPARK), rows=EPOCHS * EPOCH_ROWS, batches=EPOCHS),
+        replace(_case("small-epochs", (*IN_SPARK, NOOP, ARROW)), rows=EPOCHS * EPOCH_ROWS, batches=EPOCHS),
     )
 }
 DEFAULT = ("narrow", "wide", "flights", "narrow-warm", "skewed", "many-partitions", "dirty", "small-epochs")

@@ -72,14 +72,17 @@ def stream(spark: SparkSession, drain: Drain) -> DataFrame:
     return sources.kafka(spark, drain.servers, drain.topic, options=options)
 
 
+def coalesced(spark: SparkSession, drain: Drain) -> DataFrame:
+    """Small batches in one task instead of one for each of the topic's partitions, as hivesink has it by itself."""
+    events = stream(spark, drain)
+    return events.coalesce(1) if drain.per_batch <= FEW else events
+
+
 def decoded(spark: SparkSession, drain: Drain) -> DataFrame:
     """What a job without hivesink does: Spark's own decoding, and the partition's value last."""
     from pyspark.sql import functions as f
 
-    workload, events = WORKLOADS[drain.workload], stream(spark, drain)
-    if drain.per_batch <= FEW:
-        # One task instead of one for each of the topic's partitions, as hivesink has it by itself.
-        events = events.coalesce(1)
+    workload, events = WORKLOADS[drain.workload], coalesced(spark, drain)
     row = f.from_json(f.col("value").cast("string"), workload.spark_schema)
     columns = events.select(row.alias("row")).select("row.*")
     if workload.bad:
@@ -128,7 +131,7 @@ def insert_into(spark: SparkSession, drain: Drain, checkpoint: str) -> Query:
 
 
 def noop(spark: SparkSession, drain: Drain, checkpoint: str, *, python: bool = False) -> StreamingQuery:
-    values = stream(spark, drain).select("value")
+    values = coalesced(spark, drain).select("value")
 
     # Within a function it is sent as it is: executors have no such module.
     def nothing(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
