@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import resource
+import tempfile
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -147,6 +148,19 @@ def test_workers_of_this_machine_are_forked_ready() -> None:
     assert chosen({}, metastore="thrift://m").settings[name] == "hivesink.spark.daemon"
     # Executors' daemons start before they have the package.
     assert name not in chosen({}, metastore="thrift://m", master="spark://127.0.0.1:7077").settings
+
+
+def test_workers_of_this_machine_are_spoken_to_by_unix_sockets_where_their_path_is_short(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    name = "spark.python.unix.domain.socket"
+    monkeypatch.setattr(tempfile, "tempdir", "/short")
+    settings = chosen({}, metastore="thrift://m").settings
+    assert (settings[f"{name}.enabled"], settings[f"{name}.dir"]) == ("true", "/short")
+    # Executors may have no such folder.
+    assert f"{name}.enabled" not in chosen({}, metastore="thrift://m", master="yarn").settings
+    monkeypatch.setattr(tempfile, "tempdir", f"/{'long' * 20}")
+    assert f"{name}.enabled" not in chosen({}, metastore="thrift://m").settings
 
 
 def test_spark_defaults_are_the_users_own_settings(tmp_path: Path) -> None:
