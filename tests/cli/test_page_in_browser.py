@@ -41,6 +41,7 @@ def page(uri: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Path:
     with closing(Daily(table, uri)) as writer:
         writer.read(HOSTILE, 1, 3, 3, mark=2)
         writer.read(3, mark=2)
+        writer.read(3, mark=2)
         writer.committer.finish()
     with closing(Ingest(table, uri, "other")) as writer:
         writer.commit()
