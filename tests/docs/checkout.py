@@ -39,11 +39,10 @@ def shell(
     folder: Path, script: str, environment: Mapping[str, str] | None = None, *, check: bool = True
 ) -> subprocess.CompletedProcess[str]:
     """Run a script as `bash -e` does, with nothing on standard input; `stdout` and `stderr` are text."""
-    own = {name: value for name, value in os.environ.items() if not name.startswith(_NOT_HIS)}
     done = subprocess.run(
         ["bash", "-euo", "pipefail", "-c", script],
         cwd=folder,
-        env={**own, **(environment or {})},
+        env={**newcomers(), **(environment or {})},
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
@@ -51,3 +50,8 @@ def shell(
     )
     assert not check or done.returncode == 0, f"{script}\n{done.stdout}{done.stderr}"
     return done
+
+
+def newcomers() -> dict[str, str]:
+    """The environment, but for what a newcomer lacks."""
+    return {name: value for name, value in os.environ.items() if not name.startswith(_NOT_HIS)}
