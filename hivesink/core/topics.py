@@ -232,4 +232,14 @@ def _remade(
         end = (batch.end if was_written() else None) or start
     alone = is_alone(end) or all(isinstance(one, NoOffset) for one in end)
     again = any(not one.resumable for one in end)
-    return errors.TopicRemade(log, epoch, end, topics, alone=alone, follows=follows, again=again)
+    anew = _anew(end, topics)
+    return errors.TopicRemade(log, epoch, end, topics, anew=anew, alone=alone, follows=follows, again=again)
+
+
+def _anew(offsets: tuple[SourceOffset, ...], topics: Collection[str]) -> tuple[SourceOffset, ...]:
+    """The offsets of Kafka's sources, but -2, where a partition begins, for those of `topics`."""
+    return tuple(
+        KafkaOffset(tuple((place, -2 if place[0] in topics else at) for place, at in one.next))
+        for one in offsets
+        if isinstance(one, KafkaOffset)
+    )

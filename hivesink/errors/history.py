@@ -215,19 +215,20 @@ class OffsetsRunBack(HiveSinkError):
         super().__init__(
             f"batch {batch} runs back or leaves out a topic ({few(back, _NAMED)}): the topic was created again or is "
             f"no longer subscribed, and Spark passes over that. {log} is at epoch {epoch}; nothing was written here. "
-            f"To go on: subscribe to the topic again, and delete offsets/{batch} and, if it is there, "
-            f"offsets/.{batch}.crc in the query's checkpoint (unless another sink of the query has committed it); or, "
-            f"if it is gone for good, start with {appending(epoch)} (your decision: subscribed again, it is read from "
-            "its beginning); or, if it was created again, with a new checkpoint, startingOffsets (-2 for its "
-            f"partitions, the others as the log ends) and {appending(epoch)}"
+            "To go on, if the topic was created again: start with a new checkpoint, startingOffsets (-2 for its "
+            f"partitions, the others as the log ends) and {appending(epoch)}. If the job left it out by mistake: name "
+            f"it again, and delete offsets/{batch} and, if it is there, offsets/.{batch}.crc in the query's checkpoint "
+            "(unless another sink of the query has committed it). If it is gone for good: start with "
+            f"{appending(epoch)} (your decision: named again, it is read from its beginning)"
         )
 
 
 class TopicRemade(HiveSinkError):
     """A topic was deleted and created again: `end`, to which the query has come, is an offset of the old one.
 
-    `alone`: the query reads nothing beside it. `follows`: that is where its log ends. `again`: what it reads beside
-    topics begins anew with a new checkpoint.
+    `anew`: the same of each source of Kafka, but for the beginning of the new one. `alone`: the query reads nothing
+    beside it. `follows`: `end` is where its log ends. `again`: what it reads beside topics begins anew with a new
+    checkpoint.
     """
 
     def __init__(
@@ -237,6 +238,7 @@ class TopicRemade(HiveSinkError):
         end: tuple[object, ...],
         topics: tuple[str, ...],
         *,
+        anew: tuple[object, ...],
         alone: bool,
         follows: bool,
         again: bool = False,
@@ -250,27 +252,30 @@ class TopicRemade(HiveSinkError):
         )
         if again:
             way = (
-                f"{appending(epoch)}, without `resume`, and with startingOffsets for each source of Kafka: those, but "
-                f"-2 for each partition of {names} and each new one (your decision: all that the query reads is added "
-                "to the table, so move away first the files that were read: a new checkpoint reads all again)"
+                f"{appending(epoch)}, without `resume`, and with startingOffsets for each source of Kafka: "
+                f"{_texts(anew)} (-2, the beginning, for each new partition too; your decision: all that the query "
+                "reads is added to the table, so move away first the files that were read: a new checkpoint reads all "
+                "again)"
             )
-        elif not alone and follows:
+        elif not alone and follows and len(anew) == 1:
             way = (
                 f"HiveSink.for_table(…, resume=True, append={epoch}) and hivesink.sources.kafka(…, resume=sink), which "
-                f"reads {names} from the beginning and all else from where the log ends; a readStream of your own, and "
-                "each of several sources, gets such startingOffsets (-2 is a partition's beginning), without `resume`"
+                f"reads {names} from the beginning and all else from where the log ends; a readStream of your own, "
+                f"without `resume`, gets startingOffsets = {_texts(anew)} (-2, the beginning, for a new partition too)"
             )
         elif not alone:
             way = (
-                f"{appending(epoch)}, without `resume`, and with startingOffsets for each source: those, but -2 for "
-                f"each partition of {names} and each new one (your decision: all that the new topic has is added to "
-                "the table)"
+                f"{appending(epoch)}, without `resume`, and with startingOffsets for each source: {_texts(anew)} (-2, "
+                "the beginning, for each new partition too; your decision: all that the new topic has is added to the "
+                "table)"
             )
         where = f"{log} is at epoch {epoch} and ends at" if follows else f"{log} is at epoch {epoch}, the query at"
         super().__init__(
-            f"{were} deleted and created again: {where} {_texts(end)}, and a query that went on there would skip the "
-            "first records of the new topic. Nothing of it was written. To go on: start once with a new checkpoint and "
-            f"{way}"
+            f"{were} deleted and created again, or the job reads another cluster now: {where} {_texts(end)}, and a "
+            "query that went on there would skip the first records of the new topic. Nothing of it was written. To go "
+            "on: if the servers are others by mistake, name the old ones; if they have the same records, see 'The same "
+            "records on another cluster' in docs/operations.md; if it was created again, start once with a new "
+            f"checkpoint and {way}"
         )
 
 
@@ -357,6 +362,20 @@ class SourceFilesMissing(HiveSinkError):
             f"{few(missing, _NAMED)}; put them back, or, if their rows are not wanted in the table, start once with "
             'HiveSink.for_table(…, options={"sink.on-missing-file": "ignore"}) in the job, or set '
             "'sink.on-missing-file' = 'ignore' in the table's TBLPROPERTIES until it has started"
+        )
+
+
+class SourceFilesChanged(HiveSinkError):
+    """Files were written to, or replaced, while their batch was read: their rows may be a mixture."""
+
+    retryable = True
+
+    def __init__(self, batch: int, changed: tuple[str, ...]) -> None:
+        names = few(changed, _NAMED)
+        super().__init__(
+            f"{names} changed while batch {batch} read {'it' if len(changed) == 1 else 'them'}: nothing of the batch "
+            "is in the table. Start again once nobody writes there: the batch is read again, with all that these files "
+            "have then. Write a file elsewhere, then move it into the source's folder, under a name of its own"
         )
 
 

@@ -384,6 +384,8 @@ class QueryRun:
         reports = self._reports(rows, partial(tasks.write, sealed=self._order(plan)))
         self._sizes.learn(reports)
         self._miss(files.missing_after(), files, ref)
+        if changed := files.changed():
+            raise errors.SourceFilesChanged(ref.batch, tuple(changed))
         return reports
 
     def _routed(self, rows: DataFrame, plan: TaskPlan) -> DataFrame:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 PATTERN = frozenset("{}[]*?\\")
 """Characters that make a file's name a pattern to Spark."""
+_STATUS = re.compile(r"path=(.*?); isDirectory=false; length=(\d+);.*?; modification_time=(\d+);", re.DOTALL)
 _NAMED, _ALL = 3, 100
 """How many files an error names as examples, and of those that a user has to find."""
 _ONCE = (
@@ -46,6 +48,7 @@ class SourceFiles:
     """
 
     def __init__(self, spark: SparkSession, execution: Any, ref: BatchRef) -> None:
+        self._spark = spark
         self.planned = [path for end in ref.end if isinstance(end, FilesOffset) for _, path in end.paths]
         self._relations = _file_relations(spark, execution) if self.planned else []
         self._patterns = [path for path in map(unquote, self.planned) if is_pattern(path)]
@@ -75,6 +78,13 @@ class SourceFiles:
             )
         return list((planned - present).elements())
 
+    def changed(self) -> list[str]:
+        """The files that have another length or time by now than those that Spark planned its tasks for.
+
+        A task reads a file by the length that it had then: of a longer one that took its place, the end is left out.
+        """
+        return [path for relation in self._relations for path in _changed(driver_jvm(self._spark), relation)]
+
     def missing_after(self) -> list[str]:
         """The same once the tasks have ended; nothing where a missing file already fails its task."""
         ignoring = [relation for relation in self._relations if _ignores_missing(relation)]
@@ -93,6 +103,23 @@ def _file_relations(spark: SparkSession, execution: Any) -> list[Any]:
     identity = driver_jvm(spark).java.lang.System.identityHashCode
     # A stream joined with itself appears twice as one object; two streams of one folder are two, though equal.
     return list({identity(relation): relation for relation in relations}.values())
+
+
+def _changed(jvm: Any, relation: Any) -> list[str]:
+    datasources, none = jvm.org.apache.spark.sql.execution.datasources, jvm.scala.Option.empty()
+    no_cache = getattr(getattr(datasources, "NoopCache$"), "MODULE$")
+    location = relation.location()
+    # Another index: if a file was deleted since, the batch must not leave it out where it is run again.
+    index = datasources.InMemoryFileIndex(
+        relation.sparkSession(), location.rootPaths(), relation.options(), none, no_cache, none, none
+    )
+    planned, now = ({path: rest for path, *rest in _STATUS.findall(_statuses(one))} for one in (location, index))
+    return [path for path, rest in now.items() if planned.get(path, rest) != rest]
+
+
+def _statuses(index: Any) -> str:
+    """Hadoop's text for each of the index's files: one call, however many there are."""
+    return str(index.allFiles().mkString("\n"))
 
 
 def _ignores_missing(relation: Any) -> bool:

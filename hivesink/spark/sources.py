@@ -48,6 +48,9 @@ _SAID = {
 }
 """What Kafka's client reports in its own terms, and what it means."""
 
+_CHOICES = ("subscribe", "subscribepattern", "assign")
+"""Spark's options that say what to read."""
+
 ANY_AGE = {"maxFileAge": "365000d"}
 """Spark's own default silently passes over files a week older than the newest: `mv`, `cp -p` and `rsync` keep times."""
 
@@ -70,9 +73,15 @@ def kafka(
 
     Raises SourceUnreachable if no broker answers within 15 s, TopicMissing if a topic doesn't exist: Spark itself
     would silently wait for either; TopicRemade if one was made again since it was read; ResumeImpossible if the log
-    doesn't end in one Kafka source; InvalidOption if `options` say where to start beside `resume`, or a topic of the
-    log is left out; Unsupported without the connector.
+    doesn't end in one Kafka source; InvalidOption if `options` say which topics, or where to start beside `resume`,
+    or a topic of the log is left out; Unsupported without the connector.
     """
+    if others := [name for name in options or () if name.lower() in _CHOICES]:
+        problem = (
+            f"{', '.join(others)} in options of sources.kafka, which names its topics: leave it out, or, for topics "
+        )
+        problem += "by a pattern or for some partitions alone, use spark.readStream as in docs/python.md"
+        raise InvalidOption((problem,))
     starts = [name for name in options or () if name.lower().startswith("starting")]
     if resume is not None and starts:
         problem = f"{', '.join(starts)} beside resume: leave it out of options, since resume starts where the log ends"

@@ -161,7 +161,10 @@ def test_a_query_over_a_topic_that_was_made_again_is_refused_before_it_reads() -
     check("older", "old")
     check("new", "new", known={})
     assert asked == ["old"]
-    with pytest.raises(TopicRemade, match="topic t was deleted and created again: /log is at epoch 8"):
+    with pytest.raises(
+        TopicRemade,
+        match=r"topic t was deleted .* or the job reads another cluster now: /log is at epoch 8",
+    ):
         check("new", "new")
 
 
@@ -186,7 +189,12 @@ def test_a_planned_batch_of_partitions_that_are_gone_is_refused() -> None:
     ("last", "number", "start", "way"),
     [
         # Where the log ends, whatever was planned beside it.
-        (9, 10, 90, "is at epoch 8 and ends at .*90.* resume=True, append=8"),
+        (
+            9,
+            10,
+            90,
+            r"is at epoch 8 and ends at .*90.* resume=True, append=8.*Offsets = .*t\": .*-2.*u\": .*7",
+        ),
         (9, 9, 80, "is at epoch 8 and ends at .*90.* resume=True, append=8"),
         (9, 0, 90, "is at epoch 8 and ends at .*90.* resume=True, append=8"),
         # Another writer took the checkpoint further.

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from hivesink import errors, sources
+from hivesink.spark.sourcefiles import SourceFiles
 from tests.integration.stage import AVAILABLE_NOW, ON_EPOCH, Stage, event, wrap
 
 if TYPE_CHECKING:
@@ -110,6 +111,46 @@ def test_a_file_that_vanishes_before_its_tasks_read_it_stops_the_query(stage: St
     path.touch()
     stage.drain()
     assert stage.staged() == []
+
+
+@pytest.mark.parametrize("name", ["one.json", "with blank; length=3;.json"])
+def test_a_file_that_another_takes_the_place_of_while_its_batch_is_read_is_read_again(stage: Stage, name: str) -> None:
+    stage.create()
+    path = stage.put(range(10), name)
+    stage.put(range(10, 20))
+    sink = stage.sink()
+
+    def replace_it(batch: DataFrame, batch_id: int) -> None:
+        new = stage.folder / "new.json"
+        new.write_text("".join(f"{json.dumps(event(number))}\n" for number in range(100, 130)))
+        new.rename(path)
+        sink(batch, batch_id)
+
+    events = sources.lines(stage.spark, str(stage.source))
+    writer = events.writeStream.foreachBatch(replace_it).option("checkpointLocation", str(stage.checkpoint))
+    with pytest.raises(Exception, match="changed while batch 0 read it"):
+        writer.trigger(**AVAILABLE_NOW).start().awaitTermination()
+    assert isinstance(sink._run.failure, errors.SourceFilesChanged)
+    assert stage.ids() == []
+    stage.drain()
+    assert stage.ids() == [*range(10, 20), *range(100, 130)]
+    assert stage.staged() == []
+
+
+def test_a_file_that_is_deleted_once_its_batch_was_read_is_no_change(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage.create()
+    path, changed = stage.put(range(10)), SourceFiles.changed
+
+    def delete(files: SourceFiles) -> list[str]:
+        path.unlink()
+        return changed(files)
+
+    monkeypatch.setattr(SourceFiles, "changed", delete)
+    stage.drain()
+    assert stage.ids() == list(range(10))
+    assert not path.exists()
 
 
 def test_a_packed_file_that_is_cut_short_stops_the_query_until_it_is_whole(stage: Stage) -> None:
