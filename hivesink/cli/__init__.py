@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from typing import NoReturn
 
 
 def main(arguments: list[str] | None = None) -> NoReturn:
     """Run a command line, that of this process by default, and exit with its code."""
+    # Loading takes a second, in which Ctrl-C would end with a trace of Python's.
+    if is_heard := arguments is None and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
     # The child of `hivesink run` imports this package too, and needs none of the commands.
     from hivesink.cli.app import call
     from hivesink.cli.leaving import leave
 
+    if is_heard:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     if arguments is not None:
         sys.exit(call(arguments))
     leave(call(sys.argv[1:]))

@@ -77,6 +77,8 @@ class JobFailed(HiveSinkError):
 
 _CUT_OFF = "stopped before its first batch or in the middle of one; the next start finishes what is open and goes on"
 
+_FULL = "; a table's disk would be named: this is the checkpoint's, or that of Spark's own files (spark.local.dir)"
+
 OLD_CLIENT = (
     "this Spark has no client for a metastore of Hive 4, so its SQL can't read the tables (the sink can write them); "
     "query through HiveServer2 with `hivesink query --hiveserver2 HOST:PORT`, or use Spark 4"
@@ -150,7 +152,8 @@ def _judge(error: BaseException, job: Path) -> tuple[JobFailed, ExitCode]:
     if _is_fault(error):
         return JobFailed(job, f"{what}{line}"), ExitCode.NEEDS_PERSON
     if _may_pass(error):
-        return JobFailed(job, f"{_jvm_death(error)}{what}", retryable=True), ExitCode.RETRY
+        full = _FULL if "No space left on device" in what else ""
+        return JobFailed(job, f"{_jvm_death(error)}{what}{full}", retryable=True), ExitCode.RETRY
     return JobFailed(job, f"{what}{line}; --debug shows the stack trace"), ExitCode.FAILED
 
 

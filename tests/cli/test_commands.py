@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -103,3 +106,22 @@ def test_wrong_usage_is_one_line_and_code_2(
     assert said.code == 2
     assert expected in said.error
     assert "--help`" in said.error
+
+
+@pytest.mark.parametrize("loaded", ["hivesink.cli.app", "hivesink.cli.status", "pyarrow"])
+def test_ctrl_c_while_a_command_is_loaded_prints_nothing(loaded: str) -> None:
+    press = (
+        "import os, signal, sys\n"
+        "class Finder:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        f"        if name == {loaded!r}:\n"
+        "            os.kill(os.getpid(), signal.SIGINT)\n"
+        "sys.meta_path.insert(0, Finder())\n"
+        "sys.argv = ['hivesink', 'status', 'a.b']\n"
+        "from hivesink.cli import main\n"
+        "main()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", press], capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ("", "")
+    # A shell says 130 of both.
+    assert done.returncode in {130, -signal.SIGINT}
