@@ -73,9 +73,9 @@ def test_spark_trouble_may_pass_and_bad_sql_and_python_do_not() -> None:
     crashed = f"{callback}py4j.protocol.Py4JJavaError: An error occurred while calling o7.collect.\n: SparkException: "
     assert translate(StreamingQueryException(f"{crashed}Python worker exited unexpectedly"), JOB)[1] == 75
     assert translate(StreamingQueryException(f"{crashed}{trace}"), JOB)[1] == 1
-    full = translate(StreamingQueryException(f"{crashed}java.io.IOException: No space left on device"), JOB)
-    assert full[1] == 75
-    assert "No space left on device; a table's disk would be named" in str(full[0])
+    assert translate(StreamingQueryException(f"{crashed}java.io.IOException: No space left on device"), JOB)[1] == 75
+    full, _ = translate(StreamingQueryException("[STREAM_FAILED] java.io.IOException: No space left on device"), JOB)
+    assert "No space left on device; a table's disk would be named" in str(full)
     for same in (
         "x.SparkClassNotFoundException: [DATA_SOURCE_NOT_FOUND]",
         "[MALFORMED_RECORD_IN_PARSING.WITHOUT_SUGG]",
