@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import sys
 from dataclasses import asdict, dataclass
@@ -107,7 +108,7 @@ def init(
     what = "JSON lines (a file or a folder), or kafka://HOST:PORT/TOPIC" if can_ask else None
     source = _needed(context, "--from", source, what, readable)
     what = "The table to propose, as database.table" if can_ask else None
-    table = _needed(context, "--table", table, what, _table_name)
+    table = _needed(context, "--table", table, what, _table_name, proposed=_table_of(source))
     with reporting(as_json=json, debug=debug) as out:
         name = _table_name(table)
         if not (can_ask or yes or dry_run):
@@ -119,7 +120,7 @@ def init(
         if not dry_run:
             files.require_new()
         taken = taken_from(origin, sample, site)
-        found = find(taken, name, now)
+        found = find(taken, name, now, source=source)
         by = _partitioning(found, origin, taken, _Asked(can_ask, time_column, every, zone))
         proposal = propose(taken, name, found, by, source=source, arrival=now)
         text = job_text(files.job, origin, proposal.spec, settings_of(proposal.spec))
@@ -130,7 +131,13 @@ def init(
 
 
 def _needed(
-    context: typer.Context, option: str, told: str | None, question: str | None, check: Callable[[str], object]
+    context: typer.Context,
+    option: str,
+    told: str | None,
+    question: str | None,
+    check: Callable[[str], object],
+    *,
+    proposed: str | None = None,
 ) -> str:
     """What is told, else an answer to `question` that passes `check`.
 
@@ -151,8 +158,15 @@ def _needed(
             pass  # No other answer would help: `init` reports it.
         return text
 
-    answered: str = typer.prompt(question, value_proc=proc, err=True)
+    answered: str = typer.prompt(question, default=proposed, value_proc=proc, err=True)
     return answered
+
+
+def _table_of(source: str) -> str | None:
+    """A table named after a folder, a file or a topic; None if that has no letters."""
+    last = re.sub(r"(\.(jsonl?|txt|log|gz|bz2))+$", "", source.rstrip("/").rpartition("/")[2].lower())
+    name = re.sub(r"\W+", "_", last, flags=re.ASCII).strip("_")[:_LONGEST_TABLE]
+    return f"demo.{name}" if name else None
 
 
 def _table_name(text: str) -> TableName:
@@ -307,6 +321,7 @@ def _report(
     blocks += _first([*map(str, proposal.left_out)], "fields are left out")
     by = proposal.spec.partition_columns[0]
     blocks.append(Line(f"partitioned by {by.name}: {by.comment}"))
+    blocks += [Line(proposal.untimed, "yellow")] if proposal.untimed else []
     blocks += bad_blocks(taken, proposal.checked.bad)
     tombstones = f"; tombstones, which a job skips: {skipped:,}" if skipped else ""
     text = f"{fit:,} of the sample's {records:,} records fit{tombstones}"

@@ -30,7 +30,8 @@ def export(letters: DeadLetters, wanted: Wanted, file: Path) -> int:
     except FileExistsError:
         raise WrongUsage((f"--export: there is a file {file}; name another",)) from None
     except OSError as error:
-        raise WrongUsage((f"--export {file}: {error.strerror or error}",)) from error
+        way = "give this user access, or name another file"
+        raise WrongUsage((f"--export {file}: {error.strerror or error}; {way}",)) from error
     return written
 
 

@@ -47,7 +47,10 @@ _NOT_READ = frozenset({".zst", ".zstd", ".lz4", ".snappy", ".deflate", ".xz", ".
 
 @dataclass(frozen=True, slots=True)
 class FilesSource:
-    """The visible files directly in a folder, or one of them. `folder` is absolute, or an address of HDFS."""
+    """The visible files directly in a folder, or one of them; if it has only folders, all in those (`is_deep`).
+
+    `folder` is absolute, or an address of HDFS.
+    """
 
     folder: str
     names: tuple[str, ...]
@@ -55,6 +58,7 @@ class FilesSource:
     neighbours: tuple[str, ...] = ()
     """If one file was named: the other visible files of its folder, which a job would read as well."""
     is_one_file: bool = False
+    is_deep: bool = False
 
     @classmethod
     def at(cls, location: str, site: Site) -> FilesSource:
@@ -66,16 +70,12 @@ class FilesSource:
         place = place if "://" in place else os.path.abspath(place)  # noqa: PTH100  links stay as they were given
         fs = file_system(place, site)
         if fs.is_folder(place):
-            found = _visible(fs, place)
+            direct = _visible(fs, place)
+            found = direct or dict(_deep(fs, place))
             if not found:
-                problem = "holds no files that Spark reads: it passes over folders, and names that begin with . or _"
-                way = "; put files there"
-                inner = sorted(one.name for one in fs.list(place) if one.is_folder and one.name[0] not in "._")
-                if inner:
-                    way = f"; name one of those, such as {inner[0]}, and in the job, for all of them, their folder and "
-                    way += 'sources.lines(…, options={"recursiveFileLookup": "true"})'
-                raise InvalidOption((f"--from {location}: the folder {problem}{way}",))
-            return cls(place, tuple(found), tuple(found.values()))
+                problem = "holds no files that Spark reads: it passes over names that begin with . or _"
+                raise InvalidOption((f"--from {location}: the folder {problem}; put files there",))
+            return cls(place, tuple(found), tuple(found.values()), is_deep=not direct)
         length = fs.length(place)
         if length is None and is_pattern(location):
             way = "name a folder, whose files are all read, or one file"
@@ -106,6 +106,8 @@ class FilesSource:
 
     def beyond(self) -> str | None:
         """A word on what a job reads beside the file that was named; None for a folder, which it reads as a whole."""
+        if self.is_deep:
+            return f"{self.folder} holds no files but folders: the job reads the files in all of them"
         if not self.is_one_file:
             return None
         text = f"the job reads every file in {self.folder}, not only {self.names[0]}: those that come later"
@@ -150,6 +152,18 @@ def _visible(fs: FileSystem, folder: str) -> dict[str, int]:
     """The files, with their lengths, that Spark's file source takes."""
     entries = fs.list(folder)
     return {entry.name: entry.length for entry in entries if entry.length is not None and entry.name[0] not in "._"}
+
+
+def _deep(fs: FileSystem, folder: str, above: str = "") -> Iterator[tuple[str, int]]:
+    """The same of all folders within, as Spark reads them with `recursiveFileLookup`, by their paths."""
+    for entry in fs.list(folder):
+        path = f"{above}{entry.name}"
+        if entry.name[0] in "._":
+            continue
+        if entry.length is not None:
+            yield path, entry.length
+        elif entry.is_folder:
+            yield from _deep(fs, join(folder, entry.name), f"{path}/")
 
 
 def _suffix(name: str) -> str:

@@ -48,6 +48,7 @@ def main() -> None:
 if __name__ == "__main__":
     main()
 '''
+_DEEP = ', options={"recursiveFileLookup": "true"}'
 _DROP = """    # The table has columns of these names; the sink would take Kafka's for them.
     events = events.drop({names})"""
 
@@ -63,7 +64,7 @@ def job_text(job: Path, source: Source, spec: TableSpec, config: SinkConfig) -> 
             variables="FOLDER (where the files arrive)",
             settings=f'FOLDER = environ.get("FOLDER", {source.folder_of_job()!r})',
             kafka="",
-            events="    events = sources.lines(spark, FOLDER)",
+            events=f"    events = sources.lines(spark, FOLDER{_DEEP if source.is_deep else ''})",
             **common,
         )
     events = "    events = sources.kafka(spark, SERVERS, TOPIC)"

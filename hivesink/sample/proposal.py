@@ -39,7 +39,7 @@ _TIMELY = re.compile(r"time|date|stamp|epoch|millis|created|modified|(?:^|_)(?:t
 _LIKELIEST = re.compile(r"^(?:ts|time|timestamp)$|event|occurred")
 _OTHER_TIMES = re.compile(r"birth|dob|expir|valid|until|due|deadline")
 """Names of times at which nothing happens that the record tells."""
-_USUAL = 0.95
+_ODD = 0.05
 _BUSY_HOUR = 10_000
 """Rows an hour from which a partition for each hour isn't small."""
 _PARTITION_NAMES = ("dt", "event_dt", "partition_dt", "hivesink_dt")
@@ -51,11 +51,12 @@ _MOST_LEFT_OUT = 100
 
 @dataclass(frozen=True, slots=True)
 class TimeColumn:
-    """A column that `sink.bucket.time-column` can name: in which part of the rows it is, its first and last time."""
+    """A column that `sink.bucket.time-column` can name: of how many rows, its first and last time."""
 
     name: str
     type: object
-    present: float
+    rows: int
+    missing: int
     first: datetime
     last: datetime
 
@@ -63,7 +64,7 @@ class TimeColumn:
     def likelihood(self) -> tuple[bool, int, bool]:
         """Greater is likelier to be the event's own time."""
         tier = -1 if _OTHER_TIMES.search(self.name) else 1 if _LIKELIEST.search(self.name) else 0
-        return self.present >= _USUAL, tier, self.type is not Primitive.DATE
+        return self.missing <= _ODD * self.rows, tier, self.type is not Primitive.DATE
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,12 +91,16 @@ class Partitioning:
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """A table, the text of its DDL file, what the sample becomes in it, and the fields that the table lacks."""
+    """A table, the text of its DDL file, what the sample becomes in it, and the fields that the table lacks.
+
+    `untimed` says how many rows lack the time that decides the partition.
+    """
 
     spec: TableSpec
     ddl: str
     checked: Preview
     left_out: tuple[LeftOut, ...]
+    untimed: str | None
 
 
 def _first(sample: Sample) -> str:
@@ -106,13 +111,13 @@ def _first(sample: Sample) -> str:
     return "all are tombstones"
 
 
-def find(sample: Sample, table: TableName, arrival: datetime) -> Findings:
-    """Raises InvalidOption if the sample has nothing to make a table of."""
+def find(sample: Sample, table: TableName, arrival: datetime, *, source: str = "the source") -> Findings:
+    """`source` names it in errors. Raises InvalidOption if the sample has nothing to make a table of."""
     inferred = infer(sample.records())
     columns = inferred.columns
     if not columns:
         if not sample.batch.num_rows:
-            problem = "the source holds no records; send some, then try again"
+            problem = f"{shown(source, 200)} holds no records; send some, then try again"
         elif inferred.left_out:
             problem = "no field of the sample can be a column; "
             problem += "; ".join(f"{shown(one.field)}: {one.why}" for one in inferred.left_out[:5])
@@ -141,7 +146,7 @@ def time_choices(found: Findings, *, from_kafka: bool) -> tuple[str, ...]:
 
 def default_time(found: Findings, *, from_kafka: bool) -> str:
     """The likeliest time of the event."""
-    likely = [time for time in found.times if 2 * time.present >= 1 and time.likelihood[1] >= 0]
+    likely = [time for time in found.times if 2 * time.missing <= time.rows and time.likelihood[1] >= 0]
     if likely:
         return likely[0].name
     return time_choices(found, from_kafka=from_kafka)[len(found.times)]
@@ -190,12 +195,27 @@ def propose(
         way = f"if its clock is that of {by.zone}, add 'sink.timestamp-zone'='{by.zone}'"
         notes.append(f"{shown(by.time)} without an offset is read as UTC; {way}.")
     title = f"Proposed by `hivesink init` from {sample.batch.num_rows:,} records of {shown(source, 200)}."
+    untimed = _untimed(sample, found, by)
+    notes += [f"{untimed}."] if untimed else []
     notes.append(_also(sample))
     ddl = "".join(f"-- {line}\n" for line in (title, *notes)) + f"{render(spec)}\n"
     if parse_ddl(ddl, f"{table}.sql", options.check) != spec:
         message = f"the DDL of {table} reads back as another table"
         raise AssertionError(message)
-    return Proposal(spec, ddl, checked, found.left_out)
+    return Proposal(spec, ddl, checked, found.left_out, untimed)
+
+
+def _untimed(sample: Sample, found: Findings, by: Partitioning) -> str | None:
+    own = next((time for time in found.times if time.name == by.time), None)
+    if own is None or not own.missing:
+        return None
+    gaps = {time.name for time in found.times if time.missing}
+    choices = time_choices(found, from_kafka=RECORD in sample.batch.schema.names)
+    other = next(choice for choice in choices if choice not in gaps)
+    return (
+        f"{own.missing:,} of {own.rows:,} records have no {shown(own.name)} and go to the partition of nulls; "
+        f"--time-column {shown(other)} has none of these"
+    )
 
 
 def _also(sample: Sample) -> str:
@@ -257,8 +277,8 @@ def _times(column: Column, rows: pa.Table) -> Iterable[TimeColumn]:
     ):
         return
     if edges["min"] is not None:
-        present = 1 - values.null_count / len(values)
-        yield TimeColumn(column.name, column.type, present, _instant(edges["min"]), _instant(edges["max"]))
+        first, last = _instant(edges["min"]), _instant(edges["max"])
+        yield TimeColumn(column.name, column.type, len(values), values.null_count, first, last)
 
 
 def _nearly_times(column: Column, rows: pa.Table) -> Iterable[tuple[float, str, str]]:

@@ -101,7 +101,7 @@ def lines(spark: SparkSession, folder: str, *, options: Mapping[str, str] | None
     are Spark's own, such as `maxFilesPerTrigger`. Spark reads a file once, as it first sees it: write it elsewhere,
     then rename it into `folder`. A `folder` without a scheme is on `fs.defaultFS`: HDFS, where HADOOP_CONF_DIR is set.
 
-    Raises InvalidOption if the folder doesn't exist or can't be read.
+    Raises InvalidOption if the folder doesn't exist, can't be read or is a file.
     """
     from pyspark.errors import PySparkException
 
@@ -111,7 +111,7 @@ def lines(spark: SparkSession, folder: str, *, options: Mapping[str, str] | None
         why = str(error).partition("\n")[0]
         problem = "doesn't exist: create it, or fix the path" if "PATH_NOT_FOUND" in why else f"can't be read: {why}"
         raise InvalidOption((f"the folder {folder!r} {problem}",)) from error
-    _tell_of_nothing(spark, folder, options or {})
+    _look_at(spark, folder, options or {})
     columns = ["value", f"_metadata.file_path AS {PATH}"]
     # Only Hadoop's own ends of lines can be counted again.
     if "linesep" not in {name.lower() for name in options or {}}:
@@ -119,12 +119,21 @@ def lines(spark: SparkSession, folder: str, *, options: Mapping[str, str] | None
     return files.selectExpr(*columns)
 
 
-def _tell_of_nothing(spark: SparkSession, folder: str, options: Mapping[str, str]) -> None:
-    """Log a line where `folder` holds no file that Spark reads now: it passes over the folders in it in silence."""
-    if is_pattern(folder) or "recursivefilelookup" in {name.lower() for name in options}:
+def _look_at(spark: SparkSession, folder: str, options: Mapping[str, str]) -> None:
+    """Log a line where `folder` holds no file that Spark reads now: it passes over the folders in it in silence.
+
+    Raises InvalidOption for a file, of which Spark makes no stream.
+    """
+    if is_pattern(folder):
         return
     path = driver_jvm(spark).org.apache.hadoop.fs.Path(folder)
-    found = path.getFileSystem(hadoop_configuration(spark)).listStatusIterator(path)
+    files = path.getFileSystem(hadoop_configuration(spark))
+    if files.getFileStatus(path).isFile():
+        problem = f"{folder} is a file, of which Spark makes no stream: name its folder, alone in which it may be"
+        raise InvalidOption((problem,))
+    if "recursivefilelookup" in {name.lower() for name in options}:
+        return
+    found = files.listStatusIterator(path)
     folders = []
     while found.hasNext():
         status = found.next()

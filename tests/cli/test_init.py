@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from hivesink.cli.init import _table_of
 from tests.cli.site import hivesink
 
 if TYPE_CHECKING:
@@ -156,6 +157,44 @@ def test_in_a_terminal_it_asks_again_until_the_answer_is_one(
     assert (folder / "jobs" / "mine.py").exists()
 
 
+def test_a_folder_of_folders_is_read_to_its_depths(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for day in ("01", "02"):
+        path = folder / "days" / "2024" / day / "a.json"
+        path.parent.mkdir(parents=True)
+        path.write_text(f'{{"id": {int(day)}}}\n')
+    said = hivesink(capsys, "init", "--from", "days", "--table", "a.days", "--json", "--yes")
+    assert (said.code, said.data["records"]) == (0, 2)
+    job = (folder / "jobs" / "days.py").read_text()
+    assert 'sources.lines(spark, FOLDER, options={"recursiveFileLookup": "true"})' in job
+    # What is beside them is all that Spark reads then.
+    (folder / "days" / "one.json").write_text('{"id": 3}\n')
+    said = hivesink(capsys, "init", "--from", "days", "--table", "a.one", "--dry-run", "--json")
+    assert said.data["records"] == 1
+    assert "recursive" not in said.data["job"]["text"]
+
+
+def test_it_says_how_many_rows_lack_their_partitions_time(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    records = [{"ts": "2024-01-02T03:04:05Z", "made_at": "2024-01-02"}, {"made_at": "2024-01-02"}]
+    (folder / "gaps.json").write_text("\n".join(map(json.dumps, records)))
+    said = hivesink(capsys, "init", "--from", "gaps.json", "--table", "a.b", "--dry-run", "--time-column", "ts").out
+    told = "1 of 2 records have no ts and go to the partition of nulls; --time-column made_at has none of these"
+    assert said.count(told) == 2
+    assert "have no" not in hivesink(capsys, "init", "--from", "gaps.json", "--table", "a.b", "--dry-run").out
+
+
+@pytest.mark.parametrize(
+    ("source", "table"),
+    [
+        ("kafka://h:1/Web-Clicks.v2", "demo.web_clicks_v2"),
+        ("in/day.jsonl.gz", "demo.day"),
+        ("./events/", "demo.events"),
+        ("/", None),
+    ],
+)
+def test_the_table_that_it_proposes_is_named_after_the_source(source: str, table: str | None) -> None:
+    assert _table_of(source) == table
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "told"),
     [
@@ -185,9 +224,8 @@ def test_in_a_terminal_it_asks_again_until_the_answer_is_one(
             65,
             "lines.txt line 1 is no; write one JSON object a line: `jq -c .`",
         ),
-        (["--table", "a.b", "--yes", "--from", "none.json"], 65, "the source holds no records"),
-        (["--table", "a.b", "--yes", "--from", "days"], 65, "name one of those, such as 2024-01-02, and in the job"),
-        (["--table", "a.b", "--yes", "--from", "days/2024-01-02"], 65, "begin with . or _; put files there"),
+        (["--table", "a.b", "--yes", "--from", "none.json"], 65, "none.json holds no records"),
+        (["--table", "a.b", "--yes", "--from", "days"], 65, "begin with . or _; put files there"),
         (["--table", "a.b", "--yes", "--from", "odd.json"], 65, 'no field of the sample can be a column; "a b"'),
         (["--table", "a.b", "--yes", "--from", "value.json"], 65, "the only field is `value`"),
         (["--table", "a.b", "--yes", "--from", "some.json"], 65, "put the data into a folder of its own"),
@@ -197,7 +235,8 @@ def test_what_it_can_not_do_is_one_line_and_writes_nothing(
     arguments: list[str], code: int, told: str, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (folder / "days" / "2024-01-02").mkdir(parents=True)
-    (folder / "days" / "2024-01-03").mkdir()
+    (folder / "days" / "_hidden").mkdir()
+    (folder / "days" / "_hidden" / "a.json").touch()
     at = "2024-01-02T03:04:05Z"
     times = [{"at": at, "soon": 7}, {"at": "n/a", "soon": at}, {"at": at, "soon": 7}]
     files = {

@@ -141,7 +141,7 @@ def test_a_backfill_from_kafka(metastore: EmbeddedMetastore, kafka: str, tmp_pat
 
     # By Kafka's time, as the page says, one of another day by its own comes along.
     (tmp_path / "jobs" / "backfill.py").write_text(job)
-    sh.must(commands.replace("backfill-2024-01-03", "by-kafka"))
+    sh.must(commands.replace("backfill-events-2024-01-03", "by-kafka"))
     assert sh.rows() == [*day(31, 41), [61, "2024-01-04"]]
 
 

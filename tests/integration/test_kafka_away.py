@@ -39,6 +39,15 @@ def test_a_start_of_ones_own_beside_resume_is_refused(name: str) -> None:
         sources.kafka(anything, "h:9092", "clicks", resume=anything, options={name: "earliest"})
 
 
+@pytest.mark.parametrize("name", ["subscribe", "subscribePattern", "assign"])
+def test_topics_by_an_option_are_refused(name: str) -> None:
+    anything: Any = object()
+    with pytest.raises(
+        InvalidOption, match=f"^{name} in options of sources.kafka, which has the topics as an argument"
+    ):
+        sources.kafka(anything, "h:9092", "clicks", options={name: "clicks"})
+
+
 def test_a_topic_that_is_not_there_is_named(spark: SparkSession, kafka: str) -> None:
     with pytest.raises(TopicMissing, match=rf"^topic clcks of Kafka at {kafka}: no such topic: ") as told:
         sources.kafka(spark, kafka, "clcks")
