@@ -78,9 +78,9 @@ def kafka(
     """
     if others := [name for name in options or () if name.lower() in _CHOICES]:
         problem = (
-            f"{', '.join(others)} in options of sources.kafka, which names its topics: leave it out, or, for topics "
+            f"{', '.join(others)} in options of sources.kafka, which has the topics as an argument: leave it out, "
         )
-        problem += "by a pattern or for some partitions alone, use spark.readStream as in docs/python.md"
+        problem += "or, for a pattern or for some partitions alone, use spark.readStream as in docs/python.md"
         raise InvalidOption((problem,))
     starts = [name for name in options or () if name.lower().startswith("starting")]
     if resume is not None and starts:

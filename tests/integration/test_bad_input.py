@@ -278,7 +278,7 @@ def test_a_folder_in_which_spark_reads_nothing_is_named(stage: Stage, caplog: py
     (folder / ".hidden").touch()
     assert f"the folder {folder} holds no files yet, but folders, such as 2024-01-02: to read" in told()
     assert told(recursiveFileLookup="true") == told(f"{folder}/2024-01-0*") == ""
-    with pytest.raises(errors.InvalidOption, match="a.json is a file, of which Spark makes no stream: name its folder"):
+    with pytest.raises(errors.InvalidOption, match=r"a\.json is a file, of which Spark makes no stream"):
         told(f"{folder}/2024-01-02/a.json")
     (folder / "dt=3").mkdir()
     assert told() == ""
