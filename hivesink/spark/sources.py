@@ -129,7 +129,7 @@ def _look_at(spark: SparkSession, folder: str, options: Mapping[str, str]) -> No
     path = driver_jvm(spark).org.apache.hadoop.fs.Path(folder)
     files = path.getFileSystem(hadoop_configuration(spark))
     if files.getFileStatus(path).isFile():
-        problem = f"{folder} is a file, of which Spark makes no stream: name its folder, alone in which it may be"
+        problem = f"{folder} is a file, of which Spark makes no stream: name its folder, whose files the job reads"
         raise InvalidOption((problem,))
     if "recursivefilelookup" in {name.lower() for name in options}:
         return
