@@ -68,7 +68,7 @@ CASES: Mapping[str, Case] = {
         _case("flights", WARM, name="flights-warm"),
         _case("skewed", IN_SPARK),
         _case("many-partitions", IN_SPARK),
-        _case("dirty", (OWN, CLEAN, SPARK_SINK, SPARK_INSERT)),
+        _case("dirty", (OWN, ON_EPOCH, CLEAN, SPARK_SINK, SPARK_INSERT)),
         replace(_case("small-epochs", (*IN_SPARK, NOOP, ARROW)), rows=EPOCHS * EPOCH_ROWS, batches=EPOCHS),
     )
 }
