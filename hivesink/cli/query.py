@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import time
 from dataclasses import dataclass
 from enum import Enum
@@ -188,6 +189,8 @@ def _ask_spark(sql: str, metastore: str | None, most: int) -> Found:
     from hivesink.spark.session import session
 
     spark = session("hivesink query", metastore=metastore, quiet=True)
+    # Py4J would log a trace; the JVM ends with this process.
+    heard = signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:
         frame = spark.sql(sql)
         types, rows = answer(frame, most)
@@ -196,6 +199,7 @@ def _ask_spark(sql: str, metastore: str | None, most: int) -> Found:
         raise QueryFailed(OLD_CLIENT if is_old_client(error) else reason_of(error)) from error
     finally:
         spark.stop()
+        signal.signal(signal.SIGINT, heard)
 
 
 def _login(auth: Auth | None, user: str | None, password_file: Path | None, service: str | None) -> Login:

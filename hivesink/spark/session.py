@@ -7,8 +7,9 @@ import logging
 import os
 import re
 import resource
+import signal
 import sys
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import gettempdir
@@ -26,7 +27,7 @@ from hivesink.metastore import version as metastore_version
 from hivesink.spark.site import driver_jvm, runs_here
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from pyspark.sql import SparkSession
 
@@ -312,7 +313,8 @@ def start(app: str, master: str, settings: Mapping[str, str], *, quiet: bool = F
     for name, value in {**fast, **settings, **logging_settings(os.environ, settings, quiet=quiet)}.items():
         builder = builder.config(name, value)
     try:
-        spark = builder.getOrCreate()
+        with _undisturbed():
+            spark = builder.getOrCreate()
     except PySparkRuntimeError as error:
         if "[JAVA_GATEWAY_EXITED]" in str(error):
             raise JvmNotStarted(java.program) from error
@@ -321,6 +323,16 @@ def start(app: str, master: str, settings: Mapping[str, str], *, quiet: bool = F
     if runs_here(master) and spark.conf.get(_CHECKPOINT_FILES, None) is None:
         _write_checkpoints_without_chmod(spark)
     return spark
+
+
+@contextmanager
+def _undisturbed() -> Iterator[None]:
+    """Keep Ctrl-C until the block ends: on its way out of it, PySpark takes away what its JVM needs to end, too."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _write_checkpoints_without_chmod(spark: SparkSession) -> None:
