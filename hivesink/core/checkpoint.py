@@ -110,6 +110,14 @@ def _found(name: str, files: Files) -> list[str] | None:
     return lines
 
 
+def left_over(files: Files) -> list[str]:
+    """What a kill has left of the plan of a query's first batch: with it in `offsets`, Spark begins no state."""
+    names = files.names("offsets")
+    if any(name.isdigit() for name in names):
+        return []
+    return [f"offsets/{name}" for name in names if name.endswith((".tmp", ".tmp.crc"))]
+
+
 def batch_ref(query: str, batch: BatchId, files: Files) -> BatchRef:
     """What batch `batch` of `query` covers. Raises CheckpointUnreadable."""
     ends = _offsets(batch, files)

@@ -212,6 +212,14 @@ class OffsetsRunBack(HiveSinkError):
     """A batch ends before it starts, or leaves a topic out that it starts with."""
 
     def __init__(self, log: str, epoch: int, batch: int, back: tuple[str, ...]) -> None:
+        if batch == 0:
+            super().__init__(
+                f"the query's first batch runs back ({few(back, _NAMED)}): the topic was created again since it was "
+                "planned, or startingOffsets were beyond its end, and Spark keeps to that plan, whatever they are now. "
+                f"{log} is at epoch {epoch}; nothing of this checkpoint was written here. To go on: delete the "
+                "checkpoint, and start again with startingOffsets that the topic has"
+            )
+            return
         super().__init__(
             f"batch {batch} runs back or leaves out a topic ({few(back, _NAMED)}): the topic was created again or is "
             f"no longer subscribed, and Spark passes over that. {log} is at epoch {epoch}; nothing was written here. "

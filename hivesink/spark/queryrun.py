@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from hivesink import errors
 from hivesink.config.options import OnMissingFile
-from hivesink.core.checkpoint import batch_ref, batch_watermark, next_batch, next_watermark, pinned_setting
+from hivesink.core.checkpoint import batch_ref, batch_watermark, left_over, next_batch, next_watermark, pinned_setting
 from hivesink.core.epoch import BatchId, BatchRef, Epoch, NextBatch, judge, read_before, wrote_instead
 from hivesink.core.offsets import span
 from hivesink.core.table import quoted
@@ -124,6 +124,8 @@ class QueryRun:
         raw = self._require_fit(schema).is_raw
         self.committer.recover()
         files = Checkpoint(self._spark, checkpoint)
+        for name in left_over(files):
+            files.remove(name)
         first = next_batch(files)
         self._require_own(first)
         self._require_topics(first, plan, files)

@@ -18,7 +18,7 @@ from hivesink.spark.sourcefiles import is_pattern
 from hivesink.spark.topicids import OPTION, described, ids_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
 
@@ -86,11 +86,60 @@ def kafka(
     if resume is not None and starts:
         problem = f"{', '.join(starts)} beside resume: leave it out of options, since resume starts where the log ends"
         raise InvalidOption((problem,))
+    require_known_options(topics, options or {})
     client = {"kafka.bootstrap.servers": servers, **FETCH, **(options or {})}
     beginning = topics_now(spark, client, topics)
     told = {"startingOffsets": _starting_offsets(beginning, resume), OPTION: json.dumps(to_json(beginning))}
     settings = {"subscribe": topics, **told, **client}
     return spark.readStream.format("kafka").options(**settings).load()
+
+
+def require_known_options(topics: object, options: Mapping[str, str]) -> None:
+    """Raise InvalidOption for what Spark or Kafka would take, and then end with in words of their own, or never."""
+    if not isinstance(topics, str) or not all(name.strip() for name in topics.split(",")):
+        raise InvalidOption((f"topics is {topics!r}: write their names, with commas between",))
+    wrong = []
+    for name, value in options.items():
+        fits, what = _VALUES.get(name.lower(), (lambda _: True, ""))
+        if not fits(str(value)):
+            wrong.append(f"{name} is {value!r}: write {what}")
+    if wrong:
+        raise InvalidOption(tuple(wrong))
+
+
+def _are_offsets(text: str) -> bool:
+    if text.lower() in {"earliest", "latest"}:
+        return True
+    try:
+        topics = json.loads(text)
+        return all(at >= _BEGINNING for partitions in topics.values() for at in partitions.values())
+    except (ValueError, AttributeError, TypeError):
+        return False
+
+
+def _is_count(text: str) -> bool:
+    return text.isascii() and text.isdigit() and int(text) > 0
+
+
+_BEGINNING = -2
+"""Kafka's number for the first record of a partition."""
+_VALUES: Mapping[str, tuple[Callable[[str], bool], str]] = {
+    "startingoffsets": (
+        _are_offsets,
+        'earliest, latest, or JSON such as {"topic": {"0": 23, "1": -2}} (-2 is the first record, -1 the end)',
+    ),
+    **dict.fromkeys(
+        ("maxoffsetspertrigger", "minoffsetspertrigger", "minpartitions", "maxrecordsperpartition"),
+        (_is_count, "a whole number above 0"),
+    ),
+    "startingtimestamp": (_is_count, "milliseconds since 1970"),
+    "failondataloss": (lambda text: text.lower() in {"true", "false"}, "true or false"),
+    "kafka.isolation.level": (
+        lambda text: text in {"read_committed", "read_uncommitted"},
+        "read_committed or read_uncommitted",
+    ),
+}
+"""Options of Spark's source, in lower case: whether a value fits, and what would."""
 
 
 def lines(spark: SparkSession, folder: str, *, options: Mapping[str, str] | None = None) -> DataFrame:

@@ -292,3 +292,21 @@ def test_query_through_hiveserver2(
     said = hivesink(capsys, "query", "SELECT nothing FROM nowhere.at_all", *where)
     assert said.code == 65
     assert "nowhere" in said.error
+
+
+@pytest.mark.parametrize("moment", [0.0, 1.0], ids=["as-its-jvm-starts", "later"])
+def test_ctrl_c_of_a_statement_in_spark_ends_it_in_silence_with_its_jvm(uri: str, moment: float) -> None:
+    command = [sys.executable, "-m", "hivesink.cli", "query", "--engine", "spark", "SELECT 1", "--metastore", uri]
+    asked = subprocess.Popen(
+        command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    process = psutil.Process(asked.pid)
+    while not (found := process.children(recursive=True)):
+        time.sleep(0.01)
+    time.sleep(moment)
+    os.killpg(asked.pid, signal.SIGINT)
+    said = asked.communicate(timeout=60)[1]
+    # The tests' own Java options are told by Java.
+    assert [line for line in said.splitlines() if "JDK_JAVA_OPTIONS" not in line] == []
+    assert asked.returncode in {130, -signal.SIGINT}
+    assert psutil.wait_procs(found, timeout=60)[1] == []

@@ -46,6 +46,38 @@ def test_topics_by_an_option_are_refused(name: str) -> None:
         sources.kafka(anything, "h:9092", "clicks", options={name: "clicks"})
 
 
+@pytest.mark.parametrize(
+    ("option", "value", "told"),
+    [
+        ("startingOffsets", "foo", "write earliest, latest, or JSON"),
+        ("startingOffsets", '{"clicks": {"0": -3}}', "write earliest, latest, or JSON"),
+        ("startingOffsets", '{"clicks": 3}', "write earliest, latest, or JSON"),
+        ("maxoffsetsPerTrigger", "-3", "a whole number above 0"),
+        ("minPartitions", "abc", "a whole number above 0"),
+        ("startingTimestamp", "yesterday", "milliseconds since 1970"),
+        ("failOnDataLoss", "perhaps", "true or false"),
+        ("kafka.isolation.level", "huh", "read_committed or read_uncommitted"),
+    ],
+)
+def test_an_option_that_can_be_none_is_refused_before_it_is_in_a_checkpoint(option: str, value: str, told: str) -> None:
+    anything: Any = object()
+    with pytest.raises(InvalidOption, match=rf"^{option} is .*: .*{told}"):
+        sources.kafka(anything, "h:9092", "clicks", options={option: value})
+
+
+@pytest.mark.parametrize("topics", ["", "clicks,", ["clicks"]])
+def test_what_names_no_topics_is_refused(topics: Any) -> None:
+    anything: Any = object()
+    with pytest.raises(InvalidOption, match=r"^topics is .*: write their names"):
+        sources.kafka(anything, "h:9092", topics)
+
+
+def test_options_that_spark_takes_are_taken() -> None:
+    places = '{"clicks": {"0": -2, "1": 5, "2": -1}}'
+    for option, value in (("startingOffsets", places), ("startingOffsets", "LATEST"), ("kafka.anything", "x")):
+        sources.require_known_options("a, b", {option: value, "maxOffsetsPerTrigger": "5", "failOnDataLoss": "False"})
+
+
 def test_a_topic_that_is_not_there_is_named(spark: SparkSession, kafka: str) -> None:
     with pytest.raises(TopicMissing, match=rf"^topic clcks of Kafka at {kafka}: no such topic: ") as told:
         sources.kafka(spark, kafka, "clcks")

@@ -170,6 +170,23 @@ def test_a_query_with_state_fails_before_and_after_the_decision(stage: Stage, qu
     assert stage.ids() == expected((0, 1, 2, LAST))
 
 
+def test_a_kill_while_the_first_batch_was_planned_leaves_nothing_in_the_way(stage: Stage) -> None:
+    stage.create()
+    stage.put(range(10))
+    offsets = stage.checkpoint / "offsets"
+    offsets.mkdir(parents=True)
+    (offsets / ".0.3b1f.tmp").touch()
+    (offsets / "..0.3b1f.tmp.crc").touch()
+    stage.drain(events=both(stage)[0].dropDuplicates(["id"]))
+    assert stage.ids() == list(range(10))
+    assert {path.name for path in offsets.iterdir() if path.suffix == ".tmp"} == set()
+    # Of a query that has begun they are Spark's own business.
+    (offsets / ".1.3b1f.tmp").touch()
+    stage.put(range(10, 20))
+    stage.drain(events=both(stage)[0].dropDuplicates(["id"]))
+    assert (offsets / ".1.3b1f.tmp").exists()
+
+
 def test_a_state_that_is_missing_or_damaged_needs_a_person(stage: Stage) -> None:
     stage.create()
     events = both(stage)[0].dropDuplicates(["id"])
