@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,8 @@ import pytest
 from tests.cli.site import hivesink
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from tests.cli.site import Said
 
 pytestmark = pytest.mark.spark
@@ -300,13 +303,25 @@ def test_ctrl_c_of_a_statement_in_spark_ends_it_in_silence_with_its_jvm(uri: str
     asked = subprocess.Popen(
         command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True
     )
-    process = psutil.Process(asked.pid)
-    while not (found := process.children(recursive=True)):
-        time.sleep(0.01)
-    time.sleep(moment)
-    os.killpg(asked.pid, signal.SIGINT)
-    said = asked.communicate(timeout=60)[1]
+    with asked:
+        while not (jvms := list(_jvms(asked.pid))):
+            time.sleep(0.01)
+        try:
+            time.sleep(moment)
+            os.killpg(asked.pid, signal.SIGINT)
+            said = asked.communicate(timeout=60)[1]
+            assert psutil.wait_procs(jvms, timeout=60)[1] == []
+        finally:
+            for one in (asked, *jvms):
+                with suppress(psutil.NoSuchProcess):
+                    one.kill()
     # The tests' own Java options are told by Java.
     assert [line for line in said.splitlines() if "JDK_JAVA_OPTIONS" not in line] == []
     assert asked.returncode in {130, -signal.SIGINT}
-    assert psutil.wait_procs(found, timeout=60)[1] == []
+
+
+def _jvms(process: int) -> Iterator[psutil.Process]:
+    for one in psutil.Process(process).children(recursive=True):
+        with suppress(psutil.Error):
+            if "pyspark-shell" in one.cmdline():
+                yield one
