@@ -312,9 +312,10 @@ def test_ctrl_c_of_a_statement_in_spark_ends_it_in_silence_with_its_jvm(uri: str
             said = asked.communicate(timeout=60)[1]
             assert psutil.wait_procs(jvms, timeout=60)[1] == []
         finally:
-            for one in (asked, *jvms):
+            asked.kill()
+            for jvm in jvms:
                 with suppress(psutil.NoSuchProcess):
-                    one.kill()
+                    jvm.kill()
     # The tests' own Java options are told by Java.
     assert [line for line in said.splitlines() if "JDK_JAVA_OPTIONS" not in line] == []
     assert asked.returncode in {130, -signal.SIGINT}
