@@ -6,14 +6,38 @@ loads them by itself, which takes more than a second of CPU.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from pyspark import daemon, worker
 
 from hivesink import wiring
 from hivesink.spark import tasks
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from socket import socket
+
 READY = (worker, wiring)
 """What workers need besides; each module loads its own."""
 
+
+def ending_with_spark(serve: Callable[[socket, bool], int]) -> Callable[[socket, bool], int]:
+    """A worker's main function that ends in silence once Spark has closed its socket.
+
+    Spark does so with idle workers, and at its end. By TCP a worker's last words were lost; by a Unix socket they are a
+    BrokenPipeError, of which Spark's daemon prints the trace.
+    """
+
+    def served(sock: socket, authenticated: bool) -> int:
+        try:
+            return serve(sock, authenticated)
+        except BrokenPipeError:
+            return 1
+
+    return served
+
+
 if __name__ == "__main__":
     tasks.settle()
+    daemon.worker = ending_with_spark(daemon.worker)  # type: ignore[assignment]  it may be any such function
     daemon.manager()
