@@ -150,6 +150,9 @@ def _needed(
         raise UsageError(message, context)
 
     def proc(text: str) -> str:
+        if not text.strip():
+            message = "there is nothing to take for it"
+            raise typer.BadParameter(message)
         try:
             check(text)
         except (WrongUsage, InvalidOption) as error:
@@ -158,7 +161,9 @@ def _needed(
             pass  # No other answer would help: `init` reports it.
         return text
 
-    answered: str = typer.prompt(question, default=proposed, value_proc=proc, err=True)
+    answered: str = typer.prompt(
+        question, default=proposed or "", show_default=bool(proposed), value_proc=proc, err=True
+    )
     return answered
 
 
@@ -241,7 +246,14 @@ def _files(name: TableName, ddl: Path | None, job: Path | None, *, asks: bool) -
         require_writer_name(Path(text).stem)
         return text
 
-    ddl_file = _answer("--ddl", str(ddl) if ddl else None, f"ddl/{name.table}.sql", "The DDL file", str, asks=asks)
+    def ddl_path(text: str) -> str:
+        if not text.endswith(".sql"):
+            problem = "a DDL file ends in .sql"
+            raise ValueError(problem)
+        return text
+
+    ddl_told = str(ddl) if ddl else None
+    ddl_file = _answer("--ddl", ddl_told, f"ddl/{name.table}.sql", "The DDL file", ddl_path, asks=asks)
     file = _answer("--job", str(job) if job else None, f"jobs/{name.table}.py", "The job file", job_path, asks=asks)
     return _Files(Path(ddl_file), Path(file))
 

@@ -28,10 +28,11 @@ _DENIED = re.compile(
     r"""
     (?: (?:java\.io\.FileNotFoundException|terminated\ with\ exception):\ (?P<disk>/.+)
         \ \((?P<errno>Permission\ denied|Operation\ not\ permitted|Read-only\ file\ system)\)
+    | java\.nio\.file\.AccessDeniedException:\ (?P<nio>[^\n]+?)(?:\ *:\ Permission\ denied)?$
     | AccessControlException:\ (?P<hdfs>Permission\ denied:\ user=.+?,\ inode="(?P<inode>[^"\n]+)".*)
     )
     """,
-    re.VERBOSE,
+    re.VERBOSE | re.MULTILINE,
 )
 _UNBORN = re.compile(r"/\.[^/]+\.tmp$")
 
@@ -42,7 +43,8 @@ def denied(text: str) -> tuple[str, str] | None:
     if found is None:
         return None
     # What could not be created isn't there: its folder is.
-    return _UNBORN.sub("", found["disk"] or found["inode"]), found["errno"] or found["hdfs"]
+    path = found["disk"] or found["nio"] or found["inode"]
+    return _UNBORN.sub("", path), found["errno"] or found["hdfs"] or "Permission denied"
 
 
 _STATE_DAMAGE = re.compile(

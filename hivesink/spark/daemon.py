@@ -39,5 +39,5 @@ def ending_with_spark(serve: Callable[[socket, bool], int]) -> Callable[[socket,
 
 if __name__ == "__main__":
     tasks.settle()
-    daemon.worker = ending_with_spark(daemon.worker)  # type: ignore[assignment]  it may be any such function
+    daemon.worker = ending_with_spark(daemon.worker)  # type: ignore[assignment] # any such function will do
     daemon.manager()

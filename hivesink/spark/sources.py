@@ -180,9 +180,8 @@ def _look_at(spark: SparkSession, folder: str, options: Mapping[str, str]) -> No
     if files.getFileStatus(path).isFile():
         problem = f"{folder} is a file, of which Spark makes no stream: name its folder, whose files the job reads"
         raise InvalidOption((problem,))
-    if "recursivefilelookup" in {name.lower() for name in options}:
-        return
-    found = files.listStatusIterator(path)
+    is_deep = "recursivefilelookup" in {name.lower() for name in options}
+    found = files.listFiles(path, True) if is_deep else files.listStatusIterator(path)
     folders = []
     while found.hasNext():
         status = found.next()

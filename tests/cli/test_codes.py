@@ -237,6 +237,18 @@ def test_a_path_that_spark_may_not_use_needs_a_person() -> None:
     assert str(told).startswith(f"{JOB}: /c/commits can't be used (Permission denied); give this user access")
 
 
+@pytest.mark.parametrize("end", [": Permission denied", ""])
+def test_a_source_folder_that_spark_may_not_list_needs_a_person(end: str) -> None:
+    from pyspark.errors import PySparkException
+
+    text = (
+        f"An error occurred while calling o81.next.\n: java.nio.file.AccessDeniedException: /in/no{end}\n\tat a.B.c()\n"
+    )
+    told, code = translate(PySparkException(text), JOB)
+    assert code == 65
+    assert str(told).startswith(f"{JOB}: /in/no can't be used (Permission denied); give this user access")
+
+
 @pytest.mark.parametrize(
     "java",
     [

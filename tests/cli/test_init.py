@@ -144,13 +144,14 @@ def test_it_overwrites_nothing(folder: Path, capsys: pytest.CaptureFixture[str])
 def test_in_a_terminal_it_asks_again_until_the_answer_is_one(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    where = ["evnts", "events", "a b", "a.asked", "", "no-job", "jobs/mine.py"]
+    where = ["", "evnts", "events", "a b", "a.asked", "no-ddl", "", "no-job", "jobs/mine.py"]
     answers = iter([*where, "nonsense", "made_ms", "hour", "Mars", "Europe/Paris"])
     monkeypatch.setattr(sys.stdin, "isatty", lambda: True)
     monkeypatch.setattr("typer._click.termui.visible_prompt_func", lambda _: next(answers), raising=False)
     monkeypatch.setattr("click.termui.visible_prompt_func", lambda _: next(answers), raising=False)
     said = hivesink(capsys, "init")
     assert said.code == 0, said.err
+    assert "there is nothing to take for it" in said.err
     ddl = (folder / "ddl" / "asked.sql").read_text()
     for setting in ("time-column'='made_ms'", "time-pattern'='yyyy-MM-dd--HH'", "time-zone'='Europe/Paris'"):
         assert setting in ddl

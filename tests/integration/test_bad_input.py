@@ -277,6 +277,9 @@ def test_a_folder_in_which_spark_reads_nothing_is_named(stage: Stage, caplog: py
     (folder / "2024-01-02" / "a.json").touch()
     (folder / ".hidden").touch()
     assert f"the folder {folder} holds no files yet, but folders, such as 2024-01-02: to read" in told()
+    assert f"the folder {folder}/2024-01-03 holds no files yet\n" in told(
+        f"{folder}/2024-01-03", recursiveFileLookup="true"
+    )
     assert told(recursiveFileLookup="true") == told(f"{folder}/2024-01-0*") == ""
     with pytest.raises(errors.InvalidOption, match=r"a\.json is a file, of which Spark makes no stream"):
         told(f"{folder}/2024-01-02/a.json")
