@@ -182,7 +182,8 @@ def _why_map(seen: Seen) -> str | None:
     """Why a STRUCT would lose values, of these objects or of later ones; None if it loses none."""
     keys, given = len(seen.fields), sum(one.objects for one in seen.fields.values())
     if odd := sum(not _FIELD.fullmatch(name) for name in seen.fields):
-        return f"{odd:,} of {keys:,} keys can't be names of a STRUCT's fields"
+        lost = f"{odd:,} of {keys:,} keys can't be names of a STRUCT's fields"
+        return f"{lost}; for types of their own: a STRUCT of the others, and sink.column.<name>.from for each of these"
     if any(one.spellings for one in seen.fields.values()):
         return "keys of one object differ only in case"
     if seen.filled >= _FEW_OBJECTS and given == keys:
