@@ -64,8 +64,8 @@ def _column(*values: str) -> tuple[str, str | None]:
             ['{"2024-01-01": 1, "x y": 2, "z": 2.5}'],
             "map<string,double>",
             (
-                "a map: 2 of 3 keys can't be names of a STRUCT's fields; for types of their own: a STRUCT of the others, "
-                "and sink.column.<name>.from for each of these"
+                "a map: 2 of 3 keys can't be names of a STRUCT's fields; for types of their own: a STRUCT of the "
+                "others, and sink.column.<name>.from for each of these"
             ),
         ),
         (
