@@ -106,6 +106,8 @@ class ForeignHistory(HiveSinkError):
         where = f" {checkpoint} (a relative path is looked for in the folder where the job runs)" if checkpoint else ""
         resume = (
             f"start with {_RESUME} (reads on where the log ends: startingOffsets = {ends}, new partitions as -2), or "
+            if len(end) == 1
+            else f"start with resume=True and, for each source, startingOffsets = {ends} (new partitions as -2), or "
         )
         super().__init__(
             f"the log {log} holds batches up to epoch {epoch} (`hivesink status`: last batch), ending at {ends}, but "
@@ -350,14 +352,21 @@ class OtherWriter(HiveSinkError):
 
 
 class ResumeImpossible(HiveSinkError):
-    """`resume` was asked for with a source whose offsets mean nothing to a new query."""
+    """`resume` was asked for with a source whose offsets mean nothing to a new query, or with `several` of Kafka."""
 
-    def __init__(self, log: str, epoch: int, end: tuple[object, ...], left_over: str | None = None) -> None:
+    def __init__(
+        self, log: str, epoch: int, end: tuple[object, ...], left_over: str | None = None, *, several: bool = False
+    ) -> None:
+        way = (
+            "give each source such startingOffsets, and leave resume=True to the sink alone"
+            if several
+            else "move away the files that were read, give Kafka sources startingOffsets of your own, and start with "
+            f"{appending(epoch)}"
+        )
         super().__init__(
             f"resume works for one Kafka source (with a new checkpoint a file source reads all files again), but {log} "
             f"ends at {_texts(end)}. To go on: if the query has its checkpoint, leave resume out of sources.kafka; if "
-            "not, restore the one of its newest batch, or move away the files that were read, give Kafka sources "
-            f"startingOffsets of your own, and start with {appending(epoch)}{_delete_first(left_over)}"
+            f"not, restore the one of its newest batch, or {way}{_delete_first(left_over)}"
         )
 
 

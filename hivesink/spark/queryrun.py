@@ -242,8 +242,8 @@ class QueryRun:
             self.failure = error
             self.tell(error)
             raise briefly(error) from (error.__cause__ and briefly(error.__cause__))
-        except SystemExit as error:
-            # Py4J's thread would end without an answer, and Spark wait for ever.
+        except BaseException as error:
+            # Such as SystemExit: Py4J's thread would end without an answer, and Spark wait for ever.
             self.failure = errors.OwnCodeFailed("on_commit", "function", error)
             self.tell(self.failure)
             raise self.failure from error

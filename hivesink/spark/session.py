@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import atexit
 import importlib.metadata
 import logging
 import os
 import re
 import resource
+import shutil
 import signal
 import sys
+import tempfile
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import gettempdir
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 from uuid import uuid4
@@ -57,8 +59,9 @@ LOGGING = {
 }
 _LOG4J = "log4j2.configurationFile"
 _CHECKPOINT_FILES = "spark.sql.streaming.checkpointFileManagerClass"
-# A socket's path has 103 bytes on macOS; Spark adds `/.<uuid>.sock`.
-_LONGEST_FOLDER = 60
+_SOCKETS = "spark.python.unix.domain.socket"
+# A socket's path has 107 bytes; `/hivesink-<random>/.<uuid>.sock` is added.
+_LONGEST_FOLDER = 44
 # Spark 4's loggers in Python of failed statements, with the JVM's stack trace.
 STATEMENTS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 
@@ -169,7 +172,7 @@ def choose(
     where = master or _master(environ, own)
     settings = dict(SETTINGS)
     if runs_here(where):
-        settings |= {"spark.python.daemon.module": "hivesink.spark.daemon", **_unix_sockets(gettempdir())}
+        settings |= {"spark.python.daemon.module": "hivesink.spark.daemon", f"{_SOCKETS}.enabled": _has_short_path()}
     if where.startswith("local") or _is_on_loopback(where):
         settings |= {"spark.driver.bindAddress": LOOPBACK, "spark.driver.host": LOOPBACK}
     if not _is_submitted(environ):
@@ -186,15 +189,12 @@ def choose(
     return Choice(where, {**settings, **own, _URIS[0]: uri})
 
 
-def _unix_sockets(folder: str) -> Mapping[str, str]:
-    """Let tasks talk to their Python workers by sockets in `folder`, from Spark 4.1 on; none if its path is too long.
+def _has_short_path() -> str:
+    """Whether tasks talk to their Python workers by Unix sockets in the folder of temporary files, from Spark 4.1 on.
 
     By TCP each task waits 40 ms: Nagle's algorithm holds back the end of what it says until the delayed ACK comes.
     """
-    if len(os.fsencode(folder)) > _LONGEST_FOLDER:
-        return {}
-    name = "spark.python.unix.domain.socket"
-    return {f"{name}.enabled": "true", f"{name}.dir": folder}
+    return str(len(os.fsencode(tempfile.gettempdir())) <= _LONGEST_FOLDER).lower()
 
 
 def session_for_kafka(app: str) -> SparkSession:
@@ -310,6 +310,10 @@ def start(app: str, master: str, settings: Mapping[str, str], *, quiet: bool = F
     builder = SparkSession.builder.appName(app).master(master).enableHiveSupport()
     # Spark puts the user's own options after these.
     fast = {"spark.driver.defaultJavaOptions": f"{LATE_COMPILING} {archive.options()}"}
+    if settings.get(f"{_SOCKETS}.enabled") == "true":
+        # Spark removes none of them.
+        fast[f"{_SOCKETS}.dir"] = folder = tempfile.mkdtemp(prefix="hivesink-")
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
     for name, value in {**fast, **settings, **logging_settings(os.environ, settings, quiet=quiet)}.items():
         builder = builder.config(name, value)
     try:

@@ -202,7 +202,8 @@ def _starting_offsets(beginning: KafkaOffset, resume: HiveSink | None) -> str:
         return "earliest"
     log, end = resume.setup.context.log.location, last.ref.end
     if len(end) != 1 or not isinstance(end[0], KafkaOffset):
-        raise ResumeImpossible(log, last.epoch, end)
+        several = len(end) > 1 and all(isinstance(one, KafkaOffset) for one in end)
+        raise ResumeImpossible(log, last.epoch, end, several=several)
     policy, known, wanted = resume.setup.spec.history_policy, end[0].topics(), beginning.topics()
     given_up = sorted(known.keys() - wanted.keys())
     if given_up and policy.append != last.epoch:

@@ -255,8 +255,18 @@ def test_over_kafka_records_of_aborted_transactions_are_none_and_two_sources_can
     other.put(range(10, 20))
     stage.drain(events=topic.stream(stage.spark).union(other.stream(stage.spark)))
     assert stage.ids() == list(range(20))
-    with pytest.raises(errors.ResumeImpossible, match=r"leave resume out .* startingOffsets .* append=1\)$"):
+    with pytest.raises(errors.ResumeImpossible, match=r"give each source such startingOffsets, .* the sink alone$"):
         topic.stream(stage.spark, resume=stage.sink(resume=True))
+    stage.forget_checkpoint()
+    with pytest.raises(errors.ForeignHistory) as refused:
+        stage.drain(events=topic.stream(stage.spark).union(other.stream(stage.spark)))
+    told = r"start with resume=True and, for each source, startingOffsets = (\{.+?\}\}), (\{.+?\}\}) \(new partitions"
+    first, second = re.findall(told, str(refused.value))[0]
+    topic.put(range(20, 25))
+    other.put(range(25, 30))
+    events = topic.stream(stage.spark, startingOffsets=first).union(other.stream(stage.spark, startingOffsets=second))
+    stage.drain(stage.sink(resume=True), events)
+    assert stage.ids() == list(range(30))
 
 
 def plain(stage: Stage, sink: HiveSink, events: DataFrame) -> BaseException | None:

@@ -89,3 +89,18 @@ def test_a_sink_without_a_writers_name(stage: Stage, monkeypatch: pytest.MonkeyP
         stage.sink(writer=None)
     with pytest.raises(errors.InvalidOption, match="'rejects-replay' is the writer of `hivesink rejects replay`"):
         stage.sink(writer="rejects-replay")
+
+
+@pytest.mark.parametrize("kind", [KeyboardInterrupt, GeneratorExit, SystemExit])
+def test_whatever_on_commit_raises_ends_the_query(stage: Stage, kind: type[BaseException]) -> None:
+    stage.create()
+    stage.put(range(10))
+
+    def on_commit(_: object) -> None:
+        message = "enough"
+        raise kind(message)
+
+    with pytest.raises(errors.OwnCodeFailed, match=f"your own function raised {kind.__name__}: enough"):
+        stage.drain(stage.sink(on_commit=on_commit))
+    stage.drain()
+    assert stage.ids() == list(range(10))

@@ -153,14 +153,13 @@ def test_workers_of_this_machine_are_forked_ready() -> None:
 def test_workers_of_this_machine_are_spoken_to_by_unix_sockets_where_their_path_is_short(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    name = "spark.python.unix.domain.socket"
+    name = "spark.python.unix.domain.socket.enabled"
     monkeypatch.setattr(tempfile, "tempdir", "/short")
-    settings = chosen({}, metastore="thrift://m").settings
-    assert (settings[f"{name}.enabled"], settings[f"{name}.dir"]) == ("true", "/short")
+    assert chosen({}, metastore="thrift://m").settings[name] == "true"
     # Executors may have no such folder.
-    assert f"{name}.enabled" not in chosen({}, metastore="thrift://m", master="yarn").settings
+    assert name not in chosen({}, metastore="thrift://m", master="yarn").settings
     monkeypatch.setattr(tempfile, "tempdir", f"/{'long' * 20}")
-    assert f"{name}.enabled" not in chosen({}, metastore="thrift://m").settings
+    assert chosen({}, metastore="thrift://m").settings[name] == "false"
 
 
 def test_spark_defaults_are_the_users_own_settings(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ down.
 from __future__ import annotations
 
 import logging
+import os
 import threading
 from contextlib import suppress
 from dataclasses import replace
@@ -143,10 +144,19 @@ class Committer:
                 else:
                     done = self._commit_new(executor, new, shape, write, watch, topics=topics)
             self._is_current = True
-            self.spec.on_commit(done)
+            self._tell(done)
             self._roll_due(executor)
             self._commits.ended()
             return done
+
+    def _tell(self, done: Committed) -> None:
+        own = os.getpid()
+        try:
+            self.spec.on_commit(done)
+        finally:
+            # A process that the function has forked must not go on as this query.
+            if os.getpid() != own:
+                os._exit(0)
 
     def keep_up(self, asked: float | None = None) -> None:
         """While no batch comes: try again what waits for the metastore, roll what is due, commit partitions.
