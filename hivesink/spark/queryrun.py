@@ -124,9 +124,9 @@ class QueryRun:
         raw = self._require_fit(schema).is_raw
         self.committer.recover()
         files = Checkpoint(self._spark, checkpoint)
+        first = next_batch(files)
         for name in left_over(files):
             files.remove(name)
-        first = next_batch(files)
         self._require_own(first)
         self._require_topics(first, plan, files)
         judge(self.setup.last_batch(), first, self.setup.spec.history_policy, self.setup.context.log.location, raw=raw)

@@ -299,7 +299,9 @@ def test_query_through_hiveserver2(
 
 @pytest.mark.parametrize("moment", [0.0, 1.0], ids=["as-its-jvm-starts", "later"])
 def test_ctrl_c_of_a_statement_in_spark_ends_it_in_silence_with_its_jvm(uri: str, moment: float) -> None:
-    command = [sys.executable, "-m", "hivesink.cli", "query", "--engine", "spark", "SELECT 1", "--metastore", uri]
+    # What runs in the background may ignore it.
+    heard = ["env", "--default-signal=INT", sys.executable]
+    command = [*heard, "-m", "hivesink.cli", "query", "--engine", "spark", "SELECT 1", "--metastore", uri]
     asked = subprocess.Popen(
         command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True
     )
