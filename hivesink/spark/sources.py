@@ -132,7 +132,7 @@ _VALUES: Mapping[str, tuple[Callable[[str], bool], str]] = {
         ("maxoffsetspertrigger", "minoffsetspertrigger", "minpartitions", "maxrecordsperpartition"),
         (_is_count, "a whole number above 0"),
     ),
-    "startingtimestamp": (_is_count, "milliseconds since 1970"),
+    "startingtimestamp": (str.isdecimal, "milliseconds since 1970"),
     "failondataloss": (lambda text: text.lower() in {"true", "false"}, "true or false"),
     "kafka.isolation.level": (
         lambda text: text in {"read_committed", "read_uncommitted"},

@@ -74,7 +74,12 @@ def test_what_names_no_topics_is_refused(topics: Any) -> None:
 
 def test_options_that_spark_takes_are_taken() -> None:
     places = '{"clicks": {"0": -2, "1": 5, "2": -1}}'
-    for option, value in (("startingOffsets", places), ("startingOffsets", "LATEST"), ("kafka.anything", "x")):
+    for option, value in (
+        ("startingOffsets", places),
+        ("startingOffsets", "LATEST"),
+        ("startingTimestamp", "0"),
+        ("kafka.anything", "x"),
+    ):
         sources.require_known_options("a, b", {option: value, "maxOffsetsPerTrigger": "5", "failOnDataLoss": "False"})
 
 
