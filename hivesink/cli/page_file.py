@@ -28,7 +28,7 @@ def require_replaceable(path: Path, *, force: bool) -> None:
             if force or MARK.encode() in stream.read(_HEAD):
                 return
     except OSError as error:
-        raise _refused(path, f"{error.strerror or error}; give this user access, or name another file") from error
+        raise _unusable(path, error) from error
     raise _refused(path, "that file is no page of `hivesink show`; name another one, or replace it with --force")
 
 
@@ -45,7 +45,11 @@ def write_page(path: Path, text: str, *, force: bool) -> None:
         finally:
             temporary.unlink(missing_ok=True)
     except OSError as error:
-        raise _refused(path, f"{error.strerror or error}; give this user access, or name another file") from error
+        raise _unusable(path, error) from error
+
+
+def _unusable(path: Path, error: OSError) -> WrongUsage:
+    return _refused(path, f"{error.strerror or error}; give this user access, or name another file")
 
 
 def _refused(path: Path, reason: str) -> WrongUsage:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 from hivesink import errors
 from hivesink.core.checkpoint import Files
 from hivesink.core.epoch import Epoch
-from hivesink.core.offsets import KafkaOffset, NoOffset, SourceOffset, TopicIds, chain
+from hivesink.core.offsets import BEGINNING, KafkaOffset, NoOffset, SourceOffset, TopicIds, chain
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -239,7 +239,7 @@ def _remade(
 def _anew(offsets: tuple[SourceOffset, ...], topics: Collection[str]) -> tuple[SourceOffset, ...]:
     """The offsets of Kafka's sources, but -2, where a partition begins, for those of `topics`."""
     return tuple(
-        KafkaOffset(tuple((place, -2 if place[0] in topics else at) for place, at in one.next))
+        KafkaOffset(tuple((place, BEGINNING if place[0] in topics else at) for place, at in one.next))
         for one in offsets
         if isinstance(one, KafkaOffset)
     )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from hivesink.core.column_source import PATH
 from hivesink.core.epoch import BatchId, NextBatch
-from hivesink.core.offsets import KafkaOffset, to_json
+from hivesink.core.offsets import BEGINNING, KafkaOffset, to_json
 from hivesink.core.topics import made_again, named, require_topics, topic_ids
 from hivesink.errors import InvalidOption, ResumeImpossible, SourceUnreachable, TopicMissing, Unsupported
 from hivesink.spark.input import BLOCK
@@ -112,7 +112,7 @@ def _are_offsets(text: str) -> bool:
         return True
     try:
         topics = json.loads(text)
-        return all(at >= _BEGINNING for partitions in topics.values() for at in partitions.values())
+        return all(at >= BEGINNING for partitions in topics.values() for at in partitions.values())
     except (ValueError, AttributeError, TypeError):
         return False
 
@@ -121,8 +121,6 @@ def _is_count(text: str) -> bool:
     return text.isascii() and text.isdigit() and int(text) > 0
 
 
-_BEGINNING = -2
-"""Kafka's number for the first record of a partition."""
 _VALUES: Mapping[str, tuple[Callable[[str], bool], str]] = {
     "startingoffsets": (
         _are_offsets,
@@ -251,7 +249,9 @@ def topics_now(spark: SparkSession, client: Mapping[str, str], topics: str) -> K
         found = described(admin, names)
         if missing := [topic for topic, one in found.items() if one is None]:
             raise TopicMissing(_told(client, missing))
-        offsets = {topic: {str(info.partition()): -2 for info in one.partitions()} for topic, one in found.items()}
+        offsets = {
+            topic: {str(info.partition()): BEGINNING for info in one.partitions()} for topic, one in found.items()
+        }
         return KafkaOffset.of(offsets, ids_of(found))
 
 
