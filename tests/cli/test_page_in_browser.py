@@ -29,7 +29,6 @@ DARK = "--blink-settings=preferredColorScheme=0"
 Colours = frozenset[tuple[int, int, int]]
 
 pytestmark = [
-    pytest.mark.long,
     pytest.mark.skipif(not BROWSER, reason="no Chromium on this machine: apt-get install chromium"),
 ]
 

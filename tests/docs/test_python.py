@@ -80,7 +80,6 @@ def test_a_line_for_each_batch(
     assert capsys.readouterr().out.splitlines()[0].split()[1] == "1"
 
 
-@pytest.mark.long
 @pytest.mark.spark
 @pytest.mark.kafka
 def test_two_tables_from_one_stream(
@@ -104,7 +103,6 @@ def test_two_tables_from_one_stream(
         assert [row.userid for row in rows.collect()] == ids
 
 
-@pytest.mark.long
 def test_servers_for_a_test(tmp_path: Path) -> None:
     _, one = blocks_run_by(__file__, "docs/cluster.md")
     cluster = run(one, folder=tmp_path)["cluster"]

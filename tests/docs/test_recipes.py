@@ -89,7 +89,6 @@ def test_cron_and_a_backfill(metastore: EmbeddedMetastore, tmp_path: Path) -> No
     assert sh.rows() == day(11, 12)
 
 
-@pytest.mark.long
 @pytest.mark.spark
 def test_moving_and_starting_over(metastore: EmbeddedMetastore, tmp_path: Path) -> None:
     new, old = tmp_path / "new" / "events", metastore.warehouse / "recipes_moved.db" / "events"
@@ -113,7 +112,6 @@ def test_moving_and_starting_over(metastore: EmbeddedMetastore, tmp_path: Path) 
     assert sh.rows() == day(1, 2, 3, 4)
 
 
-@pytest.mark.long
 @pytest.mark.spark
 @pytest.mark.kafka
 def test_a_backfill_from_kafka(metastore: EmbeddedMetastore, kafka: str, tmp_path: Path) -> None:

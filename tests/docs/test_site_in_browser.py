@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 pytestmark = [
-    pytest.mark.long,
     pytest.mark.skipif(not BROWSER, reason="no Chromium on this machine: apt-get install chromium"),
     pytest.mark.skipif(sys.version_info < (3, 11), reason="the generator has no release for 3.10"),
 ]

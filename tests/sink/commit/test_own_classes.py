@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import re
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from hivesink.errors import HiveSinkError
+from tests.docs.pages import blocks_run_by
 from tests.sink.timed import World, at
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
-DOCS = Path(__file__).parents[3] / "docs" / "python.md"
 OPTIONS = {
     "sink.bucket.assigner": "own:ByFirstDigit",
     "sink.rolling-policy.class": "own:AtThousand",
@@ -35,9 +35,8 @@ HELD = {
 
 @pytest.fixture(autouse=True)
 def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    code = re.search(r"## Your own classes.*?```python\n(.*?)```", DOCS.read_text(encoding="utf-8"), re.DOTALL)
-    assert code
-    (tmp_path / "own.py").write_text(code[1], encoding="utf-8")
+    (code,) = blocks_run_by(__file__, "docs/python.md")
+    (tmp_path / "own.py").write_text(code.text, encoding="utf-8")
     monkeypatch.syspath_prepend(tmp_path)
     yield
     for module in ("own", "failing_own"):
