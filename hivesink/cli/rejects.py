@@ -110,7 +110,7 @@ def list_rejects(  # noqa: PLR0917  each is an option of the command line
         ]
         total = sum(one.count for one in found)
         blocks: list[Line | Grid] = [Grid(f"{letters.name} (times in UTC)", columns, rows, frozenset({"records"}))]
-        before = "" if replayed else f", {len(census.replayed)} replayed before"
+        before = "" if replayed or wanted.filters else f", {len(census.replayed)} replayed before"
         what = f"{count(total, 'record')} that {'was' if total == 1 else 'were'} replayed"
         blocks.append(Line(f"{opened.name}: {what if replayed else count(total, 'rejected record')}{before}"))
         if waiting:
