@@ -383,7 +383,12 @@ class QueryRun:
         records = span(ref.start, ref.end) if self._comes_as_read else None
         needed = batch.select(*map(quoted, needed_input(batch.schema, plan)))
         rows = self._routed(self._sizes.prepare(needed, records), plan)
-        reports = self._reports(rows, partial(tasks.write, sealed=self._order(plan)))
+        try:
+            reports = self._reports(rows, partial(tasks.write, sealed=self._order(plan)))
+        except Exception:
+            # That a planned file is gone says more than Spark's report of the task that didn't find it.
+            self._miss(files.missing_after(failed=True), files, ref)
+            raise
         self._sizes.learn(reports)
         self._miss(files.missing_after(), files, ref)
         if changed := files.changed():

@@ -85,12 +85,12 @@ class SourceFiles:
         """
         return [path for relation in self._relations for path in _changed(driver_jvm(self._spark), relation)]
 
-    def missing_after(self) -> list[str]:
-        """The same once the tasks have ended; nothing where a missing file already fails its task."""
-        ignoring = [relation for relation in self._relations if _ignores_missing(relation)]
-        for relation in ignoring:
+    def missing_after(self, *, failed: bool = False) -> list[str]:
+        """The same once the tasks have ended; nothing if they succeeded where a missing file fails its task."""
+        doubtful = [relation for relation in self._relations if failed or _ignores_missing(relation)]
+        for relation in doubtful:
             relation.location().refresh()
-        return self.missing() if ignoring else []
+        return self.missing() if doubtful else []
 
 
 def _file_relations(spark: SparkSession, execution: Any) -> list[Any]:

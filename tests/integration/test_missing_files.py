@@ -106,7 +106,7 @@ def test_a_file_that_vanishes_before_its_tasks_read_it_stops_the_query(stage: St
     writer = events.writeStream.foreachBatch(vanish).option("checkpointLocation", str(stage.checkpoint))
     with pytest.raises(Exception, match=path.name):
         writer.trigger(**AVAILABLE_NOW).start().awaitTermination()
-    assert isinstance(sink._run.failure, errors.SourceFilesMissing) is ignoring
+    assert isinstance(sink._run.failure, errors.SourceFilesMissing)
     assert stage.ids() == []
     path.touch()
     stage.drain()
