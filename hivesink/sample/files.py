@@ -18,10 +18,11 @@ from hivesink.errors import InvalidOption, StoreUnavailable, WrongUsage, few
 from hivesink.logs import file_system
 from hivesink.sample.records import Line, of_lines
 from hivesink.spark.sourcefiles import has_colon, is_pattern
-from hivesink.storage.fs import join
+from hivesink.storage.fs import Entry, join
+from hivesink.storage.links import linked_folders, read_twice
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from hivesink.config.site import Site
     from hivesink.sample.records import Sample
@@ -71,7 +72,9 @@ class FilesSource:
         fs = file_system(place, site)
         if fs.is_folder(place):
             direct = _visible(fs, place)
-            found = direct or dict(_deep(fs, place))
+            found = direct or dict(_deep(fs, place, place))
+            if not _is_remote(place):
+                _require_one_name(place, found, deep=not direct)
             if not found:
                 problem = "holds no files that Spark reads: it passes over names that begin with . or _"
                 raise InvalidOption((f"--from {location}: the folder {problem}; put files there",))
@@ -154,16 +157,38 @@ def _visible(fs: FileSystem, folder: str) -> dict[str, int]:
     return {entry.name: entry.length for entry in entries if entry.length is not None and entry.name[0] not in "._"}
 
 
-def _deep(fs: FileSystem, folder: str, above: str = "") -> Iterator[tuple[str, int]]:
-    """The same of all folders within, as Spark reads them with `recursiveFileLookup`, by their paths."""
-    for entry in fs.list(folder):
+def _deep(fs: FileSystem, top: str, folder: str, above: str = "") -> Iterator[tuple[str, int]]:
+    """The same of all folders within, as Spark reads them with `recursiveFileLookup`, by their paths.
+
+    Raises InvalidOption for a link that leads to where Spark looks anyway, or around in a circle.
+    """
+    links = [] if _is_remote(top) else linked_folders(folder)
+    for name, real in links:
+        here = f"{os.path.realpath(top)}/"
+        if name[0] not in "._" and (f"{real}/".startswith(here) or here.startswith(f"{real}/")):
+            raise _doubled(join(folder, name), real)
+    for entry in (*fs.list(folder), *(Entry(name, None) for name, _ in links)):
         path = f"{above}{entry.name}"
         if entry.name[0] in "._":
             continue
         if entry.length is not None:
             yield path, entry.length
         elif entry.is_folder:
-            yield from _deep(fs, join(folder, entry.name), f"{path}/")
+            yield from _deep(fs, top, join(folder, entry.name), f"{path}/")
+
+
+def _require_one_name(folder: str, names: Iterable[str], *, deep: bool) -> None:
+    if twice := next(read_twice(folder, (join(folder, name) for name in names), deep=deep), None):
+        raise _doubled(*twice)
+
+
+def _doubled(link: str, real: str) -> InvalidOption:
+    problem = f"{link} is a link to {real}, and Spark reads a file under both names; move the link out of the folder"
+    return InvalidOption((f"--from: {problem}",))
+
+
+def _is_remote(place: str) -> bool:
+    return "://" in place
 
 
 def _suffix(name: str) -> str:

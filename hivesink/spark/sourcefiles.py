@@ -10,6 +10,7 @@ from urllib.parse import unquote
 from hivesink.core.offsets import FilesOffset
 from hivesink.errors import Unsupported, few
 from hivesink.spark.site import driver_jvm
+from hivesink.storage.links import read_twice
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -21,10 +22,9 @@ PATTERN = frozenset("{}[]*?\\")
 _STATUS = re.compile(r"path=(.*?); isDirectory=false; length=(\d+);.*?; modification_time=(\d+);", re.DOTALL)
 _NAMED, _ALL = 3, 100
 """How many files an error names as examples, and of those that a user has to find."""
-_ONCE = (
-    'start once with HiveSink.for_table(…, options={"sink.on-missing-file": "ignore"}): under its new name Spark reads '
-    "a file once"
-)
+_ONCE = 'start once with HiveSink.for_table(…, options={"sink.on-missing-file": "ignore"})'
+_RENAMED = f"{_ONCE}: under its new name Spark reads a file once"
+_SOURCE = re.compile(r"FileStreamSource\[(.+)\]")
 
 
 def is_pattern(path: str) -> bool:
@@ -51,6 +51,7 @@ class SourceFiles:
         self._spark = spark
         self.planned = [path for end in ref.end if isinstance(end, FilesOffset) for _, path in end.paths]
         self._relations = _file_relations(spark, execution) if self.planned else []
+        self._execution, self._ref = execution, ref
         self._patterns = [path for path in map(unquote, self.planned) if is_pattern(path)]
         self._colons = [path for path in self.planned if has_colon(unquote(path))]
 
@@ -67,16 +68,28 @@ class SourceFiles:
         present, planned = Counter(str(file) for files in listed for file in files), Counter(self.planned)
         if colons := [unquote(path) for path in self._colons if path in present]:
             msg = f"a colon in a file's name on a local disk ({few(colons, _NAMED)})"
-            raise Unsupported(msg, "Spark can't open it", f"rename it, and {_ONCE}")
+            raise Unsupported(msg, "Spark can't open it", f"rename it, and {_RENAMED}")
         if self._patterns and present - planned:
             msg = f"a file's name that is a pattern to Spark ({few(self._patterns, _NAMED)})"
             raise Unsupported(
                 msg,
                 "Spark reads the other files of its batch twice",
-                f"rename all {len(self.planned)} files of that batch, without any of {{}}[]*?\\, and {_ONCE}; they are "
-                f"{few(list(map(unquote, self.planned)), _ALL)}",
+                f"rename all {len(self.planned)} files of that batch, without any of {{}}[]*?\\, and {_RENAMED}; they "
+                f"are {few(list(map(unquote, self.planned)), _ALL)}",
             )
         return list((planned - present).elements())
+
+    def require_one_name(self) -> None:
+        """Raises Unsupported if a link in a source's folder leads to a file that the source reads by its own name."""
+        deep = any(_is_set(relation, "recursiveFileLookup") for relation in self._relations)
+        for number, end in enumerate(self._ref.end):
+            local = _local(end)
+            root = _SOURCE.fullmatch(str(self._execution.sources().apply(number).toString())) if local else None
+            if root is None or is_pattern(root[1]):
+                continue
+            if twice := next(read_twice(root[1], local, deep=deep), None):
+                msg = f"a link in a source's folder ({twice[0]} leads to {twice[1]})"
+                raise Unsupported(msg, "Spark reads the file under both names", f"move the link away, and {_ONCE}")
 
     def changed(self) -> list[str]:
         """The files that have another length or time by now than those that Spark planned its tasks for.
@@ -122,8 +135,16 @@ def _statuses(index: Any) -> str:
     return str(index.allFiles().mkString("\n"))
 
 
+def _local(end: object) -> list[str]:
+    """A batch's files on a local disk, by their names."""
+    paths = [path for _, path in end.paths] if isinstance(end, FilesOffset) else []
+    return [unquote(path) for path in paths if path.startswith("file:")]
+
+
 def _ignores_missing(relation: Any) -> bool:
-    own = relation.options().get("ignoreMissingFiles")
-    if own.isDefined():
-        return str(own.get()).lower() == "true"
-    return bool(relation.sparkSession().sessionState().conf().ignoreMissingFiles())
+    return _is_set(relation, "ignoreMissingFiles", relation.sparkSession().sessionState().conf().ignoreMissingFiles())
+
+
+def _is_set(relation: Any, option: str, usual: object = False) -> bool:
+    own = relation.options().get(option)
+    return str(own.get() if own.isDefined() else usual).lower() == "true"

@@ -113,6 +113,25 @@ def test_a_file_that_vanishes_before_its_tasks_read_it_stops_the_query(stage: St
     assert stage.staged() == []
 
 
+def test_a_link_to_a_file_that_is_read_too_stops_the_query_until_it_is_moved_away(stage: Stage) -> None:
+    stage.create()
+    path = stage.put(range(10))
+    other, link = stage.folder / "other.json", stage.source / "link.json"
+    other.write_text(json.dumps(event(10)))
+    (stage.source / "other.json").symlink_to(other)
+    stage.drain()
+    assert stage.ids() == list(range(11))
+
+    stage.put(range(20, 30))
+    link.symlink_to(path)
+    with pytest.raises(errors.Unsupported, match=rf"{link} leads to {path}.* move the link away"):
+        stage.drain()
+    assert stage.ids() == list(range(11))
+    link.unlink()
+    stage.drain(stage.sink(options=IGNORE))
+    assert stage.ids() == [*range(11), *range(20, 30)]
+
+
 @pytest.mark.parametrize("name", ["one.json", "with blank; length=3;.json"])
 def test_a_file_that_another_takes_the_place_of_while_its_batch_is_read_is_read_again(stage: Stage, name: str) -> None:
     stage.create()

@@ -76,6 +76,39 @@ def test_what_holds_no_lines_is_named(tmp_path: Path, named: str) -> None:
     assert ("would read it without unpacking it; rename it to good.gz" in str(error.value)) is (named == "good.GZ")
 
 
+@pytest.mark.parametrize(("link", "leads"), [("latest", "days/2"), ("days/up", ".."), ("loop", ".")])
+def test_a_link_by_which_spark_would_read_a_file_twice_is_refused(tmp_path: Path, link: str, leads: str) -> None:
+    for day in "12":
+        (tmp_path / "days" / day).mkdir(parents=True)
+        (tmp_path / "days" / day / "a.json").write_text("{}\n")
+    (tmp_path / link).symlink_to(leads)
+    with pytest.raises(InvalidOption, match=rf"{tmp_path}/{link} is a link to {tmp_path}"):
+        _sample(tmp_path)
+
+
+def test_a_link_to_a_file_beside_it_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text("{}\n")
+    (tmp_path / "latest.json").symlink_to("a.json")
+    with pytest.raises(InvalidOption, match=rf"{tmp_path}/latest.json is a link to {tmp_path}/a.json"):
+        _sample(tmp_path)
+
+
+def test_links_that_lead_elsewhere_are_read_as_spark_does(tmp_path: Path) -> None:
+    for day in "12":
+        (tmp_path / "store" / day).mkdir(parents=True)
+        (tmp_path / "store" / day / "a.json").write_text("{}\n" * int(day))
+    source, link = tmp_path / "source", tmp_path / "link"
+    source.mkdir()
+    (source / "1").symlink_to("../store/1")
+    (source / "2").symlink_to("../store/2")
+    link.symlink_to("source")
+    for folder in (source, link):
+        assert _places(_sample(folder)) == ["a.json line 1"] * 2 + ["a.json line 2"]
+    (source / "3").symlink_to("../store/2")
+    with pytest.raises(InvalidOption, match=r"source/3/a.json is a link to .+/source/2/a.json"):
+        _sample(source)
+
+
 def test_a_job_reads_the_folder_of_a_file_whose_neighbours_look_alike(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text(json.dumps({}))
     (tmp_path / "b.json.gz").write_bytes(gzip.compress(b"{}"))
