@@ -17,8 +17,17 @@ from typing import TYPE_CHECKING
 
 from hivesink import errors
 from hivesink.config.site import Site
-from hivesink.core.trace import denied, java_lines, reason, says_two_runs
-from hivesink.errors import CheckpointShared, CheckpointUnreadable, HiveSinkError, NotWritable, SiteInvalid, WrongUsage
+from hivesink.core.trace import denied, java_lines, other_plan, reason, says_two_runs, unreadable_record
+from hivesink.errors import (
+    CheckpointShared,
+    CheckpointUnreadable,
+    HiveSinkError,
+    NotWritable,
+    QueryChanged,
+    RecordUnreadable,
+    SiteInvalid,
+    WrongUsage,
+)
 from hivesink.storage.hdfs_address import known_servers
 
 if TYPE_CHECKING:
@@ -92,7 +101,8 @@ _WHAT_IS_LOST = re.compile(
 """Spark's own sentence, which names topics and partitions: after its advice since 4.0, before it until 3.5."""
 KAFKA_LOSS = (
     "records that the query was to read next have expired in Kafka, or their topic is no longer named by the job, "
-    'or was deleted, or made again; see "Records that Kafka no longer has" in docs/operations.md'
+    "or not by the source in its place, or was deleted, or made again; see 'Records that Kafka no longer has' in "
+    "docs/operations.md"
 )
 
 
@@ -167,6 +177,8 @@ def _known(error: BaseException) -> str | None:
         return f"{KAFKA_LOSS}. Spark says: {said[1] or said[2]}" if said else KAFKA_LOSS
     if says_two_runs(text):
         return str(CheckpointShared(None, reason_of(error)))
+    if record := unreadable_record(text):
+        return str(RecordUnreadable(*record))
     if found := denied(text):
         return str(NotWritable(*found))
     return _of_checkpoint(text)
@@ -175,6 +187,8 @@ def _known(error: BaseException) -> str | None:
 def _of_checkpoint(text: str) -> str | None:
     if other := _OTHER_FOLDER.search(text):
         return OTHER_FOLDER.format(*other.groups())
+    if difference := other_plan(text):
+        return str(QueryChanged(None, difference))
     if lost := text.partition(_NO_STATE)[2]:
         return str(CheckpointUnreadable(None, "state", reason(lost)))
     if damaged := _DAMAGED.search(text):

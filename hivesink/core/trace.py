@@ -21,6 +21,31 @@ def says_two_runs(text: str) -> bool:
     return _TWO_RUNS.search(text) is not None
 
 
+_OTHER_PLAN = re.compile(
+    r"assertion failed: (There are \[\d+\] sources in the checkpoint offsets and now there are \[\d+\] sources)"
+    r"|\[(?:STREAMING_STATEFUL_OPERATOR_NOT_MATCH_IN_STATE_METADATA|STATE_STORE_(?:KEY_SCHEMA_NOT_COMPATIBLE"
+    r"|VALUE_SCHEMA_NOT_COMPATIBLE|COLUMN_FAMILY_SCHEMA_INCOMPATIBLE|INVALID_VALUE_SCHEMA_EVOLUTION"
+    r"|INVALID_VARIABLE_TYPE_CHANGE))\] ([^.\n]+)"
+)
+
+
+def other_plan(text: str) -> str | None:
+    """How a query differs from the one that its checkpoint is of, if Spark refuses it for that."""
+    found = _OTHER_PLAN.search(text)
+    return (found[1] or found[2]) if found else None
+
+
+_UNREADABLE_RECORD = re.compile(
+    r"Record at topic (\S+) partition (\d+) offset (\d+) has timestamp value (-?\d+) that overflows"
+)
+
+
+def unreadable_record(text: str) -> tuple[str, int, int, int] | None:
+    """The Kafka record whose time Spark can't hold: topic, partition, offset and its timestamp (milliseconds)."""
+    found = _UNREADABLE_RECORD.search(text)
+    return (found[1], int(found[2]), int(found[3]), int(found[4])) if found else None
+
+
 _JAVA = re.compile(r"^\s*(?:: |Caused by: )?((?:[a-z]\w*\.)+[A-Z]\w*(?:Exception|Error|Failure): .+)$", re.MULTILINE)
 
 

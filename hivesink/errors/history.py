@@ -5,6 +5,7 @@ from __future__ import annotations
 from hivesink.errors.base import HiveSinkError, appending, few
 
 _RESUME = "resume=True and hivesink.sources.kafka(…, resume=sink)"
+_NO_STATE = "a new checkpoint has none, so that open windows lose rows, and duplicates get in"
 _NAMED = 5
 """How many files an error names."""
 
@@ -31,6 +32,13 @@ def _delete_first(left_over: str | None) -> str:
         f"; in each case first delete the new checkpoint {left_over}: Spark has planned its first batch from elsewhere "
         "and not committed it, so nothing of it is in the table"
     )
+
+
+class _NewCheckpoint(HiveSinkError):
+    """An error from which a new checkpoint is a way on."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(f"{text}. If the query keeps state (dropDuplicates, a window, a join): {_NO_STATE}")
 
 
 class EpochTaken(HiveSinkError):
@@ -87,7 +95,7 @@ class MarksMissing(HiveSinkError):
         )
 
 
-class ForeignHistory(HiveSinkError):
+class ForeignHistory(_NewCheckpoint):
     """A new query over a writer that has history: a deleted or a foreign checkpoint."""
 
     def __init__(
@@ -129,6 +137,30 @@ class CheckpointLeftOver(HiveSinkError):
         )
 
 
+class QueryChanged(HiveSinkError):
+    """Spark refuses to go on at a checkpoint that is of another query: other sources, or other operators with state."""
+
+    def __init__(self, checkpoint: str | None, reason: str) -> None:
+        super().__init__(
+            f"the query's sources, or its operators with state, are no longer those of its checkpoint ({reason}). "
+            "Nothing was written. To go on as before, undo the change of the job. If you want it, move "
+            f"{checkpoint or 'the checkpoint'} away and start again, which says how to go on where the log ends (see "
+            "'The query was changed' in docs/operations.md)"
+        )
+
+
+class RecordUnreadable(HiveSinkError):
+    """A record of Kafka has a timestamp that Spark can't hold, and Spark reads no batch with such a record."""
+
+    def __init__(self, topic: str, partition: int, offset: int, milliseconds: int) -> None:
+        super().__init__(
+            f"the record at offset {offset} of partition {partition} of topic {topic} has Kafka's timestamp "
+            f"{milliseconds}, which is no time in milliseconds that Spark can hold, and Spark reads no batch that has "
+            "it. Nothing of the batch is in the table. Its producer has to write milliseconds; to pass over this "
+            "record alone, see 'A record that Spark can't read' in docs/operations.md"
+        )
+
+
 class CheckpointUnreadable(HiveSinkError):
     """A file of the query's checkpoint is missing or damaged. `name` is its path below `checkpoint`, where known."""
 
@@ -143,7 +175,10 @@ class CheckpointUnreadable(HiveSinkError):
                 "batch once more, and the sink knows from its log whether the batch is in the table"
             )
         else:
-            state = " (the query's state is only there)" if name and name.partition("/")[0] == "state" else ""
+            top = name.partition("/")[0] if name else None
+            state = " (the query's state is only there)" if top == "state" else ""
+            if top == "sources":
+                reason += "; or the job's sources have changed, or their order, which undoing mends"
             way = (
                 f"restore {folder}{state} from a backup of the newest batch, or treat it as a lost checkpoint: move "
                 f"{folder} away and start again, which says how to go on (see 'The checkpoint is lost' in "
@@ -152,7 +187,7 @@ class CheckpointUnreadable(HiveSinkError):
         super().__init__(f"{file} of the query's checkpoint is missing or damaged ({reason}); {way}")
 
 
-class ReplayDiffers(HiveSinkError):
+class ReplayDiffers(_NewCheckpoint):
     """A batch id that the log holds comes again with other rows."""
 
     def __init__(
@@ -174,7 +209,7 @@ class ReplayDiffers(HiveSinkError):
         )
 
 
-class BatchBehindLog(HiveSinkError):
+class BatchBehindLog(_NewCheckpoint):
     """The checkpoint is older than the log."""
 
     def __init__(
@@ -199,7 +234,7 @@ class BatchesMissing(HiveSinkError):
         )
 
 
-class OffsetsDontChain(HiveSinkError):
+class OffsetsDontChain(_NewCheckpoint):
     """A batch doesn't start where the log ends."""
 
     def __init__(self, log: str, epoch: int, gap: str) -> None:
@@ -210,12 +245,13 @@ class OffsetsDontChain(HiveSinkError):
         )
 
 
-class OffsetsRunBack(HiveSinkError):
+class OffsetsRunBack(_NewCheckpoint):
     """A batch ends before it starts, or leaves a topic out that it starts with."""
 
     def __init__(self, log: str, epoch: int, batch: int, back: tuple[str, ...]) -> None:
         if batch == 0:
-            super().__init__(
+            # It has no state yet.
+            super(_NewCheckpoint, self).__init__(
                 f"the query's first batch runs back ({few(back, _NAMED)}): the topic was created again since it was "
                 "planned, or startingOffsets were beyond its end, and Spark keeps to that plan, whatever they are now. "
                 f"{log} is at epoch {epoch}; nothing of this checkpoint was written here. To go on: delete the "
@@ -233,7 +269,7 @@ class OffsetsRunBack(HiveSinkError):
         )
 
 
-class TopicRemade(HiveSinkError):
+class TopicRemade(_NewCheckpoint):
     """A topic was deleted and created again: `end`, to which the query has come, is an offset of the old one.
 
     `anew`: the same of each source of Kafka, but for the beginning of the new one. `alone`: the query reads nothing
@@ -289,7 +325,7 @@ class TopicRemade(HiveSinkError):
         )
 
 
-class CheckpointOutdated(HiveSinkError):
+class CheckpointOutdated(_NewCheckpoint):
     """A checkpoint is of topics that were created again since, and the log has gone on with the new ones to `end`.
 
     `resumable`: a query can begin there by `resume`.
@@ -351,7 +387,7 @@ class OtherWriter(HiveSinkError):
         )
 
 
-class ResumeImpossible(HiveSinkError):
+class ResumeImpossible(_NewCheckpoint):
     """`resume` was asked for with a source whose offsets mean nothing to a new query, or with `several` of Kafka."""
 
     def __init__(

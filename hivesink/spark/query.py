@@ -13,8 +13,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from hivesink.config.options import OnStop
-from hivesink.core.trace import says_two_runs
-from hivesink.errors import CheckpointShared, EpochTaken, FencedOut, HiveSinkError, InvalidOption
+from hivesink.core.trace import other_plan, says_two_runs
+from hivesink.errors import CheckpointShared, EpochTaken, FencedOut, HiveSinkError, InvalidOption, QueryChanged
 from hivesink.spark.running import Questions
 
 if TYPE_CHECKING:
@@ -195,9 +195,11 @@ class HiveQuery:
         """Raise the sink's own error if there is one, else Spark's, which holds only the text of errors."""
         self._end_timer()
         said = str(cause).partition("\n")[0]
+        checkpoint = self._run.query.checkpoint if self._run.query else None
         if self._run.failure is None and says_two_runs(said):
-            checkpoint = self._run.query.checkpoint if self._run.query else None
             self._run.failure = CheckpointShared(checkpoint, said)
+        elif self._run.failure is None and (difference := other_plan(said)):
+            self._run.failure = QueryChanged(checkpoint, difference)
         own = self._run.late_failure or self._run.failure
         if own is None:
             raise cause

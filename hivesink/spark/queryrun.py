@@ -18,7 +18,7 @@ from hivesink.core.epoch import BatchId, BatchRef, Epoch, NextBatch, judge, read
 from hivesink.core.offsets import span
 from hivesink.core.table import quoted
 from hivesink.core.topics import named, require_topics, topics_of
-from hivesink.core.trace import damaged_source, damaged_state, reason
+from hivesink.core.trace import damaged_source, damaged_state, reason, unreadable_record
 from hivesink.sink.task.attempt import ROUTE, check_input
 from hivesink.sink.task.lines import ROW
 from hivesink.sink.task.messages import InputShape, TaskPlan, TaskReport
@@ -460,7 +460,7 @@ def _begins_with(plan: Any) -> Known:
 
 @contextmanager
 def _reading(checkpoint: str) -> Iterator[None]:
-    """Raises CheckpointUnreadable, SourceFileDamaged where Spark finds a file of its state or its input damaged."""
+    """Raises CheckpointUnreadable, SourceFileDamaged, RecordUnreadable where Spark finds its state or input so."""
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
 
@@ -472,6 +472,8 @@ def _reading(checkpoint: str) -> Iterator[None]:
             raise errors.CheckpointUnreadable(checkpoint, *damage) from error
         if damage := damaged_source(text):
             raise errors.SourceFileDamaged(*damage) from error
+        if record := unreadable_record(text):
+            raise errors.RecordUnreadable(*record) from error
         raise
 
 

@@ -314,6 +314,35 @@ def test_a_second_run_at_one_checkpoint_needs_a_person(java: str) -> None:
     assert "Run this job only once" in str(told)
 
 
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        (
+            "assertion failed: There are [2] sources in the checkpoint offsets and now there are [3] sources requested",
+            r"no longer those of its checkpoint \(There are \[2\] sources .* there are \[3\] sources\)",
+        ),
+        (
+            "[STREAMING_STATEFUL_OPERATOR_NOT_MATCH_IN_STATE_METADATA] Streaming stateful operator name does not match",
+            r"its checkpoint \(Streaming stateful operator name does not match\)",
+        ),
+        (
+            "[STATE_STORE_KEY_SCHEMA_NOT_COMPATIBLE] Provided key schema does not match existing state key schema.",
+            r"its checkpoint \(Provided key schema does not match existing state key schema\)",
+        ),
+        (
+            "Record at topic t-1 partition 0 offset 60 has timestamp value 1704067200000000000 that overflows when",
+            "the record at offset 60 of partition 0 of topic t-1 has Kafka's timestamp 1704067200000000000,",
+        ),
+    ],
+)
+def test_what_no_retry_mends_needs_a_person(said: str, told: str) -> None:
+    from pyspark.errors import StreamingQueryException
+
+    error, code = translate(StreamingQueryException(f"[STREAM_FAILED] Query terminated with exception: {said}"), JOB)
+    assert code == 65
+    assert re.search(told, str(error))
+
+
 _READ = "org.apache.spark.sql.execution.streaming.checkpointing.HDFSMetadataLog.getLatest(HDFSMetadataLog.scala:272)"
 
 
