@@ -255,7 +255,7 @@ def test_over_kafka_records_of_aborted_transactions_are_none_and_two_sources_can
     other.put(range(10, 20))
     stage.drain(events=topic.stream(stage.spark).union(other.stream(stage.spark)))
     assert stage.ids() == list(range(20))
-    with pytest.raises(errors.ResumeImpossible, match=r"give each source such startingOffsets, .* the sink alone$"):
+    with pytest.raises(errors.ResumeImpossible, match=r"give each source such startingOffsets, .* the sink alone\."):
         topic.stream(stage.spark, resume=stage.sink(resume=True))
     stage.forget_checkpoint()
     with pytest.raises(errors.ForeignHistory) as refused:
