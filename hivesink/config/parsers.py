@@ -17,6 +17,8 @@ _UNITS = {"b": 1, "k": 1 << 10, "kb": 1 << 10, "m": 1 << 20, "mb": 1 << 20, "g":
 _SECOND, _MINUTE = timedelta(seconds=1), timedelta(minutes=1)
 _TIMES = {"ms": _SECOND / 1000, "s": _SECOND, "sec": _SECOND, "m": _MINUTE, "min": _MINUTE}
 _TIMES |= {"h": timedelta(hours=1), "d": timedelta(days=1)}
+_LONGEST = timedelta(days=36_500)
+"""From any time now, a century is still within what Python and Spark can tell as a time."""
 _QUANTITY = re.compile(r"(\d+)\s*([a-z]*)")
 
 
@@ -35,11 +37,11 @@ def duration(text: str) -> timedelta:
     if quantity is None or quantity[2] not in _TIMES:
         message = "write a duration such as 30min, 10s or 1h"
         raise ValueError(message)
-    try:
-        return int(quantity[1]) * _TIMES[quantity[2]]
-    except OverflowError as error:
-        message = "write a shorter duration, such as 30d"
-        raise ValueError(message) from error
+    # Before it is one: a timedelta may overflow.
+    if int(quantity[1]) > _LONGEST / _TIMES[quantity[2]]:
+        message = f"write a shorter duration: {_LONGEST.days}d at most"
+        raise ValueError(message)
+    return int(quantity[1]) * _TIMES[quantity[2]]
 
 
 def interval(text: str) -> timedelta:

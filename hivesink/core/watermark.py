@@ -80,9 +80,9 @@ class Watermark:
             return self
         least = min((time for time in active if time is not None), default=None)
         if least is not None:
-            return self.at_least(_behind(least, policy))
+            return self.at_least(behind(least, policy))
         newest = latest(*self.newest.values())
-        start = newest and _behind(newest, policy)
+        start = newest and behind(newest, policy)
         return self.at_least(start).gone_on(latest(start, self.clock), min(idle.values(), default=policy.idle), policy)
 
     def gone_on(self, start: datetime | None, silence: timedelta, policy: WatermarkPolicy) -> Watermark:
@@ -98,5 +98,6 @@ class Watermark:
         return self if time is None or (self.at is not None and self.at >= time) else replace(self, at=time)
 
 
-def _behind(newest: datetime, policy: WatermarkPolicy) -> datetime:
+def behind(newest: datetime, policy: WatermarkPolicy) -> datetime:
+    """The watermark that follows from the newest event time."""
     return max(newest, _BEGINNING + policy.delay) - policy.delay

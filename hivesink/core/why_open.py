@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from hivesink.core.watermark import latest
+from hivesink.core.watermark import behind, latest
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -109,7 +109,7 @@ def _reasons(
         # Nothing tells an outage from a silent hour.
         reasons.append("it has had no rows: the next batch shows whether it is over")
     else:
-        start = latest(max(times.values()) - policy.delay if times else mark.at, mark.clock) or end
+        start = latest(behind(max(times.values()), policy) if times else mark.at, mark.clock) or end
         # Of a time beyond its end only the silence is missing.
         wait = policy.idle + max(timedelta(0), end - max(start, mark.at or start))
         due = max(heard.values(), default=at) + policy.idle + max(timedelta(0), end - start)

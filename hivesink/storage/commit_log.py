@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from hivesink.core.partition_commit import Recorded
     from hivesink.core.table import TableName
 
+_UID_WAY = "delete that file: the next start takes the uid from the log's newest manifest"
+
 
 class RenameCommitLog:
     """Implements `ports.CommitLog` for `writer`, in `folder`. Names in it: `log_layout`."""
@@ -54,7 +56,7 @@ class RenameCommitLog:
             found = put_once(self._fs, self._uid, f"{uid}\n".encode())
         uid = found.decode("ascii", "replace").strip()
         if not uid.isalnum() or not uid.isascii():
-            raise errors.LogDamaged(self._uid, "it holds no uid")
+            raise errors.LogDamaged(self._uid, "it holds no uid", _UID_WAY)
         return uid
 
     def view(self) -> LogView:

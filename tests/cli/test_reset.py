@@ -293,6 +293,21 @@ def test_a_log_without_its_uid_and_with_a_damaged_manifest_can_be_put_aside(
     assert hivesink(capsys, "verify", table).code == 0
 
 
+def test_an_emptied_uid_is_named_by_each_command_and_deleting_it_is_enough(
+    ingest: Ingest, table: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (ingest.log / "uid").write_text("")
+    why = "uid is damaged (it holds no uid); delete that file: the next start takes the uid from the log's newest"
+    assert f"no job can start: {ingest.log}/{why}" in hivesink(capsys, "status", table).out
+    for command in (["verify"], ["recover", "--dry-run"], ["recover", "--yes"]):
+        said = hivesink(capsys, command[0], table, *command[1:])
+        assert (said.code, why in said.err) == (65, True)
+    (ingest.log / "uid").unlink()
+    again = start(ingest)
+    assert again.setup.spec.identity.uid == ingest.setup.spec.identity.uid
+    again.close()
+
+
 def test_a_table_made_anew_is_refused_and_verify_says_so(
     ingest: Ingest, table: str, ddl: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

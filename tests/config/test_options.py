@@ -14,11 +14,23 @@ SUCCESS_FILE = "sink.partition-commit.success-file.name"
 
 @pytest.mark.parametrize(
     ("name", "text"),
-    [(INTERVAL, "0s"), (INTERVAL, "0ms"), (SUCCESS_FILE, "."), (SUCCESS_FILE, ".."), (SUCCESS_FILE, "x")],
+    [
+        (INTERVAL, "0s"),
+        (INTERVAL, "0ms"),
+        (DELAY, "36501d"),
+        (DELAY, f"{10**20}ms"),
+        (SUCCESS_FILE, "."),
+        (SUCCESS_FILE, ".."),
+        (SUCCESS_FILE, "x"),
+    ],
 )
 def test_a_value_that_can_not_work_is_refused(name: str, text: str) -> None:
     with pytest.raises(InvalidOption, match=rf"^{name} = '{text}': write a "):
         SinkConfig.parse({name: text})
+
+
+def test_a_century_is_the_longest_duration() -> None:
+    assert SinkConfig.parse({DELAY: "36500d"})[DELAY] == timedelta(days=36_500)
 
 
 @pytest.mark.parametrize("text", ["_SUCCESS", ".done", "..done", "_"])

@@ -129,10 +129,11 @@ class Admission:
             self._require_no_foreign_parts()
 
     def require_same_table(self) -> None:
-        """Raises LogShared, TableRenamed, TableFolderGone, LogOutdated.
+        """Raises LogDamaged for its uid, LogShared, TableRenamed, TableFolderGone, LogOutdated.
 
         TableRemade if the table was made again without the newest rows, or with partition columns that can't hold them.
         """
+        self.log.uid(None)
         name = str(self.live.spec.name)
         if others := other_owners(self.log, self.registrar, name):
             raise errors.LogShared(self.log.location, self.writer, name, others)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from hivesink.errors import LogOutdated, LogShared, TableFolderGone, TableRemade, TableRenamed
+from hivesink.errors import LogDamaged, LogOutdated, LogShared, TableFolderGone, TableRemade, TableRenamed
 from hivesink.sink.inspect.checks import CHECKS
 from hivesink.sink.inspect.facts import Evidence, list_files, read_log
 from hivesink.sink.inspect.findings import Finding, Level
@@ -69,7 +69,7 @@ def verify(
     if admission and not log.unreadable:
         try:
             admission.require_same_table()
-        except (LogOutdated, LogShared, TableFolderGone, TableRemade, TableRenamed) as error:
+        except (LogDamaged, LogOutdated, LogShared, TableFolderGone, TableRemade, TableRenamed) as error:
             findings.append(Finding(Level.ERROR, None, str(error)))
     return Verdict(
         writer=writer,
