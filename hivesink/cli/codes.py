@@ -9,6 +9,7 @@ import os
 import re
 import signal
 import subprocess
+import sys
 import traceback
 from contextlib import suppress
 from enum import IntEnum
@@ -86,6 +87,9 @@ class JobFailed(HiveSinkError):
 
 _CUT_OFF = "stopped before its first batch or in the middle of one; the next start finishes what is open and goes on"
 
+HIDES = sys.stdlib_module_names | {"hivesink", "pyspark"}
+"""Names by which a job's file would be imported for another module, by itself and by the jobs beside it."""
+
 _FULL = "; a table's disk would be named: this is the checkpoint's, or that of Spark's own files (spark.local.dir)"
 
 OLD_CLIENT = (
@@ -101,7 +105,7 @@ _WHAT_IS_LOST = re.compile(
 """Spark's own sentence, which names topics and partitions: after its advice since 4.0, before it until 3.5."""
 KAFKA_LOSS = (
     "records that the query was to read next have expired in Kafka, or their topic is no longer named by the job, "
-    "or not by the source in its place, or was deleted, or made again; see 'Records that Kafka no longer has' in "
+    'or not by the source in its place, or was deleted, or made again; see "Records that Kafka no longer has" in '
     "docs/operations.md"
 )
 
@@ -164,7 +168,7 @@ def _judge(error: BaseException, job: Path) -> tuple[JobFailed, ExitCode]:
     if _may_pass(error):
         full = _FULL if "No space left on device" in what else ""
         return JobFailed(job, f"{_jvm_death(error)}{what}{full}", retryable=True), ExitCode.RETRY
-    return JobFailed(job, f"{what}{line}; --debug shows the stack trace"), ExitCode.FAILED
+    return JobFailed(job, f"{what}{line}{_hidden(error, job)}; --debug shows the stack trace"), ExitCode.FAILED
 
 
 def _known(error: BaseException) -> str | None:
@@ -209,6 +213,14 @@ def _jvm_death(error: BaseException) -> str:
             code = process.wait(1)
             return f"the Spark driver's JVM died, with exit code {BY_SIGNAL - code if code < 0 else code}: "
     return ""
+
+
+def _hidden(error: BaseException, job: Path) -> str:
+    """The modules beside the job that may have caused `error`: Python looks into the job's folder first."""
+    found = sorted({path.stem for path in job.resolve().parent.glob("*.py")} & HIDES)
+    if not found or not isinstance(error, ImportError | AttributeError):
+        return ""
+    return f"; {', '.join(f'{name}.py' for name in found)} in the job's folder may hide Python's own modules: rename"
 
 
 def _line_of(error: BaseException, job: Path) -> str:

@@ -6,6 +6,7 @@ import os
 import re
 import shlex
 import sys
+from contextlib import closing
 from dataclasses import asdict, dataclass
 from datetime import datetime, timezone
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
+from hivesink.cli.codes import HIDES
 from hivesink.cli.command import Debug, DryRun, Json, UsageError, given, reporting
 from hivesink.cli.output import Line, Report
 from hivesink.cli.preview import FROM, bad_blocks, cut, rest, taken_from
@@ -126,8 +128,10 @@ def init(
         text = job_text(files.job, origin, proposal.spec, settings_of(proposal.spec))
         if not dry_run:
             files.write(proposal.ddl, text)
-        following = _next(source, name, files, site)
-        out.show(_report(proposal, files, taken, text, following, beyond=origin.beyond(), written=not dry_run))
+        is_there = _is_there(name, site)
+        following = _next(source, name, files, site, is_there=is_there)
+        told = [origin.beyond(), _way_in(name, files) if is_there else None]
+        out.show(_report(proposal, files, taken, text, following, told=told, written=not dry_run))
 
 
 def _needed(
@@ -243,7 +247,10 @@ def _files(name: TableName, ddl: Path | None, job: Path | None, *, asks: bool) -
         if not text.endswith(".py"):
             problem = "a job's file ends in .py"
             raise ValueError(problem)
-        require_writer_name(Path(text).stem)
+        if (stem := Path(text).stem) in HIDES:
+            problem = f"every job in that folder would import it for Python's own module {stem}; give it another name"
+            raise ValueError(problem)
+        require_writer_name(stem)
         return text
 
     def ddl_path(text: str) -> str:
@@ -254,7 +261,8 @@ def _files(name: TableName, ddl: Path | None, job: Path | None, *, asks: bool) -
 
     ddl_told = str(ddl) if ddl else None
     ddl_file = _answer("--ddl", ddl_told, f"ddl/{name.table}.sql", "The DDL file", ddl_path, asks=asks)
-    file = _answer("--job", str(job) if job else None, f"jobs/{name.table}.py", "The job file", job_path, asks=asks)
+    usual = f"jobs/{name.table}{'_job' if name.table in HIDES else ''}.py"
+    file = _answer("--job", str(job) if job else None, usual, "The job file", job_path, asks=asks)
     return _Files(Path(ddl_file), Path(file))
 
 
@@ -279,7 +287,27 @@ def _answer(
         raise WrongUsage((f"{option} {told}: {error}",)) from error
 
 
-def _next(source: str, name: TableName, files: _Files, site: Site) -> list[str]:
+def _is_there(name: TableName, site: Site) -> bool:
+    """Whether the metastore has the table already. One that is away is named by the commands that need it."""
+    from hivesink.metastore import connect
+    from hivesink.tables.opened import metastore_address
+
+    try:
+        with closing(connect("thrift", metastore_address(None, site), site)) as registrar:
+            registrar.table(name)
+    except HiveSinkError:
+        return False
+    return True
+
+
+def _way_in(name: TableName, files: _Files) -> str:
+    return (
+        f"{name} is there already, and decides what the records become: to stream into it as it is, delete {files.ddl} "
+        "(see 'A table that has data already' in docs/recipes.md); for a table of its own, give another name"
+    )
+
+
+def _next(source: str, name: TableName, files: _Files, site: Site, *, is_there: bool) -> list[str]:
     """Commands that take the files from here to rows in the table."""
     from hivesink.tables.opened import metastore_address
 
@@ -292,7 +320,7 @@ def _next(source: str, name: TableName, files: _Files, site: Site) -> list[str]:
     ddl, job = shlex.quote(str(files.ddl)), shlex.quote(str(files.job))
     return [
         *commands,
-        f"hivesink ddl apply {ddl}",
+        *([] if is_there else [f"hivesink ddl apply {ddl}"]),
         f"hivesink preview --table {name} --from {shlex.quote(source)}",
         f"TRIGGER=availableNow hivesink run {job}",
         f"hivesink query {shlex.quote(sql)}",
@@ -306,7 +334,7 @@ def _report(
     job: str,
     following: list[str],
     *,
-    beyond: str | None,
+    told: Sequence[str | None],
     written: bool,
 ) -> Report:
     fit, records, skipped = proposal.checked.rows.num_rows, taken.batch.num_rows, proposal.checked.skipped
@@ -327,7 +355,7 @@ def _report(
         blocks += [Line(f"{path}: written", "green")] if written else [Line(f"{path}:", "bold"), Line(text)]
     if not written:
         blocks.append(Line("dry run, nothing was written"))
-    blocks += [Line(beyond, "yellow")] if beyond else []
+    blocks += [Line(text, "yellow") for text in told if text]
     unsure = [column for column in proposal.spec.columns if column.comment]
     blocks += _first([f"{one.name}: {cut(str(one.type))}, {one.comment}" for one in unsure], "columns with a comment")
     blocks += _first([*map(str, proposal.left_out)], "fields are left out")

@@ -123,7 +123,10 @@ def find(sample: Sample, table: TableName, arrival: datetime, *, source: str = "
             problem += "; ".join(f"{shown(one.field)}: {one.why}" for one in inferred.left_out[:5])
         else:
             problem = f"none of the sample's records is a JSON object with a field; {_first(sample)}; write one JSON "
-            problem += "object a line: `jq -c .` makes that of indented objects, `jq -c '.[]'` of an array"
+            problem += (
+                "object a line: `jq -c .` makes that of indented objects, `jq -c '.[]'` of an array (for CSV and "
+            )
+            problem += "logs see 'CSV and text logs' in docs/recipes.md)"
         raise InvalidOption((problem,))
     if [column.name for column in columns] == ["value"]:
         problem = "the only field is `value`, which the sink takes for the raw record; send records with another name"
@@ -157,6 +160,13 @@ def no_time(found: Findings, wanted: str) -> str | None:
     nearly = dict(found.nearly_times)
     if wanted in nearly:
         return nearly[wanted]
+    outer, _, inner = wanted.partition(".")
+    if inner and outer in {column.name.lower() for column in found.columns}:
+        last = inner.rpartition(".")[2]
+        return (
+            f"it is within {outer}; have init write another DDL, then add a column `{last}` TIMESTAMP to it, with "
+            f"'sink.column.{last}.from' = '$.{wanted}', and name it as the sink.bucket.time-column"
+        )
     if found.times:
         return None
     nearest = next((f"; the nearest is {shown(name)}: {why}" for name, why in nearly.items()), "")

@@ -82,6 +82,9 @@ def test_the_whole_way(
     ):
         assert line in ddl
     assert hivesink(capsys, "ddl", "apply", "ddl").code == 0
+    again = hivesink(capsys, "init", "--from", "events", "--table", "init_way.events", "--dry-run").out
+    assert "init_way.events is there already, and decides what the records become" in again
+    assert "ddl apply" not in again
     seen = hivesink(capsys, "preview", "--table", "init_way.events", "--from", "events", "--json")
     assert seen.code == 65
 
@@ -105,6 +108,7 @@ def test_it_overwrites_nothing(folder: Path, capsys: pytest.CaptureFixture[str])
     shown = hivesink(capsys, "init", "--from", "events", "--table", "a.events", "--dry-run")
     assert shown.code == 0
     assert "CREATE TABLE `a`.`events`" in shown.out
+    assert "jobs/email_job.py:" in hivesink(capsys, "init", "--from", "events", "--table", "a.email", "--dry-run").out
     assert not (folder / "ddl").exists()
     (folder / "jobs").mkdir()
     (folder / "jobs" / "events.py").write_text("mine")
@@ -207,9 +211,15 @@ def test_the_table_that_it_proposes_is_named_after_the_source(source: str, table
             2,
             "--time-column id: write one of time, made_ms, arrival",
         ),
+        (
+            ["--table", "a.b", "--yes", "--time-column", "by.a"],
+            2,
+            "it is within by; have init write another DDL, then add a column `a` TIMESTAMP to it, with 'sink.column.a.f",
+        ),
         (["--table", "a.b", "--yes", "--every", "week"], 2, "--every week: write one of day, hour"),
         (["--table", "a.b", "--yes", "--zone", "Mars"], 2, "--zone Mars: write a zone of the IANA database"),
         (["--table", "a.b", "--yes", "--job", "b.txt"], 2, "--job b.txt: a job's file ends in .py"),
+        (["--table", "a.b", "--yes", "--job", "queue.py"], 2, "would import it for Python's own module queue; give it"),
         (
             ["--table", "a.b", "--yes", "--time-column", "nope", "--from", "times.json"],
             2,

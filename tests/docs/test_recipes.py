@@ -90,6 +90,23 @@ def test_cron_and_a_backfill(metastore: EmbeddedMetastore, tmp_path: Path) -> No
 
 
 @pytest.mark.spark
+def test_csv(metastore: EmbeddedMetastore, tmp_path: Path) -> None:
+    sh = Shell(tmp_path, metastore, "recipes_csv")
+    sh.must("""hivesink query "ALTER TABLE demo.events SET TBLPROPERTIES ('sink.on-bad-record'='dead-letter')" """)
+    (tmp_path / "csv").mkdir()
+    lines = ["id,at,note", '7,2024-01-03T01:00:00Z,"a, b"', "8,2024-01-03 02:00:00,", "x,2024-01-03T03:00:00Z,c"]
+    (tmp_path / "csv" / "a.csv").write_text("\n".join(lines))
+    (tmp_path / "jobs" / "from_csv.py").write_text(
+        block(PAGE, "# jobs/from_csv.py").text.replace("demo.", f"{sh.database}.")
+    )
+    sh.must("hivesink run jobs/from_csv.py")
+    assert sh.rows() == day(7, 8)
+    listed = json.loads(sh("hivesink rejects demo.events --json").stdout)["rejects"]
+    assert sum(one["records"] for one in listed) == 2
+    assert [one["example"].rpartition("/")[2] for one in listed] == ["a.csv line 1"]
+
+
+@pytest.mark.spark
 def test_moving_and_starting_over(metastore: EmbeddedMetastore, tmp_path: Path) -> None:
     new, old = tmp_path / "new" / "events", metastore.warehouse / "recipes_moved.db" / "events"
     sh = Shell(tmp_path, metastore, "recipes_moved", NEW=str(new), OLD=str(old))
