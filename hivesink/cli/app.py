@@ -104,4 +104,4 @@ def _usage(error: Exception) -> str:
     context = getattr(error, "ctx", None)
     command = context.command_path if context is not None else "hivesink"
     message = error.format_message() if hasattr(error, "format_message") else str(error)
-    return f"{' '.join(message.split()).rstrip('.')}; see `{command} --help`"
+    return f"{' '.join(message.replace(': Value error, ', ': ').split()).rstrip('.')}; see `{command} --help`"

@@ -70,6 +70,8 @@ def summary(picture: Picture) -> str:
 
 def life(epoch: EpochPicture) -> str:
     """How far the epoch has come after its decision."""
+    if not epoch.files:
+        return "committed, no files"  # Its rows wait for a roll, or it had none.
     if epoch.is_settled:
         return "published, registered"
     return "published, not registered yet" if epoch.is_published else "not published yet"

@@ -19,6 +19,7 @@ from hivesink.cli.output import Grid, Line, Report, tell
 from hivesink.config.options import OnBadRecord
 from hivesink.config.own_class import also_in
 from hivesink.config.site import Site
+from hivesink.core.progress import count
 from hivesink.errors import WrongUsage
 
 if TYPE_CHECKING:
@@ -173,7 +174,7 @@ def _end(counts: Mapping[str, int], config: SinkConfig) -> list[Line | Grid]:
         return [Line("there are no records", "yellow")]
     text = f"{counts['fit']:,} of {counts['records']:,} records fit"
     if counts["skipped"]:
-        text += f", {counts['skipped']:,} are tombstones, which are skipped"
+        text += f", {count(counts['skipped'], 'tombstone')} skipped"
     if not counts["bad"]:
         return [Line(text, "bold green")]
     return [Line(f"{text}; {counts['bad']:,} don't", "bold red"), Line(_THEN[config["sink.on-bad-record"]])]

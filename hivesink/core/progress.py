@@ -53,7 +53,7 @@ class Progress:
         if self.waiting_rows:
             when = "" if self.readable_in is None else f", readable within {self.readable_in.total_seconds():.0f} s"
             parts.append(f"{self.waiting_rows:,} waiting{when}")
-        if self.behind:
+        if self.behind_records or self.behind_files:
             parts.append(f"behind {self.behind}")
         return " · ".join(parts)
 

@@ -45,6 +45,8 @@ def parse_path(
     """
     path = Path(path)
     files = sorted(path.glob("*.sql")) if path.is_dir() else [path]
+    if path.suffix == ".py":
+        raise DdlInvalid((DdlProblem(str(path), 0, "this is a job; name the table's .sql file, or a folder of them"),))
     if not files:
         raise DdlInvalid((DdlProblem(str(path), 0, "the folder holds no *.sql file"),))
     specs: dict[TableName, tuple[TableSpec, Path]] = {}

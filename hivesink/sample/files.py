@@ -60,6 +60,8 @@ class FilesSource:
     """If one file was named: the other visible files of its folder, which a job would read as well."""
     is_one_file: bool = False
     is_deep: bool = False
+    folders: tuple[str, ...] = ()
+    """The folders beside the files, of which a job reads nothing."""
 
     @classmethod
     def at(cls, location: str, site: Site) -> FilesSource:
@@ -78,7 +80,8 @@ class FilesSource:
             if not found:
                 problem = "holds no files that Spark reads: it passes over names that begin with . or _"
                 raise InvalidOption((f"--from {location}: the folder {problem}; put files there",))
-            return cls(place, tuple(found), tuple(found.values()), is_deep=not direct)
+            beside = _folders(fs, place) if direct else ()
+            return cls(place, tuple(found), tuple(found.values()), is_deep=not direct, folders=beside)
         length = fs.length(place)
         if length is None and is_pattern(location):
             way = "name a folder, whose files are all read, or one file"
@@ -111,6 +114,8 @@ class FilesSource:
         """A word on what a job reads beside the file that was named; None for a folder, which it reads as a whole."""
         if self.is_deep:
             return f"{self.folder} holds no files but folders: the job reads the files in all of them"
+        if self.folders:
+            return f"the job reads the files in {self.folder}, and not its folders: {few(self.folders, _MOST_NAMED)}"
         if not self.is_one_file:
             return None
         text = f"the job reads every file in {self.folder}, not only {self.names[0]}: those that come later"
@@ -155,6 +160,12 @@ def _visible(fs: FileSystem, folder: str) -> dict[str, int]:
     """The files, with their lengths, that Spark's file source takes."""
     entries = fs.list(folder)
     return {entry.name: entry.length for entry in entries if entry.length is not None and entry.name[0] not in "._"}
+
+
+def _folders(fs: FileSystem, folder: str) -> tuple[str, ...]:
+    """The visible ones, but for those named as partitions, which Spark reads."""
+    names = (entry.name for entry in fs.list(folder) if entry.is_folder)
+    return tuple(name for name in names if name[0] not in "._" and "=" not in name)
 
 
 def _deep(fs: FileSystem, top: str, folder: str, above: str = "") -> Iterator[tuple[str, int]]:

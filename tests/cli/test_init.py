@@ -214,7 +214,7 @@ def test_the_table_that_it_proposes_is_named_after_the_source(source: str, table
         (
             ["--table", "a.b", "--yes", "--time-column", "by.a"],
             2,
-            "it is within by; have init write another DDL, then add a column `a` TIMESTAMP to it, with 'sink.column.a.f",
+            "it is within by; have init write another DDL, then add a column `a` TIMESTAMP to it, with 'sink.c",
         ),
         (["--table", "a.b", "--yes", "--every", "week"], 2, "--every week: write one of day, hour"),
         (["--table", "a.b", "--yes", "--zone", "Mars"], 2, "--zone Mars: write a zone of the IANA database"),

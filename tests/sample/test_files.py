@@ -93,6 +93,14 @@ def test_a_link_to_a_file_beside_it_is_refused(tmp_path: Path) -> None:
         _sample(tmp_path)
 
 
+def test_folders_beside_files_are_named(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text("{}\n")
+    for name in ("_temporary", "day=1", "old"):
+        (tmp_path / name).mkdir()
+    told = f"the job reads the files in {tmp_path}, and not its folders: old"
+    assert FilesSource.at(str(tmp_path), NO_SITE).beyond() == told
+
+
 def test_links_that_lead_elsewhere_are_read_as_spark_does(tmp_path: Path) -> None:
     for day in "12":
         (tmp_path / "store" / day).mkdir(parents=True)
