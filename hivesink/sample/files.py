@@ -173,12 +173,13 @@ def _deep(fs: FileSystem, top: str, folder: str, above: str = "") -> Iterator[tu
 
     Raises InvalidOption for a link that leads to where Spark looks anyway, or around in a circle.
     """
+    entries = fs.list(folder)
     links = [] if _is_remote(top) else linked_folders(folder)
     for name, real in links:
         here = f"{os.path.realpath(top)}/"
         if name[0] not in "._" and (f"{real}/".startswith(here) or here.startswith(f"{real}/")):
             raise _doubled(join(folder, name), real)
-    for entry in (*fs.list(folder), *(Entry(name, None) for name, _ in links)):
+    for entry in (*entries, *(Entry(name, None) for name, _ in links)):
         path = f"{above}{entry.name}"
         if entry.name[0] in "._":
             continue
