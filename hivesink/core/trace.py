@@ -94,8 +94,10 @@ _STATE_FILE = re.compile(r"/(state/\d+/\d+/\S+?)(?=[,.:]?(?:\s|$))")
 
 _SOURCE_DAMAGE = re.compile(
     r"""
-    \[FAILED_READ_FILE\.\w+\]\ Encountered\ error\ while\ reading\ file\ (.+?)\.?\s+(?:SQLSTATE|\n)
-    (?s:.*?)
+    (?:
+      \[FAILED_READ_FILE\.\w+\]\ Encountered\ error\ while\ reading\ file\ (.+?)\.?\s+(?:SQLSTATE|\n)
+      (?s:.*?)
+    )?
     ^Caused\ by:\ java\.io\.\w+:\ (.+)\n\s+at\ org\.apache\.hadoop\.io\.compress\.
     """,
     re.VERBOSE | re.MULTILINE,
@@ -107,7 +109,7 @@ def damaged_source(text: str) -> tuple[str, str] | None:
     found = _SOURCE_DAMAGE.search(text)
     if found is None:
         return None
-    file, why = found.groups()
+    file, why = found[1] or "a packed file of the batch (Spark 3.5 doesn't say which)", found[2]
     # Java says so as well of what follows the last member: gzip itself passes over zeros there.
     return file, f"{why}, or other bytes after its end" if why == "not a gzip file" else why
 

@@ -60,9 +60,10 @@ class RecordSizes:
 
 def _known(conf: RuntimeConfig) -> str | None:
     """The limit; None where Spark, before 4.1, has none."""
+    from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
 
     try:
         return conf.get(BYTES)
-    except PySparkException:
+    except (Py4JJavaError, PySparkException):  # PySpark 3.5 doesn't know Spark's exception.
         return None

@@ -104,3 +104,5 @@ _UNPACKER = "\tat org.apache.hadoop.io.compress.DecompressorStream.read(D.java:1
 )
 def test_a_packed_source_file_that_is_damaged(java: str, found: tuple[str, str] | None) -> None:
     assert damaged_source(f"{_READ.format('file:///in/a%20b.gz')}\n\tat a.b.C\n{java}") == found
+    unnamed = damaged_source(f"org.apache.spark.SparkException: Job aborted\n\tat a.b.C\n{java}")
+    assert unnamed == (found and ("a packed file of the batch (Spark 3.5 doesn't say which)", found[1]))

@@ -178,9 +178,9 @@ def test_a_packed_file_that_is_cut_short_stops_the_query_until_it_is_whole(stage
     path = stage.put_bytes(whole[:-20], "a b.json.gz")
     with pytest.raises(errors.SourceFileDamaged) as told:
         stage.drain()
-    assert str(told.value).startswith(
-        f"{path.as_uri()} is damaged (Unexpected end of input stream), and nothing of its"
-    )
+    named = "a packed file of the batch" if stage.spark.version.startswith("3.") else path.as_uri()
+    assert str(told.value).startswith(named)
+    assert " is damaged (Unexpected end of input stream), and nothing of its" in str(told.value)
     assert stage.ids() == []
     path.write_bytes(whole)
     stage.drain()
