@@ -194,7 +194,8 @@ def _of_checkpoint(text: str) -> str | None:
     if difference := other_plan(text):
         return str(QueryChanged(None, difference))
     if lost := text.partition(_NO_STATE)[2]:
-        return str(CheckpointUnreadable(None, "state", reason(lost)))
+        new = "or the job has its first operator with state only now: see 'The query was changed' in docs/operations.md"
+        return str(CheckpointUnreadable(None, "state", f"{reason(lost)}; {new}"))
     if damaged := _DAMAGED.search(text):
         file = _CHECKPOINT_FILE.search(damaged[2])
         checkpoint, name = file.groups() if file else (None, None)

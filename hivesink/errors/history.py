@@ -365,12 +365,14 @@ class InputChanged(HiveSinkError):
 class StateLost(HiveSinkError):
     """`resume` was asked for by a query that keeps state, which was in the checkpoint that is lost."""
 
-    def __init__(self, log: str, epoch: int) -> None:
+    def __init__(self, log: str, epoch: int, end: tuple[object, ...]) -> None:
         super().__init__(
             f"this query keeps state (dropDuplicates, a window, a join), and a new checkpoint has none: resumed after "
             f"epoch {epoch} of {log}, open windows would lose rows, and duplicates get in. Restore the checkpoint in "
-            f"place of the one that this start made, or start with {appending(epoch)} (your decision: the state is "
-            "empty)"
+            "place of the one that this start made. Or go on with empty state (your decision): delete that one, and "
+            f"start with HiveSink.for_table(…, resume=True, append={epoch}) and each source where the log ends: one of "
+            f"Kafka as hivesink.sources.kafka(…, resume=sink), several with startingOffsets = {_texts(end)}; a folder "
+            "without the files that were read"
         )
 
 

@@ -370,7 +370,7 @@ class QueryRun:
         last, policy = self.setup.last_batch(), self.setup.spec.history_policy
         plan = query.execution.lastExecution().executedPlan()
         if last and policy.append != last.epoch and last.ref.query != ref.query and keeps_state(plan):
-            raise errors.StateLost(self.setup.context.log.location, last.epoch)
+            raise errors.StateLost(self.setup.context.log.location, last.epoch, last.ref.end)
         self._has_state = True
 
     def _write(
