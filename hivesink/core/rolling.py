@@ -127,6 +127,13 @@ class OpenRows:
             return OpenRows(dict(manifest.waiting), manifest.epoch)
         return replace(self, buckets=self._changed(manifest))
 
+    def renamed(self, names: Mapping[str, str]) -> OpenRows:
+        """The partitions under their tables' new names. The next manifest holds them so, for whoever reads on."""
+        if names.keys().isdisjoint(table for table, _ in self.buckets):
+            return self
+        buckets = {(names.get(table, table), partition): one for (table, partition), one in self.buckets.items()}
+        return OpenRows(buckets, Epoch(-SNAPSHOT_EVERY))
+
     def complete(self, manifest: Manifest) -> Manifest:
         """`manifest` with a snapshot, where a start would have to read too many manifests without one."""
         if manifest.waiting is not None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.cli.site import Ingest, alter, hivesink
+from tests.cli.site import Ingest, alter, hivesink, rename
 from tests.tables import daily
 from tests.tables.daily import Daily
 
@@ -88,6 +88,24 @@ def test_partitions_of_one_writer(days: str, uri: str, writer: Daily, capsys: py
     [one] = hivesink(capsys, "partitions", days, "--writer", "other", "--json").data["partitions"]
     assert one["writer"] == "other"
     other.close()
+
+
+def test_a_partition_that_is_not_over_goes_along_with_its_renamed_table(
+    uri: str, writer: Daily, capsys: pytest.CaptureFixture[str]
+) -> None:
+    writer.read(1, 2, mark=2)
+    writer.committer.finish()
+    writer.table = new = rename(writer, "renamed")
+    alter(writer, {"sink.log-location": str(writer.log.parent)})
+    assert hivesink(capsys, "recover", new).code == 0
+    for batches, day, mark in ((1, 2, 3), (2, 4, 3)):
+        with closing(Daily(new, uri, batches=batches)) as again:
+            again.read(day, mark=mark)
+        second = {one["partition"]: one for one in hivesink(capsys, "partitions", new, "--json").data["partitions"]}[
+            DAY
+        ]
+        assert second["table"] == new
+        assert [second["commit"][name] for name in ("revision", "rows", "files")] == [1, 2, 2]
 
 
 def test_a_table_without_a_writer_has_none(days: str, capsys: pytest.CaptureFixture[str]) -> None:

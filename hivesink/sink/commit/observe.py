@@ -54,7 +54,13 @@ def _load(context: CommitContext, view: LogView, identity: Identity | None) -> H
     known = {epoch.manifest.epoch: epoch.manifest for epoch in epochs} | {head.epoch: head}
     # Each of them, also where the listing lacks one: it may say that rows wait, or that they no longer do.
     older = (known.get(epoch) or context.log.manifest(epoch) for epoch in map(Epoch, range(view.head, view.floor, -1)))
-    return History(identity, head, epochs, view.floor, open_rows(older))
+    return History(identity, head, epochs, view.floor, open_rows(older).renamed(_new_names(head, identity)))
+
+
+def _new_names(head: Manifest, identity: Identity) -> dict[str, str]:
+    """Those of the writer's tables, by the old ones, if somebody has renamed them since its newest epoch."""
+    old, new = head.tables[0], identity.tables[0]
+    return {} if old == new else {old: new, f"{old}__rejected": f"{new}__rejected"}
 
 
 def _open(context: CommitContext, view: LogView, head: Manifest, settled: Epoch) -> Iterable[OpenEpoch]:

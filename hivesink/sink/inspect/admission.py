@@ -146,7 +146,8 @@ class Admission:
                 name, self.writer, self.log.location, head, waiting=waiting, rows=rows, replays=replays, shifted=shifted
             )
         tables = [(epoch, part.table) for epoch, part in self._open_parts()]
-        tables += [(facts.view.head, table) for table, _ in facts.open_rows.buckets]
+        # A partition that only waits for its end goes along with its table.
+        tables += [(facts.view.head, one.table) for one in facts.open_rows.opened]
         for epoch, table in tables:
             if table.removesuffix("__rejected") != name.removesuffix("__rejected"):
                 raise errors.TableRenamed(name, table, epoch, self.log.location)
