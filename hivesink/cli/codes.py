@@ -162,7 +162,8 @@ def _carried_by_spark(error: BaseException, job: Path) -> JobFailed | None:
 def _judge(error: BaseException, job: Path) -> tuple[JobFailed, ExitCode]:
     if known := _known(error):
         return JobFailed(job, known), ExitCode.NEEDS_PERSON
-    what, line = f"{type(error).__name__}: {reason_of(error)}", _line_of(error, job)
+    name, said, line = type(error).__name__, reason_of(error), _line_of(error, job)
+    what = said if said.startswith(f"{name}: ") else f"{name}: {said}"
     if _is_fault(error):
         return JobFailed(job, f"{what}{line}"), ExitCode.NEEDS_PERSON
     if _may_pass(error):

@@ -44,7 +44,8 @@ def mended(file: Path) -> dict[str, tuple[int, bytes | None]]:
     except OSError as error:
         raise WrongUsage((f"--mended {file}: {error.strerror or error}",)) from error
     except UnicodeDecodeError as error:
-        raise InvalidOption((f"--mended {file}: {error}",)) from error
+        number = error.object[: error.start].count(b"\n") + 1
+        raise InvalidOption((f"--mended {file} line {number} isn't UTF-8; save the file as that",)) from error
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue

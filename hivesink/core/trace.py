@@ -98,7 +98,8 @@ _SOURCE_DAMAGE = re.compile(
       \[FAILED_READ_FILE\.\w+\]\ Encountered\ error\ while\ reading\ file\ (.+?)\.?\s+(?:SQLSTATE|\n)
       (?s:.*?)
     )?
-    ^Caused\ by:\ java\.io\.\w+:\ (.+)\n\s+at\ org\.apache\.hadoop\.io\.compress\.
+    ^Caused\ by:\ (?:java\.io|com\.github\.luben\.zstd)\.\w+:\ (.+)
+    \n\s+at\ (?:org\.apache\.hadoop\.io\.compress|com\.github\.luben\.zstd)\.
     """,
     re.VERBOSE | re.MULTILINE,
 )

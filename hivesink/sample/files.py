@@ -241,7 +241,7 @@ def _lines(fs: FileSystem, path: str, stack: ExitStack) -> Iterator[Line]:
     if suffix not in _PACKED and lower in _PACKED:
         # Spark unpacks by Hadoop's CompressionCodecFactory, to which the suffix's case matters.
         name = PurePosixPath(path).with_suffix(lower).name
-        raise InvalidOption((f"{path}: a job would read it without unpacking it; rename it to {name}",))
+        raise InvalidOption((f"{path}: some versions of Spark read it without unpacking it; rename it to {name}",))
     with _readable(path):
         raw = stack.enter_context(fs.open(path))
         unpacked = _PACKED[suffix](raw) if suffix in _PACKED else raw

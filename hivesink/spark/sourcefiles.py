@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from hivesink.core.offsets import FilesOffset
-from hivesink.errors import Unsupported, few
-from hivesink.spark.site import driver_jvm
+from hivesink.errors import SourceFileDamaged, Unsupported, few
+from hivesink.spark.site import driver_jvm, hadoop_configuration
 from hivesink.storage.links import read_twice
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ _NAMED, _ALL = 3, 100
 """How many files an error names as examples, and of those that a user has to find."""
 _ONCE = 'start once with HiveSink.for_table(…, options={"sink.on-missing-file": "ignore"})'
 _RENAMED = f"{_ONCE}: under its new name Spark reads a file once"
+_HEAD = 8
 _SOURCE = re.compile(r"FileStreamSource\[(.+)\]")
 
 
@@ -84,12 +86,33 @@ class SourceFiles:
         deep = any(_is_set(relation, "recursiveFileLookup") for relation in self._relations)
         for number, end in enumerate(self._ref.end):
             local = _local(end)
-            root = _SOURCE.fullmatch(str(self._execution.sources().apply(number).toString())) if local else None
-            if root is None or is_pattern(root[1]):
-                continue
-            if twice := next(read_twice(root[1], local, deep=deep), None):
+            found = _SOURCE.fullmatch(str(self._execution.sources().apply(number).toString())) if local else None
+            # What a pattern leads to, the files of other batches don't show.
+            root = None if found is None or is_pattern(found[1]) else found[1]
+            if twice := next(read_twice(root, local, deep=deep), None):
                 msg = f"a link in a source's folder ({twice[0]} leads to {twice[1]})"
                 raise Unsupported(msg, "Spark reads the file under both names", f"move the link away, and {_ONCE}")
+
+    def require_hadoops(self) -> None:
+        """Raises SourceFileDamaged for files in .lz4 and .snappy that aren't in Hadoop's own format.
+
+        Hadoop would take their first bytes for a length, and the driver's JVM end for lack of memory.
+        """
+        jvm, configuration = driver_jvm(self._spark), hadoop_configuration(self._spark)
+        for name in self.planned:
+            if not name.endswith((".lz4", ".snappy")):
+                continue
+            path = jvm.org.apache.hadoop.fs.Path(jvm.java.net.URI(name))
+            files = path.getFileSystem(configuration)
+            if not files.exists(path):
+                continue  # It is passed over.
+            length = files.getFileStatus(path).getLen()
+            with closing(files.open(path)) as stream:
+                # Of a block, and of its first piece.
+                sizes = [stream.readInt(), stream.readInt()] if length >= _HEAD else [-1]
+            if length and (min(sizes) < 0 or sizes[-1] > length):
+                why = f"not as Hadoop packs {name.rpartition('.')[2]}; another program did"
+                raise SourceFileDamaged(name, f"{why}: unpack it, or use gzip")
 
     def changed(self) -> list[str]:
         """The files that have another length or time by now than those that Spark planned its tasks for.

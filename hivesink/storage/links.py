@@ -12,12 +12,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 
-def read_twice(root: str, paths: Iterable[str], *, deep: bool) -> Iterator[tuple[str, str]]:
+def read_twice(root: str | None, paths: Iterable[str], *, deep: bool) -> Iterator[tuple[str, str]]:
     """Those of `paths`, files below `root`, that are a second name of a file that Spark reads too; with that name.
 
-    `deep`: Spark reads all folders in `root`, not only those that are named as partitions are.
+    `deep`: Spark reads all folders in `root`, not only those that are named as partitions are. Without `root`, only
+    `paths` are compared.
     """
-    top = os.path.realpath(normal(root))
+    top = root and os.path.realpath(normal(root))
     folders, seen = dict[str, str](), dict[str, str]()
     for path in map(normal, paths):
         folder, _, name = path.rpartition("/")
@@ -27,8 +28,8 @@ def read_twice(root: str, paths: Iterable[str], *, deep: bool) -> Iterator[tuple
         real = os.path.realpath(file) if Path(file).is_symlink() else file
         other = seen.setdefault(real, path)
         # Where a link leads above `root`, a file has but one name below it.
-        is_linked = real != top + path.removeprefix(normal(root))
-        if other != path or (is_linked and _reads(top, real, deep=deep)):
+        is_linked = root and top and real != top + path.removeprefix(normal(root))
+        if other != path or (top and is_linked and _reads(top, real, deep=deep)):
             yield path, other if other != path else real
 
 

@@ -6,9 +6,11 @@ import gzip
 import json
 import logging
 import os
+import struct
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
 
 from hivesink import errors, sources
@@ -185,6 +187,34 @@ def test_a_packed_file_that_is_cut_short_stops_the_query_until_it_is_whole(stage
     path.write_bytes(whole)
     stage.drain()
     assert stage.ids() == list(range(10))
+
+
+def test_a_file_that_another_program_has_packed_is_named_before_hadoop_takes_it_for_its_own(stage: Stage) -> None:
+    stage.create()
+    lines = b"".join(json.dumps(event(number)).encode() + b"\n" for number in range(10))
+    packed = pa.compress(lines, codec="lz4", asbytes=True)
+    for name, content in (("frame.lz4", packed), ("raw.snappy", pa.compress(lines, codec="snappy", asbytes=True))):
+        path = stage.put_bytes(content, name)
+        with pytest.raises(errors.SourceFileDamaged, match=rf"{path.as_uri()} is damaged \(not as Hadoop packs"):
+            stage.drain()
+        path.unlink()
+        stage.drain(stage.sink(options=IGNORE))
+    assert stage.ids() == []
+    # Hadoop's own: the length of a block, then each piece of it with its length before it.
+    raw = pa.compress(lines, codec="snappy", asbytes=True)
+    stage.put_bytes(struct.pack(">II", len(lines), len(raw)) + raw, "hadoop.snappy")
+    stage.put_bytes(b"", "empty.lz4")
+    stage.drain()
+    assert stage.ids() == list(range(10))
+
+
+def test_two_names_for_a_file_that_a_pattern_finds_are_refused(stage: Stage) -> None:
+    stage.create()
+    stage.put(range(10))
+    (stage.folder / "other").symlink_to("source")
+    events = sources.lines(stage.spark, f"{stage.folder}/{{source,other}}")
+    with pytest.raises(errors.Unsupported, match="Spark reads the file under both names"):
+        stage.drain(events=events)
 
 
 def test_every_file_source_of_a_query_counts_and_nothing_else(stage: Stage) -> None:

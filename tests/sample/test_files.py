@@ -73,7 +73,7 @@ def test_what_holds_no_lines_is_named(tmp_path: Path, named: str) -> None:
     with pytest.raises(InvalidOption) as error:
         _sample(path or tmp_path / "not there")
     assert str(path or tmp_path / "not there") in str(error.value)
-    assert ("would read it without unpacking it; rename it to good.gz" in str(error.value)) is (named == "good.GZ")
+    assert ("read it without unpacking it; rename it to good.gz" in str(error.value)) is (named == "good.GZ")
 
 
 @pytest.mark.parametrize(("link", "leads"), [("latest", "days/2"), ("days/up", ".."), ("loop", ".")])

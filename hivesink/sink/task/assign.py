@@ -96,7 +96,8 @@ class ByTime:
         times = rows.column(self.column) if self.column in rows.column_names else moment.record_times
         if times is None:
             problem = f"sink.bucket.time-column = {self.column!r} is a column neither of the table nor of the stream"
-            raise InvalidOption((problem,))
+            way = "name a column of the table, which may take a field of another name by sink.column.<name>.from"
+            raise InvalidOption((f"{problem}; {way}",))
         clock = self._clock(times.type)
         return [_formatted(times, pattern, clock) for pattern in self.patterns.values()]
 
@@ -145,7 +146,8 @@ class OwnAssigner:
         if [len(one) for one in values] != [rows.num_rows] * self.columns:
             made = ", ".join(str(len(array)) for array in values)
             problem = f"your own assign made arrays of {made} values, for {self.columns} partition columns and "
-            raise InvalidOption((f"{self.setting}: {problem}{rows.num_rows} rows",))
+            # The start tries it with none.
+            raise InvalidOption((f"{self.setting}: {problem}{rows.num_rows} rows; make one value for each row",))
         return values
 
 
