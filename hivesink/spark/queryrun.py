@@ -380,7 +380,7 @@ class QueryRun:
         files = SourceFiles(self._spark, query.execution, ref)
         files.require_one_name()
         self._miss(files.missing(), files, ref)
-        files.require_hadoops()
+        files.require_unpackable()
         # What a user makes of the records may take long, and gets all the tasks that Spark gives it.
         records = span(ref.start, ref.end) if self._comes_as_read else None
         needed = batch.select(*map(quoted, needed_input(batch.schema, plan)))

@@ -93,7 +93,7 @@ class SourceFiles:
                 msg = f"a link in a source's folder ({twice[0]} leads to {twice[1]})"
                 raise Unsupported(msg, "Spark reads the file under both names", f"move the link away, and {_ONCE}")
 
-    def require_hadoops(self) -> None:
+    def require_unpackable(self) -> None:
         """Raises SourceFileDamaged for files in .lz4 and .snappy that aren't in Hadoop's own format.
 
         Hadoop would take their first bytes for a length, and the driver's JVM end for lack of memory.

@@ -18,7 +18,7 @@ def read_twice(root: str | None, paths: Iterable[str], *, deep: bool) -> Iterato
     `deep`: Spark reads all folders in `root`, not only those that are named as partitions are. Without `root`, only
     `paths` are compared.
     """
-    top = root and os.path.realpath(normal(root))
+    top = os.path.realpath(normal(root)) if root else None
     folders, seen = dict[str, str](), dict[str, str]()
     for path in map(normal, paths):
         folder, _, name = path.rpartition("/")
@@ -27,10 +27,11 @@ def read_twice(root: str | None, paths: Iterable[str], *, deep: bool) -> Iterato
         file = f"{folders[folder]}/{name}"
         real = os.path.realpath(file) if Path(file).is_symlink() else file
         other = seen.setdefault(real, path)
+        if other != path:
+            yield path, other
         # Where a link leads above `root`, a file has but one name below it.
-        is_linked = root and top and real != top + path.removeprefix(normal(root))
-        if other != path or (top and is_linked and _reads(top, real, deep=deep)):
-            yield path, other if other != path else real
+        elif root and top and real != top + path.removeprefix(normal(root)) and _reads(top, real, deep=deep):
+            yield path, real
 
 
 def linked_folders(folder: str) -> list[tuple[str, str]]:
