@@ -98,12 +98,10 @@ class SourceFiles:
 
         Hadoop would take their first bytes for a length, and the driver's JVM end for lack of memory.
         """
-        jvm, configuration = driver_jvm(self._spark), hadoop_configuration(self._spark)
-        for name in self.planned:
-            if not name.endswith((".lz4", ".snappy")):
-                continue
+        for name in [name for name in self.planned if name.endswith((".lz4", ".snappy"))]:
+            jvm = driver_jvm(self._spark)
             path = jvm.org.apache.hadoop.fs.Path(jvm.java.net.URI(name))
-            files = path.getFileSystem(configuration)
+            files = path.getFileSystem(hadoop_configuration(self._spark))
             if not files.exists(path):
                 continue  # It is passed over.
             length = files.getFileStatus(path).getLen()
