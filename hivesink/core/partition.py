@@ -23,6 +23,15 @@ PartitionKey = tuple[str, str]
 """A table's name and a partition's escaped path (`""`: the unpartitioned table itself)."""
 
 
+def known_as(key: PartitionKey, table: str) -> PartitionKey:
+    """`key` of a log whose table is `table` now: it, or its dead letters, may have had another name before."""
+    name, partition = key
+    rejected = f"{table}__rejected"
+    if name in {table, rejected}:
+        return key
+    return (rejected if name.endswith("__rejected") else table), partition
+
+
 @dataclass(frozen=True, slots=True)
 class LivePartition:
     """A registered partition. `accurate`: its `COLUMN_STATS_ACCURATE` is set, so Hive trusts its statistics.

@@ -6,10 +6,12 @@ published. Rows that come later make a new revision.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from enum import Enum
 from typing import TYPE_CHECKING
+
+from hivesink.core.partition import known_as
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Mapping, Sequence
@@ -60,6 +62,11 @@ class Recorded:
     watermark: datetime | None
     end: tuple[SourceOffset, ...]
 
+    def known_as(self, table: str) -> Recorded:
+        """As it is known where the log's table is `table`."""
+        name, _ = known_as(self.commit.key, table)
+        return self if name == self.commit.table else replace(self, commit=replace(self.commit, table=name))
+
 
 @dataclass(frozen=True, slots=True)
 class CommittedPartition:
@@ -84,13 +91,14 @@ def recorded(manifest: Manifest) -> tuple[Recorded, ...]:
     return tuple(Recorded(commit, manifest.epoch, manifest.at, mark, end) for commit in manifest.commits or ())
 
 
-def newest(records: Iterable[Recorded]) -> dict[PartitionKey, Recorded]:
-    """The newest record of each partition, whatever the order.
+def newest(records: Iterable[Recorded], table: str | None = None) -> dict[PartitionKey, Recorded]:
+    """The newest record of each partition, whatever the order; as it is known where the log's table is `table`.
 
     An epoch of kind `move` repeats a revision: its own offsets cover rows that came later.
     """
     known: dict[PartitionKey, Recorded] = {}
-    for one in records:
+    for record in records:
+        one = record if table is None else record.known_as(table)
         before = known.get(one.commit.key)
         if before is None or (one.commit.revision, -one.epoch) > (before.commit.revision, -before.epoch):
             known[one.commit.key] = one

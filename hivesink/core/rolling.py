@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from hivesink.core.epoch import Epoch
+from hivesink.core.partition import known_as
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Mapping
@@ -127,12 +128,10 @@ class OpenRows:
             return OpenRows(dict(manifest.waiting), manifest.epoch)
         return replace(self, buckets=self._changed(manifest))
 
-    def renamed(self, names: Mapping[str, str]) -> OpenRows:
-        """The partitions under their tables' new names. The next manifest holds them so, for whoever reads on."""
-        if names.keys().isdisjoint(table for table, _ in self.buckets):
-            return self
-        buckets = {(names.get(table, table), partition): one for (table, partition), one in self.buckets.items()}
-        return OpenRows(buckets, Epoch(-SNAPSHOT_EVERY))
+    def renamed(self, table: str) -> OpenRows:
+        """As they are known where the log's table is `table`. The next manifest holds them so, for whoever reads on."""
+        buckets = {known_as(key, table): bucket for key, bucket in self.buckets.items()}
+        return self if buckets.keys() == self.buckets.keys() else OpenRows(buckets, Epoch(-SNAPSHOT_EVERY))
 
     def complete(self, manifest: Manifest) -> Manifest:
         """`manifest` with a snapshot, where a start would have to read too many manifests without one."""

@@ -87,9 +87,7 @@ class SourceFiles:
         for number, end in enumerate(self._ref.end):
             local = _local(end)
             found = _SOURCE.fullmatch(str(self._execution.sources().apply(number).toString())) if local else None
-            # What a pattern leads to, the files of other batches don't show.
-            root = None if found is None or is_pattern(found[1]) else found[1]
-            if twice := next(read_twice(root, local, deep=deep), None):
+            if found and (twice := next(read_twice(found[1], local, deep=deep), None)):
                 msg = f"a link in a source's folder ({twice[0]} leads to {twice[1]})"
                 raise Unsupported(msg, "Spark reads the file under both names", f"move the link away, and {_ONCE}")
 

@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import os
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hivesink.core.bucket import normal
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
+
+_PATTERN = frozenset("{}[]*?\\")
 
 
-def read_twice(root: str | None, paths: Iterable[str], *, deep: bool) -> Iterator[tuple[str, str]]:
+def read_twice(root: str, paths: Iterable[str], *, deep: bool) -> Iterator[tuple[str, str]]:
     """Those of `paths`, files below `root`, that are a second name of a file that Spark reads too; with that name.
 
-    `deep`: Spark reads all folders in `root`, not only those that are named as partitions are. Without `root`, only
-    `paths` are compared.
+    `root` may be a pattern. `deep`: Spark reads all folders in it, not only those that are named as partitions are.
     """
-    top = os.path.realpath(normal(root)) if root else None
+    parts = normal(root).split("/")
+    fixed = next((number for number, part in enumerate(parts) if _PATTERN & set(part)), len(parts))
+    above, pattern = "/".join(parts[:fixed]), parts[fixed:]
+    top = os.path.realpath(above or "/")
     folders, seen = dict[str, str](), dict[str, str]()
     for path in map(normal, paths):
         folder, _, name = path.rpartition("/")
@@ -30,7 +35,7 @@ def read_twice(root: str | None, paths: Iterable[str], *, deep: bool) -> Iterato
         if other != path:
             yield path, other
         # Where a link leads above `root`, a file has but one name below it.
-        elif root and top and real != top + path.removeprefix(normal(root)) and _reads(top, real, deep=deep):
+        elif real != top.rstrip("/") + path.removeprefix(above) and _reads(top, pattern, real, deep=deep):
             yield path, real
 
 
@@ -41,10 +46,14 @@ def linked_folders(folder: str) -> list[tuple[str, str]]:
     return [(name, os.path.realpath(f"{folder}/{name}")) for name in found]
 
 
-def _reads(top: str, file: str, *, deep: bool) -> bool:
-    """Whether Spark reads `file` by this name, looking into `top`."""
-    if not file.startswith(f"{top}/"):
+def _reads(top: str, pattern: Sequence[str], file: str, *, deep: bool) -> bool:
+    """Whether Spark reads `file` by this name, looking into what matches `pattern` in `top`."""
+    here = f"{top.rstrip('/')}/"
+    if not file.startswith(here):
         return False
-    parts = file.removeprefix(f"{top}/").split("/")
+    parts = file.removeprefix(here).split("/")
+    matched, inner = parts[: len(pattern)], parts[len(pattern) :]
+    if len(matched) < len(pattern) or not all(map(fnmatchcase, matched, pattern)):
+        return False
     is_hidden = any(part.startswith(".") or (part.startswith("_") and "=" not in part) for part in parts)
-    return not is_hidden and (deep or all("=" in part for part in parts[:-1]))
+    return not is_hidden and (deep or all("=" in part for part in inner[:-1]))

@@ -98,6 +98,10 @@ def test_a_partition_that_is_not_over_goes_along_with_its_renamed_table(
     writer.table = new = rename(writer, "renamed")
     alter(writer, {"sink.log-location": str(writer.log.parent)})
     assert hivesink(capsys, "recover", new).code == 0
+    told = hivesink(capsys, "wait", new, "dt=2024-01-01", *ONCE)
+    assert (told.code, told.out) == (0, "dt=2024-01-01: committed: revision 1 of writer ingest (1 row)\n")
+    waits = hivesink(capsys, "wait", new, DAY, *ONCE)
+    assert (waits.code, "it is over at 2024-01-03 00:00:00 UTC" in waits.out) == (75, True)
     for batches, day, mark in ((1, 2, 3), (2, 4, 3)):
         with closing(Daily(new, uri, batches=batches)) as again:
             again.read(day, mark=mark)
@@ -106,6 +110,11 @@ def test_a_partition_that_is_not_over_goes_along_with_its_renamed_table(
         ]
         assert second["table"] == new
         assert [second["commit"][name] for name in ("revision", "rows", "files")] == [1, 2, 2]
+    with closing(Daily(new, uri, batches=3)) as late:
+        late.read(1, mark=3)
+        late.committer.finish()
+    again = hivesink(capsys, "wait", new, "dt=2024-01-01", *ONCE)
+    assert again.out == "dt=2024-01-01: committed: revision 2 of writer ingest (2 rows)\n"
 
 
 def test_a_table_without_a_writer_has_none(days: str, capsys: pytest.CaptureFixture[str]) -> None:

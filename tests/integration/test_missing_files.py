@@ -208,13 +208,23 @@ def test_a_file_that_another_program_has_packed_is_named_before_hadoop_takes_it_
     assert stage.ids() == list(range(10))
 
 
-def test_two_names_for_a_file_that_a_pattern_finds_are_refused(stage: Stage) -> None:
+def test_two_names_for_a_file_that_a_pattern_finds_are_refused_also_in_later_batches(stage: Stage) -> None:
     stage.create()
     stage.put(range(10))
-    (stage.folder / "other").symlink_to("source")
-    events = sources.lines(stage.spark, f"{stage.folder}/{{source,other}}")
+
+    def events() -> DataFrame:
+        return sources.lines(stage.spark, f"{stage.folder}/s*")
+
+    stage.drain(events=events())
+    (stage.folder / "second").symlink_to("source")
     with pytest.raises(errors.Unsupported, match="Spark reads the file under both names"):
-        stage.drain(events=events)
+        stage.drain(events=events())
+    (stage.folder / "second").unlink()
+    (stage.folder / "elsewhere").mkdir()
+    (stage.folder / "second").symlink_to("elsewhere")
+    (stage.folder / "elsewhere" / "b.json").write_text(json.dumps(event(10)))
+    stage.drain(stage.sink(options=IGNORE), events())
+    assert stage.ids() == list(range(11))
 
 
 def test_every_file_source_of_a_query_counts_and_nothing_else(stage: Stage) -> None:

@@ -221,7 +221,7 @@ class PartitionCommits:
         time between the last look at staged files and the decision.
         """
         if self._known is None:
-            self._known = load_commits(self.context)
+            self._known = load_commits(self.context, self.rule.table)
         return self._known
 
     def _warn(self, key: PartitionKey) -> None:

@@ -54,13 +54,9 @@ def _load(context: CommitContext, view: LogView, identity: Identity | None) -> H
     known = {epoch.manifest.epoch: epoch.manifest for epoch in epochs} | {head.epoch: head}
     # Each of them, also where the listing lacks one: it may say that rows wait, or that they no longer do.
     older = (known.get(epoch) or context.log.manifest(epoch) for epoch in map(Epoch, range(view.head, view.floor, -1)))
-    return History(identity, head, epochs, view.floor, open_rows(older).renamed(_new_names(head, identity)))
-
-
-def _new_names(head: Manifest, identity: Identity) -> dict[str, str]:
-    """Those of the writer's tables, by the old ones, if somebody has renamed them since its newest epoch."""
-    old, new = head.tables[0], identity.tables[0]
-    return {} if old == new else {old: new, f"{old}__rejected": f"{new}__rejected"}
+    rows = open_rows(older)
+    # Some manifests don't name their tables.
+    return History(identity, head, epochs, view.floor, rows.renamed(identity.tables[0]) if identity.tables else rows)
 
 
 def _open(context: CommitContext, view: LogView, head: Manifest, settled: Epoch) -> Iterable[OpenEpoch]:
@@ -75,11 +71,11 @@ def _open(context: CommitContext, view: LogView, head: Manifest, settled: Epoch)
         yield epoch
 
 
-def load_commits(context: CommitContext) -> dict[PartitionKey, Commit]:
-    """The newest commit of each partition that the log knows of. Raises StoreUnavailable."""
+def load_commits(context: CommitContext, table: str | None = None) -> dict[PartitionKey, Commit]:
+    """The newest commit of each partition that the log knows of, by `newest`. Raises StoreUnavailable."""
     read = [partial(_recorded, context, epoch) for epoch in context.log.view().manifests]
     records = [one for own in context.store.run_parallel(read) for one in own]
-    return {key: one.commit for key, one in newest_records([*context.log.records(), *records]).items()}
+    return {key: one.commit for key, one in newest_records([*context.log.records(), *records], table).items()}
 
 
 def _recorded(context: CommitContext, epoch: Epoch) -> tuple[Recorded, ...]:

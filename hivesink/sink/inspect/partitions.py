@@ -142,12 +142,18 @@ class LogFollower:
     @property
     def open(self) -> OpenRows:
         """The partitions that no commit covers."""
-        return open_rows(self._manifests[epoch] for epoch in sorted(self._manifests, reverse=True))
+        rows = open_rows(self._manifests[epoch] for epoch in sorted(self._manifests, reverse=True))
+        return rows.renamed(self._table)
+
+    @property
+    def _table(self) -> str:
+        return self.policies.rule.table.removesuffix("__rejected")
 
     def records(self) -> dict[PartitionKey, Recorded]:
         """The newest decided commit of each partition."""
         old = [] if self._ledger is None else self._ledger[1].values()
-        return newest([*old, *(one for manifest in self._manifests.values() for one in recorded(manifest))])
+        new = (one for manifest in self._manifests.values() for one in recorded(manifest))
+        return newest([*old, *new], self._table)
 
     def states(self, now: datetime) -> list[PartitionState]:
         """All partitions that have rows, sorted."""
