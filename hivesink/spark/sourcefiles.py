@@ -25,7 +25,7 @@ _NAMED, _ALL = 3, 100
 """How many files an error names as examples, and of those that a user has to find."""
 _ONCE = 'start once with HiveSink.for_table(…, options={"sink.on-missing-file": "ignore"})'
 _RENAMED = f"{_ONCE}: under its new name Spark reads a file once"
-_HEAD = 8
+_INT = 4
 _SOURCE = re.compile(r"FileStreamSource\[(.+)\]")
 
 
@@ -84,10 +84,12 @@ class SourceFiles:
     def require_one_name(self) -> None:
         """Raises Unsupported if a link in a source's folder leads to a file that the source reads by its own name."""
         deep = any(_is_set(relation, "recursiveFileLookup") for relation in self._relations)
+        filters = {_option(relation, "pathGlobFilter", "*") for relation in self._relations}
+        names = filters.pop() if len(filters) == 1 else "*"
         for number, end in enumerate(self._ref.end):
             local = _local(end)
             found = _SOURCE.fullmatch(str(self._execution.sources().apply(number).toString())) if local else None
-            if found and (twice := next(read_twice(found[1], local, deep=deep), None)):
+            if found and (twice := next(read_twice(found[1], local, deep=deep, names=names), None)):
                 msg = f"a link in a source's folder ({twice[0]} leads to {twice[1]})"
                 raise Unsupported(msg, "Spark reads the file under both names", f"move the link away, and {_ONCE}")
 
@@ -104,9 +106,10 @@ class SourceFiles:
                 continue  # It is passed over.
             length = files.getFileStatus(path).getLen()
             with closing(files.open(path)) as stream:
-                # Of a block, and of its first piece.
-                sizes = [stream.readInt(), stream.readInt()] if length >= _HEAD else [-1]
-            if length and (min(sizes) < 0 or sizes[-1] > length):
+                # The length of a block, 0 of an empty one, then that of its first piece.
+                block = stream.readInt() if length >= _INT else -1
+                piece = stream.readInt() if block and length >= 2 * _INT else block
+            if length and not (block >= 0 and 0 <= piece <= length):
                 why = f"not as Hadoop packs {name.rpartition('.')[2]}; another program did"
                 raise SourceFileDamaged(name, f"{why}: unpack it, or use gzip")
 
@@ -165,5 +168,9 @@ def _ignores_missing(relation: Any) -> bool:
 
 
 def _is_set(relation: Any, option: str, usual: object = False) -> bool:
+    return _option(relation, option, usual).lower() == "true"
+
+
+def _option(relation: Any, option: str, usual: object) -> str:
     own = relation.options().get(option)
-    return str(own.get() if own.isDefined() else usual).lower() == "true"
+    return str(own.get() if own.isDefined() else usual)

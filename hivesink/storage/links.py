@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,17 +14,19 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
 _PATTERN = frozenset("{}[]*?\\")
+_BRACES = re.compile(r"\{([^{}]*)\}")
 
 
-def read_twice(root: str, paths: Iterable[str], *, deep: bool) -> Iterator[tuple[str, str]]:
+def read_twice(root: str, paths: Iterable[str], *, deep: bool, names: str = "*") -> Iterator[tuple[str, str]]:
     """Those of `paths`, files below `root`, that are a second name of a file that Spark reads too; with that name.
 
-    `root` may be a pattern. `deep`: Spark reads all folders in it, not only those that are named as partitions are.
+    `root` may be a pattern, and `names` is one of files' names. `deep`: Spark reads all folders in `root`, not only
+    those that are named as partitions are.
     """
     parts = normal(root).split("/")
     fixed = next((number for number, part in enumerate(parts) if _PATTERN & set(part)), len(parts))
-    above, pattern = "/".join(parts[:fixed]), parts[fixed:]
-    top = os.path.realpath(above or "/")
+    above, patterns = "/".join(parts[:fixed]), list(_expanded("/".join(parts[fixed:])))
+    top = os.path.realpath(above or "/").rstrip("/")
     folders, seen = dict[str, str](), dict[str, str]()
     for path in map(normal, paths):
         folder, _, name = path.rpartition("/")
@@ -35,8 +38,19 @@ def read_twice(root: str, paths: Iterable[str], *, deep: bool) -> Iterator[tuple
         if other != path:
             yield path, other
         # Where a link leads above `root`, a file has but one name below it.
-        elif real != top.rstrip("/") + path.removeprefix(above) and _reads(top, pattern, real, deep=deep):
-            yield path, real
+        elif real != top + path.removeprefix(above) and fnmatchcase(real.rpartition("/")[2], names):
+            inside = real.removeprefix(f"{top}/") if real.startswith(f"{top}/") else None
+            if inside and any(_reads(pattern, inside.split("/"), deep=deep) for pattern in patterns):
+                yield path, real
+
+
+def _expanded(pattern: str) -> Iterator[str]:
+    """The patterns without braces that one with some stands for."""
+    if not (found := _BRACES.search(pattern)):
+        yield pattern
+        return
+    for part in found[1].split(","):
+        yield from _expanded(f"{pattern[: found.start()]}{part}{pattern[found.end() :]}")
 
 
 def linked_folders(folder: str) -> list[tuple[str, str]]:
@@ -46,14 +60,11 @@ def linked_folders(folder: str) -> list[tuple[str, str]]:
     return [(name, os.path.realpath(f"{folder}/{name}")) for name in found]
 
 
-def _reads(top: str, pattern: Sequence[str], file: str, *, deep: bool) -> bool:
-    """Whether Spark reads `file` by this name, looking into what matches `pattern` in `top`."""
-    here = f"{top.rstrip('/')}/"
-    if not file.startswith(here):
-        return False
-    parts = file.removeprefix(here).split("/")
-    matched, inner = parts[: len(pattern)], parts[len(pattern) :]
-    if len(matched) < len(pattern) or not all(map(fnmatchcase, matched, pattern)):
+def _reads(pattern: str, parts: Sequence[str], *, deep: bool) -> bool:
+    """Whether Spark reads the file of these names by itself, looking into what matches `pattern`."""
+    wanted = pattern.split("/") if pattern else []
+    if len(parts) < len(wanted) or not all(map(fnmatchcase, parts, wanted)):
         return False
     is_hidden = any(part.startswith(".") or (part.startswith("_") and "=" not in part) for part in parts)
-    return not is_hidden and (deep or all("=" in part for part in inner[:-1]))
+    is_hidden |= parts[-1].endswith("._COPYING_")
+    return not is_hidden and (deep or all("=" in part for part in parts[len(wanted) : -1]))

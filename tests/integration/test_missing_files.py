@@ -204,6 +204,7 @@ def test_a_file_that_another_program_has_packed_is_named_before_hadoop_takes_it_
     raw = pa.compress(lines, codec="snappy", asbytes=True)
     stage.put_bytes(struct.pack(">II", len(lines), len(raw)) + raw, "hadoop.snappy")
     stage.put_bytes(b"", "empty.lz4")
+    stage.put_bytes(bytes(4), "block.lz4")
     stage.drain()
     assert stage.ids() == list(range(10))
 
@@ -213,8 +214,13 @@ def test_two_names_for_a_file_that_a_pattern_finds_are_refused_also_in_later_bat
     stage.put(range(10))
 
     def events() -> DataFrame:
-        return sources.lines(stage.spark, f"{stage.folder}/s*")
+        options = {"pathGlobFilter": "*.json"}
+        return sources.lines(stage.spark, f"{stage.folder}/{{s*,other}}", options=options)
 
+    stage.drain(events=events())
+    # A file by a name that the source doesn't take has but one for it.
+    (stage.source / "plain.txt").write_text(json.dumps(event(11)))
+    (stage.source / "taken.json").symlink_to("plain.txt")
     stage.drain(events=events())
     (stage.folder / "second").symlink_to("source")
     with pytest.raises(errors.Unsupported, match="Spark reads the file under both names"):
@@ -224,7 +230,7 @@ def test_two_names_for_a_file_that_a_pattern_finds_are_refused_also_in_later_bat
     (stage.folder / "second").symlink_to("elsewhere")
     (stage.folder / "elsewhere" / "b.json").write_text(json.dumps(event(10)))
     stage.drain(stage.sink(options=IGNORE), events())
-    assert stage.ids() == list(range(11))
+    assert stage.ids() == list(range(12))
 
 
 def test_every_file_source_of_a_query_counts_and_nothing_else(stage: Stage) -> None:
