@@ -191,15 +191,18 @@ class HiveQuery:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._query, name)
 
+    @property
+    def _checkpoint(self) -> str | None:
+        return self._run.query.checkpoint if self._run.query else None
+
     def _fail(self, cause: StreamingQueryException) -> NoReturn:
         """Raise the sink's own error if there is one, else Spark's, which holds only the text of errors."""
         self._end_timer()
         said = str(cause).partition("\n")[0]
-        checkpoint = self._run.query.checkpoint if self._run.query else None
         if self._run.failure is None and says_two_runs(said):
-            self._run.failure = CheckpointShared(checkpoint, said)
+            self._run.failure = CheckpointShared(self._checkpoint, said)
         elif self._run.failure is None and (difference := other_plan(said)):
-            self._run.failure = QueryChanged(checkpoint, difference)
+            self._run.failure = QueryChanged(self._checkpoint, difference)
         own = self._run.late_failure or self._run.failure
         if own is None:
             raise cause

@@ -113,8 +113,8 @@ def test_a_partition_that_is_not_over_goes_along_with_its_renamed_table(
     with closing(Daily(new, uri, batches=3)) as late:
         late.read(1, mark=3)
         late.committer.finish()
-    again = hivesink(capsys, "wait", new, "dt=2024-01-01", *ONCE)
-    assert again.out == "dt=2024-01-01: committed: revision 2 of writer ingest (2 rows)\n"
+    told = hivesink(capsys, "wait", new, "dt=2024-01-01", *ONCE)
+    assert told.out == "dt=2024-01-01: committed: revision 2 of writer ingest (2 rows)\n"
 
 
 def test_a_table_without_a_writer_has_none(days: str, capsys: pytest.CaptureFixture[str]) -> None:
