@@ -9,6 +9,7 @@ import sys
 from contextlib import closing
 from dataclasses import asdict, dataclass
 from datetime import datetime, timezone
+from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
@@ -128,9 +129,9 @@ def init(
         text = job_text(files.job, origin, proposal.spec, settings_of(proposal.spec))
         if not dry_run:
             files.write(proposal.ddl, text)
-        is_there = _is_there(name, site)
-        following = _next(source, name, files, site, is_there=is_there)
-        told = [origin.beyond(), _way_in(name, files) if is_there else None]
+        live = _look_for(name, site)
+        following = _next(source, name, files, live)
+        told = [origin.beyond(), _way_in(name, files) if live is _Live.TABLE else None]
         out.show(_report(proposal, files, taken, text, following, told=told, written=not dry_run))
 
 
@@ -287,17 +288,26 @@ def _answer(
         raise WrongUsage((f"{option} {told}: {error}",)) from error
 
 
-def _is_there(name: TableName, site: Site) -> bool:
-    """Whether the metastore has the table already. One that is away is named by the commands that need it."""
+class _Live(Enum):
+    """What a look for the table has found; a metastore that is away is named by the commands that need it."""
+
+    NO_METASTORE = 0
+    NO_TABLE = 1
+    TABLE = 2
+
+
+def _look_for(name: TableName, site: Site) -> _Live:
     from hivesink.metastore import connect
     from hivesink.tables.opened import metastore_address
 
     try:
         with closing(connect("thrift", metastore_address(None, site), site)) as registrar:
             registrar.table(name)
+    except NoMetastore:
+        return _Live.NO_METASTORE
     except HiveSinkError:
-        return False
-    return True
+        return _Live.NO_TABLE
+    return _Live.TABLE
 
 
 def _way_in(name: TableName, files: _Files) -> str:
@@ -307,20 +317,13 @@ def _way_in(name: TableName, files: _Files) -> str:
     )
 
 
-def _next(source: str, name: TableName, files: _Files, site: Site, *, is_there: bool) -> list[str]:
+def _next(source: str, name: TableName, files: _Files, live: _Live) -> list[str]:
     """Commands that take the files from here to rows in the table."""
-    from hivesink.tables.opened import metastore_address
-
-    commands = []
-    try:
-        metastore_address(None, site)
-    except NoMetastore:
-        commands.append("hivesink metastore start")
     sql = f"SELECT * FROM {name.quoted} LIMIT 10"  # noqa: S608  a statement to show, with letters, digits and _ in it
     ddl, job = shlex.quote(str(files.ddl)), shlex.quote(str(files.job))
     return [
-        *commands,
-        *([] if is_there else [f"hivesink ddl apply {ddl}"]),
+        *(["hivesink metastore start"] if live is _Live.NO_METASTORE else []),
+        *([] if live is _Live.TABLE else [f"hivesink ddl apply {ddl}"]),
         f"hivesink preview --table {name} --from {shlex.quote(source)}",
         f"TRIGGER=availableNow hivesink run {job}",
         f"hivesink query {shlex.quote(sql)}",

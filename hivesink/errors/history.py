@@ -5,7 +5,6 @@ from __future__ import annotations
 from hivesink.errors.base import HiveSinkError, appending, few
 
 _RESUME = "resume=True and hivesink.sources.kafka(…, resume=sink)"
-_NO_STATE = "a new checkpoint has none, so that open windows lose rows, and duplicates get in"
 _NAMED = 5
 """How many files an error names."""
 
@@ -35,10 +34,14 @@ def _delete_first(left_over: str | None) -> str:
 
 
 class _NewCheckpoint(HiveSinkError):
-    """An error from which a new checkpoint is a way on."""
+    """An error from which a new checkpoint is a way on. `is_first`: the query has no batch yet, and no state."""
 
-    def __init__(self, text: str) -> None:
-        super().__init__(f"{text}. If the query keeps state (dropDuplicates, a window, a join): {_NO_STATE}")
+    def __init__(self, text: str, *, is_first: bool = False) -> None:
+        state = (
+            ". If the query keeps state (dropDuplicates, a window, a join): a new checkpoint has none, so that open "
+            "windows lose rows, and duplicates get in"
+        )
+        super().__init__(text if is_first else text + state)
 
 
 class EpochTaken(HiveSinkError):
@@ -250,12 +253,12 @@ class OffsetsRunBack(_NewCheckpoint):
 
     def __init__(self, log: str, epoch: int, batch: int, back: tuple[str, ...]) -> None:
         if batch == 0:
-            # It has no state yet.
-            super(_NewCheckpoint, self).__init__(
+            super().__init__(
                 f"the query's first batch runs back ({few(back, _NAMED)}): the topic was created again since it was "
                 "planned, or startingOffsets were beyond its end, and Spark keeps to that plan, whatever they are now. "
                 f"{log} is at epoch {epoch}; nothing of this checkpoint was written here. To go on: delete the "
-                "checkpoint, and start again with startingOffsets that the topic has"
+                "checkpoint, and start again with startingOffsets that the topic has",
+                is_first=True,
             )
             return
         super().__init__(

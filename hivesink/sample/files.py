@@ -17,9 +17,8 @@ from hivesink.core.bucket import normal
 from hivesink.errors import InvalidOption, StoreUnavailable, WrongUsage, few
 from hivesink.logs import file_system
 from hivesink.sample.records import Line, of_lines
-from hivesink.spark.sourcefiles import has_colon, is_pattern
+from hivesink.spark.filenames import has_colon, is_pattern, linked_folders, read_twice
 from hivesink.storage.fs import Entry, join
-from hivesink.storage.links import linked_folders, read_twice
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

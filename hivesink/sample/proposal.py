@@ -122,11 +122,9 @@ def find(sample: Sample, table: TableName, arrival: datetime, *, source: str = "
             problem = "no field of the sample can be a column; "
             problem += "; ".join(f"{shown(one.field)}: {one.why}" for one in inferred.left_out[:5])
         else:
+            way = "`jq -c .` makes that of indented objects, `jq -c '.[]'` of an array"
             problem = f"none of the sample's records is a JSON object with a field; {_first(sample)}; write one JSON "
-            problem += (
-                "object a line: `jq -c .` makes that of indented objects, `jq -c '.[]'` of an array (for CSV and "
-            )
-            problem += "logs see 'CSV and text logs' in docs/recipes.md)"
+            problem += f"object a line: {way} (for CSV and logs see 'CSV and text logs' in docs/recipes.md)"
         raise InvalidOption((problem,))
     if [column.name for column in columns] == ["value"]:
         problem = "the only field is `value`, which the sink takes for the raw record; send records with another name"

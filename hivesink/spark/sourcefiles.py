@@ -1,4 +1,4 @@
-"""The files of a batch, and names of files that Spark can't read."""
+"""The files of a batch, and what Spark would do wrong with some of them."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from urllib.parse import unquote
 
 from hivesink.core.offsets import FilesOffset
 from hivesink.errors import SourceFileDamaged, Unsupported, few
+from hivesink.spark.filenames import has_colon, is_pattern, read_twice
 from hivesink.spark.site import driver_jvm, hadoop_configuration
-from hivesink.storage.links import read_twice
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from pyspark.sql import SparkSession
 
     from hivesink.core.epoch import BatchRef
 
-PATTERN = frozenset("{}[]*?\\")
-"""Characters that make a file's name a pattern to Spark."""
 _STATUS = re.compile(r"path=(.*?); isDirectory=false; length=(\d+);.*?; modification_time=(\d+);", re.DOTALL)
 _NAMED, _ALL = 3, 100
 """How many files an error names as examples, and of those that a user has to find."""
@@ -27,19 +27,6 @@ _ONCE = 'start once with HiveSink.for_table(…, options={"sink.on-missing-file"
 _RENAMED = f"{_ONCE}: under its new name Spark reads a file once"
 _INT = 4
 _SOURCE = re.compile(r"FileStreamSource\[(.+)\]")
-
-
-def is_pattern(path: str) -> bool:
-    """Whether Spark takes this path, or a file's name, for a pattern of names."""
-    return not PATTERN.isdisjoint(path)
-
-
-def has_colon(path: str) -> bool:
-    """Whether Spark can't open this file: on a local disk Hadoop takes a name with a colon for an address.
-
-    `path` has no scheme, or is Spark's.
-    """
-    return (path.startswith("file:") or "://" not in path) and ":" in path.rpartition("/")[2]
 
 
 class SourceFiles:
@@ -83,15 +70,18 @@ class SourceFiles:
 
     def require_one_name(self) -> None:
         """Raises Unsupported if a link in a source's folder leads to a file that the source reads by its own name."""
-        deep = any(_is_set(relation, "recursiveFileLookup") for relation in self._relations)
-        filters = {_option(relation, "pathGlobFilter", "*") for relation in self._relations}
-        names = filters.pop() if len(filters) == 1 else "*"
         for number, end in enumerate(self._ref.end):
             local = _local(end)
             found = _SOURCE.fullmatch(str(self._execution.sources().apply(number).toString())) if local else None
-            if found and (twice := next(read_twice(found[1], local, deep=deep, names=names), None)):
+            if found and (twice := self._twice(found[1], local)):
                 msg = f"a link in a source's folder ({twice[0]} leads to {twice[1]})"
                 raise Unsupported(msg, "Spark reads the file under both names", f"move the link away, and {_ONCE}")
+
+    def _twice(self, root: str, local: Sequence[str]) -> tuple[str, str] | None:
+        deep = any(_is_set(relation, "recursiveFileLookup") for relation in self._relations)
+        filters = {_option(relation, "pathGlobFilter", "*") for relation in self._relations}
+        names = filters.pop() if len(filters) == 1 else "*"
+        return next(read_twice(root, local, deep=deep, names=names), None)
 
     def require_unpackable(self) -> None:
         """Raises SourceFileDamaged for files in .lz4 and .snappy that aren't in Hadoop's own format.

@@ -12,9 +12,9 @@ from hivesink.core.epoch import BatchId, NextBatch
 from hivesink.core.offsets import BEGINNING, KafkaOffset, to_json
 from hivesink.core.topics import made_again, named, require_topics, topic_ids
 from hivesink.errors import InvalidOption, ResumeImpossible, SourceUnreachable, TopicMissing, Unsupported
+from hivesink.spark.filenames import is_pattern
 from hivesink.spark.input import BLOCK
 from hivesink.spark.site import driver_jvm, hadoop_configuration
-from hivesink.spark.sourcefiles import is_pattern
 from hivesink.spark.topicids import OPTION, described, ids_of
 
 if TYPE_CHECKING:

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 NANOSECONDS = 1_704_067_200_000_000_000
-GOOD = [*range(0, 24, 2), *range(26, 60, 2), *range(1, 60, 2)]
 
 
 def last(stage: Stage) -> tuple[int, dict[str, dict[str, int]]]:
@@ -61,7 +60,7 @@ def test_a_record_with_an_impossible_timestamp_is_named_and_passed_over_alone(st
     ends[topic.name]["0"] = 13
     stage.forget_checkpoint()
     stage.drain(stage.sink(append=epoch), topic.stream(stage.spark, startingOffsets=json.dumps(ends)))
-    assert stage.ids() == sorted(GOOD)
+    assert stage.ids() == [number for number in range(60) if number != 24]
 
 
 def test_a_query_with_other_sources_or_state_is_refused_and_goes_on_as_the_docs_say(stage: Stage, topic: Topic) -> None:

@@ -1,4 +1,4 @@
-"""Symbolic links in a folder of a local disk that Spark reads, which follows them."""
+"""What names of files and folders mean to Spark: patterns, colons, and symbolic links, which it follows."""
 
 from __future__ import annotations
 
@@ -13,8 +13,22 @@ from hivesink.core.bucket import normal
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-_PATTERN = frozenset("{}[]*?\\")
+PATTERN = frozenset("{}[]*?\\")
+"""Characters that make a file's name a pattern to Spark."""
 _BRACES = re.compile(r"\{([^{}]*)\}")
+
+
+def is_pattern(path: str) -> bool:
+    """Whether Spark takes this path, or a file's name, for a pattern of names."""
+    return not PATTERN.isdisjoint(path)
+
+
+def has_colon(path: str) -> bool:
+    """Whether Spark can't open this file: on a local disk Hadoop takes a name with a colon for an address.
+
+    `path` has no scheme, or is Spark's.
+    """
+    return (path.startswith("file:") or "://" not in path) and ":" in path.rpartition("/")[2]
 
 
 def read_twice(root: str, paths: Iterable[str], *, deep: bool, names: str = "*") -> Iterator[tuple[str, str]]:
@@ -24,7 +38,7 @@ def read_twice(root: str, paths: Iterable[str], *, deep: bool, names: str = "*")
     those that are named as partitions are.
     """
     parts = normal(root).split("/")
-    fixed = next((number for number, part in enumerate(parts) if _PATTERN & set(part)), len(parts))
+    fixed = next((number for number, part in enumerate(parts) if is_pattern(part)), len(parts))
     above, patterns = "/".join(parts[:fixed]), list(_expanded("/".join(parts[fixed:])))
     top = os.path.realpath(above or "/").rstrip("/")
     folders, seen = dict[str, str](), dict[str, str]()
