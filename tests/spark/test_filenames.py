@@ -1,0 +1,63 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from hivesink.spark.filenames import read_twice
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Files in folders `d1`, `_d`, `dt=1` and `elsewhere`, and beside them; a link to each."""
+    for name in ("source/d1", "source/_d", "source/dt=1", "elsewhere"):
+        (tmp_path / name).mkdir(parents=True)
+        (tmp_path / name / "a.json").touch()
+    source = tmp_path / "source"
+    for name in ("b.json", "b.txt", "_b.json"):
+        (source / name).touch()
+        (source / f"to-{name}.json").symlink_to(name)
+    for name in ("d1", "_d", "dt=1"):
+        (source / f"to-{name}").symlink_to(name)
+    (source / "to-elsewhere").symlink_to("../elsewhere")
+    (tmp_path / "above").symlink_to("source")
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("root", "path", "deep", "is_twice"),
+    [
+        ("source", "source/to-b.json.json", False, True),
+        ("source", "source/to-b.txt.json", False, False),
+        ("source", "source/to-_b.json.json", False, False),
+        ("source", "source/b.json", False, False),
+        ("source", "source/to-d1/a.json", True, True),
+        ("source", "source/to-d1/a.json", False, False),
+        ("source", "source/to-dt=1/a.json", False, True),
+        ("source", "source/to-_d/a.json", True, False),
+        ("source", "source/to-elsewhere/a.json", True, False),
+        ("above", "above/d1/a.json", True, False),
+        ("above", "above/to-d1/a.json", True, True),
+        ("source/*", "source/to-d1/a.json", False, True),
+        ("source/*1", "source/to-d1/a.json", False, True),
+        ("source/to*", "source/to-d1/a.json", False, False),
+        ("source/*/*.json", "source/to-d1/a.json", False, True),
+        ("source/{d1,to-d1}", "source/to-d1/a.json", False, True),
+        ("source/{d{1,2}/a,to-d1/a}.json", "source/to-d1/a.json", False, True),
+        ("source/{x,to-d1}", "source/to-d1/a.json", False, False),
+    ],
+)
+def test_a_file_has_a_second_name_only_where_spark_takes_the_first(
+    folder: Path, root: str, path: str, deep: bool, is_twice: bool
+) -> None:
+    found = list(read_twice(f"{folder}/{root}", [f"file:{folder}/{path}"], deep=deep, names="*.json"))
+    assert [link for link, _ in found] == ([f"{folder}/{path}"] if is_twice else [])
+
+
+def test_two_names_of_one_list_are_one_file(folder: Path) -> None:
+    names = [f"{folder}/source/{name}/a.json" for name in ("to-elsewhere", "also")]
+    (folder / "source" / "also").symlink_to("to-elsewhere")
+    assert list(read_twice(f"{folder}/source", names, deep=False)) == [(names[1], names[0])]
