@@ -95,7 +95,7 @@ def preview(context: CommitContext, policy: Policy, *, given_up: GivenUp = NOTHI
     given_up = together(history, seen, given_up)
     lost = _losses(history, seen, given_up)
     slices = tuple(_slices(context, history, given_up))
-    given_up = _with_records(context, given_up)
+    given_up = _with_records(context, history, given_up)
     again = (seen, given_up) if reopenable(history, seen, given_up) else (Seen(), NOTHING)
     # It shuts out an older try, lets rows wait again, and gives up parts: none of it changes what this one look shows.
     for look, gone in ((Seen(tracks=tracks), NOTHING), again, (seen, given_up)):
@@ -133,7 +133,7 @@ def _recover(context: CommitContext, identity: Identity | None, policy: Policy, 
     executor = Executor.begin(context, identity, policy, done.append)
     seen = _look_for_losses(context, executor.history, everywhere=given_up != NOTHING)
     given_up = together(executor.history, seen, given_up)
-    targets, given_up = given_up.targets | given_up.waiting, _with_records(context, given_up)
+    targets, given_up = given_up.targets | given_up.waiting, _with_records(context, executor.history, given_up)
     if given_up != NOTHING:
         for left in _stopping(executor.history, seen, given_up, targets):
             raise lost_error(executor.history, seen, left)
@@ -208,8 +208,10 @@ def _slices(context: CommitContext, history: History, given_up: GivenUp) -> Iter
             yield LostSlice(one, context.log.segments.path(one.slice.segment), "its rows are given up")
 
 
-def _with_records(context: CommitContext, given_up: GivenUp) -> GivenUp:
-    return replace(given_up, records=load_commits(context)) if given_up.slices else given_up
+def _with_records(context: CommitContext, history: History, given_up: GivenUp) -> GivenUp:
+    if not given_up.slices:
+        return given_up
+    return replace(given_up, records=load_commits(context, next(iter(history.identity.tables), None)))
 
 
 def _losses(history: History, seen: Seen, given_up: GivenUp) -> tuple[Loss, ...]:
