@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from datetime import datetime
 from decimal import Decimal as Number
 from json import dumps
 from typing import TYPE_CHECKING, Any
 
-from hivesink.cli.output import jsonable
+from hivesink.cli.output import UNSAFE, jsonable, printable
 from hivesink.core.table import Array, Decimal, Map, Primitive, Struct
 
 if TYPE_CHECKING:
     from hivesink.core.table import HiveType
-
-
-_UNSAFE = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
-"""What steers a terminal: control characters, ends of lines, the direction of text. And halves of characters."""
 
 
 def plain(cell: Any, kind: HiveType | None = None) -> Any:  # noqa: PLR0911  one per type
@@ -60,7 +55,7 @@ def shown(cell: Any) -> str:
         case None:
             return "NULL"
         case str():
-            is_odd = cell in ("", "NULL") or cell.startswith('"') or cell != cell.strip() or _UNSAFE.search(cell)
+            is_odd = cell in ("", "NULL") or cell.startswith('"') or cell != cell.strip() or UNSAFE.search(cell)
             return _quoted(cell) if is_odd else cell
         case datetime():
             return cell.isoformat(" ")
@@ -73,8 +68,7 @@ def shown(cell: Any) -> str:
 
 def _quoted(cell: Any) -> str:
     # JSON escapes only a part of what a terminal acts on.
-    text = dumps(cell, default=jsonable, ensure_ascii=False)
-    return _UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    return printable(dumps(cell, default=jsonable, ensure_ascii=False))
 
 
 def _key(key: Any, kind: HiveType | None) -> str:

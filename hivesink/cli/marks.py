@@ -33,11 +33,6 @@ def size(length: int | None) -> str:
     return f"{value:.0f} {_UNITS[unit]}" if unit == 0 or value >= 99.5 else f"{value:.1f} {_UNITS[unit]}"  # noqa: PLR2004
 
 
-def printable(text: str) -> str:
-    """`text` with escapes for what would act on a terminal, or turn the direction of what follows."""
-    return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
-
-
 def marks_of(one: PartitionPicture, file_size: int, longest: int | None = None) -> list[str]:
     """What stands out about the partition; what it waits for is shortened to `longest` characters."""
     marks = []
@@ -50,9 +45,8 @@ def marks_of(one: PartitionPicture, file_size: int, longest: int | None = None) 
     if one.is_small(file_size):
         marks.append(f"small files: {size((one.bytes or 0) // (one.files or 1))} on average")
     for reason in one.waits_for or ():
-        text = printable(reason)
-        is_long = longest is not None and len(text) > longest
-        marks.append(f"waits: {f'{text[:longest]}…' if is_long else text}")
+        is_long = longest is not None and len(reason) > longest
+        marks.append(f"waits: {f'{reason[:longest]}…' if is_long else reason}")
     return marks
 
 

@@ -35,6 +35,9 @@ _SECRETS = (
     ),
 )
 
+UNSAFE = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+"""What steers a terminal: control characters, ends of lines, the direction of text. And halves of characters."""
+
 
 @dataclass(frozen=True, slots=True)
 class Line:
@@ -83,13 +86,14 @@ class TextOutput:
         console = _console(sys.stdout)
         for block in report.blocks:
             if isinstance(block, Line):
-                console.print(Text(block.text, style=block.style), soft_wrap=True)
+                console.print(_text(block), soft_wrap=True)
             elif block.rows:
                 console.print(_grid(block))
 
     def fail(self, error: BaseException) -> None:
         for line in error_lines(error):
-            _console(sys.stderr).print(Text.assemble(("hivesink: ", "bold red"), line), soft_wrap=True)
+            said = Text.assemble(("hivesink: ", "bold red"), printable(line))
+            _console(sys.stderr).print(said, soft_wrap=True)
 
 
 class JsonOutput:
@@ -133,6 +137,11 @@ def redact(text: str) -> str:
     return text
 
 
+def printable(text: str) -> str:
+    """`text` with JSON's escapes for what would steer a terminal."""
+    return UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
 def jsonable(value: object) -> Any:  # noqa: PLR0911  one per type
     """Values that JSON lacks: times as ISO 8601, decimals, NaN and infinity as text, bytes as base64."""
     match value:
@@ -165,11 +174,10 @@ def _grid(block: Grid) -> Table:
     for column in block.columns:
         table.add_column(column, justify="right" if column in block.right else "left", overflow="fold")
     for row in block.rows:
-        table.add_row(*map(_cell, row))
+        table.add_row(*map(_text, row))
     return table
 
 
-def _cell(value: object) -> Text:
-    if isinstance(value, Line):
-        return Text(value.text, style=value.style)
-    return Text("" if value is None else str(value))
+def _text(value: object) -> Text:
+    line = value if isinstance(value, Line) else Line("" if value is None else str(value))
+    return Text("\n".join(map(printable, line.text.split("\n"))), style=line.style)

@@ -6,7 +6,8 @@ from html import escape
 from typing import TYPE_CHECKING
 
 from hivesink.cli.charts import LEGEND, STYLE, Column, columns, meter
-from hivesink.cli.marks import life, marks_of, printable, size, summary
+from hivesink.cli.marks import life, marks_of, size, summary
+from hivesink.cli.output import printable
 from hivesink.cli.page_file import MARK
 from hivesink.core.progress import count
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hivesink.cli.command import Debug, Json, Metastore, Table, reporting
-from hivesink.cli.marks import bar, life, marks_of, printable, size, summary
+from hivesink.cli.marks import bar, life, marks_of, size, summary
 from hivesink.cli.output import Grid, Line, Report
 from hivesink.cli.page import page
 from hivesink.cli.page_file import require_replaceable, write_page
@@ -75,7 +75,7 @@ def _blocks(picture: Picture) -> Iterator[Line | Grid]:
         yield _epoch_grid(writer, some)
     yield from _reject_lines(picture.rejects)
     for note in picture.notes:
-        yield Line(f"note: {printable(note)}", "yellow")
+        yield Line(f"note: {note}", "yellow")
 
 
 def _rows(one: PartitionPicture, most: int, file_size: int) -> Iterator[tuple[object, ...]]:
@@ -83,7 +83,7 @@ def _rows(one: PartitionPicture, most: int, file_size: int) -> Iterator[tuple[ob
         yield Line(f"⋮ {one.gap.text}", "bold magenta"), "", "", "", "", "", ""
     is_small = one.is_small(file_size)
     marks = Line("; ".join(marks_of(one, file_size, _WAITS)), "yellow")
-    name = printable(one.partition) or "(the whole table)"
+    name = one.partition or "(the whole table)"
     rows = "-" if one.rows is None else f"{one.rows:,}"
     files = Line("-" if one.files is None else f"{one.files:,}", "bold red" if is_small else "")
     yield name, rows, Line(bar(one.rows, most), "cyan"), one.rows_from or "-", size(one.bytes), files, marks
@@ -115,10 +115,10 @@ def _reject_lines(rejects: Rejects) -> Iterator[Line]:
         return
     yield Line(f"{count(rejects.counted, 'rejected row')} by the logs; dead letters in {rejects.table}", "bold red")
     if rejects.reasons is None:
-        yield Line(f"their reasons aren't known: {printable(rejects.unknown or '')}", "yellow")
+        yield Line(f"their reasons aren't known: {rejects.unknown or ''}", "yellow")
         return
     for reason, rows in [*rejects.reasons.items()][:_REASONS]:
-        yield Line(f"  {rows:,}: {printable(reason)}")
+        yield Line(f"  {rows:,}: {reason}")
     if len(rejects.reasons) > _REASONS:
         yield Line(f"  and {len(rejects.reasons) - _REASONS} more reasons; --json has them all")
 

@@ -154,9 +154,11 @@ def test_the_page_holds_everything_escaped_and_nothing_from_elsewhere(
         writer.committer.finish()
         said = hivesink(capsys, "show", writer.table, "--html", file)
         assert (said.code, said.out) == (0, f"{writer.table}: written to {file}\n")
+        for command in ("show", "partitions"):
+            assert "dt=\\u202eturned \\u009b31m" in hivesink(capsys, command, writer.table).out
     text = file.read_text()
     assert "dt=&lt;script&gt;alert(1)&lt;%2Fscript&gt;" in text
-    assert "dt=\\u202eturned \\x9b31m" in text
+    assert "dt=\\u202eturned \\u009b31m" in text
     assert "1 day missing: 2024-01-02" in text
     assert "<script" not in text
     assert re.findall(r'(?:src|href)="([^"]*)"|url\(|@import', text) == ["data:,"]
