@@ -124,9 +124,10 @@ class Admission:
         if not self.log.view().head:
             # All parts of a table are looked at only until the writer's first epoch. Then it has a history here.
             same_writer = (log for log in self.beside() if log.location.endswith(f"/{self.writer}"))
-            for renamed in waiting_elsewhere(self.live, same_writer, self.registrar):
-                raise renamed
-            self._require_no_foreign_parts()
+            renamed = list(waiting_elsewhere(self.live, same_writer, self.registrar))
+            self._require_no_foreign_parts({one.log for one in renamed})
+            for one in renamed:
+                raise one
 
     def require_same_table(self) -> None:
         """Raises LogDamaged for its uid, LogShared, TableRenamed, TableFolderGone, LogOutdated.
@@ -222,7 +223,9 @@ class Admission:
         if not all(map(self._can_be_its, waiting)):
             return False
         if not parts:
-            return facts.floor is None or facts.floor.files == 0
+            # A table that is older had another name when these rows were read: two may have been swapped.
+            is_newer = self.live.created >= int(facts.manifests[-1].at.timestamp())
+            return (is_newer or not facts.open_rows.rows) and (facts.floor is None or facts.floor.files == 0)
         last = max(epoch for epoch, _ in parts)
         newest = [part for epoch, part in parts if epoch == last]
         if not all(self._can_be_its(part.partition) for part in newest):
@@ -250,7 +253,8 @@ class Admission:
         files = (self.store.find(path) for path in [*paths, *(f"{folder}/{part.name}" for folder in folders)])
         return any(file is not None and file.length == part.length for file in files)
 
-    def _require_no_foreign_parts(self) -> None:
+    def _require_no_foreign_parts(self, passed: Collection[str]) -> None:
+        """Passes over the parts of the writer in one of the logs `passed`."""
         known = self.known()
         for parts in parts_of(self.store, self.registrar, self.live, staged=False):
             foreign = self._foreign(parts, known)
@@ -260,19 +264,21 @@ class Admission:
                 foreign = self._foreign(parts, known)
             # Another run of this writer that has begun meanwhile has decided an epoch by then.
             if foreign and not self.log.view().head:
-                self._refuse(foreign)
+                self._refuse(foreign, passed)
 
     def _foreign(self, parts: Iterable[FoundPart], known: Collection[str]) -> list[FoundPart]:
         own = self.log.uid(None)
         return [part for part in parts if part.name.uid not in known or part.name.uid == own]
 
-    def _refuse(self, foreign: list[FoundPart]) -> None:
+    def _refuse(self, foreign: list[FoundPart], passed: Collection[str]) -> None:
         logs = {uid: self.search(uid) for uid in dict.fromkeys(part.name.uid for part in foreign)}
         # The log of this writer's own name is the one that its job wants.
         foreign.sort(key=lambda part: not (logs[part.name.uid] or "").endswith(f"/{self.writer}"))
         path, uid, table = foreign[0].path, foreign[0].name.uid, str(self.live.spec.name)
         own = uid == self.log.uid(None)
         log = self.log.location if own else logs[uid]
+        if log in passed:
+            return
         # Those beside it, of the same writer.
         same = [(part.path.rpartition("/")[0], part.name.uid) for part in foreign].count((path.rpartition("/")[0], uid))
         raise errors.ForeignParts(table, self.writer, uid, path=path, count=same, found=log, own=own)

@@ -12,7 +12,7 @@ from hivesink.core.epoch import Epoch
 from hivesink.core.rolling import OpenBucket, OpenRows, Slice, segment_name
 from hivesink.core.seen import GivenUp
 from hivesink.core.table import Column, Primitive
-from hivesink.errors import LogOutdated, RowsHeldBack, TableRemade, TableRenamed
+from hivesink.errors import ForeignParts, LogOutdated, RowsHeldBack, TableRemade, TableRenamed
 from hivesink.sink.commit.observe import load
 from hivesink.sink.commit.recovery import find_lost_slices, preview, recover
 from hivesink.sink.inspect.admission import Admission
@@ -20,6 +20,7 @@ from hivesink.sink.inspect.findings import Level
 from hivesink.sink.inspect.resets import plan_reset
 from hivesink.sink.inspect.status import Waiting, writer_status
 from hivesink.sink.inspect.verify import Verdict, verify
+from hivesink.storage.commit_log import RenameCommitLog
 from tests.contracts.manifests import unsealed
 from tests.crash.site import LOG, Site
 from tests.sink.harness import LOCATION, SPEC, TABLE, Event, Source, events, measure_lines
@@ -246,11 +247,35 @@ def test_a_table_made_anew_gets_only_partitions_that_it_can_have(
         job.committer.finish()
     site.metastore.drop_table(TABLE)
     site.metastore.create(replace(SPEC, partition_columns=(Column("dt", kind),)))
-    live = site.metastore.table(TABLE)
-    admission = Admission("w", site.log, site.store, live, site.metastore, tuple, lambda _: None)
-    assert admission.is_other_table()
-    with nullcontext() if fits else pytest.raises(TableRemade):
-        admission.require_same_table()
+    made = int(site.log.manifest(site.log.view().head).at.timestamp())
+    # One that is older had another name when the rows were read.
+    for created, goes_on in ((made, fits), (made - 1, fits and rolled)):
+        site.metastore._entries[TABLE].created = created
+        live = site.metastore.table(TABLE)
+        admission = Admission("w", site.log, site.store, live, site.metastore, tuple, lambda _: None)
+        assert admission.is_other_table()
+        with nullcontext() if goes_on else pytest.raises(TableRemade):
+            admission.require_same_table()
+
+
+def test_which_of_two_tables_of_one_second_was_renamed_is_told_by_its_files(site: Site) -> None:
+    site.log.admit(TABLE, site.metastore.table(TABLE).created)
+    site.metastore.drop_table(TABLE)
+    renamed = replace(SPEC, name=replace(TABLE, table="renamed"), location="/elsewhere")
+    site.metastore.create(renamed)
+    site.metastore._entries[renamed.name].created = 1
+    live, own = site.metastore.table(renamed.name), RenameCommitLog(site.fs, "/logs/renamed/w", "w")
+    found = ""
+    asked = Admission("w", own, site.store, live, site.metastore, tuple, lambda _: found, lambda: [site.log])
+    with pytest.raises(TableRenamed, match="never had that name, give this job another writer name"):
+        asked.require()
+    site.fs.write_new("/elsewhere/dt=2024-01-01/part-00deadbeef00-1-0011223344t0-0-0.snappy.parquet", b"1\n")
+    found = "/logs/old/w"
+    with pytest.raises(ForeignParts, match=f"use its log {found}"):
+        asked.require()
+    found = site.log.location
+    with pytest.raises(TableRenamed):
+        asked.require()
 
 
 def test_a_bucket_without_rows_that_wait_is_not_counted_as_one() -> None:
