@@ -120,13 +120,12 @@ def double(number: str) -> float:
 
 
 def single(number: str) -> float:
-    """The nearest DOUBLE that the column then rounds to FLOAT. Raises InvalidValue where that is infinite."""
+    """The FLOAT nearest to the nearest DOUBLE. Raises InvalidValue where that is infinite."""
     try:
-        value = double(number)
-        struct.pack("<f", value)
+        (value,) = struct.unpack("<f", struct.pack("<f", double(number)))
     except (OverflowError, InvalidValue):
         raise InvalidValue(reason="out of range for float") from None
-    return value
+    return float(value)
 
 
 def binary_of(text: str) -> bytes:

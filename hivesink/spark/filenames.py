@@ -1,18 +1,22 @@
-"""What names of files and folders mean to Spark: patterns, colons, and symbolic links, which it follows."""
+"""What names of files mean to Spark: patterns, colons, other bytes than UTF-8's, and links, which it follows."""
 
 from __future__ import annotations
 
 import os
 import re
+from contextlib import suppress
 from fnmatch import fnmatchcase
+from glob import iglob
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hivesink.core.bucket import normal
+from hivesink.errors import InvalidOption, few
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+_NAMED = 3
 PATTERN = frozenset("{}[]*?\\")
 """Characters that make a file's name a pattern to Spark."""
 _BRACES = re.compile(r"\{([^{}]*)\}")
@@ -29,6 +33,43 @@ def has_colon(path: str) -> bool:
     `path` has no scheme, or is Spark's.
     """
     return (path.startswith("file:") or "://" not in path) and ":" in path.rpartition("/")[2]
+
+
+def require_seen(root: str, *, deep: bool, names: str = "*", is_utf8: bool = True, option: str = "") -> None:
+    """Raise InvalidOption for files in `root` whose names a JVM can't read: Spark passes over them in silence.
+
+    As `read_twice` has `root`, `deep` and `names`. `is_utf8`: the JVM runs in a locale with UTF-8.
+    """
+    if not (found := list(_unseen(root, deep, names, "utf-8" if is_utf8 else "ascii"))):
+        return
+    many = len(found) > 1
+    why = f"{few(found, _NAMED)}: Spark passes over {'them' if many else 'it'} in silence, since "
+    if is_utf8:
+        why += "their names aren't UTF-8: rename them" if many else "its name isn't UTF-8: rename it"
+    else:
+        why += "the JVM's locale has no UTF-8: set LC_ALL=C.UTF-8 where it is started"
+    raise InvalidOption((f"{option}{why}",))
+
+
+def _unseen(root: str, deep: bool, names: str, encoding: str) -> Iterator[str]:
+    r"""Bytes that aren't UTF-8 are written as `\xe9`."""
+    folders = [os.fsencode(path) for pattern in _expanded(normal(root)) for path in iglob(pattern)]  # noqa: PTH207  that has no absolute patterns
+    while folders:
+        with suppress(OSError), os.scandir(folders.pop()) as items:
+            for item in items:
+                is_folder = item.is_dir(follow_symlinks=False)
+                if item.name.startswith((b".", b"_")) or (is_folder and not (deep or b"=" in item.name)):
+                    continue
+                if not _is_text(item.name, encoding) and (is_folder or fnmatchcase(os.fsdecode(item.name), names)):
+                    yield item.path.decode("utf-8", "backslashreplace")
+                elif is_folder:
+                    folders.append(item.path)
+
+
+def _is_text(name: bytes, encoding: str) -> bool:
+    with suppress(UnicodeDecodeError):
+        return bool(name.decode(encoding))
+    return False
 
 
 def read_twice(root: str, paths: Iterable[str], *, deep: bool, names: str = "*") -> Iterator[tuple[str, str]]:

@@ -115,7 +115,7 @@ def _is_raw(kinds: Mapping[str, str], spec: TableSpec, config: SinkConfig) -> bo
     """Whether `value` holds raw records: the stream lacks a column of the table's, and has none but of Kafka's names.
 
     A column with a source of its own is looked for by no name, and a JSON path is in no column of a stream's.
-    If the table has a column `value` itself, that is the only one which the stream may have.
+    If the table has a column `value` itself, that is the only one which the stream may have, but for those of files.
     """
     sources = config.sources
     names = {column.name for column in (*spec.columns, *spec.partition_columns)} - sources.keys()
@@ -124,7 +124,7 @@ def _is_raw(kinds: Mapping[str, str], spec: TableSpec, config: SinkConfig) -> bo
     only_in_raw = any(isinstance(source, JsonPath) for source in sources.values())
     if kinds.get("value") not in {"binary", "string"} or (needed <= present and not only_in_raw):
         return False
-    return present <= ({"value"} if "value" in names else _RECORD)
+    return present <= ({"value", PATH, BLOCK} if "value" in names else _RECORD)
 
 
 def needed_input(schema: StructType, plan: TaskPlan) -> list[str]:

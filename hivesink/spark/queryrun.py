@@ -379,6 +379,7 @@ class QueryRun:
         call.written = batch
         files = SourceFiles(self._spark, query.execution, ref)
         files.require_one_name()
+        files.require_whole()
         self._miss(files.missing(), files, ref)
         files.require_unpackable()
         # What a user makes of the records may take long, and gets all the tasks that Spark gives it.

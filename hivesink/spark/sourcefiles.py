@@ -83,6 +83,12 @@ class SourceFiles:
         names = filters.pop() if len(filters) == 1 else "*"
         return next(read_twice(root, local, deep=deep, names=names), None)
 
+    def require_whole(self) -> None:
+        """Raises Unsupported if Spark would leave out the rest of a damaged file in silence."""
+        if any(_is_set(one, "ignoreCorruptFiles", _conf(one).ignoreCorruptFiles()) for one in self._relations):
+            what, way = "ignoreCorruptFiles", "remove that option, or the setting spark.sql.files.ignoreCorruptFiles"
+            raise Unsupported(what, "Spark leaves out the rest of a damaged file in silence", way)
+
     def require_unpackable(self) -> None:
         """Raises SourceFileDamaged for files in .lz4 and .snappy that aren't in Hadoop's own format.
 
@@ -154,7 +160,11 @@ def _local(end: object) -> list[str]:
 
 
 def _ignores_missing(relation: Any) -> bool:
-    return _is_set(relation, "ignoreMissingFiles", relation.sparkSession().sessionState().conf().ignoreMissingFiles())
+    return _is_set(relation, "ignoreMissingFiles", _conf(relation).ignoreMissingFiles())
+
+
+def _conf(relation: Any) -> Any:
+    return relation.sparkSession().sessionState().conf()
 
 
 def _is_set(relation: Any, option: str, usual: object = False) -> bool:

@@ -12,7 +12,7 @@ from hivesink.core.epoch import BatchId, NextBatch
 from hivesink.core.offsets import BEGINNING, KafkaOffset, to_json
 from hivesink.core.topics import made_again, named, require_topics, topic_ids
 from hivesink.errors import InvalidOption, ResumeImpossible, SourceUnreachable, TopicMissing, Unsupported
-from hivesink.spark.filenames import is_pattern
+from hivesink.spark.filenames import is_pattern, require_seen
 from hivesink.spark.input import BLOCK
 from hivesink.spark.site import driver_jvm, hadoop_configuration
 from hivesink.spark.topicids import OPTION, described, ids_of
@@ -171,14 +171,20 @@ def _look_at(spark: SparkSession, folder: str, options: Mapping[str, str]) -> No
 
     Raises InvalidOption for a file, of which Spark makes no stream.
     """
+    jvm = driver_jvm(spark)
+    path = jvm.org.apache.hadoop.fs.Path(folder)
+    files = path.getFileSystem(hadoop_configuration(spark))
+    lower = {name.lower(): str(value) for name, value in options.items()}
+    is_deep = lower.get("recursivefilelookup", "").lower() == "true"
+    if str(files.getScheme()) == "file":
+        is_utf8 = str(jvm.java.lang.System.getProperty("sun.jnu.encoding")) == "UTF-8"
+        names = lower.get("pathglobfilter", "*")
+        require_seen(str(path.toUri().getPath()), deep=is_deep, names=names, is_utf8=is_utf8)
     if is_pattern(folder):
         return
-    path = driver_jvm(spark).org.apache.hadoop.fs.Path(folder)
-    files = path.getFileSystem(hadoop_configuration(spark))
     if files.getFileStatus(path).isFile():
         problem = f"{folder} is a file, of which Spark makes no stream: name its folder, whose files the job reads"
         raise InvalidOption((problem,))
-    is_deep = "recursivefilelookup" in {name.lower() for name in options}
     found = files.listFiles(path, True) if is_deep else files.listStatusIterator(path)
     folders = []
     while found.hasNext():

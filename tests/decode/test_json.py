@@ -267,6 +267,12 @@ def test_nested_fields_are_named_by_their_path() -> None:
     )
 
 
+def test_keys_of_a_map_are_compared_as_they_are_kept() -> None:
+    records = pa.array(['{"c": {"16777216": 1, "16777217": 2}}'])
+    assert decoder(Map(P.FLOAT, P.INT)).decode(records).bad == (BadRow(0, "c.16777217", "duplicate key"),)
+    assert not decoder(Map(P.DOUBLE, P.INT)).decode(records).bad
+
+
 def test_very_deep_and_very_long_values() -> None:
     deep = '{"c": "x", "other": ' + "[" * 100_000 + "]" * 100_000 + "}"
     long = '{"c": "' + "\\u00e4" * 1_000_000 + '"}'

@@ -8,6 +8,7 @@ import logging
 import os
 import struct
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -18,8 +19,6 @@ from hivesink.spark.sourcefiles import SourceFiles
 from tests.integration.stage import AVAILABLE_NOW, ON_EPOCH, Stage, event, wrap
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from pyspark.sql import DataFrame
 
     from hivesink.sink.commit.committed import Committed
@@ -113,6 +112,25 @@ def test_a_file_that_vanishes_before_its_tasks_read_it_stops_the_query(stage: St
     path.touch()
     stage.drain()
     assert stage.staged() == []
+
+
+def test_what_spark_would_pass_over_in_silence_is_refused(stage: Stage) -> None:
+    stage.create()
+    stage.source.mkdir()
+    odd = os.fsencode(stage.source) + b"/caf\xe9.json"
+    Path(os.fsdecode(odd)).write_text(json.dumps(event(1)))
+    with pytest.raises(errors.InvalidOption, match=r"caf\\xe9\.json: .* its name isn't UTF-8: rename it"):
+        stage.lines()
+    Path(os.fsdecode(odd)).rename(stage.source / "café.json")
+    packed = gzip.compress("".join(json.dumps(event(number)) + "\n" for number in range(2, 1000)).encode())
+    (stage.source / "b.json.gz").write_bytes(packed[: len(packed) // 2])
+    ignoring = sources.lines(stage.spark, str(stage.source), options={"ignoreCorruptFiles": "true"})
+    with pytest.raises(errors.Unsupported, match="ignoreCorruptFiles: Spark leaves out"):
+        stage.drain(events=ignoring)
+    assert stage.ids() == []
+    (stage.source / "b.json.gz").write_bytes(packed)
+    stage.drain()
+    assert stage.ids() == list(range(1, 1000))
 
 
 def test_a_link_to_a_file_that_is_read_too_stops_the_query_until_it_is_moved_away(stage: Stage) -> None:

@@ -102,3 +102,11 @@ def test_the_packaged_runtime_takes_sparks_options() -> None:
     java = find_java("", "/nowhere")
     options = ["--add-modules=jdk.incubator.vector", "-version"]
     subprocess.run([java.program, *options], capture_output=True, check=True)
+
+
+@pytest.mark.parametrize("name", ["C", "POSIX", "xx_XX.UTF-8", "C.UTF-8"])
+def test_a_jvm_reads_names_of_files_in_any_locale(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LC_ALL", name)
+    command = [find_java().program, "-XshowSettings:properties", "-version"]
+    told = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert "sun.jnu.encoding = UTF-8" in told.stderr

@@ -1,12 +1,15 @@
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 import pytest
 
-from hivesink.spark.filenames import read_twice
+from hivesink.errors import InvalidOption
+from hivesink.spark.filenames import read_twice, require_seen
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
 
@@ -61,3 +64,38 @@ def test_two_names_of_one_list_are_one_file(folder: Path) -> None:
     names = [f"{folder}/source/{name}/a.json" for name in ("to-elsewhere", "also")]
     (folder / "source" / "also").symlink_to("to-elsewhere")
     assert list(read_twice(f"{folder}/source", names, deep=False)) == [(names[1], names[0])]
+
+
+@pytest.mark.parametrize(
+    ("names", "deep", "kept", "is_utf8", "told"),
+    [
+        (
+            [b"\xe9", b"dt=1/\xe9", b"d/\xe9", b"_\xe9", b".\xe9", "é".encode()],
+            False,
+            "*",
+            True,
+            [r"/dt=1/\xe9", r"/\xe9"],
+        ),
+        ([b"d/\xe9", b"_d/\xe9", b".d/\xe9"], True, "*", True, [r"/d/\xe9"]),
+        ([b"d\xe9/a", b"dt=\xe9/a"], False, "*", True, [r"/dt=\xe9"]),
+        ([b"d\xe9/a"], True, "*", True, [r"/d\xe9"]),
+        ([b"\xe9.txt", b"\xe9.json"], False, "*.txt", True, [r"/\xe9.txt"]),
+        ([b"a", "é".encode()], False, "*", False, ["/é"]),
+        ([b"a", "é".encode()], True, "*", True, []),
+    ],
+)
+@pytest.mark.parametrize("root", ["source", "{none,sou}*"])
+def test_names_that_a_jvm_cannot_read(
+    tmp_path: Path, root: str, names: Sequence[bytes], *, deep: bool, kept: str, is_utf8: bool, told: Sequence[str]
+) -> None:
+    for name in names:
+        path = tmp_path / "source" / os.fsdecode(name)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    if not told:
+        require_seen(f"{tmp_path}/{root}", deep=deep, names=kept, is_utf8=is_utf8)
+        return
+    with pytest.raises(InvalidOption) as refused:
+        require_seen(f"{tmp_path}/{root}", deep=deep, names=kept, is_utf8=is_utf8)
+    places = str(refused.value).partition(": ")[0].split(", ")
+    assert sorted(places) == sorted(f"{tmp_path}/source{one}" for one in told)

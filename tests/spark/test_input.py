@@ -80,6 +80,7 @@ KINDS = {"binary": BinaryType(), "string": StringType(), "bigint": LongType(), "
         ("value, timestamp", "value binary", True),
         ("value", "value string, _path string", True),
         ("value", "value string, dt string", False),
+        ("value, id, _path, _block", "value string, _path string, _block bigint", True),
         ("value, timestamp", "value string, timestamp timestamp", False),
         ("value, topic, unit", "value string, topic string", False),
         ("value, topic, unit", KAFKA, False),
