@@ -125,7 +125,7 @@ def test_what_spark_would_pass_over_in_silence_is_refused(stage: Stage) -> None:
     packed = gzip.compress("".join(json.dumps(event(number)) + "\n" for number in range(2, 1000)).encode())
     (stage.source / "b.json.gz").write_bytes(packed[: len(packed) // 2])
     ignoring = sources.lines(stage.spark, str(stage.source), options={"ignoreCorruptFiles": "true"})
-    with pytest.raises(errors.Unsupported, match="ignoreCorruptFiles: Spark leaves out"):
+    with pytest.raises(errors.Unsupported, match="ignoreCorruptFiles is not supported: Spark leaves out"):
         stage.drain(events=ignoring)
     assert stage.ids() == []
     (stage.source / "b.json.gz").write_bytes(packed)
