@@ -125,7 +125,7 @@ _DAMAGED = re.compile(
 """What Spark's readers of the checkpoint raise about its content. A file system that is away raises other errors."""
 _OTHER_FOLDER = re.compile(r"Wrong basePath (\S+) for the root path: (\S+)")
 OTHER_FOLDER = (
-    "the job reads {0}, and its checkpoint has {1}, which isn't there: name the old folder again, moved back if it was "
+    "the job reads {0}, and its checkpoint has {1}, of another folder: name that again, moved back if it was "
     'moved; or read the new one with a new checkpoint (see "The source\'s folder was moved" in docs/operations.md)'
 )
 _NO_STATE = "[STREAMING_STATEFUL_OPERATOR_MISSING_STATE_DIRECTORY]"

@@ -13,13 +13,15 @@ import re
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from urllib.parse import unquote
 
+from hivesink.core.bucket import normal
 from hivesink.core.epoch import BatchId, BatchRef, NextBatch
 from hivesink.core.offsets import FilesOffset, KafkaOffset, NoOffset, OtherOffset, SourceOffset, canonical
 from hivesink.errors import CheckpointUnreadable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
 VERSION = "v1"
 _COMMITS = (VERSION, "v2")
@@ -168,6 +170,21 @@ def next_batch(files: Files) -> NextBatch:
     return NextBatch(files.location, query, BatchId(planned + 1), start)
 
 
+def files_read(files: Files, root: str) -> dict[str, int]:
+    """The files that a query's only source has planned, with their times (milliseconds since 1970), by their paths.
+
+    Nothing if the first and the last of them are in the folder `root`. Raises CheckpointUnreadable.
+    """
+    lines = _SourceLog("sources/0", files, own=True).lines()
+    if all(_path(json.loads(line)).startswith(f"{root}/") for line in (*lines[:1], *lines[-1:])):
+        return {}
+    return {_path(entry): int(entry["timestamp"]) for entry in map(json.loads, lines)}
+
+
+def _path(entry: Mapping[str, Any]) -> str:
+    return normal(unquote(entry["path"]))
+
+
 def _query(files: Files) -> str | None:
     data = files.read(METADATA)
     if data is None:
@@ -238,6 +255,13 @@ class _SourceLog:
     def between(self, since: int, until: int) -> FilesOffset:
         numbers = range(since + 1, until + 1)
         return FilesOffset.of(until, tuple((number, path) for number in numbers for path in self._paths(number)))
+
+    def lines(self) -> list[str]:
+        """All that the log holds, a file in each line."""
+        compacted = max(self._compacted(), default=-1)
+        later = sorted(int(name) for name in self.files.names(self.folder) if name.isdigit() and int(name) > compacted)
+        names = [*([f"{compacted}.compact"] if compacted >= 0 else []), *map(str, later)]
+        return [line for name in names for line in _found(f"{self.folder}/{name}", self.files) or ()]
 
     def require_whole(self, until: int) -> None:
         """Spark reads the log from its last compacted offset on, and takes a file that it lacks for new."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import filecmp
 import os
 import re
+from collections import defaultdict
 from contextlib import suppress
 from fnmatch import fnmatchcase
 from glob import iglob
@@ -14,7 +16,7 @@ from hivesink.core.bucket import normal
 from hivesink.errors import InvalidOption, few
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 _NAMED = 3
 PATTERN = frozenset("{}[]*?\\")
@@ -70,6 +72,29 @@ def _is_text(name: bytes, encoding: str) -> bool:
     with suppress(UnicodeDecodeError):
         return bool(name.decode(encoding))
     return False
+
+
+def read_already(root: str, known: Mapping[str, int]) -> Iterator[tuple[str, str]]:
+    """The files below `root` that are among the `known` ones under another path: linked, copied or moved.
+
+    With those paths. `known` are the files that were read, and their times (milliseconds since 1970).
+    """
+    by_name = defaultdict[str, list[str]](list)
+    for path in known:
+        by_name[path.rpartition("/")[2]].append(path)
+    for folder, _, names in os.walk(root):
+        for name in names:
+            path = f"{folder}/{name}"
+            within = path.removeprefix(root)
+            for other in by_name.get(name, ()) if path not in known else ():
+                if other.endswith(within) and _is_same(path, other, known[other]):
+                    yield path, other
+
+
+def _is_same(path: str, other: str, time: int) -> bool:
+    with suppress(FileNotFoundError):
+        return filecmp.cmp(path, other, shallow=False)
+    return Path(path).stat().st_mtime_ns // 1_000_000 == time
 
 
 def read_twice(root: str, paths: Iterable[str], *, deep: bool, names: str = "*") -> Iterator[tuple[str, str]]:

@@ -13,7 +13,15 @@ from typing import TYPE_CHECKING, Any
 
 from hivesink import errors
 from hivesink.config.options import OnMissingFile
-from hivesink.core.checkpoint import batch_ref, batch_watermark, left_over, next_batch, next_watermark, pinned_setting
+from hivesink.core.checkpoint import (
+    batch_ref,
+    batch_watermark,
+    files_read,
+    left_over,
+    next_batch,
+    next_watermark,
+    pinned_setting,
+)
 from hivesink.core.epoch import BatchId, BatchRef, Epoch, NextBatch, judge, read_before, wrote_instead
 from hivesink.core.offsets import span
 from hivesink.core.table import quoted
@@ -25,11 +33,13 @@ from hivesink.sink.task.messages import InputShape, TaskPlan, TaskReport
 from hivesink.spark import shipping, tasks
 from hivesink.spark.behind import Lag
 from hivesink.spark.brief import briefly
+from hivesink.spark.filenames import read_already
 from hivesink.spark.input import Checkpoint, input_shape, needed_input, watermark_of
 from hivesink.spark.recordsizes import RecordSizes
 from hivesink.spark.running import (
     Running,
     comes_as_read,
+    file_folders,
     is_marked,
     kafka_options,
     keeps_state,
@@ -37,7 +47,7 @@ from hivesink.spark.running import (
     trigger_interval,
     watermarks,
 )
-from hivesink.spark.site import allowed_tries
+from hivesink.spark.site import allowed_tries, local_folder
 from hivesink.spark.sourcefiles import SourceFiles
 from hivesink.spark.sources import topics_now
 from hivesink.spark.topicids import CheckpointTopics, told_topics
@@ -129,6 +139,7 @@ class QueryRun:
             files.remove(name)
         self._require_own(first)
         self._require_topics(first, plan, files)
+        self._require_unread(first, plan, files)
         judge(self.setup.last_batch(), first, self.setup.spec.history_policy, self.setup.context.log.location, raw=raw)
         if self.committer.spec.commit_rule.clock is not None:
             source = source_of(plan, planned=first.end is not None, ends_early=ends_early)
@@ -169,6 +180,20 @@ class QueryRun:
 
             # The stream may have been made for an earlier query.
             require_topics(known, last, first, policy, told_topics(options), log=log, now=now, was_written=was_written)
+
+    def _require_unread(self, first: NextBatch, plan: Any, files: Checkpoint) -> None:
+        """Raises InvalidOption if the one source's folder has files that the query has read by other paths."""
+        folders = file_folders(plan)
+        if len(folders) != 1 or first.start is None or self.setup.spec.history_policy.append is not None:
+            return
+        root = local_folder(self._spark, folders[0])
+        found = next(read_already(root, files_read(files, root)), None) if root else None
+        if found:
+            problem = (
+                f"the query reads {root}, where {found[0]} is {found[1]}, which it has read: it knows files by their "
+                "paths, and would read it again; name the old folder again, or move away what was read"
+            )
+            raise errors.InvalidOption((problem,))
 
     def _require_watermark(self, source: Source) -> None:
         """Raises InvalidOption where nothing but Spark's watermark could tell which rows are still to come."""

@@ -139,6 +139,12 @@ def kafka_options(plan: Any) -> Iterator[Mapping[str, str]]:
     return (dict(one.asCaseSensitiveMap()) for one in _stream_options(plan) if one.containsKey(OPTION))
 
 
+def file_folders(plan: Any) -> list[str]:
+    """The folder of each file source in a stream's logical plan in the JVM, as its query names it."""
+    found = (node.dataSource().options().get("path") for node in _nodes(plan) if "dataSource" in dir(node))
+    return [str(path.get()) for path in found if path.isDefined()]
+
+
 def _stream_options(plan: Any) -> Iterator[Any]:
     return (node.extraOptions() for node in _nodes(plan) if "extraOptions" in dir(node))
 

@@ -47,6 +47,15 @@ def allowed_tries(spark: SparkSession) -> int:
     return int(spark.sparkContext.getConf().get("spark.task.maxFailures") or 4)
 
 
+def local_folder(spark: SparkSession, folder: str) -> str | None:
+    """The path of a folder on this machine's disk; None for other file systems. Raises StoreUnavailable."""
+
+    def path(fs: Any, at: Any) -> str | None:
+        return str(fs.makeQualified(at).toUri().getPath()) if str(fs.getScheme()) == "file" else None
+
+    return on_file_system(spark, folder, "reach the file system of", path)
+
+
 def resolved_checkpoint(spark: SparkSession, checkpoint: object) -> str:
     """The checkpoint's whole location, as Spark resolves it: a path without a scheme is `fs.defaultFS`'s.
 

@@ -14,7 +14,7 @@ from hivesink.core.topics import made_again, named, require_topics, topic_ids
 from hivesink.errors import InvalidOption, ResumeImpossible, SourceUnreachable, TopicMissing, Unsupported
 from hivesink.spark.filenames import is_pattern, require_seen
 from hivesink.spark.input import BLOCK
-from hivesink.spark.site import driver_jvm, hadoop_configuration
+from hivesink.spark.site import driver_jvm, hadoop_configuration, local_folder
 from hivesink.spark.topicids import OPTION, described, ids_of
 
 if TYPE_CHECKING:
@@ -176,10 +176,10 @@ def _look_at(spark: SparkSession, folder: str, options: Mapping[str, str]) -> No
     files = path.getFileSystem(hadoop_configuration(spark))
     lower = {name.lower(): str(value) for name, value in options.items()}
     is_deep = lower.get("recursivefilelookup", "").lower() == "true"
-    if str(files.getScheme()) == "file":
+    if local := local_folder(spark, folder):
         is_utf8 = str(jvm.java.lang.System.getProperty("sun.jnu.encoding")) == "UTF-8"
         names = lower.get("pathglobfilter", "*")
-        require_seen(str(path.toUri().getPath()), deep=is_deep, names=names, is_utf8=is_utf8)
+        require_seen(local, deep=is_deep, names=names, is_utf8=is_utf8)
     if is_pattern(folder):
         return
     if files.getFileStatus(path).isFile():

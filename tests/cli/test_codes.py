@@ -210,7 +210,7 @@ def test_a_source_folder_that_was_moved_needs_a_person() -> None:
     )
     told, code = translate(StreamingQueryException(said), JOB)
     assert code == 65
-    assert "the job reads file:/in/new, and its checkpoint has file:/in/old/9.json, which isn't there" in str(told)
+    assert "the job reads file:/in/new, and its checkpoint has file:/in/old/9.json, of another folder" in str(told)
 
 
 def test_state_that_is_gone_needs_a_person() -> None:

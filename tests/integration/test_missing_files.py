@@ -9,6 +9,7 @@ import os
 import struct
 from dataclasses import replace
 from pathlib import Path
+from shutil import copyfile, copytree, rmtree
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -131,6 +132,36 @@ def test_what_spark_would_pass_over_in_silence_is_refused(stage: Stage) -> None:
     (stage.source / "b.json.gz").write_bytes(packed)
     stage.drain()
     assert stage.ids() == list(range(1, 1000))
+
+
+def test_a_folder_that_was_read_by_another_path_is_refused(stage: Stage) -> None:
+    stage.create()
+    path, other = stage.put(range(10)), stage.folder / "other"
+
+    def drain(folder: Path) -> None:
+        stage.drain(events=sources.lines(stage.spark, str(folder), options={"recursiveFileLookup": "true"}))
+
+    def refused() -> None:
+        with pytest.raises(errors.InvalidOption, match=rf"{other}/{path.name} is {path}, which it has read"):
+            drain(other)
+
+    drain(stage.source)
+    other.symlink_to(stage.source)
+    refused()
+    other.unlink()
+    copytree(stage.source, other, copy_function=copyfile)
+    refused()
+    rmtree(other)
+    # Another day's file of that name is none that was read, nor one that has been read from there.
+    other.mkdir()
+    (other / path.name).write_text(json.dumps(event(10)))
+    drain(other)
+    path = stage.put([11])
+    drain(stage.source)
+    drain(other)
+    path.rename(other / path.name)
+    refused()
+    assert stage.ids() == list(range(12))
 
 
 def test_a_link_to_a_file_that_is_read_too_stops_the_query_until_it_is_moved_away(stage: Stage) -> None:
