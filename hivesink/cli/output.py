@@ -38,6 +38,9 @@ _SECRETS = (
 UNSAFE = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 """What steers a terminal: control characters, ends of lines, the direction of text. And halves of characters."""
 
+_NARROWEST = 8
+"""Characters of a column, with its frame."""
+
 
 @dataclass(frozen=True, slots=True)
 class Line:
@@ -88,7 +91,8 @@ class TextOutput:
             if isinstance(block, Line):
                 console.print(_text(block), soft_wrap=True)
             elif block.rows:
-                console.print(_grid(block))
+                is_wide = len(block.columns) * _NARROWEST > console.width
+                console.print(_records(block) if is_wide else _grid(block))
 
     def fail(self, error: BaseException) -> None:
         for line in error_lines(error):
@@ -175,6 +179,18 @@ def _grid(block: Grid) -> Table:
         table.add_column(column, justify="right" if column in block.right else "left", overflow="fold")
     for row in block.rows:
         table.add_row(*map(_text, row))
+    return table
+
+
+def _records(block: Grid) -> Table:
+    """The grid turned: a line for each value, since its columns would be too narrow to read."""
+    table = Table(title=block.title or None, title_justify="left", title_style="bold", show_header=False)
+    table.add_column(justify="right")
+    table.add_column(overflow="fold")
+    for row in block.rows:
+        for name, value in zip(block.columns, row, strict=True):
+            table.add_row(_text(name), _text(value))
+        table.add_section()
     return table
 
 

@@ -64,3 +64,13 @@ def test_json_errors_say_whether_to_retry(capsys: pytest.CaptureFixture[str]) ->
     (line,) = capsys.readouterr().err.splitlines()
     error = json.loads(line)["error"]
     assert (error["type"], error["retryable"]) == ("UnknownTable", False)
+
+
+def test_a_row_of_too_many_columns_is_shown_a_value_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+    names = [f"column{number}" for number in range(60)]
+    rows = [[f"a long value of {name} in row {row}" for name in names] for row in range(2)]
+    TextOutput().show(Report({}, (Grid("", names, rows),)))
+    shown = [line.split("│")[1:3] for line in capsys.readouterr().out.splitlines() if "long value" in line]
+    assert [[one.strip() for one in line] for line in shown] == [
+        list(pair) for row in rows for pair in zip(names, row, strict=True)
+    ]

@@ -74,8 +74,11 @@ def test_a_name_that_can_not_be_written_is_escaped(tmp_path: Path, capsys: pytes
 
 def test_a_file_whose_name_is_not_utf_8_is_escaped(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "events").mkdir()
-    (tmp_path / "events" / "\udcff.json").write_text("no\n")
-    arguments = ("preview", "--ddl", _ddl(tmp_path), "--from", tmp_path / "events")
+    file = tmp_path / "events" / "\udcff.json"
+    file.write_text("no\n")
+    told = hivesink(capsys, "preview", "--ddl", _ddl(tmp_path), "--from", tmp_path / "events")
+    assert r"events/\xff.json: Spark passes over it in silence, since its name isn't UTF-8: rename it" in told.error
+    arguments = ("preview", "--ddl", _ddl(tmp_path), "--from", file)
     assert "/events/\\udcff.json line 1" in hivesink(capsys, *arguments).out
     (bad,) = hivesink(capsys, *arguments, "--json").data["bad_records"]
     assert bad["file"].endswith("/events/\udcff.json")

@@ -88,6 +88,15 @@ def test_cron_and_a_backfill(metastore: EmbeddedMetastore, tmp_path: Path) -> No
     assert "is gone since it was published" in sh.must(block(PAGE, "FOLDER=file").text)
     assert sh.rows() == day(11, 12)
 
+    sh.put("events", 21, "b.json")
+    sh.must("TRIGGER=availableNow hivesink run jobs/events.py")
+    files = "hivesink query 'SELECT COUNT(DISTINCT f), MAX(at) FROM (SELECT input_file_name() f, at FROM demo.events)' --engine spark --json"
+    assert json.loads(sh(files).stdout)["rows"] == [[2, "2024-01-03T01:00:00"]]
+    sh.must(block(PAGE, "CREATE TABLE demo.events_copy").text)
+    assert json.loads(sh(files).stdout)["rows"] == [[1, "2024-01-03T01:00:00"]]
+    assert sh.rows() == day(11, 12, 21, 22)
+    assert "is gone since it was published" in sh.must("hivesink verify demo.events")
+
 
 @pytest.mark.spark
 def test_csv_and_an_access_log(metastore: EmbeddedMetastore, tmp_path: Path) -> None:
