@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections import Counter
 from datetime import datetime, timezone
@@ -115,12 +116,17 @@ def _spec(table: str | None, ddl: Path | None, metastore: str | None) -> TableSp
     return spec
 
 
+def _numbers_apart(partition: str) -> list[str | int]:
+    """A key by which `hour=2` comes before `hour=10`."""
+    return [int(part) if place % 2 else part for place, part in enumerate(re.split(r"([0-9]+)", partition))]
+
+
 def _report(
     source: str, sample: Sample, spec: TableSpec, config: SinkConfig, found: Preview, *, warning: str | None
 ) -> Report:
     first = list(zip(found.partitions[:_ROWS], plain_rows(found, spec, _ROWS), strict=True))
     rows = [{"partition": partition, "row": row} for partition, row in first]
-    partitions = dict(sorted(Counter(found.partitions).items()))
+    partitions = dict(sorted(Counter(found.partitions).items(), key=lambda one: _numbers_apart(one[0])))
     bad = [{**sample.places[one.index], "field": one.field, "reason": one.reason} for one in found.bad]
     unknown = dict(Counter(found.unknown).most_common())
     counts = {

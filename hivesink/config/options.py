@@ -298,5 +298,6 @@ def _lowered(name: str) -> str:
 
 
 def _unknown(name: str) -> str:
-    near = difflib.get_close_matches(name, OPTIONS, n=1)
+    _, _, column = name.partition(".")[2].partition(".")
+    near = difflib.get_close_matches(name, [*OPTIONS, f"sink.column.{column.removesuffix('.from')}.from"], n=1)
     return f"{name} is not a setting of the sink" + (f"; did you mean {near[0]}?" if near else "")

@@ -42,8 +42,9 @@ class Progress:
     @property
     def behind(self) -> str:
         """How far behind the source, such as `1,200 records, 35 s`; empty where nothing is known."""
-        counts = ((self.behind_records, "records"), (self.behind_files, "files"), (self.behind_seconds, "s"))
-        return ", ".join(f"{count:,.0f} {unit}" for count, unit in counts if count is not None)
+        counts = ((self.behind_records, "records"), (self.behind_files, "files"))
+        known = [f"{count:,.0f} {unit}" for count, unit in counts if count is not None]
+        return ", ".join(known if self.behind_seconds is None else [*known, _age(self.behind_seconds)])
 
     def __str__(self) -> str:
         """One line."""
@@ -62,6 +63,14 @@ class Progress:
         cells = ((one.name.replace("_", " "), getattr(self, one.name)) for one in fields(self))
         known = (f"<tr><th>{name}</th><td>{_cell(value)}</td></tr>" for name, value in cells if value is not None)
         return f"<table>{''.join(known)}</table>"
+
+
+def _age(seconds: float) -> str:
+    """In the largest unit of which it has two or more."""
+    for unit, name in ((86_400, "days"), (3_600, "h"), (60, "min")):
+        if seconds >= 2 * unit:
+            return f"{seconds / unit:,.0f} {name}"
+    return f"{seconds:.0f} s"
 
 
 def count(number: int, noun: str) -> str:

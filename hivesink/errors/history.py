@@ -50,7 +50,8 @@ class EpochTaken(HiveSinkError):
     def __init__(self, log: str, epoch: int) -> None:
         super().__init__(
             f"epoch {epoch} in {log} was committed by another run of this writer; this run stops, and has published "
-            "nothing of that epoch: run this writer only once, or give the second run its own writer name"
+            "nothing of that epoch: run this writer only once; a second run for another source needs a writer name and "
+            "a checkpoint of its own (of the same source it would write each row again)"
         )
 
 

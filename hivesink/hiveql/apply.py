@@ -122,13 +122,17 @@ def _same_place(wanted: str, live: str | None) -> bool:
 def _column_differences(table: TableName, wanted: Sequence[Column], live: Sequence[Column]) -> Iterator[str]:
     before = {column.name.lower(): column for column in live}
     after = {column.name: column for column in wanted}
+    if missing := [column for column in wanted if column.name not in before]:
+        text = f"ALTER TABLE {table.quoted} ADD COLUMNS ({', '.join(map(column_text, missing))})"
+        names = ", ".join(column.name for column in missing)
+        what, last = (f"columns {names} are", "them") if len(missing) > 1 else (f"column {names} is", "it")
+        yield f"{what} not in the live table: run hivesink query {quote(text)}, which puts {last} last"
     for column in wanted:
         old = before.get(column.name)
-        change = f"ALTER TABLE {table.quoted} CHANGE COLUMN {quoted(column.name)} {column_text(column)}"
         if old is None:
-            add = f"hivesink query {quote(f'ALTER TABLE {table.quoted} ADD COLUMNS ({column_text(column)})')}"
-            yield f"column {column.name} is not in the live table: run {add}, which puts it last"
-        elif old.type != column.type:
+            continue
+        change = f"ALTER TABLE {table.quoted} CHANGE COLUMN {quoted(column.name)} {column_text(column)}"
+        if old.type != column.type:
             why = "Hive isn't known to read old files right with it; make a new table and copy the rows"
             if is_safe(old.type, column.type):
                 run = f"Run hivesink query --hiveserver2 HOST:PORT {quote(change)}: Spark can't"

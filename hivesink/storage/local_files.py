@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _LOCATION = re.compile(r"(?:file:(?://)?)?(/(?!/).*)", re.DOTALL)
-_DENIED = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
+_DENIED = frozenset({errno.EACCES, errno.EPERM, errno.EROFS, errno.ENAMETOOLONG})
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 _NO_LINKS = frozenset({errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS})
 

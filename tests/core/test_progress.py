@@ -35,7 +35,7 @@ def test_what_nobody_knows_is_left_out() -> None:
 def test_what_is_unknown_of_the_source_is_left_out() -> None:
     assert Progress(behind_records=0).behind == "0 records"
     assert "behind" not in str(Progress(behind_records=0))
-    assert Progress(behind_records=1, behind_seconds=17534).behind == "1 records, 17,534 s"
+    assert Progress(behind_records=1, behind_seconds=17534).behind == "1 records, 5 h"
     assert Progress(behind_files=3).behind == "3 files"
     assert Progress().behind == ""
 

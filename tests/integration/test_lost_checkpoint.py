@@ -407,14 +407,15 @@ def test_a_damaged_checkpoint_needs_a_person_whoever_notices_it(stage: Stage) ->
     finally:
         stage.spark.conf.unset("spark.sql.streaming.fileSource.log.compactInterval")
     stage.put([4])
-    sink = stage.sink()
     for name, damage in DAMAGES:
-        copy = stage.copy_checkpoint()
+        copy, sink = stage.copy_checkpoint(), stage.sink()
         damage(stage.checkpoint / name)
         if damage is Path.unlink:
             (stage.checkpoint / name).with_name(f".{Path(name).name}.crc").unlink()
-        # `start` looks before Spark does; under plain foreachBatch Spark fails before the sink is asked.
-        for run in (partial(stage.drain, sink), partial(plain, stage, sink, stage.lines())):
+        # `start` looks before Spark does; under plain foreachBatch Spark fails before the sink is asked. PySpark 3.5
+        # doesn't tell where in Spark that was.
+        runs: list[partial[Any]] = [partial(stage.drain, sink), partial(plain, stage, sink, stage.lines())]
+        for run in runs[:1] if stage.spark.version.startswith("3.") else runs:
             try:
                 failure = run()
             except Exception as error:  # noqa: BLE001  one of many

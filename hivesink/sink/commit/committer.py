@@ -364,7 +364,9 @@ class Committer:
         executor.clean_up(winners, segments=bool(manifest.rolled))
         watch.lap("sweep")
         ages = self._roller.ages(self.context.tick())
-        published = {part.key for part in written.parts}
+        # What a user counts are the table's own, without those of dead letters.
+        own = self.spec.target.name
+        published = {part.key for part in written.parts if part.table == own}
         done = Committed(
             epoch=manifest.epoch,
             replayed=False,
@@ -374,7 +376,7 @@ class Committer:
             milliseconds=watch.laps,
             waiting=self.waiting,
             kind=manifest.kind,
-            committed=len(manifest.commits or ()),
+            committed=sum(commit.table == own for commit in manifest.commits or ()),
             open_rows=executor.history.rows.rows,
             readable_in=self._roller.readable_in(ages, self._commits.waits(ages, executor.history.head)),
         )
