@@ -123,6 +123,8 @@ def recover(
         if done or not failed:
             asked = {"given up": accept_lost and not lost, "published again": ALL in wanted and not again}
             nothing = [what for what, is_nothing in asked.items() if is_nothing]
+            renamed = [] if any(result.epoch for result in done.values()) else opened.renamed()
+            left += [f"note: {one}" for one in renamed]
             out.show(_report(opened, done, failed, left, again, dry_run=dry_run, nothing=nothing, known=known))
         if failed:
             raise next(iter(failed.values()))
@@ -288,10 +290,8 @@ def _report(
     blocks += [Line(f"{one.target} ({count(one.rows, 'row')}): {todo} again; {one.reason}", "yellow") for one in again]
     blocks += [Line(f"nothing is lost, so nothing is {what}") for what in nothing]
     blocks += [Line(f"writer {writer}: not done: {error}", "red") for writer, error in failed.items()]
-    blocks += [Line(text, "yellow") for text in left]
     blocks = blocks or [Line(f"no writer has written to {opened.name} yet")]
-    if not any(result.epoch for result in done.values()):
-        blocks += [Line(f"note: {renamed}", "yellow") for renamed in opened.renamed()]
+    blocks += [Line(text, "yellow") for text in left]
     errors = {writer: str(error) for writer, error in failed.items()}
     told = {"table": opened.name, "dry_run": dry_run, "writers": data, "not_done": errors, "known_again": again_known}
     return Report(told, blocks)

@@ -95,8 +95,8 @@ def reset(
             end = Line(f"{opened.name}: dry run, nothing was changed")
         else:
             end = Line(
-                f"{opened.name}: done; with a new checkpoint the job reads its source from the beginning, with the old "
-                "checkpoint and append=0 it continues from there",
+                f"{opened.name}: done; with a new checkpoint the job reads its source from the beginning; with the old "
+                "one and append=0 it reads on where that stands, without rows that only waited in the log",
                 "bold green",
             )
         out.show(Report(data, [*map(Line, lines), end]))

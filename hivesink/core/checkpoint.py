@@ -170,13 +170,13 @@ def next_batch(files: Files) -> NextBatch:
     return NextBatch(files.location, query, BatchId(planned + 1), start)
 
 
-def files_read(files: Files, root: str) -> dict[str, int]:
+def files_read(files: Files, is_below: Callable[[str], bool]) -> dict[str, int]:
     """The files that a query's only source has planned, with their times (milliseconds since 1970), by their paths.
 
-    Nothing if the first and the last of them are in the folder `root`. Raises CheckpointUnreadable.
+    Nothing if the first and the last of them are below its folder. Raises CheckpointUnreadable.
     """
     lines = _SourceLog("sources/0", files, own=True).lines()
-    if all(_path(json.loads(line)).startswith(f"{root}/") for line in (*lines[:1], *lines[-1:])):
+    if all(is_below(_path(json.loads(line))) for line in (*lines[:1], *lines[-1:])):
         return {}
     return {_path(entry): int(entry["timestamp"]) for entry in map(json.loads, lines)}
 

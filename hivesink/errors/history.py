@@ -19,9 +19,8 @@ def _append(epoch: int, *, resumable: bool, read: tuple[str, ...] = ()) -> str:
         return f"start with {appending(epoch)} (your decision: what the query reads is added to the table as it is)"
     count = "1 file" if len(read) == 1 else f"{len(read)} files"
     what = f"the {count} that epoch {epoch} has read already: {few(read, _NAMED)}" if read else "what was read already"
-    return (
-        f"start with {appending(epoch)} (your decision: whatever the query reads is written, so move away first {what})"
-    )
+    way = "your decision: whatever the query reads is written, so move away first, and for good,"
+    return f"start with {appending(epoch)} ({way} {what})"
 
 
 def _delete_first(left_over: str | None) -> str:
@@ -222,8 +221,8 @@ class BatchBehindLog(_NewCheckpoint):
         resume = f"start with {_RESUME}, or " if resumable else ""
         super().__init__(
             f"the checkpoint is at batch {batch}, but {log} holds batch {logged} as epoch {epoch}, ending at "
-            f"{_texts(end)}: the checkpoint is older than the table; to go on: restore the newest checkpoint, or take "
-            f"a new one and {resume}{_append(epoch, resumable=resumable)}"
+            f"{_texts(end)}: the checkpoint is older than the table; to go on: restore the newest checkpoint; or take "
+            f"a new one, and with it {resume}{_append(epoch, resumable=resumable)}"
         )
 
 

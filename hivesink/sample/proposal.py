@@ -43,6 +43,8 @@ _ODD = 0.05
 _BUSY_HOUR = 10_000
 """Rows an hour from which a partition for each hour isn't small."""
 _PARTITION_NAMES = ("dt", "event_dt", "partition_dt", "hivesink_dt")
+_OF_FILES = ("_path", "_block")
+"""The columns of `sources.lines` beside the record itself."""
 _MOST_ODD = 3
 """Values that are named of a column of which only a part is times."""
 _MOST_LEFT_OUT = 100
@@ -126,8 +128,11 @@ def find(sample: Sample, table: TableName, arrival: datetime, *, source: str = "
             problem = f"none of the sample's records is a JSON object with a field; {_first(sample)}; write one JSON "
             problem += f"object a line: {way} (for CSV and logs see 'CSV and text logs' in docs/recipes.md)"
         raise InvalidOption((problem,))
-    if [column.name for column in columns] == ["value"]:
-        problem = "the only field is `value`, which the sink takes for the raw record; send records with another name"
+    if "value" in (names := {column.name for column in columns}) and names <= {"value", *_OF_FILES}:
+        problem = (
+            f"the only fields are {', '.join(sorted(names))}, as columns of the stream of raw records are called; "
+        )
+        problem += "send records with other names"
         raise InvalidOption((problem,))
     spec = TableSpec(table, columns)
     rows = preview(sample, spec, settings_of(spec), arrival).rows

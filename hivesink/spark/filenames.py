@@ -44,22 +44,30 @@ def require_seen(root: str, *, deep: bool, names: str = "*", is_utf8: bool = Tru
     """
     if not (found := list(_unseen(root, deep, names, "utf-8" if is_utf8 else "ascii"))):
         return
-    many = len(found) > 1
-    why = f"{few(found, _NAMED)}: Spark passes over {'them' if many else 'it'} in silence, since "
-    if is_utf8:
-        why += "their names aren't UTF-8: rename them" if many else "its name isn't UTF-8: rename it"
-    else:
-        why += "the JVM's locale has no UTF-8: set LC_ALL=C.UTF-8 where it is started"
-    raise InvalidOption((f"{option}{why}",))
+    names = few(found, _NAMED)
+    problem = f"Spark passes over {names} in silence: a name that isn't UTF-8; rename what has it"
+    if not is_utf8:
+        problem = f"Spark passes over {names} in silence: the JVM's locale has no UTF-8; set LC_ALL=C.UTF-8 for it"
+    raise InvalidOption((f"{option}{problem}",))
 
 
 def _unseen(root: str, deep: bool, names: str, encoding: str) -> Iterator[str]:
     r"""Bytes that aren't UTF-8 are written as `\xe9`."""
-    folders = [os.fsencode(path) for pattern in _expanded(normal(root)) for path in iglob(pattern)]  # noqa: PTH207  that has no absolute patterns
+    folders, seen = list[bytes](), set[bytes]()
+    for path in map(os.fsencode, _matches(root)):
+        if _is_text(path, encoding):
+            folders.append(path)
+        else:
+            yield path.decode("utf-8", "backslashreplace")
     while folders:
-        with suppress(OSError), os.scandir(folders.pop()) as items:
+        folder = folders.pop()
+        real = os.path.realpath(folder)
+        if real in seen:
+            continue
+        seen.add(real)
+        with suppress(OSError), os.scandir(folder) as items:
             for item in items:
-                is_folder = item.is_dir(follow_symlinks=False)
+                is_folder = item.is_dir()
                 if item.name.startswith((b".", b"_")) or (is_folder and not (deep or b"=" in item.name)):
                     continue
                 if not _is_text(item.name, encoding) and (is_folder or fnmatchcase(os.fsdecode(item.name), names)):
@@ -82,19 +90,28 @@ def read_already(root: str, known: Mapping[str, int]) -> Iterator[tuple[str, str
     by_name = defaultdict[str, list[str]](list)
     for path in known:
         by_name[path.rpartition("/")[2]].append(path)
-    for folder, _, names in os.walk(root):
-        for name in names:
-            path = f"{folder}/{name}"
-            within = path.removeprefix(root)
-            for other in by_name.get(name, ()) if path not in known else ():
-                if other.endswith(within) and _is_same(path, other, known[other]):
-                    yield path, other
+    for path, within in _files_in(root):
+        for other in by_name.get(path.rpartition("/")[2], ()) if path not in known else ():
+            if other.endswith(within) and _is_same(path, other, known[other]):
+                yield path, other
+
+
+def _files_in(root: str) -> Iterator[tuple[str, str]]:
+    """With their paths within what matches."""
+    for top in _matches(root):
+        if Path(top).is_file():
+            yield top, f"/{Path(top).name}"
+        for folder, _, names in os.walk(top):
+            yield from ((f"{folder}/{name}", f"{folder.removeprefix(top)}/{name}") for name in names)
 
 
 def _is_same(path: str, other: str, time: int) -> bool:
+    """Empty files may recur, and so may a time in whole seconds, as an archive has it."""
+    if not (found := Path(path).stat()).st_size:
+        return False
     with suppress(FileNotFoundError):
         return filecmp.cmp(path, other, shallow=False)
-    return Path(path).stat().st_mtime_ns // 1_000_000 == time
+    return found.st_mtime_ns // 1_000_000 == time and bool(time % 1000)
 
 
 def read_twice(root: str, paths: Iterable[str], *, deep: bool, names: str = "*") -> Iterator[tuple[str, str]]:
@@ -103,9 +120,8 @@ def read_twice(root: str, paths: Iterable[str], *, deep: bool, names: str = "*")
     `root` may be a pattern, and `names` is one of files' names. `deep`: Spark reads all folders in `root`, not only
     those that are named as partitions are.
     """
-    parts = normal(root).split("/")
-    fixed = next((number for number, part in enumerate(parts) if is_pattern(part)), len(parts))
-    above, patterns = "/".join(parts[:fixed]), list(_expanded("/".join(parts[fixed:])))
+    above = _fixed_part(root)
+    patterns = list(_expanded(normal(root).removeprefix(above).lstrip("/")))
     top = os.path.realpath(above or "/").rstrip("/")
     folders, seen = dict[str, str](), dict[str, str]()
     for path in map(normal, paths):
@@ -122,6 +138,28 @@ def read_twice(root: str, paths: Iterable[str], *, deep: bool, names: str = "*")
             inside = real.removeprefix(f"{top}/") if real.startswith(f"{top}/") else None
             if inside and any(_reads(pattern, inside.split("/"), deep=deep) for pattern in patterns):
                 yield path, real
+
+
+def is_below(root: str, path: str) -> bool:
+    """Whether `path` is below `root`, which may be a pattern."""
+    parts = path.split("/")
+    patterns = (pattern.split("/") for pattern in _expanded(normal(root)))
+    return any(len(parts) > len(pattern) and all(map(fnmatchcase, parts, pattern)) for pattern in patterns)
+
+
+def _fixed_part(root: str) -> str:
+    """The folders of a path before its first pattern."""
+    parts = normal(root).split("/")
+    return "/".join(parts[: next((number for number, part in enumerate(parts) if is_pattern(part)), len(parts))])
+
+
+def _matches(root: str) -> Iterator[str]:
+    """The files and folders that a path stands for."""
+    if not is_pattern(root):
+        yield normal(root)
+        return
+    for pattern in _expanded(normal(root)):
+        yield from iglob(pattern)  # noqa: PTH207  that has no absolute patterns
 
 
 def _expanded(pattern: str) -> Iterator[str]:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from hivesink.core.progress import Progress
     from hivesink.spark.queryrun import QueryRun
+    from hivesink.wiring import Setup
 
 logger = logging.getLogger("hivesink")
 
@@ -53,6 +54,12 @@ def progress_of_all() -> dict[str, Progress]:
     runs = [query._run for query in list(_newest.values())]  # noqa: SLF001  this module's own
     named = ((f"{run.setup.spec.target.name} ({run.setup.spec.identity.writer})", run) for run in runs)
     return {name: run.committer.progress() for name, run in named}
+
+
+def setup_at(checkpoint: str) -> Setup | None:
+    """That of the query which runs in this process with that checkpoint."""
+    runs = (query._run for query in list(_newest.values()) if query.isActive)  # noqa: SLF001  this module's own
+    return next((run.setup for run in runs if run.checkpoint == checkpoint), None)
 
 
 def active_queries() -> list[StreamingQuery]:
@@ -191,18 +198,14 @@ class HiveQuery:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._query, name)
 
-    @property
-    def _checkpoint(self) -> str | None:
-        return self._run.query.checkpoint if self._run.query else None
-
     def _fail(self, cause: StreamingQueryException) -> NoReturn:
         """Raise the sink's own error if there is one, else Spark's, which holds only the text of errors."""
         self._end_timer()
         said = str(cause).partition("\n")[0]
         if self._run.failure is None and says_two_runs(said):
-            self._run.failure = CheckpointShared(self._checkpoint, said)
+            self._run.failure = CheckpointShared(self._run.checkpoint, said)
         elif self._run.failure is None and (difference := other_plan(said)):
-            self._run.failure = QueryChanged(self._checkpoint, difference)
+            self._run.failure = QueryChanged(self._run.checkpoint, difference)
         own = self._run.late_failure or self._run.failure
         if own is None:
             raise cause

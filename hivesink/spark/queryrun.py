@@ -33,7 +33,7 @@ from hivesink.sink.task.messages import InputShape, TaskPlan, TaskReport
 from hivesink.spark import shipping, tasks
 from hivesink.spark.behind import Lag
 from hivesink.spark.brief import briefly
-from hivesink.spark.filenames import read_already
+from hivesink.spark.filenames import is_below, read_already
 from hivesink.spark.input import Checkpoint, input_shape, needed_input, watermark_of
 from hivesink.spark.recordsizes import RecordSizes
 from hivesink.spark.running import (
@@ -105,6 +105,7 @@ class QueryRun:
         self.late_failure: Exception | None = None
         """What ended the timer: the next batch raises it."""
         self.query = query
+        self.checkpoint: str | None = None
         self._has_begun = False
         self._topics: CheckpointTopics | None = None
         self._has_state = not setup.spec.history_policy.resume
@@ -130,6 +131,7 @@ class QueryRun:
         Raises what recovery raises, and the errors of `judge` that log and checkpoint reveal; MissingColumns,
         ColumnsDontFit and InvalidOption if the stream's columns can't fill the table.
         """
+        self.checkpoint = checkpoint
         self._has_watermark, self._comes_as_read = is_marked(plan), whole and comes_as_read(plan)
         raw = self._require_fit(schema).is_raw
         self.committer.recover()
@@ -187,7 +189,7 @@ class QueryRun:
         if len(folders) != 1 or first.start is None or self.setup.spec.history_policy.append is not None:
             return
         root = local_folder(self._spark, folders[0])
-        found = next(read_already(root, files_read(files, root)), None) if root else None
+        found = next(read_already(root, files_read(files, partial(is_below, root))), None) if root else None
         if found:
             problem = (
                 f"the query reads {root}, where {found[0]} is {found[1]}, which it has read: it knows files by their "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,7 @@ from hivesink.core.trace import says_two_runs
 from hivesink.errors import CheckpointShared, InvalidOption, NotWritable, StoreUnavailable, Unsupported
 from hivesink.logs import require_outside
 from hivesink.spark import shipping
-from hivesink.spark.query import HiveQuery
+from hivesink.spark.query import HiveQuery, setup_at
 from hivesink.spark.queryrun import QueryRun
 from hivesink.spark.running import Running, trigger_interval
 from hivesink.spark.site import check_encryption, resolved_checkpoint, site_of
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from hivesink.config.site import Site
     from hivesink.sink.commit.committed import Committed
     from hivesink.sink.commit.committer import Committer
+
+logger = logging.getLogger("hivesink")
 
 _TRIGGERS = {"processingTime", "availableNow", "once"}
 
@@ -154,6 +157,7 @@ class HiveSink:
             raise Unsupported(msg, "batches must have offsets", f"use one of {sorted(_TRIGGERS)}")
         location = resolved_checkpoint(self._spark, checkpoint)
         require_outside(self.setup.spec.target.location, location, f"checkpoint {location}")
+        self._require_own(location)
         run = QueryRun(events.sparkSession, self.setup, tolerant=True)
         writer = _triggered(events.writeStream.foreachBatch(run).option("checkpointLocation", location), chosen)
         plan = events._jdf.queryExecution().analyzed()  # noqa: SLF001  the only way to it
@@ -164,6 +168,16 @@ class HiveSink:
         query = _started(writer, location)
         self._query = HiveQuery(query, run, interval=trigger_interval(query._jsq.streamingQuery()))  # noqa: SLF001  as above
         return self._query
+
+    def _require_own(self, checkpoint: str) -> None:
+        """Raises InvalidOption where another sink's query runs with the checkpoint: Spark would end that in silence."""
+        if (other := setup_at(checkpoint)) is None:
+            return
+        name, writer = other.spec.target.name, other.spec.identity.writer
+        if other.context.log.location != self.setup.context.log.location:
+            problem = f"checkpoint {checkpoint} is that of the query into {name} (writer {writer}), which runs: name "
+            raise InvalidOption((f"{problem}another folder for each query",))
+        logger.warning("the query into %s that runs in this process ends: its sink is started again", name)
 
     def __call__(self, batch: DataFrame, batch_id: int) -> None:
         """Commit a batch of a query that `start` didn't make, and return once its epoch is decided.

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import json
 import re
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from posixpath import basename, dirname
 from typing import TYPE_CHECKING, Any
 
 from hivesink.core.log import POINTER, is_reset
-from hivesink.errors import FileSystemUnknown, LogDamaged, NewerFormat, PointerCopied, Unsupported
+from hivesink.errors import FileSystemUnknown, HiveSinkError, LogDamaged, NewerFormat, PointerCopied, Unsupported
 from hivesink.storage.fs import FileSystem, delete, join, put_once
 
 if TYPE_CHECKING:
@@ -99,8 +100,20 @@ def siblings(fs: FileSystem, table_location: str) -> Iterator[str]:
 
 
 def tables_beside(fs: FileSystem, table_location: str) -> Iterator[str]:
-    """The folders with the logs and pointers of this table and of those beside it."""
-    base = _logs(table_location)
+    """The folders with the logs and pointers of this table, of those beside it, and of those in other databases.
+
+    Hive moves a managed table into another database with its folder, and its log stays.
+    """
+    own, above = _logs(table_location), dirname(dirname(table_location.rstrip("/")))
+    yield from _tables_in(fs, own)
+    with suppress(HiveSinkError):
+        databases = [join(above, one.name) for one in fs.list(above) if one.is_folder and one.name.endswith(".db")]
+        for base in (join(folder, ".hivesink") for folder in (above, *databases)):
+            with suppress(HiveSinkError):
+                yield from _tables_in(fs, base) if base != own else ()
+
+
+def _tables_in(fs: FileSystem, base: str) -> Iterator[str]:
     yield from (join(base, table.name) for table in fs.list(base) if table.is_folder)
 
 

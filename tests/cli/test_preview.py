@@ -77,7 +77,7 @@ def test_a_file_whose_name_is_not_utf_8_is_escaped(tmp_path: Path, capsys: pytes
     file = tmp_path / "events" / "\udcff.json"
     file.write_text("no\n")
     told = hivesink(capsys, "preview", "--ddl", _ddl(tmp_path), "--from", tmp_path / "events")
-    assert r"events/\xff.json: Spark passes over it in silence, since its name isn't UTF-8: rename it" in told.error
+    assert r"events/\xff.json in silence: a name that isn't UTF-8; rename what has it" in told.error
     arguments = ("preview", "--ddl", _ddl(tmp_path), "--from", file)
     assert "/events/\\udcff.json line 1" in hivesink(capsys, *arguments).out
     (bad,) = hivesink(capsys, *arguments, "--json").data["bad_records"]

@@ -151,7 +151,9 @@ def test_files_cannot_resume(side: str) -> None:
 
 def test_files_are_not_told_to_resume() -> None:
     last = LastBatch(Epoch(8), BatchRef("q", BatchId(4), at(40), (FilesOffset(3, "ab", 1),)))
-    with pytest.raises(ForeignHistory, match=r"append=8\) .*move away first what was read already") as told:
+    with pytest.raises(
+        ForeignHistory, match=r"append=8\) .*move away first, and for good, what was read already"
+    ) as told:
         judge(last, batch(0, 50, 60, "new"), NONE, "/log", raw=True)
     assert "resume" not in str(told.value)
     # Also true of an older checkpoint that somebody has restored.
@@ -187,7 +189,9 @@ FILES = LastBatch(Epoch(8), BatchRef("q", BatchId(4), files(0), files(1, (1, "a"
 
 def test_a_file_batch_that_comes_again_names_what_was_read() -> None:
     again = BatchRef("q", BatchId(4), files(0), files(2, (1, "b"), (1, "a"), (2, "c")))
-    with pytest.raises(ReplayDiffers, match=r"append=8\) .*move away first the 2 files .*: b, a\)") as told:
+    with pytest.raises(
+        ReplayDiffers, match=r"append=8\) .*move away first, and for good, the 2 files .*: b, a\)"
+    ) as told:
         judge(FILES, again, NONE, "/log", raw=True)
     assert "resume" not in str(told.value)
 

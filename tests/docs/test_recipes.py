@@ -90,7 +90,8 @@ def test_cron_and_a_backfill(metastore: EmbeddedMetastore, tmp_path: Path) -> No
 
     sh.put("events", 21, "b.json")
     sh.must("TRIGGER=availableNow hivesink run jobs/events.py")
-    files = "hivesink query 'SELECT COUNT(DISTINCT f), MAX(at) FROM (SELECT input_file_name() f, at FROM demo.events)' --engine spark --json"
+    asked = "SELECT COUNT(DISTINCT f), MAX(at) FROM (SELECT input_file_name() f, at FROM demo.events)"
+    files = f"hivesink query '{asked}' --engine spark --json"
     assert json.loads(sh(files).stdout)["rows"] == [[2, "2024-01-03T01:00:00"]]
     sh.must(block(PAGE, "CREATE TABLE demo.events_copy").text)
     assert json.loads(sh(files).stdout)["rows"] == [[1, "2024-01-03T01:00:00"]]

@@ -60,7 +60,7 @@ def test_without_its_checkpoint_a_file_source_is_refused_and_its_ways_on_are_nam
     said = one_line(refused.value)
     assert "resume" not in said
     assert "append=2" in said
-    assert "move away first what was read already" in said
+    assert "move away first, and for good, what was read already" in said
     where = r"checkpoint file:/\S+ \(a relative path is looked for in the folder where the job runs\)"
     assert re.search(
         rf"{where} isn't the one that its newest batch came from; to go on: start the job with that one", said
@@ -338,7 +338,7 @@ def test_a_lost_offsets_file_whose_batch_comes_again_with_other_files_is_refused
         said = one_line(refused.value)
         assert "append=2" in said
         assert "resume" not in said
-        read = said.partition("move away first the 1 file that epoch 2 has read already: ")[2]
+        read = said.partition("move away first, and for good, the 1 file that epoch 2 has read already: ")[2]
         assert stage.ids() == rows
     # Which of the two it is hangs on times that may be equal.
     (file,) = [path for path in stage.source.glob("000[01].json") if read.startswith(path.as_uri())]

@@ -39,6 +39,24 @@ def test_triggers_without_micro_batches(stage: Stage, trigger: dict[str, str]) -
     assert stage.ids() == []
 
 
+def test_the_checkpoint_of_another_sinks_query_that_runs(stage: Stage, caplog: pytest.LogCaptureFixture) -> None:
+    """Spark would end that one in silence."""
+    stage.create()
+    stage.put(range(3))
+    often = {"processingTime": "1 second"}
+    query = stage.begin(stage.sink(), trigger=often)
+    try:
+        with pytest.raises(errors.InvalidOption, match=rf"is that of the query into {stage.table} \(writer stage\)"):
+            stage.begin(stage.sink(writer="other"), trigger=often)
+        assert query.isActive
+        again = stage.begin(stage.sink(), trigger=often)
+        assert "ends: its sink is started again" in caplog.text
+        again.processAllAvailable()
+    finally:
+        again.stop()
+    assert stage.ids() == [0, 1, 2]
+
+
 def test_the_continuous_trigger_under_plain_foreach_batch(stage: Stage) -> None:
     stage.create()
     events = stage.spark.readStream.format("rate").load().selectExpr("value AS id", "'a' AS name", "'d' AS dt")

@@ -97,5 +97,18 @@ def test_names_that_a_jvm_cannot_read(
         return
     with pytest.raises(InvalidOption) as refused:
         require_seen(f"{tmp_path}/{root}", deep=deep, names=kept, is_utf8=is_utf8)
-    places = str(refused.value).partition(": ")[0].split(", ")
+    places = str(refused.value).partition("passes over ")[2].partition(" in silence: ")[0].split(", ")
     assert sorted(places) == sorted(f"{tmp_path}/source{one}" for one in told)
+
+
+def test_names_behind_links_and_of_what_matches_a_pattern(tmp_path: Path) -> None:
+    for folder in ("source", "elsewhere", os.fsdecode(b"d\xe9")):
+        (tmp_path / folder).mkdir()
+    (tmp_path / "source" / "link").symlink_to("../elsewhere")
+    (tmp_path / "source" / "loop").symlink_to(".")
+    require_seen(f"{tmp_path}/source", deep=True)
+    (tmp_path / "elsewhere" / os.fsdecode(b"\xe9")).touch()
+    with pytest.raises(InvalidOption, match=r"/source/link/\\xe9 in"):
+        require_seen(f"{tmp_path}/source", deep=True)
+    with pytest.raises(InvalidOption, match=r"/d\\xe9 in"):
+        require_seen(f"{tmp_path}/d*", deep=False)
