@@ -107,11 +107,12 @@ def _files_in(root: str) -> Iterator[tuple[str, str]]:
 
 def _is_same(path: str, other: str, time: int) -> bool:
     """Empty files may recur, and so may a time in whole seconds, as an archive has it."""
-    if not (found := Path(path).stat()).st_size:
-        return False
-    with suppress(FileNotFoundError):
-        return filecmp.cmp(path, other, shallow=False)
-    return found.st_mtime_ns // 1_000_000 == time and bool(time % 1000)
+    with suppress(OSError):
+        found = Path(path).stat()
+        if Path(other).exists():
+            return bool(found.st_size) and filecmp.cmp(path, other, shallow=False)
+        return bool(found.st_size and time % 1000) and found.st_mtime_ns // 1_000_000 == time
+    return False
 
 
 def read_twice(root: str, paths: Iterable[str], *, deep: bool, names: str = "*") -> Iterator[tuple[str, str]]:
@@ -144,7 +145,7 @@ def is_below(root: str, path: str) -> bool:
     """Whether `path` is below `root`, which may be a pattern."""
     parts = path.split("/")
     patterns = (pattern.split("/") for pattern in _expanded(normal(root)))
-    return any(len(parts) > len(pattern) and all(map(fnmatchcase, parts, pattern)) for pattern in patterns)
+    return any(len(parts) >= len(pattern) and all(map(fnmatchcase, parts, pattern)) for pattern in patterns)
 
 
 def _fixed_part(root: str) -> str:

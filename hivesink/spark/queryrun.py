@@ -23,7 +23,7 @@ from hivesink.core.checkpoint import (
     pinned_setting,
 )
 from hivesink.core.epoch import BatchId, BatchRef, Epoch, NextBatch, judge, read_before, wrote_instead
-from hivesink.core.offsets import span
+from hivesink.core.offsets import FilesOffset, span
 from hivesink.core.table import quoted
 from hivesink.core.topics import named, require_topics, topics_of
 from hivesink.core.trace import damaged_source, damaged_state, reason, unreadable_record
@@ -185,8 +185,9 @@ class QueryRun:
 
     def _require_unread(self, first: NextBatch, plan: Any, files: Checkpoint) -> None:
         """Raises InvalidOption if the one source's folder has files that the query has read by other paths."""
-        folders = file_folders(plan)
-        if len(folders) != 1 or first.start is None or self.setup.spec.history_policy.append is not None:
+        folders, start = file_folders(plan), first.start or ()
+        is_sole = len(folders) == len(start) == 1 and isinstance(start[0], FilesOffset)
+        if not is_sole or self.setup.spec.history_policy.append is not None:
             return
         root = local_folder(self._spark, folders[0])
         found = next(read_already(root, files_read(files, partial(is_below, root))), None) if root else None

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hivesink.errors import InvalidOption
-from hivesink.spark.filenames import read_twice, require_seen
+from hivesink.spark.filenames import is_below, read_already, read_twice, require_seen
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -112,3 +112,35 @@ def test_names_behind_links_and_of_what_matches_a_pattern(tmp_path: Path) -> Non
         require_seen(f"{tmp_path}/source", deep=True)
     with pytest.raises(InvalidOption, match=r"/d\\xe9 in"):
         require_seen(f"{tmp_path}/d*", deep=False)
+
+
+@pytest.mark.parametrize("root", ["new", "n*", "new/*", "{new,none}"])
+def test_files_that_were_read_under_another_path(tmp_path: Path, root: str) -> None:
+    (tmp_path / "old" / "deep").mkdir(parents=True)
+    (tmp_path / "new" / "deep").mkdir(parents=True)
+    known = dict[str, int]()
+
+    def put(name: str, old: str | None, new: str | None, time: int = 0) -> None:
+        for folder, text in (("old", old), ("new", new)):
+            if text is not None:
+                (tmp_path / folder / name).write_text(text)
+        known[f"{tmp_path}/old/{name}"] = time
+
+    put("same", "a", "a")
+    put("deep/same", "b", "b")
+    put("other", "a", "b")
+    put("empty", "", "")
+    put("moved", None, "c", 1_700_000_000_123)
+    put("whole", None, "c", 1_700_000_000_000)
+    for name, time in (("moved", 1_700_000_000_123), ("whole", 1_700_000_000_000)):
+        os.utime(tmp_path / "new" / name, ns=(0, time * 1_000_000))
+    put("broken", "a", None)
+    (tmp_path / "new" / "broken").symlink_to("nothing")
+    found = list(read_already(f"{tmp_path}/{root}", known))
+    assert sorted(found) == [
+        (f"{tmp_path}/new/{name}", f"{tmp_path}/old/{name}") for name in ("deep/same", "moved", "same")
+    ]
+    known |= {new: 0 for new, _ in found}
+    assert not list(read_already(f"{tmp_path}/{root}", known))
+    assert [is_below(f"{tmp_path}/{root}", path) for path, _ in found] == [True] * 3
+    assert not any(is_below(f"{tmp_path}/{root}", path) for _, path in found)
