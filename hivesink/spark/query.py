@@ -220,10 +220,7 @@ class HiveQuery:
             raise self._run.failure
         if self._own and self._run.failure is not None and not self._finished:
             # It is undecided, and Spark runs it again.
-            stopped = (
-                "the query into %s was stopped in the middle of a batch, as another start of it in this process does, "
-                "too; the next start finishes it"
-            )
+            stopped = "the query into %s was stopped in the middle of a batch; the next start finishes it"
             logger.warning(stopped, self._run.setup.spec.target.name)
         self._finish()
 
