@@ -72,6 +72,7 @@ class FilesSource:
         place = place if "://" in place else os.path.abspath(place)  # noqa: PTH100  links stay as they were given
         fs = file_system(place, site)
         if fs.is_folder(place):
+            _require_no_pattern(place)
             direct = _visible(fs, place)
             found = direct or dict(_deep(fs, place, place))
             if not _is_remote(place):
@@ -105,9 +106,7 @@ class FilesSource:
             kinds = ", ".join(suffix or "no suffix" for suffix in suffixes)
             problem = f"a job reads the folder of {self.names[0]}, and {self.folder} holds other files too ({kinds})"
             raise InvalidOption((f"--from: {problem}; put the data into a folder of its own",))
-        if is_pattern(self.folder):
-            problem = f"Spark takes {self.folder} for a pattern"
-            raise InvalidOption((f"--from: {problem}; give the folder a name without any of {{}}[]*?\\",))
+        _require_no_pattern(self.folder)
         return self.folder if "://" in self.folder else f"file://{self.folder}"
 
     def beyond(self) -> str | None:
@@ -187,6 +186,12 @@ def _deep(fs: FileSystem, top: str, folder: str, above: str = "") -> Iterator[tu
             yield path, entry.length
         elif entry.is_folder:
             yield from _deep(fs, top, join(folder, entry.name), f"{path}/")
+
+
+def _require_no_pattern(folder: str) -> None:
+    if is_pattern(folder):
+        problem = f"Spark takes {folder} for a pattern; give the folder a name without any of {{}}[]*?\\"
+        raise InvalidOption((f"--from: {problem}",))
 
 
 def _require_one_name(folder: str, names: Iterable[str], *, deep: bool) -> None:

@@ -90,19 +90,18 @@ def read_already(root: str, known: Mapping[str, int]) -> Iterator[tuple[str, str
     by_name = defaultdict[str, list[str]](list)
     for path in known:
         by_name[path.rpartition("/")[2]].append(path)
-    for path, within in _files_in(root):
+    for path in _files_in(root):
         for other in by_name.get(path.rpartition("/")[2], ()) if path not in known else ():
-            if other.endswith(within) and _is_same(path, other, known[other]):
+            if _is_same(path, other, known[other]):
                 yield path, other
 
 
-def _files_in(root: str) -> Iterator[tuple[str, str]]:
-    """With their paths within what matches."""
+def _files_in(root: str) -> Iterator[str]:
     for top in _matches(root):
         if Path(top).is_file():
-            yield top, f"/{Path(top).name}"
+            yield top
         for folder, _, names in os.walk(top):
-            yield from ((f"{folder}/{name}", f"{folder.removeprefix(top)}/{name}") for name in names)
+            yield from (f"{folder}/{name}" for name in names)
 
 
 def _is_same(path: str, other: str, time: int) -> bool:

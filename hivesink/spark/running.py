@@ -140,8 +140,12 @@ def kafka_options(plan: Any) -> Iterator[Mapping[str, str]]:
 
 
 def file_folders(plan: Any) -> list[str]:
-    """The folder of each file source in a stream's logical plan in the JVM, as its query names it."""
-    found = (node.dataSource().options().get("path") for node in _nodes(plan) if "dataSource" in dir(node))
+    """The folder of each file source in a stream's logical plan in the JVM, as its query names it.
+
+    Without those of which Spark knows files by their names alone.
+    """
+    options = [node.dataSource().options() for node in _nodes(plan) if "dataSource" in dir(node)]
+    found = [one.get("path") for one in options if "filenameonly -> true" not in str(one).lower()]
     return [str(path.get()) for path in found if path.isDefined()]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from contextlib import closing, contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hivesink.core.column_source import PATH
@@ -140,6 +141,9 @@ _VALUES: Mapping[str, tuple[Callable[[str], bool], str]] = {
 """Options of Spark's source, in lower case: whether a value fits, and what would."""
 
 
+_NO_STREAMS = ("modifiedafter", "modifiedbefore")
+
+
 def lines(spark: SparkSession, folder: str, *, options: Mapping[str, str] | None = None) -> DataFrame:
     """A stream of the lines of text files that arrive in `folder`: `value` is a line's text, one JSON object.
 
@@ -148,10 +152,13 @@ def lines(spark: SparkSession, folder: str, *, options: Mapping[str, str] | None
     are Spark's own, such as `maxFilesPerTrigger`. Spark reads a file once, as it first sees it: write it elsewhere,
     then rename it into `folder`. A `folder` without a scheme is on `fs.defaultFS`: HDFS, where HADOOP_CONF_DIR is set.
 
-    Raises InvalidOption if the folder doesn't exist, can't be read or is a file.
+    Raises InvalidOption if the folder doesn't exist, can't be read, is a file, or has a name that Spark takes for a
+    pattern; for files that Spark would pass over in silence; and for options that it takes for no stream.
     """
     from pyspark.errors import PySparkException
 
+    if wrong := [name for name in options or () if name.lower() in _NO_STREAMS]:
+        raise InvalidOption((f"{', '.join(wrong)} in options of sources.lines: Spark takes it for no stream",))
     try:
         files = spark.readStream.format("text").options(**{**ANY_AGE, **(options or {})}).load(folder)
     except PySparkException as error:
@@ -177,6 +184,8 @@ def _look_at(spark: SparkSession, folder: str, options: Mapping[str, str]) -> No
     lower = {name.lower(): str(value) for name, value in options.items()}
     is_deep = lower.get("recursivefilelookup", "").lower() == "true"
     if local := local_folder(spark, folder):
+        if is_pattern(local) and Path(local).exists():
+            raise InvalidOption((f"Spark takes the name of the folder {local} for a pattern: rename it",))
         is_utf8 = str(jvm.java.lang.System.getProperty("sun.jnu.encoding")) == "UTF-8"
         names = lower.get("pathglobfilter", "*")
         require_seen(local, deep=is_deep, names=names, is_utf8=is_utf8)

@@ -123,6 +123,11 @@ def test_what_spark_would_pass_over_in_silence_is_refused(stage: Stage) -> None:
     with pytest.raises(errors.InvalidOption, match=r"over \S*caf\\xe9\.json in silence: a name that isn't UTF-8"):
         stage.lines()
     Path(os.fsdecode(odd)).rename(stage.source / "café.json")
+    (stage.folder / "[y]").mkdir()
+    with pytest.raises(errors.InvalidOption, match="for a pattern: rename it"):
+        sources.lines(stage.spark, str(stage.folder / "[y]"))
+    with pytest.raises(errors.InvalidOption, match="modifiedAfter in options"):
+        sources.lines(stage.spark, str(stage.source), options={"modifiedAfter": "2024-01-01T00:00:00"})
     packed = gzip.compress("".join(json.dumps(event(number)) + "\n" for number in range(2, 1000)).encode())
     (stage.source / "b.json.gz").write_bytes(packed[: len(packed) // 2])
     ignoring = sources.lines(stage.spark, str(stage.source), options={"ignoreCorruptFiles": "true"})

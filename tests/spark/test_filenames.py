@@ -134,13 +134,15 @@ def test_files_that_were_read_under_another_path(tmp_path: Path, root: str) -> N
     put("whole", None, "c", 1_700_000_000_000)
     for name, time in (("moved", 1_700_000_000_123), ("whole", 1_700_000_000_000)):
         os.utime(tmp_path / "new" / name, ns=(0, time * 1_000_000))
+    put("deeper", "d", None)
+    (tmp_path / "new" / "deep" / "deeper").write_text("d")
     put("broken", "a", None)
     (tmp_path / "new" / "broken").symlink_to("nothing")
     found = list(read_already(f"{tmp_path}/{root}", known))
-    assert sorted(found) == [
-        (f"{tmp_path}/new/{name}", f"{tmp_path}/old/{name}") for name in ("deep/same", "moved", "same")
-    ]
+    pairs = [(f"new/{name}", f"old/{name}") for name in ("deep/same", "moved", "same")]
+    pairs.append(("new/deep/deeper", "old/deeper"))
+    assert sorted(found) == sorted((f"{tmp_path}/{new}", f"{tmp_path}/{old}") for new, old in pairs)
     known |= {new: 0 for new, _ in found}
     assert not list(read_already(f"{tmp_path}/{root}", known))
-    assert [is_below(f"{tmp_path}/{root}", path) for path, _ in found] == [True] * 3
+    assert [is_below(f"{tmp_path}/{root}", path) for path, _ in found] == [True] * 4
     assert not any(is_below(f"{tmp_path}/{root}", path) for _, path in found)
