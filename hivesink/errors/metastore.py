@@ -209,7 +209,8 @@ class TableRenamed(HiveSinkError):
 
     def __init__(self, table: str, old: str, epoch: int, log: str, *, rows: int = 0) -> None:
         what = f": {rows} rows wait" if rows else " waits"
-        stray = f"; if {table} never had that name, give this job another writer name" if rows else ""
+        alike = "tables of one second look alike"
+        stray = f"; if {table} never had that name ({alike}), give this job another writer name" if rows else ""
         self.log = log
         super().__init__(
             f"epoch {epoch} of the log {log}{what} under the table's old name, {old}: rename {table} back (a new "

@@ -62,6 +62,12 @@ def setup_at(checkpoint: str) -> Setup | None:
     return next((run.setup for run in runs if run.checkpoint == checkpoint), None)
 
 
+def begun_by(query: str) -> Setup | None:
+    """That of the sink whose `start` began the query of this id in this process."""
+    own = (one for one in list(_newest.values()) if one._own and str(one.id) == query)  # noqa: SLF001  as above
+    return next((one._run.setup for one in own), None)  # noqa: SLF001  as above
+
+
 def active_queries() -> list[StreamingQuery]:
     """Spark's handles of the sinks' queries that run, in whichever session."""
     return [query._query for query in list(_newest.values()) if query.isActive]  # noqa: SLF001  this module's own

@@ -14,7 +14,7 @@ from hivesink.core.trace import says_two_runs
 from hivesink.errors import CheckpointShared, InvalidOption, NotWritable, StoreUnavailable, Unsupported
 from hivesink.logs import require_outside
 from hivesink.spark import shipping
-from hivesink.spark.query import HiveQuery, setup_at
+from hivesink.spark.query import HiveQuery, begun_by, setup_at
 from hivesink.spark.queryrun import QueryRun
 from hivesink.spark.running import Running, trigger_interval
 from hivesink.spark.site import check_encryption, resolved_checkpoint, site_of
@@ -171,13 +171,16 @@ class HiveSink:
 
     def _require_own(self, checkpoint: str) -> None:
         """Raises InvalidOption where another sink's query runs with the checkpoint: Spark would end that in silence."""
-        if (other := setup_at(checkpoint)) is None:
-            return
-        name, writer = other.spec.target.name, other.spec.identity.writer
+        if other := setup_at(checkpoint):
+            self._require_same(other, checkpoint)
+            name = other.spec.target.name
+            logger.warning("the query into %s that runs in this process ends: its sink is started again", name)
+
+    def _require_same(self, other: wiring.Setup, checkpoint: str) -> None:
         if other.context.log.location != self.setup.context.log.location:
-            problem = f"checkpoint {checkpoint} is that of the query into {name} (writer {writer}), which runs: name "
-            raise InvalidOption((f"{problem}another folder for each query",))
-        logger.warning("the query into %s that runs in this process ends: its sink is started again", name)
+            name, writer = other.spec.target.name, other.spec.identity.writer
+            problem = f"checkpoint {checkpoint} is that of the query into {name} (writer {writer}), which runs, or ran "
+            raise InvalidOption((f"{problem}until this one began: name another folder for each query",))
 
     def __call__(self, batch: DataFrame, batch_id: int) -> None:
         """Commit a batch of a query that `start` didn't make, and return once its epoch is decided.
@@ -188,6 +191,8 @@ class HiveSink:
         """
         query = Running.here(self._spark)
         if self._run.query is None or self._run.query.run != query.run:
+            if other := begun_by(query.id):
+                self._require_same(other, query.checkpoint)
             self._run = QueryRun(self._spark, self.setup, tolerant=False, query=query)
             HiveQuery(query.handle, self._run, own=False, interval=trigger_interval(query.execution))
         self._run(batch, batch_id)

@@ -45,16 +45,20 @@ def test_the_checkpoint_of_another_sinks_query_that_runs(stage: Stage, caplog: p
     stage.put(range(3))
     often = {"processingTime": "1 second"}
     query = stage.begin(stage.sink(), trigger=often)
-    try:
-        with pytest.raises(errors.InvalidOption, match=rf"is that of the query into {stage.table} \(writer stage\)"):
-            stage.begin(stage.sink(writer="other"), trigger=often)
-        assert query.isActive
-        again = stage.begin(stage.sink(), trigger=often)
-        assert "ends: its sink is started again" in caplog.text
-        again.processAllAvailable()
-    finally:
-        again.stop()
-    assert stage.ids() == [0, 1, 2]
+    named = rf"is that of the query into {stage.table} \(writer stage\)"
+    with pytest.raises(errors.InvalidOption, match=named):
+        stage.begin(stage.sink(writer="other"), trigger=often)
+    assert query.isActive
+    again = stage.begin(stage.sink(), trigger=often)
+    assert "ends: its sink is started again" in caplog.text
+    again.processAllAvailable()
+    stage.put(range(3, 5))
+    writer = stage.lines().writeStream.foreachBatch(stage.sink(writer="other"))
+    with pytest.raises(Exception, match=named):
+        writer.option("checkpointLocation", str(stage.checkpoint)).start().awaitTermination(60)
+    assert not again.isActive
+    stage.drain()
+    assert stage.ids() == list(range(5))
 
 
 def test_the_continuous_trigger_under_plain_foreach_batch(stage: Stage) -> None:

@@ -87,18 +87,18 @@ def waiting_elsewhere(
         # What is wrong with another table's log is its own problem.
         with suppress(errors.HiveSinkError):
             before = [old for old, created in log.admitted().items() if live.created in created]
-            if before and name.removesuffix("__rejected") not in before and _is_gone(before[0], registrar):
+            if before and name.removesuffix("__rejected") not in before and _is_gone(before[0], live, registrar):
                 facts = read_log(log)
                 if rows := facts.open_rows.rows:
                     yield errors.TableRenamed(name, before[0], facts.view.head, log.location, rows=rows)
 
 
-def _is_gone(table: str, registrar: Registrar) -> bool:
+def _is_gone(table: str, live: LiveTable, registrar: Registrar) -> bool:
+    """Whether the name stands for no table, or for a newer one than `live`, which may have had it."""
     try:
-        registrar.table(TableName.parse(table))
+        return registrar.table(TableName.parse(table)).created != live.created
     except (errors.HiveSinkError, ValueError) as error:
         return isinstance(error, errors.UnknownTable)
-    return False
 
 
 @dataclass(frozen=True, slots=True)
