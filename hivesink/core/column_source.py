@@ -54,6 +54,8 @@ class Metadata(Enum):
 
 PATH = "_path"
 """The stream's column of the file that a row came from."""
+BLOCK = "_block"
+"""The stream's column of the byte at which the part of that file begins which Spark has read the row in."""
 LINE = "_line"
 """The stream's column of the row's line in that file."""
 _STREAM_COLUMNS = {

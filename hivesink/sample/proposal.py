@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pyarrow.compute as pc
 
 from hivesink.config import options
-from hivesink.core.column_source import Metadata, stream_column
+from hivesink.core.column_source import BLOCK, PATH, Metadata, stream_column
 from hivesink.core.table import TIMES, Column, Primitive, TableSpec
 from hivesink.errors import InvalidOption
 from hivesink.hiveql.parse import parse_ddl
@@ -43,8 +43,6 @@ _ODD = 0.05
 _BUSY_HOUR = 10_000
 """Rows an hour from which a partition for each hour isn't small."""
 _PARTITION_NAMES = ("dt", "event_dt", "partition_dt", "hivesink_dt")
-_OF_FILES = ("_path", "_block")
-"""The columns of `sources.lines` beside the record itself."""
 _MOST_ODD = 3
 """Values that are named of a column of which only a part is times."""
 _MOST_LEFT_OUT = 100
@@ -128,10 +126,9 @@ def find(sample: Sample, table: TableName, arrival: datetime, *, source: str = "
             problem = f"none of the sample's records is a JSON object with a field; {_first(sample)}; write one JSON "
             problem += f"object a line: {way} (for CSV and logs see 'CSV and text logs' in docs/recipes.md)"
         raise InvalidOption((problem,))
-    if "value" in (names := {column.name for column in columns}) and names <= {"value", *_OF_FILES}:
-        problem = (
-            f"the only fields are {', '.join(sorted(names))}, as columns of the stream of raw records are called; "
-        )
+    if "value" in (names := {column.name for column in columns}) and names <= {"value", PATH, BLOCK}:
+        fields = ", ".join(sorted(names))
+        problem = f"the only fields are {fields}, as columns of the stream of raw records are called; "
         problem += "send records with other names"
         raise InvalidOption((problem,))
     spec = TableSpec(table, columns)

@@ -67,10 +67,10 @@ def _unseen(root: str, deep: bool, names: str, encoding: str) -> Iterator[str]:
         seen.add(real)
         with suppress(OSError), os.scandir(folder) as items:
             for item in items:
-                is_folder = item.is_dir()
-                if item.name.startswith((b".", b"_")) or (is_folder and not (deep or b"=" in item.name)):
+                name, is_folder = os.fsdecode(item.name), item.is_dir()
+                if _is_hidden(name) or (is_folder and not (deep or "=" in name)):
                     continue
-                if not _is_text(item.name, encoding) and (is_folder or fnmatchcase(os.fsdecode(item.name), names)):
+                if not _is_text(item.name, encoding) and (is_folder or fnmatchcase(name, names)):
                     yield item.path.decode("utf-8", "backslashreplace")
                 elif is_folder:
                     folders.append(item.path)
@@ -142,9 +142,7 @@ def read_twice(root: str, paths: Iterable[str], *, deep: bool, names: str = "*")
 
 def is_below(root: str, path: str) -> bool:
     """Whether `path` is below `root`, which may be a pattern."""
-    parts = path.split("/")
-    patterns = (pattern.split("/") for pattern in _expanded(normal(root)))
-    return any(len(parts) >= len(pattern) and all(map(fnmatchcase, parts, pattern)) for pattern in patterns)
+    return any(_begins_with(path.split("/"), pattern.split("/")) for pattern in _expanded(normal(root)))
 
 
 def _fixed_part(root: str) -> str:
@@ -181,8 +179,14 @@ def linked_folders(folder: str) -> list[tuple[str, str]]:
 def _reads(pattern: str, parts: Sequence[str], *, deep: bool) -> bool:
     """Whether Spark reads the file of these names by itself, looking into what matches `pattern`."""
     wanted = pattern.split("/") if pattern else []
-    if len(parts) < len(wanted) or not all(map(fnmatchcase, parts, wanted)):
+    if not _begins_with(parts, wanted) or any(map(_is_hidden, parts)) or parts[-1].endswith("._COPYING_"):
         return False
-    is_hidden = any(part.startswith(".") or (part.startswith("_") and "=" not in part) for part in parts)
-    is_hidden |= parts[-1].endswith("._COPYING_")
-    return not is_hidden and (deep or all("=" in part for part in parts[len(wanted) : -1]))
+    return deep or all("=" in part for part in parts[len(wanted) : -1])
+
+
+def _begins_with(parts: Sequence[str], wanted: Sequence[str]) -> bool:
+    return len(parts) >= len(wanted) and all(map(fnmatchcase, parts, wanted))
+
+
+def _is_hidden(name: str) -> bool:
+    return name.startswith(".") or (name.startswith("_") and "=" not in name)

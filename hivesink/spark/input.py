@@ -11,7 +11,7 @@ from uuid import uuid4
 
 from hivesink.config.options import CommitTrigger, OnBadRecord
 from hivesink.core.bucket import normal
-from hivesink.core.column_source import LINE, PATH, JsonPath, stream_column
+from hivesink.core.column_source import BLOCK, LINE, PATH, JsonPath, stream_column
 from hivesink.core.offsets import KafkaOffset, SourceOffset
 from hivesink.errors import InvalidOption, MissingColumns, NotWritable, StoreUnavailable
 from hivesink.sink.task.assign import classes_columns, row_columns
@@ -32,8 +32,6 @@ T = TypeVar("T")
 
 _WRITE, _DELETE = "write the checkpoint's", "delete the checkpoint's"
 
-BLOCK = "_block"
-"""A column of this name holds where the part of its file begins (bytes) which Spark has read the row in."""
 _RECORD = {"key", "value", "headers", "topic", "partition", "offset", "timestamp", "timestamptype", PATH, BLOCK, LINE}
 """The columns of raw records of Kafka and of files, in lower case."""
 

@@ -8,13 +8,12 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hivesink.core.column_source import PATH
+from hivesink.core.column_source import BLOCK, PATH
 from hivesink.core.epoch import BatchId, NextBatch
 from hivesink.core.offsets import BEGINNING, KafkaOffset, to_json
 from hivesink.core.topics import made_again, named, require_topics, topic_ids
 from hivesink.errors import InvalidOption, ResumeImpossible, SourceUnreachable, TopicMissing, Unsupported
 from hivesink.spark.filenames import is_pattern, require_seen
-from hivesink.spark.input import BLOCK
 from hivesink.spark.site import driver_jvm, hadoop_configuration, local_folder
 from hivesink.spark.topicids import OPTION, described, ids_of
 

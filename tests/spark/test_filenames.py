@@ -79,6 +79,7 @@ def test_two_names_of_one_list_are_one_file(folder: Path) -> None:
         ([b"d/\xe9", b"_d/\xe9", b".d/\xe9"], True, "*", True, [r"/d/\xe9"]),
         ([b"d\xe9/a", b"dt=\xe9/a"], False, "*", True, [r"/dt=\xe9"]),
         ([b"d\xe9/a"], True, "*", True, [r"/d\xe9"]),
+        ([b"_p=1/\xe9", b"_p/\xe9"], True, "*", True, [r"/_p=1/\xe9"]),
         ([b"\xe9.txt", b"\xe9.json"], False, "*.txt", True, [r"/\xe9.txt"]),
         ([b"a", "é".encode()], False, "*", False, ["/é"]),
         ([b"a", "é".encode()], True, "*", True, []),
