@@ -52,11 +52,12 @@ def test_the_checkpoint_of_another_sinks_query_that_runs(stage: Stage, caplog: p
     again = stage.begin(stage.sink(), trigger=often)
     assert "ends: its sink is started again" in caplog.text
     again.processAllAvailable()
-    stage.put(range(3, 5))
-    writer = stage.lines().writeStream.foreachBatch(stage.sink(writer="other"))
-    with pytest.raises(Exception, match=named):
-        writer.option("checkpointLocation", str(stage.checkpoint)).start().awaitTermination(60)
+    plain = stage.lines().writeStream.foreachBatch(stage.sink(writer="other"))
+    third = plain.option("checkpointLocation", str(stage.checkpoint)).start()
     assert not again.isActive
+    stage.put(range(3, 5))  # only now: the query that Spark has ended would take them
+    with pytest.raises(Exception, match=named):
+        third.awaitTermination(60)
     stage.drain()
     assert stage.ids() == list(range(5))
 
