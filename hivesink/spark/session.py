@@ -80,6 +80,8 @@ SETTINGS: Mapping[str, str] = {
     "spark.executorEnv.MIMALLOC_PURGE_DELAY": "-1",
     # Hive's reader fails on DECIMALs that Spark writes as integers.
     "spark.sql.parquet.writeLegacyFormat": "true",
+    # Hive 4's default. A statement of `hivesink query` can't set it.
+    "spark.hadoop.hive.exec.dynamic.partition.mode": "nonstrict",
     "spark.sql.shuffle.partitions": "2",
     # By its own default Spark lists more than 32 paths in a job with a task for each: 880 in 1.7 s; here 490 take 0.04.
     "spark.sql.sources.parallelPartitionDiscovery.threshold": "1000",

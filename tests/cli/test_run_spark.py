@@ -238,7 +238,9 @@ def test_query_by_spark(table: str, java_home: str) -> None:
     nested = "array(struct(1 AS a, map('k', struct(2 AS b)) AS m))"
     spark = ["--engine", "spark"]
     cast = ["SELECT CAST(concat('a', id) AS INT) FROM range(3)", *spark]
+    copy = f"CREATE TABLE {table}_copy STORED AS PARQUET PARTITIONED BY (d) AS SELECT 1 AS n, 'x' AS d"
     statements = [
+        [copy],
         [f"SELECT count(*) AS n, DATE'2026-01-02' AS d, {nested} AS s FROM {table}", "--json"],
         ["SELEC 1"],
         ["SELECT nothing FROM nowhere.at_all", *spark],
@@ -248,14 +250,14 @@ def test_query_by_spark(table: str, java_home: str) -> None:
     ]
     command = [sys.executable, "-c", SEVERAL, *map(json.dumps, statements)]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-    answer, *_ = done.stdout.split("---- 0\n")
+    _, answer, *_ = done.stdout.split("---- 0\n")
     assert json.loads(answer) == {
         "columns": ["n", "d", "s"],
         "rows": [[0, "2026-01-02", [{"a": 1, "m": {"k": {"b": 2}}}]]],
         "more": False,
         "engine": "spark",
     }
-    said, failed = done.stderr.split("---- 0\n")
+    _, said, failed = done.stderr.split("---- 0\n")
     # The tests' own Java options are told by Java.
     (engine,) = (line for line in said.splitlines() if "JDK_JAVA_OPTIONS" not in line)
     assert engine.startswith("engine: spark; duckdb doesn't cover ")

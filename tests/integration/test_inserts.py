@@ -21,22 +21,17 @@ pytestmark = pytest.mark.spark
 
 STATIC = "INSERT INTO {table} PARTITION (dt = '2024-01-01') SELECT 1000L, 'theirs'"
 DYNAMIC = "INSERT INTO {table} PARTITION (dt) SELECT 1000L, 'theirs', '2024-01-01'"
-HIVE_LOADER = {
-    "spark.sql.hive.convertInsertingPartitionedTable": "false",
-    "hive.exec.dynamic.partition.mode": "nonstrict",
-}
+HIVE_LOADER = "spark.sql.hive.convertInsertingPartitionedTable"
 
 
 def insert(stage: Stage, statement: str) -> None:
     conf = stage.spark.conf
-    for name, value in HIVE_LOADER.items():
-        conf.set(name, value)
+    conf.set(HIVE_LOADER, "false")
     try:
         with hive_reader(stage.spark):
             stage.spark.sql(statement.format(table=stage.table))
     finally:
-        for name in HIVE_LOADER:
-            conf.unset(name)
+        conf.unset(HIVE_LOADER)
 
 
 def wait_without_the_metastore(stage: Stage) -> None:

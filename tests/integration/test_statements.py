@@ -24,11 +24,7 @@ pytestmark = pytest.mark.spark
 WAIT = {"sink.rolling-policy.on-epoch": "false", "sink.rolling-policy.inactivity-interval": "1h"}
 DAY = "dt = '2024-01-02'"
 """The day of the events 1, 4, 7, …"""
-HIVE_LOADER = {
-    "spark.sql.hive.convertInsertingPartitionedTable": "false",
-    "spark.sql.hive.convertInsertingUnpartitionedTable": "false",
-    "hive.exec.dynamic.partition.mode": "nonstrict",
-}
+HIVE_LOADER = ("spark.sql.hive.convertInsertingPartitionedTable", "spark.sql.hive.convertInsertingUnpartitionedTable")
 THEIRS = 1000
 PUBLISHED, ALL = range(9), range(27)
 
@@ -36,8 +32,8 @@ PUBLISHED, ALL = range(9), range(27)
 def run(stage: Stage, statement: str) -> None:
     """As a user's own session does, by Hive's loader."""
     (stage.folder / "elsewhere").mkdir(exist_ok=True)
-    for name, value in HIVE_LOADER.items():
-        stage.spark.conf.set(name, value)
+    for name in HIVE_LOADER:
+        stage.spark.conf.set(name, "false")
     try:
         with hive_reader(stage.spark):
             stage.spark.sql(statement.format(table=stage.table, day=DAY, elsewhere=stage.folder / "elsewhere"))
