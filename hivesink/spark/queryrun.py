@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import re
 import threading
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -13,57 +12,41 @@ from typing import TYPE_CHECKING, Any
 
 from hivesink import errors
 from hivesink.config.options import OnMissingFile
-from hivesink.core.checkpoint import (
-    batch_ref,
-    batch_watermark,
-    files_read,
-    left_over,
-    next_batch,
-    next_watermark,
-    pinned_setting,
-)
+from hivesink.core.checkpoint import batch_ref, batch_watermark, left_over, next_batch, next_watermark
 from hivesink.core.epoch import BatchId, BatchRef, Epoch, NextBatch, judge, read_before, wrote_instead
-from hivesink.core.offsets import FilesOffset, span
+from hivesink.core.offsets import span
 from hivesink.core.table import quoted
-from hivesink.core.topics import named, require_topics, topics_of
+from hivesink.core.topics import named, topics_of
 from hivesink.core.trace import damaged_source, damaged_state, reason, unreadable_record
-from hivesink.sink.task.attempt import ROUTE, check_input
-from hivesink.sink.task.lines import ROW
-from hivesink.sink.task.messages import InputShape, TaskPlan, TaskReport
-from hivesink.spark import shipping, tasks
+from hivesink.sink.task.attempt import check_input
+from hivesink.spark.batchjobs import BatchJobs
 from hivesink.spark.behind import Lag
 from hivesink.spark.brief import briefly
-from hivesink.spark.filenames import is_below, read_already
 from hivesink.spark.input import Checkpoint, input_shape, needed_input, watermark_of
 from hivesink.spark.recordsizes import RecordSizes
+from hivesink.spark.requirements import require_least, require_same_topics, require_unread, require_watermark
 from hivesink.spark.running import (
     Running,
     comes_as_read,
-    file_folders,
     is_marked,
     kafka_options,
     keeps_state,
     source_of,
     trigger_interval,
-    watermarks,
 )
-from hivesink.spark.site import allowed_tries, local_folder
 from hivesink.spark.sourcefiles import SourceFiles
-from hivesink.spark.sources import topics_now
 from hivesink.spark.topicids import CheckpointTopics, told_topics
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
-    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
-    from hivesink.core.offsets import KafkaOffset, SourceOffset
-    from hivesink.core.roll_policy import Encoding
+    from hivesink.core.offsets import SourceOffset
     from hivesink.core.topics import Known
-    from hivesink.sink.commit.commits import Source
     from hivesink.sink.commit.committer import Committer
+    from hivesink.sink.task.messages import InputShape, TaskPlan, TaskReport
     from hivesink.wiring import Setup
 
 logger = logging.getLogger("hivesink")
@@ -99,8 +82,9 @@ class QueryRun:
     def __init__(self, spark: SparkSession, setup: Setup, *, tolerant: bool, query: Running | None = None) -> None:
         self._spark = spark
         self.setup = setup
-        self._tasks = spark.sparkContext.defaultParallelism
-        self.committer: Committer = setup.committer(tolerant=tolerant, encode=self._encode, tasks=self._tasks)
+        self._jobs = BatchJobs(spark, setup)
+        tasks = self._jobs.tasks
+        self.committer: Committer = setup.committer(tolerant=tolerant, encode=self._jobs.encode, tasks=tasks)
         self.failure: Exception | None = None
         self.late_failure: Exception | None = None
         """What ended the timer: the next batch raises it."""
@@ -115,9 +99,7 @@ class QueryRun:
         """The checkpoint and its last batch, where Spark's watermark decides."""
         self._asked_of: tuple[str, BatchId] | None = None
         """The one whose next watermark is known."""
-        # Asked once: reading the session's settings takes a call to the JVM for each of them.
-        self._tries = allowed_tries(spark)
-        self._sizes = RecordSizes(self._tasks)
+        self._sizes = RecordSizes(tasks)
         self._lag = Lag(spark, setup.context.tick)
         self._callers: list[int] = []
         self._is_told = False
@@ -140,15 +122,15 @@ class QueryRun:
         for name in left_over(files):
             files.remove(name)
         self._require_own(first)
-        self._require_topics(first, plan, files)
-        self._require_unread(first, plan, files)
+        topics = self._topics_of(files)
+        require_same_topics(self._spark, self.setup, first, plan, topics)
+        require_unread(self._spark, self.setup, first, plan, files)
         judge(self.setup.last_batch(), first, self.setup.spec.history_policy, self.setup.context.log.location, raw=raw)
         if self.committer.spec.commit_rule.clock is not None:
             source = source_of(plan, planned=first.end is not None, ends_early=ends_early)
-            self._require_watermark(source)
-            self._require_least(plan, first, files)
+            require_watermark(self.setup, source, has_watermark=self._has_watermark)
+            require_least(self._spark, self.setup, first, plan, files)
             self.committer.read_from(source)
-        topics = self._topics_of(files)
         if first.query is None:
             topics.keep(_begins_with(plan))
         else:
@@ -163,77 +145,6 @@ class QueryRun:
         if self._topics is None or self._topics.files.location != files.location:
             self._topics = CheckpointTopics(files)
         return self._topics
-
-    def _require_topics(self, first: NextBatch, plan: Any, files: Checkpoint) -> None:
-        """Raises TopicRemade, also where a new topic has no more records than were read of the old one."""
-        last, policy, log = self.setup.last_batch(), self.setup.spec.history_policy, self.setup.context.log.location
-        # What a start has left that was refused before its query began is of no offsets.
-        known = self._topics_of(files).kept() if first.query else {}
-
-        def was_written() -> bool:
-            if last or first.query is None or first.start is None or first.end is None:
-                return False
-            return self.setup.spec.was_written(BatchRef(first.query, first.batch, first.start, first.end))
-
-        for options in kafka_options(plan):
-
-            def now(options: Mapping[str, str] = options) -> KafkaOffset:
-                return topics_now(self._spark, options, options["subscribe"])
-
-            # The stream may have been made for an earlier query.
-            require_topics(known, last, first, policy, told_topics(options), log=log, now=now, was_written=was_written)
-
-    def _require_unread(self, first: NextBatch, plan: Any, files: Checkpoint) -> None:
-        """Raises InvalidOption if the one source's folder has files that the query has read by other paths."""
-        folders, start = file_folders(plan), first.start or ()
-        is_sole = len(folders) == len(start) == 1 and isinstance(start[0], FilesOffset)
-        if not is_sole or self.setup.spec.history_policy.append is not None:
-            return
-        root = local_folder(self._spark, folders[0])
-        found = next(read_already(root, files_read(files, partial(is_below, root))), None) if root else None
-        if found:
-            problem = (
-                f"the query reads {root}, where {found[0]} is {found[1]}, which it has read: it knows files by their "
-                "paths, and would read it again; name the old folder again, or move away what was read"
-            )
-            raise errors.InvalidOption((problem,))
-
-    def _require_watermark(self, source: Source) -> None:
-        """Raises InvalidOption where nothing but Spark's watermark could tell which rows are still to come."""
-        if not source.holds_back:
-            return
-        if not self._has_watermark:
-            problem = (
-                "sink.partition-commit.trigger = 'partition-time': the stream's windows or joins keep rows for later, "
-                "and not each of its sources has a watermark; give them one with withWatermark"
-            )
-            raise errors.InvalidOption((problem,))
-        if self.setup.spec.config["sink.partition-commit.watermark-column"] is not None:
-            problem = (
-                "sink.partition-commit.watermark-column: the stream's windows or joins keep rows for later, "
-                "so only Spark's watermark can tell what is still to come; remove it"
-            )
-            raise errors.InvalidOption((problem,))
-
-    def _require_least(self, plan: Any, first: NextBatch, files: Checkpoint) -> None:
-        """Raises InvalidOption where the watermark of one source would end the partitions of the others."""
-        setting, own = "spark.sql.streaming.multipleWatermarkPolicy", "sink.partition-commit.watermark-column"
-        if self.setup.spec.config[own] is not None or watermarks(plan) < 2:  # noqa: PLR2004  of one there is no least
-            return
-        planned = BatchId(first.batch if first.end is not None else first.batch - 1)
-        pinned = pinned_setting(planned, setting, files)
-        policy = pinned or self._spark.conf.get(setting)
-        if str(policy).lower() != "max":
-            return
-        where, way = "", "set it to min"
-        if pinned:
-            where = f" in the checkpoint {first.checkpoint}, which binds Spark whatever the session says"
-            way = (
-                "set it to min and start with a new checkpoint, for Kafka with resume=True "
-                '(see "The checkpoint is lost" in docs/operations.md)'
-            )
-        problem = f"{setting} = max{where}: the source that is ahead would end the partitions of the others"
-        raise errors.InvalidOption((f"{problem}; {way}, or set {own}",))
 
     def _require_fit(self, schema: StructType) -> InputShape:
         from pyspark.sql.pandas.types import to_arrow_schema
@@ -413,9 +324,8 @@ class QueryRun:
         # What a user makes of the records may take long, and gets all the tasks that Spark gives it.
         records = span(ref.start, ref.end) if self._comes_as_read else None
         needed = batch.select(*map(quoted, needed_input(batch.schema, plan)))
-        rows = self._routed(self._sizes.prepare(needed, records), plan)
         try:
-            reports = self._reports(rows, partial(tasks.write, sealed=self._order(plan)))
+            reports = self._jobs.write(self._sizes.prepare(needed, records), plan)
         except Exception:
             # That a planned file is gone says more than Spark's report of the task that didn't find it.
             self._miss(files.missing_after(failed=True), files, ref)
@@ -425,40 +335,6 @@ class QueryRun:
         if changed := files.changed():
             raise errors.SourceFilesChanged(ref.batch, tuple(changed))
         return reports
-
-    def _routed(self, rows: DataFrame, plan: TaskPlan) -> DataFrame:
-        """`rows`, those of each partition in one task if the settings say so."""
-        from pyspark.sql.types import LongType, StringType, StructField, StructType
-
-        if not (plan.config["sink.shuffle-by-partition.enable"] and plan.target.spec.is_partitioned):
-            return rows
-        counted = [StructField(ROW, LongType())] if plan.shape.block in rows.columns else []
-        schema = StructType([*rows.schema.fields, *counted, StructField(ROUTE, StringType())])
-        routed = rows.mapInArrow(partial(tasks.route, sealed=self._order(plan)), schema)
-        return routed.repartition(self._tasks, quoted(ROUTE)).drop(ROUTE)
-
-    def _encode(self, work: Sequence[Sequence[Encoding]], plan: TaskPlan) -> Iterable[TaskReport]:
-        numbers = self._spark.range(0, len(work), 1, len(work))
-        return self._reports(numbers, partial(tasks.encode, sealed=self._order(plan), work=shipping.sealed(work)))
-
-    def _order(self, plan: TaskPlan) -> shipping.Sealed:
-        return shipping.sealed((plan, self.setup.tools(), self._tries))
-
-    def _reports(self, rows: DataFrame, task: Callable[..., Iterator[pa.RecordBatch]]) -> list[TaskReport]:
-        from py4j.protocol import Py4JJavaError
-        from pyspark.errors import PySparkException
-
-        try:
-            reports = rows.mapInArrow(task, "report string").collect()
-        except (Py4JJavaError, PySparkException) as error:
-            # Such an executor can't even load the code that reports errors: Spark's text is all there is.
-            if missing := re.search(r"ModuleNotFoundError: No module named '([\w.]+)'", str(error)):
-                raise errors.ModuleMissing(missing[1]) from error
-            # A task that routes rows raises what it can't report.
-            if told := re.search(r"^hivesink\.errors\.(?:\w+\.)?(\w+): (.+)", str(error), re.MULTILINE):
-                raise errors.TaskFailed(told[2], retryable=getattr(errors, told[1]).retryable) from error
-            raise
-        return [TaskReport.decode(row.report) for row in reports]
 
     def _miss(self, missing: Sequence[str], files: SourceFiles, ref: BatchRef, *, replayed: bool = False) -> None:
         """Raises SourceFilesMissing, or logs it where that is allowed."""

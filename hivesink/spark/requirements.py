@@ -1,0 +1,106 @@
+"""What a query's stream and checkpoint must be before it begins."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from hivesink import errors
+from hivesink.core.checkpoint import files_read, pinned_setting
+from hivesink.core.epoch import BatchId, BatchRef
+from hivesink.core.offsets import FilesOffset
+from hivesink.core.topics import require_topics
+from hivesink.spark.filenames import is_below, read_already
+from hivesink.spark.running import file_folders, kafka_options, watermarks
+from hivesink.spark.site import local_folder
+from hivesink.spark.sources import topics_now
+from hivesink.spark.topicids import told_topics
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyspark.sql import SparkSession
+
+    from hivesink.core.epoch import NextBatch
+    from hivesink.core.offsets import KafkaOffset
+    from hivesink.sink.commit.commits import Source
+    from hivesink.spark.input import Checkpoint
+    from hivesink.spark.topicids import CheckpointTopics
+    from hivesink.wiring import Setup
+
+
+def require_same_topics(
+    spark: SparkSession, setup: Setup, first: NextBatch, plan: Any, topics: CheckpointTopics
+) -> None:
+    """Raises TopicRemade, also where a new topic has no more records than were read of the old one."""
+    last, policy, log = setup.last_batch(), setup.spec.history_policy, setup.context.log.location
+    # What a start has left that was refused before its query began is of no offsets.
+    known = topics.kept() if first.query else {}
+
+    def was_written() -> bool:
+        if last or first.query is None or first.start is None or first.end is None:
+            return False
+        return setup.spec.was_written(BatchRef(first.query, first.batch, first.start, first.end))
+
+    for options in kafka_options(plan):
+
+        def now(options: Mapping[str, str] = options) -> KafkaOffset:
+            return topics_now(spark, options, options["subscribe"])
+
+        # The stream may have been made for an earlier query.
+        require_topics(known, last, first, policy, told_topics(options), log=log, now=now, was_written=was_written)
+
+
+def require_unread(spark: SparkSession, setup: Setup, first: NextBatch, plan: Any, files: Checkpoint) -> None:
+    """Raises InvalidOption if the one source's folder has files that the query has read by other paths."""
+    folders, start = file_folders(plan), first.start or ()
+    is_sole = len(folders) == len(start) == 1 and isinstance(start[0], FilesOffset)
+    if not is_sole or setup.spec.history_policy.append is not None:
+        return
+    root = local_folder(spark, folders[0])
+    found = next(read_already(root, files_read(files, partial(is_below, root))), None) if root else None
+    if found:
+        problem = (
+            f"the query reads {root}, where {found[0]} is {found[1]}, which it has read: it knows files by their "
+            "paths, and would read it again; name the old folder again, or move away what was read"
+        )
+        raise errors.InvalidOption((problem,))
+
+
+def require_watermark(setup: Setup, source: Source, *, has_watermark: bool) -> None:
+    """Raises InvalidOption where nothing but Spark's watermark could tell which rows are still to come."""
+    if not source.holds_back:
+        return
+    if not has_watermark:
+        problem = (
+            "sink.partition-commit.trigger = 'partition-time': the stream's windows or joins keep rows for later, "
+            "and not each of its sources has a watermark; give them one with withWatermark"
+        )
+        raise errors.InvalidOption((problem,))
+    if setup.spec.config["sink.partition-commit.watermark-column"] is not None:
+        problem = (
+            "sink.partition-commit.watermark-column: the stream's windows or joins keep rows for later, "
+            "so only Spark's watermark can tell what is still to come; remove it"
+        )
+        raise errors.InvalidOption((problem,))
+
+
+def require_least(spark: SparkSession, setup: Setup, first: NextBatch, plan: Any, files: Checkpoint) -> None:
+    """Raises InvalidOption where the watermark of one source would end the partitions of the others."""
+    setting, own = "spark.sql.streaming.multipleWatermarkPolicy", "sink.partition-commit.watermark-column"
+    if setup.spec.config[own] is not None or watermarks(plan) < 2:  # noqa: PLR2004  of one there is no least
+        return
+    planned = BatchId(first.batch if first.end is not None else first.batch - 1)
+    pinned = pinned_setting(planned, setting, files)
+    policy = pinned or spark.conf.get(setting)
+    if str(policy).lower() != "max":
+        return
+    where, way = "", "set it to min"
+    if pinned:
+        where = f" in the checkpoint {first.checkpoint}, which binds Spark whatever the session says"
+        way = (
+            "set it to min and start with a new checkpoint, for Kafka with resume=True "
+            '(see "The checkpoint is lost" in docs/operations.md)'
+        )
+    problem = f"{setting} = max{where}: the source that is ahead would end the partitions of the others"
+    raise errors.InvalidOption((f"{problem}; {way}, or set {own}",))
