@@ -14,7 +14,7 @@ from hivesink.cli.output import Line, Report
 from hivesink.core.log import reset_name
 from hivesink.core.progress import count
 from hivesink.core.table import TableName
-from hivesink.errors import InvalidOption
+from hivesink.errors import InvalidOption, few
 from hivesink.logs import TableLogs
 from hivesink.sink.inspect.clean import Stranger
 from hivesink.sink.inspect.resets import Reset, plan_reset
@@ -24,6 +24,7 @@ from hivesink.tables.opened import OpenedTable, open_table
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+_NAMED = 3
 NONE = "none"
 """The answer that no batch that comes again is in the table."""
 
@@ -153,9 +154,13 @@ def _about_writer(planned: Reset) -> str:
     if planned.finished:
         text += f"; its {planned.finished} finished files in {' and '.join(planned.tables)} stay: rows that are read "
         text += "again will be there twice"
+    if planned.unreadable:
+        gaps = few([str(epoch) for epoch in planned.unreadable], _NAMED)
+        text += f"; the manifests of epoch {gaps} can't be read, and their rows are counted nowhere here"
     if planned.unpublished:
+        first = "restore its manifests and run" if planned.unreadable else "run"
         text += (
-            f"; {planned.unpublished} decided rows are not known to be published, and never will be: run "
+            f"; {planned.unpublished} decided rows are not known to be published, and never will be: {first} "
             "`hivesink recover` first, or they may be lost, or be there twice if they are read again"
         )
     return text

@@ -140,6 +140,15 @@ def read_twice(root: str, paths: Iterable[str], *, deep: bool, names: str = "*")
                 yield path, real
 
 
+def is_read(root: str, path: str, *, deep: bool, names: str = "*") -> bool:
+    """Whether Spark reads the file `path`, looking into `root`. Arguments as of `read_twice`."""
+    above, (folder, _, name) = _fixed_part(root), path.rpartition("/")
+    patterns = _expanded(normal(root).removeprefix(above).lstrip("/"))
+    parts = path.removeprefix(f"{above}/").split("/")
+    is_chosen = f"{folder}/".startswith(f"{above}/") and fnmatchcase(name, names)
+    return is_chosen and any(_reads(pattern, parts, deep=deep) for pattern in patterns)
+
+
 def is_below(root: str, path: str) -> bool:
     """Whether `path` is below `root`, which may be a pattern."""
     return any(_begins_with(path.split("/"), pattern.split("/")) for pattern in _expanded(normal(root)))
@@ -179,7 +188,9 @@ def linked_folders(folder: str) -> list[tuple[str, str]]:
 def _reads(pattern: str, parts: Sequence[str], *, deep: bool) -> bool:
     """Whether Spark reads the file of these names by itself, looking into what matches `pattern`."""
     wanted = pattern.split("/") if pattern else []
-    if not _begins_with(parts, wanted) or any(map(_is_hidden, parts)) or parts[-1].endswith("._COPYING_"):
+    # A folder that the pattern itself matches may be hidden.
+    names = (*parts[len(wanted) : -1], parts[-1])
+    if not _begins_with(parts, wanted) or any(map(_is_hidden, names)) or parts[-1].endswith("._COPYING_"):
         return False
     return deep or all("=" in part for part in parts[len(wanted) : -1])
 

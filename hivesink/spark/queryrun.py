@@ -24,7 +24,13 @@ from hivesink.spark.behind import Lag
 from hivesink.spark.brief import briefly
 from hivesink.spark.input import Checkpoint, input_shape, needed_input, watermark_of
 from hivesink.spark.recordsizes import RecordSizes
-from hivesink.spark.requirements import require_least, require_same_topics, require_unread, require_watermark
+from hivesink.spark.requirements import (
+    require_apart,
+    require_least,
+    require_same_topics,
+    require_unread,
+    require_watermark,
+)
 from hivesink.spark.running import (
     Running,
     comes_as_read,
@@ -116,6 +122,7 @@ class QueryRun:
         self.checkpoint = checkpoint
         self._has_watermark, self._comes_as_read = is_marked(plan), whole and comes_as_read(plan)
         raw = self._require_fit(schema).is_raw
+        require_apart(self._spark, self.setup, plan, checkpoint)
         self.committer.recover()
         files = Checkpoint(self._spark, checkpoint)
         first = next_batch(files)

@@ -6,13 +6,14 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from hivesink import errors
+from hivesink.core.bucket import normal
 from hivesink.core.checkpoint import files_read, pinned_setting
 from hivesink.core.epoch import BatchId, BatchRef
 from hivesink.core.offsets import FilesOffset
 from hivesink.core.topics import require_topics
-from hivesink.spark.filenames import is_below, read_already
-from hivesink.spark.running import file_folders, kafka_options, watermarks
-from hivesink.spark.site import local_folder
+from hivesink.spark.filenames import is_below, is_read, read_already
+from hivesink.spark.running import file_sources, kafka_options, watermarks
+from hivesink.spark.site import local_folder, qualified
 from hivesink.spark.sources import topics_now
 from hivesink.spark.topicids import told_topics
 
@@ -53,11 +54,11 @@ def require_same_topics(
 
 def require_unread(spark: SparkSession, setup: Setup, first: NextBatch, plan: Any, files: Checkpoint) -> None:
     """Raises InvalidOption if the one source's folder has files that the query has read by other paths."""
-    folders, start = file_folders(plan), first.start or ()
-    is_sole = len(folders) == len(start) == 1 and isinstance(start[0], FilesOffset)
-    if not is_sole or setup.spec.history_policy.append is not None:
+    sources, start = file_sources(plan), first.start or ()
+    is_sole = len(sources) == len(start) == 1 and isinstance(start[0], FilesOffset)
+    if not is_sole or sources[0].by_name or setup.spec.history_policy.append is not None:
         return
-    root = local_folder(spark, folders[0])
+    root = local_folder(spark, sources[0].path)
     found = next(read_already(root, files_read(files, partial(is_below, root))), None) if root else None
     if found:
         problem = (
@@ -65,6 +66,23 @@ def require_unread(spark: SparkSession, setup: Setup, first: NextBatch, plan: An
             "paths, and would read it again; name the old folder again, or move away what was read"
         )
         raise errors.InvalidOption((problem,))
+
+
+def require_apart(spark: SparkSession, setup: Setup, plan: Any, checkpoint: str) -> None:
+    """Raises InvalidOption if a file source would read the checkpoint's files, or the table's, as its input."""
+    table = setup.spec.target
+    part = "p=0/part-0.parquet" if table.spec.is_partitioned else "part-0.parquet"
+    own = [
+        (f"checkpoint {checkpoint}", checkpoint, ("metadata", "offsets/0"), "a folder outside of it"),
+        (f"{table.name}, at {table.location},", table.location, (part,), "another source, or set pathGlobFilter"),
+    ]
+    for source in file_sources(plan):
+        root = normal(qualified(spark, source.path))
+        for what, folder, names, way in own:
+            files = (f"{normal(folder)}/{name}" for name in names)
+            if any(is_read(root, file, deep=source.deep, names=source.names) for file in files):
+                problem = f"{what} lies in {source.path}, from which the query reads: it would read these files, too"
+                raise errors.InvalidOption((f"{problem}; choose {way}",))
 
 
 def require_watermark(setup: Setup, source: Source, *, has_watermark: bool) -> None:

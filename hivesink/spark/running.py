@@ -139,14 +139,41 @@ def kafka_options(plan: Any) -> Iterator[Mapping[str, str]]:
     return (dict(one.asCaseSensitiveMap()) for one in _stream_options(plan) if one.containsKey(OPTION))
 
 
-def file_folders(plan: Any) -> list[str]:
-    """The folder of each file source in a stream's logical plan in the JVM, as its query names it.
+@dataclass(frozen=True, slots=True)
+class FileSource:
+    """A file source as its query names it. `path` may be a pattern, and `names` is one of files' names.
 
-    Without those of which Spark knows files by their names alone.
+    `deep`: it reads all folders below. `by_name`: Spark knows its files by their names alone.
     """
-    options = [node.dataSource().options() for node in _nodes(plan) if "dataSource" in dir(node)]
-    found = [one.get("path") for one in options if "filenameonly -> true" not in str(one).lower()]
-    return [str(path.get()) for path in found if path.isDefined()]
+
+    path: str
+    deep: bool
+    names: str
+    by_name: bool
+
+
+def file_sources(plan: Any) -> list[FileSource]:
+    """Those of a stream's logical plan in the JVM."""
+    found = [_options(node.dataSource()) for node in _nodes(plan) if "dataSource" in dir(node)]
+    return [
+        FileSource(
+            path=one["path"],
+            deep=one.get("recursivefilelookup", "").lower() == "true",
+            names=one.get("pathglobfilter", "*"),
+            by_name=one.get("filenameonly", "").lower() == "true",
+        )
+        for one in found
+        if "path" in one
+    ]
+
+
+def _options(source: Any) -> dict[str, str]:
+    """With lower-case names, as Spark ignores their case."""
+    options, pairs = dict[str, str](), source.options().iterator()
+    while pairs.hasNext():
+        pair = pairs.next()
+        options[str(pair.productElement(0)).lower()] = str(pair.productElement(1))
+    return options
 
 
 def _stream_options(plan: Any) -> Iterator[Any]:

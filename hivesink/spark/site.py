@@ -56,6 +56,12 @@ def local_folder(spark: SparkSession, folder: str) -> str | None:
     return on_file_system(spark, folder, "reach the file system of", path)
 
 
+def qualified(spark: SparkSession, place: str) -> str:
+    """The whole location of a path: one without a scheme is `fs.defaultFS`'s. Raises StoreUnavailable."""
+    action = "reach the file system of"
+    return on_file_system(spark, place, action, lambda fs, path: str(fs.makeQualified(path).toString()))
+
+
 def resolved_checkpoint(spark: SparkSession, checkpoint: object) -> str:
     """The checkpoint's whole location, as Spark resolves it: a path without a scheme is `fs.defaultFS`'s.
 
@@ -67,8 +73,7 @@ def resolved_checkpoint(spark: SparkSession, checkpoint: object) -> str:
     if not place.strip():
         problem = f"checkpoint is {checkpoint!r}: name a folder of this query's own, which outlives its runs"
         raise InvalidOption((problem,))
-    action = "reach the file system of"
-    resolved = on_file_system(spark, place, action, lambda fs, path: str(fs.makeQualified(path).toString()))
+    resolved = qualified(spark, place)
     if resolved.startswith("file:") and not place.startswith("file:") and not is_local(spark):
         what = f"the checkpoint {place!r} on this machine's disk, with the master {spark.sparkContext.master},"
         why = "a driver on another machine would begin anew"

@@ -287,8 +287,10 @@ def test_a_log_without_its_uid_and_with_a_damaged_manifest_can_be_put_aside(
     uid = ingest.setup.spec.identity.uid
     (ingest.log / "uid").unlink()
     (ingest.log / "manifests" / "0000000003.json").write_text("{")
+    assert "the manifests of epoch 3 can't be read" in reset(capsys, table, "--dry-run").out
     done = reset(capsys, table, "--yes", "--json")
     assert done.code == 0, done.err
+    assert done.data["writers"][0]["unreadable"] == [3]
     assert done.data["writers"][0]["uid"] == uid
     assert hivesink(capsys, "verify", table).code == 0
 

@@ -206,6 +206,24 @@ def test_a_checkpoint_or_a_log_in_the_tables_own_folder(stage: Stage, way: str) 
     said(told.value, "own folder", "outside")
 
 
+def test_a_source_that_would_read_the_querys_own_files(stage: Stage) -> None:
+    """Spark's notes in a checkpoint are JSON: rows of NULLs."""
+    location = stage.create().location()
+    stage.put(range(3))
+    deep = sources.lines(stage.spark, str(stage.source), options={"RecursiveFileLookup": "true"})
+    pattern = sources.lines(stage.spark, f"{stage.folder}/*")
+    for events, checkpoint in ((deep, stage.source / "a" / "ck"), (pattern, stage.folder / "ck")):
+        with pytest.raises(errors.InvalidOption) as told:
+            stage.sink().start(events, checkpoint=str(checkpoint))
+        said(told.value, "checkpoint", f"{checkpoint} lies in", "choose a folder outside of it")
+    above = sources.lines(stage.spark, str(location.parent), options={"recursiveFileLookup": "true"})
+    with pytest.raises(errors.InvalidOption) as told:
+        stage.sink().start(above, checkpoint=str(stage.checkpoint))
+    said(told.value, f"{stage.table}, at ", "lies in", "pathGlobFilter")
+    stage.drain(events=deep, checkpoint=f"{stage.source}/_checkpoint")
+    assert stage.ids() == [0, 1, 2]
+
+
 def test_a_text_is_a_trigger_by_time(stage: Stage) -> None:
     stage.create()
     stage.put(range(3))

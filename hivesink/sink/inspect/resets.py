@@ -31,7 +31,8 @@ class Reset:
     """What a reset does to one writer. `tables` are those that it writes, with their locations.
 
     `aside` is the log's new folder. `unpublished` are rows that are decided but not visible yet: they never will be.
-    `finished` is the number of its parts, which stay in the tables.
+    `finished` is the number of its parts, which stay in the tables. `unreadable` are the epochs whose manifests can't
+    be read or are missing: what they hold isn't counted.
     """
 
     writer: str
@@ -43,6 +44,7 @@ class Reset:
     unpublished: int
     finished: int
     tables: Mapping[str, str]
+    unreadable: tuple[Epoch, ...] = ()
 
 
 def plan_reset(context: CommitContext, writer: str, table: str, at: datetime) -> Reset:
@@ -68,6 +70,7 @@ def plan_reset(context: CommitContext, writer: str, table: str, at: datetime) ->
         unpublished=facts.open_rows.rows + sum(part.rows for part in facts.waiting()),
         finished=sum(1 for _ in files.parts(uid)),
         tables=tables,
+        unreadable=tuple(sorted({*facts.unreadable, *facts.missing})),
     )
 
 
