@@ -121,7 +121,10 @@ def recover(
                 done[name] = _published(opened, name, done[name], failed)
         left = [text for name, result in done.items() for text in _left(opened, name, result)] if dry_run else []
         if done or not failed:
-            asked = {"given up": accept_lost and not lost, "published again": ALL in wanted and not again}
+            asked = {
+                "nothing is lost, so nothing is given up": accept_lost and not lost,
+                "nothing lost can be encoded again, so nothing is published again": ALL in wanted and not again,
+            }
             nothing = [what for what, is_nothing in asked.items() if is_nothing]
             renamed = [] if any(result.epoch for result in done.values()) else opened.renamed()
             left += [f"note: {one}" for one in renamed]
@@ -288,7 +291,7 @@ def _report(
     blocks += [block for writer, result in shown for block in _blocks(writer, result, dry_run=dry_run)]
     todo = "would be published" if dry_run else "published"
     blocks += [Line(f"{one.target} ({count(one.rows, 'row')}): {todo} again; {one.reason}", "yellow") for one in again]
-    blocks += [Line(f"nothing is lost, so nothing is {what}") for what in nothing]
+    blocks += map(Line, nothing)
     blocks += [Line(f"writer {writer}: not done: {error}", "red") for writer, error in failed.items()]
     blocks = blocks or [Line(f"no writer has written to {opened.name} yet")]
     blocks += [Line(text, "yellow") for text in left]

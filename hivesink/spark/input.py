@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import defaultdict
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -150,15 +151,13 @@ _WAYS = {
 def _metadata(schema: StructType, plan: TaskPlan) -> list[str]:
     """The columns of the stream that `sink.column.<name>.from` needs. Raises InvalidOption."""
     kinds = {field.name: field.dataType.simpleString() for field in schema.fields}
-    problems, names = list[str](), list[str]()
+    names, problems = list[str](), defaultdict[str, list[str]](list)
     for column, source in plan.config.sources.items():
         option = f"sink.column.{column}.from"
         text = f"{option} = {plan.config.text(option)!r}"
         if isinstance(source, JsonPath) and not plan.shape.is_raw:
             way = "read it in the query, as a column of that name, and remove the setting"
-            problems.append(
-                f"{text}: the stream has no raw records in a column value (it has {', '.join(kinds)}); {way}"
-            )
+            problems[f"the stream has no raw records in a column value (it has {', '.join(kinds)}); {way}"] += [text]
         found = stream_column(source)
         if found is None:
             continue
@@ -167,15 +166,15 @@ def _metadata(schema: StructType, plan: TaskPlan) -> list[str]:
             names += [PATH, BLOCK]
         elif name == LINE and plan.shape.line is None and BLOCK in kinds:
             why = "lines can't be counted: the query filters, joins or moves them, lacks _path, or isn't begun by start"
-            problems.append(f"{text}: {why}; give the sink the rows of sources.lines as they are, or drop the setting")
+            problems[f"{why}; give the sink the rows of sources.lines as they are, or drop the setting"] += [text]
         elif kinds.get(name) not in fitting:
             given = f"as {kinds[name]}" if name in kinds else f"among {', '.join(kinds)}"
             way = _WAYS.get(name, "keep Kafka's column in the query as it is")
-            problems.append(f"{text}: the stream has no column {name} of type {' or '.join(fitting)} ({given}); {way}")
+            problems[f"the stream has no column {name} of type {' or '.join(fitting)} ({given}); {way}"] += [text]
         else:
             names.append(name)
     if problems:
-        raise InvalidOption(tuple(problems))
+        raise InvalidOption(tuple(f"{', '.join(texts)}: {problem}" for problem, texts in problems.items()))
     return names
 
 

@@ -111,12 +111,14 @@ def test_a_stream_that_lacks_what_a_column_comes_from(stage: Stage, topic: Topic
     stage.create(columns=COLUMNS, partitioned=PARTITIONED, properties=PROPERTIES)
     with pytest.raises(InvalidOption) as told:
         stage.begin(stage.sink(), topic.stream(stage.spark), trigger=AVAILABLE_NOW)
-    assert "sink.column.trace.from = 'kafka.headers.trace-id': the stream has no column headers" in str(told.value)
+    both = "sink.column.headers.from = 'kafka.headers', sink.column.trace.from = 'kafka.headers.trace-id'"
+    assert f"{both}: the stream has no column headers" in str(told.value)
     assert 'options={"includeHeaders": "true"}' in str(told.value)
     decoded = topic.stream(stage.spark).selectExpr("1 AS userid", "'a' AS first_sku", "length(key) AS key")
     with pytest.raises(InvalidOption) as told:
         stage.begin(stage.sink(), decoded, trigger=AVAILABLE_NOW)
-    assert "sink.column.userid.from = '$.user.id': the stream has no raw records in a column value" in str(told.value)
+    assert "sink.column.userid.from = '$.user.id'" in str(told.value)
+    assert str(told.value).count("the stream has no raw records in a column value") == 1
     assert "no column key of type binary or string (as int)" in str(told.value)
     assert not stage.checkpoint.exists()
 
