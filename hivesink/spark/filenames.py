@@ -53,7 +53,7 @@ def require_seen(root: str, *, deep: bool, names: str = "*", is_utf8: bool = Tru
 
 def _unseen(root: str, deep: bool, names: str, encoding: str) -> Iterator[str]:
     r"""Bytes that aren't UTF-8 are written as `\xe9`."""
-    folders, seen = list[bytes](), set[bytes]()
+    folders, seen, above = list[bytes](), set[bytes](), os.fsencode(_fixed_part(root))
     for path in map(os.fsencode, _matches(root)):
         if _is_text(path, encoding):
             folders.append(path)
@@ -65,10 +65,11 @@ def _unseen(root: str, deep: bool, names: str, encoding: str) -> Iterator[str]:
         if real in seen:
             continue
         seen.add(real)
+        is_inside = deep or b"=" in folder.removeprefix(above)
         with suppress(OSError), os.scandir(folder) as items:
             for item in items:
                 name, is_folder = os.fsdecode(item.name), item.is_dir()
-                if _is_hidden(name) or (is_folder and not (deep or "=" in name)):
+                if _is_hidden(name) or (is_folder and not (is_inside or "=" in name)):
                     continue
                 if not _is_text(item.name, encoding) and (is_folder or fnmatchcase(name, names)):
                     yield item.path.decode("utf-8", "backslashreplace")
@@ -192,7 +193,9 @@ def _reads(pattern: str, parts: Sequence[str], *, deep: bool) -> bool:
     names = (*parts[len(wanted) : -1], parts[-1])
     if not _begins_with(parts, wanted) or any(map(_is_hidden, names)) or parts[-1].endswith("._COPYING_"):
         return False
-    return deep or all("=" in part for part in parts[len(wanted) : -1])
+    # Below a folder that is named as a partition is, Spark reads all.
+    folders = parts[len(wanted) : -1]
+    return deep or not folders or any("=" in folder for folder in folders)
 
 
 def _begins_with(parts: Sequence[str], wanted: Sequence[str]) -> bool:

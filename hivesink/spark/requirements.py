@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -13,12 +14,12 @@ from hivesink.core.offsets import FilesOffset
 from hivesink.core.topics import require_topics
 from hivesink.spark.filenames import is_below, is_read, read_already
 from hivesink.spark.running import file_sources, kafka_options, watermarks
-from hivesink.spark.site import local_folder, qualified
+from hivesink.spark.site import has_partitions, local_folder, qualified
 from hivesink.spark.sources import topics_now
 from hivesink.spark.topicids import told_topics
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from pyspark.sql import SparkSession
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from hivesink.core.offsets import KafkaOffset
     from hivesink.sink.commit.commits import Source
     from hivesink.spark.input import Checkpoint
+    from hivesink.spark.running import FileSource
     from hivesink.spark.topicids import CheckpointTopics
     from hivesink.wiring import Setup
 
@@ -69,20 +71,31 @@ def require_unread(spark: SparkSession, setup: Setup, first: NextBatch, plan: An
 
 
 def require_apart(spark: SparkSession, setup: Setup, plan: Any, checkpoint: str) -> None:
-    """Raises InvalidOption if a file source would read the checkpoint's files, or the table's, as its input."""
-    table = setup.spec.target
+    """Raises InvalidOption if a file source would read files of the checkpoint, the log or the table as its input."""
+    table, log = setup.spec.target, setup.context.log.location
     part = "p=0/part-0.parquet" if table.spec.is_partitioned else "part-0.parquet"
     own = [
         (f"checkpoint {checkpoint}", checkpoint, ("metadata", "offsets/0"), "a folder outside of it"),
+        (f"the log {log}", log, ("uid", "manifests/1.json"), "a sink.log-location outside of it"),
         (f"{table.name}, at {table.location},", table.location, (part,), "another source, or set pathGlobFilter"),
     ]
     for source in file_sources(plan):
-        root = normal(qualified(spark, source.path))
         for what, folder, names, way in own:
-            files = (f"{normal(folder)}/{name}" for name in names)
-            if any(is_read(root, file, deep=source.deep, names=source.names) for file in files):
+            if _would_read(spark, source, [f"{normal(folder)}/{name}" for name in names]):
                 problem = f"{what} lies in {source.path}, from which the query reads: it would read these files, too"
                 raise errors.InvalidOption((f"{problem}; choose {way}",))
+
+
+def _would_read(spark: SparkSession, source: FileSource, files: Sequence[str]) -> bool:
+    """Whether Spark reads one of them, as it is named or where links lead to."""
+    root, names = normal(qualified(spark, source.path)), source.names
+    ways = [(root, file) for file in files]
+    if root.startswith("/"):
+        ways += [(os.path.realpath(root), os.path.realpath(file)) for file in files]
+    below = [way for way in ways if is_read(*way, deep=True, names=names)]
+    if source.deep or any(is_read(*way, deep=False, names=names) for way in below):
+        return bool(below)
+    return bool(below) and has_partitions(spark, source.path)
 
 
 def require_watermark(setup: Setup, source: Source, *, has_watermark: bool) -> None:

@@ -62,6 +62,15 @@ def qualified(spark: SparkSession, place: str) -> str:
     return on_file_system(spark, place, action, lambda fs, path: str(fs.makeQualified(path).toString()))
 
 
+def has_partitions(spark: SparkSession, folder: str) -> bool:
+    """Whether there are folders in it that are named as partitions are: Spark reads all below such a source."""
+
+    def found(fs: Any, path: Any) -> bool:
+        return bool(fs.globStatus(driver_jvm(spark).org.apache.hadoop.fs.Path(path, "*=*")))
+
+    return on_file_system(spark, folder, "list the folder", found)
+
+
 def resolved_checkpoint(spark: SparkSession, checkpoint: object) -> str:
     """The checkpoint's whole location, as Spark resolves it: a path without a scheme is `fs.defaultFS`'s.
 

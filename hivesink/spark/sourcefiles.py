@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections import Counter
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
+from hivesink.core.bucket import normal
 from hivesink.core.offsets import FilesOffset
 from hivesink.errors import SourceFileDamaged, Unsupported, few
 from hivesink.spark.filenames import has_colon, is_pattern, read_twice
@@ -26,6 +28,8 @@ _NAMED, _ALL = 3, 100
 _ONCE = 'start once with HiveSink.for_table(…, options={"sink.on-missing-file": "ignore"})'
 _RENAMED = f"{_ONCE}: under its new name Spark reads a file once"
 _INT = 4
+_NOTES = ("metadata", "offsets/", "commits/", "sources/", "state/")
+"""What is in a checkpoint."""
 _SOURCE = re.compile(r"FileStreamSource\[(.+)\]")
 
 
@@ -82,6 +86,20 @@ class SourceFiles:
         filters = {_option(relation, "pathGlobFilter", "*") for relation in self._relations}
         names = filters.pop() if len(filters) == 1 else "*"
         return next(read_twice(root, local, deep=deep, names=names), None)
+
+    def require_foreign(self, checkpoint: str, log: str) -> None:
+        """Raises Unsupported for files of the query's own checkpoint or log, by whatever links Spark found them."""
+        own = (*(f"{_real(checkpoint)}/{name}" for name in _NOTES), f"{_real(log)}/")
+        folders = dict[str, str]()
+        for path in map(unquote, self.planned):
+            folder, _, name = path.rpartition("/")
+            if folder not in folders:
+                folders[folder] = _real(folder)
+            if f"{folders[folder]}/{name}".startswith(own):
+                msg = f"a source that reads the query's own checkpoint or log ({path})"
+                raise Unsupported(
+                    msg, "its files would become rows", f"move it out of the source's folder, and {_ONCE}"
+                )
 
     def require_whole(self) -> None:
         """Raises Unsupported if Spark would leave out the rest of a damaged file in silence."""
@@ -157,6 +175,11 @@ def _local(end: object) -> list[str]:
     """A batch's files on a local disk, by their names."""
     paths = [path for _, path in end.paths] if isinstance(end, FilesOffset) else []
     return [unquote(path) for path in paths if path.startswith("file:")]
+
+
+def _real(folder: str) -> str:
+    path = normal(folder)
+    return os.path.realpath(path) if path.startswith("/") else path
 
 
 def _ignores_missing(relation: Any) -> bool:

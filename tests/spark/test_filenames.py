@@ -46,6 +46,7 @@ def folder(tmp_path: Path) -> Path:
         ("above", "above/to-d1/a.json", True, True),
         ("source/*", "source/to-d1/a.json", False, True),
         ("source/*1", "source/to-d1/a.json", False, True),
+        ("source", "source/to-dt=1/x/a.json", False, True),
         ("source/*", "source/to-_d/a.json", False, True),
         ("source/*", "source/to-_b.json.json", False, False),
         ("source/[!_]*", "source/to-_d/a.json", False, False),

@@ -137,7 +137,7 @@ def test_nothing_is_promised_of_rows_whose_day_is_not_over(writer: Daily, caplog
     writer.read(2, mark=2)
     progress = writer.committer.progress()
     assert (progress.waiting_rows, progress.readable_in) == (1, None)
-    assert "open=1 (readable once their partitions are over)" in caplog.text
+    assert "open=1 (readable once rolled, those of unfinished partitions once these are over)" in caplog.text
 
 
 @pytest.mark.parametrize("partition", ["day=2024-01-02", "dt=2024-01-02/hour=3", "2024-01-02", "dt="])

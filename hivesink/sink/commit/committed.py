@@ -80,7 +80,7 @@ def tell(table: str, writer: str, done: Committed, so_far: Progress, *, own_roll
 
 def _readable(within: timedelta | None, *, own_rolling: bool) -> str:
     if within is None:
-        return "readable once their partitions are over" + (
+        return "readable once rolled, those of unfinished partitions once these are over" + (
             ", or your sink.rolling-policy.class rolls them" if own_rolling else ""
         )
     return f"readable within {max(0, round(within.total_seconds()))} s"

@@ -367,6 +367,7 @@ class Committer:
         # What a user counts are the table's own, without those of dead letters.
         own = self.spec.target.name
         published = {part.key for part in written.parts if part.table == own}
+        opened = executor.history.rows
         done = Committed(
             epoch=manifest.epoch,
             replayed=False,
@@ -377,8 +378,8 @@ class Committer:
             waiting=self.waiting,
             kind=manifest.kind,
             committed=sum(commit.table == own for commit in manifest.commits or ()),
-            open_rows=executor.history.rows.rows,
-            readable_in=self._roller.readable_in(ages, self._commits.waits(ages, executor.history.head)),
+            open_rows=opened.rows,
+            readable_in=self._roller.readable_in(opened, ages, self._commits.waits(ages, executor.history.head)),
         )
         self._tally.add(done, published, self.context.tick())
         own_rolling = self._roller.policy.own is not None

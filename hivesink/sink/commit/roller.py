@@ -65,12 +65,14 @@ class Roller:
         published = {key for key, bucket in rows.buckets.items() if not bucket.slices and key not in waits.held}
         return due(rows, ages, self.policy, self._ratio, waits.held) | waits.over | published
 
-    def readable_in(self, ages: Mapping[PartitionKey, Ages], waits: Waits) -> timedelta | None:
+    def readable_in(self, rows: OpenRows, ages: Mapping[PartitionKey, Ages], waits: Waits) -> timedelta | None:
         """How long open rows stay out of readers' sight at most; None if the watermark or the user's class decides."""
         policy = self.policy
-        if not waits.held.isdisjoint(ages) or (policy.own is not None and not policy.at_once):
+        # Of others only their commit waits: their rows are published.
+        opened = {key for key, bucket in rows.buckets.items() if bucket.slices}
+        if not waits.held.isdisjoint(opened) or (policy.own is not None and not policy.at_once):
             return None
-        left = (min(policy.rollover - age.open, policy.inactivity - age.idle) for age in ages.values())
+        left = (min(policy.rollover - ages[key].open, policy.inactivity - ages[key].idle) for key in opened)
         return max((timedelta(0), *left)) + self.check
 
     def at_rest(self, keys: Iterable[PartitionKey], ages: Mapping[PartitionKey, Ages]) -> set[PartitionKey]:
