@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
+logger = logging.getLogger("hivesink")
+
 LOCAL = "local[2]"
 SPARK_4 = 4
 """The first Spark that has a client of Hive 4."""
@@ -318,6 +320,8 @@ def start(app: str, master: str, settings: Mapping[str, str], *, quiet: bool = F
         atexit.register(shutil.rmtree, folder, ignore_errors=True)
     for name, value in {**fast, **settings, **logging_settings(os.environ, settings, quiet=quiet)}.items():
         builder = builder.config(name, value)
+    if not quiet and SparkSession.getActiveSession() is None:
+        logger.info("Spark is starting")
     try:
         with _undisturbed():
             spark = builder.getOrCreate()

@@ -110,6 +110,7 @@ def test_sigterm_ends_a_job_well_and_a_bad_record_needs_a_person(
         process.send_signal(signal.SIGTERM)
         out, err = process.communicate()
     assert process.returncode == 0, err
+    assert "Spark is starting" in err.splitlines()
     assert out == "ended by itself\n"
     (writer,) = _status(capsys, table).data["writers"]
     assert (writer["writer"], writer["epoch"], writer["rows"]["written"]) == ("clicks", 2, 5)

@@ -122,6 +122,28 @@ def test_what_stands_in_a_renamed_table_can_be_accepted(
     assert refused.value.uid in checked.out
 
 
+def test_dead_letters_go_along_to_a_table_of_a_wider_type(
+    stage: Stage, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As `Type changes and old files` in docs/ddl.md has it."""
+    monkeypatch.setenv("HIVESINK_METASTORE", stage.uri)
+    settings = {"sink.on-bad-record": "dead-letter"}
+    stage.create(columns="id TINYINT, name STRING", properties=settings)
+    stage.put(range(120, 136))
+    stage.drain()
+    wide = Stage(stage.spark, stage.uri, stage.folder, f"{stage.table}_wide").create(properties=settings)
+    stage.query(f"INSERT INTO {wide.table} SELECT * FROM {stage.table}")
+    stage.query(f"ALTER TABLE {stage.table}__rejected RENAME TO {wide.table}__rejected")
+    wide.put(range(200, 205))
+    wide.drain(wide.sink(append=0))
+    assert wide.ids() == [*range(120, 128), *range(200, 205)]
+    replayed = hivesink(capsys, "rejects", "replay", wide.table, "--yes")
+    assert "8 records are rows now, 0 fail again" in replayed.out
+    stage.spark.catalog.refreshTable(wide.table)
+    assert wide.ids() == [*range(120, 136), *range(200, 205)]
+    assert hivesink(capsys, "verify", wide.table).code == 0
+
+
 def test_a_table_made_anew_is_refused_until_reset_and_then_the_checkpoint_is(
     stage: Stage, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
