@@ -11,12 +11,14 @@ from hivesink.core.bucket import normal
 from hivesink.core.checkpoint import files_read, pinned_setting
 from hivesink.core.epoch import BatchId, BatchRef
 from hivesink.core.offsets import FilesOffset
+from hivesink.core.table import TableName
 from hivesink.core.topics import require_topics
 from hivesink.spark.filenames import is_below, is_read, read_already
 from hivesink.spark.running import file_sources, kafka_options, watermarks
 from hivesink.spark.site import has_partitions, local_folder, qualified
 from hivesink.spark.sources import topics_now
 from hivesink.spark.topicids import told_topics
+from hivesink.storage.pointers import pointer_path
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -72,30 +74,36 @@ def require_unread(spark: SparkSession, setup: Setup, first: NextBatch, plan: An
 
 def require_apart(spark: SparkSession, setup: Setup, plan: Any, checkpoint: str) -> None:
     """Raises InvalidOption if a file source would read files of the checkpoint, the log or the table as its input."""
-    table, log = setup.spec.target, setup.context.log.location
+    table, log, writer = setup.spec.target, setup.context.log.location, setup.spec.identity.writer
     part = "p=0/part-0.parquet" if table.spec.is_partitioned else "part-0.parquet"
-    own = [
-        (f"checkpoint {checkpoint}", checkpoint, ("metadata", "offsets/0"), "a folder outside of it"),
-        (f"the log {log}", log, ("uid", "manifests/1.json"), "a sink.log-location outside of it"),
-        (f"{table.name}, at {table.location},", table.location, (part,), "another source, or set pathGlobFilter"),
-    ]
+    pointer = pointer_path(table.location, TableName.parse(table.name), writer)
     for source in file_sources(plan):
-        for what, folder, names, way in own:
+        filtered = ", or set pathGlobFilter" if source.deep else ""
+        own = [
+            (f"checkpoint {checkpoint}", checkpoint, ("metadata", "offsets/0"), "choose a folder outside of it"),
+            (f"{table.name}, at {table.location},", table.location, (part,), f"choose another source{filtered}"),
+        ]
+        way = "set sink.log-location to a folder outside of it"
+        if setup.last_batch() is None:
+            way += f", and delete that log, which holds nothing yet, and {pointer}"
+        for what, folder, names, todo in (*own, (f"the log {log}", log, ("uid", "manifests/1.json"), way)):
             if _would_read(spark, source, [f"{normal(folder)}/{name}" for name in names]):
                 problem = f"{what} lies in {source.path}, from which the query reads: it would read these files, too"
-                raise errors.InvalidOption((f"{problem}; choose {way}",))
+                raise errors.InvalidOption((f"{problem}; {todo}",))
 
 
 def _would_read(spark: SparkSession, source: FileSource, files: Sequence[str]) -> bool:
-    """Whether Spark reads one of them, as it is named or where links lead to."""
-    root, names = normal(qualified(spark, source.path)), source.names
+    """Whether Spark reads one of them, as it is named or where links lead to, or fails over where it is."""
+    root = normal(qualified(spark, source.path))
     ways = [(root, file) for file in files]
     if root.startswith("/"):
         ways += [(os.path.realpath(root), os.path.realpath(file)) for file in files]
-    below = [way for way in ways if is_read(*way, deep=True, names=names)]
-    if source.deep or any(is_read(*way, deep=False, names=names) for way in below):
-        return bool(below)
-    return bool(below) and has_partitions(spark, source.path)
+    if any(is_read(*way, deep=source.deep, names=source.names) for way in ways):
+        return True
+    # Where there are folders of partitions, any other folder fails the source, whatever the names of its files.
+    below = [] if source.deep else [way for way in ways if is_read(*way, deep=True)]
+    named = any("=" in file.removeprefix(top) for top, file in below)
+    return named or (bool(below) and has_partitions(spark, source.path))
 
 
 def require_watermark(setup: Setup, source: Source, *, has_watermark: bool) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,7 +13,7 @@ from hivesink.core.column_source import BLOCK, PATH
 from hivesink.core.epoch import BatchId, NextBatch
 from hivesink.core.offsets import BEGINNING, KafkaOffset, to_json
 from hivesink.core.topics import made_again, named, require_topics, topic_ids
-from hivesink.errors import InvalidOption, ResumeImpossible, SourceUnreachable, TopicMissing, Unsupported
+from hivesink.errors import InvalidOption, ResumeImpossible, SourceUnreachable, TopicMissing, Unsupported, few
 from hivesink.spark.filenames import is_pattern, require_seen
 from hivesink.spark.site import driver_jvm, hadoop_configuration, local_folder
 from hivesink.spark.topicids import OPTION, described, ids_of
@@ -140,6 +141,19 @@ _VALUES: Mapping[str, tuple[Callable[[str], bool], str]] = {
 """Options of Spark's source, in lower case: whether a value fits, and what would."""
 
 
+def _unreadable(said: str) -> str:
+    why = said.partition("\n")[0]
+    if "PATH_NOT_FOUND" in why:
+        return "doesn't exist: create it, or fix the path"
+    places = re.findall(r"(?m)^\s+((?:\w+:)?/.+)$", said.partition("Suspicious paths")[2])
+    # The folder itself is among them, as that of the partitions.
+    if odd := sorted(place for place in places if not all(other.startswith(place) for other in places)):
+        found = few(odd, _NAMED)
+        return f"has folders beside those that are named as partitions are ({found}): move out what is no input"
+    return f"can't be read: {why}"
+
+
+_NAMED = 3
 _NO_STREAMS = ("modifiedafter", "modifiedbefore")
 
 
@@ -161,8 +175,7 @@ def lines(spark: SparkSession, folder: str, *, options: Mapping[str, str] | None
     try:
         files = spark.readStream.format("text").options(**{**ANY_AGE, **(options or {})}).load(folder)
     except PySparkException as error:
-        why = str(error).partition("\n")[0]
-        problem = "doesn't exist: create it, or fix the path" if "PATH_NOT_FOUND" in why else f"can't be read: {why}"
+        problem = _unreadable(str(error))
         raise InvalidOption((f"the folder {folder!r} {problem}",)) from error
     _look_at(spark, folder, options or {})
     columns = ["value", f"_metadata.file_path AS {PATH}"]

@@ -225,6 +225,7 @@ def test_a_source_that_would_read_the_querys_own_files(stage: Stage) -> None:
         (pattern, stage.folder / "ck"),
         (by_day, days / "dt=1" / "ck"),
         (by_day, days / "ck"),
+        (sources.lines(stage.spark, str(days), options={"pathGlobFilter": "*.json"}), days / "ck"),
     ):
         with pytest.raises(errors.InvalidOption) as told:
             stage.sink().start(events, checkpoint=str(checkpoint))
@@ -237,7 +238,20 @@ def test_a_source_that_would_read_the_querys_own_files(stage: Stage) -> None:
     sink = stage.sink(writer="other", options={"sink.log-location": f"file:{stage.source}/log"})
     with pytest.raises(errors.InvalidOption) as told:
         sink.start(deep(stage.source), checkpoint=str(stage.checkpoint))
-    said(told.value, "the log ", "lies in", "sink.log-location")
+    said(
+        told.value,
+        "the log ",
+        "lies in",
+        "sink.log-location",
+        "and delete that log, which holds nothing yet",
+        ".pointer",
+    )
+    (days / "ck" / "offsets").mkdir(parents=True)
+    for place in (days / "dt=1", days / "ck" / "offsets"):
+        (place / "0").touch()
+    with pytest.raises(errors.InvalidOption) as told:
+        sources.lines(stage.spark, str(days))
+    said(told.value, f"partitions are (file:{days}/ck/offsets): move out")
 
 
 def test_a_link_to_the_checkpoint_in_a_source(stage: Stage) -> None:
