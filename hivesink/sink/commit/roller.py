@@ -68,8 +68,8 @@ class Roller:
     def readable_in(self, rows: OpenRows, ages: Mapping[PartitionKey, Ages], waits: Waits) -> timedelta | None:
         """How long open rows stay out of readers' sight at most; None if the watermark or the user's class decides."""
         policy = self.policy
-        # Of others only their commit waits: their rows are published.
-        opened = {key for key, bucket in rows.buckets.items() if bucket.slices}
+        # Of a bucket without slices only the commit waits: its rows are published. What is held back has no age.
+        opened = {key for key, bucket in rows.buckets.items() if bucket.slices} & ages.keys()
         if not waits.held.isdisjoint(opened) or (policy.own is not None and not policy.at_once):
             return None
         left = (min(policy.rollover - ages[key].open, policy.inactivity - ages[key].idle) for key in opened)
