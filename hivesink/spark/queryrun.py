@@ -325,7 +325,8 @@ class QueryRun:
         call.written = batch
         files = SourceFiles(self._spark, query.execution, ref)
         files.require_one_name()
-        files.require_foreign(query.checkpoint, self.setup.context.log.location)
+        own = self.setup.context.log.location, self.setup.spec.target.location
+        files.require_foreign(query.checkpoint, *own)
         files.require_whole()
         self._miss(files.missing(), files, ref)
         files.require_unpackable()

@@ -85,7 +85,7 @@ def require_apart(spark: SparkSession, setup: Setup, plan: Any, checkpoint: str)
         ]
         way = "set sink.log-location to a folder outside of it"
         if setup.last_batch() is None:
-            way += f", and delete that log, which holds nothing yet, and {pointer}"
+            way += f", and delete that log, which holds nothing yet, {pointer} and that of {table.name}__rejected"
         own.append((f"the log {log}", log, ("uid", "manifests/1.json"), way))
         for what, folder, names, todo in own:
             if _would_read(spark, source, [f"{normal(folder)}/{name}" for name in names]):

@@ -11,6 +11,7 @@ from urllib.parse import unquote
 
 from hivesink.core.bucket import normal
 from hivesink.core.offsets import FilesOffset
+from hivesink.core.partfile import PartName
 from hivesink.errors import SourceFileDamaged, Unsupported, few
 from hivesink.spark.filenames import has_colon, is_pattern, read_twice
 from hivesink.spark.site import driver_jvm, hadoop_configuration
@@ -87,19 +88,19 @@ class SourceFiles:
         names = filters.pop() if len(filters) == 1 else "*"
         return next(read_twice(root, local, deep=deep, names=names), None)
 
-    def require_foreign(self, checkpoint: str, log: str) -> None:
-        """Raises Unsupported for files of the query's own checkpoint or log, by whatever links Spark found them."""
-        own = (*(f"{_real(checkpoint)}/{name}" for name in _NOTES), f"{_real(log)}/")
+    def require_foreign(self, checkpoint: str, log: str, table: str) -> None:
+        """Raises Unsupported for the query's own files in these folders, by whatever links Spark found them."""
+        notes, parts = (*(f"{_real(checkpoint)}/{name}" for name in _NOTES), f"{_real(log)}/"), f"{_real(table)}/"
         folders = dict[str, str]()
         for path in map(unquote, self.planned):
             folder, _, name = path.rpartition("/")
             if folder not in folders:
                 folders[folder] = _real(folder)
-            if f"{folders[folder]}/{name}".startswith(own):
-                msg = f"a source that reads the query's own checkpoint or log ({path})"
-                raise Unsupported(
-                    msg, "its files would become rows", f"move it out of the source's folder, and {_ONCE}"
-                )
+            real = f"{folders[folder]}/{name}"
+            if real.startswith(notes) or (real.startswith(parts) and PartName.parse(name)):
+                msg = f"a source that reads the query's own checkpoint, log or table ({path})"
+                way = f"take that folder, or the link to it, out of the source, and {_ONCE}"
+                raise Unsupported(msg, "its files would become rows", way)
 
     def require_whole(self) -> None:
         """Raises Unsupported if Spark would leave out the rest of a damaged file in silence."""

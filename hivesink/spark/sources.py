@@ -148,8 +148,8 @@ def _unreadable(said: str) -> str:
     places = re.findall(r"(?m)^\s+((?:\w+:)?/.+)$", said.partition("Suspicious paths")[2])
     # The folder itself is among them, as that of the partitions.
     if odd := sorted(place for place in places if not all(other.startswith(place) for other in places)):
-        found = few(odd, _NAMED)
-        return f"has folders beside those that are named as partitions are ({found}): move out what is no input"
+        way = "move what is no input, or the link to it, out of the source"
+        return f"has folders beside those that are named as partitions are ({few(odd, _NAMED)}): {way}"
     return f"can't be read: {why}"
 
 

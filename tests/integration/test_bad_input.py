@@ -251,19 +251,20 @@ def test_a_source_that_would_read_the_querys_own_files(stage: Stage) -> None:
         (place / "0").touch()
     with pytest.raises(errors.InvalidOption) as told:
         sources.lines(stage.spark, str(days))
-    said(told.value, f"partitions are (file:{days}/ck/offsets): move out")
+    said(told.value, f"partitions are (file:{days}/ck/offsets): move what is no input")
 
 
-def test_a_link_to_the_checkpoint_in_a_source(stage: Stage) -> None:
+def test_a_link_to_the_querys_own_files_in_a_source(stage: Stage) -> None:
     stage.create()
     stage.put(range(3))
-    (stage.source / "more").symlink_to(stage.checkpoint)
     events = sources.lines(stage.spark, str(stage.source), options={"recursiveFileLookup": "true"})
-    with pytest.raises(errors.Unsupported, match="the query's own checkpoint"):
-        stage.drain(events=events)
-    (stage.source / "more").unlink()
-    stage.drain(stage.sink(options={"sink.on-missing-file": "ignore"}), events=events)
-    assert stage.ids() == [0, 1, 2]
+    for place in (stage.checkpoint, stage.location()):
+        (stage.source / "more").symlink_to(place)
+        with pytest.raises(errors.Unsupported, match="the query's own checkpoint, log or table"):
+            stage.drain(events=events)
+        (stage.source / "more").unlink()
+        stage.drain(stage.sink(options={"sink.on-missing-file": "ignore"}), events=events)
+        assert stage.ids() == [0, 1, 2]
 
 
 def test_a_text_is_a_trigger_by_time(stage: Stage) -> None:
