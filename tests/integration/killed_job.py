@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hivesink import HiveSink, sources
-from hivesink.spark.queryrun import QueryRun
+from hivesink.spark.batchjobs import BatchJobs
 from hivesink.spark.session import session
 
 if TYPE_CHECKING:
@@ -70,9 +70,9 @@ def halt_in_task(batches: Iterator[pa.RecordBatch], reached: Path) -> Iterator[p
 
 def halt_at_encoding(step: str, reached: Path) -> None:
     """Before or after the tasks that make part files of rows that wait."""
-    encode = QueryRun._encode
+    encode = BatchJobs.encode
 
-    def halting(self: QueryRun, *args: Any) -> Any:
+    def halting(self: BatchJobs, *args: Any) -> Any:
         if step == "before-encoding":
             halt(reached)
         reports = encode(self, *args)
@@ -80,7 +80,7 @@ def halt_at_encoding(step: str, reached: Path) -> None:
             halt(reached)
         return reports
 
-    QueryRun._encode = halting  # type: ignore[method-assign,assignment]
+    BatchJobs.encode = halting  # type: ignore[method-assign,assignment]
 
 
 STEPS = {
