@@ -150,6 +150,12 @@ def is_read(root: str, path: str, *, deep: bool, names: str = "*") -> bool:
     return is_chosen and any(_reads(pattern, parts, deep=deep) for pattern in patterns)
 
 
+def without_links(location: str) -> str:
+    """One spelling of a location; on a local disk without links."""
+    path = normal(location)
+    return os.path.realpath(path) if path.startswith("/") else path
+
+
 def is_below(root: str, path: str) -> bool:
     """Whether `path` is below `root`, which may be a pattern."""
     return any(_begins_with(path.split("/"), pattern.split("/")) for pattern in _expanded(normal(root)))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +12,7 @@ from hivesink.core.epoch import BatchId, BatchRef
 from hivesink.core.offsets import FilesOffset
 from hivesink.core.table import TableName
 from hivesink.core.topics import require_topics
-from hivesink.spark.filenames import is_below, is_read, read_already
+from hivesink.spark.filenames import is_below, is_read, read_already, without_links
 from hivesink.spark.running import file_sources, kafka_options, watermarks
 from hivesink.spark.site import has_partitions, local_folder, qualified
 from hivesink.spark.sources import topics_now
@@ -78,6 +77,7 @@ def require_apart(spark: SparkSession, setup: Setup, plan: Any, checkpoint: str)
     part = "p=0/part-0.parquet" if table.spec.is_partitioned else "part-0.parquet"
     pointer = pointer_path(table.location, TableName.parse(table.name), writer)
     for source in file_sources(plan):
+        root = qualified(spark, source.path)
         filtered = ", or set pathGlobFilter" if source.deep else ""
         own = [
             (f"checkpoint {checkpoint}", checkpoint, ("metadata", "offsets/0"), "choose a folder outside of it"),
@@ -88,17 +88,14 @@ def require_apart(spark: SparkSession, setup: Setup, plan: Any, checkpoint: str)
             way += f", and delete that log, which holds nothing yet, {pointer} and that of {table.name}__rejected"
         own.append((f"the log {log}", log, ("uid", "manifests/1.json"), way))
         for what, folder, names, todo in own:
-            if _would_read(spark, source, [f"{normal(folder)}/{name}" for name in names]):
+            if _would_read(spark, source, root, [f"{folder}/{name}" for name in names]):
                 problem = f"{what} lies in {source.path}, from which the query reads: it would read these files, too"
                 raise errors.InvalidOption((f"{problem}; {todo}",))
 
 
-def _would_read(spark: SparkSession, source: FileSource, files: Sequence[str]) -> bool:
+def _would_read(spark: SparkSession, source: FileSource, root: str, files: Sequence[str]) -> bool:
     """Whether Spark reads one of them, as it is named or where links lead to, or fails over where it is."""
-    root = normal(qualified(spark, source.path))
-    ways = [(root, file) for file in files]
-    if root.startswith("/"):
-        ways += [(os.path.realpath(root), os.path.realpath(file)) for file in files]
+    ways = [(spell(root), spell(file)) for spell in (normal, without_links) for file in files]
     if any(is_read(*way, deep=source.deep, names=source.names) for way in ways):
         return True
     # Where there are folders of partitions, any other folder fails the source, whatever the names of its files.

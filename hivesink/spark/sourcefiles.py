@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections import Counter
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
-from hivesink.core.bucket import normal
 from hivesink.core.offsets import FilesOffset
 from hivesink.core.partfile import PartName
 from hivesink.errors import SourceFileDamaged, Unsupported, few
-from hivesink.spark.filenames import has_colon, is_pattern, read_twice
+from hivesink.spark.filenames import has_colon, is_pattern, read_twice, without_links
 from hivesink.spark.site import driver_jvm, hadoop_configuration
 
 if TYPE_CHECKING:
@@ -90,14 +88,17 @@ class SourceFiles:
 
     def require_foreign(self, checkpoint: str, log: str, table: str) -> None:
         """Raises Unsupported for the query's own files in these folders, by whatever links Spark found them."""
-        notes, parts = (*(f"{_real(checkpoint)}/{name}" for name in _NOTES), f"{_real(log)}/"), f"{_real(table)}/"
+        notes, parts = (
+            (*(f"{without_links(checkpoint)}/{name}" for name in _NOTES), f"{without_links(log)}/"),
+            f"{without_links(table)}/",
+        )
         folders = dict[str, str]()
         for path in map(unquote, self.planned):
             folder, _, name = path.rpartition("/")
             if folder not in folders:
-                folders[folder] = _real(folder)
-            real = f"{folders[folder]}/{name}"
-            if real.startswith(notes) or (real.startswith(parts) and PartName.parse(name)):
+                folders[folder] = without_links(folder)
+            file = f"{folders[folder]}/{name}"
+            if file.startswith(notes) or (file.startswith(parts) and PartName.parse(name)):
                 msg = f"a source that reads the query's own checkpoint, log or table ({path})"
                 way = f"take that folder, or the link to it, out of the source, and {_ONCE}"
                 raise Unsupported(msg, "its files would become rows", way)
@@ -176,11 +177,6 @@ def _local(end: object) -> list[str]:
     """A batch's files on a local disk, by their names."""
     paths = [path for _, path in end.paths] if isinstance(end, FilesOffset) else []
     return [unquote(path) for path in paths if path.startswith("file:")]
-
-
-def _real(folder: str) -> str:
-    path = normal(folder)
-    return os.path.realpath(path) if path.startswith("/") else path
 
 
 def _ignores_missing(relation: Any) -> bool:
