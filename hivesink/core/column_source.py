@@ -87,6 +87,12 @@ def parse_source(text: str) -> ColumnSource:
         raise ValueError(message) from None
 
 
+def json_path(field: str) -> str:
+    """The path of a record's field of any name, as `sink.column.<name>.from` has it."""
+    escaped = re.sub(r'["\\]', r"\\\g<0>", field)
+    return f'$["{escaped}"]'
+
+
 def stream_column(source: ColumnSource) -> tuple[str, tuple[str, ...]] | None:
     """The stream's column that `source` is read from, and Spark's types that it may have; None if it is in none."""
     if isinstance(source, JsonPath):

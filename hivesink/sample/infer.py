@@ -6,14 +6,16 @@ import re
 import unicodedata
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import chain, count
 from typing import TYPE_CHECKING
 
+from hivesink.core.column_source import json_path
 from hivesink.core.table import Array, Column, HiveType, Map, Primitive, Struct
 from hivesink.decode.scan import NotJson, document
 from hivesink.sample.seen import DEEPEST, Kind, Seen, shown
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Container, Iterable, Mapping
 
     from hivesink.sample.seen import Field
 
@@ -81,9 +83,11 @@ class Inferred:
     """`columns` decode every JSON object of the sample, but for those that have a kept field twice, in any case.
 
     Text that has no UTF-8 (a lone surrogate) fits no column either. A column's comment says what isn't certain.
+    `sources` are the settings of those that can't be called as their fields.
     """
 
     columns: tuple[Column, ...]
+    sources: Mapping[str, str]
     left_out: tuple[LeftOut, ...]
 
 
@@ -96,17 +100,25 @@ def infer(records: Iterable[bytes | None]) -> Inferred:
             if raw[0] == "{":
                 seen.take(raw)
     columns: list[Column] = []
+    sources: dict[str, str] = {}
     left_out: list[LeftOut] = []
+    taken = {name for name in seen.fields if _can_be_column(name)}
     for name, one in seen.fields.items():
-        why = _no_column(name) or (f"most records {one.repetition}" if one.is_mostly_twice else None)
+        why = _no_path(name) or (f"most records {one.repetition}" if one.is_mostly_twice else None)
         if why is None and len(columns) == MOST_COLUMNS:
             why = f"the table has {MOST_COLUMNS:,} columns already"
         if why is not None:
             left_out.append(LeftOut(name, why))
             continue
         types = _Types(shown(name))
-        columns.append(Column(name, types.of_column(one), types.comment()))
-    return Inferred(tuple(columns), tuple(left_out))
+        kind, column = types.of_column(one), name
+        if not _can_be_column(name):
+            column = _name_like(name, taken)
+            taken.add(column)
+            sources[f"sink.column.{column}.from"] = json_path(name)
+            types.notes.append(f"of the field {shown(name)}")
+        columns.append(Column(column, kind, types.comment()))
+    return Inferred(tuple(columns), sources, tuple(left_out))
 
 
 @dataclass(slots=True)
@@ -196,10 +208,27 @@ def _why_map(seen: Seen) -> str | None:
     return None
 
 
-def _no_column(name: str) -> str | None:
-    """Why Hive, or one of its readers, can't have a column of that name; None if they can."""
-    if not name or not all(one in "_$-" or unicodedata.category(one) in _LETTERS for one in name):
-        return "a column's name has letters, digits, _, $ and - only; sink.column.<name>.from can give it another"
+def _can_be_column(name: str) -> bool:
+    """Whether Hive and all its readers can have a column of that name."""
+    return bool(name) and all(map(_is_plain, name)) and name not in _HIVES_OWN
+
+
+def _is_plain(letter: str) -> bool:
+    return letter in "_$-" or unicodedata.category(letter) in _LETTERS
+
+
+def _name_like(field: str, taken: Container[str]) -> str:
+    """A column's name for a field that can't give it its own: `host_name` for `host.name`."""
+    plain = "".join(letter if _is_plain(letter) else " " for letter in field)
+    name = "_".join(plain.split()) or "field"
+    names = chain([name], (f"{name}_{number}" for number in count(2)))
+    return next(one for one in names if one not in taken and _can_be_column(one))
+
+
+def _no_path(name: str) -> str | None:
+    """Why no column can have that field; None if one can."""
+    if not name.isprintable():
+        return "its name has characters that don't print"
     if len(name.encode("utf-16-le")) // 2 > _LONGEST_NAME:
         return f"metastores keep {_LONGEST_NAME} characters of a column's name"
-    return "every Hive table has a column of that name" if name in _HIVES_OWN else None
+    return None

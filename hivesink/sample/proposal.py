@@ -20,7 +20,7 @@ from hivesink.sample.preview import Preview, preview, settings_of
 from hivesink.sample.seen import Kind, kind_of_text, shown
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     import pyarrow as pa
 
@@ -71,10 +71,12 @@ class TimeColumn:
 class Findings:
     """What a sample shows: columns, with comments on what isn't certain, fields left out, and columns of times.
 
-    `nearly_times` are columns of text of which a part is times, the greatest part first: name, and what isn't.
+    `sources` are the settings of columns that can't be called as their fields. `nearly_times` are columns of text of
+    which a part is times, the greatest part first: name, and what isn't.
     """
 
     columns: tuple[Column, ...]
+    sources: Mapping[str, str]
     left_out: tuple[LeftOut, ...]
     times: tuple[TimeColumn, ...]
     nearly_times: tuple[tuple[str, str], ...]
@@ -131,14 +133,14 @@ def find(sample: Sample, table: TableName, arrival: datetime, *, source: str = "
         problem = f"the only fields are {fields}, as columns of the stream of raw records are called; "
         problem += "send records with other names"
         raise InvalidOption((problem,))
-    spec = TableSpec(table, columns)
+    spec = TableSpec(table, columns, properties=tuple(sorted(inferred.sources.items())))
     rows = preview(sample, spec, settings_of(spec), arrival).rows
     columns = tuple(_as_times(column, rows) for column in columns)
     times = [time for column in columns if column.type in TIMES for time in _times(column, rows)]
     # Sorting is stable: of two alike the first column is the likelier.
     ordered = tuple(sorted(times, key=lambda time: time.likelihood, reverse=True))
     nearly = sorted((one for column in columns for one in _nearly_times(column, rows)), reverse=True)
-    return Findings(columns, inferred.left_out, ordered, tuple((name, why) for _, name, why in nearly))
+    return Findings(columns, inferred.sources, inferred.left_out, ordered, tuple((name, why) for _, name, why in nearly))
 
 
 def time_choices(found: Findings, *, from_kafka: bool) -> tuple[str, ...]:
@@ -247,6 +249,7 @@ def _spec(table: TableName, found: Findings, by: Partitioning) -> TableSpec:
     what = "the Kafka record's timestamp" if kafkas_own else shown(by.time)
     comment = f"{by.every} of {what} in {by.zone}, {PATTERNS[by.every]}"
     properties = {
+        **found.sources,
         "sink.bucket.assigner": "date-time",
         "sink.bucket.time-pattern": PATTERNS[by.every],
         "sink.bucket.time-zone": by.zone,

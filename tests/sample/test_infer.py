@@ -118,18 +118,41 @@ def test_deep_nesting_ends_as_text() -> None:
     [
         ('{"Id": 1, "id": 2}', "id", "most records have both Id and id, and Hive ignores case"),
         ('{"id": 1, "id": 2}', "id", "most records have it twice"),
-        ('{"": 1}', "", "a column's name has letters"),
-        ('{"a.b": 1}', "a.b", "a column's name has letters"),
-        ('{"\\ud800": 1}', "\ud800", "a column's name has letters"),
-        ('{"a\\nb": 1}', "a\nb", "a column's name has letters"),
-        ('{"ROW__ID": 1}', "row__id", "every Hive table has a column of that name"),
+        ('{"\\ud800": 1}', "\ud800", "its name has characters that don't print"),
+        ('{"a\\nb": 1}', "a\nb", "its name has characters that don't print"),
         (f'{{"{"x" * 768}": 1}}', "x" * 768, "metastores keep 767 characters"),
     ],
 )
-def test_what_can_be_no_column_is_left_out(record: str, name: str, why: str) -> None:
+def test_a_field_without_a_column_is_left_out(record: str, name: str, why: str) -> None:
     (left,) = infer([record.encode()]).left_out
     assert left.field == name
     assert left.why.startswith(why)
+
+
+@pytest.mark.parametrize(
+    ("field", "column", "path"),
+    [
+        ("@timestamp", "timestamp", '$["@timestamp"]'),
+        ("Host.Name", "host_name", '$["host.name"]'),
+        (" größe (mm) ", "größe_mm", '$[" größe (mm) "]'),
+        ('a"b\\', "a_b", '$["a\\"b\\\\"]'),
+        ("", "field", '$[""]'),
+        ("%", "field", '$["%"]'),
+        ("ROW__ID", "row__id_2", '$["row__id"]'),
+    ],
+)
+def test_a_field_whose_name_no_column_can_have_gets_another(field: str, column: str, path: str) -> None:
+    inferred = infer([json.dumps({field: 1}).encode()])
+    (one,) = inferred.columns
+    assert (one.name, dict(inferred.sources)) == (column, {f"sink.column.{column}.from": path})
+    assert _bad([json.dumps({field: 1}).encode()], inferred) == []
+
+
+def test_no_two_columns_get_one_name() -> None:
+    inferred = infer([b'{"@a": 1, "a ": 2, "a_2": 3, "b.c": 4, "b_c": 5}'])
+    names = [one.name for one in inferred.columns]
+    assert names == ["a", "a_3", "a_2", "b_c_2", "b_c"]
+    assert {one.comment for one in inferred.columns if one.name in ("a_2", "b_c")} == {None}
 
 
 @pytest.mark.parametrize(
@@ -155,7 +178,7 @@ def test_a_table_has_so_many_columns() -> None:
 
 def _bad(records: list[bytes], inferred: Inferred) -> list[tuple[int, str]]:
     """The records that don't fit; of the others nothing is lost that isn't told."""
-    spec = TableSpec(TableName("a", "b"), inferred.columns)
+    spec = TableSpec(TableName("a", "b"), inferred.columns, properties=tuple(sorted(inferred.sources.items())))
     try:
         assert parse_ddl(render(spec), "t.sql", check) == spec
     except InvalidOption as error:
