@@ -95,24 +95,32 @@ _STATE_FILE = re.compile(r"/(state/\d+/\d+/\S+?)(?=[,.:]?(?:\s|$))")
 _SOURCE_DAMAGE = re.compile(
     r"""
     (?:
-      \[FAILED_READ_FILE\.\w+\]\ Encountered\ error\ while\ reading\ file\ (.+?)\.?\s+(?:SQLSTATE|\n)
+      \b(?:while\ reading|cannot\ be\ converted\ in)\ file\ (.+?)\.?\s+(?:SQLSTATE|Data\ type|Column:|\n)
       (?s:.*?)
     )?
-    ^Caused\ by:\ (?:java\.io|com\.github\.luben\.zstd)\.\w+:\ (.+)
-    \n\s+at\ (?:org\.apache\.hadoop\.io\.compress|com\.github\.luben\.zstd)\.
+    ^Caused\ by:\ (?:\w+\.)+\w+Exception(?::\ (.+))?
+    \n\s+at\ (?:
+      org\.apache\.hadoop\.io\.compress | com\.github\.luben\.zstd
+      | org\.apache\.parquet | org\.apache\.spark\.sql\.execution\.datasources\.parquet | org\.apache\.orc
+    )\.
     """,
     re.VERBOSE | re.MULTILINE,
 )
+_SERVERS = re.compile(r"^\s+at org\.apache\.hadoop\.(?:hdfs|ipc|net)\.", re.MULTILINE)
+_OTHER_TYPE = re.compile(r"column: \[(.+)\], physicalType: (\w+), logicalType: (.+)")
 
 
 def damaged_source(text: str) -> tuple[str, str] | None:
-    """The packed file of a source that Java can't unpack, and why; None if no error says so."""
+    """The file of a source that Java's readers can't read to its end, and why; None if no error says so."""
     found = _SOURCE_DAMAGE.search(text)
-    if found is None:
+    # Its file system may be there again, and whole.
+    if found is None or _SERVERS.search(text):
         return None
-    file, why = found[1] or "a packed file of the batch (Spark 3.5 doesn't say which)", found[2]
+    file, why = found[1] or "a file of the batch (Spark doesn't say which)", found[2] or "unexpected end"
     # Java says so as well of what follows the last member: gzip itself passes over zeros there.
-    return file, f"{why}, or other bytes after its end" if why == "not a gzip file" else why
+    if why == "not a gzip file":
+        why += ", or other bytes after its end"
+    return file, _OTHER_TYPE.sub(r"its column \1 is \2; the schema has \3", why)
 
 
 def damaged_state(text: str) -> tuple[str, str] | None:

@@ -438,11 +438,11 @@ class SourceFilesChanged(HiveSinkError):
 
 
 class SourceFileDamaged(HiveSinkError):
-    """A packed file of a batch can't be unpacked to its end."""
+    """A file of a batch can't be read to its end: it is damaged, or has other types than the schema."""
 
     def __init__(self, path: str, reason: str) -> None:
         super().__init__(
-            f"{path} is damaged ({reason}), and nothing of its batch is in the table: write the whole file again "
+            f"{path} can't be read ({reason}), and nothing of its batch is in the table: write the whole file again "
             "under the same name; or, if its rows are not wanted, move it away and start once with "
             "'sink.on-missing-file' = 'ignore'"
         )

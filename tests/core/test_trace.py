@@ -94,6 +94,26 @@ _UNPACKER = "\tat org.apache.hadoop.io.compress.DecompressorStream.read(D.java:1
             ("file:///in/a%20b.gz", "not a gzip file, or other bytes after its end"),
         ),
         (f"Caused by: java.io.EOFException: Unexpected end\n{_UNPACKER}", ("file:///in/a%20b.gz", "Unexpected end")),
+        # Parquet and ORC.
+        (
+            "Caused by: java.lang.RuntimeException: a is not a Parquet file\n\tat org.apache.parquet.hadoop.P.r(P:1)\n",
+            ("file:///in/a%20b.gz", "a is not a Parquet file"),
+        ),
+        (
+            "Caused by: java.io.EOFException\n\tat org.apache.parquet.bytes.B.slice(B.java:1)\n",
+            ("file:///in/a%20b.gz", "unexpected end"),
+        ),
+        (
+            "Caused by: a.SException: column: [id], physicalType: INT64, logicalType: int\n"
+            "\tat org.apache.spark.sql.execution.datasources.parquet.P.c(P.java:1)\n",
+            ("file:///in/a%20b.gz", "its column id is INT64; the schema has int"),
+        ),
+        ("Caused by: java.lang.OutOfMemoryError: Java heap space\n\tat org.apache.parquet.bytes.B.a(B:1)\n", None),
+        (
+            "Caused by: a.PException: could not read page\n\tat org.apache.parquet.P.r(P:1)\n"
+            "Caused by: a.BlockMissingException: blk_1\n\tat org.apache.hadoop.hdfs.DFSInputStream.read(D:1)\n",
+            None,
+        ),
         # Its file system may be there again, and whole.
         (
             f"Caused by: java.io.IOException: gone\n\tat org.apache.hadoop.hdfs.DFSInputStream.read(D)\n{_UNPACKER}",
@@ -102,7 +122,7 @@ _UNPACKER = "\tat org.apache.hadoop.io.compress.DecompressorStream.read(D.java:1
         ("Caused by: java.net.ConnectException: Connection refused\n\tat a.b.C\n", None),
     ],
 )
-def test_a_packed_source_file_that_is_damaged(java: str, found: tuple[str, str] | None) -> None:
+def test_a_source_file_that_is_damaged(java: str, found: tuple[str, str] | None) -> None:
     assert damaged_source(f"{_READ.format('file:///in/a%20b.gz')}\n\tat a.b.C\n{java}") == found
     unnamed = damaged_source(f"org.apache.spark.SparkException: Job aborted\n\tat a.b.C\n{java}")
-    assert unnamed == (found and ("a packed file of the batch (Spark 3.5 doesn't say which)", found[1]))
+    assert unnamed == (found and ("a file of the batch (Spark doesn't say which)", found[1]))

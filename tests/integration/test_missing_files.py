@@ -6,6 +6,7 @@ import gzip
 import json
 import logging
 import os
+import re
 import struct
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +14,7 @@ from shutil import copyfile, copytree, rmtree
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from hivesink import errors, sources
@@ -240,12 +242,32 @@ def test_a_packed_file_that_is_cut_short_stops_the_query_until_it_is_whole(stage
     path = stage.put_bytes(whole[:-20], "a b.json.gz")
     with pytest.raises(errors.SourceFileDamaged) as told:
         stage.drain()
-    named = "a packed file of the batch" if stage.spark.version.startswith("3.") else path.as_uri()
+    named = "a file of the batch" if stage.spark.version.startswith("3.") else path.as_uri()
     assert str(told.value).startswith(named)
-    assert " is damaged (Unexpected end of input stream), and nothing of its" in str(told.value)
+    assert " can't be read (Unexpected end of input stream), and nothing of its" in str(told.value)
     assert stage.ids() == []
     path.write_bytes(whole)
     stage.drain()
+    assert stage.ids() == list(range(10))
+
+
+def test_a_parquet_file_that_is_cut_short_or_has_another_type_stops_the_query_until_it_is_mended(stage: Stage) -> None:
+    stage.create()
+    events = stage.spark.readStream.schema(SCHEMA).parquet(str(stage.folder))
+    rows = {"ID": list(range(10)), "Name": ["n"] * 10, "dt": ["2024-01-01"] * 10}
+    path = stage.folder / "a b.parquet"
+    pq.write_table(pa.table(rows), path)
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-1])
+    with pytest.raises(errors.SourceFileDamaged, match="Parquet file.*write the whole file again"):
+        stage.drain(events=events)
+    pq.write_table(pa.table({**rows, "ID": ["a"] * 10}), path)
+    other = f"^{re.escape(path.as_uri())} can't be read \\(its column ID is BINARY; the schema has bigint\\)"
+    with pytest.raises(errors.SourceFileDamaged, match=other):
+        stage.drain(events=events)
+    assert stage.ids() == []
+    path.write_bytes(whole)
+    stage.drain(events=events)
     assert stage.ids() == list(range(10))
 
 
@@ -255,7 +277,7 @@ def test_a_file_that_another_program_has_packed_is_named_before_hadoop_takes_it_
     packed = pa.compress(lines, codec="lz4", asbytes=True)
     for name, content in (("frame.lz4", packed), ("raw.snappy", pa.compress(lines, codec="snappy", asbytes=True))):
         path = stage.put_bytes(content, name)
-        with pytest.raises(errors.SourceFileDamaged, match=rf"{path.as_uri()} is damaged \(not as Hadoop packs"):
+        with pytest.raises(errors.SourceFileDamaged, match=rf"{path.as_uri()} can't be read \(not as Hadoop packs"):
             stage.drain()
         path.unlink()
         stage.drain(stage.sink(options=IGNORE))
