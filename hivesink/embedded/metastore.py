@@ -11,7 +11,7 @@ from typing import Any
 from hivesink.config.cache import local_location, made_once, state_folder
 from hivesink.embedded.process import HOST, Detached, Launch
 from hivesink.embedded.server import EmbeddedServer, locked
-from hivesink.errors import MetastoreUnreachable
+from hivesink.errors import MetastoreCopied, MetastoreUnreachable
 from hivesink.jvm.jars import all_jars, jar
 from hivesink.jvm.java import LOCAL_FILES, find_java
 
@@ -21,6 +21,8 @@ LOOPBACK_SOURCE = Path(__file__).with_name("java") / "HiveAuthUtils.java"
 class EmbeddedMetastore(EmbeddedServer):
     """A server whose `folder` holds the database, `warehouse` the databases' folders and managed tables.
 
+    `resume` raises MetastoreCopied: the database has its tables' locations as whole paths, so from a copy jobs would
+    write into the original's tables, and `stop` would end its server.
     Without `durable` a power cut may lose the last commits, which tests don't mind; the process's death never does.
     """
 
@@ -66,10 +68,12 @@ class EmbeddedMetastore(EmbeddedServer):
         )
 
     def _record(self, port: int, process: Detached) -> dict[str, Any]:
-        return {**super()._record(port, process), "warehouse": str(self.warehouse)}
+        return {**super()._record(port, process), "warehouse": str(self.warehouse), "folder": str(self.folder)}
 
     def _restore(self, record: dict[str, Any]) -> None:
-        warehouse = Path(record["warehouse"])
+        warehouse, made_in = Path(record["warehouse"]), Path(record.get("folder", self.folder))
+        if not (made_in.exists() and made_in.samefile(self.folder)):
+            raise MetastoreCopied(str(self.folder), str(made_in))
         super()._restore(record)
         self.warehouse = warehouse
 

@@ -36,6 +36,16 @@ class MetastoreUnreachable(HiveSinkError):
         super().__init__(f"the metastore at {metastore} doesn't answer ({reason}); is it running?")
 
 
+class MetastoreCopied(HiveSinkError):
+    """The embedded metastore's folder is a copy of the one it was made in, or was moved from there."""
+
+    def __init__(self, folder: str, made_in: str) -> None:
+        super().__init__(
+            f"{folder} was copied or moved from {made_in}, and its tables' folders are still those: after a move, move "
+            "it back, or make a link to it there; in a copy, delete it and the copied tables, and declare new ones"
+        )
+
+
 class MetastoreFailing(MetastoreUnreachable):
     """The metastore answers a question with an error of its own; asking again is safe."""
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import socket
 from concurrent.futures import ThreadPoolExecutor
@@ -16,7 +17,7 @@ from thrift.transport import TSocket, TTransport
 from hivesink.embedded import metastore as detached
 from hivesink.embedded.metastore import EmbeddedMetastore
 from hivesink.embedded.process import HOST, identity_of, wait_until
-from hivesink.errors import NotWritable, ServerFailed
+from hivesink.errors import MetastoreCopied, NotWritable, ServerFailed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -171,6 +172,26 @@ def test_detached_it_starts_once_survives_a_kill_and_stops(home: Path) -> None:
     assert second.pid is not None
     assert identity_of(second.pid) is None
     assert not detached.stop(home).running, "stopping twice is harmless"
+
+
+def test_a_copy_or_a_moved_one_is_refused_until_it_is_found_where_it_was_made(home: Path, tmp_path: Path) -> None:
+    detached.start(home)
+    copy, moved = tmp_path / "copy", tmp_path / "moved"
+    shutil.copytree(home, copy)
+    for act in (detached.status, detached.stop, detached.start):
+        with pytest.raises(MetastoreCopied, match=f"^{copy}/metastore was copied or moved from {home}/metastore, and"):
+            act(copy)
+    assert detached.status(home).running
+    detached.stop(home)
+    home.rename(moved)
+    with pytest.raises(MetastoreCopied, match="after a move, move it back, or make a link to it there"):
+        detached.start(moved)
+    home.symlink_to(moved)
+    assert not detached.status(moved).running
+    home.unlink()
+    moved.rename(home)
+    assert not detached.status(home).running
+
 
 
 def test_a_pid_that_now_belongs_to_another_process_is_left_alone(home: Path) -> None:
