@@ -123,6 +123,9 @@ def _same_place(wanted: str, live: str | None) -> bool:
     )
 
 
+_COPY = "make a new table and copy the rows (docs/ddl.md says how)"
+
+
 def _column_differences(table: TableName, wanted: Sequence[Column], live: Sequence[Column]) -> Iterator[str]:
     before = {column.name.lower(): column for column in live}
     after = {column.name: column for column in wanted}
@@ -137,17 +140,19 @@ def _column_differences(table: TableName, wanted: Sequence[Column], live: Sequen
             continue
         change = f"ALTER TABLE {table.quoted} CHANGE COLUMN {quoted(column.name)} {column_text(column)}"
         if old.type != column.type:
-            why = "Hive isn't known to read old files right with it; make a new table and copy the rows"
+            why = f"Hive isn't known to read old files right with it; {_COPY}"
             if is_safe(old.type, column.type):
                 run = f"Run hivesink query --hiveserver2 HOST:PORT {quote(change)}: Spark can't"
-                why = f"old files stay readable. {run}. Without a HiveServer2 make a new table and copy the rows"
+                why = f"old files stay readable. {run}. Without a HiveServer2 {_COPY}"
             yield f"column {column.name} is {old.type}, the DDL says {column.type}: {why}"
         elif column.comment is not None and column.comment != (old.comment or ""):
             differs = f"column {column.name} has the comment {old.comment!r}, the DDL says {column.comment!r}"
             yield f"{differs}: run hivesink query {quote(change)}"
     for name, old in before.items():
         if name not in after:
-            yield f"column {name} {old.type} is not in the DDL: dropping it would hide its data; add it to the DDL"
+            add = f"column {name} {old.type} is not in the DDL: dropping it would hide its data; add it to the DDL"
+            renamed = f"; if its field has another name now, with 'sink.column.{name}.from' = '$.NAME'"
+            yield f"{add}{renamed}" if missing else add
     common = [column.name for column in wanted if column.name in before]
     if common != [name for name in before if name in after]:
         yield (
@@ -170,7 +175,7 @@ def _partition_differences(wanted: Sequence[Column], live: Sequence[Column]) -> 
     if texts[0] != texts[1]:
         yield (
             f"partitioned by ({texts[0]}), the DDL says ({texts[1]}): folders and metastore entries use the old "
-            "columns; make a new table and copy the rows"
+            f"columns; {_COPY}"
         )
 
 

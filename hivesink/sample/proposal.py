@@ -140,7 +140,9 @@ def find(sample: Sample, table: TableName, arrival: datetime, *, source: str = "
     # Sorting is stable: of two alike the first column is the likelier.
     ordered = tuple(sorted(times, key=lambda time: time.likelihood, reverse=True))
     nearly = sorted((one for column in columns for one in _nearly_times(column, rows)), reverse=True)
-    return Findings(columns, inferred.sources, inferred.left_out, ordered, tuple((name, why) for _, name, why in nearly))
+    return Findings(
+        columns, inferred.sources, inferred.left_out, ordered, tuple((name, why) for _, name, why in nearly)
+    )
 
 
 def time_choices(found: Findings, *, from_kafka: bool) -> tuple[str, ...]:

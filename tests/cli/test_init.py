@@ -236,7 +236,11 @@ def test_the_table_that_it_proposes_is_named_after_the_source(source: str, table
         ),
         (["--table", "a.b", "--yes", "--from", "none.json"], 65, "none.json holds no records"),
         (["--table", "a.b", "--yes", "--from", "days"], 65, "begin with . or _; put files there"),
-        (["--table", "a.b", "--yes", "--from", "odd.json"], 65, 'no field of the sample can be a column; "a\\u000ab": its'),
+        (
+            ["--table", "a.b", "--yes", "--from", "odd.json"],
+            65,
+            'no field of the sample can be a column; "a\\u000ab": its',
+        ),
         (["--table", "a.b", "--yes", "--from", "value.json"], 65, "the only fields are value, as columns"),
         (["--table", "a.b", "--yes", "--from", "some.json"], 65, "put the data into a folder of its own"),
     ],

@@ -104,14 +104,18 @@ _UNPACKER = "\tat org.apache.hadoop.io.compress.DecompressorStream.read(D.java:1
             ("file:///in/a%20b.gz", "unexpected end"),
         ),
         (
-            "Caused by: a.SException: column: [id], physicalType: INT64, logicalType: int\n"
-            "\tat org.apache.spark.sql.execution.datasources.parquet.P.c(P.java:1)\n",
+            (
+                "Caused by: a.SException: column: [id], physicalType: INT64, logicalType: int\n"
+                "\tat org.apache.spark.sql.execution.datasources.parquet.P.c(P.java:1)\n"
+            ),
             ("file:///in/a%20b.gz", "its column id is INT64; the schema has int"),
         ),
         ("Caused by: java.lang.OutOfMemoryError: Java heap space\n\tat org.apache.parquet.bytes.B.a(B:1)\n", None),
         (
-            "Caused by: a.PException: could not read page\n\tat org.apache.parquet.P.r(P:1)\n"
-            "Caused by: a.BlockMissingException: blk_1\n\tat org.apache.hadoop.hdfs.DFSInputStream.read(D:1)\n",
+            (
+                "Caused by: a.PException: could not read page\n\tat org.apache.parquet.P.r(P:1)\n"
+                "Caused by: a.BlockMissingException: blk_1\n\tat org.apache.hadoop.hdfs.DFSInputStream.read(D:1)\n"
+            ),
             None,
         ),
         # Its file system may be there again, and whole.

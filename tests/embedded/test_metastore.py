@@ -193,7 +193,6 @@ def test_a_copy_or_a_moved_one_is_refused_until_it_is_found_where_it_was_made(ho
     assert not detached.status(home).running
 
 
-
 def test_a_pid_that_now_belongs_to_another_process_is_left_alone(home: Path) -> None:
     state = {"pid": os.getpid(), "identity": "another boot 1", "port": 1, "warehouse": str(home / "w")}
     (home / "metastore").mkdir(parents=True)

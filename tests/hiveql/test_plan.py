@@ -161,7 +161,7 @@ def test_a_type_change_that_old_files_survive_is_said_to_be_one() -> None:
     assert said == (
         "column a is int, the DDL says bigint: old files stay readable. Run hivesink query --hiveserver2 HOST:PORT "
         "'ALTER TABLE `demo`.`t` CHANGE COLUMN `a` `a` bigint': Spark can't. Without a HiveServer2 make a new table "
-        "and copy the rows"
+        "and copy the rows (docs/ddl.md says how)"
     )
 
 

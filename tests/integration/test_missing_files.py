@@ -259,7 +259,7 @@ def test_a_parquet_file_that_is_cut_short_or_has_another_type_stops_the_query_un
     pq.write_table(pa.table(rows), path)
     whole = path.read_bytes()
     path.write_bytes(whole[:-1])
-    with pytest.raises(errors.SourceFileDamaged, match="Parquet file.*write the whole file again"):
+    with pytest.raises(errors.SourceFileDamaged, match=r"Parquet file.*write the whole file again"):
         stage.drain(events=events)
     pq.write_table(pa.table({**rows, "ID": ["a"] * 10}), path)
     other = f"^{re.escape(path.as_uri())} can't be read \\(its column ID is BINARY; the schema has bigint\\)"
