@@ -68,6 +68,16 @@ def test_the_list_by_reason(letters: Ingest, capsys: pytest.CaptureFixture[str])
     assert (wrong.code, "write yyyy-MM-dd" in wrong.error) == (2, True)
 
 
+def test_those_that_wait_for_a_roll_are_told_of(letters: Ingest, uri: str, capsys: pytest.CaptureFixture[str]) -> None:
+    rolls = {"sink.on-bad-record": "dead-letter", "sink.rolling-policy.on-epoch": "false"}
+    with closing(Ingest(letters.table, uri, "second", options=rolls)) as writer:
+        writer.commit()
+    for arguments in ([], ["replay", "--dry-run"]):
+        said = hivesink(capsys, "rejects", *arguments, letters.table)
+        assert "1 more wait in the jobs' logs; they are in the table once it is rolled" in said.out
+    assert hivesink(capsys, "rejects", "replay", letters.table, "--json", "--yes").data["waiting"] == 1
+
+
 def test_a_table_without_dead_letters(ingest: Ingest, capsys: pytest.CaptureFixture[str]) -> None:
     said = hivesink(capsys, "rejects", ingest.table)
     assert (said.code, said.out) == (0, f"no record of {ingest.table} was ever rejected into a table\n")
