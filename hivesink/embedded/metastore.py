@@ -32,6 +32,7 @@ class EmbeddedMetastore(EmbeddedServer):
         super().__init__(folder)
         self.warehouse = warehouse.absolute()
         self._durable = durable
+        self._made_in = self.folder
 
     @property
     def uri(self) -> str:
@@ -68,14 +69,15 @@ class EmbeddedMetastore(EmbeddedServer):
         )
 
     def _record(self, port: int, process: Detached) -> dict[str, Any]:
-        return {**super()._record(port, process), "warehouse": str(self.warehouse), "folder": str(self.folder)}
+        return {**super()._record(port, process), "warehouse": str(self.warehouse), "made_in": str(self._made_in)}
 
     def _restore(self, record: dict[str, Any]) -> None:
-        warehouse, made_in = Path(record["warehouse"]), Path(record.get("folder", self.folder))
+        # An older version's record doesn't say.
+        warehouse, made_in = Path(record["warehouse"]), Path(record.get("made_in", self.folder))
         if not (made_in.exists() and made_in.samefile(self.folder)):
             raise MetastoreCopied(str(self.folder), str(made_in))
         super()._restore(record)
-        self.warehouse = warehouse
+        self.warehouse, self._made_in = warehouse, made_in
 
 
 def derby_site(folder: Path) -> dict[str, str]:

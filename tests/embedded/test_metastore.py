@@ -187,8 +187,11 @@ def test_a_copy_or_a_moved_one_is_refused_until_it_is_found_where_it_was_made(ho
     with pytest.raises(MetastoreCopied, match="after a move, move it back, or make a link to it there"):
         detached.start(moved)
     home.symlink_to(moved)
-    assert not detached.status(moved).running
+    assert detached.start(moved).running
+    detached.stop(moved)
     home.unlink()
+    with pytest.raises(MetastoreCopied):
+        detached.status(moved)
     moved.rename(home)
     assert not detached.status(home).running
 
