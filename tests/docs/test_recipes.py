@@ -86,6 +86,8 @@ def test_cron_and_a_backfill(metastore: EmbeddedMetastore, tmp_path: Path) -> No
     assert (done.returncode, done.stdout, done.stderr) == (0, "", ""), (tmp_path / "run.log").read_text()
 
     sh.put("day", 11)
+    sh.must(block(PAGE, "# drop_day.sh").text)
+    assert sh.rows() == []
     assert "is gone since it was published" in sh.must(block(PAGE, "FOLDER=file").text)
     assert sh.rows() == day(11, 12)
 
@@ -215,12 +217,15 @@ def test_a_backfill_from_kafka(metastore: EmbeddedMetastore, kafka: str, tmp_pat
     own = job.replace('AT = "timestamp"  # Kafka\'s\nREAD_FROM = BEGIN\n', by_record)
     assert own != job
     (tmp_path / "jobs" / "backfill.py").write_text(own)
+    drop = block(PAGE, "# drop_day.sh").text
     sh.must("TRIGGER=availableNow hivesink run jobs/events.py")
+    sh.must(drop)
     sh.must(commands)
     assert sh.rows() == day(21, 22, 31, 41, 51)
 
     # By Kafka's time, as the page says, one of another day by its own comes along.
     (tmp_path / "jobs" / "backfill.py").write_text(job)
+    sh.must(drop)
     sh.must(commands.replace("backfill-events-2024-01-03", "by-kafka"))
     assert sh.rows() == [*day(31, 41), [61, "2024-01-04"]]
 
