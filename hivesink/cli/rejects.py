@@ -113,7 +113,7 @@ def list_rejects(  # noqa: PLR0917  each is an option of the command line
         before = "" if replayed or wanted.filters else f", {len(census.replayed)} replayed before"
         what = f"{count(total, 'record')} that {'was' if total == 1 else 'were'} replayed"
         blocks.append(Line(f"{opened.name}: {what if replayed else count(total, 'rejected record')}{before}"))
-        blocks += _also(waiting)
+        blocks += _still(waiting)
         blocks += [*_notes(census), *_mismatch(instead, wanted)]
         if export and replayed:
             blocks.append(Line(f"written to {export}: their marks stay, so no --mended takes them again"))
@@ -188,7 +188,7 @@ def replay(  # noqa: PLR0917  each is an option of the command line
         summary += f", {found.skipped} skipped" if found.skipped else ""
         blocks = [Line(f"first finished an earlier replay: {_became(finished)}")] if finished else []
         waiting = letters.waiting()
-        blocks += [*map(Line, _lines(found)), Line(summary), *_also(waiting), *_notes(census)]
+        blocks += [*map(Line, _lines(found)), Line(summary), *_still(waiting), *_notes(census)]
         blocks += _mismatch(instead, wanted)
         if before := sum(one in census.replayed and one not in census.given for one in lines or ()):
             blocks.append(Line(f"{before} of {mended} were replayed before"))
@@ -210,7 +210,7 @@ def replay(  # noqa: PLR0917  each is an option of the command line
             raise typer.Exit(ExitCode.FAILED)
 
 
-def _also(waiting: int) -> list[Line]:
+def _still(waiting: int) -> list[Line]:
     more = f"{waiting} more wait in the jobs' logs; they are in the table once it is rolled"
     return [Line(more)] if waiting else []
 

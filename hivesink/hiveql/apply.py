@@ -24,6 +24,8 @@ _TO_DOUBLE = (Primitive.TINYINT, Primitive.SMALLINT, Primitive.FLOAT)
 _SAFE = {*combinations(INTEGERS, 2), *((old, Primitive.DOUBLE) for old in _TO_DOUBLE)}
 """Seen with Hive 2.3's Parquet reader (tests/integration/test_types.py); docs/ddl.md has them all."""
 
+_COPY = "make a new table and copy the rows (docs/ddl.md says how)"
+
 _A_SECOND = 1.05
 """A metastore tells tables whose names were swapped apart by the second in which they were made."""
 
@@ -123,9 +125,6 @@ def _same_place(wanted: str, live: str | None) -> bool:
     )
 
 
-_COPY = "make a new table and copy the rows (docs/ddl.md says how)"
-
-
 def _column_differences(table: TableName, wanted: Sequence[Column], live: Sequence[Column]) -> Iterator[str]:
     before = {column.name.lower(): column for column in live}
     after = {column.name: column for column in wanted}
@@ -150,9 +149,8 @@ def _column_differences(table: TableName, wanted: Sequence[Column], live: Sequen
             yield f"{differs}: run hivesink query {quote(change)}"
     for name, old in before.items():
         if name not in after:
-            add = f"column {name} {old.type} is not in the DDL: dropping it would hide its data; add it to the DDL"
-            renamed = f"; if its field has another name now, with 'sink.column.{name}.from' = '$.NAME'"
-            yield f"{add}{renamed}" if missing else add
+            way = f"; if its field has another name now, with 'sink.column.{name}.from' = '$.NAME'" if missing else ""
+            yield f"column {name} {old.type} is not in the DDL: dropping it would hide its data; add it to the DDL{way}"
     common = [column.name for column in wanted if column.name in before]
     if common != [name for name in before if name in after]:
         yield (

@@ -112,7 +112,7 @@ def infer(records: Iterable[bytes | None]) -> Inferred:
             continue
         types = _Types(shown(name))
         kind, column = types.of_column(one), name
-        if not _can_be_column(name):
+        if name not in taken:
             column = _name_like(name, taken)
             taken.add(column)
             sources[f"sink.column.{column}.from"] = json_path(name)
