@@ -51,11 +51,16 @@ def test_an_unreachable_metastore_is_worth_a_retry(
     assert "thrift://127.0.0.1:1 doesn't answer" in said.error
 
 
-def test_no_metastore_at_all(uri: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_metastore_at_all(
+    uri: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert uri
-    monkeypatch.delenv("HIVESINK_METASTORE")
+    for name in ("HIVESINK_METASTORE", "HIVESINK_HOME"):
+        monkeypatch.delenv(name)
+    monkeypatch.chdir(tmp_path)
     said = hivesink(capsys, "status", "demo.events")
     assert said.code == 65
+    assert f"no embedded one runs in {tmp_path}/.hivesink-local; " in said.error
     assert "hivesink metastore start" in said.error
 
 

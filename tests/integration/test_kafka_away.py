@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from hivesink import sources
-from hivesink.errors import InvalidOption, SourceUnreachable, TopicMissing
+from hivesink.errors import InvalidOption, SourceUnreachable, TopicMissing, Unsupported
+from hivesink.spark.site import driver_jvm
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -21,6 +23,14 @@ def test_no_broker_answers(spark: SparkSession) -> None:
         sources.kafka(spark, "127.0.0.1:1", "clicks", options=SOON)
     assert told.value.retryable
     assert "\n" not in str(told.value)
+
+
+def test_a_session_without_the_connector(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    """To py4j a class that no jar has is a package, as here each of `org`."""
+    jvm = driver_jvm(spark)
+    monkeypatch.setattr("hivesink.spark.sources.driver_jvm", lambda _: SimpleNamespace(java=jvm.java, org=jvm.nowhere))
+    with pytest.raises(Unsupported, match=r"connector isn't loaded.*session\(…, kafka=True\)"):
+        sources.kafka(spark, "127.0.0.1:1", "clicks", options=SOON)
 
 
 @pytest.mark.parametrize(("servers", "options"), [("localhost", {}), ("h:9092", {"kafka.request.timeout.ms": "x"})])
