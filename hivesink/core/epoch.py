@@ -184,8 +184,8 @@ def read_before(last: LastBatch | None, batch: BatchRef | NextBatch) -> tuple[st
     return tuple(
         path
         for done, now in zip(last.ref.end, batch.end or (), strict=False)
-        if isinstance(done, FilesOffset) and isinstance(now, FilesOffset) and now.until(done.counter) == done
-        for _, path in now.until(done.counter).paths
+        if isinstance(done, FilesOffset) and isinstance(now, FilesOffset)
+        for path in done.found_in(now)
     )
 
 

@@ -69,9 +69,17 @@ class FilesOffset:
         digest = hashlib.sha256("\n".join(sorted(path for _, path in paths)).encode()).hexdigest()
         return cls(counter, digest, len(paths), paths)
 
-    def until(self, counter: int) -> FilesOffset:
-        """The same start, and an earlier end."""
-        return FilesOffset.of(counter, tuple(entry for entry in self.paths if entry[0] <= counter))
+    def found_in(self, other: FilesOffset) -> tuple[str, ...]:
+        """This batch's paths among those of `other`, if the digest proves them.
+
+        They end at the same counter. Where Spark planned the batch anew, without its offsets, they come first in it, or
+        last if the newest files are read first (`latestFirst`).
+        """
+        paths, count = other.paths, self.files
+        for some in (tuple(one for one in paths if one[0] <= self.counter), paths[:count], paths[len(paths) - count :]):
+            if FilesOffset.of(self.counter, some) == self:
+                return tuple(path for _, path in some)
+        return ()
 
     def __str__(self) -> str:
         return f"files up to log offset {self.counter} ({self.files} in this batch, digest {self.digest[:12]})"

@@ -417,8 +417,8 @@ class SourceFilesMissing(HiveSinkError):
     def __init__(self, query: str, batch: int, planned: int, missing: tuple[str, ...]) -> None:
         super().__init__(
             f"{len(missing)} of the {planned} files planned for batch {batch} of query {query} are gone: "
-            f"{few(missing, _NAMED)}; put them back, or, if their rows are not wanted in the table, start once with "
-            'HiveSink.for_table(…, options={"sink.on-missing-file": "ignore"}) in the job, or set '
+            f"{few(missing, _NAMED)}; put them back, or, if their rows are in the table already, or not wanted there, "
+            'start once with HiveSink.for_table(…, options={"sink.on-missing-file": "ignore"}) in the job, or set '
             "'sink.on-missing-file' = 'ignore' in the table's TBLPROPERTIES until it has started"
         )
 

@@ -196,6 +196,14 @@ def test_a_file_batch_that_comes_again_names_what_was_read() -> None:
     assert "resume" not in str(told.value)
 
 
+@pytest.mark.parametrize("planned", ["abc", "cab"], ids=["oldest first", "latestFirst"])
+def test_a_file_batch_that_an_older_checkpoint_plans_anew_names_what_was_read(planned: str) -> None:
+    again = BatchRef("q", BatchId(4), files(0), files(1, *((1, path) for path in planned)))
+    with pytest.raises(ReplayDiffers, match=r"the 2 files .*: a, b\)"):
+        judge(FILES, again, NONE, "/log", raw=True)
+    assert read_before(FILES, again) == ("a", "b")
+
+
 @pytest.mark.parametrize("query", ["q", "new"])
 def test_files_that_are_not_just_the_logged_ones_are_not_said_to_be_read(query: str) -> None:
     other = BatchRef(query, BatchId(4), files(0), files(2, (1, "a"), (1, "c")))

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.errors import StreamingQueryException
 
-from hivesink import errors
+from hivesink import errors, sources
 from hivesink.cli.codes import translate
 from tests.cli.site import hivesink
 from tests.integration.stage import ON_EPOCH, Stage, Topic, wait_until, wrap
@@ -327,14 +327,19 @@ def test_a_refused_file_query_names_the_checkpoint_that_it_left(stage: Stage) ->
     assert stage.ids() == [*rows, *range(20, 30)]
 
 
-def test_a_lost_offsets_file_whose_batch_comes_again_with_other_files_is_refused(stage: Stage) -> None:
+@pytest.mark.parametrize("older", [False, True], ids=["lost", "a checkpoint of one batch before"])
+def test_a_lost_offsets_file_whose_batch_comes_again_with_other_files_is_refused(stage: Stage, *, older: bool) -> None:
     rows = two_epochs(stage)
-    stage.lose("offsets/1")
-    stage.lose("commits/1")
+    for name in ("offsets/1", "commits/1", *["sources/0/1"] * older):
+        stage.lose(name)
     stage.put(range(20, 30))
+
+    def events() -> DataFrame:
+        return sources.lines(stage.spark, str(stage.source)) if older else stage.lines()
+
     for _ in range(2):  # Spark plans the batch, then has it planned.
         with pytest.raises(errors.ReplayDiffers) as refused:
-            stage.drain()
+            stage.drain(events=events())
         said = one_line(refused.value)
         assert "append=2" in said
         assert "resume" not in said
@@ -343,7 +348,7 @@ def test_a_lost_offsets_file_whose_batch_comes_again_with_other_files_is_refused
     # Which of the two it is hangs on times that may be equal.
     (file,) = [path for path in stage.source.glob("000[01].json") if read.startswith(path.as_uri())]
     file.unlink()
-    stage.drain(stage.sink(append=2))
+    stage.drain(stage.sink(append=2), events())
     assert stage.ids() == list(range(30))
 
 
