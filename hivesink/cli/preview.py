@@ -161,7 +161,8 @@ def _kafkas_own(sample: Sample, spec: TableSpec, config: SinkConfig) -> list[Lin
     if not names:
         return []
     dropped = ", ".join(f'"{name}"' for name in names)
-    return [Line(f"the table has columns named as Kafka's: a job needs events.drop({dropped})", "yellow")]
+    needs = f"a job needs events.drop({dropped}), as those of init have"
+    return [Line(f"the table has columns named as Kafka's: {needs}", "yellow")]
 
 
 def bad_blocks(sample: Sample, bad: Sequence[Any]) -> list[Line | Grid]:

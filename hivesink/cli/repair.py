@@ -293,7 +293,8 @@ def _report(
     blocks += [Line(f"{one.target} ({count(one.rows, 'row')}): {todo} again; {one.reason}", "yellow") for one in again]
     blocks += map(Line, nothing)
     blocks += [Line(f"writer {writer}: not done: {error}", "red") for writer, error in failed.items()]
-    blocks = blocks or [Line(f"no writer has written to {opened.name} yet")]
+    moved = "if the table was moved, first name the folder of its logs in sink.log-location"
+    blocks = blocks or [Line(f"no writer has written to {opened.name} yet; {moved}")]
     blocks += [Line(text, "yellow") for text in left]
     errors = {writer: str(error) for writer, error in failed.items()}
     told = {"table": opened.name, "dry_run": dry_run, "writers": data, "not_done": errors, "known_again": again_known}

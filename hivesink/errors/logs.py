@@ -62,7 +62,8 @@ class LogMissing(HiveSinkError):
             "checkpoint belongs to another table, or to another writer's name; to go on: restore the log, or give the "
             'writer its old name (see "Renaming a writer" and "Renaming a table" in docs/operations.md), or, if the '
             "checkpoint is another job's, give this one a checkpoint and a writer's name of its own, or, if the "
-            f"batches before {batch} are in the table or not wanted, start with {appending(0)}"
+            f"batches before {batch} are in the table or not wanted, start with {appending(0)}, or, to read everything "
+            "again, move the checkpoint away"
         )
 
 

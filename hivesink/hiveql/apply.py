@@ -145,7 +145,8 @@ def _column_differences(table: TableName, wanted: Sequence[Column], live: Sequen
                 why = f"old files stay readable. {run}. Without a HiveServer2 {_COPY}"
             yield f"column {column.name} is {old.type}, the DDL says {column.type}: {why}"
         elif column.comment is not None and column.comment != (old.comment or ""):
-            differs = f"column {column.name} has the comment {old.comment!r}, the DDL says {column.comment!r}"
+            has = f"the comment {old.comment!r}" if old.comment else "no comment"
+            differs = f"column {column.name} has {has}, the DDL says {column.comment!r}"
             yield f"{differs}: run hivesink query {quote(change)}"
     for name, old in before.items():
         if name not in after:

@@ -27,6 +27,8 @@ _NAMED, _ALL = 3, 100
 _ONCE = 'start once with HiveSink.for_table(…, options={"sink.on-missing-file": "ignore"})'
 _RENAMED = f"{_ONCE}: under its new name Spark reads a file once"
 _INT = 4
+_BZIP2, _BZIP2_END = re.compile(rb"BZh[1-9]"), 0x177245385090
+"""How a bzip2 file begins, and the mark of 48 bits with which its last stream ends."""
 _NOTES = ("metadata", "offsets/", "commits/", "sources/", "state/")
 """What is in a checkpoint."""
 _SOURCE = re.compile(r"FileStreamSource\[(.+)\]")
@@ -110,24 +112,20 @@ class SourceFiles:
             raise Unsupported(what, "Spark leaves out the rest of a damaged file in silence", way)
 
     def require_unpackable(self) -> None:
-        """Raises SourceFileDamaged for files in .lz4 and .snappy that aren't in Hadoop's own format.
-
-        Hadoop would take their first bytes for a length, and the driver's JVM end for lack of memory.
-        """
-        for name in [name for name in self.planned if name.endswith((".lz4", ".snappy"))]:
-            jvm = driver_jvm(self._spark)
+        """Raises SourceFileDamaged for packed files that Hadoop would misread in silence."""
+        jvm = driver_jvm(self._spark)
+        for name in self.planned:
+            suffix = name.rpartition(".")[2]
+            if suffix not in _PACKED:
+                continue
             path = jvm.org.apache.hadoop.fs.Path(jvm.java.net.URI(name))
             files = path.getFileSystem(hadoop_configuration(self._spark))
             if not files.exists(path):
                 continue  # It is passed over.
             length = files.getFileStatus(path).getLen()
             with closing(files.open(path)) as stream:
-                # The length of a block, 0 of an empty one, then that of its first piece.
-                block = stream.readInt() if length >= _INT else -1
-                piece = stream.readInt() if block and length >= 2 * _INT else block
-            if length and not (block >= 0 and 0 <= piece <= length):
-                why = f"not as Hadoop packs {name.rpartition('.')[2]}; another program did"
-                raise SourceFileDamaged(name, f"{why}: unpack it, or use gzip")
+                if length and (why := _PACKED[suffix](stream, length)):
+                    raise SourceFileDamaged(name, why)
 
     def changed(self) -> list[str]:
         """The files that have another length or time by now than those that Spark planned its tasks for.
@@ -142,6 +140,31 @@ class SourceFiles:
         for relation in doubtful:
             relation.location().refresh()
         return self.missing() if doubtful else []
+
+
+def _not_hadoops(stream: Any, length: int) -> str | None:
+    """Of another format Hadoop would take the first bytes for a length, and the driver's JVM end for lack of memory."""
+    # The length of a block, 0 of an empty one, then that of its first piece.
+    block = stream.readInt() if length >= _INT else -1
+    piece = stream.readInt() if block and length >= 2 * _INT else block
+    is_own = block >= 0 and 0 <= piece <= length
+    return None if is_own else "not as Hadoop packs it; another program did: unpack it, or use gzip"
+
+
+def _no_bzip2(stream: Any, length: int) -> str | None:
+    """Hadoop passes over what doesn't begin as bzip2 does, and over what follows the last whole stream or block."""
+    begins = length >= 4 * _INT - 2 and _BZIP2.match(stream.readInt().to_bytes(_INT, "big", signed=True))
+    if not begins:
+        return "not a bzip2 file"
+    stream.seek(length - 3 * _INT)
+    last = b"".join(stream.readInt().to_bytes(_INT, "big", signed=True) for _ in range(3))
+    # After the mark come the checksum and up to 7 bits that fill the byte.
+    ends = (int.from_bytes(last, "big") >> 8 * _INT + bits for bits in range(8))
+    return None if any(end % (1 << 48) == _BZIP2_END for end in ends) else "cut short, or other bytes after its end"
+
+
+_PACKED = {"bz2": _no_bzip2, "lz4": _not_hadoops, "snappy": _not_hadoops}
+"""Why a file of that suffix and of so many bytes can't be read, from a stream at its beginning."""
 
 
 def _file_relations(spark: SparkSession, execution: Any) -> list[Any]:

@@ -130,6 +130,10 @@ def test_an_empty_comment_is_none() -> None:
             (Column("a", P.INT), Column("b", P.STRING, "other"), LIVE.columns[2]),
             ["column b has the comment 'other', the DDL says 'text': run hivesink query "],
         ),
+        (
+            (Column("a", P.INT), Column("b", P.STRING), LIVE.columns[2]),
+            ["column b has no comment, the DDL says 'text': run hivesink query "],
+        ),
         ((Column("b", P.STRING, "text"), Column("x", P.INT)), ["columns a, c are not", "column x int"]),
     ],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import json
 import logging
@@ -289,6 +290,36 @@ def test_a_file_that_another_program_has_packed_is_named_before_hadoop_takes_it_
     stage.put_bytes(bytes(4), "block.lz4")
     stage.drain()
     assert stage.ids() == list(range(10))
+
+
+def test_a_bzip2_file_that_is_none_or_not_whole_is_named(stage: Stage) -> None:
+    """Of each of these Hadoop reads fewer lines than there are, or none, without a word."""
+    stage.create()
+    rows = iter(range(1000))
+
+    def lines(count: int) -> bytes:
+        return b"".join(json.dumps(event(next(rows))).encode() + b"\n" for _ in range(count))
+
+    whole = bz2.compress(lines(10))
+    two = bz2.compress(lines(3)) + bz2.compress(lines(3))
+    stage.put_bytes(whole + two + bz2.compress(b""), "whole.bz2")
+    stage.put_bytes(b"", "empty.bz2")
+    stage.put_bytes(bz2.compress(b""), "nothing.bz2")
+    stage.drain()
+    for why, content in (
+        ("not a bzip2 file", lines(5)),
+        ("not a bzip2 file", whole[:3]),
+        ("not a bzip2 file", bytes(len(whole))),
+        ("cut short", two[:-10]),
+        ("cut short", two[:-1]),
+        ("cut short, or other bytes after its end", whole + lines(5)),
+    ):
+        path = stage.put_bytes(content, "damaged.bz2")
+        with pytest.raises(errors.SourceFileDamaged, match=rf"{path.as_uri()} can't be read \({why}"):
+            stage.drain()
+    path.write_bytes(bz2.compress(lines(4)))
+    stage.drain()
+    assert stage.ids() == [*range(16), *range(26, 30)]
 
 
 def test_two_names_for_a_file_that_a_pattern_finds_are_refused_also_in_later_batches(stage: Stage) -> None:
