@@ -27,8 +27,8 @@ _NAMED, _ALL = 3, 100
 _ONCE = 'start once with HiveSink.for_table(…, options={"sink.on-missing-file": "ignore"})'
 _RENAMED = f"{_ONCE}: under its new name Spark reads a file once"
 _INT = 4
-_BZIP2, _BZIP2_END = re.compile(rb"BZh[1-9]"), 0x177245385090
-"""How a bzip2 file begins, and the mark of 48 bits with which its last stream ends."""
+_BZIP2, _BZIP2_END, _BZIP2_LEAST = re.compile(rb"BZh[1-9]"), 0x177245385090, 14
+"""How a bzip2 file begins, the mark of 48 bits at the end of its last stream, and the bytes of an empty one."""
 _NOTES = ("metadata", "offsets/", "commits/", "sources/", "state/")
 """What is in a checkpoint."""
 _SOURCE = re.compile(r"FileStreamSource\[(.+)\]")
@@ -153,14 +153,17 @@ def _not_hadoops(stream: Any, length: int) -> str | None:
 
 def _no_bzip2(stream: Any, length: int) -> str | None:
     """Hadoop passes over what doesn't begin as bzip2 does, and over what follows the last whole stream or block."""
-    begins = length >= 4 * _INT - 2 and _BZIP2.match(stream.readInt().to_bytes(_INT, "big", signed=True))
-    if not begins:
+    if length < _BZIP2_LEAST or not _BZIP2.match(_bytes(stream, 1)):
         return "not a bzip2 file"
     stream.seek(length - 3 * _INT)
-    last = b"".join(stream.readInt().to_bytes(_INT, "big", signed=True) for _ in range(3))
+    last = _bytes(stream, 3)
     # After the mark come the checksum and up to 7 bits that fill the byte.
     ends = (int.from_bytes(last, "big") >> 8 * _INT + bits for bits in range(8))
     return None if any(end % (1 << 48) == _BZIP2_END for end in ends) else "cut short, or other bytes after its end"
+
+
+def _bytes(stream: Any, ints: int) -> bytes:
+    return b"".join(stream.readInt().to_bytes(_INT, "big", signed=True) for _ in range(ints))
 
 
 _PACKED = {"bz2": _no_bzip2, "lz4": _not_hadoops, "snappy": _not_hadoops}
