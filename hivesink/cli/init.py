@@ -201,7 +201,15 @@ class _Asked:
 
 def _partitioning(found: Findings, source: Source, taken: Sample, asked: _Asked) -> Partitioning:
     from hivesink.config.parsers import zone as zone_of
-    from hivesink.sample.proposal import PATTERNS, Partitioning, default_pattern, default_time, no_time, time_choices
+    from hivesink.sample.proposal import (
+        PATTERNS,
+        Partitioning,
+        column_of,
+        default_pattern,
+        default_time,
+        no_time,
+        time_choices,
+    )
     from hivesink.sample.source import TopicSource
 
     from_kafka = isinstance(source, TopicSource)
@@ -217,10 +225,11 @@ def _partitioning(found: Findings, source: Source, taken: Sample, asked: _Asked)
         return parse
 
     def time_of(text: str) -> str:
+        name = column_of(found, text.strip())
         try:
-            return one_of(*choices)(text)
+            return one_of(*choices)(name)
         except ValueError as error:
-            wanted = text.strip().lower()
+            wanted = name.lower()
             why = no_time(found, wanted)
             problem = f"{why}; {error}" if why else str(error)
             if wanted in dict(found.nearly_times):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pyarrow.compute as pc
 
 from hivesink.config import options
-from hivesink.core.column_source import BLOCK, PATH, Metadata, stream_column
+from hivesink.core.column_source import BLOCK, PATH, Metadata, json_path, stream_column
 from hivesink.core.table import TIMES, Column, Primitive, TableSpec
 from hivesink.errors import InvalidOption
 from hivesink.hiveql.parse import parse_ddl
@@ -149,6 +149,12 @@ def time_choices(found: Findings, *, from_kafka: bool) -> tuple[str, ...]:
     """What can decide the partition. A column that is called as Kafka's own time hides it."""
     hides = any(column.name == RECORD for column in found.columns)
     return (*(time.name for time in found.times), *([RECORD] if from_kafka and not hides else []), ARRIVAL)
+
+
+def column_of(found: Findings, field: str) -> str:
+    """The column that takes the values of the field, if it has another name; else `field`."""
+    setting = next((key for key, path in found.sources.items() if path == json_path(field)), "")
+    return setting.removeprefix("sink.column.").removesuffix(".from") or field
 
 
 def default_time(found: Findings, *, from_kafka: bool) -> str:

@@ -177,6 +177,14 @@ def test_a_folder_of_folders_is_read_to_its_depths(folder: Path, capsys: pytest.
     assert "recursive" not in said.data["job"]["text"]
 
 
+def test_a_field_whose_column_has_another_name_decides_the_partition(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "odd.json").write_text('{"@timestamp": "2024-01-02T03:04:05Z", "made_at": "2024-01-02T03:04:05Z"}\n')
+    asked = ["--from", "odd.json", "--table", "a.b", "--dry-run", "--time-column", "@timestamp"]
+    assert "'sink.bucket.time-column'='timestamp'" in hivesink(capsys, "init", *asked).out
+
+
 def test_it_says_how_many_rows_lack_their_partitions_time(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     records = [{"ts": "2024-01-02T03:04:05Z", "made_at": "2024-01-02"}, {"made_at": "2024-01-02"}]
     (folder / "gaps.json").write_text("\n".join(map(json.dumps, records)))
