@@ -1,0 +1,119 @@
+"""A ResourceManager and a NodeManager beside the cluster's HDFS, for Spark applications whose master is `yarn`."""
+
+from __future__ import annotations
+
+import os
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hivesink.config.cache import write_atomically
+from hivesink.embedded.process import HOST, Launch, free_port
+from hivesink.embedded.server import EmbeddedServer, java_command
+from hivesink.jvm.jars import JarSet, all_jars, fetch
+from hivesink.jvm.java import find_java, write_sites
+from jobs.cluster.hdfs import log4j1
+from tests.cluster.underfire import local
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from jobs.cluster import Cluster
+
+JARS = JarSet.listed(Path(__file__).with_name("yarn-3.5.0.txt"))
+_OPENS = tuple(f"--add-opens=java.base/java.{name}=ALL-UNNAMED" for name in ("lang", "io", "util"))
+_YARN = "org.apache.hadoop.yarn.server"
+_SCHEDULER = {
+    "yarn.scheduler.capacity.root.queues": "default",
+    "yarn.scheduler.capacity.root.default.capacity": "100",
+    # Of so little memory a tenth, the default, is too little for an application's master.
+    "yarn.scheduler.capacity.maximum-am-resource-percent": "1.0",
+}
+
+
+class _YarnServer(EmbeddedServer):
+    def __init__(self, folder: Path, hdfs: Path) -> None:
+        """`hdfs` is the folder of the cluster's core-site.xml and hdfs-site.xml."""
+        super().__init__(folder)
+        self._hdfs = hdfs
+
+    def _daemon(self, kind: str, ready: str, site: Mapping[str, str]) -> Launch:
+        conf, log = self.folder / "conf", self.folder / f"{kind.lower()}.log"
+        write_sites(conf, {"yarn-site": site, "capacity-scheduler": _SCHEDULER})
+        package = f"{_YARN}.{kind.lower()}"
+        levels = {f"{package}.{name}": "INFO" for name in (kind, "NodeStatusUpdaterImpl")}
+        write_atomically(conf / "log4j.properties", log4j1("WARN", levels))
+        path = os.pathsep.join([str(conf), str(self._hdfs), *map(str, fetch(JARS))])
+        own = (f"-Dhadoop.log.dir={self.folder}", f"-Dyarn.log.dir={self.folder}")
+        command = (*java_command(path, "384m", *own, opens=_OPENS), f"{package}.{kind}")
+        # Containers are started with what the NodeManager has.
+        return Launch(self.name, command, log, ready, env={"JAVA_HOME": str(find_java().home)})
+
+
+class ResourceManager(_YarnServer):
+    """`addresses` are what NodeManager and applications know it by, also after a restart."""
+
+    name = "the ResourceManager"
+    keeps_port = True
+
+    def __init__(self, folder: Path, hdfs: Path) -> None:
+        super().__init__(folder, hdfs)
+        self._others = {name: f"{HOST}:{free_port()}" for name in ("scheduler.", "resource-tracker.")}
+
+    @property
+    def addresses(self) -> dict[str, str]:
+        named = {"": self.address, **self._others}
+        return {f"yarn.resourcemanager.{name}address": address for name, address in named.items()}
+
+    def _launch(self, port: int) -> Launch:
+        self.port = port
+        anywhere = {f"yarn.resourcemanager.{name}.address": f"{HOST}:0" for name in ("admin", "webapp")}
+        site = {**self.addresses, **anywhere, "yarn.scheduler.minimum-allocation-mb": "256"}
+        return self._daemon("ResourceManager", "Transitioned to active state", site)
+
+
+class NodeManager(_YarnServer):
+    name = "the NodeManager"
+
+    def __init__(self, folder: Path, hdfs: Path, manager: ResourceManager) -> None:
+        super().__init__(folder, hdfs)
+        self._manager = manager
+
+    def _launch(self, port: int) -> Launch:
+        own = "yarn.nodemanager."
+        site = {
+            **self._manager.addresses,
+            f"{own}hostname": HOST,
+            f"{own}address": f"{HOST}:{port}",
+            f"{own}localizer.address": f"{HOST}:0",
+            f"{own}webapp.address": f"{HOST}:0",
+            f"{own}local-dirs": str(self.folder / "local"),
+            f"{own}log-dirs": str(self.folder / "logs"),
+            f"{own}resource.memory-mb": "4096",
+            f"{own}resource.cpu-vcores": "4",
+            # Java reserves far more addresses than it has memory.
+            f"{own}vmem-check-enabled": "false",
+            # The disk of a test's machine may well be nearly full.
+            f"{own}disk-health-checker.max-disk-utilization-per-disk-percentage": "100",
+        }
+        return self._daemon("NodeManager", "Registered with ResourceManager as", site)
+
+
+@contextmanager
+def on_yarn(cluster: Cluster, folder: Path) -> Iterator[dict[str, str]]:
+    """Spark settings for two executors of one core, while both servers run."""
+    with (
+        ResourceManager(folder / "resourcemanager", cluster.conf) as manager,
+        NodeManager(folder / "nodemanager", cluster.conf, manager),
+    ):
+        yield {
+            **local(),
+            "spark.master": "yarn",
+            "spark.executor.instances": "2",
+            "spark.executor.cores": "1",
+            "spark.executor.memory": "512m",
+            "spark.yarn.am.memory": "256m",
+            # The jars of PySpark are here: an application needn't upload 400 MB of them.
+            "spark.yarn.jars": f"local:{all_jars()}",
+            **{f"spark.hadoop.{name}": address for name, address in manager.addresses.items()},
+        }
