@@ -27,8 +27,9 @@ _NAMED, _ALL = 3, 100
 _ONCE = 'start once with HiveSink.for_table(…, options={"sink.on-missing-file": "ignore"})'
 _RENAMED = f"{_ONCE}: under its new name Spark reads a file once"
 _INT = 4
-_BZIP2, _BZIP2_END, _BZIP2_LEAST = re.compile(rb"BZh[1-9]"), 0x177245385090, 14
-"""How a bzip2 file begins, the mark of 48 bits at the end of its last stream, and the bytes of an empty one."""
+_BZIP2 = re.compile(rb"BZh[1-9](?:\x31\x41\x59\x26\x53\x59|\x17\x72\x45\x38\x50\x90)")
+_BZIP2_END, _BZIP2_LEAST = 0x177245385090, 14
+"""A bzip2 file begins with the mark of its first block, or of the end; each stream ends so. An empty file's bytes."""
 _NOTES = ("metadata", "offsets/", "commits/", "sources/", "state/")
 """What is in a checkpoint."""
 _SOURCE = re.compile(r"FileStreamSource\[(.+)\]")
@@ -153,7 +154,7 @@ def _not_hadoops(stream: Any, length: int) -> str | None:
 
 def _no_bzip2(stream: Any, length: int) -> str | None:
     """Hadoop passes over what doesn't begin as bzip2 does, and over what follows the last whole stream or block."""
-    if length < _BZIP2_LEAST or not _BZIP2.match(_bytes(stream, 1)):
+    if length < _BZIP2_LEAST or not _BZIP2.match(_bytes(stream, 3)):
         return "not a bzip2 file"
     stream.seek(length - 3 * _INT)
     last = _bytes(stream, 3)

@@ -310,6 +310,7 @@ def test_a_bzip2_file_that_is_none_or_not_whole_is_named(stage: Stage) -> None:
         ("not a bzip2 file", lines(5)),
         ("not a bzip2 file", whole[:3]),
         ("not a bzip2 file", bytes(len(whole))),
+        ("not a bzip2 file", whole[:9] + b"?" + whole[10:]),
         ("cut short", two[:-10]),
         ("cut short", two[:-1]),
         ("cut short, or other bytes after its end", whole + lines(5)),
