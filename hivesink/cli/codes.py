@@ -219,8 +219,10 @@ def _jvm_death(error: BaseException) -> str:
 
 def _hidden(error: BaseException, job: Path) -> str:
     """The modules beside the job that may have caused `error`: Python looks into the job's folder first."""
+    if not isinstance(error, ImportError | AttributeError):
+        return ""
     found = sorted({path.stem for path in job.resolve().parent.glob("*.py")} & HIDES)
-    if not found or not isinstance(error, ImportError | AttributeError):
+    if not found:
         return ""
     return f"; {', '.join(f'{name}.py' for name in found)} in the job's folder may hide Python's own modules: rename"
 
