@@ -179,7 +179,7 @@ def wrote_instead(
 
 def read_before(last: LastBatch | None, batch: BatchRef | NextBatch) -> tuple[str, ...]:
     """The batch's files that the log's newest batch has read already, if their digest proves it."""
-    if last is None or batch.query != last.ref.query:
+    if last is None or (batch.query, batch.batch) != (last.ref.query, last.ref.batch):
         return ()
     return tuple(
         path

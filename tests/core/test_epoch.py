@@ -202,6 +202,8 @@ def test_a_file_batch_that_an_older_checkpoint_plans_anew_names_what_was_read(pl
     with pytest.raises(ReplayDiffers, match=r"the 2 files .*: a, b\)"):
         judge(FILES, again, NONE, "/log", raw=True)
     assert read_before(FILES, again) == ("a", "b")
+    # Of a later batch the same names are new files.
+    assert read_before(FILES, replace(again, batch=BatchId(5))) == ()
 
 
 @pytest.mark.parametrize("query", ["q", "new"])
