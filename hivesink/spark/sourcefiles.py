@@ -29,7 +29,7 @@ _RENAMED = f"{_ONCE}: under its new name Spark reads a file once"
 _INT = 4
 _BZIP2 = re.compile(rb"BZh[1-9](?:\x31\x41\x59\x26\x53\x59|\x17\x72\x45\x38\x50\x90)")
 _BZIP2_END, _BZIP2_LEAST = 0x177245385090, 14
-"""A bzip2 file begins with the mark of its first block, or of the end; each stream ends so. An empty file's bytes."""
+"""After its header a bzip2 file has a block's mark or, if it is empty, the end's. The end's, and the least bytes."""
 _NOTES = ("metadata", "offsets/", "commits/", "sources/", "state/")
 """What is in a checkpoint."""
 _SOURCE = re.compile(r"FileStreamSource\[(.+)\]")

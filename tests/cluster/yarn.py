@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from jobs.cluster import Cluster
 
 JARS = JarSet.listed(Path(__file__).with_name("yarn-3.5.0.txt"))
-_OPENS = tuple(f"--add-opens=java.base/java.{name}=ALL-UNNAMED" for name in ("lang", "io", "util"))
 _YARN = "org.apache.hadoop.yarn.server"
 _SCHEDULER = {
     "yarn.scheduler.capacity.root.queues": "default",
@@ -45,7 +44,7 @@ class _YarnServer(EmbeddedServer):
         write_atomically(conf / "log4j.properties", log4j1("WARN", levels))
         path = os.pathsep.join([str(conf), str(self._hdfs), *map(str, fetch(JARS))])
         own = (f"-Dhadoop.log.dir={self.folder}", f"-Dyarn.log.dir={self.folder}")
-        command = (*java_command(path, "384m", *own, opens=_OPENS), f"{package}.{kind}")
+        command = (*java_command(path, "384m", *own), f"{package}.{kind}")
         # Containers are started with what the NodeManager has.
         return Launch(self.name, command, log, ready, env={"JAVA_HOME": str(find_java().home)})
 
