@@ -168,14 +168,16 @@ def lines(spark: SparkSession, folder: str, *, options: Mapping[str, str] | None
     Raises InvalidOption if the folder doesn't exist, can't be read, is a file, or has a name that Spark takes for a
     pattern; for files that Spark would pass over in silence; and for options that it takes for no stream.
     """
+    from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
 
     if wrong := [name for name in options or () if name.lower() in _NO_STREAMS]:
         raise InvalidOption((f"{', '.join(wrong)} in options of sources.lines: Spark takes it for no stream",))
     try:
         files = spark.readStream.format("text").options(**{**ANY_AGE, **(options or {})}).load(folder)
-    except PySparkException as error:
-        problem = _unreadable(str(error))
+    except (PySparkException, Py4JJavaError) as error:
+        # Spark 3.5 leaves what is no error of its own, such as an AssertionError, as Py4J's.
+        problem = _unreadable(str(getattr(error, "java_exception", error)))
         raise InvalidOption((f"the folder {folder!r} {problem}",)) from error
     _look_at(spark, folder, options or {})
     columns = ["value", f"_metadata.file_path AS {PATH}"]
