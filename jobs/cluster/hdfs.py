@@ -176,7 +176,6 @@ def _java(conf: Path, heap: str) -> tuple[str, ...]:
         os.pathsep.join([str(conf), *map(str, fetch(settings.HDFS_JARS))]),
         heap,
         f"-Dhadoop.log.dir={conf.parent}",
-        opens=(f"--add-opens=java.base/java.{package}=ALL-UNNAMED" for package in ("lang", "io", "util")),
     )
 
 
