@@ -52,9 +52,6 @@ def log_folder(live: LiveTable, config: SinkConfig, writer: str) -> str:
     if configured is None:
         return pointers.default_log_location(own, live.spec.name, writer)
     base = normal(configured)
-    if not base.startswith("/") and "://" not in base:
-        problem = f"sink.log-location = {configured!r} is relative: write hdfs://…, file:/… or an absolute path"
-        raise InvalidOption((problem,))
     if base.startswith("/") and not configured.startswith("file:"):
         # As everywhere in Hadoop, a bare path is on the default file system, here the table's.
         base = beside(own, base)

@@ -131,7 +131,7 @@ def error_lines(error: BaseException) -> list[str]:
     notes: list[str] = getattr(error, "__notes__", [])
     if not isinstance(error, HiveSinkError) and type(error).__name__ not in text:
         text = f"{type(error).__name__}: {text}"
-    return [" ".join("; ".join([text, *map(redact, notes)]).split())]
+    return [" ".join(filter(None, map(str.strip, "; ".join([text, *map(redact, notes)]).splitlines())))]
 
 
 def redact(text: str) -> str:

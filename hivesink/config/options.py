@@ -202,7 +202,9 @@ OPTIONS: Mapping[str, Option] = {
     "sink.partition-commit.policy.kind": Option("metastore", policies),
     "sink.partition-commit.policy.class": Option(None, own_class),
     "sink.partition-commit.success-file.name": Option("_SUCCESS", file_name),
-    "sink.log-location": Option(None, lambda text: text.rstrip("/")),
+    "sink.log-location": Option(
+        None, matching(r"(?s)(?:/|file:/|[a-z0-9]+://).*", "write an absolute path, hdfs://… or file:/…")
+    ),
     "sink.log.retained-epochs": Option("200", positive),
     "sink.statistics.columns": Option("none", columns_or_all),
     "sink.registration.retry-interval": Option("30s", interval),

@@ -74,7 +74,9 @@ class EmbeddedMetastore(EmbeddedServer):
     def _restore(self, record: dict[str, Any]) -> None:
         # An older version's record doesn't say.
         warehouse, made_in = Path(record["warehouse"]), Path(record.get("made_in", self.folder))
-        if not (made_in.exists() and made_in.samefile(self.folder)):
+        # Their parents, too: a link to this folder alone would leave out the warehouse beside it.
+        there = made_in.exists() and made_in.samefile(self.folder) and made_in.parent.samefile(self.folder.parent)
+        if not there:
             raise MetastoreCopied(str(self.folder), str(made_in))
         super()._restore(record)
         self.warehouse, self._made_in = warehouse, made_in

@@ -36,6 +36,11 @@ def quiet() -> Iterator[None]:
         logger.disabled = before
 
 
+def nesting(token: Token) -> int:
+    """1 for what opens parentheses or angle brackets, -1 for what closes them, else 0."""
+    return _OPENING.get(token.token_type, 0)
+
+
 @dataclass(slots=True)
 class DdlText:
     """One file's text. Lines count from 1."""
@@ -79,7 +84,7 @@ class DdlText:
         """The line of a keyword (in upper case) outside parentheses, or of the statement if it isn't there."""
         depth = 0
         for token in self.tokens:
-            depth += _OPENING.get(token.token_type, 0)
+            depth += nesting(token)
             if depth == 0 and token.text.upper() == word and token.token_type != TokenType.STRING:
                 return self._line(token.start)
         return self.first_line()
@@ -101,7 +106,7 @@ class DdlText:
         for index, token in enumerate(tokens):
             if depth == 0 and (token.token_type == TokenType.COMMA or _ends_type(token)):
                 break
-            depth += _OPENING.get(token.token_type, 0)
+            depth += nesting(token)
             if depth < 0:
                 break
             if not (_is_comment(tokens, index) or (index and _is_comment(tokens, index - 1))):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import difflib
 import re
-from itertools import dropwhile
+from itertools import dropwhile, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,7 +16,7 @@ from hivesink.core.table import TableName, TableSpec
 from hivesink.core.typetext import refusal
 from hivesink.errors import DdlInvalid, DdlProblem
 from hivesink.hiveql.clauses import CheckProperties, data_columns, partition_columns, read_clauses
-from hivesink.hiveql.ddltext import DdlText, quiet
+from hivesink.hiveql.ddltext import DdlText, nesting, quiet
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -27,6 +28,11 @@ _OPAQUE = {
     "TRANSACTIONAL": "the sink can't write to an ACID table; remove TRANSACTIONAL",
     "MANAGED": "a table without EXTERNAL is managed; remove MANAGED",
 }
+_WORDS = (
+    "CREATE EXTERNAL TEMPORARY TABLE IF NOT EXISTS PARTITIONED CLUSTERED SORTED BY INTO BUCKETS ROW FORMAT SERDE "
+    "DELIMITED FIELDS TERMINATED LINES WITH SERDEPROPERTIES STORED AS INPUTFORMAT OUTPUTFORMAT COMMENT LOCATION "
+    "TBLPROPERTIES"
+)
 # What sqlglot takes from other databases' SQL, by two tokens in a row.
 _NOT_IN_HIVE = {
     (TokenType.WITH, TokenType.L_PAREN): "WITH (…) is not valid in Hive; write TBLPROPERTIES (…)",
@@ -152,10 +158,26 @@ def _create(ddl: DdlText, statement: object) -> exp.Create | None:
     if words[0][0] == "CREATE" and known:
         ddl.problem(*known[0])
     elif isinstance(statement, exp.Command) and words[0][0] == "CREATE":
-        ddl.problem(ddl.first_line(), "this CREATE has a part that isn't understood as Hive's CREATE TABLE")
+        _odd(ddl)
     else:
         ddl.problem(ddl.first_line(), f"{words[0][0]} is not CREATE TABLE; write {_ONE}")
     return None
+
+
+def _odd(ddl: DdlText) -> None:
+    """Name the first token outside parentheses that no CREATE TABLE of Hive's has."""
+    known, depth = _WORDS.split(), 0
+    for before, token in pairwise(ddl.tokens):
+        depth += nesting(token)
+        is_value = depth or token.token_type in {TokenType.STRING, TokenType.NUMBER, TokenType.R_PAREN}
+        is_name = before.text.upper() in {"TABLE", "EXISTS", ".", "AS"} or token.text == "."
+        words = token.text.upper().split()
+        if not is_value and not is_name and not set(words).issubset(known):
+            near = difflib.get_close_matches(words[0], known, n=1)
+            hint = f"; did you mean {near[0]}?" if near else ""
+            ddl.problem(token, f"not understood at {token.text!r} as Hive's CREATE TABLE{hint}")
+            return
+    ddl.problem(ddl.first_line(), "this CREATE has a part that isn't understood as Hive's CREATE TABLE")
 
 
 def _table(ddl: DdlText, create: exp.Create, check_properties: CheckProperties) -> TableSpec | None:

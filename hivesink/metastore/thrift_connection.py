@@ -66,7 +66,10 @@ def _endpoint(uri: str) -> Endpoint:
         parts, host, port = urlsplit(""), None, None
     if parts.scheme != "thrift" or not host:
         # Don't repeat the text: it may hold a password.
-        problem = "metastore: write it as thrift://host:port[,thrift://host2:port2], with a port up to 65535"
+        problem = (
+            "the metastore's address (--metastore, HIVESINK_METASTORE, or hive.metastore.uris of hive-site.xml): write "
+            "it as thrift://host:port[,thrift://host2:port2], with a port up to 65535"
+        )
         raise errors.InvalidOption((problem,))
     return Endpoint(host, port or DEFAULT_PORT)
 

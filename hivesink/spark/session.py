@@ -21,7 +21,7 @@ from uuid import uuid4
 
 from hivesink.config.cache import kept, local_location, state_folder
 from hivesink.config.site import Site
-from hivesink.errors import JvmNotStarted, MasterUnreachable, NoMetastore, TooFewFiles
+from hivesink.errors import InvalidOption, JvmNotStarted, MasterUnreachable, NoMetastore, TooFewFiles
 from hivesink.jvm import archive
 from hivesink.jvm.jars import HIVE_CLIENT, fetch, fetched, kafka_connector
 from hivesink.jvm.java import find_java, log4j2
@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger("hivesink")
 
 LOCAL = "local[2]"
+# What Spark's driver takes; for others its JVM ends with a stack trace.
+_MASTER = re.compile(r"local(?:\[(?:\d+|\*)(?:\s*,\s*\d+)?\])?|local-cluster\[[\d\s,]+\]|yarn|\w+://.+")
 SPARK_4 = 4
 """The first Spark that has a client of Hive 4."""
 _URIS = ("spark.hadoop.hive.metastore.uris", "spark.hive.metastore.uris")
@@ -174,6 +176,9 @@ def choose(
     own = {**given, **extra}
     uri = metastore or environ.get("HIVESINK_METASTORE") or _first_set(own, _URIS) or site.metastore_uris
     where = master or _master(environ, own)
+    if not _MASTER.fullmatch(where):
+        problem = f"the Spark master (HIVESINK_MASTER, SPARK_MASTER, spark.master or master=) is {where!r}"
+        raise InvalidOption((f"{problem}: write local[2], yarn, spark://HOST:PORT or k8s://…",))
     settings = dict(SETTINGS)
     if runs_here(where):
         settings |= {"spark.python.daemon.module": "hivesink.spark.daemon", f"{_SOCKETS}.enabled": _has_short_path()}

@@ -26,11 +26,13 @@ def test_secrets_are_not_shown(text: str, expected: str) -> None:
 
 
 def test_an_error_is_one_line_with_its_notes() -> None:
-    error = ServerFailed("the metastore", "died", "/logs/x.log", "one\ntwo")
+    error = ServerFailed("the metastore", "died", "/logs/a  b.log", "one\n\n two")
     # add_note is newer than Python 3.10.
     vars(error)["__notes__"] = ["epoch 7"]
     (line,) = error_lines(error)
     assert "one two; epoch 7" in line
+    # A path is shown as it is.
+    assert "/logs/a  b.log" in line
 
 
 def test_ddl_problems_are_a_line_each() -> None:

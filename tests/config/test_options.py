@@ -22,10 +22,12 @@ SUCCESS_FILE = "sink.partition-commit.success-file.name"
         (SUCCESS_FILE, "."),
         (SUCCESS_FILE, ".."),
         (SUCCESS_FILE, "x"),
+        ("sink.log-location", "logs/events"),
+        ("sink.log-location", "file:logs"),
     ],
 )
 def test_a_value_that_can_not_work_is_refused(name: str, text: str) -> None:
-    with pytest.raises(InvalidOption, match=rf"^{name} = '{text}': write a "):
+    with pytest.raises(InvalidOption, match=rf"^{name} = '{text}': write an? "):
         SinkConfig.parse({name: text})
 
 

@@ -184,8 +184,12 @@ def test_a_copy_or_a_moved_one_is_refused_until_it_is_found_where_it_was_made(ho
     assert detached.status(home).running
     detached.stop(home)
     home.rename(moved)
-    with pytest.raises(MetastoreCopied, match="after a move, move it back, or make a link to it there"):
+    # A link to the database's folder alone isn't enough: the tables would be empty.
+    home.mkdir()
+    (home / "metastore").symlink_to(moved / "metastore")
+    with pytest.raises(MetastoreCopied, match=f"`ln -s {moved} '{home}'`, where nothing may be"):
         detached.start(moved)
+    shutil.rmtree(home)
     home.symlink_to(moved)
     assert detached.start(moved).running
     detached.stop(moved)

@@ -99,6 +99,17 @@ def test_the_driver_is_on_the_loopback_only_beside_its_executors(master: str, *,
     assert ("spark.driver.host" in found.settings) is loopback
 
 
+@pytest.mark.parametrize("master", ["locl[2]", "local[two]", "local[2", "spark://", "host:7077", "Yarn"])
+def test_a_master_that_spark_does_not_know_is_refused_before_its_jvm_starts(master: str) -> None:
+    with pytest.raises(InvalidOption, match=rf"HIVESINK_MASTER.* is '{re.escape(master)}': write local\[2\], yarn"):
+        chosen({"HIVESINK_MASTER": master}, metastore="thrift://m")
+
+
+@pytest.mark.parametrize("master", ["local", "local[*]", "local[2, 4]", "local-cluster[2, 1, 1024]", "k8s://https://a"])
+def test_a_master_that_spark_knows_is_taken(master: str) -> None:
+    assert chosen({"HIVESINK_MASTER": master}, metastore="thrift://m").master == master
+
+
 def test_no_metastore_anywhere_says_what_to_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HIVESINK_HOME", str(tmp_path / "none"))
     with pytest.raises(InvalidOption, match=rf"runs in {tmp_path}/none; .* HIVE_CONF_DIR .* `hivesink met"):
