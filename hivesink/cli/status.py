@@ -92,7 +92,7 @@ def _status(opened: OpenedTable) -> Report:
     writers = []
     blocks: list[Line | Grid] = [Line(f"{opened.name} at {opened.live.location}", "bold")]
     if not statuses:
-        blocks.append(Line("no writer has written to it yet"))
+        blocks.append(Line(str(opened.folder_gone or "no writer has written to it yet")))
     if not any(one.epoch for one in statuses):
         blocks += [Line(f"note: {renamed}", "yellow") for renamed in opened.renamed()]
     for one in statuses:

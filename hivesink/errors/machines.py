@@ -160,12 +160,13 @@ class EncryptionDiffers(HiveSinkError):
 
 
 class TableFolderGone(HiveSinkError):
-    """The table's folder isn't there, though its writer has written files to it."""
+    """The table's folder isn't there, though by `log` its writer has written files to it, or with all logs."""
 
-    def __init__(self, table: str, location: str, log: str) -> None:
+    def __init__(self, table: str, location: str, log: str | None = None) -> None:
+        known = f"but by its log {log} there are files in it" if log else "and no log of it is known"
         super().__init__(
-            f"the folder {location} of {table} doesn't exist, but by its log {log} there are files in it; mount the "
-            "disk or restore the folder, or, if its files were deleted on purpose, create it empty"
+            f"the folder {location} of {table} doesn't exist, {known}; mount the disk or restore the folder, or, if "
+            "its files were deleted on purpose, create it empty"
         )
 
 

@@ -20,7 +20,7 @@ from hivesink.core.log import require_writer_name
 from hivesink.core.table import TableName, require_table_name
 from hivesink.core.why_open import Policies
 from hivesink.embedded import metastore as embedded
-from hivesink.errors import InvalidOption, NoMetastore, TableRenamed, WrongUsage
+from hivesink.errors import InvalidOption, NoMetastore, TableFolderGone, TableRenamed, WrongUsage
 from hivesink.hiveql.render import declared
 from hivesink.logs import TableLogs, commit_log, log_folder
 from hivesink.metastore.thrift_connection import endpoints
@@ -55,6 +55,13 @@ class OpenedTable:
     site: Site
     metastore: wiring.Metastore
     logs: TableLogs
+
+    @property
+    def folder_gone(self) -> TableFolderGone | None:
+        """What to say of a table that no log leads to if its folder isn't there, as on a disk that isn't mounted."""
+        if self.writers or self.logs.has_folder(self.live.location):
+            return None
+        return TableFolderGone(self.name, self.live.location)
 
     def chosen(self, writer: str | None) -> Mapping[str, CommitContext]:
         """The writer of that name, or all writers for None. Raises InvalidOption if there is no such writer."""

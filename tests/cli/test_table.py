@@ -55,6 +55,23 @@ def test_a_table_that_nobody_has_written_to(table: str, capsys: pytest.CaptureFi
         assert hivesink(capsys, command, table).code == 0
 
 
+def test_a_table_whose_folder_is_away_with_its_logs(
+    table: str, ingest: Ingest, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    location = ingest.location
+    logs = location.parent / ".hivesink"
+    away = [(place, tmp_path / place.name) for place in (location, logs)]
+    for place, to in away:
+        place.rename(to)
+    said = f"the folder file:{location} of {table} doesn't exist, and no log of it is known; mount the disk"
+    assert said in hivesink(capsys, "status", table).out
+    checked = hivesink(capsys, "verify", table)
+    assert (checked.code, said in checked.error) == (65, True)
+    for place, to in away:
+        to.rename(place)
+    assert hivesink(capsys, "verify", table).code == 0
+
+
 def test_status(ingest: Ingest, table: str, capsys: pytest.CaptureFixture[str]) -> None:
     text = hivesink(capsys, "status", table)
     assert text.code == 0
