@@ -168,8 +168,9 @@ def default_time(found: Findings, *, from_kafka: bool) -> str:
 def no_time(found: Findings, wanted: str) -> str | None:
     """Why the column `wanted` can't decide the partition; None if that is all too plain: it isn't there, or no time."""
     nearly = dict(found.nearly_times)
-    if wanted in nearly:
-        return nearly[wanted]
+    remarks = {column.name: column.comment for column in found.columns if column.comment}
+    if why := nearly.get(wanted) or remarks.get(wanted):
+        return why
     outer, _, inner = wanted.partition(".")
     if inner and outer in {column.name.lower() for column in found.columns}:
         last = inner.rpartition(".")[2]
@@ -279,7 +280,7 @@ def _as_times(column: Column, rows: pa.Table) -> Column:
     if _all_within(rows, column.name, _MILLIS):
         note = "epoch milliseconds, by its name and values; as a TIMESTAMP: sink.timestamp-format"
     elif _all_within(rows, column.name, _SECONDS):
-        note = "epoch seconds, by its name and values; sink.bucket.time-column takes no seconds"
+        note = "epoch seconds, by its name and values; for sink.bucket.time-column make milliseconds in the query"
     else:
         return column
     return replace(column, comment=f"{note}; {column.comment}" if column.comment else note)
