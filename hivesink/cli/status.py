@@ -30,6 +30,7 @@ Location = Annotated[
 ]
 
 _OPEN = 20
+_NO_WRITER = "no writer is known: none has written to it yet, or its log is gone, of which `hivesink verify` tells"
 
 
 def status(
@@ -92,7 +93,7 @@ def _status(opened: OpenedTable) -> Report:
     writers = []
     blocks: list[Line | Grid] = [Line(f"{opened.name} at {opened.live.location}", "bold")]
     if not statuses:
-        blocks.append(Line(str(opened.folder_gone or "no writer has written to it yet")))
+        blocks.append(Line(str(opened.folder_gone or _NO_WRITER)))
     if not any(one.epoch for one in statuses):
         blocks += [Line(f"note: {renamed}", "yellow") for renamed in opened.renamed()]
     for one in statuses:

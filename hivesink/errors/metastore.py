@@ -50,7 +50,7 @@ class MetastoreCopied(HiveSinkError):
         super().__init__(
             f"{folder} was copied or moved from {made_in}, and its tables' folders are still those: after a move, move "
             f"the whole folder back, or put a link at its old place (`ln -s {quote(new)} {quote(old)}`, where nothing "
-            "may be); in a copy, delete it and the copied tables, and declare new ones"
+            "may be); in a copy, delete it, the copied tables and the checkpoints, and declare new ones"
         )
 
 

@@ -49,7 +49,7 @@ def _open_epoch(ingest: Ingest) -> int:
 
 
 def test_a_table_that_nobody_has_written_to(table: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert "no writer has written to it yet" in hivesink(capsys, "status", table).out
+    assert "no writer is known: none has written to it yet" in hivesink(capsys, "status", table).out
     assert hivesink(capsys, "status", table, "--json").data["writers"] == []
     for command in ("verify", "recover", "clean"):
         assert hivesink(capsys, command, table).code == 0
