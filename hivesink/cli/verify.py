@@ -53,8 +53,8 @@ def verify(
     Example: hivesink verify demo.flights
     """
     with reporting(as_json=json, debug=debug) as out, open_table(table, metastore) as opened:
-        if opened.folder_gone:
-            raise opened.folder_gone
+        if gone := opened.folder_gone:
+            raise gone
         verdicts = [
             verify_writer(context, name, opened.name, None if quick else measure, opened.admission(name))
             for name, context in opened.chosen(writer).items()
