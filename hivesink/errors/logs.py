@@ -172,7 +172,8 @@ class PointerTaken(HiveSinkError):
     def __init__(self, pointer: str, writer: str, table: str, found: str, own: str) -> None:
         super().__init__(
             f"{pointer} says that the log of writer {writer} of {table} is in {found}, not in {own}: set "
-            "sink.log-location back, take another writer name, or, if that log was moved, delete the pointer"
+            "sink.log-location back, take another writer name, or, if that log was moved, or its table dropped, delete "
+            "the pointer"
         )
 
 

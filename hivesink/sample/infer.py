@@ -64,7 +64,7 @@ _TYPES = {
 }
 """The type of values without a mix; every other mix is STRING."""
 _TWO_TIMES = frozenset({Kind.TIMESTAMP, Kind.WHOLE})
-_BOTH = "; a TIMESTAMP holds both if the numbers are milliseconds since 1970: sink.timestamp-format = epoch-millis"
+_BOTH = "; a TIMESTAMP holds both if the numbers are milliseconds, not seconds: sink.timestamp-format = epoch-millis"
 
 
 @dataclass(frozen=True, slots=True)

@@ -280,7 +280,7 @@ def _as_times(column: Column, rows: pa.Table) -> Column:
     if _all_within(rows, column.name, _MILLIS):
         note = "epoch milliseconds, by its name and values; as a TIMESTAMP: sink.timestamp-format"
     elif _all_within(rows, column.name, _SECONDS):
-        note = "epoch seconds, by its name and values; for sink.bucket.time-column make milliseconds in the query"
+        note = "epoch seconds, by its name and values; for partitions make a time in the job (docs/recipes.md)"
     else:
         return column
     return replace(column, comment=f"{note}; {column.comment}" if column.comment else note)

@@ -94,7 +94,7 @@ def test_times_and_numbers_have_a_way_to_a_timestamp() -> None:
         "string",
         (
             "mixed: timestamps (1), whole numbers (1)",
-            "a TIMESTAMP holds both if the numbers are milliseconds since 1970: sink.timestamp-format = epoch-millis",
+            "a TIMESTAMP holds both if the numbers are milliseconds, not seconds: sink.timestamp-format = epoch-millis",
         ),
     )
 

@@ -74,8 +74,8 @@ def test_what_it_says_of_seconds_and_of_names_like_the_partitions() -> None:
     sample = _sample({"time": 1704150000, "dt": 1, "event_dt": 2, "x\ny": 1})
     found = find(sample, NAME, NOW)
     made = propose(sample, NAME, found, Partitioning(ARRIVAL, "day", "UTC"), source="a\nb", arrival=NOW)
-    assert "`time` bigint COMMENT 'epoch seconds, by its name and values; for sink.bucket.time-column make" in made.ddl
-    assert "make milliseconds in the query" in str(no_time(found, "time"))
+    assert "`time` bigint COMMENT 'epoch seconds, by its name and values; for partitions make" in made.ddl
+    assert "make a time in the job" in str(no_time(found, "time"))
     assert "(`partition_dt` string COMMENT 'day of arrival in UTC, yyyy-MM-dd')" in made.ddl
     assert "time-column'=" not in made.ddl
     assert "add it, and 'sink.column.<name>.from'='file.path', or file.line, arrival-time, batch.id.\n" in made.ddl

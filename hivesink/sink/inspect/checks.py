@@ -108,7 +108,7 @@ def registered(evidence: Evidence) -> Iterator[Finding]:
             yield note(epoch, f"{name} waits for its registration; `hivesink recover` does it")
         else:
             text = f"{name} is not in the metastore, but its parts are in {folder}: no reader finds them"
-            ways = "add it again (ALTER TABLE … ADD PARTITION … LOCATION), or move the folder out of the table"
+            ways = "add it again (MSCK REPAIR TABLE, or ADD PARTITION … LOCATION), or move the folder out of the table"
             yield error(epoch, f"{text}; {ways}")
     for table in evidence.log.tables:
         if table not in evidence.tables:
