@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import asdict
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,10 +14,10 @@ from hivesink.cli.output import Grid, Line, Report
 from hivesink.core.manifest import REPLAYS
 from hivesink.core.manifest_json import last_batch_fields
 from hivesink.core.progress import count
-from hivesink.errors import HiveSinkError, InvalidOption, MetastoreUnreachable
+from hivesink.errors import HiveSinkError, InvalidOption, MetastoreUnreachable, UnknownTable
 from hivesink.sink.inspect.status import LogStatus, WriterStatus, log_status, writer_status
 from hivesink.tables.opened import LogsAlone, OpenedTable, logs_without_metastore, open_table
-from hivesink.tables.rejects import not_dead_letters
+from hivesink.tables.rejects import DeadLetters
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -135,15 +136,18 @@ def _start(
     """The settings that a start of the writer would find altered, and why no job of it can start."""
     altered: Mapping[str, tuple[str | None, str | None]] = {}
     refusal: HiveSinkError | None = None
+    has_letters = False
     try:
         # A replay takes the settings of the day that it runs.
         altered = opened.altered(writer) if writer != REPLAYS else {}
-        if opened.for_recovery(writer)[1].has_dead_letters:
-            refusal = not_dead_letters(opened)
+        has_letters = opened.for_recovery(writer)[1].has_dead_letters
     except InvalidOption as error:
         refusal = error
     try:
         opened.admission(writer).require_same_table()
+        if has_letters:
+            with suppress(UnknownTable):
+                DeadLetters(opened).require_pointer(writer)
     except HiveSinkError as error:
         refusal = error
     return altered, refusal

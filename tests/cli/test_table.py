@@ -20,7 +20,7 @@ from hivesink.config.options import SinkConfig
 from hivesink.core.epoch import Epoch
 from hivesink.core.table import TableName
 from hivesink.embedded.metastore import EmbeddedMetastore
-from hivesink.errors import InvalidOption, Unsupported
+from hivesink.errors import InvalidOption, PointerTaken, Unsupported
 from hivesink.logs import log_folder
 from hivesink.metastore.thrift_connection import Connection
 from hivesink.tables.opened import open_table
@@ -233,6 +233,24 @@ def test_dead_letters_that_wait_get_their_table_back(
     assert hivesink(capsys, "status", table, "--json").data["writers"][0]["unsettled"] == []
     metastore.close()
     first.close()
+
+
+def test_a_pointer_beside_the_dead_letters_that_stops_a_start_is_told(
+    uri: str, table: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As where a dropped table had the name before: its log is gone, or another's."""
+    options = {"sink.on-bad-record": "dead-letter"}
+    ingest = Ingest(table, uri, options=options)
+    ingest.commit()
+    ingest.close()
+    assert hivesink(capsys, "status", table, "--json").data["writers"][0]["no_start"] is None
+    (pointer,) = ingest.location.parent.parent.parent.rglob(f"*{table}__rejected/*.pointer")
+    pointer.write_text(pointer.read_text().replace(f"{table}/", "another.table/"))
+    with pytest.raises(PointerTaken) as told:
+        Ingest(table, uri, options=options)
+    assert f"no job can start: {told.value}" in hivesink(capsys, "status", table).out
+    pointer.unlink()
+    Ingest(table, uri, options=options).close()
 
 
 def test_a_column_more_in_the_table_of_dead_letters_is_null_and_one_less_is_refused(
