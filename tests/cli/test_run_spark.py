@@ -275,7 +275,7 @@ def test_query_by_spark(table: str, java_home: str) -> None:
         ),
         strict=True,
     ):
-        assert line.startswith(begin)
+        assert line.startswith(begin), failed
 
 
 def test_query_through_hiveserver2(
