@@ -203,7 +203,7 @@ OPTIONS: Mapping[str, Option] = {
     "sink.partition-commit.policy.class": Option(None, own_class),
     "sink.partition-commit.success-file.name": Option("_SUCCESS", file_name),
     "sink.log-location": Option(
-        None, matching(r"(?s)(?:/|file:/|[a-z0-9]+://).*", "write an absolute path, hdfs://… or file:/…")
+        None, matching(r"(?s)(?:/|file:/|[a-z0-9]+://).*", "write a path that isn't relative, hdfs://… or file:/…")
     ),
     "sink.log.retained-epochs": Option("200", positive),
     "sink.statistics.columns": Option("none", columns_or_all),

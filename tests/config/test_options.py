@@ -27,7 +27,7 @@ SUCCESS_FILE = "sink.partition-commit.success-file.name"
     ],
 )
 def test_a_value_that_can_not_work_is_refused(name: str, text: str) -> None:
-    with pytest.raises(InvalidOption, match=rf"^{name} = '{text}': write an? "):
+    with pytest.raises(InvalidOption, match=rf"^{name} = '{text}': write a "):
         SinkConfig.parse({name: text})
 
 

@@ -79,7 +79,7 @@ def test_an_option_that_does_not_exist(stage: Stage) -> None:
 @pytest.mark.parametrize(
     ("option", "value", "words"),
     [
-        ("sink.log-location", "logs", "absolute path"),
+        ("sink.log-location", "logs", "relative"),
         ("sink.timestamp-format", "zz=epoch-millis", "'zz', which is no column"),
         ("sink.bucket.assigner", "json:JSONDecoder", "it gets (spec, config)"),
     ],
