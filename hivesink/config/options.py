@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections import Counter
 from dataclasses import dataclass, field
@@ -27,6 +26,7 @@ from hivesink.core.column_source import parse_source
 from hivesink.core.partfile import PREFIX, SUFFIX
 from hivesink.core.partition_commit import PolicyKind
 from hivesink.errors import InvalidOption
+from hivesink.errors.base import meant
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -301,5 +301,5 @@ def _lowered(name: str) -> str:
 
 def _unknown(name: str) -> str:
     _, _, column = name.partition(".")[2].partition(".")
-    near = difflib.get_close_matches(name, [*OPTIONS, f"sink.column.{column.removesuffix('.from')}.from"], n=1)
-    return f"{name} is not a setting of the sink" + (f"; did you mean {near[0]}?" if near else "")
+    known = [*OPTIONS, f"sink.column.{column.removesuffix('.from')}.from"]
+    return f"{name} is not a setting of the sink{meant(name, known)}"

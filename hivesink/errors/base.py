@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -54,6 +55,12 @@ def few(texts: Sequence[str], most: int) -> str:
     """The first `most` of them, and how many there are more."""
     more = len(texts) - most
     return ", ".join(texts[:most]) + (f" and {more:,} more" if more > 0 else "")
+
+
+def meant(word: str, known: Sequence[str]) -> str:
+    """What to add to a message of a word that isn't known: the nearest one that is, or nothing."""
+    near = get_close_matches(word, known, n=1)
+    return f"; did you mean {near[0]}?" if near else ""
 
 
 def appending(epoch: int) -> str:

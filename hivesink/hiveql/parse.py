@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from itertools import dropwhile, pairwise
 from pathlib import Path
@@ -15,6 +14,7 @@ from sqlglot.errors import ParseError, TokenError
 from hivesink.core.table import TableName, TableSpec
 from hivesink.core.typetext import refusal
 from hivesink.errors import DdlInvalid, DdlProblem
+from hivesink.errors.base import meant
 from hivesink.hiveql.clauses import CheckProperties, data_columns, partition_columns, read_clauses
 from hivesink.hiveql.ddltext import DdlText, nesting, quiet
 
@@ -173,9 +173,7 @@ def _odd(ddl: DdlText) -> None:
         is_name = before.text.upper() in {"TABLE", "EXISTS", ".", "AS"} or token.text == "."
         words = token.text.upper().split()
         if not is_value and not is_name and not set(words).issubset(known):
-            near = difflib.get_close_matches(words[0], known, n=1)
-            hint = f"; did you mean {near[0]}?" if near else ""
-            ddl.problem(token, f"not understood at {token.text!r} as Hive's CREATE TABLE{hint}")
+            ddl.problem(token, f"not understood at {token.text!r} as Hive's CREATE TABLE{meant(words[0], known)}")
             return
     ddl.problem(ddl.first_line(), "this CREATE has a part that isn't understood as Hive's CREATE TABLE")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -12,6 +11,7 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from hivesink.errors import NotCovered, QueryFailed
+from hivesink.errors.base import meant
 from hivesink.sparksql.expressions import keeps_names
 from hivesink.sparksql.select import Selects
 
@@ -99,6 +99,5 @@ def first_word(sql: str) -> str:
         return word
     if not word:
         raise QueryFailed(reason="the statement is empty")
-    near = difflib.get_close_matches(word, [*_QUERIES, *_OTHERS], n=1)
-    hint = f"; did you mean {near[0]}?" if near else ""
+    hint = meant(word, [*_QUERIES, *_OTHERS])
     raise QueryFailed(reason=f"no statement begins with {text[0] if text else word!r}{hint}")
