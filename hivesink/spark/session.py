@@ -6,6 +6,7 @@ import atexit
 import importlib.metadata
 import logging
 import os
+import pkgutil
 import re
 import resource
 import shutil
@@ -337,6 +338,7 @@ def start(app: str, master: str, settings: Mapping[str, str], *, quiet: bool = F
     # Asked of the session: submit arguments set it too.
     if runs_here(master) and spark.conf.get(_CHECKPOINT_FILES, None) is None:
         _write_checkpoints_without_chmod(spark)
+    _know_python_sources(spark)
     return spark
 
 
@@ -364,6 +366,23 @@ def _write_checkpoints_without_chmod(spark: SparkSession) -> None:
             jvm.java.lang.Class.forName(name)
             spark.conf.set(_CHECKPOINT_FILES, name)
             return
+
+
+def _know_python_sources(spark: SparkSession) -> None:
+    """Tell Spark 4 that no data sources are installed that are written in Python, where there are none.
+
+    Else it starts a Python to look for them when it first meets a table that isn't there. That takes a second or two,
+    and the Python is killed at the session's end while it prints a BrokenPipeError.
+    """
+    from py4j.protocol import Py4JError
+
+    if any(module.name.startswith("pyspark_") for module in pkgutil.iter_modules()):
+        return
+    jvm = driver_jvm(spark)
+    with suppress(Py4JError):  # Spark 3.5 has none, and one that no longer can be told looks by itself.
+        manager = jvm.java.lang.Class.forName("org.apache.spark.sql.execution.datasources.DataSourceManager$")
+        known = jvm.scala.Option.apply(jvm.org.apache.spark.api.python.PythonUtils.toScalaMap({}))
+        getattr(manager.getField("MODULE$").get(None), "dataSourceBuilders_$eq")(known)
 
 
 def logging_settings(environ: Mapping[str, str], settings: Mapping[str, str], *, quiet: bool = False) -> dict[str, str]:
