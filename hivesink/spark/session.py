@@ -318,13 +318,17 @@ def start(app: str, master: str, settings: Mapping[str, str], *, quiet: bool = F
     for name in STATEMENTS:
         logging.getLogger(name).disabled = True
     builder = SparkSession.builder.appName(app).master(master).enableHiveSupport()
-    # Spark puts the user's own options after these.
-    fast = {"spark.driver.defaultJavaOptions": f"{LATE_COMPILING} {archive.options()}"}
+    # Spark and Hive's client leave behind what they make there.
+    folder = tempfile.mkdtemp(prefix="hivesink-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    own = {
+        # Spark puts the user's own options after these.
+        "spark.driver.defaultJavaOptions": f"{LATE_COMPILING} {archive.options()}",
+        "spark.hadoop.hive.downloaded.resources.dir": f"{folder}/resources",
+    }
     if settings.get(f"{_SOCKETS}.enabled") == "true":
-        # Spark removes none of them.
-        fast[f"{_SOCKETS}.dir"] = folder = tempfile.mkdtemp(prefix="hivesink-")
-        atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    for name, value in {**fast, **settings, **logging_settings(os.environ, settings, quiet=quiet)}.items():
+        own[f"{_SOCKETS}.dir"] = folder
+    for name, value in {**own, **settings, **logging_settings(os.environ, settings, quiet=quiet)}.items():
         builder = builder.config(name, value)
     if not quiet and SparkSession.getActiveSession() is None:
         logger.info("Spark is starting")

@@ -234,8 +234,9 @@ for arguments in map(json.loads, sys.argv[1:]):
 """Queries of one process: Spark's JVM starts once."""
 
 
-def test_query_by_spark(table: str, java_home: str) -> None:
-    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY), "JAVA_HOME": java_home}
+def test_query_by_spark(table: str, tmp_path: Path, java_home: str) -> None:
+    java = f"{os.environ['JDK_JAVA_OPTIONS']} -Djava.io.tmpdir={tmp_path}"
+    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY), "JAVA_HOME": java_home, "JDK_JAVA_OPTIONS": java}
     nested = "array(struct(1 AS a, map('k', struct(2 AS b)) AS m))"
     spark = ["--engine", "spark"]
     cast = ["SELECT CAST(concat('a', id) AS INT) FROM range(3)", *spark]
@@ -276,6 +277,8 @@ def test_query_by_spark(table: str, java_home: str) -> None:
         strict=True,
     ):
         assert line.startswith(begin), failed
+    # Hive's client makes one for each session.
+    assert not [*tmp_path.glob("*_resources")]
 
 
 def test_query_through_hiveserver2(
