@@ -56,6 +56,8 @@ SELECT hour, dt, max(id) FROM engines.facts GROUP BY hour, dt ORDER BY hour, dt
 SELECT DISTINCT dt FROM engines.facts
 SELECT DISTINCT name, ok FROM engines.facts ORDER BY name, ok
 SELECT id FROM engines.facts WHERE dt = '2024-01-01' ORDER BY id
+SELECT count(*) FROM engines.one_value WHERE name IS NULL
+SELECT sum(id) FROM engines.one_value WHERE NOT name <=> 'a'
 SELECT id FROM engines.facts WHERE dt >= '2024-01-01' AND hour < 5 AND name <> 'a' ORDER BY id
 SELECT id FROM engines.facts WHERE dt = 'a:b c' OR dt IS NULL ORDER BY id
 SELECT id FROM engines.facts WHERE dt LIKE '2024-%' ORDER BY id
@@ -196,6 +198,7 @@ def tables(spark: SparkSession, metastore: EmbeddedMetastore, tmp_path_factory: 
         "CREATE TABLE engines.wide (price DECIMAL(30,2)) STORED AS PARQUET",
         "CREATE TABLE engines.nothing (id INT, label STRING) STORED AS PARQUET",
         "CREATE TABLE engines.other (id INT) STORED AS ORC",
+        f"CREATE TABLE engines.one_value (id INT, name STRING) STORED AS PARQUET LOCATION '{(base / 'one').as_uri()}'",
         f"CREATE TABLE engines.long_stamps (stamp TIMESTAMP) STORED AS PARQUET LOCATION '{(base / 'long').as_uri()}'",
         "CREATE TABLE engines.old (id INT, day DATE) STORED AS PARQUET",
         "CREATE TABLE engines.late (day DATE) STORED AS PARQUET",
@@ -205,6 +208,9 @@ def tables(spark: SparkSession, metastore: EmbeddedMetastore, tmp_path_factory: 
         spark.sql(statement)
     _write_own(base / "facts" / "dt=2024-01-01" / "hour=1")
     pq.write_table(pa.table({"stamp": pa.array([0], pa.timestamp("us"))}), base / "long" / "a.parquet")
+    # DuckDB 2.0.0 takes all of such a column for nulls.
+    one_value = {"id": pa.array([1, 2, 3], pa.int32()), "name": [None, "a", None]}
+    pq.write_table(pa.table(one_value), base / "one" / "a.parquet", use_dictionary=False)
     spark.catalog.refreshTable("engines.facts")
     return metastore.uri
 
