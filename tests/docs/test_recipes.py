@@ -197,9 +197,16 @@ def test_moving_and_starting_over(metastore: EmbeddedMetastore, tmp_path: Path) 
     sh.must("TRIGGER=availableNow hivesink run jobs/events.py")
     sh.must('hivesink query "INSERT INTO demo.events SELECT 0, NULL, NULL"')
     sh.must(block(PAGE, "# settle.sh").text)
+    # As that of a partition that was dropped from an external table.
+    stale = old / "dt=2020-01-01"
+    stale.mkdir()
+    (row,) = old.glob("dt=2024-*/part-*")
+    shutil.copy(row, stale)
+    told = sh(block(PAGE, "# move.sh").text)
+    assert (told.returncode, "> │ 2020-01-01 │ 2" in told.stdout) == (1, True), told
+    sh.must("""hivesink query "ALTER TABLE demo.events DROP PARTITION (dt = '2020-01-01')" """)
     # A second run must not drop the partitions that the first has found.
-    for _ in range(2):
-        sh.must(block(PAGE, "# move.sh").text)
+    sh.must(block(PAGE, "# move.sh").text)
     ddl = tmp_path / "ddl" / "events.sql"
     log = old.parent / ".hivesink" / "recipes_moved.events"
     assert log.is_dir()
