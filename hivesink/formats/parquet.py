@@ -53,9 +53,11 @@ class ParquetFormat:
         """The writer of a file that begins with the rows `first`; None if it has none."""
         layout = self.layout
         more: dict[str, Any] = {}
-        if layout.bloom_filters:
-            # Without `ndv`, pyarrow fits each filter to the values that it has (GH-50007).
-            more["bloom_filter_options"] = {name: {"fpp": _FALSE_POSITIVES} for name in layout.bloom_filters}
+        if layout.bloom_filters and first is not None:
+            # Without the most values that a row group may have, pyarrow takes 128 MB for each group and column until
+            # the file ends. What isn't needed of it, pyarrow doesn't write (GH-50007).
+            most = {"fpp": _FALSE_POSITIVES, "ndv": max(1, first.num_rows)}
+            more["bloom_filter_options"] = dict.fromkeys(layout.bloom_filters, most)
         if layout.order:
             keys = [(key.column, key.direction) for key in layout.order]
             more["sorting_columns"] = pq.SortingColumn.from_ordering(self.schema, keys, null_placement="at_end")

@@ -164,6 +164,15 @@ def test_bloom_filters_are_of_the_named_columns_and_fit_the_values() -> None:
     assert max(lengths[0][1], *lengths[1]) < 100
 
 
+def test_bloom_filters_take_memory_for_the_rows_that_there_are() -> None:
+    records = ParquetFormat(SCHEMA, Layout(bloom_filters=("z", "text"))).open(io.BytesIO())
+    before = pa.total_allocated_bytes()
+    for _ in range(10):
+        records.write(rows(ROW))
+    assert pa.total_allocated_bytes() - before < 10_000_000
+    records.close()
+
+
 def test_bloom_filters_need_a_pyarrow_that_writes_them(monkeypatch: pytest.MonkeyPatch) -> None:
     class Old:
         def __init__(self, where: Any, schema: pa.Schema) -> None: ...
