@@ -150,7 +150,7 @@ def _ask_either(sql: str, metastore: str | None, most: int) -> Found:
     try:
         found = _ask_duckdb(sql, metastore, most)
     except NotCovered as error:
-        tell(f"engine: spark, which is starting; duckdb doesn't cover {error.reason}")
+        tell(f"engine: spark, which is starting; duckdb doesn't answer this: {error.reason}")
         return _ask_spark(sql, metastore, most)
     tell("engine: duckdb")
     return found

@@ -5,13 +5,13 @@ Grammar and limits follow Hive's language manual, "Hive Data Types". `str(type)`
 
 from __future__ import annotations
 
-import difflib
 import re
 from dataclasses import dataclass
 from typing import NoReturn
 
 from hivesink.core.table import Array, Char, Decimal, HiveType, Map, Primitive, Struct, Varchar
 from hivesink.errors import TypeTextInvalid
+from hivesink.errors.base import meant
 
 MAX_PRECISION = 38
 MAX_CHAR = 255
@@ -22,6 +22,17 @@ _PARAMETERED = {"decimal", "numeric", "dec", "char", "varchar"}
 _NESTED = {"array", "map", "struct"}
 _NO_INTERVAL = "INTERVAL can't be a column's type: use BIGINT with a unit in the column's name"
 _WALL_CLOCK = "is not supported: use TIMESTAMP, a wall clock in the zone that sink.timestamp-zone declares"
+_ELSEWHERE = {
+    "text": "STRING",
+    "datetime": "TIMESTAMP",
+    "bool": "BOOLEAN",
+    **dict.fromkeys(("byte", "int8"), "TINYINT"),
+    **dict.fromkeys(("short", "int16"), "SMALLINT"),
+    "int32": "INT",
+    **dict.fromkeys(("long", "int64"), "BIGINT"),
+    "float32": "FLOAT",
+    "float64": "DOUBLE",
+}
 _REFUSED = {
     "uniontype": "UNIONTYPE is not supported: use a STRUCT with one field per case",
     "interval": _NO_INTERVAL,
@@ -31,8 +42,7 @@ _REFUSED = {
     "timestamp with time zone": f"TIMESTAMP WITH TIME ZONE {_WALL_CLOCK}",
     "void": "VOID can't be a column's type",
     "real": "REAL means FLOAT to some versions and DOUBLE to others: say which",
-    "text": "Hive has no type TEXT: use STRING",
-    "datetime": "Hive has no type DATETIME: use TIMESTAMP",
+    **{word: f"Hive has no type {word.upper()}: use {kind}" for word, kind in _ELSEWHERE.items()},
 }
 _TOKEN = re.compile(
     r"\s*(?:`(?P<quoted>(?:[^`]|``)+)`"
@@ -179,6 +189,5 @@ class _Reader:
 
 
 def _unknown(word: str) -> str:
-    near = difflib.get_close_matches(word, [*_NAMED, *_PARAMETERED, *_NESTED], n=1)
-    hint = f"; did you mean {near[0].upper()}?" if near else ""
-    return f"the sink knows no Hive type {word.upper()}{hint}"
+    known = [name.upper() for name in (*_NAMED, *_PARAMETERED, *_NESTED)]
+    return f"the sink knows no Hive type {word.upper()}{meant(word.upper(), known)}"

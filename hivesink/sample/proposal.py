@@ -125,6 +125,8 @@ def find(sample: Sample, table: TableName, arrival: datetime, *, source: str = "
             problem += "; ".join(f"{shown(one.field)}: {one.why}" for one in inferred.left_out[:5])
         else:
             way = "`jq -c .` makes that of indented objects, `jq -c '.[]'` of an array"
+            if any(b"\0" in value for value in sample.records() if value is not None):
+                way = "`iconv -f utf-16 -t utf-8` makes that of UTF-16"
             problem = f"none of the sample's records is a JSON object with a field; {_first(sample)}; write one JSON "
             problem += f"object a line: {way} (for CSV and logs see 'CSV and text logs' in docs/recipes.md)"
         raise InvalidOption((problem,))

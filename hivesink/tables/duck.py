@@ -77,7 +77,7 @@ def _answer(translation: Translation, tables: _Tables, site: Site) -> Answer:
             gone = [file for file in files if not os.path.exists(file)]  # noqa: PTH110  thousands of them
             if gone:
                 raise FilesVanished(gone[0], len(gone)) from error
-            raise NotCovered(reason=f"DuckDB says: {str(error).strip().splitlines()[0]}") from error
+            raise NotCovered(reason=str(error).strip().splitlines()[0]) from error
         finally:
             connection.close()
 

@@ -39,6 +39,8 @@ def test_a_table_without_its_database_is_told_with_it(
     # Other tests make tables of this name too.
     said = hivesink(capsys, *command, "events")
     assert re.search(r"table default\.events is not in the metastore .*; did you mean cli\d+\.events\? If", said.error)
+    said = hivesink(capsys, *command, "evnets")
+    assert "; if it is in another database, write database.table; else create it with" in said.error
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -242,6 +242,7 @@ def test_the_table_that_it_proposes_is_named_after_the_source(source: str, table
             65,
             "lines.txt line 1 is no; write one JSON object a line: `jq -c .`",
         ),
+        (["--table", "a.b", "--yes", "--from", "wide.json"], 65, "a line: `iconv -f utf-16 -t utf-8` makes that of"),
         (["--table", "a.b", "--yes", "--from", "none.json"], 65, "none.json holds no records"),
         (["--table", "a.b", "--yes", "--from", "days"], 65, "begin with . or _; put files there"),
         (
@@ -271,6 +272,7 @@ def test_what_it_can_not_do_is_one_line_and_writes_nothing(
     }
     for name, text in files.items():
         (folder / f"{name}.{'txt' if name == 'lines' else 'json'}").write_text(text)
+    (folder / "wide.json").write_text('{"a": 1}', "utf-16")
     source = [] if "--from" in arguments else ["--from", "events"]
     said = hivesink(capsys, "init", *arguments, *source)
     assert said.code == code

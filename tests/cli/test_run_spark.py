@@ -262,7 +262,7 @@ def test_query_by_spark(table: str, tmp_path: Path, java_home: str) -> None:
     _, said, failed = done.stderr.split("---- 0\n")
     # The tests' own Java options are told by Java.
     (engine,) = (line for line in said.splitlines() if "JDK_JAVA_OPTIONS" not in line)
-    assert engine.startswith("engine: spark, which is starting; duckdb doesn't cover ")
+    assert engine.startswith("engine: spark, which is starting; duckdb doesn't answer this: ")
     misspelt, *lines = failed.replace("---- 65\n", "").splitlines()
     assert misspelt == "hivesink: the query failed: no statement begins with 'SELEC'; did you mean SELECT?"
     # One line each, also of what fails in a task.
