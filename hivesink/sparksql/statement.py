@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import sqlglot
@@ -77,10 +78,13 @@ def _parsed(sql: str) -> exp.Expr:
         # sqlglot takes them for STRING.
         raise NotCovered(reason="CHAR and VARCHAR in a statement")
     try:
+        kinds = [token.token_type for token in sqlglot.tokenize(sql, read="spark")]
         trees: Sequence[exp.Expr | None] = sqlglot.parse(sql, read="spark")
     except SqlglotError as error:
         reason = str(error).partition(". Line")[0]
         raise NotCovered(reason=f"a syntax that its parser doesn't know ({reason})") from error
+    if (sqlglot.TokenType.STRING,) * 2 in pairwise(kinds):
+        raise NotCovered(reason="a text right after another: 'a''b' is a'b to Spark 4, and ab before")
     if len(trees) != 1 or trees[0] is None:
         raise NotCovered(reason="several statements at once")
     return trees[0]

@@ -196,6 +196,11 @@ def test_moving_and_starting_over(metastore: EmbeddedMetastore, tmp_path: Path) 
     sh = Shell(tmp_path, metastore, "recipes_moved", NEW=str(new), OLD=str(old))
     sh.must("TRIGGER=availableNow hivesink run jobs/events.py")
     sh.must('hivesink query "INSERT INTO demo.events SELECT 0, NULL, NULL"')
+    for folder in (".hidden/dt=1/deeper", "dt=2024-01-03/v2"):
+        (old / folder).mkdir(parents=True)
+    told = sh(block(PAGE, "# settle.sh").text)
+    assert (told.returncode, told.stdout.splitlines()[-1]) == (1, str(old / "dt=2024-01-03" / "v2")), told
+    (old / "dt=2024-01-03" / "v2").rmdir()
     sh.must(block(PAGE, "# settle.sh").text)
     # As that of a partition that was dropped from an external table.
     stale = old / "dt=2020-01-01"

@@ -169,6 +169,7 @@ SPARKS = [
     ("SELECT upper('a') || 1", ""),
     ("SELECT id + 1 AS a, a + 1 AS b FROM engines.facts", "no column of a table"),
     ("SELECT stamp FROM engines.long_stamps", "for timestamp"),
+    ("SELECT id FROM engines.facts WHERE name = 'a''b'", "right after another"),
     ("SELECT * FROM engines.other", "plain Parquet"),
     ("SELECT * FROM parquet.`/x`", "files without a table"),
     ("SELECT id FROM engines.old WHERE day < '2000-01-01'", "before 1900 or after 9999"),
