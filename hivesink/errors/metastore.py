@@ -21,7 +21,7 @@ class UnknownTable(HiveSinkError):
         fix = "create it with `hivesink ddl apply PATH`"
         if near is not None:
             fix = f"did you mean {near}? If not, {fix}"
-        elif table.startswith("default."):
+        elif table.startswith("default.") and not gone:
             fix = f"if it is in another database, write database.table; else {fix}"
         if owner != table:
             fix = f"if dead letters wait for it, the job's next start or `hivesink recover {owner}` creates it again"
