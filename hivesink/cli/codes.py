@@ -123,7 +123,7 @@ _DAMAGED = re.compile(
     re.VERBOSE | re.MULTILINE,
 )
 """What Spark's readers of the checkpoint raise about its content. A file system that is away raises other errors."""
-_OTHER_FOLDER = re.compile(r"Wrong basePath (\S+) for the root path: (\S+)")
+_OTHER_FOLDER = re.compile(r"Wrong basePath (.+) for the root path: (.+?)(?: SQLSTATE: .*)?$", re.MULTILINE)
 OTHER_FOLDER = (
     "the job reads {0}, and its checkpoint has {1}, of another folder: name that again, moved back if it was "
     'moved; or read the new one with a new checkpoint (see "The source\'s folder was moved" in docs/operations.md)'

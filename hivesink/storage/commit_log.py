@@ -167,7 +167,8 @@ class RenameCommitLog:
             raise errors.LogDamaged(path, "it is missing")
         found = manifest_json.decode(data, path)
         if found.epoch != epoch:
-            raise errors.LogDamaged(path, f"it holds epoch {found.epoch}")
+            way = f"move it away if it is a copy, and epoch {epoch} never was"
+            raise errors.LogDamaged(path, f"it holds epoch {found.epoch}: {way}")
         return path, found
 
     def _uid_of_manifests(self) -> str | None:

@@ -202,15 +202,14 @@ def test_a_dead_jvm_is_told_from_a_server_that_is_away(monkeypatch: pytest.Monke
     assert code == 75
 
 
-def test_a_source_folder_that_was_moved_needs_a_person() -> None:
+@pytest.mark.parametrize("end", [" SQLSTATE: X", "\n=== Streaming Query ==="])
+def test_a_source_folder_that_was_moved_needs_a_person(end: str) -> None:
     from pyspark.errors import StreamingQueryException
 
-    said = (
-        "[STREAM_FAILED] Query failed: Wrong basePath file:/in/new for the root path: file:/in/old/9.json SQLSTATE: X"
-    )
+    said = f"[STREAM_FAILED] Query failed: Wrong basePath file:/a b/new for the root path: file:/a b/old/9 0.json{end}"
     told, code = translate(StreamingQueryException(said), JOB)
     assert code == 65
-    assert "the job reads file:/in/new, and its checkpoint has file:/in/old/9.json, of another folder" in str(told)
+    assert "the job reads file:/a b/new, and its checkpoint has file:/a b/old/9 0.json, of another folder" in str(told)
 
 
 def test_state_that_is_gone_needs_a_person() -> None:
