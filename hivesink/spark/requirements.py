@@ -66,7 +66,8 @@ def require_unread(spark: SparkSession, setup: Setup, first: NextBatch, plan: An
     if found:
         problem = (
             f"the query reads {root}, where {found[0]} is {found[1]}, which it has read: it knows files by their "
-            "paths, and would read it again; name the old folder again, or move away what was read"
+            "paths, and would read it again; name the old folder again, or move away what was read "
+            '(see "The source\'s folder was moved" in docs/operations.md)'
         )
         raise errors.InvalidOption((problem,))
 
