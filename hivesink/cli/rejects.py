@@ -25,6 +25,7 @@ from hivesink.tables.replay import Replay
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from hivesink.core.table import TableName
     from hivesink.sink.task.replay import Replayed
 
 _LIST = "list"
@@ -68,9 +69,8 @@ Mended = Annotated[
 ]
 
 
-def _none_there(table: str) -> str:
-    letters = f"{table}__rejected"
-    return f"no record of {table} was ever rejected into {letters}, or that table was dropped or renamed"
+def _none_there(table: TableName) -> str:
+    return f"no record of {table} was ever rejected into {table.rejected}, or that table was dropped or renamed"
 
 
 @rejects.command(_LIST)
@@ -96,7 +96,7 @@ def list_rejects(  # noqa: PLR0917  each is an option of the command line
         wanted = Wanted(reason, field, _day(day), replayed=replayed)
         if letters is None:
             data = {"table": opened.name, "rejects": [], "replayed": 0, "waiting": 0, "exported": 0, "instead": None}
-            out.show(Report(data, [Line(_none_there(opened.name))]))
+            out.show(Report(data, [Line(_none_there(opened.live.spec.name))]))
             return
         found, waiting = letters.reasons(wanted, census), letters.waiting()
         written = letterfile.export(letters, wanted, export) if export else 0
@@ -171,8 +171,9 @@ def replay(  # noqa: PLR0917  each is an option of the command line
         values = None if lines is None else {one: value for one, (_, value) in lines.items()}
         wanted, census = Wanted(reason, field, _day(day), values), Census()
         if letters is None:
-            problem = f"{_none_there(opened.name)}; with sink.on-bad-record = dead-letter bad records go there"
-            raise InvalidOption((f"nothing to replay: {problem}",))
+            none = _none_there(opened.live.spec.name)
+            problem = f"nothing to replay: {none}; with sink.on-bad-record = dead-letter bad records go there"
+            raise InvalidOption((problem,))
         again = Replay(letters)
         again.require_possible()
         # A replay that died may have published the marks, and not yet all of the rows.

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NewType
 
 from hivesink import errors
+from hivesink.core.column_source import named_file
 from hivesink.core.offsets import FilesOffset, SourceOffset, chain, runs_back
 
 if TYPE_CHECKING:
@@ -203,7 +204,7 @@ def _same_batch(last: LastBatch, batch: BatchRef | NextBatch, history_policy: Hi
         return Replay(last.epoch)
     if history_policy.append == last.epoch:
         return New(appended=True)
-    resumable, read = _resumable(last.ref.end), read_before(last, batch)
+    resumable, read = _resumable(last.ref.end), tuple(map(named_file, read_before(last, batch)))
     raise errors.ReplayDiffers(log, last.epoch, batch.batch, last.ref.end, batch.end, resumable=resumable, read=read)
 
 

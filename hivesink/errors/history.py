@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from urllib.parse import unquote
-
 from hivesink.errors.base import HiveSinkError, appending, few
 
 _RESUME = "resume=True and hivesink.sources.kafka(…, resume=sink)"
@@ -20,8 +18,7 @@ def _append(epoch: int, *, resumable: bool, read: tuple[str, ...] = ()) -> str:
     if resumable:
         return f"start with {appending(epoch)} (your decision: what the query reads is added to the table as it is)"
     count = "1 file" if len(read) == 1 else f"{len(read)} files"
-    paths = [unquote(path).removeprefix("file://") for path in read]
-    what = f"the {count} that epoch {epoch} has read already: {few(paths, _NAMED)}" if read else "what was read already"
+    what = f"the {count} that epoch {epoch} has read already: {few(read, _NAMED)}" if read else "what was read already"
     way = "your decision: whatever the query reads is written, so move away first, and for good,"
     return f"start with {appending(epoch)} ({way} {what})"
 
