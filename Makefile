@@ -15,7 +15,7 @@ WORKERS ?= 3
 # The generator of the site has no release for Python 3.10.
 SITE := $(PY) -c 'import sys; sys.exit(sys.version_info < (3, 11))'
 # mypy refuses a folder without Python in it.
-CHECKED := $(foreach d,hivesink ddl jobs tests,$(if $(wildcard $d/*.py),$d))
+CHECKED := $(foreach d,hivesink ddl jobs tests bench,$(if $(wildcard $d/*.py),$d))
 
 .PHONY: help venv demo cluster-up cluster-status cluster-down test suite test-long bench lint docs dist clean
 
@@ -61,7 +61,7 @@ test-long: venv ## The longer runs: more kills, more states, Airflow 2 and 3 (in
 	$(PY) -m pytest -m long $(if $(ONLY),-k test_a_$(ONLY)_) $(ARGS)
 
 bench: venv ## hivesink beside Spark's and Flink's sinks, at most 3 hours: rows/s, CPU, memory, and the ratios; QUICK=1: 10 minutes; CLUSTER=1: on HDFS and Hive 4
-	@CLUSTER='$(CLUSTER)' $(PY) -m tests.bench $(ARGS)
+	@CLUSTER='$(CLUSTER)' $(PY) -m bench $(ARGS)
 
 lint: venv ## ruff, mypy --strict, import-linter, dead links in README and docs
 	$(VENV)/bin/ruff check .

@@ -4,12 +4,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.bench.contenders import Drain
-from tests.bench.content import differences, land
-from tests.bench.floors import PYARROW, write
-from tests.bench.ground import DATABASE, Ground
-from tests.bench.records import all_due
-from tests.bench.workloads import WORKLOADS
+from bench.contenders import Drain
+from bench.content import differences, land
+from bench.floors import PYARROW, write
+from bench.ground import DATABASE, Ground
+from bench.records import all_due
+from bench.workloads import WORKLOADS
 
 if TYPE_CHECKING:
     from pathlib import Path

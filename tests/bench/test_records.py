@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from bench.content import differences, total
+from bench.records import all_due, chunks, due
+from bench.topics import partitions
+from bench.workloads import ALL_FLIGHTS, WORKLOADS, Workload
 from jobs.demo.flights import Flights
-from tests.bench.content import differences, total
-from tests.bench.records import all_due, chunks, due
-from tests.bench.topics import partitions
-from tests.bench.workloads import ALL_FLIGHTS, WORKLOADS, Workload
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -6,10 +6,10 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from tests.bench.cases import CASES, chosen
-from tests.bench.chart import svg
-from tests.bench.report import markdown, percentile, ratios
-from tests.bench.series import Run
+from bench.cases import CASES, chosen
+from bench.chart import svg
+from bench.report import markdown, percentile, ratios
+from bench.series import Run
 
 OWN = Run("narrow", 0, "hivesink", 1_000, 10.0, [700, 800], {"write": 900}, 5.0, 9.0, 400, 200, 8, 900)
 PEER = replace(OWN, contender="spark-sink", seconds=20.0, cpu=10.0, task_peak=800, bytes=1_000)

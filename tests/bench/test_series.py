@@ -3,8 +3,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tests.bench.cases import CASES
-from tests.bench.series import Run, Series, fingerprint
+from bench.cases import CASES
+from bench.series import Run, Series, fingerprint
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -1,4 +1,4 @@
-"""Where a task's CPU goes, without Spark around it: `python -m tests.bench.taskprofile ROWS`.
+"""Where a task's CPU goes, without Spark around it: `python -m bench.taskprofile ROWS`.
 
 First without the profiler (CPU seconds of the whole), then with it: its overhead weighs on small calls.
 """
@@ -16,15 +16,15 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from bench import memory
+from bench.records import chunks
+from bench.workloads import NARROW
 from hivesink.config.options import SinkConfig
 from hivesink.core.table import Column
 from hivesink.core.typetext import parse_type
 from hivesink.sink.task.attempt import run_task
 from hivesink.sink.task.messages import InputShape, TaskPlan
 from hivesink.spark.tasks import settle
-from tests.bench import memory
-from tests.bench.records import chunks
-from tests.bench.workloads import NARROW
 
 if TYPE_CHECKING:
     from hivesink.wiring import ToolsSpec

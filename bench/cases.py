@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from tests.bench.contenders import ARROW, BEFORE, CLEAN, NOOP, ON_EPOCH, OWN, SPARK_INSERT, SPARK_SINK
-from tests.bench.flink import FILES, HIVE
-from tests.bench.floors import CONSUMER, PYARROW
-from tests.bench.workloads import WORKLOADS, Workload
+from bench.contenders import ARROW, BEFORE, CLEAN, NOOP, ON_EPOCH, OWN, SPARK_INSERT, SPARK_SINK
+from bench.flink import FILES, HIVE
+from bench.floors import CONSUMER, PYARROW
+from bench.workloads import WORKLOADS, Workload
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -1,4 +1,4 @@
-"""How an epoch's cost grows with the executors: `python -m tests.bench.executors 1 2 4 --rows 4000000`.
+"""How an epoch's cost grows with the executors: `python -m bench.executors 1 2 4 --rows 4000000`.
 
 The same topic, drained warm by sessions with that many executors of one core (`local-cluster[…]`), each a process of
 its own on this machine. Prints a line of a Markdown table for each, the rounds' median.
@@ -12,22 +12,22 @@ from dataclasses import replace
 from statistics import median
 from typing import TYPE_CHECKING
 
-from tests.bench.__main__ import on_this_machine
-from tests.bench.cases import BATCHES, Case
-from tests.bench.contenders import OWN
-from tests.bench.meter import Meter
-from tests.bench.race import WARM_ROWS, Place, checked
-from tests.bench.tables import prepare
-from tests.bench.workloads import NARROW
+from bench.__main__ import on_this_machine
+from bench.cases import BATCHES, Case
+from bench.contenders import OWN
+from bench.meter import Meter
+from bench.race import WARM_ROWS, Place, checked
+from bench.tables import prepare
+from bench.workloads import NARROW
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tests.bench.contenders import Drained
+    from bench.contenders import Drained
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser("tests.bench.executors")
+    parser = argparse.ArgumentParser("bench.executors")
     parser.add_argument("executors", type=int, nargs="+")
     parser.add_argument("--rows", type=int, default=4_000_000)
     parser.add_argument("--rounds", type=int, default=3)

@@ -1,6 +1,6 @@
 """What a task holds with 1,000 open buckets: the peak of a fresh process, for a setting of `sink.task-memory`.
 
-`python -m tests.bench.memory 64MB ROWS` prints one line of JSON.
+`python -m bench.memory 64MB ROWS` prints one line of JSON.
 """
 
 from __future__ import annotations

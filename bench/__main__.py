@@ -15,23 +15,23 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from bench import cases, flink
+from bench.chart import svg
+from bench.contenders import BEFORE
+from bench.ground import Ground
+from bench.race import Place, race
+from bench.report import markdown, ratios
+from bench.series import Run, Series, fingerprint
+from bench.tables import prepare
 from hivesink.embedded.metastore import EmbeddedMetastore
 from hivesink.jvm import archive
 from jobs.cluster import Cluster
 from jobs.cluster.kafka import EmbeddedKafka
-from tests.bench import cases, flink
-from tests.bench.chart import svg
-from tests.bench.contenders import BEFORE
-from tests.bench.ground import Ground
-from tests.bench.race import Place, race
-from tests.bench.report import markdown, ratios
-from tests.bench.series import Run, Series, fingerprint
-from tests.bench.tables import prepare
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from tests.bench.cases import Case
+    from bench.cases import Case
 
 DATA = Path(os.environ.get("BENCH_DATA") or "build/bench").absolute()
 HERE = Path.cwd()
@@ -49,7 +49,7 @@ def main() -> None:
         # As on a machine where `hivesink prepare` was run. All contenders in Spark have it.
         subprocess.run([sys.executable, "-m", "hivesink.cli", "prepare"], check=True, stdout=sys.stderr)
     told_to = {"cases": [asdict(case) for case in chosen], "rounds": told.rounds, "cluster": told.cluster}
-    folders = [HERE / "hivesink", HERE / "tests" / "bench"]
+    folders = [HERE / "hivesink", HERE / "bench"]
     if told.against:
         folders.append(told.against / "hivesink")
     # What is compared is read back as JSON.
@@ -66,7 +66,7 @@ def main() -> None:
 
 def arguments() -> argparse.Namespace:
     """The settings; `make bench WORKLOADS=… ROWS=…` sets them by the environment."""
-    parser = argparse.ArgumentParser("tests.bench", description="hivesink beside its peers")
+    parser = argparse.ArgumentParser("bench", description="hivesink beside its peers")
     of = os.environ.get
     parser.add_argument("--quick", action="store_true", default=bool(of("QUICK")), help="under ten minutes; needs mvn")
     parser.add_argument("--workloads", default=of("WORKLOADS"), help=f"with a comma, of {', '.join(cases.CASES)}")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tests.bench.report import Ratio
+    from bench.report import Ratio
 
 SHOWN = {
     "rows/s: right is faster": ("rows_per_s",),

@@ -1,4 +1,4 @@
-"""What a start costs after many epochs: `python -m tests.bench.longlog EPOCHS… [--mode M]`, in memory.
+"""What a start costs after many epochs: `python -m bench.longlog EPOCHS… [--mode M]`, in memory.
 
 Only the last epochs are real, more than a log keeps: the first one is renumbered, with a floor below it. One line for
 each number of epochs: CPU milliseconds of a start and of an epoch, files in the log's `manifests`.
@@ -11,6 +11,7 @@ import logging
 import time
 from dataclasses import replace
 
+from bench.manyparts import MODES
 from hivesink.core.epoch import Epoch
 from hivesink.core.manifest import NO_ROWS, Floor
 from hivesink.core.manifest_json import encode, encode_floor
@@ -18,7 +19,6 @@ from hivesink.storage.commit_log import RenameCommitLog
 from hivesink.storage.log_layout import floor_name, manifest_name
 from hivesink.storage.pointers import default_log_location
 from hivesink.storage.rename_store import RenameFileStore
-from tests.bench.manyparts import MODES
 from tests.inmemory.filesystem import MemoryFileSystem
 from tests.inmemory.metastore import MemoryMetastore
 from tests.sink.harness import LOCATION, SPEC, TABLE, Job, Source, events

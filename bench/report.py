@@ -7,13 +7,13 @@ from math import ceil
 from statistics import median
 from typing import TYPE_CHECKING
 
-from tests.bench.contenders import OWN
+from bench.contenders import OWN
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from tests.bench.cases import Case
-    from tests.bench.series import Run
+    from bench.cases import Case
+    from bench.series import Run
 
 SETTLING = 5
 """First epochs of a query that don't count: Spark plans and connects in them."""

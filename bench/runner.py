@@ -15,9 +15,9 @@ from dataclasses import asdict
 from time import perf_counter
 from typing import TYPE_CHECKING
 
-from tests.bench import contenders
-from tests.bench.contenders import ARROW, NOOP, Drain, Drained
-from tests.bench.ground import Ground
+from bench import contenders
+from bench.contenders import ARROW, NOOP, Drain, Drained
+from bench.ground import Ground
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

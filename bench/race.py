@@ -9,22 +9,22 @@ from time import perf_counter
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
-from tests.bench import flink, floors
-from tests.bench.cases import REGISTERED as REGISTERS
-from tests.bench.cases import WRITERS, Case
-from tests.bench.contenders import ARROW, BEFORE, CLEAN, NOOP, ON_EPOCH, OWN, Drain, Drained
-from tests.bench.content import Landed, differences, land
-from tests.bench.meter import Meter, executors
-from tests.bench.processes import Flink, Process, Python
-from tests.bench.series import Run, Series
-from tests.bench.tables import clear
-from tests.bench.topics import Topic, topic
+from bench import flink, floors
+from bench.cases import REGISTERED as REGISTERS
+from bench.cases import WRITERS, Case
+from bench.contenders import ARROW, BEFORE, CLEAN, NOOP, ON_EPOCH, OWN, Drain, Drained
+from bench.content import Landed, differences, land
+from bench.meter import Meter, executors
+from bench.processes import Flink, Process, Python
+from bench.series import Run, Series
+from bench.tables import clear
+from bench.topics import Topic, topic
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from tests.bench.ground import Ground
+    from bench.ground import Ground
 
 WARM_ROWS = 400_000
 SHARED = {ON_EPOCH: OWN, CLEAN: OWN, NOOP: OWN, ARROW: OWN}
@@ -48,8 +48,8 @@ class Place:
         if contender in {flink.HIVE, flink.FILES}:
             return Flink(self.ground, self.log, self.data / contender)
         if contender in floors.FLOORS:
-            return Python("tests.bench.floors", self.ground, self.log)
-        return Python("tests.bench.runner", self.ground, self.log, self.before if contender == BEFORE else None)
+            return Python("bench.floors", self.ground, self.log)
+        return Python("bench.runner", self.ground, self.log, self.before if contender == BEFORE else None)
 
     def topic(self, case: Case, contender: str, rows: int) -> Topic:
         return topic(self.servers, self.data / "topics", case.workload_of(contender), rows)

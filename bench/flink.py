@@ -12,17 +12,17 @@ import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from bench.ground import DATABASE
 from hivesink.jvm.java import find_java
 from hivesink.spark.session import LATE_COMPILING
 from hivesink.spark.sources import FETCH
-from tests.bench.ground import DATABASE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tests.bench.contenders import Drain
-    from tests.bench.ground import Ground
-    from tests.bench.workloads import Workload
+    from bench.contenders import Drain
+    from bench.ground import Ground
+    from bench.workloads import Workload
 
 HIVE, FILES = "flink-hive", "flink-fs"
 PEERS = Path(__file__).parent / "peers"

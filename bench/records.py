@@ -11,16 +11,16 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
+from bench.content import figures, total
+from bench.dialects import duckdb_type
+from bench.workloads import ALL_FLIGHTS, FLIGHTS, SEED, Workload
 from hivesink.core.typetext import parse_type
 from jobs.demo.flights import MONTHS, Flights
-from tests.bench.content import figures, total
-from tests.bench.dialects import duckdb_type
-from tests.bench.workloads import ALL_FLIGHTS, FLIGHTS, SEED, Workload
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tests.bench.content import Figures
+    from bench.content import Figures
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,15 +7,15 @@ import sys
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
+from bench.content import Figures, total
+from bench.records import chunks, due
 from jobs.cluster.kafka import create_topic, end_offsets
-from tests.bench.content import Figures, total
-from tests.bench.records import chunks, due
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from tests.bench.workloads import Workload
+    from bench.workloads import Workload
 
 PARTITIONS = 4
 CLIENT = {"linger.ms": 50, "batch.size": 1 << 20, "queue.buffering.max.messages": 2_000_000, "log_level": 3}

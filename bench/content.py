@@ -18,19 +18,19 @@ from urllib.parse import urlsplit
 
 import duckdb
 
+from bench.ground import DATABASE
 from hivesink import wiring
 from hivesink.core.table import TableName
 from hivesink.errors import UnknownTable
 from hivesink.storage.local_files import posix
-from tests.bench.ground import DATABASE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+    from bench.ground import Ground
+    from bench.workloads import Workload
     from hivesink.core.partfile import Finished
     from hivesink.ports import FileStore, Registrar
-    from tests.bench.ground import Ground
-    from tests.bench.workloads import Workload
 
 Figures = dict[str, int]
 _WHOLE = ("int", "bigint")

@@ -1,4 +1,4 @@
-"""What an epoch of many parts costs the driver: `python -m tests.bench.manyparts PARTS [--local] [--mode M]`.
+"""What an epoch of many parts costs the driver: `python -m bench.manyparts PARTS [--local] [--mode M]`.
 
 Each part is alone in a partition that is new. Tasks and encoding aren't measured. In memory, or with `--local` on a
 local disk; the metastore is in memory. One line a step: CPU seconds, seconds.

@@ -1,6 +1,6 @@
 """Floors without Spark, a process each: a bare librdkafka consumer, and pyarrow writing the same rows from memory.
 
-Told and answering as `tests.bench.runner` does. `python -m tests.bench.floors GROUND`.
+Told and answering as `bench.runner` does. `python -m bench.floors GROUND`.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import parquet
 
+from bench.contenders import Drain, Drained
+from bench.ground import DATABASE, Ground
+from bench.records import chunks
+from bench.workloads import WORKLOADS
 from hivesink.spark.sources import FETCH
 from hivesink.storage.local_files import posix
-from tests.bench.contenders import Drain, Drained
-from tests.bench.ground import DATABASE, Ground
-from tests.bench.records import chunks
-from tests.bench.workloads import WORKLOADS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tests.bench.workloads import Workload
+    from bench.workloads import Workload
 
 CONSUMER, PYARROW = "consumer", "pyarrow"
 FLOORS = (CONSUMER, PYARROW)

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from pathlib import Path
 
-    from tests.bench.cases import Case
+    from bench.cases import Case
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from bench.ground import DATABASE
+from bench.workloads import WORKLOADS
 from hivesink import HiveSink, sources
 from hivesink.config import options
 from hivesink.hiveql.apply import apply
 from hivesink.hiveql.parse import parse_ddl
 from hivesink.metastore import catalog
-from tests.bench.ground import DATABASE
-from tests.bench.workloads import WORKLOADS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
+    from bench.ground import Ground
     from hivesink.sink.commit.committed import Committed
     from hivesink.spark.query import HiveQuery
-    from tests.bench.ground import Ground
 
     Query = HiveQuery | StreamingQuery
 

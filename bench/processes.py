@@ -12,9 +12,9 @@ from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING
 
-from tests.bench import flink
-from tests.bench.contenders import Drain, Drained
-from tests.bench.workloads import WORKLOADS
+from bench import flink
+from bench.contenders import Drain, Drained
+from bench.workloads import WORKLOADS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self
 
-    from tests.bench.ground import Ground
+    from bench.ground import Ground
 
 
 class Process:
@@ -84,7 +84,7 @@ class Process:
 
 
 class Python(Process):
-    """`tests.bench.runner` or `tests.bench.floors`, with the hivesink of the folder `code`, by default this one's."""
+    """`bench.runner` or `bench.floors`, with the hivesink of the folder `code`, by default this one's."""
 
     def __init__(self, module: str, ground: Ground, log: Path, code: Path | None = None) -> None:
         super().__init__([sys.executable, "-m", module, json.dumps(asdict(ground))], log, code)
@@ -102,7 +102,7 @@ class Python(Process):
 
 
 class Flink(Process):
-    """The program of `tests/bench/peers`, built into the folder `program`."""
+    """The program of `bench/peers`, built into the folder `program`."""
 
     def __init__(self, ground: Ground, log: Path, program: Path) -> None:
         super().__init__(flink.command(program, ground), log)

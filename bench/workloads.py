@@ -11,8 +11,8 @@ from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
+from bench.dialects import duckdb_type, flink_type, unordered
 from hivesink.core.typetext import parse_type
-from tests.bench.dialects import duckdb_type, flink_type, unordered
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Rows per CPU second of the JSON decoder alone: `python tests/bench/decode.py [ROWS]`."""
+"""Rows per CPU second of the JSON decoder alone: `python bench/decode.py [ROWS]`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from hivesink.core.table import Column, Primitive
 from hivesink.decode.json import JsonDecoder

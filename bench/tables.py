@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 from hive_metastore.ttypes import AlreadyExistsException, Database, NoSuchObjectException
 
+from bench.ground import DATABASE
 from hivesink.metastore.login import MetastoreLogin
 from hivesink.metastore.thrift_connection import Connection
 from hivesink.storage.local_files import posix
-from tests.bench.ground import DATABASE
 
 if TYPE_CHECKING:
-    from tests.bench.ground import Ground
+    from bench.ground import Ground
 
 
 def prepare(ground: Ground) -> None:
