@@ -105,13 +105,7 @@ def file_store(location: str, site: Site = NO_SITE, config: SinkConfig | None = 
 def row_reader(plan: TaskPlan) -> RowReader:
     """What turns the stream's records into rows of the plan's table, by the table's settings."""
     config = plan.config
-    options = DecodeOptions(
-        timestamp_zone=config["sink.timestamp-zone"],
-        timestamp_format=config["sink.timestamp-format"],
-        tombstone=config["sink.on-tombstone"],
-        unknown_field=config["sink.on-unknown-field"],
-        sources=config.sources,
-    )
+    options = DecodeOptions.of(config)
     columns = [column for column in row_columns(plan.target.spec, config) if column.name not in plan.shape.absent]
     return RowsReader(columns, plan.shape.value, options, plan.arrival, plan.shape.batch)
 

@@ -18,13 +18,13 @@ from hivesink.config.parsers import (
     one_of,
     size,
     sort_keys,
-    time_format,
     zone,
 )
 from hivesink.core.bucket import TimePattern
 from hivesink.core.column_source import parse_source
 from hivesink.core.partfile import PREFIX, SUFFIX
 from hivesink.core.partition_commit import PolicyKind
+from hivesink.core.time_format import parse_formats
 from hivesink.errors import InvalidOption
 from hivesink.errors.base import meant
 
@@ -68,6 +68,13 @@ class OnUnknownField(Enum):
 
     IGNORE = "ignore"
     BAD_RECORD = "bad-record"
+
+
+class Precision(Enum):
+    """What becomes of a time that is finer than microseconds: it is cut, or its record is bad."""
+
+    TRUNCATE = "truncate"
+    EXACT = "exact"
 
 
 class OnStop(Enum):
@@ -164,7 +171,8 @@ OPTIONS: Mapping[str, Option] = {
     "sink.on-unknown-field": Option("ignore", one_of(OnUnknownField)),
     "sink.on-missing-file": Option("fail", one_of(OnMissingFile)),
     "sink.timestamp-zone": Option("UTC", zone),
-    "sink.timestamp-format": Option("text", time_format),
+    "sink.timestamp-format": Option("text", parse_formats),
+    "sink.json.timestamp-precision": Option("truncate", one_of(Precision)),
     "sink.part-prefix": Option(
         "part", matching(PREFIX, "write letters, digits, _ and single - only, a letter or digit first")
     ),

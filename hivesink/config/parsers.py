@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from hivesink.core.table import SortKey
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
 _UNITS = {"b": 1, "k": 1 << 10, "kb": 1 << 10, "m": 1 << 20, "mb": 1 << 20, "g": 1 << 30, "gb": 1 << 30}
 _SECOND, _MINUTE = timedelta(seconds=1), timedelta(minutes=1)
@@ -119,15 +119,3 @@ def sort_keys(text: str) -> tuple[SortKey, ...]:
         message = "write columns, separated by commas, each once: a, b desc"
         raise ValueError(message)
     return keys
-
-
-def time_format(text: str) -> Mapping[str, str]:
-    """`epoch-millis` for every column (key `""`), or `column=epoch-millis,…`; `text` is the default."""
-    formats: dict[str, str] = {}
-    for item in text.split(","):
-        column, _, kind = item.strip().rpartition("=")
-        if kind not in {"text", "epoch-millis"}:
-            message = "write text, epoch-millis, or column=epoch-millis,…"
-            raise ValueError(message)
-        formats[column.strip().lower()] = kind
-    return formats

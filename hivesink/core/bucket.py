@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from datetime import datetime
 
 _LETTERS = {"yyyy": "%Y", "MM": "%m", "dd": "%d", "HH": "%H", "mm": "%M", "ss": "%S"}
@@ -14,6 +15,22 @@ _UNIT = {"yyyy": "year", "MM": "month", "dd": "day", "HH": "hour", "mm": "minute
 _TOKEN = re.compile(r"'(?P<quoted>(?:[^']|'')*)'|(?P<letters>([A-Za-z])\3*)|(?P<text>[^A-Za-z']+)")
 # PARTITIONS.PART_NAME. PARTITION_KEY_VALS.PART_KEY_VAL takes 255 or 256, which no folder name has room for.
 _LONGEST_PARTITION = 767
+
+
+def tokens(pattern: str) -> Iterator[tuple[str | None, str]]:
+    """The runs of one letter in a pattern of Java's DateTimeFormatter, and between them (None, text).
+
+    Raises ValueError for a quote that isn't closed.
+    """
+    at = 0
+    while at < len(pattern):
+        token = _TOKEN.match(pattern, at)
+        if token is None:
+            message = f"the quote at position {at + 1} of {pattern!r} is not closed"
+            raise ValueError(message)
+        at = token.end()
+        text = token["text"] if token["quoted"] is None else token["quoted"].replace("''", "'") or "'"
+        yield token["letters"], text or ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,16 +46,9 @@ class TimePattern:
     @classmethod
     def parse(cls, pattern: str) -> TimePattern:
         """Raises ValueError for letters that a partition value can't use."""
-        strftime, used, at = [], set(), 0
-        while at < len(pattern):
-            token = _TOKEN.match(pattern, at)
-            if token is None:
-                message = f"the quote at position {at + 1} of {pattern!r} is not closed"
-                raise ValueError(message)
-            at = token.end()
-            letters = token["letters"]
+        strftime, used = [], set()
+        for letters, text in tokens(pattern):
             if letters is None:
-                text = token["text"] if token["quoted"] is None else token["quoted"].replace("''", "'") or "'"
                 strftime.append(text.replace("%", "%%"))
             elif letters in _LETTERS:
                 strftime.append(_LETTERS[letters])

@@ -44,7 +44,7 @@ INTEGERS = (Primitive.TINYINT, Primitive.SMALLINT, Primitive.INT, Primitive.BIGI
 """From the narrowest on."""
 TIMES = (Primitive.TIMESTAMP, Primitive.DATE, Primitive.BIGINT)
 """The types of columns that can hold times."""
-TIMES_TEXT = "TIMESTAMP, DATE or BIGINT (milliseconds)"
+TIMES_TEXT = "TIMESTAMP, DATE or BIGINT (epoch milliseconds, or as sink.timestamp-format says)"
 
 
 @dataclass(frozen=True, slots=True)

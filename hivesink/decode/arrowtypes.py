@@ -74,7 +74,7 @@ def check_types(stream: pa.Schema, columns: Sequence[Column], options: DecodeOpt
     for column in columns:
         fields = [field for field in stream if field.name.lower() == column.name.lower()]
         if len(fields) == 1:
-            epoch = options.is_epoch(column.name.lower())
+            epoch = options.times(column.name.lower()).unit is not None
             problems += mismatches(column.name, fields[0].type, column.type, epoch=epoch)
         else:
             many = ", ".join(field.name for field in fields)
@@ -131,10 +131,14 @@ def _fits(given: pa.DataType, kind: Primitive | Decimal | Varchar | Char, *, epo
         case Primitive.BOOLEAN:
             fits = types.is_boolean(given)
         case Primitive.DATE:
-            fits = types.is_date32(given) or (epoch and given.equals(pa.int64()))
+            fits = types.is_date32(given) or (epoch and _is_count(given))
         case Primitive.TIMESTAMP:
-            fits = types.is_timestamp(given) or (epoch and given.equals(pa.int64()))
+            fits = types.is_timestamp(given) or (epoch and _is_count(given))
     return bool(fits)
+
+
+def _is_count(given: pa.DataType) -> bool:
+    return bool(types.is_signed_integer(given) and given.bit_width >= INTEGER_BITS[Primitive.INT])
 
 
 def _fits_float(given: pa.DataType, kind: Primitive) -> bool:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,8 +15,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from hivesink.core.table import Char, Varchar
-from hivesink.decode.values import InvalidValue, date_of, instant_of, timestamp_of, wall_clock
+from hivesink.core.table import Char, Primitive, Varchar
+from hivesink.core.time_format import FIRST_MICROS, LAST_MICROS, EpochUnit
+from hivesink.decode.values import InvalidValue, TimeRules, clock_of, date_of, instant_of, timestamp_of, wall_clock
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,13 +27,15 @@ if TYPE_CHECKING:
 Mask = NDArray[np.bool_]
 Micros = NDArray[np.int64]
 
-FIRST_MICROS = -62_135_596_800_000_000  # 0001-01-01T00:00:00
-LAST_MICROS = 253_402_300_799_999_999  # 9999-12-31T23:59:59.999999
+_LEAST, _MOST = -(1 << 63), (1 << 63) - 1
 FIRST_DAY = FIRST_MICROS // 86_400_000_000
 DAY = 86_400_000_000
 # No zone changes its offset twice within a quarter of an hour.
 BLOCK = 900_000_000
 _OFFSET = re.compile(r"(?:Z|[+-][0-9:]+)$")
+_LONGEST = 26  # bytes of `yyyy-MM-ddTHH:mm:ss.ffffff`
+_FINER = r"^(.{19}\.[0-9]{6})[0-9]+"
+_ZEROS = r"^(.{19}\.[0-9]{6})0+"
 _COLON = 13  # the index of the colon in `yyyy-MM-ddTHH:mm`
 
 
@@ -94,17 +98,20 @@ def _shift(micros: int, zone: ZoneInfo) -> int:
     return gap.days * DAY + gap.seconds * 1_000_000
 
 
-def timestamps(texts: pa.Array, zone: ZoneInfo) -> tuple[pa.Array, Mask]:
+def timestamps(texts: pa.Array, rules: TimeRules) -> tuple[pa.Array, Mask]:
     """ISO 8601 or SQL text, all with an offset or all without; anything else goes value by value."""
     absent = nulls(texts)
+    if (pc.max(pc.binary_length(texts)).as_py() or 0) > _LONGEST:
+        # Arrow refuses more digits than it keeps.
+        texts = pc.replace_substring_regex(texts, _ZEROS if rules.exact else _FINER, r"\1")
     if _has_minutes(texts):
         # Arrow refuses texts of the other kind, one by one: that takes forty times as long as to read them.
         first = texts[int(np.argmin(absent))].as_py() if len(texts) else None
         ways = (_instants, _walls) if first is not None and _OFFSET.search(first) else (_walls, _instants)
         for way in ways:
             with suppress(pa.ArrowInvalid):
-                return way(texts, zone, absent)
-    return parse_each(texts.to_pylist(), lambda text: timestamp_of(text, zone), pa.timestamp("us"))
+                return way(texts, rules.zone, absent)
+    return parse_each(texts.to_pylist(), lambda text: timestamp_of(text, rules), pa.timestamp("us"))
 
 
 def _walls(texts: pa.Array, _: ZoneInfo, absent: Mask) -> tuple[pa.Array, Mask]:
@@ -157,13 +164,54 @@ def dates(texts: pa.Array) -> tuple[pa.Array, Mask]:
     return pa.array(days, pa.int32(), mask=nulls(texts)).cast(pa.date32()), days < FIRST_DAY
 
 
-def from_millis(millis: pa.Array, zone: ZoneInfo, kind: pa.DataType) -> tuple[pa.Array, Mask]:
-    """int64 milliseconds since 1970-01-01 UTC as the wall clock, or its date, in `zone`."""
-    absent = nulls(millis)
-    numbers = millis.fill_null(0).to_numpy(zero_copy_only=False)
-    beyond = (numbers < FIRST_MICROS // 1000) | (numbers > LAST_MICROS // 1000)
-    walls, doubt = wall_micros(np.where(beyond, 0, numbers) * 1000, zone)
+def patterned(texts: pa.Array, kind: Primitive, rules: TimeRules) -> tuple[pa.Array, Mask]:
+    """Texts of the form that is declared, as DATE or TIMESTAMP."""
+    pattern, arrow = rules.pattern, pa.date32() if kind is Primitive.DATE else pa.timestamp("us")
+    if pattern is None or pattern.template is None:
+        return parse_each(texts.to_pylist(), lambda text: clock_of(text, kind, rules), arrow)
+    other = pc.invert(pc.match_substring_regex(texts, f"^{pattern.regex}$")).fill_null(False)
+    iso = pc.replace_substring_regex(pc.if_else(other, None, texts), f"^{pattern.regex}$", pattern.template)
+    clocks, doubt = timestamps(iso, rules)
+    if kind is Primitive.DATE:
+        clocks = pc.floor_temporal(clocks, unit="day").cast(arrow)
+    return clocks, doubt | np.asarray(other.to_numpy(zero_copy_only=False), dtype=np.bool_)
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """Numbers of a unit since 1970 as wall clocks, and the rows whose number isn't of the unit."""
+
+    clocks: pa.Array
+    near: Mask
+    far: Mask
+    beyond: Mask
+    """The wall clock is outside of the calendar."""
+    finer: Mask
+
+    @property
+    def doubt(self) -> Mask:
+        return self.near | self.far | self.beyond | self.finer
+
+
+def counted(counts: pa.Array, unit: EpochUnit, kind: pa.DataType, rules: TimeRules) -> Counted:
+    """int64 counts of `unit` since 1970-01-01 UTC as the wall clock, or its date, in the zone; null is in no mask."""
+    absent = nulls(counts)
+    numbers = counts.fill_null(0).to_numpy(zero_copy_only=False)
+    near = (numbers != 0) & (numbers > -unit.near) & (numbers < unit.near)
+    far = (numbers < max(unit.lowest, _LEAST)) | (numbers > min(unit.highest, _MOST))
+    numbers = np.where(far, 0, numbers)
+    finer = np.zeros(len(numbers), dtype=np.bool_)
+    if unit is EpochUnit.DAYS:
+        walls, beyond = numbers * DAY, np.zeros(len(numbers), dtype=np.bool_)
+    else:
+        if unit is EpochUnit.NANOS:
+            instants, rest = np.divmod(numbers, 1000)
+            finer = (rest != 0) & rules.exact
+        else:
+            instants = numbers * unit.micros
+        walls, beyond = wall_micros(instants, rules.zone)
     if pa.types.is_date(kind):
-        days = (walls // DAY).astype(np.int32)
-        return pa.array(days, pa.int32(), mask=absent).cast(kind), beyond | (doubt & ~absent)
-    return _clocks(walls, absent), beyond | (doubt & ~absent)
+        clocks = pa.array((walls // DAY).astype(np.int32), pa.int32(), mask=absent).cast(kind)
+    else:
+        clocks = _clocks(walls, absent)
+    return Counted(clocks, near, far, beyond & ~absent, finer)

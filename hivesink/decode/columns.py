@@ -13,7 +13,7 @@ from msgspec import UNSET
 
 from hivesink.core.table import Char, Column, Decimal, HiveType, Primitive, Varchar
 from hivesink.decode.arrowtypes import INTEGER_BITS, arrow_type
-from hivesink.decode.clocks import Mask, bounded, dates, from_millis, nulls, parse_each, timestamps
+from hivesink.decode.clocks import Mask, bounded, counted, dates, nulls, parse_each, patterned, timestamps
 from hivesink.decode.nested import NestedDecoder
 from hivesink.decode.spans import Spans, booleans, decimals, floats, integers, raw_values, texts_of
 from hivesink.decode.values import InvalidValue, binary_of
@@ -65,7 +65,7 @@ class ColumnReader:
         self.kind = column.type
         self.arrow = arrow_type(column.type)
         self.parser = parser
-        self.type = msgspec_type(column.type, epoch=parser.epoch)
+        self.type = msgspec_type(column.type, epoch=parser.times.unit is not None)
         self._nested = NestedDecoder.of(column.type)
 
     def convert(self, values: list[Any], *, raw: bool, escapes: bool) -> Converted:
@@ -137,9 +137,9 @@ class ColumnReader:
         if self.type is float:
             array = array.cast(self.arrow, safe=False)
             doubt |= np.isinf(array.fill_null(0).to_numpy(zero_copy_only=False))
-        elif self._number != self.arrow:
-            array, beyond = from_millis(array, self.parser.zone, self.arrow)
-            doubt |= beyond
+        elif self.type is int and self.kind not in INTEGER_BITS and (unit := self.parser.times.unit):
+            of_unit = counted(array, unit, self.arrow, self.parser.times)
+            return of_unit.clocks, doubt | of_unit.doubt
         return array, doubt
 
     def _texts(self, values: list[Any], *, escapes: bool) -> Converted:
@@ -157,8 +157,10 @@ class ColumnReader:
 
     def _from_texts(self, texts: pa.Array) -> tuple[pa.Array, Mask]:
         match self.kind:
+            case Primitive.TIMESTAMP | Primitive.DATE if self.parser.times.pattern is not None:
+                return patterned(texts, self.kind, self.parser.times)
             case Primitive.TIMESTAMP:
-                return timestamps(texts, self.parser.zone)
+                return timestamps(texts, self.parser.times)
             case Primitive.DATE:
                 return dates(texts)
             case Primitive.BINARY:

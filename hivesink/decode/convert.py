@@ -10,15 +10,14 @@ import pyarrow.compute as pc
 from pyarrow import types
 
 from hivesink.core.table import Array, Char, Decimal, HiveType, Map, Primitive, Struct, Varchar
+from hivesink.core.time_format import FIRST_MICROS, LAST_MICROS, EpochUnit
 from hivesink.decode import clocks
 from hivesink.decode.arrowtypes import INTEGER_BITS, arrow_type, field_indexes
-from hivesink.decode.clocks import DAY, FIRST_MICROS, LAST_MICROS, Mask, Micros, nulls
-from hivesink.decode.values import InvalidValue
+from hivesink.decode.clocks import DAY, Mask, Micros, nulls
+from hivesink.decode.values import InvalidValue, TimeRules
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from zoneinfo import ZoneInfo
-
 
 _MICROS_PER = {"s": 1_000_000, "ms": 1000, "us": 1}
 
@@ -26,18 +25,18 @@ Converted: TypeAlias = tuple[pa.Array, dict[int, InvalidValue]]
 """Values, and why those of some rows don't fit; what stands in their place means nothing."""
 
 
-def convert(array: pa.Array, kind: HiveType, zone: ZoneInfo) -> Converted:  # noqa: PLR0911 -- one a type
-    """`array` in the Hive type `kind`; instants become wall clocks in `zone`."""
+def convert(array: pa.Array, kind: HiveType, times: TimeRules) -> Converted:  # noqa: PLR0911 -- one a type
+    """`array` in the Hive type `kind`; instants become wall clocks in the zone of `times`."""
     wanted = arrow_type(kind)
     if types.is_null(array.type):
         return pa.nulls(len(array), wanted), {}
     match kind:
         case Array():
-            return _lists(array, kind, zone)
+            return _lists(array, kind, times)
         case Map():
-            return _maps(array, kind, zone)
+            return _maps(array, kind, times)
         case Struct():
-            return _structs(array, kind, zone)
+            return _structs(array, kind, times)
         case Primitive.STRING:
             return _utf8(array.cast(wanted))
         case Varchar() | Char():
@@ -45,7 +44,7 @@ def convert(array: pa.Array, kind: HiveType, zone: ZoneInfo) -> Converted:  # no
         case Decimal():
             return _decimals(array, kind)
         case Primitive.TIMESTAMP | Primitive.DATE:
-            return _clocks(array, zone, kind)
+            return _clocks(array, times, kind)
         case _ if kind in INTEGER_BITS:
             return _integers(array, kind)
         case _:
@@ -105,26 +104,39 @@ def _bounded(texts: pa.Array, kind: Varchar | Char) -> Converted:
     return texts, bad | beyond
 
 
-def _clocks(array: pa.Array, zone: ZoneInfo, kind: HiveType) -> Converted:
-    """Instants (with a zone, or epoch milliseconds) and wall clocks as wall clocks, or as their dates."""
+def _clocks(array: pa.Array, times: TimeRules, kind: HiveType) -> Converted:
+    """Instants (with a zone, or counted from 1970) and wall clocks as wall clocks, or as their dates."""
     if types.is_date(array.type):
         days = array.cast(pa.int32()).fill_null(0).to_numpy(zero_copy_only=False)
         return _without(array, (days < clocks.FIRST_DAY) | (days > LAST_MICROS // DAY), f"out of range for {kind}")
-    is_integer = types.is_integer(array.type)
+    if types.is_integer(array.type):
+        return _counted(array.cast(pa.int64()), times, kind)
     numbers = pc.cast(array, pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
-    micros, fine = _in_micros(numbers, "ms" if is_integer else array.type.unit)
+    micros, fine = _in_micros(numbers, array.type.unit)
     outside = (micros < FIRST_MICROS) | (micros > LAST_MICROS)
-    if is_integer or array.type.tz is not None:
-        micros, outside = clocks.wall_micros(micros, zone)
+    if array.type.tz is not None:
+        micros, outside = clocks.wall_micros(micros, times.zone)
     absent = nulls(array)
     outside &= ~absent
     walls = pa.array(np.where(outside, 0, micros), pa.int64(), mask=absent)
     walls, beyond = _without(walls, outside, f"out of range for {kind}")
-    walls, finer = _without(walls, fine, "finer than microseconds")
-    times = walls.cast(pa.timestamp("us"))
+    walls, finer = _without(walls, fine & times.exact, "finer than microseconds")
+    shown = walls.cast(pa.timestamp("us"))
     if kind is Primitive.DATE:
-        times = pc.floor_temporal(times, unit="day").cast(pa.date32())
-    return times, beyond | finer
+        shown = pc.floor_temporal(shown, unit="day").cast(pa.date32())
+    return shown, beyond | finer
+
+
+def _counted(array: pa.Array, times: TimeRules, kind: HiveType) -> Converted:
+    unit = times.unit or EpochUnit.MILLIS
+    of_unit = clocks.counted(array, unit, arrow_type(kind), times)
+    reasons = (
+        (of_unit.finer, "finer than microseconds"),
+        (of_unit.beyond, f"out of range for {kind}"),
+        (of_unit.far, unit.too_far),
+        (of_unit.near, unit.too_near),
+    )
+    return of_unit.clocks, {row: InvalidValue(why) for mask, why in reasons for row in np.flatnonzero(mask).tolist()}
 
 
 def _in_micros(numbers: Micros, unit: str) -> tuple[Micros, Mask]:
@@ -159,14 +171,14 @@ class Entries:
         return found
 
 
-def _lists(array: pa.Array, kind: Array, zone: ZoneInfo) -> Converted:
+def _lists(array: pa.Array, kind: Array, times: TimeRules) -> Converted:
     entries = Entries(array)
-    items, bad = convert(entries.of(array.values), kind.element, zone)
+    items, bad = convert(entries.of(array.values), kind.element, times)
     lists = pa.ListArray.from_arrays(entries.offsets, items).cast(arrow_type(kind))
     return lists, entries.rows(bad, lambda _, index: str(index))
 
 
-def _maps(array: pa.Array, kind: Map, zone: ZoneInfo) -> Converted:
+def _maps(array: pa.Array, kind: Map, times: TimeRules) -> Converted:
     entries = Entries(array)
     given = entries.of(array.keys)
 
@@ -177,18 +189,18 @@ def _maps(array: pa.Array, kind: Map, zone: ZoneInfo) -> Converted:
             # Not UTF-8, or a time beyond the years 1 to 9999.
             return "key"
 
-    keys, bad_keys = convert(given, kind.key, zone)
-    values, bad = convert(entries.of(array.items), kind.value, zone)
+    keys, bad_keys = convert(given, kind.key, times)
+    values, bad = convert(entries.of(array.items), kind.value, times)
     maps = pa.MapArray.from_arrays(entries.offsets, keys, values).cast(arrow_type(kind))
     return maps, entries.rows(bad | bad_keys, name)
 
 
-def _structs(array: pa.Array, kind: Struct, zone: ZoneInfo) -> Converted:
+def _structs(array: pa.Array, kind: Struct, times: TimeRules) -> Converted:
     # Flattened, a child of a null struct is null, whatever its buffer holds.
     children = array.flatten()
     fields, bad = [], dict[int, InvalidValue]()
     for name, field in kind.fields:
-        found, wrong = convert(children[field_indexes(array.type, name)[0]], field, zone)
+        found, wrong = convert(children[field_indexes(array.type, name)[0]], field, times)
         fields.append(found)
         bad = {row: error.within(name.lower()) for row, error in wrong.items()} | bad
     return pa.StructArray.from_arrays(fields, fields=list(arrow_type(kind)), mask=pa.array(nulls(array))), bad

@@ -16,16 +16,13 @@ from hivesink.decode import values
 from hivesink.decode.arrowtypes import INTEGER_BITS
 from hivesink.decode.paths import Branch, fields, kind_of
 from hivesink.decode.scan import NUMBER, NotJson, document, elements, members, unquote
-from hivesink.decode.values import DecodeOptions, InvalidValue
+from hivesink.decode.values import DecodeOptions, InvalidValue, TimeRules
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import date, datetime
-    from zoneinfo import ZoneInfo
-
 
 _NUMBER = re.compile(NUMBER)
-_MICROS_DIGITS = 18  # of year 9999, counted from 1970
 
 
 def _mismatch(raw: str, kind: HiveType) -> InvalidValue:
@@ -57,8 +54,7 @@ def text_of(raw: str) -> str:
 class ValueParser:
     """JSON text to the Python values of one column, which `pa.array` takes as they are."""
 
-    zone: ZoneInfo
-    epoch: bool
+    times: TimeRules
     ignore_unknown: bool
 
     def parse(self, raw: str, kind: HiveType) -> Any:  # noqa: PLR0911 -- one for each kind of type
@@ -101,24 +97,10 @@ class ValueParser:
                 raise _mismatch(raw, kind)
 
     def _time(self, raw: str, kind: Primitive) -> date | datetime:
-        text = unquote(raw) if raw[0] == '"' else raw
-        if self.epoch and _NUMBER.fullmatch(text):
-            return self._from_millis(text, kind)
-        if raw[0] != '"':
+        is_number = self.times.format is not None and _NUMBER.fullmatch(raw)
+        if raw[0] != '"' and not is_number:
             raise _mismatch(raw, kind)
-        return values.date_of(text) if kind is Primitive.DATE else values.timestamp_of(text, self.zone)
-
-    def _from_millis(self, number: str, kind: Primitive) -> date | datetime:
-        try:
-            micros = values.scaled(number, 3, _MICROS_DIGITS, str(kind))
-        except InvalidValue as error:
-            reason = error.reason
-            raise InvalidValue(reason="finer than microseconds" if reason.startswith("more") else reason) from None
-        try:
-            clock = values.wall_clock(values.instant_of(micros), self.zone)
-        except InvalidValue:
-            raise InvalidValue(reason=f"out of range for {kind}") from None
-        return clock.date() if kind is Primitive.DATE else clock
+        return values.clock_of(raw if is_number else unquote(raw), kind, self.times)
 
     def at(self, step: str, raw: str, kind: HiveType) -> Any:
         """As `parse`; an error's path begins with `step`."""
@@ -161,9 +143,7 @@ class ExactDecoder:
         self.ignore_unknown = options.unknown_field is OnUnknownField.IGNORE
         self.read = Branch.of(_path(name, options) for name in self.names)
         """What the columns read of a record."""
-        self.parsers = [
-            ValueParser(options.timestamp_zone, options.is_epoch(name), self.ignore_unknown) for name in self.names
-        ]
+        self.parsers = [ValueParser(options.times(name), self.ignore_unknown) for name in self.names]
 
     def row(self, record: bytes) -> list[Any]:
         """The record's values in column order. Raises InvalidValue with the field's path."""

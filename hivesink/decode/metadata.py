@@ -35,10 +35,8 @@ class MetadataReader:
     ) -> None:
         sources = {name: one for name, one in options.sources.items() if not isinstance(one, JsonPath)}
         self.columns = {column: sources[column.name] for column in columns if column.name in sources}
-        self._zone = options.timestamp_zone
         self._parsers = {
-            column: ValueParser(self._zone, options.is_epoch(column.name), ignore_unknown=True)
-            for column in self.columns
+            column: ValueParser(options.times(column.name), ignore_unknown=True) for column in self.columns
         }
         self._of_batch: dict[ColumnSource, pa.Scalar] = {
             Metadata.ARRIVAL: pa.scalar(arrival, pa.timestamp("us", "UTC")),
@@ -75,12 +73,12 @@ class MetadataReader:
         if source is Metadata.KEY:
             return self._text(column, given)
         if source is Metadata.HEADERS:
-            return convert(_headers(given, kind), kind, self._zone)
+            return convert(_headers(given, kind), kind, self._parsers[column].times)
         if types.is_timestamp(given.type) and kind is Primitive.BIGINT:
             return pc.floor_temporal(given, unit="millisecond").cast(pa.timestamp("ms", "UTC")).cast(pa.int64()), {}
         if types.is_integer(given.type) and _is_text(kind):
             given = given.cast(pa.string())
-        return convert(given, kind, self._zone)
+        return convert(given, kind, self._parsers[column].times)
 
     def _text(self, column: Column, given: pa.Array) -> Converted:
         """Bytes or text as they are, or as the key of a JSON object would be read."""
@@ -88,7 +86,7 @@ class MetadataReader:
         if column.type is Primitive.BINARY:
             return octets, {}
         if _is_text(column.type):
-            return convert(octets.view(pa.string()), column.type, self._zone)
+            return convert(octets.view(pa.string()), column.type, self._parsers[column].times)
         values, bad = [], dict[int, InvalidValue]()
         for row, value in enumerate(octets.to_pylist()):
             try:

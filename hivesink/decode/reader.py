@@ -69,8 +69,8 @@ class RowsReader:
 class ColumnsReader:
     """Rows that come decoded: columns matched by name without regard to case, in DDL order, in the table's types.
 
-    Nothing is rounded, cut or shifted: a value that doesn't fit makes a bad row. Timestamps with a zone are
-    instants and become wall clocks in `options.timestamp_zone`; TIMESTAMP_NTZ is a wall clock already.
+    A value that doesn't fit makes a bad row. Timestamps with a zone are instants and become wall clocks in
+    `options.timestamp_zone`; TIMESTAMP_NTZ is a wall clock already.
     """
 
     def __init__(self, columns: Sequence[Column], options: DecodeOptions) -> None:
@@ -89,7 +89,7 @@ class ColumnsReader:
         arrays = []
         for column in self._columns:
             name = column.name.lower()
-            array, wrong = convert(batch.column(indexes[name]), column.type, self._options.timestamp_zone)
+            array, wrong = convert(batch.column(indexes[name]), column.type, self._options.times(name))
             arrays.append(array)
             for index, error in wrong.items():
                 bad.setdefault(index, error.within(name).bad_row(index))

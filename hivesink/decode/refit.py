@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
-from zoneinfo import ZoneInfo
 
 import pyarrow as pa
 from pyarrow import types
@@ -12,6 +11,7 @@ from hivesink.core.table import Array, HiveType, Map, Primitive, Struct
 from hivesink.decode.arrowtypes import arrow_schema, arrow_type, field_indexes, is_list, mismatches, spark_name
 from hivesink.decode.clocks import nulls
 from hivesink.decode.convert import Entries, convert
+from hivesink.decode.values import TimeRules
 from hivesink.errors import RowsUnfit
 
 if TYPE_CHECKING:
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from hivesink.core.partition import PartitionKey
     from hivesink.core.table import Column
 
-_UTC = ZoneInfo("UTC")
-"""No column of a table is an instant, so nothing is read in this zone."""
+_EXACT = TimeRules(exact=True)
+"""No column of a table is an instant, so no zone is used."""
 
 
 def refit(rows: pa.RecordBatch, columns: Sequence[Column], key: PartitionKey) -> pa.RecordBatch:
@@ -50,7 +50,7 @@ def _column(array: pa.Array, column: Column, key: PartitionKey) -> pa.Array:
     if problems := mismatches(column.name, shaped.type, column.type, epoch=False):
         path = problems[0].partition(": ")[0]
         raise RowsUnfit(*key, path, kinds, "hivesink doesn't convert between these types")
-    fitting, bad = convert(shaped, column.type, _UTC)
+    fitting, bad = convert(shaped, column.type, _EXACT)
     for row in sorted(bad)[:1]:
         path = ".".join((column.name, *bad[row].path))
         raise RowsUnfit(*key, path, kinds, bad[row].reason)

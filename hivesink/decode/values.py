@@ -10,18 +10,21 @@ import re
 import struct
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import date, datetime, timedelta, timezone
+from datetime import date, datetime, time, timedelta, timezone
 from decimal import Decimal as Number
 from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
-from hivesink.config.options import OnTombstone, OnUnknownField
-from hivesink.core.table import Char, Decimal, Varchar
+from hivesink.config.options import OnTombstone, OnUnknownField, Precision
+from hivesink.core.table import Char, Decimal, Primitive, Varchar
+from hivesink.core.time_format import FIRST_MICROS, LAST_MICROS, EpochUnit, TextPattern, TimeFormat
+from hivesink.decode.scan import NUMBER
 from hivesink.ports import BadRow
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from hivesink.config.options import SinkConfig
     from hivesink.core.column_source import ColumnSource
 
 # More exponent digits than any column's range has: beyond these the sign of the exponent alone decides,
@@ -30,12 +33,14 @@ _EXPONENT_DIGITS = 18
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _MICROS = 6  # fraction digits that the Arrow column keeps
+_MOST_DIGITS = 19  # of microseconds in the calendar
+_NUMBER = re.compile(NUMBER)
 
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _TIMESTAMP = re.compile(
     r"""
     (?P<minute> [0-9]{4}-[0-9]{2}-[0-9]{2} [T\ ] [0-9]{2}:[0-9]{2} )
-    (?: : (?P<second> [0-9]{2} ) (?: \. (?P<fraction> [0-9]{1,9} ) )? )?
+    (?: : (?P<second> [0-9]{2} ) (?: \. (?P<fraction> [0-9]+ ) )? )?
     (?P<offset> Z | [+-] [0-9]{2} (?: :? [0-9]{2} )? )?
     """,
     re.VERBOSE,
@@ -43,22 +48,58 @@ _TIMESTAMP = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
+class TimeRules:
+    """How the times of one column are read."""
+
+    zone: ZoneInfo = field(default_factory=lambda: ZoneInfo("UTC"))
+    """The wall clock that an instant becomes."""
+    format: TimeFormat = None
+    exact: bool = False
+    """Whether a time finer than microseconds is bad, rather than cut."""
+
+    @property
+    def unit(self) -> EpochUnit | None:
+        """What a number counts; None where numbers are refused."""
+        return self.format if isinstance(self.format, EpochUnit) else None
+
+    @property
+    def pattern(self) -> TextPattern | None:
+        """The form of texts; None: ISO 8601 or SQL."""
+        return self.format if isinstance(self.format, TextPattern) else None
+
+
+@dataclass(frozen=True, slots=True)
 class DecodeOptions:
     """The table's settings for its decoder.
 
-    `timestamp_format` maps a lower-case column name, or `""` for all columns, to `text` or `epoch-millis`:
-    whether numbers are accepted for its TIMESTAMPs and DATEs.
+    `timestamp_format` maps a lower-case column name, or `""` for all columns, to how its TIMESTAMPs and DATEs are
+    written. `exact_times`: a time finer than microseconds is bad.
     """
 
     timestamp_zone: ZoneInfo = field(default_factory=lambda: ZoneInfo("UTC"))
-    timestamp_format: Mapping[str, str] = field(default_factory=dict)
+    timestamp_format: Mapping[str, TimeFormat] = field(default_factory=dict)
+    exact_times: bool = False
     tombstone: OnTombstone = OnTombstone.SKIP
     unknown_field: OnUnknownField = OnUnknownField.IGNORE
     sources: Mapping[str, ColumnSource] = field(default_factory=dict)
     """By lower-case name of the column; a column that isn't named has the field of its own name."""
 
-    def is_epoch(self, column: str) -> bool:
-        return self.timestamp_format.get(column, self.timestamp_format.get("", "text")) == "epoch-millis"
+    @classmethod
+    def of(cls, config: SinkConfig) -> DecodeOptions:
+        """The settings of a table."""
+        return cls(
+            timestamp_zone=config["sink.timestamp-zone"],
+            timestamp_format=config["sink.timestamp-format"],
+            exact_times=config["sink.json.timestamp-precision"] is Precision.EXACT,
+            tombstone=config["sink.on-tombstone"],
+            unknown_field=config["sink.on-unknown-field"],
+            sources=config.sources,
+        )
+
+    def times(self, column: str) -> TimeRules:
+        """For a column by its lower-case name."""
+        declared = self.timestamp_format.get(column, self.timestamp_format.get(""))
+        return TimeRules(self.timestamp_zone, declared, self.exact_times)
 
 
 class InvalidValue(ValueError):
@@ -82,19 +123,24 @@ def scaled(number: str, places: int, digits: int, kind: str) -> int:
     """`number` times 10**`places`. Raises InvalidValue if that isn't whole, or has more than `digits` digits."""
     if not places and len(number) < digits and number.removeprefix("-").isdecimal():
         return int(number)
-    mantissa, _, exponent = number.lower().partition("e")
-    whole, _, fraction = mantissa.removeprefix("-").partition(".")
-    unscaled = (whole + fraction).lstrip("0")
-    significant = unscaled.rstrip("0")
+    significant, power = _significant(number, places)
     if not significant:
         return 0
-    power = _exponent(exponent) - len(fraction) + len(unscaled) - len(significant) + places
     if power < 0:
         raise InvalidValue(reason="more decimal places than " + kind if places else "not a whole number")
     if len(significant) + power > digits:
         raise InvalidValue(reason=f"out of range for {kind}")
     value = int(significant + "0" * power)
     return -value if number[0] == "-" else value
+
+
+def _significant(number: str, places: int) -> tuple[str, int]:
+    """The digits of `number` times 10**`places` without zeros around them, and the power of ten to multiply by."""
+    mantissa, _, exponent = number.lower().partition("e")
+    whole, _, fraction = mantissa.removeprefix("-").partition(".")
+    unscaled = (whole + fraction).lstrip("0")
+    significant = unscaled.rstrip("0")
+    return significant, _exponent(exponent) - len(fraction) + len(unscaled) - len(significant) + places
 
 
 def _exponent(text: str) -> int:
@@ -167,16 +213,56 @@ def instant_of(micros: int) -> datetime:
         raise InvalidValue(reason="out of range for timestamp") from None
 
 
-def timestamp_of(text: str, zone: ZoneInfo) -> datetime:
-    """ISO 8601 or SQL text: with an offset an instant, shown in `zone`; without one the wall clock itself.
+def clock_of(text: str, kind: Primitive, rules: TimeRules) -> date | datetime:
+    """What a DATE or TIMESTAMP column holds for a text, or a number's text. Raises InvalidValue."""
+    if rules.unit is not None and _NUMBER.fullmatch(text):
+        return _counted(text, rules.unit, kind, rules)
+    if rules.pattern is None:
+        return date_of(text) if kind is Primitive.DATE else timestamp_of(text, rules)
+    iso = rules.pattern.iso(text)
+    if iso is None:
+        raise InvalidValue(reason=f"not of the form {rules.pattern.pattern}")
+    clock = timestamp_of(iso, rules)
+    return clock.date() if kind is Primitive.DATE else clock
 
-    Raises InvalidValue, also for digits finer than microseconds that aren't zero.
+
+def _counted(number: str, unit: EpochUnit, kind: Primitive, rules: TimeRules) -> date | datetime:
+    significant, power = _significant(number, 0 if unit is EpochUnit.DAYS else _MICROS - unit.digits)
+    if significant and len(significant) + power > _MOST_DIGITS:
+        raise InvalidValue(reason=unit.too_far)
+    is_whole = power >= 0 or not significant
+    magnitude = int((significant[:power] if power < 0 else significant + "0" * power if significant else "") or 0)
+    count = -(magnitude + (not is_whole)) if number[0] == "-" else magnitude
+    if unit is EpochUnit.DAYS:
+        if not is_whole:
+            raise InvalidValue(reason="not a whole number")
+        if not unit.lowest <= count <= unit.highest:
+            raise InvalidValue(reason=unit.too_far)
+        day = date(1970, 1, 1) + timedelta(days=count)
+        return day if kind is Primitive.DATE else datetime.combine(day, time())
+    if significant and magnitude < unit.near_micros:
+        raise InvalidValue(reason=unit.too_near)
+    if not FIRST_MICROS <= count <= LAST_MICROS:
+        raise InvalidValue(reason=unit.too_far)
+    if rules.exact and not is_whole:
+        raise InvalidValue(reason="finer than microseconds")
+    try:
+        clock = wall_clock(instant_of(count), rules.zone)
+    except InvalidValue:
+        raise InvalidValue(reason=f"out of range for {kind}") from None
+    return clock.date() if kind is Primitive.DATE else clock
+
+
+def timestamp_of(text: str, rules: TimeRules) -> datetime:
+    """ISO 8601 or SQL text: with an offset an instant, shown in the zone; without one the wall clock itself.
+
+    Digits finer than microseconds are cut. Raises InvalidValue, by `rules.exact` also for such that aren't zero.
     """
     match = _TIMESTAMP.fullmatch(text)
     if match is None:
         raise InvalidValue(reason="not a timestamp")
     fraction = (match["fraction"] or "").ljust(_MICROS, "0")
-    if fraction[_MICROS:].strip("0"):
+    if rules.exact and fraction[_MICROS:].strip("0"):
         raise InvalidValue(reason="finer than microseconds")
     try:
         clock = datetime.fromisoformat(f"{match['minute']}:{match['second'] or '00'}.{fraction[:_MICROS]}")
@@ -189,7 +275,7 @@ def timestamp_of(text: str, zone: ZoneInfo) -> datetime:
         instant = clock.replace(tzinfo=timezone.utc) - offset
     except OverflowError:
         raise InvalidValue(reason="out of range for timestamp") from None
-    return wall_clock(instant, zone)
+    return wall_clock(instant, rules.zone)
 
 
 def _offset(text: str | None) -> timedelta | None:

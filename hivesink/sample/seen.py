@@ -156,7 +156,7 @@ def _kind(raw: str) -> Kind | None:
 
 def kind_of_text(text: str) -> Kind:
     """A timestamp, a date, or text."""
-    if _fits(values.timestamp_of, text, _UTC):
+    if _fits(values.timestamp_of, text, values.TimeRules()):
         return Kind.TIMESTAMP
     return Kind.DATE if _fits(values.date_of, text) else Kind.TEXT
 

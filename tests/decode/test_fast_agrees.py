@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from hivesink.config.options import OnUnknownField
 from hivesink.core.column_source import JsonPath
 from hivesink.core.table import Array, Char, Column, Decimal, HiveType, Map, Primitive, Struct, Varchar
+from hivesink.core.time_format import EpochUnit, TextPattern
 from hivesink.decode.arrowtypes import arrow_schema
 from hivesink.decode.exact import ExactDecoder
 from hivesink.decode.json import JsonDecoder, exact_batch
@@ -32,11 +33,12 @@ KINDS: tuple[HiveType, ...] = (
     Map(P.INT, Array(P.STRING)),
     Struct((("a", P.INT), ("b", Struct((("a", P.STRING),))))),
 )
+FORMS = (*EpochUnit, TextPattern.parse("yyyy-MM-dd HH:mmXXX"), TextPattern.parse("yyyy-MM-dd"))
 ZONES = ("UTC", "Europe/Berlin", "America/Los_Angeles", "Asia/Kolkata")
 OPTIONS = st.builds(
     DecodeOptions,
     timestamp_zone=st.sampled_from([ZoneInfo(zone) for zone in ZONES]),
-    timestamp_format=st.sampled_from([{}, {"": "epoch-millis"}]),
+    timestamp_format=st.sampled_from([{}, *({"": form} for form in FORMS)]),
     unknown_field=st.sampled_from([*OnUnknownField, OnUnknownField.IGNORE]),
 )
 NAMES = ["a", "A", "b", "B", "\\u0061", "c", "C", "x", "X", 'y\\"', "z\\u0022", "\\ud800", "ä", "Ä"]
@@ -289,7 +291,7 @@ def test_agrees_on_instants(zone: str, data: st.DataObject) -> None:
     millis = data.draw(
         st.lists(st.integers(-62135596800000, 253402300799999) | st.integers(0, 2 * 10**12) | TRANSITIONS, min_size=1)
     )
-    options = DecodeOptions(timestamp_zone=ZoneInfo(zone), timestamp_format={"": "epoch-millis"})
+    options = DecodeOptions(timestamp_zone=ZoneInfo(zone), timestamp_format={"": EpochUnit.MILLIS})
     batch = [f'{{"a":{value},"b":{value}}}'.encode() for value in millis]
     assert_same([Column("a", P.TIMESTAMP), Column("b", P.DATE)], options, [batch])
 
@@ -324,7 +326,8 @@ ODD = [
 ]
 
 
-TIMES = [DecodeOptions(ZoneInfo(zone), form) for zone in ZONES for form in ({}, {"a": "epoch-millis"})]
+TIMES = [DecodeOptions(ZoneInfo(zone), form) for zone in ZONES for form in ({}, {"a": EpochUnit.MILLIS})]
+TIMES += [DecodeOptions(ZoneInfo("Europe/Berlin"), {"a": form}, exact_times=True) for form in FORMS]
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=str)

@@ -52,7 +52,10 @@ SAMPLES = {
     "pattern, or column=pattern,…": ("yyyy", "y=yyyy,m=MM"),
     "pattern": ("yyyyMMdd",),
     "rows": ("1000",),
-    "text, epoch-millis, or column=epoch-millis,…": ("text", "epoch-millis", "a=epoch-millis,b=text"),
+    "text, epoch-seconds, epoch-millis, epoch-micros, epoch-nanos, epoch-days, a pattern, or column=format,…": (
+        *("text", "epoch-seconds", "epoch-millis", "epoch-micros", "epoch-nanos", "epoch-days"),
+        *("yyyy/MM/dd HH:mm:ss Z", "a=epoch-millis,b=text"),
+    ),
 }
 """Values as the page describes them; every other description is a list of the values themselves."""
 

@@ -22,13 +22,16 @@ from hivesink.core.bucket import TimePattern, unregistrable
 from hivesink.core.partition import DEFAULT_PARTITION, partition_path
 from hivesink.core.partition_value import canonical
 from hivesink.core.table import TIMES, TIMES_TEXT, Column, TableSpec
+from hivesink.core.time_format import unit_of
 from hivesink.errors import InvalidOption, PartitionPathInvalid, ValueUnfit
 from hivesink.ports import BadRow
+from hivesink.sink.task.counts import counted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from zoneinfo import ZoneInfo
 
+    from hivesink.core.time_format import EpochUnit
 
 Codes = NDArray[np.int64]
 
@@ -79,6 +82,8 @@ class ByTime:
     """
 
     column: str | None
+    unit: EpochUnit
+    """What whole numbers of the column count."""
     column_zone: ZoneInfo
     zone: ZoneInfo
     names: tuple[str, ...]
@@ -90,22 +95,39 @@ class ByTime:
         return [made[name] if name in made else rows.column(name) for name in self.names]
 
     def _times(self, rows: pa.Table, moment: Moment) -> list[pa.Array]:
-        if self.column is None:
+        times = self._given(rows, moment)
+        if times is None:
             local = moment.arrival.astimezone(self.zone)
             return [pa.repeat(pattern.format(local), rows.num_rows) for pattern in self.patterns.values()]
+        if pa.types.is_integer(times.type):
+            times = counted(times, self.unit).times
+        clock = self._clock(times.type)
+        return [_formatted(times, pattern, clock) for pattern in self.patterns.values()]
+
+    def unfit(self, rows: pa.Table, moment: Moment) -> list[BadRow]:
+        """The rows whose number can't be a time in the column's unit."""
+        times = self._given(rows, moment)
+        if times is None or not pa.types.is_integer(times.type):
+            return []
+        found = counted(times, self.unit)
+        reasons = (found.near, self.unit.too_near), (found.far, self.unit.too_far)
+        return [BadRow(row, self.column, why) for mask, why in reasons for row in np.flatnonzero(mask).tolist()]
+
+    def _given(self, rows: pa.Table, moment: Moment) -> pa.Array | pa.ChunkedArray | None:
+        if self.column is None:
+            return None
         times = rows.column(self.column) if self.column in rows.column_names else moment.record_times
         if times is None:
             problem = f"sink.bucket.time-column = {self.column!r} is a column neither of the table nor of the stream"
             way = "name a column of the table, which may take a field of another name by sink.column.<name>.from"
             raise InvalidOption((f"{problem}; {way}",))
-        clock = self._clock(times.type)
-        return [_formatted(times, pattern, clock) for pattern in self.patterns.values()]
+        return times
 
     def _clock(self, kind: pa.DataType) -> _Clock:
         """What leads from a stored time, read as UTC, to the wall clock in the bucket zone."""
         if pa.types.is_date(kind):
             return _Clock()
-        if pa.types.is_integer(kind) or (pa.types.is_timestamp(kind) and kind.tz is not None):
+        if pa.types.is_timestamp(kind) and kind.tz is not None:
             return _Clock(self.zone)
         if not pa.types.is_timestamp(kind):
             raise InvalidOption((_no_time(self.column, str(kind)),))
@@ -170,7 +192,7 @@ def _formatted(times: pa.Array, pattern: TimePattern, clock: _Clock) -> pa.Dicti
     whole = times.combine_chunks() if isinstance(times, pa.ChunkedArray) else times
     if pa.types.is_date(whole.type):
         whole = whole.cast(pa.timestamp("s"))
-    per_second = _PER_SECOND["ms" if pa.types.is_integer(whole.type) else whole.type.unit]
+    per_second = _PER_SECOND[whole.type.unit]
     stored = whole.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
     absent = whole.is_null().to_numpy(zero_copy_only=False) if whole.null_count else None
     for step in _STEPS.get(pattern.unit, _QUARTER):
@@ -218,8 +240,9 @@ def assigner_for(spec: TableSpec, config: SinkConfig) -> BucketAssigner:
         for column in row_columns(spec, config):
             if column.name == time and column.type not in TIMES:
                 raise InvalidOption((_no_time(time, str(column.type)),))
+        unit = unit_of(config["sink.timestamp-format"], time or "")
         zones = config["sink.timestamp-zone"], config["sink.bucket.time-zone"]
-        return ByTime(time, *zones, names, time_patterns(spec, config))
+        return ByTime(time, unit, *zones, names, time_patterns(spec, config))
     made = own_object("sink.bucket.assigner", "assign", spec, config)
     return OwnAssigner(made, f"sink.bucket.assigner = {kind!r}", len(names))
 
@@ -276,14 +299,16 @@ class Buckets:
     unfit: tuple[BadRow, ...]
 
 
-def buckets(columns: Sequence[Column], values: Sequence[pa.Array], rows: int, on_null: OnNull) -> Buckets:
+def buckets(
+    columns: Sequence[Column], values: Sequence[pa.Array], rows: int, on_null: OnNull, bad: Iterable[BadRow] = ()
+) -> Buckets:
     """Partition paths with Hive's escaping and canonical values. A path that the metastore can't hold is unfit.
 
-    `values` has an array for each column, with a value for each of `rows`.
+    `values` has an array for each column, with a value for each of `rows`. `bad` ones are unfit for their own reasons.
     """
     codes: Codes = np.zeros(rows, dtype=np.int64)
     combined: list[tuple[str | None, ...]] = [()]
-    unfit: dict[int, BadRow] = {}
+    unfit: dict[int, BadRow] = {row.index: row for row in bad}
     for column, array in zip(columns, values, strict=True):
         indices, distinct = _encode(array)
         texts, problems = _texts(column, distinct, on_null)

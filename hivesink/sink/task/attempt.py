@@ -21,7 +21,7 @@ from hivesink.core.log import Touched
 from hivesink.core.manifest import Rows
 from hivesink.core.partfile import PartName
 from hivesink.core.rolling import segment_name
-from hivesink.sink.task.assign import BucketAssigner, Buckets, Moment, assigner_for, buckets
+from hivesink.sink.task.assign import BucketAssigner, Buckets, ByTime, Moment, assigner_for, buckets
 from hivesink.sink.task.events import EventTimes, LateRows, column_of
 from hivesink.sink.task.lines import LineNumbers
 from hivesink.sink.task.messages import BadReport, TablePlan, TaskPlan, TaskReport
@@ -166,7 +166,8 @@ def assign(
     moment = Moment(column_of(batch, time, decoded.good), plan.arrival)
     columns = plan.target.spec.partition_columns
     values = assigner.assign(decoded.table, moment) if columns else ()
-    return decoded, buckets(columns, values, decoded.table.num_rows, plan.config["sink.bucket.on-null"])
+    bad = assigner.unfit(decoded.table, moment) if isinstance(assigner, ByTime) else ()
+    return decoded, buckets(columns, values, decoded.table.num_rows, plan.config["sink.bucket.on-null"], bad)
 
 
 def of_input(rows: Iterable[BadRow], good: pa.Array | None) -> Iterator[BadRow]:

@@ -12,11 +12,13 @@ import pyarrow.compute as pc
 
 from hivesink.config.options import CommitTrigger, OnLate
 from hivesink.core.table import TIMES_TEXT
+from hivesink.core.time_format import unit_of
 from hivesink.core.watermark import newest_likely
 from hivesink.errors import InvalidOption
 from hivesink.ports import BadRow
 from hivesink.sink.task.assign import Buckets
 from hivesink.sink.task.commit_rule import commit_rule
+from hivesink.sink.task.counts import counted
 
 if TYPE_CHECKING:
     from zoneinfo import ZoneInfo
@@ -49,6 +51,8 @@ class EventTimes:
             raise _unfit(name, "is a column neither of the table nor of the stream")
         if not (pa.types.is_timestamp(times.type) or pa.types.is_date(times.type) or pa.types.is_int64(times.type)):
             raise _unfit(name, f"is of type {times.type}, not {TIMES_TEXT}")
+        if pa.types.is_int64(times.type):
+            times = counted(times, unit_of(self.plan.config["sink.timestamp-format"], name)).times
         sources = self._sources(batch, good)
         found = {source: self._micros(newest) for source, newest in _newest(times, sources)}
         if any(at is not None and at > self._limit for at in found.values()):
@@ -71,8 +75,6 @@ class EventTimes:
         return self.plan.arrival + ahead
 
     def _limit_as(self, kind: pa.DataType) -> pa.Scalar:
-        if pa.types.is_int64(kind):
-            return pa.scalar(self._limit // 1000, kind)
         if pa.types.is_date(kind):
             return pa.scalar(self._latest.date()).cast(kind)
         zone: ZoneInfo = self.plan.config["sink.timestamp-zone"]
@@ -97,9 +99,7 @@ class EventTimes:
             number = newest.cast(pa.int32() if pa.types.is_date32(newest.type) else pa.int64())
             return (self.plan.arrival - _EPOCH) // _MICRO if number.as_py() > 0 else None
 
-    def _utc(self, time: int | datetime | date) -> datetime:
-        if isinstance(time, int):
-            return _EPOCH + timedelta(milliseconds=time)
+    def _utc(self, time: datetime | date) -> datetime:
         wall = time if isinstance(time, datetime) else datetime(time.year, time.month, time.day)  # noqa: DTZ001  a date
         if wall.tzinfo:
             return wall.astimezone(timezone.utc)

@@ -79,13 +79,7 @@ class Run:
         def parquet(table: TablePlan) -> PartFormat:
             return ParquetFormat(arrow_schema(table.spec.columns), plan.layout(table))
 
-        options = DecodeOptions(
-            timestamp_zone=config["sink.timestamp-zone"],
-            timestamp_format=config["sink.timestamp-format"],
-            tombstone=config["sink.on-tombstone"],
-            unknown_field=config["sink.on-unknown-field"],
-            sources=config.sources,
-        )
+        options = DecodeOptions.of(config)
         columns = row_columns(spec, config)
         reader = RowsReader(columns, self.shape.value, options, plan.arrival, plan.shape.batch)
         return TaskTools(self.store, reader, parquet, self.touched.append, self.segments, refit, self.store.open)

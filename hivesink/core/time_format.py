@@ -1,0 +1,187 @@
+"""How a column's times are written: the values of `sink.timestamp-format`."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, TypeAlias
+
+from hivesink.core.bucket import tokens
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+FIRST_MICROS = -62_135_596_800_000_000  # 0001-01-01T00:00:00
+LAST_MICROS = 253_402_300_799_999_999  # 9999-12-31T23:59:59.999999
+_DAY_MICROS = 86_400_000_000
+_NEAR = 50
+"""Days. A time of today in seconds, read as milliseconds, lies within 20 days of 1970; the same for the finer units."""
+
+
+class EpochUnit(Enum):
+    """Numbers that count from 1970-01-01 UTC, each in its unit.
+
+    A number is of its unit only if it lies in the years 1 to 9999, and, unless it is 0, not so close to 1970 that it
+    is rather a time of our days in the next larger unit: any number up to 50,000 may be a count of days until 2106,
+    and any within 50 days of 1970 a count of seconds, milliseconds or microseconds until then.
+    """
+
+    SECONDS = "epoch-seconds"
+    MILLIS = "epoch-millis"
+    MICROS = "epoch-micros"
+    NANOS = "epoch-nanos"
+    DAYS = "epoch-days"
+
+    @property
+    def digits(self) -> int:
+        """The power of ten that makes a number of seconds one of this unit. Raises KeyError for days."""
+        return {"SECONDS": 0, "MILLIS": 3, "MICROS": 6, "NANOS": 9}[self.name]
+
+    @property
+    def lowest(self) -> int:
+        """The first number in the calendar."""
+        return -(-FIRST_MICROS * 1000 // self._nanos)
+
+    @property
+    def highest(self) -> int:
+        """The last number in the calendar."""
+        return (LAST_MICROS * 1000 + 999) // self._nanos
+
+    @property
+    def near(self) -> int:
+        """Numbers that are nearer to 0, and not 0, are those of another unit."""
+        if self is EpochUnit.DAYS:
+            return 0
+        return 50_000 if self is EpochUnit.SECONDS else _NEAR * _DAY_MICROS * 1000 // self._nanos
+
+    @property
+    def near_micros(self) -> int:
+        """`near`, in microseconds."""
+        return self.near * self._nanos // 1000
+
+    @property
+    def micros(self) -> int:
+        """How long one is, in whole microseconds."""
+        return self._nanos // 1000
+
+    @property
+    def _nanos(self) -> int:
+        return _DAY_MICROS * 1000 if self is EpochUnit.DAYS else 10 ** (9 - self.digits)
+
+    @property
+    def too_near(self) -> str:
+        """The reason of a bad record."""
+        return f"too close to 1970 for {self.value}"
+
+    @property
+    def too_far(self) -> str:
+        """The reason of a bad record."""
+        return f"out of range for {self.value}"
+
+
+_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+_TWO = "[0-9]{2}"
+_FIELDS = {"yyyy": "year", "MM": "month", "MMM": "name", "dd": "day", "HH": "hour", "mm": "minute", "ss": "second"}
+_OFFSETS = ("Z", "X", "XX", "XXX")
+_DIGITS = {"yyyy": "[0-9]{4}", "MMM": "|".join(_MONTHS)}
+_LETTERS = (*_FIELDS, "S", *_OFFSETS)
+_MOST_DIGITS = 9
+
+
+@dataclass(frozen=True, slots=True)
+class TextPattern:
+    """A time's text by letters of Java's DateTimeFormatter: `yyyy/MM/dd HH:mm:ss Z`, `dd/MMM/yyyy`.
+
+    `regex` matches the texts, in the words of both Python's `re` and RE2, with a group for each field; `template` makes
+    ISO 8601 of the groups, as RE2 replaces. It is None where the month has a name.
+    """
+
+    pattern: str
+    regex: str
+    template: str | None
+    fields: tuple[str, ...]
+
+    @classmethod
+    def parse(cls, pattern: str) -> TextPattern:
+        """Raises ValueError for other letters, without a date, and for a field that comes twice."""
+        regex, fields = [], list[str]()
+        for letters, text in tokens(pattern):
+            if letters is None:
+                regex.append(re.escape(text))
+                continue
+            is_fraction = set(letters) == {"S"} and len(letters) <= _MOST_DIGITS
+            if not (letters in _LETTERS or is_fraction):
+                message = f"{letters!r} in {pattern!r} is none of {', '.join(_LETTERS)}; put text in single quotes"
+                raise ValueError(message)
+            if is_fraction:
+                fields.append("fraction")
+                regex.append(f"([0-9]{{{len(letters)}}})")
+            elif letters in _OFFSETS:
+                fields.append("offset")
+                regex.append(r"(Z|[+-][0-9]{2}(?::?[0-9]{2})?)")
+            else:
+                fields.append(_FIELDS[letters])
+                regex.append(f"({_DIGITS.get(letters, _TWO)})")
+        months = [field for field in fields if field in {"month", "name"}]
+        if not {"year", "day"} <= {*fields} or len(months) != 1 or len({*fields}) < len(fields):
+            message = f"{pattern!r} needs a year (yyyy), a month (MM or MMM) and a day (dd), and each part once"
+            raise ValueError(message)
+        places = {field: rf"\{place}" for place, field in enumerate(fields, 1)}
+        return cls(pattern, "".join(regex), None if "name" in places else _iso(places), tuple(fields))
+
+    @property
+    def has_offset(self) -> bool:
+        """Whether its texts are instants."""
+        return "offset" in self.fields
+
+    def iso(self, text: str) -> str | None:
+        """`text` as ISO 8601, which may still be no time; None if it isn't of this form."""
+        match = re.fullmatch(self.regex, text)
+        if match is None:
+            return None
+        parts = dict(zip(self.fields, match.groups(), strict=True))
+        if "name" in parts:
+            parts["month"] = f"{_MONTHS.index(parts['name']) + 1:02d}"
+        return _iso(parts)
+
+
+def _iso(parts: Mapping[str, str]) -> str:
+    clock = ":".join(parts.get(field, "00") for field in ("hour", "minute", "second"))
+    fraction = f".{parts['fraction']}" if "fraction" in parts else ""
+    return f"{parts['year']}-{parts['month']}-{parts['day']}T{clock}{fraction}{parts.get('offset', '')}"
+
+
+TimeFormat: TypeAlias = EpochUnit | TextPattern | None
+"""None: ISO 8601 or SQL text."""
+_KINDS = {"text": None, **{unit.value: unit for unit in EpochUnit}}
+_ITEM = r"(?:[^',]|'[^']*')+"
+_NAMED = re.compile(r"(?:([^\s=']+)\s*=)?(.*)", re.DOTALL)
+_WRITE = f"write {', '.join(_KINDS)}, a pattern such as yyyy/MM/dd HH:mm:ss Z, or column=format,…"
+
+
+def parse_formats(text: str) -> dict[str, TimeFormat]:
+    """One format for every column (key `""`), or `column=format,…`. Raises ValueError.
+
+    A comma in a pattern stands in single quotes.
+    """
+    if re.fullmatch(f"{_ITEM}(?:,{_ITEM})*", text) is None:
+        raise ValueError(_WRITE)
+    formats: dict[str, TimeFormat] = {}
+    for item in re.findall(_ITEM, text):
+        column, kind = _NAMED.fullmatch(item.strip()).groups()  # type: ignore[union-attr]  # it matches any text
+        name, kind = (column or "").lower(), kind.strip()
+        if name in formats:
+            raise ValueError(_WRITE)
+        try:
+            formats[name] = _KINDS[kind] if kind in _KINDS else TextPattern.parse(kind)
+        except ValueError as error:
+            message = f"{_WRITE}: {error}"
+            raise ValueError(message) from None
+    return formats
+
+
+def unit_of(formats: Mapping[str, TimeFormat], column: str) -> EpochUnit:
+    """The unit of a whole number that `column` has for a time: milliseconds, unless another one is declared."""
+    declared = formats.get(column, formats.get(""))
+    return declared if isinstance(declared, EpochUnit) else EpochUnit.MILLIS

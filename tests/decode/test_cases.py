@@ -1,0 +1,127 @@
+"""Each line of cases/records.txt, by every tier: a tier gives the row that the table says, or leaves the record."""
+
+from __future__ import annotations
+
+import ast
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+
+from hivesink.config.options import SinkConfig, check
+from hivesink.decode.arrowtypes import arrow_schema
+from hivesink.decode.exact import ExactDecoder
+from hivesink.decode.fast import FastDecoder
+from hivesink.decode.json import JsonDecoder, exact_batch
+from hivesink.decode.shaped import ShapedDecoder
+from hivesink.decode.values import DecodeOptions, InvalidValue
+from hivesink.hiveql.parse import parse_ddl
+from tests.decode.shown import shown
+
+if TYPE_CHECKING:
+    from hivesink.core.table import Column
+    from hivesink.ports import DecodedRows
+
+FILE = Path(__file__).parent / "cases/records.txt"
+
+
+@dataclass(frozen=True)
+class Case:
+    columns: tuple[Column, ...]
+    options: DecodeOptions
+    record: bytes
+    expected: str
+
+    @property
+    def exact(self) -> ExactDecoder:
+        return ExactDecoder(self.columns, self.options)
+
+
+def cases() -> dict[str, Case]:
+    found: dict[str, Case] = {}
+    kind, table = "", "TABLE"
+    for line in FILE.read_text(encoding="utf-8").split("\n"):
+        if heading := re.fullmatch(r"-- (value|records) of (.+?)(?:; (.+))?", line):
+            kind, columns, properties = heading.groups()
+            sql = f"CREATE TABLE t ({columns}) STORED AS PARQUET" + (
+                f" TBLPROPERTIES ({properties})" if properties else ""
+            )
+            spec = parse_ddl(sql, "records.txt", check)
+            options = DecodeOptions.of(SinkConfig.parse(dict(spec.properties)))
+            table = line[3:]
+        elif line and not line.startswith("--"):
+            text, expected = line.rsplit(" => ", 1)
+            record = f'{{"{spec.columns[0].name}": {text}}}' if kind == "value" else text
+            octets = ast.literal_eval(text) if text.startswith("b'") else record.encode()
+            assert (
+                found.setdefault(f"{table}: {text}", Case(spec.columns, options, octets, expected)).expected == expected
+            )
+    return found
+
+
+CASES = cases()
+
+
+def row(batch: pa.RecordBatch | pa.Table, at: int) -> str:
+    return " | ".join(shown(column[at].as_py()) for column in batch.columns)
+
+
+def told(decoded: DecodedRows, at: int) -> str:
+    """What became of the record at `at`."""
+    for bad in decoded.bad:
+        if bad.index == at:
+            return f"! {bad.field}: {bad.reason}" if bad.field else f"! {bad.reason}"
+    good = range(decoded.table.num_rows) if decoded.good is None else decoded.good.to_pylist()
+    return row(decoded.table, list(good).index(at))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_exact(name: str) -> None:
+    case = CASES[name]
+    try:
+        found = row(exact_batch([case.exact.row(case.record)], arrow_schema(case.columns)), 0)
+    except InvalidValue as error:
+        bad = error.bad_row(0)
+        found = f"! {bad.field}: {bad.reason}" if bad.field else f"! {bad.reason}"
+    assert found == case.expected
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_fast(name: str) -> None:
+    """Alone, and behind neighbours that have taught it other things."""
+    case = CASES[name]
+    for before in ([], [b"{}"] * 20, [case.record] * 20):
+        fast = FastDecoder(case.exact)
+        records = pa.array([*before, case.record], pa.binary()).view(pa.string())
+        for _ in range(2):
+            arrays, doubt = fast.decode(records)
+            assert (
+                doubt[-1]
+                or row(pa.RecordBatch.from_arrays(arrays, schema=arrow_schema(case.columns)), len(before))
+                == case.expected
+            )
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_shaped(name: str) -> None:
+    case = CASES[name]
+    exact = case.exact
+    readers, schema = FastDecoder(exact).readers, arrow_schema(case.columns)
+    shaped = ShapedDecoder(readers, schema, ignore_unknown=exact.ignore_unknown)
+    for _ in range(2):
+        for found in shaped.decode(pa.array([case.record] * 3, pa.binary()).view(pa.string())):
+            batch = pa.RecordBatch.from_arrays(found.columns, schema=schema)
+            assert {row(batch, at) for at in range(batch.num_rows)} <= {case.expected}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_all_together(name: str) -> None:
+    case = CASES[name]
+    decoder = JsonDecoder(case.columns, case.options)
+    for records in ([case.record], [case.record, b"{}"], [b"{}"] * 5 + [case.record] * 3):
+        decoded = decoder.decode(pa.array(records, pa.binary()))
+        at = records.index(case.record)
+        assert told(decoded, at) == case.expected
