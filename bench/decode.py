@@ -11,6 +11,7 @@ import pyarrow as pa
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from hivesink.core.table import Column, Primitive
+from hivesink.core.time_format import EpochUnit
 from hivesink.decode.json import JsonDecoder
 from hivesink.decode.values import DecodeOptions
 
@@ -61,7 +62,7 @@ def measure(title: str, columns: list[Column], records: list[str], options: Deco
 
 def main(rows: int) -> None:
     plain = DecodeOptions()
-    epoch = DecodeOptions(timestamp_format={"ts": "epoch-millis"})
+    epoch = DecodeOptions(timestamp_format={"ts": EpochUnit.MILLIS})
     every = range(rows)
     measure("userinfo", USERS, [user(row) for row in every], plain)
     measure("userinfo, ts as TIMESTAMP", USERS_TIME, [user(row) for row in every], epoch)
