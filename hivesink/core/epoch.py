@@ -49,13 +49,13 @@ class LastBatch:
     """The newest batch that the log holds, and the epoch that committed it.
 
     `appended`: a person has allowed, with `append`, that it doesn't follow from the batch before it.
-    `raw`: its rows were raw records, not columns; None if an older version wrote it.
+    `raw`: its rows were raw records, not columns.
     """
 
     epoch: Epoch
     ref: BatchRef
     appended: bool = False
-    raw: bool | None = None
+    raw: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -134,7 +134,7 @@ class Identity:
     zones: tuple[tuple[str, str], ...]
     log: str
     options: tuple[tuple[str, str], ...] = ()
-    settings: tuple[tuple[str, str], ...] | None = None
+    settings: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,16 +211,16 @@ class History:
         """The decided parts that aren't published yet."""
         return tuple(part for epoch, part in self.standing if not epoch.is_published)
 
-    def committed(self, upto: Epoch | None = None) -> dict[PartitionKey, Commit | None]:
-        """The partitions that open epochs (up to `upto`) commit, each with its newest record, if it has one.
+    def committed(self, upto: Epoch | None = None) -> dict[PartitionKey, Commit]:
+        """The partitions that open epochs (up to `upto`) commit, each with its newest record.
 
         None of which nothing is left, and none whose rows wait again.
         """
-        done: dict[PartitionKey, Commit | None] = {}
+        done: dict[PartitionKey, Commit] = {}
         again: set[PartitionKey] = set()
         there = self.keys
         for manifest in (epoch.manifest for epoch in self.open if upto is None or epoch.manifest.epoch <= upto):
-            own: dict[PartitionKey, Commit | None] = {commit.key: commit for commit in manifest.commits or ()}
+            own = {commit.key: commit for commit in manifest.commits}
             if manifest.kind == REOPEN:
                 # It says what the partitions have until their rows are back.
                 again |= own.keys()
@@ -228,17 +228,15 @@ class History:
                 again -= own.keys()
             if manifest.waiting is not None:
                 again &= {key for key, bucket in manifest.waiting if bucket.slices}
-            if manifest.commits is None:
-                own = {part.key: done.get(part.key) for part in manifest.publishes() if part.key in there}
             done |= own
             for key in again & done.keys():
                 del done[key]
-        return {key: commit for key, commit in done.items() if key in there or (commit and commit.files)}
+        return {key: commit for key, commit in done.items() if key in there or commit.files}
 
     @property
     def commits(self) -> dict[PartitionKey, Commit]:
         """The newest record of each partition in open epochs, whatever became of its rows since."""
-        return {commit.key: commit for epoch in self.open for commit in epoch.manifest.commits or ()}
+        return {commit.key: commit for epoch in self.open for commit in epoch.manifest.commits}
 
     @property
     def places(self) -> frozenset[PartitionKey]:

@@ -45,9 +45,9 @@ def accepted(history: History, seen: Seen, stamp: Stamp, given_up: GivenUp) -> M
     manifest = _without(history, stamp, "accept-lost", parts)
     after = history.rows.after(manifest).dropping(slices)
     # Of these no row waits any more: what was known of them is true again, and made known.
-    done = {one.key for one in slices if one.key not in after} - {commit.key for commit in manifest.commits or ()}
+    done = {one.key for one in slices if one.key not in after} - {commit.key for commit in manifest.commits}
     again = (commit_after(given_up.records[key], key, 0, 0) for key in sorted(done & given_up.records.keys()))
-    commits = (*(manifest.commits or ()), *again)
+    commits = (*manifest.commits, *again)
     return replace(manifest, given_up=slices, commits=commits, waiting=tuple(sorted(after.items())))
 
 
@@ -152,12 +152,7 @@ def _is_hidden(found: Publish | Refuse) -> bool:
 
 def _maybe_read(history: History) -> frozenset[str]:
     """The names of parts that some run may have made visible."""
-    begun = (
-        epoch.manifest
-        for epoch in history.open
-        # Versions whose manifests lack `settings` left no mark before their first rename.
-        if epoch.state is not EpochState.DECIDED or epoch.manifest.settings is None
-    )
+    begun = (epoch.manifest for epoch in history.open if epoch.state is not EpochState.DECIDED)
     return frozenset(part.name for manifest in begun for part in manifest.publishes())
 
 
@@ -202,4 +197,4 @@ def _without(history: History, stamp: Stamp, kind: str, parts: Iterable[PartEntr
 def _committed_at(history: History) -> dict[PartitionKey, Epoch]:
     """The newest open epoch that commits each partition, but for those that repeat or correct commits."""
     new = (epoch.manifest for epoch in history.open if not (epoch.manifest.lost or epoch.manifest.moves))
-    return {commit.key: manifest.epoch for manifest in new for commit in manifest.commits or ()}
+    return {commit.key: manifest.epoch for manifest in new for commit in manifest.commits}

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from hivesink.core.rolling import OpenBucket, Opened
     from hivesink.core.watermark import Watermark
 
-FORMAT = 3
+FORMAT = 1
 REOPEN = "reopen"
 """The kind of an epoch after which the rows of lost parts wait again."""
 REPLAYS = "rejects-replay"
@@ -116,14 +116,13 @@ class Manifest:
     `kind` says why the epoch exists: `batch` (rows of a micro-batch), `roll` (rows that waited become part files),
     `fence` (recovery shut out an older try at this epoch), `move` (parts go where their partition lives), `accept-lost`
     (a person accepted that the parts in `lost` are gone), `reopen` (the parts in `lost` are gone, and their rows wait
-    again). `log` is the folder of its log, None in format 1. `options` are the settings that the run gave itself,
+    again). `log` is the folder of its log. `options` are the settings that the run gave itself,
     which outrank the table's: whoever finishes its epochs uses them too. `settings` are all that the run goes by, but
-    for those at their default: the table's may have changed since its start. None: an older version didn't say.
+    for those at their default: the table's may have changed since its start.
 
     `opened` are the rows that wait from this epoch on, `rolled` the buckets whose waiting rows it has encoded, all but
     those that still wait in `waiting`; this, if it isn't None, holds all buckets that are open after it. `given_up` are
-    rows that waited, whose loss a person accepted. `commits` are the partitions that it commits;
-    None: all that it publishes, without a record.
+    rows that waited, whose loss a person accepted. `commits` are the partitions that it commits.
     """
 
     writer: str
@@ -140,14 +139,14 @@ class Manifest:
     lost: tuple[str, ...] = ()
     tables: tuple[str, ...] = ()
     zones: tuple[tuple[str, str], ...] = ()
-    log: str | None = None
+    log: str = ""
     options: tuple[tuple[str, str], ...] = ()
-    settings: tuple[tuple[str, str], ...] | None = None
+    settings: tuple[tuple[str, str], ...] = ()
     opened: tuple[Opened, ...] = ()
     rolled: tuple[PartitionKey, ...] = ()
     given_up: tuple[Opened, ...] = ()
     waiting: tuple[tuple[PartitionKey, OpenBucket], ...] | None = None
-    commits: tuple[Commit, ...] | None = None
+    commits: tuple[Commit, ...] = ()
     watermark: Watermark | None = None
 
     def publishes(self) -> tuple[PartEntry, ...]:
@@ -185,7 +184,7 @@ class Manifest:
             rolled=(),
             given_up=(),
             waiting=None,
-            commits=None,
+            commits=(),
         )
 
 

@@ -1,4 +1,4 @@
-"""Manifests and floors as bytes: the newest format is written, older ones are read, newer ones refused."""
+"""Manifests and floors as bytes. A newer format is refused."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from hivesink.core.watermark import Watermark
 from hivesink.errors import LogDamaged, NewerFormat
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
     from hivesink.core.partition import PartitionKey
 
@@ -37,7 +37,7 @@ def encode(manifest: Manifest) -> bytes:
             "last_batch": last_batch_fields(manifest.last_batch),
             "zones": dict(manifest.zones),
             "options": dict(manifest.options),
-            "settings": None if manifest.settings is None else dict(manifest.settings),
+            "settings": dict(manifest.settings),
             "opened": [_opened(one) for one in manifest.opened],
             "given_up": [_opened(one) for one in manifest.given_up],
             "rolled": [{"table": table, "partition": partition} for table, partition in manifest.rolled],
@@ -49,12 +49,9 @@ def encode(manifest: Manifest) -> bytes:
 
 def decode(data: bytes, file: str) -> Manifest:
     """The inverse of `encode`. Raises NewerFormat or LogDamaged, both naming `file`."""
-    found = _parse(data, file, {"log": None})
-    # Format 2 was without them at first.
-    options, settings = found.get("options", {}), found.get("settings")
-    # Formats 1 and 2 know no rows that wait.
-    waiting = found.get("waiting", None if found["format"] == FORMAT else [])
+    found = _parse(data, file)
     try:
+        waiting = found["waiting"]
         return Manifest(
             writer=str(found["writer"]),
             uid=str(found["uid"]),
@@ -70,15 +67,15 @@ def decode(data: bytes, file: str) -> Manifest:
             lost=tuple(str(target) for target in found["lost"]),
             tables=tuple(str(table) for table in found["tables"]),
             zones=tuple(sorted((str(table), str(zone)) for table, zone in found["zones"].items())),
-            log=None if found["log"] is None else str(found["log"]),
-            options=_texts(options),
-            settings=None if settings is None else _texts(settings),
-            opened=tuple(_to_opened(one) for one in found.get("opened", ())),
-            given_up=tuple(_to_opened(one) for one in found.get("given_up", ())),
-            rolled=tuple(_key(one) for one in found.get("rolled", ())),
+            log=str(found["log"]),
+            options=_texts(found["options"]),
+            settings=_texts(found["settings"]),
+            opened=tuple(_to_opened(one) for one in found["opened"]),
+            given_up=tuple(_to_opened(one) for one in found["given_up"]),
+            rolled=tuple(_key(one) for one in found["rolled"]),
             waiting=None if waiting is None else tuple((_key(one), _to_bucket(one)) for one in waiting),
-            commits=_to_commits(found.get("commits")),
-            watermark=_to_watermark(found.get("watermark")),
+            commits=tuple(_to_commit(one) for one in found["commits"]),
+            watermark=_to_watermark(found["watermark"]),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise LogDamaged(file, f"{type(error).__name__}: {error}") from error
@@ -96,7 +93,7 @@ def encode_records(records: Iterable[Recorded]) -> bytes:
 
 def decode_records(data: bytes, file: str) -> tuple[Recorded, ...]:
     """The inverse of `encode_records`. Raises NewerFormat or LogDamaged, both naming `file`."""
-    found = _parse(data, file, {})
+    found = _parse(data, file)
     try:
         return tuple(_to_recorded(one, found["epochs"][str(one["epoch"])]) for one in found["commits"])
     except (KeyError, TypeError, ValueError) as error:
@@ -112,31 +109,28 @@ def encode_floor(floor: Floor) -> bytes:
 
 def decode_floor(data: bytes, file: str) -> Floor:
     """The inverse of `encode_floor`. Raises NewerFormat or LogDamaged, both naming `file`."""
-    found = _parse(data, file, {"lost": 0})
+    found = _parse(data, file)
     try:
         return Floor(Epoch(int(found["floor"])), _to_rows(found["totals"]), int(found["files"]), int(found["lost"]))
     except (KeyError, TypeError, ValueError) as error:
         raise LogDamaged(file, f"{type(error).__name__}: {error}") from error
 
 
-def _parse(data: bytes, file: str, defaults: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields in `data`. `defaults` are those that format 1 lacks."""
-    sealed, rest = _SEAL.match(data), data
-    if sealed:
-        rest = b"{" + data[sealed.end() :]
-        if zlib.crc32(rest) != int(sealed[1]):
-            raise LogDamaged(file, "its bytes don't match its crc32")
+def _parse(data: bytes, file: str) -> dict[str, Any]:
+    """The fields in `data`, whose first line has their checksum."""
+    sealed = _SEAL.match(data)
+    rest = b"{" + data[sealed.end() :] if sealed else data
     try:
         found = json.loads(rest)
     except ValueError as error:
         raise LogDamaged(file, f"not JSON ({error})") from error
     if not isinstance(found, dict) or not isinstance(found.get("format"), int):
         raise LogDamaged(file, "no format version")
-    if found["format"] not in (1, 2, FORMAT):
+    if found["format"] > FORMAT:
         raise NewerFormat(file, found["format"], FORMAT)
-    if "crc32" in found:
-        raise LogDamaged(file, "its crc32 isn't in its first line, where hivesink writes it")
-    return {**found, **defaults} if found["format"] == 1 else found
+    if sealed is None or zlib.crc32(rest) != int(sealed[1]):
+        raise LogDamaged(file, "its bytes don't match its crc32")
+    return found
 
 
 def _bytes(value: dict[str, Any]) -> bytes:
@@ -177,13 +171,11 @@ def _to_opened(found: Any) -> Opened:
 
 
 def _slice(one: Slice) -> dict[str, Any]:
-    known = {"segment": one.segment, "offset": one.offset, "length": one.length, "rows": one.rows}
-    return known if one.crc32 is None else {**known, "crc32": one.crc32}
+    return _fields(one)
 
 
 def _slice_line(one: Slice) -> str:
-    line = f"{one.segment} {one.offset} {one.length} {one.rows}"
-    return line if one.crc32 is None else f"{line} {one.crc32}"
+    return f"{one.segment} {one.offset} {one.length} {one.rows} {one.crc32}"
 
 
 def _bucket(key: PartitionKey, bucket: OpenBucket) -> dict[str, Any]:
@@ -198,9 +190,7 @@ def _key(found: Any) -> PartitionKey:
 
 
 def _to_slice(found: Any) -> Slice:
-    crc32 = found.get("crc32")
-    offset, length, rows = (int(found[name]) for name in ("offset", "length", "rows"))
-    return Slice(str(found["segment"]), offset, length, rows, None if crc32 is None else int(crc32))
+    return Slice(str(found["segment"]), *(int(found[name]) for name in ("offset", "length", "rows", "crc32")))
 
 
 def _to_bucket(found: Any) -> OpenBucket:
@@ -208,10 +198,6 @@ def _to_bucket(found: Any) -> OpenBucket:
     known = tuple(Slice(name, *map(int, numbers)) for name, *numbers in slices)
     bucket = OpenBucket.of(known, _to_time(found["first"]), _to_time(found["last"]))
     return replace(bucket, published=int(found["published"]), files=int(found["files"]))
-
-
-def _to_commits(found: Any) -> tuple[Commit, ...] | None:
-    return None if found is None else tuple(_to_commit(one) for one in found)
 
 
 def _to_commit(found: Any) -> Commit:
@@ -267,4 +253,4 @@ def _to_last_batch(found: Any) -> LastBatch | None:
         return None
     start, end = (tuple(offsets.from_json(offset) for offset in found[name]) for name in ("start", "end"))
     ref = BatchRef(str(found["query"]), BatchId(int(found["batch"])), start, end)
-    return LastBatch(Epoch(int(found["epoch"])), ref, appended=bool(found["appended"]), raw=found.get("raw"))
+    return LastBatch(Epoch(int(found["epoch"])), ref, appended=bool(found["appended"]), raw=bool(found["raw"]))

@@ -73,22 +73,21 @@ class CommittedPartition:
     """A partition whose commit is made known.
 
     `table` is `database.name`, `partition` its escaped path (`dt=2024-01-02`, `""` for a table without partitions),
-    `location` its folder. `files` are the paths of those that were published now. `commit` is None for epochs of before
-    version 3 of the log.
+    `location` its folder. `files` are the paths of those that were published now.
     """
 
     table: str
     partition: str
     location: str
     files: tuple[str, ...]
-    commit: Commit | None
+    commit: Commit
 
 
 def recorded(manifest: Manifest) -> tuple[Recorded, ...]:
     """What `manifest` commits."""
     end = manifest.last_batch.ref.end if manifest.last_batch else ()
     mark = manifest.watermark.at if manifest.watermark else None
-    return tuple(Recorded(commit, manifest.epoch, manifest.at, mark, end) for commit in manifest.commits or ())
+    return tuple(Recorded(commit, manifest.epoch, manifest.at, mark, end) for commit in manifest.commits)
 
 
 def newest(records: Iterable[Recorded], table: str | None = None) -> dict[PartitionKey, Recorded]:

@@ -117,7 +117,7 @@ def _finish(
         moves = tuple(_carried(history, seen.taken | live.keys(), located, held))
     if moves:
         moved, done = {move.part.key for move in moves}, history.committed().values()
-        commits = tuple(commit for commit in done if commit and commit.key in moved)
+        commits = tuple(commit for commit in done if commit.key in moved)
         manifest = replace(history.following("move", stamp), moves=moves, commits=commits)
         manifest = history.rows.complete(manifest)
         yield actions.Decide(manifest)  # The point of no return, for the moves.

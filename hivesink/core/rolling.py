@@ -29,14 +29,14 @@ _NAME = re.compile(r"([1-9]\d*)-[0-9a-f]{8,32}t\d+-\d+\.arrow", re.ASCII)
 class Slice:
     """The rows of one bucket in a segment: an Arrow IPC stream of `length` bytes from `offset` on.
 
-    `crc32` is the checksum of these bytes, as zlib has it; older manifests have none.
+    `crc32` is the checksum of these bytes, as zlib has it.
     """
 
     segment: str
     offset: int
     length: int
     rows: int
-    crc32: int | None = None
+    crc32: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +147,6 @@ class OpenRows:
         buckets = dict(self.buckets)
         for part in lost:
             bucket = buckets.get(part.key)
-            # Releases before 3 didn't count what they had published.
             if bucket is not None and bucket.files:
                 buckets[part.key] = bucket.without(part.rows)
         buckets = {key: bucket for key, bucket in buckets.items() if bucket.slices or bucket.files}
@@ -202,7 +201,7 @@ class OpenRows:
 
     def _changed(self, manifest: Manifest) -> dict[PartitionKey, OpenBucket]:
         rolled = set(manifest.rolled)
-        done = rolled if manifest.commits is None else {commit.key for commit in manifest.commits}
+        done = {commit.key for commit in manifest.commits}
         if manifest.moves or manifest.lost:
             # It repeats or corrects commits of earlier epochs, which don't cover rows that have come since.
             done = set()
@@ -210,7 +209,7 @@ class OpenRows:
         # A commit never closes rows that still wait.
         buckets = {key: bucket for key, bucket in left if bucket.slices or key not in done}
         new = OpenBucket.of((), manifest.at, manifest.at)
-        for part in manifest.parts if manifest.commits is not None else ():
+        for part in manifest.parts:
             if part.key not in done:
                 buckets[part.key] = buckets.get(part.key, new).publish(part.rows, manifest.at)
         for one in manifest.opened:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from hivesink.core.lifecycle import History
     from hivesink.core.log import Touched
-    from hivesink.core.manifest import Manifest, PartEntry
+    from hivesink.core.manifest import PartEntry
     from hivesink.core.partition import LivePartition
     from hivesink.core.partition_commit import Commit
 
@@ -130,18 +130,15 @@ def unproven(
         if epoch.state is EpochState.PUBLISHED and part.partition and part.target not in there:
             home = live.get(part.key)
             is_home = None if home is None else same_location(home.location, part.folder)
-            parts += [part] if is_unproven(epoch.manifest, part, is_home=is_home) else []
+            parts += [part] if is_unproven(part, is_home=is_home) else []
     return parts
 
 
-def is_unproven(manifest: Manifest, part: PartEntry, *, is_home: bool | None) -> bool:
+def is_unproven(part: PartEntry, *, is_home: bool | None) -> bool:
     """Whether nobody had a right to take a published part of an unsettled epoch: it was published into a new partition.
 
-    `is_home`: whether its partition is listed in the part's folder; None if it isn't listed. Format 1 published before
-    it registered: an INSERT may have deleted parts of a partition that is still not listed.
+    `is_home`: whether its partition is listed in the part's folder; None if it isn't listed.
     """
-    if manifest.log is None:
-        return is_home is None
     waited = part.staged.rpartition("/")[0]
     return bool(is_home) and (is_aside(waited) or is_given_up(waited))
 
@@ -209,9 +206,9 @@ def abandoned(history: History, seen: Seen, given_up: GivenUp) -> list[PartEntry
         for epoch, part in history.standing
         if part.target in wanted
         and (part.name, part.length) not in read
-        # Readers see it if it is at its target and its partition is listed. Format 1 published before it registered.
+        # Readers see it if it is at its target and its partition is listed.
         and (part.target not in seen.files or (live is not None and part.key not in live))
-        and (not epoch.is_published or (epoch.manifest.log is None and live is not None and part.key not in live))
+        and not epoch.is_published
     ]
 
 

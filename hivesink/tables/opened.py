@@ -68,7 +68,6 @@ class OpenedTable:
         if writer is None:
             return self.writers
         if writer not in self.writers:
-            # Checked only now: a log with an invalid name that an older version allowed can still be chosen.
             require_writer_name(writer)
             known = ", ".join(self.writers) or "none"
             raise InvalidOption((f"no writer {writer!r} has written to {self.name}; known: {known}",))
@@ -109,10 +108,9 @@ class OpenedTable:
     def of_last_run(self, head: Manifest | None) -> SinkConfig:
         """The settings of the run that wrote `head`, a writer's newest manifest. Raises InvalidOption.
 
-        Of a writer without an epoch, and of an older version, nothing else is known than the table's settings.
+        Of a writer without an epoch, nothing else is known than the table's settings.
         """
-        known = head.settings if head else None
-        return self._of_a_start(head) if known is None else SinkConfig.parse({}, dict(known))
+        return SinkConfig.parse({}, dict(head.settings)) if head else self._of_a_start(None)
 
     def altered(self, writer: str) -> dict[str, tuple[str | None, str | None]]:
         """The settings of `writer`'s last run that a start now would find otherwise: the run's, and the one now.

@@ -12,7 +12,7 @@ import pytest
 
 from hivesink.cli.command import reporting
 from tests.cli.site import Ingest, hivesink
-from tests.contracts.manifests import unsealed
+from tests.contracts.manifests import edited
 
 COMMANDS = [["status"], ["show"], ["verify"], ["recover"], ["clean"]]
 
@@ -114,11 +114,11 @@ def test_a_newer_manifest_is_named_by_file_and_version(
     command: list[str], ingest: Ingest, table: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = _manifest(ingest, 3)
-    newer = unsealed(path.read_bytes()).replace(b'"format": 3', b'"format": 4')
+    newer = edited(path.read_bytes(), b'"format": 1', b'"format": 2')
     path.write_bytes(newer)
     said = hivesink(capsys, *command, table)
     assert said.code == (1 if command == ["verify"] else 65)
-    assert f"{path} has format version 4, this hivesink knows 3" in said.out + said.err
+    assert f"{path} has format version 2, this hivesink knows 1" in said.out + said.err
     assert path.read_bytes() == newer
 
 

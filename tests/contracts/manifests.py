@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 
@@ -66,8 +67,10 @@ def _part(table: str, partition: str, task: int) -> PartEntry:
     return PartEntry(table, partition, f"{folder}/.{name}.pending", f"{folder}/{name}", 1000 + task, 2)
 
 
-def unsealed(data: bytes) -> bytes:
-    """As files were before they had a checksum."""
+def edited(data: bytes, old: bytes, new: bytes) -> bytes:
+    """A file of the log with another text in it, under the right checksum."""
     first, seal, rest = data.split(b"\n", 2)
     assert seal.startswith(b' "crc32": ')
-    return first + b"\n" + rest
+    assert old in rest
+    plain = first + b"\n" + rest.replace(old, new)
+    return b'{\n "crc32": %d,' % zlib.crc32(plain) + plain[1:]

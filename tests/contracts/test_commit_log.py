@@ -444,7 +444,7 @@ def test_a_folder_is_renamed_with_all_that_is_in_it_and_never_over_anything(
 
 @pytest.mark.parametrize(
     ("data", "error"),
-    [(b"{", LogDamaged), (b"[]", LogDamaged), (b'{"format": 2}', LogDamaged), (b'{"format": 4}', NewerFormat)],
+    [(b"{", LogDamaged), (b"[]", LogDamaged), (b'{"format": 1}', LogDamaged), (b'{"format": 2}', NewerFormat)],
 )
 def test_what_cannot_be_read_is_named_and_left(
     fs: FileSystem, log: RenameCommitLog, data: bytes, error: type[Exception]

@@ -20,7 +20,7 @@ from hivesink.core.watermark import Watermark
 from hivesink.errors import LogDamaged, NewerFormat
 from hivesink.storage.commit_log import RenameCommitLog
 from hivesink.storage.local import LocalFileSystem
-from tests.contracts.manifests import AT, full, small, unsealed
+from tests.contracts.manifests import AT, edited, full, small
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 FLOOR = Floor(Epoch(7), Rows(21, 6, 5, 4, 3, 3), 9, 2)
@@ -55,14 +55,14 @@ def manifests(draw: st.DrawFn) -> Manifest:
         moves=draw(st.sampled_from([(), base.moves])),
         lost=tuple(draw(st.lists(text))),
         zones=tuple(sorted(draw(st.dictionaries(text, text)).items())),
-        log=draw(st.none() | text),
+        log=draw(text),
         options=tuple(sorted(draw(st.dictionaries(text, text)).items())),
-        settings=draw(st.none() | st.dictionaries(text, text).map(lambda drawn: tuple(sorted(drawn.items())))),
+        settings=tuple(sorted(draw(st.dictionaries(text, text)).items())),
         opened=draw(st.sampled_from([(), base.opened])),
         rolled=tuple(draw(st.lists(st.tuples(text, text)))),
         given_up=draw(st.sampled_from([(), base.given_up])),
         waiting=draw(st.sampled_from([None, (), base.waiting])),
-        commits=draw(st.sampled_from([None, (), base.commits])),
+        commits=draw(st.sampled_from([(), base.commits])),
         watermark=draw(st.sampled_from([None, Watermark(goes_on=False), Watermark(clock=base.at), base.watermark])),
     )
 
@@ -78,8 +78,8 @@ def test_a_floor_round_trips(epoch: int, rows: Rows, files: int, lost: int) -> N
     assert decode_floor(encode_floor(floor), "f") == floor
 
 
-def test_the_bytes_of_format_3_are_pinned() -> None:
-    manifest, floor = (GOLDEN / "manifest-3.json").read_bytes(), (GOLDEN / "floor-3.json").read_bytes()
+def test_the_bytes_are_pinned() -> None:
+    manifest, floor = (GOLDEN / "manifest-1.json").read_bytes(), (GOLDEN / "floor-1.json").read_bytes()
     assert encode(full()) == manifest
     assert decode(manifest, "m") == full()
     assert encode_floor(FLOOR) == floor
@@ -104,83 +104,45 @@ def test_a_file_that_was_edited_is_told_from_a_whole_one() -> None:
     for damaged in (data.replace(b"demo.flights", b"demo.fl1ghts"), json.dumps(json.loads(data)).encode()):
         with pytest.raises(LogDamaged, match="crc32"):
             decode(damaged, "m")
-    assert decode(unsealed(data), "m") == full()
-
-
-def test_the_first_manifests_of_format_3_lack_the_settings() -> None:
-    fields = json.loads(unsealed(encode(full())))
-    del fields["settings"]
-    assert decode(json.dumps(fields).encode(), "m") == replace(full(), settings=None)
-
-
-FORMAT_2 = replace(full(), settings=None, opened=(), rolled=(), given_up=(), waiting=(), commits=None, watermark=None)
-"""No row waited in it."""
 
 
 def test_the_bytes_of_partition_commits_are_pinned() -> None:
-    data = (GOLDEN / "commits-3.json").read_bytes()
+    data = (GOLDEN / "commits-1.json").read_bytes()
     assert encode_records(RECORDS) == data
     assert decode_records(data, "c") == RECORDS
 
 
-@pytest.mark.parametrize("data", [b"[]", b'{"format": 3}', b'{"format": 3, "commits": [{"epoch": 1}], "epochs": {}}'])
+@pytest.mark.parametrize("data", [b"[]", b'{"format": 1}', edited(encode_records(RECORDS), b'"epochs"', b'"else"')])
 def test_damaged_partition_commits_are_refused_by_file(data: bytes) -> None:
     with pytest.raises(LogDamaged, match="commits/7"):
         decode_records(data, "commits/7")
 
 
-def older(manifest: Manifest) -> Manifest:
-    """As it was before it had options, and said how its rows came."""
-    if manifest.last_batch is None:
-        raise AssertionError
-    return replace(manifest, options=(), last_batch=replace(manifest.last_batch, raw=None))
-
-
-def test_format_2_is_read() -> None:
-    manifest, floor = (GOLDEN / "manifest-2.json").read_bytes(), (GOLDEN / "floor-2.json").read_bytes()
-    assert decode(manifest, "m") == FORMAT_2
-    assert decode_floor(floor, "f") == FLOOR
-
-
-def test_the_first_manifests_of_format_2_lack_two_fields() -> None:
-    fields = json.loads((GOLDEN / "manifest-2.json").read_bytes())
-    del fields["options"], fields["last_batch"]["raw"]
-    assert decode(json.dumps(fields).encode(), "m") == older(FORMAT_2)
-
-
-def test_format_1_is_read() -> None:
-    manifest, floor = (GOLDEN / "manifest-1.json").read_bytes(), (GOLDEN / "floor-1.json").read_bytes()
-    assert decode(manifest, "m") == replace(older(FORMAT_2), log=None)
-    assert decode_floor(floor, "f") == replace(FLOOR, lost=0)
-
-
-def test_format_3_lacks_nothing_that_format_1_may() -> None:
-    with pytest.raises(LogDamaged, match="'log'"):
-        decode(unsealed(encode(full())).replace(b'"log":', b'"else":'), "m")
-    with pytest.raises(LogDamaged, match="'lost'"):
-        decode_floor(unsealed(encode_floor(FLOOR)).replace(b'"lost":', b'"else":'), "f")
-
-
-@pytest.mark.parametrize("version", [0, 4])
-def test_another_format_is_refused_by_file_and_version(version: int) -> None:
-    known = (unsealed(encode(full())), unsealed(encode_floor(FLOOR)))
-    manifest, floor = (data.replace(b'"format": 3', b'"format": %d' % version) for data in known)
-    with pytest.raises(NewerFormat, match=f"^m has format version {version}, this hivesink knows 3"):
+def test_a_newer_format_is_refused_by_file_and_version() -> None:
+    known = (encode(full()), encode_floor(FLOOR))
+    manifest, floor = (edited(data, b'"format": 1', b'"format": 2') for data in known)
+    with pytest.raises(NewerFormat, match=r"^m has format version 2, this hivesink knows 1"):
         decode(manifest, "m")
-    with pytest.raises(NewerFormat, match=f"^f has format version {version}, this hivesink knows 3"):
+    with pytest.raises(NewerFormat, match=r"^f has format version 2, this hivesink knows 1"):
         decode_floor(floor, "f")
+
+
+@pytest.mark.parametrize("field", [b'"log"', b'"waiting"', b'"commits"'])
+def test_a_manifest_without_one_of_its_fields_is_damaged(field: bytes) -> None:
+    with pytest.raises(LogDamaged, match=field.decode().strip('"')):
+        decode(edited(encode(full()), field, b'"else"'), "m")
 
 
 def test_a_damaged_log_is_refused_by_file() -> None:
     log = RenameCommitLog(LocalFileSystem(), str(GOLDEN / "log-damaged"), "w")
-    assert log.manifest(Epoch(1)) == replace(small(1), waiting=())
+    assert log.manifest(Epoch(1)) == small(1)
     with pytest.raises(LogDamaged, match=r"log-damaged/manifests/0000000002\.json is damaged"):
         log.manifest(log.view().head)
 
 
 def test_a_newer_log_is_refused_by_file_and_version() -> None:
     log = RenameCommitLog(LocalFileSystem(), str(GOLDEN / "log-newer"), "w")
-    with pytest.raises(NewerFormat, match=r"0000000002\.json has format version 4, this hivesink knows 3"):
+    with pytest.raises(NewerFormat, match=r"0000000002\.json has format version 2, this hivesink knows 1"):
         log.manifest(log.view().head)
 
 

@@ -12,14 +12,12 @@ from hivesink.errors import EpochTaken, FencedOut, HiveSinkError
 from hivesink.sink.commit.recovery import find_losses, preview, recover
 from hivesink.sink.inspect.status import writer_status
 from hivesink.sink.inspect.verify import verify
-from tests.contracts.manifests import unsealed
 from tests.crash.faults import FaultyFileSystem, Kill, Stalling
 from tests.crash.site import Site, Watched
 from tests.crash.test_refused_partitions import (
     OTHERS,
     REFUSED,
     THEIRS,
-    B,
     Choosy,
     confirmed,
     give_up,
@@ -180,19 +178,3 @@ def test_only_the_table_that_was_named_gives_up() -> None:
         recover(site.job().context, spec.identity, spec.policy, given_up=given_up)
     goes_on(site)
     site.check([5])
-
-
-def test_format_1_gives_up_nothing_that_readers_see() -> None:
-    site = stuck()
-    for path in [path for path in site.fs._files if path.startswith(f"{site.log.location}/manifests/")]:
-        if path.endswith(".json"):
-            text = unsealed(site.fs.read(path) or b"").decode()
-            as_it_was = text.replace('"format": 3', '"format": 1').replace(f'\n "log": "{site.log.location}",', "")
-            site.fs.delete(path)
-            site.fs.write_new(path, as_it_was.encode())
-        elif path.endswith(".registered"):
-            site.fs.delete(path)
-    context = site.job().context
-    for partition in site.places(TABLE):
-        assert find_losses(context, [(str(TABLE), partition)]) == ()
-    assert len(find_losses(context, [B])) > 0

@@ -10,16 +10,13 @@ from functools import partial
 
 import pytest
 
-from hivesink.core.seen import GivenUp
 from hivesink.errors import PartLost
 from hivesink.sink.commit.observe import load
-from hivesink.sink.commit.recovery import find_losses, recover
-from tests.contracts.manifests import unsealed
 from tests.crash.faults import FaultyFileSystem, Mode, Plan, Stalling
 from tests.crash.site import Site, Watched, dies
-from tests.crash.test_metastore_faults import DAYS, EVENTS, IDS, Scenario, start
+from tests.crash.test_metastore_faults import DAYS, IDS, Scenario, start
 from tests.crash.test_two_runs import wakes
-from tests.sink.harness import LOCATION, TABLE, Source
+from tests.sink.harness import LOCATION, TABLE
 
 THEIRS = 1000
 """The ids of what users insert begin here."""
@@ -153,31 +150,3 @@ def test_one_that_began_before_a_death_takes_no_rows_in_silence() -> None:
         elif not is_settled:
             make_durable(site, at)
     assert took
-
-
-def test_a_partition_that_an_older_hivesink_published_unregistered_is_missed_loudly() -> None:
-    """Format 1 published first and registered then: what an INSERT took in between is never a user's right."""
-    site = Site(Source(list(EVENTS)))
-    site.job().run(batches=1)
-    name = "0000000001"
-    manifests = f"{site.log.location}/manifests"
-    found = unsealed(site.fs.read(f"{manifests}/{name}.json") or b"").decode()
-    as_it_was = found.replace('"format": 3', '"format": 1').replace('\n "log": "' + site.log.location + '",', "")
-    as_it_was = as_it_was.replace('"tables": [', '"unregistered": [],\n "tables": [')
-    site.fs.delete(f"{manifests}/{name}.json")
-    site.fs.delete(f"{manifests}/{name}.registered")
-    site.fs.write_new(f"{manifests}/{name}.json", as_it_was.encode())
-    assert site.log.manifest(site.log.view().head).log is None
-    for day in list(site.places(TABLE)):
-        site.metastore.drop_partition(TABLE, day)
-    for path in [path for path in site.fs._files if path.startswith(f"{LOCATION}/dt=a/part-")]:
-        site.fs.delete(path)
-    with pytest.raises(PartLost):
-        site.job().run()
-    job = site.job()
-    lost = frozenset(loss.part.target for loss in find_losses(job.context))
-    assert lost
-    recover(job.context, job.committer.spec.identity, job.committer.spec.policy, given_up=GivenUp(lost))
-    site.job().run()
-    assert [found for found in site.rows() if found in {0, 1}] == []
-    assert set(site.rows()) == set(IDS) - {0, 1}

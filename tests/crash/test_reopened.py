@@ -6,7 +6,6 @@ Then every call after it fails, in every way. What readers may have had is encod
 from __future__ import annotations
 
 import contextlib
-import json
 from typing import TYPE_CHECKING
 
 import pytest
@@ -262,20 +261,6 @@ def test_a_start_shuts_out_the_run_that_has_rolled() -> None:
     with pytest.raises(HiveSinkError):
         job.committer.keep_up()
     assert (life.read(3), REOPEN in kinds(life)) == ([1, 2], False)
-
-
-def test_what_a_version_without_that_mark_has_rolled_may_have_been_seen() -> None:
-    life = Life(WAYS["held"])
-    (part,) = unpublished(life)
-    manifests = f"{life.log.location}/manifests"
-    for name in [entry.name for entry in life.fs.list(manifests) if entry.name.endswith(".json")]:
-        found = json.loads(life.fs.read(f"{manifests}/{name}") or b"")
-        del found["settings"], found["crc32"]
-        life.fs.delete(f"{manifests}/{name}")
-        life.fs.write_new(f"{manifests}/{name}", json.dumps(found).encode())
-    life.fs.delete(part.staged)
-    with pytest.raises(PartLost, match="readers may have had its rows"):
-        life.started()
 
 
 def shows(name: str, path: str) -> bool:

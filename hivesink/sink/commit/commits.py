@@ -208,7 +208,7 @@ class PartitionCommits:
     def decided(self, manifest: Manifest) -> None:
         """Remember what `manifest` commits."""
         if self._known is not None:
-            self._known |= {commit.key: commit for commit in manifest.commits or ()}
+            self._known |= {commit.key: commit for commit in manifest.commits}
 
     def forget(self) -> None:
         """Another run may have written to the log."""

@@ -329,7 +329,7 @@ class Committer:
             self._roller.rolled(rows, manifest)
             self._note(executor)
         self._is_current = True
-        return {commit.key for commit in manifest.commits or ()}
+        return {commit.key for commit in manifest.commits}
 
     def _settle(self, places: Collection[PartitionKey]) -> None:
         if not self.waiting:
@@ -377,7 +377,7 @@ class Committer:
             milliseconds=watch.laps,
             waiting=self.waiting,
             kind=manifest.kind,
-            committed=sum(commit.table == own for commit in manifest.commits or ()),
+            committed=sum(commit.table == own for commit in manifest.commits),
             open_rows=opened.rows,
             readable_in=self._roller.readable_in(opened, ages, self._commits.waits(ages, executor.history.head)),
         )

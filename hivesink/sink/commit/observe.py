@@ -66,7 +66,7 @@ def _open(context: CommitContext, view: LogView, head: Manifest, settled: Epoch)
         epoch = OpenEpoch(manifest, view.state(manifest.epoch))
         if manifest.is_bare:
             continue
-        if manifest.log is not None and context.store.canonical(manifest.log) != context.store.canonical(own):
+        if context.store.canonical(manifest.log) != context.store.canonical(own):
             raise LogCopied(own, manifest.epoch, manifest.log)
         yield epoch
 

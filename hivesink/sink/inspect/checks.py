@@ -68,7 +68,7 @@ def _absent(evidence: Evidence, manifest: Manifest, part: PartEntry) -> Finding:
     now = evidence.places.get(part.name)
     is_home = None if home is None else home == evidence.files.canonical(part.folder)
     is_open = manifest.epoch in {unsettled.epoch for unsettled in evidence.log.open}
-    if is_open and state is EpochState.PUBLISHED and is_unproven(manifest, part, is_home=is_home):
+    if is_open and state is EpochState.PUBLISHED and is_unproven(part, is_home=is_home):
         ways = part.way_back(now) if now else ways
         return error(epoch, f"{rows} disappeared before its epoch was settled; {ways}")
     gone = f"has been moved to {now}" if now else "is gone"

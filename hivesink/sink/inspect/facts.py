@@ -86,8 +86,7 @@ class LogFacts:
         gaps: dict[PartitionKey, Unregistered] = {}
         for manifest, part in standing(self.open):
             folder, _, name = part.staged.rpartition("/")
-            # Format 1 staged these in their partition's folder, like all others.
-            is_set_aside = (is_aside(folder) or manifest.log is None) and name in staged
+            is_set_aside = is_aside(folder) and name in staged
             if part.partition and (is_set_aside or part.name in files.put_away):
                 # A part's name says who wrote it; a move may have taken it on.
                 wrote = PartName.parse(part.name)

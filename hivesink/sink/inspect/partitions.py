@@ -224,6 +224,6 @@ class LogFollower:
         for epoch in sorted((one for one in self._manifests if one > self._settled), reverse=True):
             manifest = self._manifests[epoch]
             published = set() if commits else {part.key for part in manifest.publishes()}
-            if key in published | {commit.key for commit in manifest.commits or ()}:
+            if key in published | {commit.key for commit in manifest.commits}:
                 return epoch
         return None

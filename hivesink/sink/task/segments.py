@@ -129,7 +129,7 @@ def encode(
                 rows = stream.batches
                 if not is_same:
                     rows = partial(_refitted, stream, target.columns, (piece.table, piece.partition), refit)
-                if one.crc32 is None or not is_same:
+                if not is_same:
                     for _ in rows():
                         """All of them fit, so none is added in vain."""
             except (RowsUnfit, SegmentLost) as error:
@@ -221,7 +221,7 @@ class _Stream:
     def open(cls, store: SegmentStore, one: Slice) -> _Stream:
         """All of it. Raises SegmentLost, StoreUnavailable."""
         data, path = store.read(one.segment, one.offset, one.length), store.path(one.segment)
-        if one.crc32 not in {None, zlib.crc32(data)}:
+        if one.crc32 != zlib.crc32(data):
             raise SegmentLost(path, f"it is damaged (the checksum of its bytes from {one.offset} on is wrong)")
         return cls(one, data, path)
 

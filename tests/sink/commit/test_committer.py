@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from dataclasses import replace
 from datetime import timedelta
@@ -910,26 +909,6 @@ def test_lost_rows_stay_counted_when_their_manifests_go(kept: int) -> None:
     floor = site.log.floor()
     assert floor is not None
     assert (floor.epoch > 6, floor.lost) == (True, lost)
-
-
-def test_a_log_of_format_1_is_carried_on() -> None:
-    site = Site(Source(events(24)), options={"sink.log.retained-epochs": "4"})
-    site.job().run(2, batches=6)
-    for entry in site.fs.list(f"{LOG}/manifests"):
-        path = f"{LOG}/manifests/{entry.name}"
-        if data := site.fs.read(path):
-            old = {key: value for key, value in json.loads(data).items() if key not in ("log", "crc32")} | {"format": 1}
-            if "floor" in old:
-                del old["lost"]
-            site.fs.delete(path)
-            site.fs.write_new(path, json.dumps(old).encode())
-    assert site.log.view().floor == 2
-    site.job().run(2)
-    site.check(range(24))
-    floor = site.log.floor()
-    assert floor is not None
-    left = [site.log.manifest(epoch) for epoch in site.log.view().manifests]
-    assert sum((manifest.rows for manifest in left), floor.totals) == Rows(read=24, written=24)
 
 
 @pytest.mark.parametrize("damaged", ["0000000002.json", "floor-0000000005"])

@@ -16,7 +16,7 @@ from hivesink.sink.commit.observe import load
 from hivesink.sink.inspect.facts import read_log
 from hivesink.storage.commit_log import RenameCommitLog
 from hivesink.storage.rename_store import RenameFileStore
-from tests.contracts.manifests import small, unsealed
+from tests.contracts.manifests import edited, small
 from tests.inmemory.filesystem import MemoryFileSystem
 from tests.inmemory.metastore import MemoryMetastore
 from tests.sink.harness import SPEC, UID, Job, Source, events
@@ -194,7 +194,7 @@ def test_a_manifest_that_was_copied_from_another_log_is_damage(context: CommitCo
     writer, path = Writer(), f"{LOG}/manifests/0000000009.json"
     own = writer.fs.read(f"{LOG}/manifests/0000000008.json")
     assert own is not None
-    writer.fs.write_new(path, unsealed(own).replace(UID.encode(), b"ffffffff").replace(b'"epoch": 8', b'"epoch": 9'))
+    writer.fs.write_new(path, edited(edited(own, UID.encode(), b"ffffffff"), b'"epoch": 8', b'"epoch": 9'))
     with pytest.raises(LogDamaged, match=rf"{path} .*uid is ffffffff, this log's is {UID}"):
         load(replace(context, log=writer.log))
     facts = read_log(writer.log)

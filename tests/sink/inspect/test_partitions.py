@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 import pytest
 
-from hivesink.core.epoch import Epoch
 from hivesink.core.why_open import Policies
 from hivesink.errors import LogDamaged, MetastoreUnreachable
 from hivesink.sink.commit.context import watermark_policy
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from hivesink.core.log import LogView
-    from hivesink.core.manifest import PartEntry
     from hivesink.ports import LiveTable
     from hivesink.storage.commit_log import RenameCommitLog
 
@@ -162,23 +160,6 @@ def test_a_record_of_other_settings_is_not_complete_before_the_end() -> None:
     job = world.started()
     world.feed(job, at(4, 10, 2))
     assert complete(follower(world), 3, 4) == [3]
-
-
-def test_rows_of_an_older_release_that_wait_for_the_metastore_are_not_over_without_rows() -> None:
-    """Its manifests hold no commits."""
-    world = World(dict(HOURLY))
-    job = world.started()
-    world.feed(job, at(5, 0, 1))
-    head = world.log.manifest(world.log.view().head)
-    (part,) = _parts(3)
-    world.log.create(replace(head, epoch=Epoch(head.epoch + 1), opened=(), commits=None, parts=(part,)))
-    assert complete(follower(world), 3) == []
-
-
-def _parts(hour: int) -> tuple[PartEntry, ...]:
-    other = World(dict(AT_ONCE))
-    other.feed(other.started(), at(hour, 0, 7))
-    return other.log.manifest(other.log.view().head).parts
 
 
 def test_a_manifest_that_is_missing_above_the_snapshot_is_damage() -> None:

@@ -22,7 +22,7 @@ from hivesink.sink.inspect.status import writer_status
 from hivesink.sink.inspect.verify import verify
 from hivesink.storage.commit_log import RenameCommitLog
 from hivesink.storage.rename_store import RenameFileStore
-from tests.contracts.manifests import unsealed
+from tests.contracts.manifests import edited
 from tests.crash.faults import Kill
 from tests.inmemory.filesystem import MemoryFileSystem
 from tests.inmemory.metastore import MemoryMetastore
@@ -211,7 +211,7 @@ def test_a_manifest_of_another_log_is_an_error(site: Site) -> None:
     path = f"{LOG}/manifests/0000000003.json"
     data = site.fs.read(path)
     assert data is not None
-    site.put(path, unsealed(data).replace(f'"uid": "{UID}"'.encode(), b'"uid": "ffffffff"'))
+    site.put(path, edited(data, f'"uid": "{UID}"'.encode(), b'"uid": "ffffffff"'))
     assert f"{path} is damaged (its uid is ffffffff, this log's is {UID}" in site.errors()[0]
 
 
@@ -239,7 +239,7 @@ def test_a_newer_manifest_is_named_by_file_and_version(site: Site) -> None:
     path = f"{LOG}/manifests/0000000003.json"
     data = site.fs.read(path)
     assert data is not None
-    site.put(path, unsealed(data).replace(b'"format": 3', b'"format": 7'))
+    site.put(path, edited(data, b'"format": 1', b'"format": 7'))
     (error,) = site.errors()
     assert "0000000003.json has format version 7" in error
     assert site.fs.read(path) is not None
@@ -453,7 +453,7 @@ def test_offsets_that_do_not_chain_are_an_error(site: Site) -> None:
     data = site.fs.read(path)
     assert data is not None
     assert b'"0": 8' in data
-    site.put(path, unsealed(data).replace(b'"0": 8', b'"0": 9'))
+    site.put(path, edited(data, b'"0": 8', b'"0": 9'))
     (error,) = site.errors()
     assert "doesn't start where epoch 2 ended" in error
 
@@ -463,7 +463,7 @@ def test_offsets_without_records_are_a_note(site: Site) -> None:
     data = site.fs.read(path)
     assert data is not None
     assert b'"0": 12' in data
-    site.put(path, unsealed(data).replace(b'"0": 12', b'"0": 15'))
+    site.put(path, edited(data, b'"0": 12', b'"0": 15'))
     (note,) = site.notes()
     assert "spans 7 Kafka offsets and 4 rows" in note
 
@@ -472,7 +472,7 @@ def test_rows_that_do_not_add_up_are_errors(site: Site) -> None:
     path = f"{LOG}/manifests/0000000002.json"
     data = site.fs.read(path)
     assert data is not None
-    site.put(path, unsealed(data).replace(b'"written": 4', b'"written": 3'))
+    site.put(path, edited(data, b'"written": 4', b'"written": 3'))
     assert [error.partition(":")[0] for error in site.errors()] == [
         "its rows don't add up",
         "3 rows written, but its files hold 4",
@@ -563,7 +563,7 @@ def test_a_part_that_disappears_from_a_new_partition_before_its_epoch_is_settled
     data = site.fs.read(path)
     assert data is not None
     came_from = part.staged.rpartition("/")[0]
-    site.put(path, unsealed(data).replace(came_from.encode(), f"{LOCATION}/{folder}".encode()))
+    site.put(path, edited(data, came_from.encode(), f"{LOCATION}/{folder}".encode()))
     site.metastore.register(TABLE, part.partition, part.folder)
     site.context.log.mark(Epoch(4), Mark.PUBLISHED)
     assert {"disappeared before its epoch was settled" in error for error in site.errors()} == {True}

@@ -21,7 +21,7 @@ from hivesink.sink.inspect.resets import plan_reset
 from hivesink.sink.inspect.status import Waiting, writer_status
 from hivesink.sink.inspect.verify import Verdict, verify
 from hivesink.storage.commit_log import RenameCommitLog
-from tests.contracts.manifests import unsealed
+from tests.contracts.manifests import edited
 from tests.crash.site import LOG, Site
 from tests.sink.harness import LOCATION, SPEC, TABLE, Event, Source, events, measure_lines
 
@@ -173,7 +173,7 @@ def test_parts_that_hold_other_rows_than_waited_are_an_error(site: Site) -> None
     data = site.fs.read(path)
     assert data is not None
     site.fs.delete(path)
-    site.fs.write_new(path, unsealed(data).replace(b'"rows": 1,', b'"rows": 2,', 1))
+    site.fs.write_new(path, edited(data, b'"rows": 1,', b'"rows": 2,'))
     assert "4 rows written, but its files hold 5" in errors(site)
     assert "13 rows waited for it, but its parts hold 12" in errors(site)
 
