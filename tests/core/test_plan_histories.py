@@ -39,7 +39,7 @@ from hivesink.core.log import LogView, Mark, Touched
 from hivesink.core.manifest import Manifest, PartEntry
 from hivesink.core.partfile import PartName, Stage
 from hivesink.core.partition import LivePartition
-from hivesink.core.partition_commit import PolicyKind
+from hivesink.core.partition_commit import Commit, PolicyKind
 from hivesink.core.plan import Policy, plan, until_look
 from hivesink.core.rolling import Opened, Slice, open_rows, segment_epoch, segment_name
 from hivesink.core.seen import Seen, Tracks, followed, losses, newest, paths_to_look
@@ -217,7 +217,8 @@ class Simulation:
         return self.carry_out(history, Seen(tracks=self.tracks(history.epoch)))
 
     def roll(self, history: History) -> History:
-        buckets = [key for key in sorted(history.rows.buckets) if self.chance.random() < 0.6]
+        waiting = [key for key in sorted(history.rows.buckets) if history.rows.waits(key)]
+        buckets = [key for key in waiting if self.chance.random() < 0.6]
         slices = {day: history.rows.buckets[table, day].slices for table, day in buckets}
         work = [(day, [self.segments[one.segment] for one in slices[day]]) for day in slices]
         return self.publish(history, "roll", work, tuple(buckets)) if work else history
@@ -246,7 +247,8 @@ class Simulation:
             if all(self.files.get(part.staged) == part.length for part in parts):
                 break
             self.drop(part.staged for part in parts)
-        manifest = replace(history.following(kind, stamp), parts=tuple(parts), rolled=rolled)
+        commits = tuple(Commit(*key, self.attempts, 1, 1) for key in sorted({part.key for part in parts}))
+        manifest = replace(history.following(kind, stamp), parts=tuple(parts), rolled=rolled, commits=commits)
         rows = [] if rolled else [part.length for part in parts]
         history = self.carry_out(history, Seen(), batch=manifest, rows=rows)
         history = self.finish(history)
