@@ -120,6 +120,8 @@ def _parse(data: bytes, file: str) -> dict[str, Any]:
     """The fields in `data`, whose first line has their checksum."""
     sealed = _SEAL.match(data)
     rest = b"{" + data[sealed.end() :] if sealed else data
+    if sealed and zlib.crc32(rest) != int(sealed[1]):
+        raise LogDamaged(file, "its bytes don't match its crc32")
     try:
         found = json.loads(rest)
     except ValueError as error:
@@ -128,8 +130,8 @@ def _parse(data: bytes, file: str) -> dict[str, Any]:
         raise LogDamaged(file, "no format version")
     if found["format"] > FORMAT:
         raise NewerFormat(file, found["format"], FORMAT)
-    if sealed is None or zlib.crc32(rest) != int(sealed[1]):
-        raise LogDamaged(file, "its bytes don't match its crc32")
+    if sealed is None:
+        raise LogDamaged(file, "its first line has no crc32")
     return found
 
 
