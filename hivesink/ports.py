@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, BinaryIO, Protocol, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     import pyarrow as pa
 
@@ -308,10 +308,26 @@ class RecordWriter(Protocol):
         """Finish the content; the stream stays open."""
 
 
-class PartFormat(Protocol):
-    """A file format of finished parts, for one table."""
+class FileFormat(Protocol):
+    """A file format of finished parts, as one table's settings have it. `config/formats.py` lists the formats."""
 
-    def open(self, stream: BinaryIO) -> RecordWriter: ...
+    @property
+    def extension(self) -> str:
+        """How the names of part files end, such as `.snappy.parquet`."""
+
+    @property
+    def row_group(self) -> int:
+        """The bytes of rows in memory that are worth one `write`."""
+
+    def open(self, stream: BinaryIO) -> RecordWriter:
+        """Begin a file. The stream stays open at its end."""
+
+    @staticmethod
+    def read(stream: BinaryIO, schema: pa.Schema, most: int) -> Iterator[pa.RecordBatch]:
+        """The columns of `schema`, in its types, at most `most` rows at a time; null where the file lacks one.
+
+        Raises ValueError if the file is of another format, is damaged, or holds values that don't fit.
+        """
 
 
 class Refit(Protocol):

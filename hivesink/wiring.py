@@ -30,7 +30,7 @@ from hivesink.errors import (
     TableExists,
     Unsupported,
 )
-from hivesink.formats.parquet import ParquetFormat
+from hivesink.formats import adapter
 from hivesink.formats.statistics import measure
 from hivesink.hiveql.render import declared, render, stored
 from hivesink.logs import TableLogs, commit_log, file_system, log_folder
@@ -124,7 +124,12 @@ class ToolsSpec:
         return TaskTools(
             store=file_store(plan.target.location, self.site, config),
             reader=row_reader(plan),
-            format=lambda table: ParquetFormat(arrow_schema(table.spec.columns), plan.layout(table)),
+            format=lambda table: adapter(table.spec.format).of(
+                arrow_schema(table.spec.columns),
+                config,
+                plan.order(table),
+                plain=table.name != plan.target.name,
+            ),
             touch=log.touch,
             segments=log.segments,
             refit=refit,

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
+from hivesink.config.formats import FORMATS
 from hivesink.config.parsers import (
-    columns,
+    Option,
     columns_or_all,
-    columns_or_flag,
     duration,
     interval,
     matching,
@@ -29,7 +29,7 @@ from hivesink.errors import InvalidOption
 from hivesink.errors.base import meant
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from hivesink.core.column_source import ColumnSource
 
@@ -106,19 +106,6 @@ class ExtractorKind(Enum):
     CUSTOM = "custom"
 
 
-class Compression(Enum):
-    """A codec that every Hive reader knows."""
-
-    SNAPPY = "snappy"
-    GZIP = "gzip"
-    ZSTD = "zstd"
-    NONE = "uncompressed"
-
-    @property
-    def extension(self) -> str:
-        return {"snappy": ".snappy.parquet", "gzip": ".gz.parquet", "zstd": ".zstd.parquet"}.get(self.value, ".parquet")
-
-
 def policies(text: str) -> tuple[PolicyKind, ...]:
     """Commit policies, separated by commas; ValueError otherwise."""
     kinds = tuple(dict.fromkeys(one_of(PolicyKind)(part) for part in text.split(",")))
@@ -152,14 +139,6 @@ user_name = matching(r"\s*[^\s:/]+\s*", "write one name, without spaces, : and /
 """The name of a user or group."""
 
 
-@dataclass(frozen=True, slots=True)
-class Option:
-    """One setting: its default as text (None: no default), and the parser of its text, which raises ValueError."""
-
-    default: str | None
-    parse: Callable[[str], Any]
-
-
 OPTIONS: Mapping[str, Option] = {
     "sink.bucket.assigner": Option("partition-columns", assigner),
     "sink.bucket.time-column": Option(None, column),
@@ -180,10 +159,6 @@ OPTIONS: Mapping[str, Option] = {
     "sink.file.permission": Option(None, permission),
     "sink.file.owner": Option(None, user_name),
     "sink.file.group": Option(None, user_name),
-    "sink.parquet.row-group-size": Option(None, size),
-    "sink.parquet.compression": Option(None, one_of(Compression)),
-    "sink.parquet.dictionary": Option("auto", columns_or_flag),
-    "sink.parquet.bloom-filter-columns": Option(None, columns),
     "sink.sort-by": Option(None, sort_keys),
     "sink.shuffle-by-partition.enable": Option("false", flag),
     "sink.rolling-policy.file-size": Option("128MB", size),
@@ -217,8 +192,7 @@ OPTIONS: Mapping[str, Option] = {
     "sink.statistics.columns": Option("none", columns_or_all),
     "sink.registration.retry-interval": Option("30s", interval),
     "sink.registration.max-delay": Option("1h", duration),
-    "parquet.compression": Option("snappy", one_of(Compression)),
-    "parquet.block.size": Option("128MB", size),
+    **{name: option for known in FORMATS.values() for name, option in known.options.items()},
 }
 """The only list of the settings; `docs/options.md`, which a test holds to it, says what each does."""
 

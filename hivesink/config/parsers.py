@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from datetime import timedelta
 from enum import Enum
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -12,6 +13,15 @@ from hivesink.core.table import SortKey
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One setting: its default as text (None: no default), and the parser of its text, which raises ValueError."""
+
+    default: str | None
+    parse: Callable[[str], Any]
+
 
 _UNITS = {"b": 1, "k": 1 << 10, "kb": 1 << 10, "m": 1 << 20, "mb": 1 << 20, "g": 1 << 30, "gb": 1 << 30}
 _SECOND, _MINUTE = timedelta(seconds=1), timedelta(minutes=1)

@@ -1,8 +1,8 @@
 """A part file: its names, each state of its life as a type, and the one decision that publishes it.
 
-    .part-<uid>-<epoch>-<attempt>t<task attempt>-<task>-<n>.snappy.parquet.inprogress    InProgress: being written
-    .part-….snappy.parquet.pending                                                       Pending: whole, not published
-    part-….snappy.parquet                                                                Finished: the table's
+    .part-<uid>-<epoch>-<attempt>t<task attempt>-<task>-<n><suffix>.inprogress    InProgress: being written
+    .part-…<suffix>.pending                                                       Pending: whole, not published
+    part-…<suffix>                                                                Finished: the table's
 
 Hive and Spark skip names that begin with `.` or `_` (FileUtils.HIDDEN_FILES_PATH_FILTER); a mark anywhere else in the
 name does not hide a file. `<attempt>` is random, drawn for each try at an epoch, and the task attempt is Spark's own
@@ -55,7 +55,7 @@ class PartName:
     task: int
     n: int
     prefix: str = "part"
-    suffix: str = ".snappy.parquet"
+    suffix: str = ""
 
     @classmethod
     def parse(cls, text: str) -> PartName | None:

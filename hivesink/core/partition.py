@@ -36,7 +36,7 @@ def known_as(key: PartitionKey, table: str) -> PartitionKey:
 class LivePartition:
     """A registered partition. `accurate`: its `COLUMN_STATS_ACCURATE` is set, so Hive trusts its statistics.
 
-    `format` is the input format with which readers read its files; None if it is Parquet's.
+    `format`, as in `TableSpec`, is that of its files; None if it is the table's.
     """
 
     partition: str

@@ -15,11 +15,6 @@ from hivesink.errors import InvalidOption
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-PARQUET_INPUT = "org.apache.hadoop.hive.ql.io.parquet.MapredParquetInputFormat"
-PARQUET_OUTPUT = "org.apache.hadoop.hive.ql.io.parquet.MapredParquetOutputFormat"
-PARQUET_SERDE = "org.apache.hadoop.hive.ql.io.parquet.serde.ParquetHiveSerDe"
-"""Hive's classes of a table STORED AS PARQUET."""
-
 
 class Primitive(Enum):
     """A Hive type without parameters; the value is its metastore text."""
@@ -181,7 +176,8 @@ def require_table_name(text: str) -> TableName:
 class TableSpec:
     """A table as its DDL declares it, or as the metastore holds it.
 
-    `properties` are the TBLPROPERTIES, sorted by key. `location` is None if the DDL leaves it to Hive.
+    `properties` are the TBLPROPERTIES, sorted by key. `location` is None if the DDL leaves it to Hive. `format` is what
+    STORED AS says, or the class of an input format that has no such name.
     """
 
     name: TableName
@@ -190,7 +186,7 @@ class TableSpec:
     location: str | None = None
     comment: str | None = None
     external: bool = False
-    format: str = "parquet"
+    format: str = "PARQUET"
     properties: tuple[tuple[str, str], ...] = ()
 
     @property

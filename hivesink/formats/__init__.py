@@ -1,1 +1,34 @@
-"""File formats of finished parts."""
+"""Adapters of the file formats that `config/formats.py` lists."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Protocol
+
+from hivesink.config.formats import FORMATS
+from hivesink.ports import FileFormat
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from typing_extensions import Self
+
+    from hivesink.config.options import SinkConfig
+    from hivesink.core.table import SortKey
+
+
+class Adapter(FileFormat, Protocol):
+    """What `Format.adapter` names."""
+
+    @classmethod
+    def of(cls, schema: pa.Schema, config: SinkConfig, order: tuple[SortKey, ...] = (), *, plain: bool = False) -> Self:
+        """The format of rows of `schema`, which come in `order`. `plain`: without settings that name columns.
+
+        Raises Unsupported for a setting that this machine's libraries can't follow.
+        """
+
+
+def adapter(name: str) -> type[Adapter]:
+    """The adapter of the format `name`, loaded when it is first needed."""
+    module, _, adapter_class = FORMATS[name].adapter.partition(":")
+    loaded: type[Adapter] = getattr(import_module(module), adapter_class)
+    return loaded

@@ -15,8 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from hivesink.config.layout import Layout
-from hivesink.config.options import Compression
+from hivesink.config.formats import ParquetCompression
 from hivesink.errors import Unsupported
 from hivesink.formats.dictionaries import Dictionaries
 from hivesink.formats.leaves import leaves
@@ -25,43 +24,83 @@ from hivesink.formats.statistics import READ_BYTES
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from typing_extensions import Self
+
+    from hivesink.config.options import SinkConfig
+    from hivesink.core.table import SortKey
+
 _FALSE_POSITIVES = 0.01
 """Of a Bloom filter; parquet-java's default."""
 
 
 @dataclass(frozen=True, slots=True)
 class ParquetFormat:
-    """Writes tables of `schema`, whose rows come in the layout's order.
+    """Writes tables of `schema`, whose rows come in `order`.
 
     Columns beyond it, which rows may have after the others, are written too: readers by name pass over them.
+    `row_group` is in bytes before encoding. `dictionary` says which columns have one: all, none, these, or (None)
+    those in which values repeat.
     """
 
     schema: pa.Schema
-    layout: Layout = field(default_factory=Layout)
+    compression: ParquetCompression = ParquetCompression.SNAPPY
+    row_group: int = 128 << 20
+    dictionary: bool | tuple[str, ...] | None = None
+    bloom_filters: tuple[str, ...] = ()
+    order: tuple[SortKey, ...] = ()
     _by_sample: Dictionaries = field(default_factory=Dictionaries, compare=False)
+
+    @classmethod
+    def of(cls, schema: pa.Schema, config: SinkConfig, order: tuple[SortKey, ...] = (), *, plain: bool = False) -> Self:
+        """By the table's settings; the sink's own win over parquet-mr's. Raises Unsupported."""
+        return cls(
+            schema,
+            compression=config["sink.parquet.compression"] or config["parquet.compression"],
+            row_group=config["sink.parquet.row-group-size"] or config["parquet.block.size"],
+            dictionary=None if plain else config["sink.parquet.dictionary"],
+            bloom_filters=() if plain else config["sink.parquet.bloom-filter-columns"] or (),
+            order=order,
+        )
 
     def __post_init__(self) -> None:
         """Raises Unsupported."""
-        if self.layout.bloom_filters and "bloom_filter_options" not in signature(pq.ParquetWriter.__init__).parameters:
+        if self.bloom_filters and "bloom_filter_options" not in signature(pq.ParquetWriter.__init__).parameters:
             way = "install a newer one, or remove sink.parquet.bloom-filter-columns"
             raise Unsupported("Bloom filters", f"pyarrow {pa.__version__} can't write them", way)  # noqa: EM101
+
+    @property
+    def extension(self) -> str:
+        codec = {"gzip": "gz", "uncompressed": ""}.get(self.compression.value, self.compression.value)
+        return f".{codec}.parquet" if codec else ".parquet"
 
     def open(self, stream: BinaryIO) -> ParquetRecords:
         return ParquetRecords(partial(self._writer, stream))
 
+    @staticmethod
+    def read(stream: BinaryIO, schema: pa.Schema, most: int) -> Iterator[pa.RecordBatch]:
+        file = pq.ParquetFile(stream, coerce_int96_timestamp_unit="us", buffer_size=READ_BYTES)
+        stored = {name.lower(): name for name in file.schema_arrow.names}
+        for batch in file.iter_batches(most, columns=[stored[name] for name in schema.names if name in stored]):
+            columns = [
+                batch.column(stored[wanted.name]).cast(wanted.type)
+                if wanted.name in stored
+                else pa.nulls(batch.num_rows, wanted.type)
+                for wanted in schema
+            ]
+            yield pa.RecordBatch.from_arrays(columns, schema=schema)
+
     def _writer(self, stream: BinaryIO, first: pa.Table | None, *, has_nan: bool) -> pq.ParquetWriter:
         """The writer of a file that begins with the rows `first`; None if it has none."""
-        layout = self.layout
         more: dict[str, Any] = {}
-        if layout.bloom_filters and first is not None:
+        if self.bloom_filters and first is not None:
             # Without the most values that a row group may have, pyarrow takes 128 MB for each group and column until
             # the file ends. What isn't needed of it, pyarrow doesn't write (GH-50007).
             most = {"fpp": _FALSE_POSITIVES, "ndv": max(1, first.num_rows)}
-            more["bloom_filter_options"] = dict.fromkeys(layout.bloom_filters, most)
-        if layout.order:
-            keys = [(key.column, key.direction) for key in layout.order]
+            more["bloom_filter_options"] = dict.fromkeys(self.bloom_filters, most)
+        if self.order:
+            keys = [(key.column, key.direction) for key in self.order]
             more["sorting_columns"] = pq.SortingColumn.from_ordering(self.schema, keys, null_placement="at_end")
-        dictionary = layout.dictionary
+        dictionary = self.dictionary
         if dictionary is None:
             dictionary = self._by_sample.of(first or self.schema.empty_table())
         beyond = [] if first is None else [*first.schema][len(self.schema) :]
@@ -70,7 +109,7 @@ class ParquetFormat:
         return pq.ParquetWriter(
             pa.PythonFile(stream, mode="w"),
             pa.schema([*self.schema, *beyond]),
-            compression="none" if layout.compression is Compression.NONE else layout.compression.value,
+            compression="none" if self.compression is ParquetCompression.NONE else self.compression.value,
             use_dictionary=list(dictionary) if isinstance(dictionary, tuple) else dictionary,
             use_deprecated_int96_timestamps=True,
             store_decimal_as_integer=False,
@@ -121,18 +160,3 @@ class ParquetRecords:
         # pyarrow's writer would finish its file when it is dropped: one that wasn't closed must stay unfinished.
         if self._writer is not None:
             self._writer.is_open = False
-
-
-def read_rows(stream: BinaryIO, schema: pa.Schema, most: int) -> Iterator[pa.RecordBatch]:
-    """The columns of `schema`, in its types, at most `most` rows at a time; null where the file lacks one.
-
-    Raises ValueError if the file isn't Parquet, is damaged, or holds values that don't fit.
-    """
-    file = pq.ParquetFile(stream, coerce_int96_timestamp_unit="us", buffer_size=READ_BYTES)
-    there = {name.lower(): name for name in file.schema_arrow.names}
-    for batch in file.iter_batches(most, columns=[there[name] for name in schema.names if name in there]):
-        arrays = [
-            batch.column(there[one.name]).cast(one.type) if one.name in there else pa.nulls(batch.num_rows, one.type)
-            for one in schema
-        ]
-        yield pa.RecordBatch.from_arrays(arrays, schema=schema)

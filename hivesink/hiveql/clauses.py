@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from hivesink.core.table import PARQUET_INPUT, PARQUET_OUTPUT, PARQUET_SERDE, Array, Column, Map, Primitive, Struct
+from hivesink.config.formats import FORMATS, SUPPORTED
+from hivesink.core.table import Array, Column, Map, Primitive, Struct
 from hivesink.core.typetext import parse_type
 from hivesink.errors import TypeTextInvalid
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 CheckProperties = Callable[[Mapping[str, str]], Sequence[str]]
 """Returns problems in TBLPROPERTIES, one line each, which begins with the property: `hivesink.config.options.check`."""
 
-_USE_PARQUET = "use STORED AS PARQUET, the only supported format so far"
+_USE = f"use {SUPPORTED}"
 
 # Hive keeps a table's column names in one comma-separated property; Parquet readers refuse other characters.
 _NAME = re.compile(r"[\w$-]+")
@@ -27,7 +28,7 @@ _NAME = re.compile(r"[\w$-]+")
 _REFUSED: Mapping[type[exp.Expression], tuple[str, str]] = {
     exp.ClusteredByProperty: ("CLUSTERED", "CLUSTERED BY: the sink doesn't write Hive's buckets; remove it"),
     exp.RowFormatDelimitedProperty: ("ROW", "ROW FORMAT DELIMITED is for text files; remove it"),
-    exp.StorageHandlerProperty: ("STORED", f"STORED BY: storage handlers are not supported; {_USE_PARQUET}"),
+    exp.StorageHandlerProperty: ("STORED", f"STORED BY: storage handlers are not supported; {_USE}"),
     exp.TemporaryProperty: ("TEMPORARY", "a TEMPORARY table exists in one Hive session only; remove TEMPORARY"),
     exp.LikeProperty: ("LIKE", "CREATE TABLE LIKE is not supported; list the columns"),
 }
@@ -92,7 +93,7 @@ def read_clauses(ddl: DdlText, create: exp.Create, check_properties: CheckProper
                 word, reason = _REFUSED.get(type(node), ("", f"{_sql(node)} is not supported"))
                 ddl.problem(ddl.line_of_word(word) if word else ddl.line(node), reason)
     if not clauses.format:
-        ddl.problem(create.this, f"without STORED AS, Hive creates a text table; {_USE_PARQUET}")
+        ddl.problem(create.this, f"without STORED AS, Hive creates a text table; {_USE}")
     _check(ddl, create, clauses, check_properties)
     return clauses
 
@@ -121,23 +122,32 @@ def _location(ddl: DdlText, node: exp.LocationProperty) -> str:
 def _format(ddl: DdlText, node: exp.FileFormatProperty | exp.RowFormatSerdeProperty, clauses: Clauses) -> None:
     if isinstance(node, exp.RowFormatSerdeProperty):
         serde = _text(ddl, node)
-        if serde != PARQUET_SERDE:
-            ddl.problem(node, f"ROW FORMAT SERDE: the sink can't write {serde!r}; {_USE_PARQUET}")
+        if serde not in {known.serde for known in FORMATS.values()}:
+            ddl.problem(node, f"ROW FORMAT SERDE: the sink can't write {serde!r}; {_USE}")
         if node.args.get("serde_properties"):
             ddl.problem(node, "SERDEPROPERTIES are not supported; put the sink's settings into TBLPROPERTIES")
         return
-    clauses.format = "parquet"
     classes = node.this
     if isinstance(classes, exp.InputOutputFormat):
-        names = tuple(classes.args[side].name for side in ("input_format", "output_format") if classes.args.get(side))
-        has_serde = node.parent is not None and node.parent.find(exp.RowFormatSerdeProperty)
-        if names != (PARQUET_INPUT, PARQUET_OUTPUT) or not has_serde:
-            ddl.problem(node, f"STORED AS INPUTFORMAT: only Parquet's SerDe and formats work; {_USE_PARQUET}")
-    elif not node.args.get("hive_format"):
-        ddl.problem(ddl.line_of_word("USING"), f"USING creates a Spark table, not a Hive table; {_USE_PARQUET}")
-    elif (name := classes.name.upper() if classes is not None else "") != "PARQUET":
-        line = ddl.line_of_word("STORED")
-        ddl.problem(line, f"STORED AS {name} is not supported yet; use STORED AS PARQUET")
+        clauses.format = _named_by_classes(node, classes)
+        if not clauses.format:
+            clauses.format = "other"
+            ddl.problem(node, f"STORED AS INPUTFORMAT: Hive has no supported format of these three classes; {_USE}")
+        return
+    clauses.format = classes.name.upper() if classes is not None else "other"
+    if not node.args.get("hive_format"):
+        ddl.problem(ddl.line_of_word("USING"), f"USING creates a Spark table, not a Hive table; {_USE}")
+    elif clauses.format not in FORMATS:
+        ddl.problem(ddl.line_of_word("STORED"), f"STORED AS {clauses.format} is not supported yet; {_USE}")
+
+
+def _named_by_classes(node: exp.FileFormatProperty, classes: exp.InputOutputFormat) -> str:
+    """The format that Hive knows by these classes and the statement's SerDe; empty if there is none."""
+    formats = tuple(classes.args[side].name for side in ("input_format", "output_format") if classes.args.get(side))
+    serde = node.parent.find(exp.RowFormatSerdeProperty) if node.parent else None
+    wanted = (*formats, serde.this.name if serde is not None else "")
+    names = {(known.input_format, known.output_format, known.serde): known.name for known in FORMATS.values()}
+    return names.get(wanted, "")
 
 
 def _property(ddl: DdlText, node: exp.Property, clauses: Clauses) -> None:

@@ -31,7 +31,7 @@ def render(spec: TableSpec) -> str:
         lines.append(f"COMMENT {literal(spec.comment)}")
     if spec.partition_columns:
         lines.append(f"PARTITIONED BY ({', '.join(column_text(column) for column in spec.partition_columns)})")
-    lines.append(f"STORED AS {spec.format.upper()}")
+    lines.append(f"STORED AS {spec.format}")
     if spec.location is not None:
         lines.append(f"LOCATION {literal(spec.location)}")
     if spec.properties:

@@ -6,8 +6,9 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
+from hivesink.config.formats import FORMATS, SUPPORTED, format_name
 from hivesink.core.partition import DEFAULT_PARTITION, parse_path, partition_path
-from hivesink.core.table import PARQUET_INPUT, PARQUET_SERDE, Column, TableName, TableSpec
+from hivesink.core.table import Column, TableName, TableSpec
 from hivesink.core.typetext import parse_type
 from hivesink.errors import (
     PartitionColumnsChanged,
@@ -66,10 +67,10 @@ class Facts:
                 "create an external table for the stream",
             ),
             (
-                self.input_format != PARQUET_INPUT or self.serde != PARQUET_SERDE,
+                not (known := FORMATS.get(format_name(self.input_format))) or self.serde != known.serde,
                 f"the format of {name} ({self.input_format or 'none'})",
-                "the sink writes Parquet",
-                "create it STORED AS PARQUET, or, if it was altered, run ALTER TABLE … SET FILEFORMAT PARQUET",
+                "the sink can't write it",
+                f"create it {SUPPORTED}, or, if it was altered, take that back: ALTER TABLE … SET FILEFORMAT",
             ),
             (
                 self.clustered or _SPARK_BUCKETS in self.properties,

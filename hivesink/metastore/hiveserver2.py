@@ -11,9 +11,10 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from hivesink import errors
+from hivesink.config.formats import FORMATS, format_name
 from hivesink.core.partition import DEFAULT_PARTITION, LivePartition, NewPartition, Statistics
 from hivesink.core.progress import count
-from hivesink.core.table import PARQUET_INPUT, TableName, TableSpec, quoted
+from hivesink.core.table import TableName, TableSpec, quoted
 from hivesink.hive.session import BROKEN, REFUSED, Login, Session, reason
 from hivesink.metastore.common import (
     FLAG,
@@ -182,13 +183,14 @@ class HiveServer2Registrar:
         found = described(self._read(f"DESCRIBE FORMATTED {spec.name.quoted} {clause}"))
         # Spark shows the table's columns here, Hive the partition's own.
         behind = [column[:2] for column in found.columns] != [column[:2] for column in columns]
-        source = found.fields.get("inputformat", PARQUET_INPUT)
+        # Spark names no format of a table of its own sources' partition.
+        stored = format_name(found.fields["inputformat"]) if "inputformat" in found.fields else spec.format
         return LivePartition(
             partition,
             found.fields["location"],
             is_accurate(_flag(found.parameters)),
             behind,
-            None if source == PARQUET_INPUT else source,
+            None if stored == spec.format else stored,
         )
 
     def _registered(self, spec: TableSpec, partitions: Sequence[str] | None) -> set[str]:
@@ -252,12 +254,18 @@ def _flag(parameters: Mapping[str, str]) -> str | None:
     return None if text is None else text.replace('\\"', '"')
 
 
+def _input_format(fields: Mapping[str, str]) -> str:
+    # Spark describes a table of its own sources by the name of the source alone.
+    source = FORMATS.get(fields.get("provider", "").upper())
+    return fields.get("inputformat") or (source.input_format if source else "")
+
+
 def _facts(name: TableName, found: Described, properties: Mapping[str, str]) -> Facts:
     fields = found.fields
     return Facts(
         name=name,
         kind=fields.get("table type") or fields.get("type", ""),
-        input_format=fields.get("inputformat", PARQUET_INPUT if fields.get("provider") == "parquet" else ""),
+        input_format=_input_format(fields),
         serde=fields.get("serde library", ""),
         clustered=fields.get("bucket columns", "[]") not in {"[]", ""} or fields.get("skewed columns", "[]") != "[]",
         properties=properties,

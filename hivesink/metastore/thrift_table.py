@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from hive_metastore import ttypes
 
+from hivesink.config.formats import FORMATS, format_name
 from hivesink.core.partition import LivePartition, NewPartition
-from hivesink.core.table import PARQUET_INPUT, PARQUET_OUTPUT, PARQUET_SERDE, Column, TableName, TableSpec
+from hivesink.core.table import Column, TableName, TableSpec
 from hivesink.errors import FileSystemUnknown, RegistrationFailed, TableExists, UnknownTable
 from hivesink.metastore.common import FLAG, Facts, column, is_accurate, values_of
 from hivesink.metastore.thrift_calls import MetastoreCalls
@@ -43,7 +44,7 @@ def spec_of(table: Any) -> TableSpec:
         location=table.sd.location,
         comment=found.properties.get("comment"),
         external=found.external,
-        format="parquet" if found.input_format == PARQUET_INPUT else found.input_format or "none",
+        format=format_name(found.input_format),
         properties=found.options,
     )
 
@@ -66,7 +67,7 @@ def live_partition(partition: str, found: Any, table: Any) -> LivePartition:
         location=found.sd.location,
         accurate=is_accurate((found.parameters or {}).get(FLAG)),
         columns_behind=columns_behind(found, table),
-        format=None if found.sd.inputFormat == PARQUET_INPUT else found.sd.inputFormat or "none",
+        format=None if found.sd.inputFormat == table.sd.inputFormat else format_name(found.sd.inputFormat),
     )
 
 
@@ -95,7 +96,7 @@ def new_partition(wanted: NewPartition, spec: TableSpec, table: Any) -> Any:
 
 def thrift_table(spec: TableSpec, owner: str) -> Any:
     """What creates `spec`; without a location the metastore chooses one in the database's folder."""
-    parameters = spec.options
+    parameters, hive = spec.options, FORMATS[spec.format]
     if spec.comment is not None:
         parameters["comment"] = spec.comment
     if spec.external:
@@ -110,12 +111,12 @@ def thrift_table(spec: TableSpec, owner: str) -> Any:
         sd=ttypes.StorageDescriptor(
             cols=_fields(spec.columns),
             location=spec.location,
-            inputFormat=PARQUET_INPUT,
-            outputFormat=PARQUET_OUTPUT,
+            inputFormat=hive.input_format,
+            outputFormat=hive.output_format,
             compressed=False,
             numBuckets=-1,
             serdeInfo=ttypes.SerDeInfo(
-                name=None, serializationLib=PARQUET_SERDE, parameters={"serialization.format": "1"}
+                name=None, serializationLib=hive.serde, parameters={"serialization.format": "1"}
             ),
             bucketCols=[],
             sortCols=[],

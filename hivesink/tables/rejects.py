@@ -16,7 +16,7 @@ from hivesink.core.bucket import normal
 from hivesink.core.column_source import LINE, PATH, named_file
 from hivesink.core.partfile import PartName
 from hivesink.errors import InvalidOption, UnknownTable, Unsupported, WrongUsage
-from hivesink.formats.parquet import read_rows
+from hivesink.formats import adapter
 from hivesink.logs import TableLogs
 from hivesink.sink.commit.observe import load
 from hivesink.sink.task.rejects import SCHEMA, columns_of
@@ -185,7 +185,7 @@ class DeadLetters:
     def _rows(self, file: Finished, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         try:
             with self._store.open(file.path) as stream:
-                yield from read_rows(stream, schema, _BATCH)
+                yield from adapter(self.live.spec.format).read(stream, schema, _BATCH)
         except (ValueError, OSError) as error:
             reason = str(error).partition("\n")[0]
             raise InvalidOption((f"{file.path} can't be read as dead letters: {reason}; move it away",)) from error

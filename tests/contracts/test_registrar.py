@@ -321,7 +321,7 @@ def test_another_format_is_told_by_partition_and_refused_for_the_table(server: L
     found = registrar.lookup(live, [dt(1), dt(2)])
     assert [found[dt(day)].format for day in (1, 2)] == [orc, None]
     server.set_format(live, "", orc)
-    with pytest.raises(Unsupported, match="the sink writes Parquet"):
+    with pytest.raises(Unsupported, match="the sink can't write it"):
         registrar.lookup(live, [dt(2)])
 
 

@@ -102,7 +102,7 @@ def test_every_pair_of_lengths(staged: int | None, target: int | None, one_file:
 
 
 def test_a_part_goes_through_its_states_in_one_folder() -> None:
-    name = PartName("0a1b2c3d", 1, "aaaabbbb", 0, 2, 3)
+    name = PartName("0a1b2c3d", 1, "aaaabbbb", 0, 2, 3, suffix=".snappy.parquet")
     begun = InProgress("/t/dt=1", name)
     assert begun.staged == "/t/dt=1/.part-0a1b2c3d-1-aaaabbbbt0-2-3.snappy.parquet.inprogress"
     pending = begun.close(7)

@@ -53,24 +53,16 @@ class _Choosy:
         return DecodedRows(pa.Table.from_batches([batch]).take(good), good, bad, 0)
 
 
-class Letters:
+class Letters(Lines):
     """The ids of dead letters, one a line, as `Lines` writes those of the others."""
 
     def open(self, stream: BinaryIO) -> Letters._Writer:
         return Letters._Writer(stream)
 
-    class _Writer:
-        def __init__(self, stream: BinaryIO) -> None:
-            self._stream = stream
-
-        def takes(self, _: pa.Table) -> bool:
-            return True
-
+    class _Writer(Lines._Writer):
         def write(self, rows: pa.Table) -> None:
             for value in rows.column("value").to_pylist():
                 self._stream.write(json.dumps(json.loads(value)["id"]).encode() + b"\n")
-
-        def close(self) -> None: ...
 
 
 @dataclass

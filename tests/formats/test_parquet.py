@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from hivesink.config.layout import Layout
-from hivesink.config.options import Compression
+from hivesink.config.formats import ParquetCompression
+from hivesink.config.options import SinkConfig
 from hivesink.core.table import Column, SortKey
 from hivesink.core.typetext import parse_type
 from hivesink.decode.arrowtypes import arrow_schema
@@ -31,6 +31,7 @@ COLUMNS = {
     "rec": "struct<d:date,s:string>",
     "text": "varchar(5)",
 }
+HIVE = {"parquet.compression": "gzip", "parquet.block.size": "1MB"}
 SCHEMA = arrow_schema([Column(name, parse_type(kind)) for name, kind in COLUMNS.items()])
 ROW = {
     "z": 1,
@@ -117,14 +118,14 @@ def test_a_row_group_is_not_cut_at_arrows_default() -> None:
 @pytest.mark.parametrize(
     ("compression", "codec"),
     [
-        (Compression.SNAPPY, "SNAPPY"),
-        (Compression.GZIP, "GZIP"),
-        (Compression.ZSTD, "ZSTD"),
-        (Compression.NONE, "UNCOMPRESSED"),
+        (ParquetCompression.SNAPPY, "SNAPPY"),
+        (ParquetCompression.GZIP, "GZIP"),
+        (ParquetCompression.ZSTD, "ZSTD"),
+        (ParquetCompression.NONE, "UNCOMPRESSED"),
     ],
 )
-def test_compression(compression: Compression, codec: str) -> None:
-    stream = written(rows(ROW), form=ParquetFormat(SCHEMA, Layout(compression=compression)))
+def test_compression(compression: ParquetCompression, codec: str) -> None:
+    stream = written(rows(ROW), form=ParquetFormat(SCHEMA, compression=compression))
     assert pq.ParquetFile(stream).metadata.row_group(0).column(0).compression == codec
 
 
@@ -146,7 +147,7 @@ def chunks(stream: io.BytesIO, group: int = 0) -> dict[str, Any]:
 )
 def test_dictionaries(dictionary: bool | tuple[str, ...], expected: set[str]) -> None:
     table = rows(*[ROW] * 100, NULLS)
-    stream = written(table, form=ParquetFormat(SCHEMA, Layout(dictionary=dictionary)))
+    stream = written(table, form=ParquetFormat(SCHEMA, dictionary=dictionary))
     assert {path for path, column in chunks(stream).items() if column.has_dictionary_page} == expected
     assert pq.read_table(stream, coerce_int96_timestamp_unit="us").equals(table)
 
@@ -154,7 +155,7 @@ def test_dictionaries(dictionary: bool | tuple[str, ...], expected: set[str]) ->
 def test_bloom_filters_are_of_the_named_columns_and_fit_the_values() -> None:
     named = ("z", "dec", "ts", "text")
     many = rows(*[ROW] * 10_000).set_column(0, "z", pa.array(range(10_000), pa.int32()))
-    stream = written(many, rows(ROW, NULLS), form=ParquetFormat(SCHEMA, Layout(bloom_filters=named)))
+    stream = written(many, rows(ROW, NULLS), form=ParquetFormat(SCHEMA, bloom_filters=named))
     lengths = []
     for group in range(2):
         found = chunks(stream, group)
@@ -165,7 +166,7 @@ def test_bloom_filters_are_of_the_named_columns_and_fit_the_values() -> None:
 
 
 def test_bloom_filters_take_memory_for_the_rows_that_there_are() -> None:
-    records = ParquetFormat(SCHEMA, Layout(bloom_filters=("z", "text"))).open(io.BytesIO())
+    records = ParquetFormat(SCHEMA, bloom_filters=("z", "text")).open(io.BytesIO())
     before = pa.total_allocated_bytes()
     for _ in range(10):
         records.write(rows(ROW))
@@ -178,14 +179,14 @@ def test_bloom_filters_need_a_pyarrow_that_writes_them(monkeypatch: pytest.Monke
         def __init__(self, where: Any, schema: pa.Schema) -> None: ...
 
     monkeypatch.setattr(pq, "ParquetWriter", Old)
-    assert ParquetFormat(SCHEMA).layout == Layout()
+    assert ParquetFormat(SCHEMA).bloom_filters == ()
     with pytest.raises(Unsupported, match=r"Bloom filters.*pyarrow \d.*can't write them.*bloom-filter-columns"):
-        ParquetFormat(SCHEMA, Layout(bloom_filters=("z",)))
+        ParquetFormat(SCHEMA, bloom_filters=("z",))
 
 
 def test_the_declared_order_names_leaves() -> None:
     """Columns that stand behind nested ones, which are several leaves."""
-    stream = written(rows(ROW), form=ParquetFormat(SCHEMA, Layout(order=(SortKey("text", True), SortKey("z")))))
+    stream = written(rows(ROW), form=ParquetFormat(SCHEMA, order=(SortKey("text", True), SortKey("z"))))
     metadata = pq.ParquetFile(stream).metadata.row_group(0)
     declared = [
         (metadata.column(key.column_index).path_in_schema, key.descending, key.nulls_first)
@@ -239,3 +240,24 @@ def test_floats_have_no_bounds_in_a_file_with_nan_which_they_would_hide() -> Non
         assert writer.takes(row(float("nan"), where))
         writer.write(row(2.0))
         assert (writer.takes(row(3.0)), writer.takes(row(float("nan"), where))) == (True, False)
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({}, ParquetFormat(SCHEMA)),
+        (HIVE, ParquetFormat(SCHEMA, ParquetCompression.GZIP, 1 << 20)),
+        (
+            {**HIVE, "sink.parquet.compression": "zstd", "sink.parquet.row-group-size": "2MB"},
+            ParquetFormat(SCHEMA, ParquetCompression.ZSTD, 2 << 20),
+        ),
+    ],
+    ids=["default", "parquet-mr's", "the sink's own wins"],
+)
+def test_settings(settings: dict[str, str], expected: ParquetFormat) -> None:
+    assert ParquetFormat.of(SCHEMA, SinkConfig.parse(settings)) == expected
+
+
+def test_a_plain_format_has_only_what_names_no_column() -> None:
+    config = SinkConfig.parse({**HIVE, "sink.parquet.dictionary": "z", "sink.parquet.bloom-filter-columns": "z"})
+    assert ParquetFormat.of(SCHEMA, config, plain=True) == ParquetFormat(SCHEMA, ParquetCompression.GZIP, 1 << 20)

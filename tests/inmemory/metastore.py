@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from hivesink.config.formats import FORMATS
 from hivesink.core.partition import LivePartition, NewPartition, Statistics, partition_path
-from hivesink.core.table import PARQUET_INPUT, PARQUET_SERDE
 from hivesink.errors import MetastoreUnreachable, RegistrationFailed, TableExists, TableReplaced, UnknownTable
 from hivesink.metastore.common import (
     FLAG,
@@ -71,8 +71,9 @@ class MemoryMetastore:
         with self._entry(name) as entry:
             properties = entry.spec.options
             kind = "EXTERNAL_TABLE" if entry.spec.external else "MANAGED_TABLE"
-            source = PARQUET_INPUT if entry.spec.format == "parquet" else entry.spec.format
-            Facts(name, kind, source, PARQUET_SERDE, clustered=False, properties=properties).refuse()
+            hive = FORMATS.get(entry.spec.format)
+            source, serde = (hive.input_format, hive.serde) if hive else (entry.spec.format, "")
+            Facts(name, kind, source, serde, clustered=False, properties=properties).refuse()
             return LiveTable(entry.spec, entry.location, is_accurate(entry.parameters.get(FLAG)), entry.created)
 
     def names(self, table: LiveTable) -> Sequence[str]:
@@ -82,7 +83,7 @@ class MemoryMetastore:
         with self._entry(table.spec.name) as entry:
             if entry.created != table.created:
                 raise TableReplaced(str(table.spec.name), self.address)
-            if entry.spec.format != "parquet":
+            if entry.spec.format not in FORMATS:
                 self.table(table.spec.name)
             require_partition_columns(table.spec, entry.spec.partition_columns)
             if not table.spec.is_partitioned:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hivesink.core.table import PARQUET_INPUT, PARQUET_SERDE, TableName
+from hivesink.config.formats import FORMATS
+from hivesink.core.table import TableName
 from hivesink.errors import MetastoreUnreachable, RegistrationFailed, Unsupported
 from hivesink.metastore.common import Facts, change_all, column, is_accurate
 
@@ -17,8 +18,8 @@ if TYPE_CHECKING:
 GOOD = Facts(
     name=TableName("d", "t"),
     kind="EXTERNAL_TABLE",
-    input_format=PARQUET_INPUT,
-    serde=PARQUET_SERDE,
+    input_format=FORMATS["PARQUET"].input_format,
+    serde=FORMATS["PARQUET"].serde,
     clustered=False,
     properties={"discover.partitions": "false", "transactional": "false"},
 )

@@ -23,7 +23,7 @@ from hivesink.sink.task.attempt import TaskTools, run_encoding, run_task
 from hivesink.sink.task.messages import InputShape, TablePlan, TaskPlan, TaskReport
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from hivesink.core.partition import PartitionKey
     from hivesink.core.roll_policy import Encoding
@@ -99,8 +99,15 @@ class Rows:
 class Lines:
     """Parts of JSON lines: Parquet has its own tests, and a thousand crashes want to be quick."""
 
+    extension = ".jsonl"
+    row_group = 1 << 20
+
     def open(self, stream: BinaryIO) -> Lines._Writer:
         return Lines._Writer(stream)
+
+    @staticmethod
+    def read(stream: BinaryIO, schema: pa.Schema, most: int) -> Iterator[pa.RecordBatch]:
+        raise NotImplementedError
 
     class _Writer:
         def __init__(self, stream: BinaryIO) -> None:

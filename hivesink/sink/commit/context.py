@@ -14,7 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from hivesink import errors
-from hivesink.config.layout import require_columns
+from hivesink.config.columns import require_columns
 from hivesink.config.own_class import own_object
 from hivesink.core.bucket import is_aside, normal
 from hivesink.core.epoch import STRICT, BatchRef, Epoch, HistoryPolicy

@@ -95,7 +95,7 @@ class EpochWriter:
             live = self._look(parts)
             self._require_newest(epoch, parts, ((key, home.location) for key, home in (live or {}).items()))
             watch.lap("lookup")
-            _require_parquet(live or {})
+            self._require_format(live or {})
             elsewhere = {} if live is None else self._elsewhere(parts, live)
             if not elsewhere or not left:
                 parts = self._set_aside(parts, live, plan.attempt)
@@ -249,6 +249,16 @@ class EpochWriter:
         rejected = with_moves(plan.rejected) if plan.rejected else None
         return replace(plan, target=with_moves(plan.target), rejected=rejected)
 
+    def _require_format(self, live: Mapping[PartitionKey, LivePartition]) -> None:
+        """Raise Unsupported where readers couldn't read what is written; the parts are left to the next sweep."""
+        for (table, partition), home in live.items():
+            if home.format is not None:
+                what = f"the format of partition {partition} of {table} ({home.format})"
+                wanted = self.context.table(table).spec.format
+                way = f"if it holds no files, run: ALTER TABLE {table} PARTITION (…) SET FILEFORMAT {wanted}; "
+                way += 'otherwise see "A partition of another format" in docs/operations.md'
+                raise errors.Unsupported(what, f"the table is STORED AS {wanted}", way)
+
     def _require_good(self, reports: tuple[TaskReport, ...]) -> None:
         bad = next((report.bad for report in reports if report.bad), None)
         if bad is not None:
@@ -258,16 +268,6 @@ class EpochWriter:
             if not report.rows.balanced:
                 message = f"task {report.task} reports {report.rows}, which don't add up"
                 raise AssertionError(message)
-
-
-def _require_parquet(live: Mapping[PartitionKey, LivePartition]) -> None:
-    """Raise Unsupported where readers couldn't read what is written; the parts are left to the next sweep."""
-    for (table, partition), found in live.items():
-        if found.format is not None:
-            what = f"the format of partition {partition} of {table} ({found.format})"
-            way = f"if it holds no files, run: ALTER TABLE {table} PARTITION (…) SET FILEFORMAT PARQUET; otherwise see "
-            way += '"A partition of another format" in docs/operations.md'
-            raise errors.Unsupported(what, "the sink writes Parquet", way)
 
 
 def _require_no_failure(reports: Iterable[TaskReport]) -> None:

@@ -15,7 +15,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from hivesink.config.layout import Layout
 from hivesink.config.options import OnBadRecord, OnLate
 from hivesink.core.log import Touched
 from hivesink.core.manifest import Rows
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from hivesink.core.roll_policy import Encoding
-    from hivesink.ports import BadRow, DecodedRows, FileStore, PartFormat, Refit, RowReader, SegmentStore
+    from hivesink.ports import BadRow, DecodedRows, FileFormat, FileStore, Refit, RowReader, SegmentStore
 
 _SHORT = 1 << 15
 ROUTE = "hivesink partition"
@@ -46,7 +45,7 @@ class TaskTools:
 
     store: FileStore
     reader: RowReader
-    format: Callable[[TablePlan], PartFormat]
+    format: Callable[[TablePlan], FileFormat]
     touch: Callable[[Touched], None]
     segments: SegmentStore
     refit: Refit
@@ -255,9 +254,10 @@ def open_task(plan: TaskPlan, tools: TaskTools, task: int, task_attempt: int) ->
 
 
 def _target(table: TablePlan, plan: TaskPlan, tools: TaskTools) -> Target:
-    order = plan.layout(table).order
     spec = table.spec
-    return Target(table.name, table.folder, tools.format(table), order, spec.columns, spec.partition_columns)
+    return Target(
+        table.name, table.folder, tools.format(table), plan.order(table), spec.columns, spec.partition_columns
+    )
 
 
 def _files(plan: TaskPlan, tools: TaskTools, task: int, task_attempt: int) -> Parts | SegmentWriter:
@@ -268,10 +268,10 @@ def _files(plan: TaskPlan, tools: TaskTools, task: int, task_attempt: int) -> Pa
 
 
 def _parts(plan: TaskPlan, tools: TaskTools, task: int, task_attempt: int) -> Parts:
-    config, layout, chunks = plan.config, Layout.of(plan.config), count()
-    suffix = config["sink.part-suffix"] + layout.compression.extension
+    config, chunks = plan.config, count()
 
-    def name(n: int) -> PartName:
+    def name(n: int, extension: str) -> PartName:
+        suffix = config["sink.part-suffix"] + extension
         return PartName(plan.uid, plan.epoch, plan.attempt, task_attempt, task, n, config["sink.part-prefix"], suffix)
 
     def touch(folders: tuple[str, ...]) -> None:
@@ -286,5 +286,4 @@ def _parts(plan: TaskPlan, tools: TaskTools, task: int, task_attempt: int) -> Pa
         touch=touch,
         memory=config["sink.task-memory"],
         file_size=config["sink.rolling-policy.file-size"],
-        row_group=layout.row_group,
     )

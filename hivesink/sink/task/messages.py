@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from hivesink.config.layout import Layout
 from hivesink.core.bucket import aside, folder
 from hivesink.core.manifest import PartEntry, Rows  # noqa: TC001  msgspec reads them at run time
 from hivesink.core.rolling import Opened  # noqa: TC001  the same
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
 
     from hivesink.config.options import SinkConfig
     from hivesink.core.epoch import Epoch
-    from hivesink.core.table import TableSpec
+    from hivesink.core.table import SortKey, TableSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,10 +88,9 @@ class TaskPlan:
     late: datetime | None = None
     places: bool = True
 
-    def layout(self, table: TablePlan) -> Layout:
-        """How the rows of `table`, one of these, lie in its files."""
-        layout = Layout.of(self.config)
-        return layout if table.name == self.target.name else layout.plain
+    def order(self, table: TablePlan) -> tuple[SortKey, ...]:
+        """How the rows of `table`, the target or the dead letters, are sorted in its files."""
+        return (self.config["sink.sort-by"] or ()) if table.name == self.target.name else ()
 
     @property
     def asides(self) -> tuple[str, ...]:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from hivesink.core.table import Column, SortKey
-    from hivesink.ports import FileStore, PartFormat, RecordWriter, StagedFile
+    from hivesink.ports import FileFormat, FileStore, RecordWriter, StagedFile
 
 MAX_OPEN_FILES = 256
 """Most files that a task holds open, well below the usual `ulimit -n`. Beyond it the longest file is finished."""
@@ -46,7 +46,7 @@ class Target:
 
     table: str
     folder: Callable[[str], str]
-    format: PartFormat
+    format: FileFormat
     order: tuple[SortKey, ...] = ()
     columns: tuple[Column, ...] = ()
     partition_columns: tuple[Column, ...] = ()
@@ -127,13 +127,15 @@ class InMemory(ABC):
 
 @dataclass(slots=True, kw_only=True)
 class Parts(InMemory):
-    """Everything that a task attempt writes. `touch` is called with folders before the first file in them."""
+    """Everything that a task attempt writes. `touch` is called with folders before the first file in them.
+
+    `name` makes a part's name of its number and extension.
+    """
 
     store: FileStore
-    name: Callable[[int], PartName]
+    name: Callable[[int, str], PartName]
     touch: Callable[[tuple[str, ...]], None]
     file_size: int
-    row_group: int
     _open: dict[BucketKey, None] = field(default_factory=dict)
     _touched: set[str] = field(default_factory=set)
     _done: list[PartEntry] = field(default_factory=list)
@@ -167,10 +169,11 @@ class Parts(InMemory):
         return min(MAX_OPEN_FILES, max(8, self.memory // 4 // _FILE_BYTES))
 
     def _is_full(self, bucket: Bucket) -> bool:
-        return bucket.bytes >= self.row_group and not bucket.target.order
+        return bucket.bytes >= bucket.target.format.row_group and not bucket.target.order
 
     def _write_out(self, bucket: Bucket) -> None:
-        for group in _row_groups(self._take(bucket), self.row_group, bucket.target.order):
+        target = bucket.target
+        for group in _row_groups(self._take(bucket), target.format.row_group, target.order):
             if bucket.writer is not None and not bucket.writer.takes(group):
                 self._close([bucket])
             writer = bucket.writer or self._open_file(bucket)
@@ -205,7 +208,7 @@ class Parts(InMemory):
             self.touch(fresh)
             self._touched.update(fresh)
         self._next += 1
-        return InProgress(folder, self.name(self._next - 1))
+        return InProgress(folder, self.name(self._next - 1, bucket.target.format.extension))
 
     def _close(self, buckets: Iterable[Bucket]) -> None:
         """Make the open files of `buckets` pending, in parallel. If one fails, the others are leftovers."""

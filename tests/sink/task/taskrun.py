@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from hivesink.core.log import Touched
     from hivesink.core.table import Column
-    from hivesink.ports import FileStore, PartFormat
+    from hivesink.ports import FileFormat, FileStore
 
 UID, ATTEMPT = "0123456789ab", "00ff00ff00"
 ARRIVAL = datetime(2026, 11, 21, 23, 30, tzinfo=timezone.utc)
@@ -76,8 +76,9 @@ class Run:
     def tools(self, plan: TaskPlan) -> TaskTools:
         config, spec = plan.config, plan.target.spec
 
-        def parquet(table: TablePlan) -> PartFormat:
-            return ParquetFormat(arrow_schema(table.spec.columns), plan.layout(table))
+        def parquet(table: TablePlan) -> FileFormat:
+            plain = table.name != plan.target.name
+            return ParquetFormat.of(arrow_schema(table.spec.columns), config, plan.order(table), plain=plain)
 
         options = DecodeOptions.of(config)
         columns = row_columns(spec, config)

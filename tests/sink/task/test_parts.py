@@ -12,7 +12,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from hivesink.config.layout import Layout
 from hivesink.core.partfile import PartName
 from hivesink.core.table import SortKey
 from hivesink.errors import StoreUnavailable
@@ -27,20 +26,20 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from hivesink.core.manifest import PartEntry
-    from hivesink.ports import FileStore, PartFormat, RecordWriter
+    from hivesink.ports import FileFormat, FileStore, RecordWriter
 
 SCHEMA = pa.schema([("id", pa.int64()), ("text", pa.string())])
 MB = 1 << 20
 
 
-@dataclass
-class Spy:
+@dataclass(frozen=True)
+class Spy(ParquetFormat):
     """A real format that notes each write: its rows and bytes."""
 
     notes: list[tuple[int, int]] = field(default_factory=list)
 
-    def open(self, stream: BinaryIO) -> RecordWriter:
-        return _SpyWriter(ParquetFormat(SCHEMA).open(stream), self)
+    def open(self, stream: BinaryIO) -> Any:
+        return _SpyWriter(super().open(stream), self)
 
 
 @dataclass
@@ -60,18 +59,18 @@ class _SpyWriter:
 
 
 def parts_of(
-    store: FileStore, *, memory: int = 64 * MB, file_size: int = 64 * MB, row_group: int = 64 * MB
+    store: FileStore, *, memory: int = 64 * MB, file_size: int = 64 * MB
 ) -> tuple[Parts, list[tuple[str, ...]]]:
     touched: list[tuple[str, ...]] = []
 
-    def name(n: int) -> PartName:
-        return PartName("0123456789ab", 1, "00ff00ff00", 0, 0, n)
+    def name(n: int, extension: str) -> PartName:
+        return PartName("0123456789ab", 1, "00ff00ff00", 0, 0, n, suffix=extension)
 
-    parts = Parts(store=store, name=name, touch=touched.append, memory=memory, file_size=file_size, row_group=row_group)
+    parts = Parts(store=store, name=name, touch=touched.append, memory=memory, file_size=file_size)
     return parts, touched
 
 
-def target(location: str, form: PartFormat | None = None) -> Target:
+def target(location: str, form: FileFormat | None = None) -> Target:
     return Target("db.t", lambda partition: f"{location}/{partition}", form or ParquetFormat(SCHEMA))
 
 
@@ -97,7 +96,7 @@ def store() -> FileStore:
 
 def test_held_bytes_stay_below_the_cap(store: FileStore) -> None:
     parts, _ = parts_of(store, memory=MB)
-    spy = Spy()
+    spy = Spy(SCHEMA)
     place = target("/t", spy)
     most = 0
     for n in range(400):
@@ -112,7 +111,7 @@ def test_held_bytes_stay_below_the_cap(store: FileStore) -> None:
 
 def test_over_the_cap_the_largest_bucket_writes_out_first(store: FileStore) -> None:
     parts, touched = parts_of(store, memory=100_000)
-    spy = Spy()
+    spy = Spy(SCHEMA)
     place = target("/t", spy)
     parts.add(place, "dt=small", rows(0, 100))
     parts.add(place, "dt=large", rows(100, 500))
@@ -126,9 +125,9 @@ def test_over_the_cap_the_largest_bucket_writes_out_first(store: FileStore) -> N
 
 
 def test_rows_that_a_file_can_not_take_begin_another(store: FileStore) -> None:
-    parts, _ = parts_of(store, row_group=1)
+    parts, _ = parts_of(store)
     schema = pa.schema([("x", pa.float64())])
-    place = target("/t", ParquetFormat(schema))
+    place = target("/t", ParquetFormat(schema, row_group=1))
     for number in (1.0, 2.0, float("nan"), 3.0):
         parts.add(place, "dt=1", pa.table({"x": [number]}, schema=schema))
     assert [part.rows for part in parts.finish()] == [2, 2]
@@ -151,8 +150,8 @@ def test_a_bucket_larger_than_the_cap_is_written_at_once(store: FileStore) -> No
 
 
 def test_a_full_row_group_is_written_while_there_is_memory_left(store: FileStore) -> None:
-    parts, _ = parts_of(store, row_group=20_000)
-    spy = Spy()
+    parts, _ = parts_of(store)
+    spy = Spy(SCHEMA, row_group=20_000)
     place = target("/t", spy)
     parts.add(place, "dt=1", rows(0, 100))
     assert spy.notes == []
@@ -162,16 +161,16 @@ def test_a_full_row_group_is_written_while_there_is_memory_left(store: FileStore
 
 
 def test_rows_that_are_to_be_sorted_stay_in_memory(store: FileStore) -> None:
-    parts, _ = parts_of(store, row_group=20_000)
-    spy = Spy()
+    parts, _ = parts_of(store)
+    spy = Spy(SCHEMA, row_group=20_000)
     parts.add(replace(target("/t", spy), order=(SortKey("id"),)), "dt=1", rows(0, 500))
     assert spy.notes == []
     assert ids_of(store, parts.finish()) == list(range(500))
 
 
 def test_row_groups_have_the_declared_size(store: FileStore) -> None:
-    parts, _ = parts_of(store, row_group=50_000)
-    spy = Spy()
+    parts, _ = parts_of(store)
+    spy = Spy(SCHEMA, row_group=50_000)
     parts.add(target("/t", spy), "dt=1", rows(0, 5000))
     parts.finish()
     assert len(spy.notes) > 10
@@ -179,8 +178,8 @@ def test_row_groups_have_the_declared_size(store: FileStore) -> None:
 
 
 def test_a_file_that_has_reached_its_size_is_followed_by_another(store: FileStore) -> None:
-    parts, _ = parts_of(store, file_size=100_000, row_group=60_000)
-    place = target("/t")
+    parts, _ = parts_of(store, file_size=100_000)
+    place = target("/t", ParquetFormat(SCHEMA, row_group=60_000))
     for n in range(40):
         parts.add(place, "dt=1", rows(n * 1000, 1000))
     done = parts.finish()
@@ -191,8 +190,8 @@ def test_a_file_that_has_reached_its_size_is_followed_by_another(store: FileStor
     assert ids_of(store, done) == list(range(40_000))
 
 
-def sorted_target(*keys: SortKey) -> Target:
-    return replace(target("/t", ParquetFormat(SCHEMA, Layout(order=keys))), order=keys)
+def sorted_target(*keys: SortKey, row_group: int = 64 * MB) -> Target:
+    return replace(target("/t", ParquetFormat(SCHEMA, order=keys, row_group=row_group)), order=keys)
 
 
 def groups_of(store: FileStore, part: PartEntry) -> list[list[int | None]]:
@@ -212,8 +211,8 @@ def shuffled(size: int) -> Iterator[pa.Table]:
 
 
 def test_a_file_whose_rows_fit_into_memory_is_sorted_as_a_whole(store: FileStore) -> None:
-    parts, _ = parts_of(store, row_group=50_000)
-    place = sorted_target(SortKey("id", descending=True))
+    parts, _ = parts_of(store)
+    place = sorted_target(SortKey("id", descending=True), row_group=50_000)
     for table in shuffled(5000):
         parts.add(place, "dt=1", table)
     (done,) = parts.finish()
@@ -223,8 +222,8 @@ def test_a_file_whose_rows_fit_into_memory_is_sorted_as_a_whole(store: FileStore
 
 
 def test_over_the_cap_each_row_group_is_sorted(store: FileStore) -> None:
-    parts, _ = parts_of(store, memory=200_000, row_group=50_000)
-    place = sorted_target(SortKey("id"))
+    parts, _ = parts_of(store, memory=200_000)
+    place = sorted_target(SortKey("id"), row_group=50_000)
     for table in shuffled(5000):
         parts.add(place, "dt=1", table)
         assert parts._held <= 200_000
@@ -239,8 +238,8 @@ def test_over_the_cap_each_row_group_is_sorted(store: FileStore) -> None:
 
 
 def test_files_of_sorted_rows_have_the_declared_size_too(store: FileStore) -> None:
-    parts, _ = parts_of(store, file_size=100_000, row_group=60_000)
-    place = sorted_target(SortKey("id"))
+    parts, _ = parts_of(store, file_size=100_000)
+    place = sorted_target(SortKey("id"), row_group=60_000)
     for table in shuffled(40_000):
         parts.add(place, "dt=1", table)
     done = parts.finish()
