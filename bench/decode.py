@@ -12,7 +12,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from hivesink.core.table import Column, Primitive
 from hivesink.core.time_format import EpochUnit
-from hivesink.decode.json import JsonDecoder
+from hivesink.decode.json.decoder import JsonDecoder
 from hivesink.decode.values import DecodeOptions
 
 P = Primitive

@@ -289,6 +289,13 @@ class DecodedRows:
     skipped: int
 
 
+class Decoder(Protocol):
+    """Raw records to rows. One reads all records of a task, so it may learn from them."""
+
+    def decode(self, records: pa.Array | pa.ChunkedArray) -> DecodedRows:
+        """`records` are bytes or text, of any Arrow type for them; null is a record without a value."""
+
+
 class RowReader(Protocol):
     """Turns input batches into table rows: data columns in DDL order, then the columns that the assigner needs."""
 

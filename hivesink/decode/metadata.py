@@ -15,7 +15,7 @@ from hivesink.core.table import Array, Char, Column, HiveType, Map, Primitive, S
 from hivesink.decode.arrowtypes import arrow_type
 from hivesink.decode.clocks import nulls
 from hivesink.decode.convert import Converted, convert
-from hivesink.decode.exact import ValueParser
+from hivesink.decode.json.exact import ValueParser
 from hivesink.decode.values import DecodeOptions, InvalidValue
 
 if TYPE_CHECKING:

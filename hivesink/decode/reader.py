@@ -10,20 +10,26 @@ import pyarrow as pa
 from hivesink.decode.arrowtypes import arrow_schema, check_types
 from hivesink.decode.clocks import nulls
 from hivesink.decode.convert import convert
-from hivesink.decode.json import JsonDecoder
+from hivesink.decode.json.decoder import JsonDecoder
 from hivesink.decode.metadata import MetadataReader
+from hivesink.errors import InvalidOption
 from hivesink.ports import BadRow, DecodedRows
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from datetime import datetime
 
     from hivesink.core.table import Column
     from hivesink.decode.values import DecodeOptions
+    from hivesink.ports import Decoder
+
+
+DECODERS: Mapping[str, Callable[[Sequence[Column], DecodeOptions], Decoder]] = {"json": JsonDecoder}
+"""By the values of `sink.record-format`: each makes a decoder for columns, by their table's settings."""
 
 
 class RowsReader:
-    """Reads `columns` from the raw column `value` (JSON in bytes or text), or, without it, from columns.
+    """Reads `columns` from the raw column `value` (records in bytes or text), or, without it, from columns.
 
     `options.sources` says which are read from elsewhere. `arrival` (UTC) and `number` are the batch's.
     """
@@ -40,15 +46,15 @@ class RowsReader:
         self._schema = arrow_schema(columns)
         self._metadata = MetadataReader(columns, options, arrival, number)
         own = [column for column in columns if column not in self._metadata.columns]
-        self._json = JsonDecoder(own, options) if value is not None else None
+        self._decoder = None if value is None else _decoder(own, options)
         self._columns = ColumnsReader(own, options)
 
     def read(self, batch: pa.RecordBatch) -> DecodedRows:
         """Raises ColumnsDontFit for decoded rows whose types can't fit."""
-        if self._json is None:
+        if self._decoder is None:
             decoded = self._columns.read(batch)
         else:
-            decoded = self._json.decode(batch.column(batch.schema.get_field_index(self._value)))
+            decoded = self._decoder.decode(batch.column(batch.schema.get_field_index(self._value)))
         return self._with_metadata(batch, decoded) if self._metadata.columns else decoded
 
     def _with_metadata(self, batch: pa.RecordBatch, decoded: DecodedRows) -> DecodedRows:
@@ -64,6 +70,13 @@ class RowsReader:
         return DecodedRows(
             table.take(pa.array(kept)), rows, tuple(sorted(bad, key=lambda row: row.index)), decoded.skipped
         )
+
+
+def _decoder(columns: Sequence[Column], options: DecodeOptions) -> Decoder:
+    if options.format not in DECODERS:
+        message = f"sink.record-format = {options.format!r}: write one of {', '.join(DECODERS)}"
+        raise InvalidOption((message,))
+    return DECODERS[options.format](columns, options)
 
 
 class ColumnsReader:

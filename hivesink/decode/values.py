@@ -18,7 +18,6 @@ from zoneinfo import ZoneInfo
 from hivesink.config.options import OnTombstone, OnUnknownField, Precision
 from hivesink.core.table import Char, Decimal, Primitive, Varchar
 from hivesink.core.time_format import FIRST_MICROS, LAST_MICROS, EpochUnit, TextPattern, TimeFormat
-from hivesink.decode.scan import NUMBER
 from hivesink.ports import BadRow
 
 if TYPE_CHECKING:
@@ -32,6 +31,8 @@ if TYPE_CHECKING:
 _EXPONENT_DIGITS = 18
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+NUMBER = r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?"
+"""A number as JSON writes it."""
 _MICROS = 6  # fraction digits that the Arrow column keeps
 _MOST_DIGITS = 19  # of microseconds in the calendar
 _NUMBER = re.compile(NUMBER)
@@ -72,10 +73,11 @@ class TimeRules:
 class DecodeOptions:
     """The table's settings for its decoder.
 
-    `timestamp_format` maps a lower-case column name, or `""` for all columns, to how its TIMESTAMPs and DATEs are
-    written. `exact_times`: a time finer than microseconds is bad.
+    `format` names the decoder. `timestamp_format` maps a lower-case column name, or `""` for all columns, to how its
+    TIMESTAMPs and DATEs are written. `exact_times`: a time finer than microseconds is bad.
     """
 
+    format: str = "json"
     timestamp_zone: ZoneInfo = field(default_factory=lambda: ZoneInfo("UTC"))
     timestamp_format: Mapping[str, TimeFormat] = field(default_factory=dict)
     exact_times: bool = False
@@ -88,6 +90,7 @@ class DecodeOptions:
     def of(cls, config: SinkConfig) -> DecodeOptions:
         """The settings of a table."""
         return cls(
+            format=config["sink.record-format"],
             timestamp_zone=config["sink.timestamp-zone"],
             timestamp_format=config["sink.timestamp-format"],
             exact_times=config["sink.json.timestamp-precision"] is Precision.EXACT,

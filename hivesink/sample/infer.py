@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from hivesink.core.column_source import json_path
 from hivesink.core.table import Array, Column, HiveType, Map, Primitive, Struct
-from hivesink.decode.scan import NotJson, document
+from hivesink.decode.json.scan import NotJson, document
 from hivesink.sample.seen import DEEPEST, Kind, Seen, shown
 
 if TYPE_CHECKING:

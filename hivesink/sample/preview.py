@@ -15,7 +15,7 @@ from hivesink.config.options import SinkConfig
 from hivesink.core.column_source import JsonPath, stream_column
 from hivesink.core.epoch import Epoch
 from hivesink.core.table import Array, HiveType, Map, Primitive, Struct
-from hivesink.decode.scan import NotJson, document, elements, members, unquote
+from hivesink.decode.json.scan import NotJson, document, elements, members, unquote
 from hivesink.errors import InvalidOption
 from hivesink.sink.commit.context import problems_of
 from hivesink.sink.task.assign import assigner_for, row_columns

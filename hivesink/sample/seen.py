@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
 from hivesink.decode import values
-from hivesink.decode.scan import elements, members, unquote
+from hivesink.decode.json.scan import elements, members, unquote
 
 if TYPE_CHECKING:
     from collections.abc import Callable

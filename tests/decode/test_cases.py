@@ -13,10 +13,10 @@ import pytest
 
 from hivesink.config.options import SinkConfig, check
 from hivesink.decode.arrowtypes import arrow_schema
-from hivesink.decode.exact import ExactDecoder
-from hivesink.decode.fast import FastDecoder
-from hivesink.decode.json import JsonDecoder, exact_batch
-from hivesink.decode.shaped import ShapedDecoder
+from hivesink.decode.json.decoder import JsonDecoder, exact_batch
+from hivesink.decode.json.exact import ExactDecoder
+from hivesink.decode.json.fast import FastDecoder
+from hivesink.decode.json.shaped import ShapedDecoder
 from hivesink.decode.values import DecodeOptions, InvalidValue
 from hivesink.hiveql.parse import parse_ddl
 from tests.decode.shown import shown

@@ -17,8 +17,8 @@ from hivesink.core.column_source import JsonPath
 from hivesink.core.table import Array, Char, Column, Decimal, HiveType, Map, Primitive, Struct, Varchar
 from hivesink.core.time_format import EpochUnit, TextPattern
 from hivesink.decode.arrowtypes import arrow_schema
-from hivesink.decode.exact import ExactDecoder
-from hivesink.decode.json import JsonDecoder, exact_batch
+from hivesink.decode.json.decoder import JsonDecoder, exact_batch
+from hivesink.decode.json.exact import ExactDecoder
 from hivesink.decode.values import DecodeOptions, InvalidValue
 
 P = Primitive
@@ -326,8 +326,15 @@ ODD = [
 ]
 
 
-TIMES = [DecodeOptions(ZoneInfo(zone), form) for zone in ZONES for form in ({}, {"a": EpochUnit.MILLIS})]
-TIMES += [DecodeOptions(ZoneInfo("Europe/Berlin"), {"a": form}, exact_times=True) for form in FORMS]
+TIMES = [
+    DecodeOptions(timestamp_zone=ZoneInfo(zone), timestamp_format=form)
+    for zone in ZONES
+    for form in ({}, {"a": EpochUnit.MILLIS})
+]
+TIMES += [
+    DecodeOptions(timestamp_zone=ZoneInfo("Europe/Berlin"), timestamp_format={"a": form}, exact_times=True)
+    for form in FORMS
+]
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=str)

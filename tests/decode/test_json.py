@@ -7,7 +7,7 @@ import pytest
 
 from hivesink.config.options import OnTombstone
 from hivesink.core.table import Column, HiveType, Primitive
-from hivesink.decode.json import JsonDecoder
+from hivesink.decode.json.decoder import JsonDecoder
 from hivesink.decode.values import DecodeOptions
 from hivesink.ports import BadRow, DecodedRows
 

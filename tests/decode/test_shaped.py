@@ -11,11 +11,10 @@ from hypothesis import strategies as st
 from hivesink.config.options import OnUnknownField
 from hivesink.core.table import Array, Char, Column, Decimal, HiveType, Map, Primitive, Struct, Varchar
 from hivesink.decode.arrowtypes import arrow_schema
-from hivesink.decode.exact import ExactDecoder
-from hivesink.decode.fast import FastDecoder
-from hivesink.decode.shape import Shape
-from hivesink.decode.shaped import ShapedDecoder
-from hivesink.decode.spans import LONGEST
+from hivesink.decode.json.exact import ExactDecoder
+from hivesink.decode.json.fast import FastDecoder
+from hivesink.decode.json.shaped import Shape, ShapedDecoder
+from hivesink.decode.json.spans import LONGEST
 from hivesink.decode.values import DecodeOptions
 from tests.decode.test_fast_agrees import KINDS, ODD, assert_same, numbers, strings, times
 

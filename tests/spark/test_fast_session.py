@@ -33,7 +33,13 @@ def _look(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 def test_a_worker_has_all_that_a_task_needs(spark: SparkSession) -> None:
     main, frozen, _, *modules = (row.x for row in spark.range(1).mapInArrow(_look, "x string").collect())
     assert (main, frozen) == ("hivesink.spark.daemon", "True")
-    needed = {"hivesink.wiring", "hivesink.spark.tasks", "hivesink.decode.nested", "pyarrow.parquet", "pyspark.worker"}
+    needed = {
+        "hivesink.wiring",
+        "hivesink.spark.tasks",
+        "hivesink.decode.json.nested",
+        "pyarrow.parquet",
+        "pyspark.worker",
+    }
     assert needed <= set(modules)
 
 

@@ -14,15 +14,14 @@ from msgspec import UNSET
 from hivesink.core.table import Char, Column, Decimal, HiveType, Primitive, Varchar
 from hivesink.decode.arrowtypes import INTEGER_BITS, arrow_type
 from hivesink.decode.clocks import Mask, bounded, counted, dates, nulls, parse_each, patterned, timestamps
-from hivesink.decode.nested import NestedDecoder
-from hivesink.decode.spans import Spans, booleans, decimals, floats, integers, raw_values, texts_of
+from hivesink.decode.json.nested import NestedDecoder
+from hivesink.decode.json.spans import Spans, booleans, decimals, floats, integers, raw_values, texts_of
 from hivesink.decode.values import InvalidValue, binary_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from hivesink.decode.exact import ValueParser
-    from hivesink.decode.paths import Branch
+    from hivesink.decode.json.exact import Branch, ValueParser
 
 
 def msgspec_type(kind: HiveType, *, epoch: bool) -> type | None:

@@ -22,12 +22,12 @@ from msgspec import Meta
 
 from hivesink.core.table import Array, HiveType, Map, Primitive, Struct
 from hivesink.decode.arrowtypes import INTEGER_BITS, arrow_type
-from hivesink.decode.spans import REFUSED, joined
+from hivesink.decode.json.spans import REFUSED, joined
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from hivesink.decode.spans import Spans
+    from hivesink.decode.json.spans import Spans
 
     CountKeys = Callable[[Any], int]
     Rename = Callable[[Any], Any]

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
-from hivesink.decode.scan import NotJson, document, members, unquote
+from hivesink.decode.json.scan import NotJson, document, members, unquote
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from hivesink.decode.columns import ColumnReader, PathsReader
+    from hivesink.decode.json.columns import ColumnReader, PathsReader
 
 # Beyond this a stream's field names are data rather than a schema, and its records go to the exact decoder.
 EXTRA_NAMES = 100

@@ -9,9 +9,9 @@ import pyarrow as pa
 
 from hivesink.config.options import OnTombstone
 from hivesink.decode.arrowtypes import arrow_schema
-from hivesink.decode.exact import ExactDecoder
-from hivesink.decode.fast import FastDecoder
-from hivesink.decode.shaped import ShapedDecoder
+from hivesink.decode.json.exact import ExactDecoder
+from hivesink.decode.json.fast import FastDecoder
+from hivesink.decode.json.shaped import ShapedDecoder
 from hivesink.decode.values import DecodeOptions, InvalidValue
 from hivesink.ports import BadRow, DecodedRows
 

@@ -24,15 +24,14 @@ import pyarrow.compute as pc
 from msgspec import UNSET
 
 from hivesink.decode.clocks import Mask, not_utf8
-from hivesink.decode.columns import ColumnReader, Converted, PathsReader, quotes_in
-from hivesink.decode.fieldnames import FieldNames, Slot
-from hivesink.decode.spans import REFUSED, joined
+from hivesink.decode.json.columns import ColumnReader, Converted, PathsReader, quotes_in
+from hivesink.decode.json.fieldnames import FieldNames, Slot
+from hivesink.decode.json.spans import REFUSED, joined
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from hivesink.decode.exact import ExactDecoder
-    from hivesink.decode.paths import Branch
+    from hivesink.decode.json.exact import Branch, ExactDecoder
 
 _PATH = re.compile(r"`\$\.(.+?)`$")
 _SAMPLE = 16  # refused records to learn from

@@ -8,8 +8,9 @@ from __future__ import annotations
 import json
 import re
 
+from hivesink.decode.values import NUMBER
+
 STRING = r'"[^"\\\x00-\x1f]*(?:\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})[^"\\\x00-\x1f]*)*"'
-NUMBER = r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?"
 
 _WHITE = r"[ \t\n\r]*"
 _SPACE = re.compile(_WHITE)

@@ -1,0 +1,127 @@
+"""What every decoder promises; one joins by its line in `DECODERS`, and by how its records are written here."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from hivesink.config.options import SinkConfig
+from hivesink.core.table import Column, Primitive
+from hivesink.decode.arrowtypes import arrow_schema
+from hivesink.decode.reader import DECODERS, RowsReader
+from hivesink.decode.values import DecodeOptions
+from hivesink.errors import InvalidOption
+from hivesink.ports import BadRow, DecodedRows
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+COLUMNS = [Column("id", Primitive.INT, nullable=False), Column("name", Primitive.STRING)]
+
+
+class TabsDecoder:
+    """A sketch of another format: an INT and a STRING with a tab between them."""
+
+    def __init__(self, columns: Sequence[Column], options: DecodeOptions) -> None:
+        self._schema = arrow_schema(columns)
+        self._skips = options.tombstone.value == "skip"
+
+    def decode(self, records: pa.Array | pa.ChunkedArray) -> DecodedRows:
+        rows, good, bad, skipped = [], list[int](), list[BadRow](), 0
+        for index, record in enumerate(records.cast(pa.large_binary()).to_pylist()):
+            if record is None:
+                skipped += self._skips
+                bad += [] if self._skips else [BadRow(index, None, "no value (tombstone)")]
+                continue
+            number, tab, name = record.partition(b"\t")
+            if tab and number.isdigit():
+                rows.append({"id": int(number), "name": name.decode() or None})
+                good.append(index)
+            else:
+                bad.append(BadRow(index, "id", "no number"))
+        table = pa.Table.from_pylist(rows, schema=self._schema)
+        everything = table.num_rows == len(records)
+        return DecodedRows(table, None if everything else pa.array(good, pa.int32()), tuple(bad), skipped)
+
+
+def _json(number: int | None, name: str | None) -> bytes:
+    return json.dumps({"id": number, "name": name}, ensure_ascii=False).encode()
+
+
+def _tabs(number: int | None, name: str | None) -> bytes:
+    return f"{'' if number is None else number}\t{name or ''}".encode()
+
+
+WRITTEN: dict[str, Callable[[int | None, str | None], bytes]] = {"json": _json, "tabs": _tabs}
+
+
+@pytest.fixture(params=WRITTEN)
+def format_name(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.setitem(DECODERS, "tabs", TabsDecoder)
+    assert set(WRITTEN) == set(DECODERS)
+    return str(request.param)
+
+
+def read(format_name: str, records: Any, **settings: str) -> DecodedRows:
+    config = SinkConfig.parse({"sink.record-format": format_name, **settings})
+    reader = RowsReader(COLUMNS, "value", DecodeOptions.of(config))
+    return reader.read(pa.RecordBatch.from_arrays([records], ["value"]))
+
+
+@pytest.mark.parametrize("kind", [pa.binary(), pa.string(), pa.large_binary(), pa.large_string()])
+def test_each_record_is_a_row_or_bad_or_skipped_in_order(format_name: str, kind: pa.DataType) -> None:
+    write = WRITTEN[format_name]
+    records = [write(1, "ä"), None, write(None, "x"), write(2, None), b"secret", None, write(3, "a b")]
+    decoded = read(format_name, pa.array(records, pa.binary()).cast(kind))
+    assert decoded.table.to_pylist() == [{"id": 1, "name": "ä"}, {"id": 2, "name": None}, {"id": 3, "name": "a b"}]
+    assert decoded.table.schema.equals(arrow_schema(COLUMNS))
+    assert decoded.good is not None
+    assert decoded.good.to_pylist() == [0, 3, 6]
+    assert decoded.good.type == pa.int32()
+    assert [bad.index for bad in decoded.bad] == [2, 4]
+    assert decoded.skipped == 2
+    assert not any("secret" in bad.reason for bad in decoded.bad)
+
+
+def test_tombstones_may_be_bad(format_name: str) -> None:
+    decoded = read(format_name, pa.array([None, WRITTEN[format_name](1, "x")]), **{"sink.on-tombstone": "bad-record"})
+    assert [(bad.index, bad.field) for bad in decoded.bad] == [(0, None)]
+    assert decoded.skipped == 0
+
+
+@pytest.mark.parametrize("records", [pa.array([], pa.binary()), pa.array([None, None], pa.binary())])
+def test_no_rows_have_the_schema(format_name: str, records: pa.Array) -> None:
+    decoded = read(format_name, records)
+    assert decoded.table.num_rows == 0
+    assert decoded.table.schema.equals(arrow_schema(COLUMNS))
+    assert decoded.skipped == len(records)
+
+
+def test_all_good_says_so(format_name: str) -> None:
+    assert read(format_name, pa.array([WRITTEN[format_name](1, "x")])).good is None
+
+
+def test_what_it_learns_changes_no_row(format_name: str) -> None:
+    """One decoder for chunks of all sizes, slices and chunked arrays, against a new one for each record."""
+    write = WRITTEN[format_name]
+    random = np.random.default_rng(7)
+    numbers = [int(number) for number in random.integers(0, 1000, 400)]
+    records = [write(n, f"n{n}") if n % 7 else b"odd" if n % 2 else write(None, None) for n in numbers]
+    alone = [DECODERS[format_name](COLUMNS, DecodeOptions()).decode(pa.array([record])) for record in records]
+    decoder = DECODERS[format_name](COLUMNS, DecodeOptions())
+    whole = pa.array(records)
+    chunked = pa.chunked_array([whole.slice(0, 3), whole.slice(3, 0), whole.slice(3)])
+    for given in (whole.slice(0, 10), whole, chunked):
+        decoded = decoder.decode(given)
+        assert decoded.table.to_pylist() == [row for one in alone[: len(given)] for row in one.table.to_pylist()]
+        expected = [(at, bad.field, bad.reason) for at, one in enumerate(alone[: len(given)]) for bad in one.bad]
+        assert [(bad.index, bad.field, bad.reason) for bad in decoded.bad] == expected
+
+
+def test_a_format_without_a_decoder_is_refused() -> None:
+    with pytest.raises(InvalidOption, match=r"sink.record-format = 'morse': write one of json"):
+        read("morse", pa.array([b"x"]))
