@@ -125,7 +125,7 @@ def on_a_cluster(stack: ExitStack, at: Path | None) -> Place:
 def beside(folder: Path, checkout: Path) -> Path:
     """A folder of code with the other checkout's hivesink, and this one's benchmark."""
     folder.mkdir(parents=True, exist_ok=True)
-    for name, source in {"hivesink": checkout, "jobs": HERE, "tests": HERE}.items():
+    for name, source in {"hivesink": checkout, "jobs": HERE, "bench": HERE}.items():
         (folder / name).unlink(missing_ok=True)
         (folder / name).symlink_to(source / name)
     return folder

@@ -82,7 +82,7 @@ class Race:
         topics = {name: self.place.topic(case, name, case.rows) for name in contenders}
         with ExitStack() as stack:
             if case.cold:
-                self._archive(contenders)
+                self._first_drains(contenders, topics)
             else:
                 self._warm_up(stack, contenders)
             for number, name in missing:
@@ -100,15 +100,13 @@ class Race:
             drain = self.place.drain(self.case, name, small, min(self.case.batches, 5))
             checked(self.case, self.place, drain, self._warm[name].drain(drain), small)
 
-    def _archive(self, contenders: Sequence[str]) -> None:
-        """Flink's programs have their archives of classes from a drain that doesn't count."""
-        for name in {flink.HIVE, flink.FILES}.intersection(contenders):
-            if not flink.archive(self.place.data / name).is_file():
-                small = self.place.topic(self.case, name, min(WARM_ROWS, self.case.rows))
-                drain = self.place.drain(self.case, name, small, 1)
-                with self.place.process(name) as process:
-                    drained = process.drain(drain)
-                checked(self.case, self.place, drain, drained, small)
+    def _first_drains(self, contenders: Sequence[str], topics: Mapping[str, Topic]) -> None:
+        """One drain of each contender that doesn't count: the first of all pays for cold pages.
+
+        Flink's programs have their archives of classes from it.
+        """
+        for name in contenders:
+            self._one(-1, name, topics[name])
 
     def _one(self, number: int, name: str, topic: Topic) -> Run:
         drain = self.place.drain(self.case, name, topic, self.case.batches)

@@ -1,7 +1,7 @@
 """Which columns of a Parquet file are worth a dictionary, by a sample of the rows.
 
 Where values repeat, a dictionary makes files smaller for no more CPU time; elsewhere it costs both
-(docs/performance.md, "Dictionaries").
+(bench/LAB.md, "Dictionaries").
 """
 
 from __future__ import annotations

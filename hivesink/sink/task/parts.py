@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 MAX_OPEN_FILES = 256
 """Most files that a task holds open, well below the usual `ulimit -n`. Beyond it the longest file is finished."""
 _FRAGMENT_BYTES = 2_500
-"""What a small Arrow table weighs besides its values (docs/performance.md)."""
+"""What a small Arrow table weighs besides its values (bench/LAB.md)."""
 _FILE_BYTES = 700 << 10
 """What an open Parquet file weighs between two row groups. Open files get at most a quarter of the cap."""
 _FRAGMENTS = 64
