@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import sys
 from collections import Counter
 from datetime import datetime, timezone
@@ -24,16 +23,16 @@ from hivesink.core.progress import count
 from hivesink.errors import WrongUsage
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from hivesink.config.options import SinkConfig
     from hivesink.core.table import TableSpec
+    from hivesink.ports import BadRow
     from hivesink.sample.preview import Preview
-    from hivesink.sample.records import Sample
-    from hivesink.sample.source import Source
+    from hivesink.sample.source import FilesSource, Sample, TopicSource
 
-_ROWS, _BAD, _FIELDS, _PARTITIONS = 20, 20, 20, 20
-"""How many of each are printed."""
+_MOST = 20
+"""How many rows, partitions, bad records and fields are printed."""
 _WIDEST = 60
 """Characters of a cell."""
 _THEN = {
@@ -88,21 +87,24 @@ def preview(
         # The user's own classes are where `ddl plan` looks for them.
         with also_in(Path(ddl or "").parent):
             config = settings_of(spec)
-            origin = source_of(source, site)
-            sample = taken_from(origin, limit, site)
-            found = decoded(sample, spec, config, datetime.now(timezone.utc))
-        out.show(_report(source, sample, spec, config, found, warning=origin.odd_names()))
-        if found.bad:
+            sample = taken_from(source_of(source, site), limit, site)
+            made = decoded(sample, spec, config, datetime.now(timezone.utc))
+        out.show(_report(source, sample, spec, config, made))
+        if made.bad:
             raise typer.Exit(ExitCode.NEEDS_PERSON)
 
 
-def taken_from(source: Source, most: int, site: Site) -> Sample:
-    """A sample; in a terminal a word before it, where Spark must start for it. Raises what the source's does."""
+def taken_from(source: FilesSource | TopicSource, most: int, site: Site, *, ends: bool = False) -> Sample:
+    """A sample. In a terminal a line says before it that Spark starts for a topic."""
     from hivesink.sample.source import TopicSource
 
-    if isinstance(source, TopicSource) and sys.stderr.isatty():
+    if not isinstance(source, TopicSource):
+        return source.sample(most, site, ends=ends)
+    from hivesink.sample.kafka import sample
+
+    if sys.stderr.isatty():
         tell("starting Spark to look at the topic")
-    return source.sample(most, site)
+    return sample(source.servers, source.topic, most)
 
 
 def _spec(table: str | None, ddl: Path | None, metastore: str | None) -> TableSpec:
@@ -116,59 +118,52 @@ def _spec(table: str | None, ddl: Path | None, metastore: str | None) -> TableSp
     return spec
 
 
-def _numbers_apart(partition: str) -> list[str | int]:
-    """A key by which `hour=2` comes before `hour=10`."""
-    return [int(part) if place % 2 else part for place, part in enumerate(re.split(r"([0-9]+)", partition))]
-
-
-def _report(
-    source: str, sample: Sample, spec: TableSpec, config: SinkConfig, found: Preview, *, warning: str | None
-) -> Report:
-    first = list(zip(found.partitions[:_ROWS], plain_rows(found, spec, _ROWS), strict=True))
-    rows = [{"partition": partition, "row": row} for partition, row in first]
-    partitions = dict(sorted(Counter(found.partitions).items(), key=lambda one: _numbers_apart(one[0])))
-    bad = [{**sample.places[one.index], "field": one.field, "reason": one.reason} for one in found.bad]
-    unknown = dict(Counter(found.unknown).most_common())
-    counts = {
-        "records": sample.batch.num_rows,
-        "fit": found.rows.num_rows,
-        "bad": len(found.bad),
-        "skipped": found.skipped,
+def _report(source: str, sample: Sample, spec: TableSpec, config: SinkConfig, made: Preview) -> Report:
+    kinds = {column.name: column.type for column in spec.columns}
+    cells = [
+        {name: plain(cell, kinds[name]) for name, cell in row.items()} for row in made.rows.slice(0, _MOST).to_pylist()
+    ]
+    first = list(zip(made.partitions, cells, strict=False))
+    partitions = dict(sorted(Counter(made.partitions).items()))
+    unknown = dict(Counter(made.unknown).most_common())
+    records, fit = sample.batch.num_rows, made.rows.num_rows
+    data = {
+        "table": str(spec.name),
+        "source": source,
+        "records": records,
+        "fit": fit,
+        "bad": len(made.bad),
+        "skipped": made.skipped,
+        "partitions": partitions,
+        "rows": [{"partition": partition, "row": row} for partition, row in first],
+        "bad_records": bad_rows(sample, made.bad),
+        "unknown_fields": unknown,
     }
-    data = {"table": str(spec.name), "source": source, **counts}
-    data |= {"partitions": partitions, "rows": rows, "bad_records": bad, "unknown_fields": unknown}
-    names = [column.name for column in spec.columns]
-    cells = [[partition, *(cut(shown(row[name])) for name in names)] for partition, row in first]
+    skipped = f", {count(made.skipped, 'tombstone')} skipped" if made.skipped else ""
+    end = [Line(f"{fit:,} of {records:,} records fit{skipped}", "yellow" if made.bad else "bold green")]
+    rows = [[partition, *(_cut(shown(row[name])) for name in kinds)] for partition, row in first]
     blocks = [
-        Grid(f"Rows of {spec.name}", ["partition", *names], cells),
-        Grid("Partitions", ["partition", "rows"], [*partitions.items()][:_PARTITIONS], frozenset({"rows"})),
-        *rest(len(partitions) - _PARTITIONS, "partitions"),
-        *bad_blocks(sample, found.bad),
-        Grid("Fields that the table doesn't have", ["field", "records"], [*unknown.items()][:_FIELDS]),
-        *rest(len(unknown) - _FIELDS, "fields"),
-        *_kafkas_own(sample, spec, config),
-        *([Line(warning, "yellow")] if warning else []),
-        *_end(counts, config),
+        Grid(f"Rows of {spec.name}", ["partition", *kinds], rows),
+        Grid("Partitions", ["partition", "rows"], [*partitions.items()][:_MOST], frozenset({"rows"})),
+        *rest(len(partitions) - _MOST, "partitions"),
+        *bad_blocks(sample, made.bad),
+        Grid("Fields that the table doesn't have", ["field", "records"], [*unknown.items()][:_MOST]),
+        *rest(len(unknown) - _MOST, "fields"),
+        *end,
+        *([Line(_THEN[config["sink.on-bad-record"]])] if made.bad else []),
     ]
     return Report(data, blocks)
 
 
-def _kafkas_own(sample: Sample, spec: TableSpec, config: SinkConfig) -> list[Line | Grid]:
-    """A word on a topic's columns that the sink would take for the table's."""
-    from hivesink.spark.input import columns_to_drop
-
-    names = columns_to_drop(spec, config) if sample.shape.topic else ()
-    if not names:
-        return []
-    dropped = ", ".join(f'"{name}"' for name in names)
-    needs = f"a job needs events.drop({dropped}), as those of init have"
-    return [Line(f"the table has columns named as Kafka's: {needs}", "yellow")]
+def bad_rows(sample: Sample, bad: Sequence[BadRow]) -> list[dict[str, Any]]:
+    """Bad records for JSON: place, field and reason."""
+    return [{**sample.places[row.index], "field": row.field, "reason": row.reason} for row in bad]
 
 
-def bad_blocks(sample: Sample, bad: Sequence[Any]) -> list[Line | Grid]:
+def bad_blocks(sample: Sample, bad: Sequence[BadRow]) -> list[Line | Grid]:
     """The first bad records, and how many more there are."""
-    first = [(sample.position(one.index), one.field or "", one.reason) for one in bad[:_BAD]]
-    return [Grid("Bad records", ["record", "field", "reason"], first), *rest(len(bad) - _BAD, "bad records")]
+    first = [(sample.position(row.index), row.field or "", row.reason) for row in bad[:_MOST]]
+    return [Grid("Bad records", ["record", "field", "reason"], first), *rest(len(bad) - _MOST, "bad records")]
 
 
 def rest(more: int, what: str) -> list[Line | Grid]:
@@ -176,24 +171,5 @@ def rest(more: int, what: str) -> list[Line | Grid]:
     return [Line(f"… and {more:,} more {what}")] if more > 0 else []
 
 
-def _end(counts: Mapping[str, int], config: SinkConfig) -> list[Line | Grid]:
-    if not counts["records"]:
-        return [Line("there are no records", "yellow")]
-    text = f"{counts['fit']:,} of {counts['records']:,} records fit"
-    if counts["skipped"]:
-        text += f", {count(counts['skipped'], 'tombstone')} skipped"
-    if not counts["bad"]:
-        return [Line(text, "bold green")]
-    return [Line(f"{text}; {counts['bad']:,} don't", "bold red"), Line(_THEN[config["sink.on-bad-record"]])]
-
-
-def plain_rows(found: Preview, spec: TableSpec, most: int) -> list[dict[str, Any]]:
-    """The first rows in Python's values; maps are objects with text keys."""
-    kinds = {column.name: column.type for column in spec.columns}
-    rows = found.rows.slice(0, most).to_pylist()
-    return [{name: plain(cell, kinds[name]) for name, cell in row.items()} for row in rows]
-
-
-def cut(text: str) -> str:
-    """As wide as a cell may be."""
+def _cut(text: str) -> str:
     return text if len(text) <= _WIDEST else f"{text[: _WIDEST - 1]}…"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 from hivesink.sample.source import TopicSource
@@ -13,7 +12,7 @@ if TYPE_CHECKING:
 
     from hivesink.config.options import SinkConfig
     from hivesink.core.table import TableSpec
-    from hivesink.sample.source import Source
+    from hivesink.sample.source import FilesSource
 
 _TEXT = '''"""Writes {what} to {table}.
 
@@ -53,16 +52,15 @@ _DROP = """    # The table has columns of these names; the sink would take Kafka
     events = events.drop({names})"""
 
 
-def job_text(job: Path, source: Source, spec: TableSpec, config: SinkConfig) -> str:
-    """The text for the file `job`, whose stem is the writer. Raises InvalidOption for a folder that no job can read."""
-    # The docstring takes no odd characters; a writer's name has none.
-    path = str(job) if re.fullmatch(r"[\w./ -]+", str(job)) else f"{job.stem}.py"
-    common = {"table": str(spec.name), "path": path, "writer": job.stem}
+def job_text(job: Path, source: FilesSource | TopicSource, spec: TableSpec, config: SinkConfig) -> str:
+    """The text for the file `job`, whose stem is the writer."""
+    common = {"table": str(spec.name), "path": str(job), "writer": job.stem}
     if not isinstance(source, TopicSource):
+        folder = source.folder if "://" in source.folder else f"file://{source.folder}"
         return _TEXT.format(
             what="the JSON lines of a folder's files",
             variables="FOLDER (where the files arrive)",
-            settings=f'FOLDER = environ.get("FOLDER", {source.folder_of_job()!r})',
+            settings=f'FOLDER = environ.get("FOLDER", {folder!r})',
             kafka="",
             events=f"    events = sources.lines(spark, FOLDER{_DEEP if source.is_deep else ''})",
             **common,

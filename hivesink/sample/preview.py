@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -15,7 +16,6 @@ from hivesink.config.options import SinkConfig
 from hivesink.core.column_source import JsonPath, stream_column
 from hivesink.core.epoch import Epoch
 from hivesink.core.table import Array, HiveType, Map, Primitive, Struct
-from hivesink.decode.json.scan import NotJson, document, elements, members, unquote
 from hivesink.errors import InvalidOption
 from hivesink.sink.commit.context import problems_of
 from hivesink.sink.task.assign import assigner_for, row_columns
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from hivesink.core.table import TableSpec
     from hivesink.ports import BadRow
-    from hivesink.sample.records import Sample
+    from hivesink.sample.source import Sample
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,11 @@ def preview(sample: Sample, spec: TableSpec, config: SinkConfig, arrival: dateti
 
     Raises InvalidOption for settings that don't fit such a stream.
     """
-    _require_columns(sample, config)
+    for name, source in config.sources.items():
+        column, _ = stream_column(source) or (None, None)
+        if column is not None and column not in sample.batch.schema.names:
+            option = f"sink.column.{name}.from"
+            raise InvalidOption((f"{option} = {config.text(option)!r}: records of this sample have no such thing",))
     target, shape = TablePlan(spec, spec.location or ""), replace(sample.shape, batch=0)
     plan = TaskPlan(target, None, config, shape, uid="", epoch=Epoch(0), attempt="", arrival=arrival)
     decoded, assigned = assign(sample.batch, plan, wiring.row_reader(plan), assigner_for(spec, config))
@@ -70,56 +74,47 @@ def preview(sample: Sample, spec: TableSpec, config: SinkConfig, arrival: dateti
         partitions=tuple(assigned.paths[code] for code in assigned.codes[fit].tolist()),
         bad=tuple(bad),
         skipped=decoded.skipped,
-        unknown=_unknown_fields(sample.records(), _fields(spec, config)),
+        unknown=_unknown_fields(objects(sample), spec, config),
     )
 
 
-def _require_columns(sample: Sample, config: SinkConfig) -> None:
-    for name, source in config.sources.items():
-        column, _ = stream_column(source) or (None, None)
-        if column is not None and column not in sample.batch.schema.names:
-            option = f"sink.column.{name}.from"
-            raise InvalidOption((f"{option} = {config.text(option)!r}: records of this sample have no such thing",))
+def objects(sample: Sample) -> Iterator[dict[str, Any]]:
+    """The records that are JSON objects; not those that are nested too deeply for Python's own reader."""
+    for record in sample.records():
+        with suppress(ValueError, RecursionError):
+            value = json.loads((record or b"").decode())
+            if isinstance(value, dict):
+                yield value
 
 
-def _fields(spec: TableSpec, config: SinkConfig) -> dict[str, HiveType]:
-    """The fields of a record that some column reads; of what a path leads through, nothing deeper is judged."""
-    sources = config.sources
-    paths = (source for source in sources.values() if isinstance(source, JsonPath))
-    own = {column.name: column.type for column in row_columns(spec, config) if column.name not in sources}
-    return {**{str(path.steps[0]): Primitive.STRING for path in paths}, **own}
-
-
-def _unknown_fields(records: Iterable[bytes | None], fields: Mapping[str, HiveType]) -> Counter[str]:
-    found: Counter[str] = Counter()
+def _unknown_fields(records: Iterable[dict[str, Any]], spec: TableSpec, config: SinkConfig) -> Counter[str]:
+    """Counts records by field. What lies below a field that only a path reads isn't judged."""
+    paths = (source for source in config.sources.values() if isinstance(source, JsonPath))
+    fields: dict[str, HiveType] = {str(path.steps[0]): Primitive.STRING for path in paths}
+    fields |= {column.name: column.type for column in row_columns(spec, config) if column.name not in config.sources}
+    counts: Counter[str] = Counter()
     for record in records:
-        # A record that is no JSON object is bad, and has no fields.
-        with suppress(UnicodeDecodeError, NotJson):
-            raw = document((record or b"").decode())
-            if raw[0] == "{":
-                # Half of a surrogate pair is in no text that can be written: it is shown as the record has it.
-                names = set(_unknown(raw, fields, ""))
-                found.update(name.encode("utf-8", "backslashreplace").decode() for name in names)
-    return found
+        # A lone surrogate can't be printed: it is shown as the record has it.
+        names = {
+            name.encode("utf-8", "backslashreplace").decode() for name in _unknown(record, Struct((*fields.items(),)))
+        }
+        counts.update(names)
+    return counts
 
 
-def _unknown(raw: str, fields: Mapping[str, HiveType], path: str) -> Iterator[str]:
-    for quoted, value in members(raw):
-        name = unquote(quoted).lower()
-        kind = fields.get(name)
-        if kind is None:
-            yield f"{path}{name}"
-        else:
-            yield from _below(value, kind, f"{path}{name}.")
-
-
-def _below(raw: str, kind: HiveType, path: str) -> Iterator[str]:
-    match kind, raw[0]:
-        case Struct(fields), "{":
-            yield from _unknown(raw, dict(fields), path)
-        case Map(_, value), "{":
-            for _, item in members(raw):
-                yield from _below(item, value, path)
-        case Array(element), "[":
-            for item in elements(raw):
-                yield from _below(item, element, path)
+def _unknown(value: Any, kind: HiveType | None, path: str = "") -> Iterator[str]:
+    match kind, value:
+        case Struct(fields), dict():
+            types = dict(fields)
+            for name, item in value.items():
+                below = f"{path}{name.lower()}"
+                if name.lower() not in types:
+                    yield below
+                else:
+                    yield from _unknown(item, types[name.lower()], f"{below}.")
+        case Map(_, kind_of_value), dict():
+            for item in value.values():
+                yield from _unknown(item, kind_of_value, path)
+        case Array(element), list():
+            for item in value:
+                yield from _unknown(item, element, path)

@@ -1,21 +1,72 @@
-"""What `--from` names: files of JSON lines, or a topic of Kafka."""
+"""What `--from` names, files of JSON lines or a Kafka topic, and a sample of it."""
 
 from __future__ import annotations
 
+import bz2
+import gzip
+import io
+import os
 import re
+import zlib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from itertools import islice
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, BinaryIO, cast
+from urllib.parse import quote
 
-from hivesink.errors import WrongUsage
-from hivesink.sample.files import FilesSource
+import pyarrow as pa
+
+from hivesink.core.bucket import normal
+from hivesink.core.column_source import LINE, PATH
+from hivesink.errors import InvalidOption, WrongUsage
+from hivesink.logs import file_system
+from hivesink.sink.task.messages import InputShape
+from hivesink.storage.fs import join
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
     from hivesink.config.site import Site
-    from hivesink.sample.records import Sample
+    from hivesink.storage.fs import FileSystem
 
 _KAFKA = re.compile(r"kafka://(?P<servers>[^/\s]+)/(?P<topic>[A-Za-z0-9._-]+)/?")
-_WITH_PORT = re.compile(r"(?:[^:\[\]]+|\[[0-9a-fA-F:]+\]):[0-9]+")
-_SCHEME = re.compile(r"(?P<scheme>[A-Za-z][\w+.-]*)://")
+_MOST_FILES = 100
+_TAIL = 256 << 10
+"""Bytes at the end of a file in which its last lines are looked for."""
+_INFLATES = 5
+"""How much longer JSON is than the same compressed."""
+_BOM = b"\xef\xbb\xbf"
+_ESCAPED = re.compile(r"""[\x00-\x20"#%<>?\[\\\]^`{|}]""")
+"""What Java escapes in a path."""
+_UNPACK: Mapping[str, Callable[[BinaryIO], io.BufferedIOBase]] = {
+    ".gz": lambda raw: gzip.GzipFile(fileobj=raw),
+    ".bz2": bz2.BZ2File,
+}
+
+Place = dict[str, "str | int"]
+"""Where a record is: `file` and `line` (-1 is the last one), or `topic`, `partition` and `offset`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """Records of a source, in the columns in which Spark reads them (`shape`), and where each came from.
+
+    `size` estimates how many bytes of JSON the whole source holds.
+    """
+
+    batch: pa.RecordBatch
+    shape: InputShape
+    places: tuple[Place, ...]
+    size: int
+
+    def records(self) -> list[bytes | None]:
+        """The raw records; None is a tombstone."""
+        values: list[bytes | None] = self.batch.column("value").to_pylist()
+        return values
+
+    def position(self, row: int) -> str:
+        """Where the record of that row came from, for people."""
+        return " ".join(f"{key} {value}" for key, value in self.places[row].items())
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,41 +76,110 @@ class TopicSource:
     servers: str
     topic: str
 
-    def sample(self, most: int, site: Site) -> Sample:  # noqa: ARG002  brokers need nothing of Hadoop's
-        """Up to `most` records.
 
-        Raises SourceUnreachable, TopicMissing, InvalidOption, JarsUnavailable, JavaNotFound.
+@dataclass(frozen=True, slots=True)
+class FilesSource:
+    """Visible files of a folder with their lengths: those directly in it; if it has none, all below (`is_deep`)."""
+
+    folder: str
+    lengths: Mapping[str, int]
+    is_deep: bool = False
+
+    def sample(self, most: int, site: Site, *, ends: bool) -> Sample:
+        """Up to `most` lines, a like share of each file; with `ends` half of them are an uncompressed file's last.
+
+        Raises InvalidOption for a damaged file, StoreUnavailable.
         """
-        from hivesink.sample.kafka import sample
+        fs = file_system(self.folder, site)
+        names = sorted(self.lengths)
+        chosen = names[:: -(-len(names) // _MOST_FILES) or 1]
+        taken: list[tuple[str, int, bytes]] = []
+        # The shortest first: the lines that they lack go to the others.
+        for at, name in enumerate(sorted(chosen, key=lambda name: self.lengths[name])):
+            path, share = join(self.folder, name), (most - len(taken)) // (len(chosen) - at)
+            try:
+                taken += ((path, number, line) for number, line in _read(fs, path, share, ends=ends))
+            except (OSError, EOFError, zlib.error) as error:
+                raise InvalidOption((f"{path} can't be read: {error}",)) from error
+        taken.sort(key=lambda line: line[0])
+        columns = {
+            "value": pa.array([line for *_, line in taken], pa.binary()),
+            PATH: pa.array([_address(path) for path, *_ in taken], pa.string()),
+            LINE: pa.array([number for _, number, _ in taken], pa.int64()),
+        }
+        places = tuple[Place, ...]({"file": path, "line": number} for path, number, _ in taken)
+        shape = InputShape(value="value", path=PATH, line=LINE)
+        return Sample(pa.RecordBatch.from_pydict(columns), shape, places, self._size(taken))
 
-        return sample(self.servers, self.topic, most)
-
-    def odd_names(self) -> None:
-        """A topic has no files."""
-
-    def beyond(self) -> None:
-        """A job reads the topic, and nothing else."""
-
-
-Source = FilesSource | TopicSource
+    def _size(self, taken: list[tuple[str, int, bytes]]) -> int:
+        packed = {name for name in self.lengths if PurePosixPath(name).suffix in _UNPACK}
+        if len(self.lengths) == len(packed) == 1:
+            # Its end can't be read, so the sample's times belong to what was read of it.
+            return sum(len(line) + 1 for *_, line in taken)
+        return sum(length * (_INFLATES if name in packed else 1) for name, length in self.lengths.items())
 
 
-def source_of(text: str, site: Site) -> Source:
-    """Raises WrongUsage for what is neither, and for a file or folder that isn't there; StoreUnavailable.
+def source_of(text: str, site: Site) -> FilesSource | TopicSource:
+    """A local path, `file:/…`, `hdfs://…` or `kafka://host/topic` (port 9092 unless another is given).
 
-    InvalidOption for a folder without files that Spark reads.
+    For a file: that file alone. Raises WrongUsage if there is no such thing, or it has no files; StoreUnavailable.
     """
     if text.startswith("kafka:"):
-        found = _KAFKA.fullmatch(text)
-        if found is None:
+        match = _KAFKA.fullmatch(text)
+        if match is None:
             raise WrongUsage((f"--from {text}: write kafka://HOST:PORT/TOPIC, several brokers with commas",))
-        for server in found["servers"].split(","):
-            if not _WITH_PORT.fullmatch(server):
-                problem = f"{server!r} has no port; write {server}:9092, or the port that the broker has"
-                raise WrongUsage((f"--from {text}: {problem}",))
-        return TopicSource(found["servers"], found["topic"])
-    scheme = _SCHEME.match(text)
-    if scheme is not None and scheme["scheme"] not in {"file", "hdfs"}:
-        problem = "write a local path, hdfs://…, or kafka://HOST:PORT/TOPIC"
-        raise WrongUsage((f"--from {text}: {scheme['scheme']}:// is not read; {problem}",))
-    return FilesSource.at(text, site)
+        servers = (
+            server if re.search(r":\d+$", server) else f"{server}:9092" for server in match["servers"].split(",")
+        )
+        return TopicSource(",".join(servers), match["topic"])
+    place = normal(text)
+    place = place if "://" in place else os.path.abspath(place)  # noqa: PTH100  links stay as they were given
+    if "://" in place and not place.startswith("hdfs:"):
+        raise WrongUsage((f"--from {text}: write a local path, hdfs://…, or kafka://HOST:PORT/TOPIC",))
+    fs = file_system(place, site)
+    if (length := fs.length(place)) is not None:
+        folder, _, name = place.rpartition("/")
+        return FilesSource(folder or "/", {name: length})
+    direct = dict(_visible(fs, place))
+    lengths = direct or dict(_visible(fs, place, deep=True))
+    if not lengths:
+        raise WrongUsage((f"--from {text}: no file that Spark reads; it skips names that begin with . or _",))
+    return FilesSource(place, lengths, is_deep=not direct)
+
+
+def _visible(fs: FileSystem, folder: str, *, deep: bool = False, above: str = "") -> Iterator[tuple[str, int]]:
+    """The paths below `folder` of the files that Spark reads, with their lengths."""
+    for entry in fs.list(folder):
+        if entry.name[0] in "._":
+            continue
+        if entry.length is not None:
+            yield f"{above}{entry.name}", entry.length
+        elif deep:
+            yield from _visible(fs, join(folder, entry.name), deep=True, above=f"{above}{entry.name}/")
+
+
+def _read(fs: FileSystem, path: str, share: int, *, ends: bool) -> Iterator[tuple[int, bytes]]:
+    """Lines with their numbers, split at CR, LF or both as Hadoop does, without the file's byte order mark."""
+    unpack = _UNPACK.get(PurePosixPath(path).suffix)
+    with fs.open(path) as raw:
+        stream = cast("BinaryIO", unpack(raw) if unpack else raw)
+        # Latin-1 keeps every byte as it is.
+        text = io.TextIOWrapper(stream, "latin-1", newline=None)
+        wants_tail = ends and not unpack
+        taken = 0
+        for number, line in enumerate(islice(text, (share + 1) // 2 if wants_tail else share), 1):
+            taken += len(line) + 1
+            value = line.removesuffix("\n").encode("latin-1")
+            yield number, value.removeprefix(_BOM) if number == 1 else value
+        if wants_tail and share > 1:
+            length = raw.seek(0, io.SEEK_END)
+            raw.seek(min(length, max(taken, length - _TAIL) - 1 if taken else 0))
+            # The first of these lines isn't whole, or was taken already.
+            last = raw.read().splitlines()[1:][-(share // 2) :]
+            yield from zip(range(-len(last), 0), last, strict=True)
+
+
+def _address(path: str) -> str:
+    """As Spark's `_metadata.file_path` has it: `file:/in/a%20b.json`."""
+    text = _ESCAPED.sub(lambda character: quote(character[0]), path)
+    return text if "://" in text else f"file:{text}"

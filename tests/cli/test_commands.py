@@ -94,8 +94,7 @@ def test_without_a_command_it_helps(capsys: pytest.CaptureFixture[str]) -> None:
         (["status", "a.b", "--nope"], "--nope"),
         (["ddl"], "Missing command"),
         (["rejects", "lst", "a.b"], "no such command 'lst'; did you mean list?"),
-        (["init", "--table", "a.b", "--yes"], "Missing option '--from'; see `hivesink init --help`"),
-        (["init", "--from", "events"], "Missing option '--table'"),
+        (["init", "--table", "a.b"], "Missing option '--from'; see `hivesink init --help`"),
         (["run", "/no/such/job.py"], "does not exist"),
     ],
 )

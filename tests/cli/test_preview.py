@@ -52,15 +52,15 @@ def test_rows_partitions_bad_records_and_unknown_fields(tmp_path: Path, capsys: 
     }
     assert second["partition"] == "dt=__HIVE_DEFAULT_PARTITION__"
     assert said.data["partitions"] == {"dt=2024-01-02": 1, "dt=__HIVE_DEFAULT_PARTITION__": 1}
-    bad = [(one["line"], one["field"], one["reason"]) for one in said.data["bad_records"]]
+    bad = [(row["line"], row["field"], row["reason"]) for row in said.data["bad_records"]]
     assert bad == [(2, None, "empty, not JSON"), (3, "id", "not a whole number"), (5, "m.k", "not a date")]
-    assert {one["file"] for one in said.data["bad_records"]} == {str(events)}
+    assert {row["file"] for row in said.data["bad_records"]} == {str(events)}
     assert said.data["unknown_fields"] == {"more": 2, "x.zz": 1, "l.c": 1}
 
     text = hivesink(capsys, "preview", "--ddl", _ddl(tmp_path), "--from", events)
     assert text.code == 65
     assert f"{events} line 3" in text.out
-    assert "2 of 5 records fit; 3 don't" in text.out
+    assert "2 of 5 records fit\n" in text.out
     assert "a job stops at the first bad record" in text.out
 
 
@@ -72,38 +72,12 @@ def test_a_name_that_can_not_be_written_is_escaped(tmp_path: Path, capsys: pytes
     assert (text.code, "│ \\ud800 │ 1" in text.out) == (0, True)
 
 
-def test_a_file_whose_name_is_not_utf_8_is_escaped(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "events").mkdir()
-    file = tmp_path / "events" / "\udcff.json"
-    file.write_text("no\n")
-    told = hivesink(capsys, "preview", "--ddl", _ddl(tmp_path), "--from", tmp_path / "events")
-    assert r"events/\xff.json in silence: a name that isn't UTF-8; rename what has it" in told.error
-    arguments = ("preview", "--ddl", _ddl(tmp_path), "--from", file)
-    assert "/events/\\udcff.json line 1" in hivesink(capsys, *arguments).out
-    (bad,) = hivesink(capsys, *arguments, "--json").data["bad_records"]
-    assert bad["file"].endswith("/events/\udcff.json")
-
-
-def test_names_of_files_by_which_a_job_would_stop(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    ddl, folder = _ddl(tmp_path), tmp_path / "source"
-    folder.mkdir()
-    for name in ("a.json", "events-2024-01-01T03:00:00.json", "f[1].json"):
-        (folder / name).write_text('{"id": 1}\n')
-    said = hivesink(capsys, "preview", "--ddl", ddl, "--from", folder)
-    assert said.code == 0
-    told = " ".join(said.out.split())
-    assert "a job stops at the name of events-2024-01-01T03:00:00.json and 1 more: rename it" in told
-    for name in ("events-2024-01-01T03:00:00.json", "f[1].json"):
-        (folder / name).unlink()
-    assert "a job stops" not in hivesink(capsys, "preview", "--ddl", ddl, "--from", folder).out
-
-
 def test_the_tables_settings_count(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     events = _events(tmp_path, '{"id": 1, "more": 1}', '{"id": 2}', '{"id": 3, "ts": 1704150000000}')
     strict = f"{BY_DAY},'sink.on-unknown-field'='bad-record','sink.bucket.on-null'='bad-record'"
     ddl = _ddl(tmp_path, f"{strict},'sink.timestamp-format'='ts=epoch-millis','sink.on-bad-record'='dead-letter'")
     said = hivesink(capsys, "preview", "--ddl", ddl, "--from", events, "--json")
-    bad = [(one["line"], one["field"], one["reason"]) for one in said.data["bad_records"]]
+    bad = [(row["line"], row["field"], row["reason"]) for row in said.data["bad_records"]]
     assert bad == [(1, "more", "unknown field"), (2, "dt", "the partition value is null or empty")]
     assert said.data["partitions"] == {"dt=2024-01-02": 1}
     assert "dead-letter table" in hivesink(capsys, "preview", "--ddl", ddl, "--from", events).out
@@ -128,7 +102,7 @@ def test_a_table_of_the_metastore(table: str, tmp_path: Path, capsys: pytest.Cap
 
 def test_no_records_are_no_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     said = hivesink(capsys, "preview", "--ddl", _ddl(tmp_path), "--from", _events(tmp_path))
-    assert (said.code, said.out.strip()) == (0, "there are no records")
+    assert (said.code, said.out.strip()) == (0, "0 of 0 records fit")
 
 
 @pytest.mark.parametrize(
@@ -138,17 +112,7 @@ def test_no_records_are_no_error(tmp_path: Path, capsys: pytest.CaptureFixture[s
         (["--table", "a.b", "--ddl", "t.sql"], (2, "either --table database.table or --ddl FILE.sql")),
         (["--ddl", "."], (2, "is a directory")),
         (["--ddl", "none.sql"], (2, "'none.sql' does not exist")),
-        (["--ddl", "t.sql", "--from", "none.json"], (2, "--from none.json: no such file or folder")),
-        (["--ddl", "t.sql", "--from", "s3://bucket/key"], (2, "s3:// is not read; write a local path, hdfs://…")),
-        (["--ddl", "t.sql", "--from", "kafka://host:9092"], (2, "write kafka://HOST:PORT/TOPIC")),
-        (
-            ["--ddl", "t.sql", "--from", "kafka://a:1,host/t"],
-            (2, "--from kafka://a:1,host/t: 'host' has no port; write host:9092, or the port that the broker has"),
-        ),
-        (
-            ["--ddl", "t.sql", "--from", "x/*.json"],
-            (2, "--from x/*.json: a pattern isn't taken; name a folder, whose files are all read, or one file"),
-        ),
+        (["--ddl", "t.sql", "--from", "none.json"], (2, "--from none.json: no file that Spark reads")),
         (["--ddl", "kafka.sql"], (65, "'timestamp' is a column neither of the table nor of the stream")),
     ],
 )
@@ -180,7 +144,7 @@ def test_columns_from_elsewhere(tmp_path: Path, capsys: pytest.CaptureFixture[st
     ddl = _ddl(tmp_path, f"{paths},'sink.bucket.assigner'='date-time'", "uid INT NOT NULL, file STRING, n INT NOT NULL")
     said = hivesink(capsys, "preview", "--ddl", ddl, "--from", events, "--json")
     assert said.code == 0
-    assert [one["row"] for one in said.data["rows"]] == [{"uid": 7, "file": events.as_uri().replace("//", ""), "n": 0}]
+    assert [row["row"] for row in said.data["rows"]] == [{"uid": 7, "file": events.as_uri().replace("//", ""), "n": 0}]
     assert said.data["unknown_fields"] == {"uid": 1, "other": 1}
 
     ddl = _ddl(tmp_path, "'sink.column.uid.from'='kafka.key','sink.bucket.assigner'='date-time'", "uid INT")

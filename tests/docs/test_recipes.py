@@ -40,7 +40,7 @@ class Shell:
             **own,
         }
         self.put("events", 1)
-        self.must("hivesink init --from events --table demo.events --yes && hivesink ddl apply ddl/events.sql")
+        self.must("hivesink init --from events --table demo.events --every day && hivesink ddl apply ddl/events.sql")
 
     def put(self, folder: str, first: int, name: str = "a.json") -> None:
         """Two records of one day, with ids from `first` on."""
