@@ -6,7 +6,7 @@ The suites in `tests/contracts/` test every adapter.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, BinaryIO, Protocol, TypeVar
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple, Protocol, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from hivesink.core.log import LogView, Mark, Touched
     from hivesink.core.manifest import Floor, Manifest
     from hivesink.core.partfile import Finished, InProgress, Pending
-    from hivesink.core.partition import LivePartition, NewPartition, PartitionKey, Statistics
+    from hivesink.core.partition import Estimate, LivePartition, NewPartition, PartitionKey
     from hivesink.core.partition_commit import Recorded
     from hivesink.core.table import Column, TableName, TableSpec
 
@@ -210,8 +210,6 @@ class LiveTable:
 
     spec: TableSpec
     location: str
-    accurate: bool
-    """Hive may answer from the table's own statistics (unpartitioned tables)."""
     created: int = 0
     """Seconds since 1970, to recognise a table that was dropped and created again. 0: not known."""
 
@@ -244,16 +242,23 @@ class Registrar(Protocol):
         """
 
     def add(self, table: LiveTable, partitions: Sequence[NewPartition]) -> None:
-        """Register each partition, or update it to the table's current columns. Never claims accurate statistics.
+        """Register each partition, or update it to the table's current columns.
 
+        Never claims accurate statistics, and makes the table claim none, as `clear_accurate` does.
         One that somebody else registers first keeps its location: look it up afterwards.
         """
 
     def clear_accurate(self, table: LiveTable, partitions: Sequence[str]) -> None:
-        """Remove `COLUMN_STATS_ACCURATE` where it is set, so that Hive counts rows itself (HIVE-11266)."""
+        """Remove `COLUMN_STATS_ACCURATE` from these and from the table, so that Hive counts rows itself (HIVE-11266).
 
-    def set_statistics(self, table: LiveTable, statistics: Sequence[Statistics]) -> bool:
-        """Set exact basic statistics. Returns False, and changes nothing, if this adapter can't."""
+        For no partitions it does nothing.
+        """
+
+    def estimate(self, table: LiveTable, estimates: Sequence[Estimate]) -> None:
+        """Write figures that planners use and no query is answered from: the flag goes with the same change.
+
+        Does nothing if this adapter can't.
+        """
 
     def announce(self, table: LiveTable, files: Mapping[str, Sequence[str]]) -> None:
         """Fire the metastore's INSERT event for each partition, with the files that were added to it.
@@ -315,6 +320,19 @@ class RecordWriter(Protocol):
         """Finish the content; the stream stays open."""
 
 
+class FileContent(NamedTuple):
+    """What one part file holds. `raw_bytes`: encoded, before compression."""
+
+    rows: int
+    raw_bytes: int
+
+
+class Measure(Protocol):
+    """Reads what a file holds. Raises ValueError if it is of another format, or damaged."""
+
+    def __call__(self, stream: BinaryIO, /) -> FileContent: ...
+
+
 class FileFormat(Protocol):
     """A file format of finished parts, as one table's settings have it. `config/formats.py` lists the formats."""
 
@@ -335,6 +353,10 @@ class FileFormat(Protocol):
 
         Raises ValueError if the file is of another format, is damaged, or holds values that don't fit.
         """
+
+    @staticmethod
+    def measure(stream: BinaryIO, /) -> FileContent:
+        """What the file holds, by its footer. Raises as `Measure`."""
 
 
 class Refit(Protocol):

@@ -31,7 +31,6 @@ from hivesink.errors import (
     Unsupported,
 )
 from hivesink.formats import adapter
-from hivesink.formats.statistics import measure
 from hivesink.hiveql.render import declared, render, stored
 from hivesink.logs import TableLogs, commit_log, file_system, log_folder
 from hivesink.metastore import catalog, connect
@@ -218,7 +217,7 @@ class Setup:
             target=plans[0],
             rejected=rejected,
             config=config,
-            measure=measure,
+            measure=adapter(live.spec.format).measure,
             history_policy=history_policy,
             on_commit=on_commit or (lambda _: None),
             was_written=SetAside(
@@ -227,7 +226,6 @@ class Setup:
                 registrar,
                 str(table),
             ).has,
-            sole_writer=lambda: len(logs.writers()) <= 1,
         )
         return cls(spec, context, site)
 

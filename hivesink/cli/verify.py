@@ -13,7 +13,7 @@ from hivesink.cli.command import Debug, Json, Metastore, Table, Writer, reportin
 from hivesink.cli.output import Grid, Line, Report
 from hivesink.core.progress import count
 from hivesink.errors import HiveSinkError
-from hivesink.formats.statistics import measure
+from hivesink.formats import adapter
 from hivesink.sink.inspect.findings import Finding, Level
 from hivesink.sink.inspect.verify import Verdict
 from hivesink.sink.inspect.verify import verify as verify_writer
@@ -55,8 +55,9 @@ def verify(
     with reporting(as_json=json, debug=debug) as out, open_table(table, metastore) as opened:
         if gone := opened.folder_gone:
             raise gone
+        measure = None if quick else adapter(opened.live.spec.format).measure
         verdicts = [
-            verify_writer(context, name, opened.name, None if quick else measure, opened.admission(name))
+            verify_writer(context, name, opened.name, measure, opened.admission(name))
             for name, context in opened.chosen(writer).items()
         ]
         accepted = opened.logs.accepted()

@@ -31,8 +31,6 @@ def require_columns(spec: TableSpec, config: SinkConfig) -> None:
     every = {"", *kinds, *(column.name for column in spec.partition_columns)}
     times = (name for name in config["sink.timestamp-format"] if name not in every)
     problems += [f"sink.timestamp-format names {name!r}, which is no column of {spec.name}" for name in times]
-    unknown = sorted((config["sink.statistics.columns"] or frozenset()) - kinds.keys())
-    problems += [f"sink.statistics.columns names {name!r}, no column in the files of {spec.name}" for name in unknown]
     if problems:
         raise InvalidOption(tuple(problems))
 

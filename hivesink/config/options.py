@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 from hivesink.config.formats import FORMATS
 from hivesink.config.parsers import (
     Option,
-    columns_or_all,
     duration,
     interval,
     matching,
@@ -190,7 +189,6 @@ OPTIONS: Mapping[str, Option] = {
         None, matching(r"(?s)(?:/|file:/|[a-z0-9]+://).*", "write a path that isn't relative, hdfs://… or file:/…")
     ),
     "sink.log.retained-epochs": Option("200", positive),
-    "sink.statistics.columns": Option("none", columns_or_all),
     "sink.registration.retry-interval": Option("30s", interval),
     "sink.registration.max-delay": Option("1h", duration),
     **{name: option for known in FORMATS.values() for name, option in known.options.items()},

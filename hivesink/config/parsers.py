@@ -115,12 +115,6 @@ def columns_or_flag(text: str) -> tuple[str, ...] | bool | None:
     return words[word] if word in words else columns(text)
 
 
-def columns_or_all(text: str) -> frozenset[str] | None:
-    """`none`: of no column; `all`: None; or columns. ValueError otherwise."""
-    word = text.strip().lower()
-    return frozenset() if word == "none" else None if word == "all" else frozenset(columns(text))
-
-
 def sort_keys(text: str) -> tuple[SortKey, ...]:
     """`a, b desc`; ValueError otherwise."""
     items = [re.fullmatch(r"\s*(.*?)(?:\s+(asc|desc))?\s*", item.lower()) for item in text.split(",")]

@@ -16,8 +16,6 @@ from hivesink.errors import PartitionPathInvalid
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from hivesink.core.statistics import ColumnFigures
-    from hivesink.core.table import Column
 
 PartitionKey = tuple[str, str]
 """A table's name and a partition's escaped path (`""`: the unpartitioned table itself)."""
@@ -34,7 +32,7 @@ def known_as(key: PartitionKey, table: str) -> PartitionKey:
 
 @dataclass(frozen=True, slots=True)
 class LivePartition:
-    """A registered partition. `accurate`: its `COLUMN_STATS_ACCURATE` is set, so Hive trusts its statistics.
+    """A registered partition. `accurate`: Hive trusts its statistics, since its or its table's flag is set.
 
     `format`, as in `TableSpec`, is that of its files; None if it is the table's.
     """
@@ -57,18 +55,14 @@ class NewPartition:
 
 
 @dataclass(frozen=True, slots=True)
-class Statistics:
-    """Exact figures of a partition (`""`: of an unpartitioned table), which Hive may answer queries from.
-
-    `raw_bytes`: encoded, before compression. `columns`: those whose figures are known.
-    """
+class Estimate:
+    """What a partition (`""`: an unpartitioned table) holds, for planners. `raw_bytes`: encoded, before compression."""
 
     partition: str
     files: int
     bytes: int
     rows: int
     raw_bytes: int
-    columns: tuple[tuple[Column, ColumnFigures], ...] = ()
 
 
 def by_table(keys: Iterable[PartitionKey]) -> dict[str, list[str]]:

@@ -19,7 +19,7 @@ from hivesink.config.formats import ParquetCompression
 from hivesink.errors import Unsupported
 from hivesink.formats.dictionaries import Dictionaries
 from hivesink.formats.leaves import leaves
-from hivesink.formats.statistics import READ_BYTES
+from hivesink.ports import FileContent
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from hivesink.config.options import SinkConfig
     from hivesink.core.table import SortKey
 
+READ_BYTES = 1 << 20
 _FALSE_POSITIVES = 0.01
 """Of a Bloom filter; parquet-java's default."""
 
@@ -88,6 +89,12 @@ class ParquetFormat:
                 for wanted in schema
             ]
             yield pa.RecordBatch.from_arrays(columns, schema=schema)
+
+    @staticmethod
+    def measure(stream: BinaryIO, /) -> FileContent:
+        footer = pq.ParquetFile(stream, buffer_size=READ_BYTES).metadata
+        groups = (footer.row_group(index) for index in range(footer.num_row_groups))
+        return FileContent(footer.num_rows, sum(group.total_byte_size for group in groups))
 
     def _writer(self, stream: BinaryIO, first: pa.Table | None, *, has_nan: bool) -> pq.ParquetWriter:
         """The writer of a file that begins with the rows `first`; None if it has none."""

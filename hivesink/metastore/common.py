@@ -21,7 +21,7 @@ from hivesink.errors import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from hivesink.core.partition import Statistics
+    from hivesink.core.partition import Estimate
 
 
 Key = TypeVar("Key")
@@ -120,17 +120,13 @@ def name_of(spec: TableSpec, values: Values) -> str:
     return partition_path([column.name for column in spec.partition_columns], values)
 
 
-def figures_of(exact: Statistics) -> dict[str, str]:
-    """The parameters that say them, with FLAG naming exactly the columns that have statistics."""
-    flag: dict[str, object] = {"BASIC_STATS": "true"}
-    if exact.columns:
-        flag["COLUMN_STATS"] = dict.fromkeys(sorted(column.name for column, _ in exact.columns), "true")
+def figures_of(estimate: Estimate) -> dict[str, str]:
+    """The parameters that say them. Without FLAG, planners use them and no query is answered from them."""
     return {
-        "numFiles": str(exact.files),
-        "totalSize": str(exact.bytes),
-        "numRows": str(exact.rows),
-        "rawDataSize": str(exact.raw_bytes),
-        FLAG: json.dumps(flag, separators=(",", ":"), ensure_ascii=False),
+        "numFiles": str(estimate.files),
+        "totalSize": str(estimate.bytes),
+        "numRows": str(estimate.rows),
+        "rawDataSize": str(estimate.raw_bytes),
     }
 
 
@@ -139,15 +135,25 @@ def is_accurate(text: str | None) -> bool:
 
     Hive before 2.0 wrote `true` or `false`, later ones a JSON object.
     """
-    if text is None or not text.strip():
-        return False
-    try:
-        flag = json.loads(text.lower())
-    except ValueError:
-        return True
+    flag = _parsed(text)
     if isinstance(flag, dict):
         return flag.get("basic_stats") in {"true", True} or bool(flag.get("column_stats"))
     return flag is not False
+
+
+def trusts_columns(text: str | None) -> bool:
+    """Whether Hive might trust statistics of columns: the only ones of a partitioned table itself that it uses."""
+    flag = _parsed(text)
+    return bool(flag.get("column_stats")) if isinstance(flag, dict) else flag is not False
+
+
+def _parsed(text: str | None) -> object:
+    if text is None or not text.strip():
+        return False
+    try:
+        return json.loads(text.lower())
+    except ValueError:
+        return text
 
 
 def change_all(

@@ -1,18 +1,19 @@
 """HiveServer2 (and Spark's Thrift Server) by SQL, for sites where the metastore itself can't be reached.
 
-SQL can't set exact statistics, nor clear the flag by which Hive trusts a partition's statistics. So an epoch that
-would write into such a partition fails before anything is published.
+SQL can't clear the flag by which Hive trusts statistics. So an epoch that would write where it is set fails before
+anything is published.
 """
 
 from __future__ import annotations
 
 from contextlib import contextmanager
+from dataclasses import replace
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from hivesink import errors
 from hivesink.config.formats import FORMATS, format_name
-from hivesink.core.partition import DEFAULT_PARTITION, LivePartition, NewPartition, Statistics
+from hivesink.core.partition import DEFAULT_PARTITION, Estimate, LivePartition, NewPartition
 from hivesink.core.progress import count
 from hivesink.core.table import TableName, TableSpec, quoted
 from hivesink.hive.session import BROKEN, REFUSED, Login, Session, reason
@@ -24,6 +25,7 @@ from hivesink.metastore.common import (
     is_accurate,
     name_of,
     require_partition_columns,
+    trusts_columns,
     values_of,
 )
 from hivesink.metastore.hive_text import Described, DescribedColumn, described, literal, partition_clause
@@ -68,7 +70,7 @@ class HiveServer2Registrar:
             external=facts.external,
             properties=facts.options,
         )
-        return LiveTable(spec, found.fields.get("location", ""), is_accurate(_flag(properties)), found.created)
+        return LiveTable(spec, found.fields.get("location", ""), found.created)
 
     def names(self, table: LiveTable) -> Sequence[str]:
         return list(self._registered(table.spec, None)) if table.spec.is_partitioned else [""]
@@ -77,28 +79,29 @@ class HiveServer2Registrar:
         if partitions is not None and not partitions:
             return {}
         spec = table.spec
-        if not spec.is_partitioned:
-            live = self.table(spec.name)
-            self._require_same(table, live.created)
-            return {"": LivePartition("", live.location, live.accurate, columns_behind=False)}
         # Describe it first: only this reports a missing table in the same way on both servers.
         fresh = self._describe(spec.name)
-        self._require_same(table, fresh.created)
+        if fresh.created != table.created:
+            raise errors.TableReplaced(str(spec.name), self.address)
         _facts(spec.name, fresh, fresh.parameters).refuse()
+        if not spec.is_partitioned:
+            accurate = is_accurate(_flag(fresh.parameters))
+            return {"": LivePartition("", fresh.fields.get("location", ""), accurate, columns_behind=False)}
         require_partition_columns(spec, [column(spec.name, *described) for described in fresh.partition_columns])
         registered = self._registered(spec, partitions)
         wanted = registered if partitions is None else partitions
         found = [partition for partition in wanted if _name(spec, partition) in registered]
-        return {partition: self._partition(spec, partition, fresh.columns) for partition in found}
-
-    def _require_same(self, table: LiveTable, created: int) -> None:
-        if created != table.created:
-            raise errors.TableReplaced(str(table.spec.name), self.address)
+        places = [self._partition(spec, partition, fresh.columns) for partition in found]
+        if trusts_columns(_flag(fresh.parameters)):
+            places = [replace(place, accurate=True) for place in places]
+        return {place.partition: place for place in places}
 
     def add(self, table: LiveTable, partitions: Sequence[NewPartition]) -> None:
         spec = table.spec
         if not spec.is_partitioned or not partitions:
             return
+        if trusts_columns(_flag(self._describe(spec.name).parameters)):
+            raise self._trusted(spec, [wanted.partition for wanted in partitions])
         known = self._registered(spec, [wanted.partition for wanted in partitions])
         existing = [wanted.partition for wanted in partitions if _name(spec, wanted.partition) in known]
         try:
@@ -154,21 +157,12 @@ class HiveServer2Registrar:
                 self._change(spec.name, f"update the columns of partition {partition}", statement)
 
     def clear_accurate(self, table: LiveTable, partitions: Sequence[str]) -> None:
-        spec = table.spec
         trusted = [partition for partition, live in self.lookup(table, partitions).items() if live.accurate]
         if trusted:
-            raise errors.RegistrationFailed(
-                str(spec.name),
-                "drop the accuracy of statistics" + (" of" if spec.is_partitioned else ""),
-                "HiveQL can't; use the metastore's own address (registrar thrift), and run ANALYZE TABLE … COMPUTE "
-                "STATISTICS only while no stream writes",
-                self.address,
-                tuple(trusted) if spec.is_partitioned else (),
-            )
+            raise self._trusted(table.spec, trusted)
 
-    def set_statistics(self, table: LiveTable, statistics: Sequence[Statistics]) -> bool:  # noqa: ARG002
-        """Return False: HiveQL has no statement that sets the number of rows and keeps it trusted."""
-        return False
+    def estimate(self, table: LiveTable, estimates: Sequence[Estimate]) -> None:
+        """Does nothing: HiveQL has no statement that sets the number of rows."""
 
     def announce(self, table: LiveTable, files: Mapping[str, Sequence[str]]) -> None:  # noqa: ARG002
         """Raises Unsupported."""
@@ -177,6 +171,16 @@ class HiveServer2Registrar:
 
     def close(self) -> None:
         self._session.close()
+
+    def _trusted(self, spec: TableSpec, partitions: Sequence[str]) -> errors.RegistrationFailed:
+        return errors.RegistrationFailed(
+            str(spec.name),
+            "drop the accuracy of statistics" + (" of" if spec.is_partitioned else ""),
+            "HiveQL can't; use the metastore's own address (registrar thrift), and run ANALYZE TABLE … COMPUTE "
+            "STATISTICS only while no stream writes",
+            self.address,
+            tuple(partitions) if spec.is_partitioned else (),
+        )
 
     def _partition(self, spec: TableSpec, partition: str, columns: list[DescribedColumn]) -> LivePartition:
         clause = partition_clause(spec, partition, spark=self._spark)

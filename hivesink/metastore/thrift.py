@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import replace
 from difflib import get_close_matches
 from functools import partial
-from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 from hive_metastore import ttypes
 from thrift.Thrift import TException
 
-from hivesink.core.partition import LivePartition, NewPartition, Statistics
+from hivesink.core.partition import Estimate, LivePartition, NewPartition
 from hivesink.core.progress import count
 from hivesink.errors import HiveSinkError, RegistrationFailed, TableReplaced, UnknownTable
 from hivesink.metastore import thrift_table
@@ -26,11 +24,10 @@ from hivesink.metastore.common import (
     require_partition_columns,
     values_of,
 )
-from hivesink.metastore.thrift_calls import add_partitions, set_column_statistics, version
-from hivesink.metastore.thrift_statistics import TIMESTAMPS_SINCE, column_statistics
+from hivesink.metastore.thrift_calls import add_partitions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from hivesink.core.table import TableName
     from hivesink.metastore.thrift_calls import PartitionsCall
@@ -39,11 +36,8 @@ if TYPE_CHECKING:
 
 NAMES_A_CALL = 1000
 PARTITIONS_A_CALL = 500
-STATISTICS_A_CALL = 50
-"""Partitions whose columns' statistics are set in one call: each column is a row of the metastore's database."""
-LONGEST_FLAG = 3900
-"""Characters of a flag's columns: Hive 2.3 has room for 4000 of a parameter."""
 TRIES = 4
+DROP_FLAG = "drop the accuracy of statistics"
 
 
 class ThriftRegistrar:
@@ -98,8 +92,7 @@ class ThriftRegistrar:
         thrift_table.facts(fresh).refuse()
         require_partition_columns(table.spec, thrift_table.partition_columns(fresh))
         if not table.spec.is_partitioned:
-            accurate = is_accurate((fresh.parameters or {}).get(FLAG))
-            return {"": LivePartition("", fresh.sd.location, accurate, columns_behind=False)}
+            return {"": LivePartition("", fresh.sd.location, thrift_table.is_trusted(fresh), columns_behind=False)}
         if partitions is None:
             partitions = self.names(table)
         wanted = {values_of(table.spec, partition): partition for partition in partitions}
@@ -110,6 +103,8 @@ class ThriftRegistrar:
         if not partitions or not table.spec.is_partitioned:
             return
         fresh = self._tables.get(table.spec.name)
+        if thrift_table.is_trusted(fresh):
+            self._clear_table(table)
         structs = {
             values_of(table.spec, wanted.partition): thrift_table.new_partition(wanted, table.spec, fresh)
             for wanted in partitions
@@ -128,43 +123,21 @@ class ThriftRegistrar:
         self._update_columns(table, list(structs))
 
     def clear_accurate(self, table: LiveTable, partitions: Sequence[str]) -> None:
+        if partitions:
+            self._clear_table(table)
         if table.spec.is_partitioned:
             values = [values_of(table.spec, partition) for partition in partitions]
-            self._alter(table, "drop the accuracy of statistics", values, lambda _, found: _cleared(found.parameters))
-        elif partitions:
-            self._tables.alter(table.spec.name, "drop the accuracy of statistics", _cleared)
+            self._alter(table, DROP_FLAG, values, lambda _, found: thrift_table.is_trusted(found))
 
-    def set_statistics(self, table: LiveTable, statistics: Sequence[Statistics]) -> bool:
-        name, action = table.spec.name, "set statistics"
+    def estimate(self, table: LiveTable, estimates: Sequence[Estimate]) -> None:
         if not table.spec.is_partitioned:
-            for figures in statistics:
-                exact = _settable(figures, self._tables.get(name))
-                self._set_columns(table, [exact])
-                self._tables.alter(name, action, partial(_set_figures, exact=exact))
-            return True
-        wanted = {values_of(table.spec, figures.partition): figures for figures in statistics}
-        some = [values for values, figures in wanted.items() if figures.columns]
-
-        def set_columns(chunk: Sequence[Values]) -> None:
-            found = self._read(table, chunk, self._tables.calls.states)
-            self._set_columns(table, [_settable(wanted[values], found[values]) for values in found])
-
-        def set_figures(refused: Collection[str] = ()) -> None:
-            self._alter(
-                table,
-                action,
-                [values for values, figures in wanted.items() if figures.partition not in refused],
-                lambda values, found: _set_figures(found.parameters, _settable(wanted[values], found)),
-            )
-
-        # First, so that the flag never names a column whose statistics aren't there.
-        try:
-            self._change_all(table, "set the columns' statistics of", some, set_columns, per_call=STATISTICS_A_CALL)
-        except RegistrationFailed as error:
-            set_figures(error.partitions)
-            raise
-        set_figures()
-        return True
+            for estimate in estimates:
+                self._tables.alter(table.spec.name, "write estimates", partial(_write, estimate))
+            return
+        wanted = {values_of(table.spec, estimate.partition): estimate for estimate in estimates}
+        self._alter(
+            table, "write estimates", list(wanted), lambda values, found: _write(wanted[values], found.parameters)
+        )
 
     def announce(self, table: LiveTable, files: Mapping[str, Sequence[str]]) -> None:
         name = table.spec.name
@@ -179,13 +152,9 @@ class ThriftRegistrar:
     def close(self) -> None:
         self._connection.close()
 
-    def _set_columns(self, table: LiveTable, statistics: Sequence[Statistics]) -> None:
-        name = table.spec.name
-        has_timestamps = self._connection.read(version) >= TIMESTAMPS_SINCE
-        found = [column_statistics(name, exact, has_timestamps=has_timestamps) for exact in statistics if exact.columns]
-        if found:
-            action = f"set the columns' statistics of {count(len(found), 'partition')}"
-            self._connection.change(str(name), action, lambda client: set_column_statistics(client, found))
+    def _clear_table(self, table: LiveTable) -> None:
+        """Hive reduces a partitioned table's filters by the statistics of the table itself, if its flag is set."""
+        self._tables.alter(table.spec.name, DROP_FLAG, lambda found: is_accurate(found.get(FLAG)))
 
     def _read(self, table: LiveTable, wanted: Sequence[Values], call: PartitionsCall) -> dict[Values, Any]:
         """The registered ones of `wanted`. Raises UnknownTable, MetastoreUnreachable."""
@@ -212,8 +181,6 @@ class ThriftRegistrar:
         action: str,
         wanted: Sequence[Values],
         change: Callable[[Sequence[Values]], None],
-        *,
-        per_call: int = PARTITIONS_A_CALL,
     ) -> None:
         change_all(
             {values: name_of(table.spec, values) for values in wanted},
@@ -221,7 +188,7 @@ class ThriftRegistrar:
             table=str(table.spec.name),
             action=action,
             address=self.address,
-            per_call=per_call,
+            per_call=PARTITIONS_A_CALL,
             ask=lambda: self._tables.get(table.spec.name),
         )
 
@@ -244,6 +211,7 @@ class ThriftRegistrar:
     ) -> None:
         """Alter the registered ones of `wanted` for which `change` returns True, each after a fresh read.
 
+        FLAG is never written back: another writer may have removed it since that read.
         The metastore refuses the whole call if one was dropped in between; it is then read and altered again.
         """
         name = table.spec.name
@@ -253,6 +221,8 @@ class ThriftRegistrar:
             for partition in found.values():
                 partition.parameters = partition.parameters or {}
             changed = [partition for values, partition in found.items() if change(values, partition)]
+            for partition in changed:
+                partition.parameters.pop(FLAG, None)
             if changed:
                 self._connection.change(
                     str(name),
@@ -263,25 +233,10 @@ class ThriftRegistrar:
         self._change_all(table, f"{action} of", wanted, alter)
 
 
-def _cleared(parameters: dict[str, str]) -> bool:
-    accurate = is_accurate(parameters.get(FLAG))
-    if accurate:
-        del parameters[FLAG]
-    return accurate
-
-
-def _set_figures(parameters: dict[str, str], exact: Statistics) -> bool:
-    parameters |= figures_of(exact)
-    return True
-
-
-def _settable(exact: Statistics, owner: Any) -> Statistics:
-    """With no column whose type in `owner` is another, nor more of them than the flag has room for."""
-    types = {field.name.lower(): field.type for field in owner.sd.cols}
-    kept = [one for one in exact.columns if types.get(one[0].name) == str(one[0].type)]
-    # Its own characters, and those of `"":"true",`.
-    room = accumulate(len(column.name) + 10 for column, _ in kept)
-    return replace(exact, columns=tuple(one for one, length in zip(kept, room, strict=True) if length < LONGEST_FLAG))
+def _write(estimate: Estimate, parameters: dict[str, str]) -> bool:
+    before = dict(parameters)
+    parameters |= figures_of(estimate)
+    return parameters != before or FLAG in before
 
 
 def _repeat_refused(call: Callable[[], None]) -> None:

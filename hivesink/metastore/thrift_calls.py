@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
     PartitionsCall = Callable[[Client, str, str, list[str]], list[Any]]
 
-ENGINE = "hive"
-
 _KEEP_STATISTICS = ttypes.EnvironmentContext(properties={"DO_NOT_UPDATE_STATS": "true"})
 """Without it an alter lists the folder and, for a table, overwrites numFiles and totalSize."""
 
@@ -96,22 +94,6 @@ def add_partitions(client: Client, parts: list[Any]) -> None:
     """Register partitions of one table; existing ones stay as they are. Known since Hive 0.13."""
     database, table = parts[0].dbName, parts[0].tableName
     client.add_partitions_req(ttypes.AddPartitionsRequest(database, table, parts, ifNotExists=True, needResult=False))
-
-
-def set_column_statistics(client: Client, found: list[Any]) -> None:
-    """Replace the statistics of the columns in `found`, of one table's partitions or of a table. Since Hive 0.13."""
-    about = found[0].statsDesc
-    if about.partName is not None:
-        # Hive 4 writes these by SQL. In a schema that it makes as it goes, their table comes with the first read only.
-        named, column = [about.partName], [found[0].statsObj[0].colName]
-        client.get_partitions_statistics_req(
-            ttypes.PartitionsStatsRequest(about.dbName, about.tableName, column, named, engine=ENGINE)
-        )
-    # Hive 4 keeps those of other engines apart; older ones don't know the field.
-    request = ttypes.SetPartitionsStatsRequest(colStats=found, needMerge=False, engine=ENGINE)
-    if not client.set_aggr_stats_for(request):
-        message = "it has not set the columns' statistics"
-        raise ttypes.MetaException(message)
 
 
 def version(client: Client) -> tuple[int, ...]:

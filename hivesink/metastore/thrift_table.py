@@ -57,7 +57,7 @@ def partition_columns(table: Any) -> tuple[Column, ...]:
 def live_table(table: Any) -> LiveTable:
     """Raises Unsupported if the sink can't write such a table."""
     facts(table).refuse()
-    return LiveTable(spec_of(table), table.sd.location, is_accurate(table.parameters.get(FLAG)), table.createTime or 0)
+    return LiveTable(spec_of(table), table.sd.location, table.createTime or 0)
 
 
 def live_partition(partition: str, found: Any, table: Any) -> LivePartition:
@@ -65,10 +65,15 @@ def live_partition(partition: str, found: Any, table: Any) -> LivePartition:
     return LivePartition(
         partition=partition,
         location=found.sd.location,
-        accurate=is_accurate((found.parameters or {}).get(FLAG)),
+        accurate=is_trusted(found) or is_trusted(table),
         columns_behind=columns_behind(found, table),
         format=None if found.sd.inputFormat == table.sd.inputFormat else format_name(found.sd.inputFormat),
     )
+
+
+def is_trusted(owner: Any) -> bool:
+    """Whether Hive answers from the statistics of this partition or table."""
+    return is_accurate((owner.parameters or {}).get(FLAG))
 
 
 def columns_behind(partition: Any, table: Any) -> bool:
@@ -157,11 +162,13 @@ class ThriftTables:
     def alter(self, name: TableName, action: str, change: Callable[[dict[str, str]], bool]) -> None:
         """Alter the table's parameters right after a fresh read, if `change` returns that it changed them.
 
-        The metastore has no compare-and-set: this undoes what somebody else alters in between.
+        The metastore has no compare-and-set: this undoes what somebody else alters in between. So it never writes
+        FLAG back, which another writer may have removed.
         """
         table = self.get(name)
         table.parameters = table.parameters or {}
         if change(table.parameters):
+            table.parameters.pop(FLAG, None)
             self.connection.change(str(name), action, lambda client: self.calls.alter_table(client, table))
 
 

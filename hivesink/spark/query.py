@@ -104,7 +104,7 @@ def _waited(call: Callable[[], _T]) -> _T:
 
 
 class HiveQuery:
-    """A started query. Its end, by itself or by `stop`, finishes what is open and sets exact statistics.
+    """A started query. Its end, by itself or by `stop`, finishes what is open and writes estimates.
 
     Every other attribute is Spark's `StreamingQuery`'s. `own` is False if `HiveSink.start` didn't make the query;
     `interval` is how often Spark asks for new rows, None if it ends by itself.
@@ -162,7 +162,7 @@ class HiveQuery:
                 self._fail(error)
 
     def stop(self) -> None:
-        """Stop after the batch that is being committed, finish what is open, set exact statistics.
+        """Stop after the batch that is being committed, finish what is open, write estimates.
 
         Raises the sink's error if a publish or a registration stays open (the next start goes on with it), or if the
         query had failed.

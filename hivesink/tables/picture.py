@@ -16,7 +16,7 @@ from hivesink.core.picture import EpochPicture, PartitionPicture, Picture, Rejec
 from hivesink.core.timeline import timeline
 from hivesink.core.watermark import latest
 from hivesink.errors import FileSystemUnknown, HiveSinkError, InvalidOption, UnknownTable, Unsupported
-from hivesink.formats.statistics import measure
+from hivesink.formats import adapter
 from hivesink.sink.inspect.facts import LogFacts, read_log
 from hivesink.sink.task.commit_rule import time_reading
 from hivesink.tables.rejects import Census, DeadLetters, Wanted
@@ -152,6 +152,7 @@ class _Rows:
 
     def __init__(self, opened: OpenedTable, logs: Mapping[str, LogFacts], store: FileStore) -> None:
         self._store = store
+        self._measure = adapter(opened.live.spec.format).measure
         # A part's name is unique, whichever partition a person has moved it to.
         parts = (part for log in logs.values() for _, part in log.effective())
         self._parts = {part.name: (part.length, part.rows) for part in parts}
@@ -199,7 +200,7 @@ class _Rows:
 
     def _footer(self, file: Finished) -> int:
         with self._store.open(file.path) as stream:
-            return measure(stream).rows
+            return self._measure(stream).rows
 
 
 def _epochs(writer: str, log: LogFacts, last: int) -> Iterator[EpochPicture]:

@@ -85,9 +85,9 @@ class Ingest:
         self.committer.finish()
 
     def verify(self) -> Verdict:
-        from hivesink.formats.statistics import measure
+        from hivesink.formats.parquet import ParquetFormat
 
-        return verify(self.setup.context, self.writer, self.table, measure)
+        return verify(self.setup.context, self.writer, self.table, ParquetFormat.measure)
 
     def staged(self) -> list[str]:
         """Hidden part files in the table's folder: orphans, where nothing runs."""

@@ -8,7 +8,6 @@ from hivesink.config.options import SinkConfig, as_texts
 from hivesink.errors import InvalidOption
 
 INTERVAL, DELAY = "sink.registration.retry-interval", "sink.registration.max-delay"
-COLUMNS = "sink.statistics.columns"
 SUCCESS_FILE = "sink.partition-commit.success-file.name"
 
 
@@ -51,20 +50,6 @@ def test_a_jobs_own_options_must_all_be_settings_and_may_be_numbers() -> None:
 
 def test_a_job_may_refuse_to_wait() -> None:
     assert SinkConfig.parse({DELAY: "0s"})[DELAY] == timedelta(0)
-
-
-@pytest.mark.parametrize(
-    ("text", "columns"),
-    [("none", frozenset()), ("ALL", None), ("a", {"a"}), (" A , b", {"a", "b"}), ("all,a", {"all", "a"})],
-)
-def test_columns_of_statistics(text: str, columns: set[str] | None) -> None:
-    assert SinkConfig.parse({COLUMNS: text})[COLUMNS] == columns
-
-
-@pytest.mark.parametrize("text", ["", "a,,b", ","])
-def test_columns_without_a_name_are_refused(text: str) -> None:
-    with pytest.raises(InvalidOption, match="write columns, separated by commas"):
-        SinkConfig.parse({COLUMNS: text})
 
 
 def test_only_what_is_not_at_its_default_is_changed() -> None:

@@ -85,7 +85,6 @@ def test_a_table_reads_back(server: LiveMetastore, tmp_path: Path) -> None:
     assert live.spec.partition_columns == spec.partition_columns
     assert live.spec.external
     assert live.location.rstrip("/").endswith(f"/{spec.name.table}")
-    assert not live.accurate
 
 
 @pytest.mark.parametrize("name", ["contracts.nobody", "no_such_database.nobody"])

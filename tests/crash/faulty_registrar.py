@@ -13,7 +13,7 @@ from tests.crash.faults import Call, Kill, Mode, Plan
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from hivesink.core.partition import LivePartition, NewPartition, Statistics
+    from hivesink.core.partition import Estimate, LivePartition, NewPartition
     from hivesink.core.table import TableName
     from hivesink.ports import LiveTable, Registrar
 
@@ -66,8 +66,8 @@ class FaultyRegistrar:
     def clear_accurate(self, table: LiveTable, partitions: Sequence[str]) -> None:
         self._do("clear_accurate", table, self.inner.clear_accurate, partitions)
 
-    def set_statistics(self, table: LiveTable, statistics: Sequence[Statistics]) -> bool:
-        return bool(self._do("set_statistics", table, self.inner.set_statistics, statistics))
+    def estimate(self, table: LiveTable, estimates: Sequence[Estimate]) -> None:
+        self._do("estimate", table, self.inner.estimate, estimates)
 
     def announce(self, table: LiveTable, files: Mapping[str, Sequence[str]]) -> None:
         self._do("announce", table, lambda name, some: self.inner.announce(name, dict(some)), list(files.items()))

@@ -179,10 +179,7 @@ class Histories(RuleBasedStateMachine):
         if not late.apply_late() or late.plan is None:
             return
         call = late.calls[late.plan.step - 1].name
-        # Two documented windows: figures that are set late, since the metastore has no compare-and-set, and a
-        # staged file that is created when its touched-list has been forgotten, which `clean` takes.
-        if call == "set_statistics" and not self.down:
-            self.site.analyze()
+        # A documented window: a staged file that is created when its touched-list has been forgotten; `clean` takes it.
         self.created_late = self.created_late or call == "open_new"
 
     def _expected(self) -> Counter[int]:

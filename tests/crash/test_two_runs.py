@@ -176,8 +176,7 @@ def test_a_run_stalls_at_every_call_of_the_metastore() -> None:
 
         site.user = user
         error = wakes(lambda site=site: site.job(registrar=Watched(site)))  # type: ignore[misc]
-        # A documented window: the metastore has no compare-and-set between the last look at the log and the figures.
-        check(site, other, error, call, counts=call.name != "set_statistics")
+        check(site, other, error, call)
 
 
 class Turns:

@@ -18,7 +18,6 @@ from hivesink.core.typetext import parse_type
 from hivesink.decode.arrowtypes import arrow_schema
 from hivesink.errors import Unsupported
 from hivesink.formats.parquet import ParquetFormat
-from hivesink.formats.statistics import measure
 
 COLUMNS = {
     "z": "int",
@@ -106,7 +105,7 @@ def test_each_write_is_a_row_group() -> None:
     metadata = pq.ParquetFile(stream).metadata
     assert [metadata.row_group(place).num_rows for place in range(metadata.num_row_groups)] == [2, 1]
     stream.seek(0)
-    assert measure(stream).rows == 3
+    assert ParquetFormat.measure(stream).rows == 3
 
 
 def test_a_row_group_is_not_cut_at_arrows_default() -> None:
@@ -200,7 +199,7 @@ def test_without_an_order_none_is_declared() -> None:
 
 
 def test_a_file_without_rows_is_whole() -> None:
-    assert measure(written()).rows == 0
+    assert ParquetFormat.measure(written()).rows == 0
 
 
 def test_a_writer_that_is_dropped_does_not_finish_its_file() -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from hivesink.config.formats import FORMATS
-from hivesink.core.partition import LivePartition, NewPartition, Statistics, partition_path
+from hivesink.core.partition import Estimate, LivePartition, NewPartition, partition_path
 from hivesink.errors import MetastoreUnreachable, RegistrationFailed, TableExists, TableReplaced, UnknownTable
 from hivesink.metastore.common import (
     FLAG,
@@ -74,7 +74,7 @@ class MemoryMetastore:
             hive = FORMATS.get(entry.spec.format)
             source, serde = (hive.input_format, hive.serde) if hive else (entry.spec.format, "")
             Facts(name, kind, source, serde, clustered=False, properties=properties).refuse()
-            return LiveTable(entry.spec, entry.location, is_accurate(entry.parameters.get(FLAG)), entry.created)
+            return LiveTable(entry.spec, entry.location, entry.created)
 
     def names(self, table: LiveTable) -> Sequence[str]:
         return list(self.partitions(table.spec.name)) if table.spec.is_partitioned else [""]
@@ -86,8 +86,8 @@ class MemoryMetastore:
             if entry.spec.format not in FORMATS:
                 self.table(table.spec.name)
             require_partition_columns(table.spec, entry.spec.partition_columns)
+            accurate = is_accurate(entry.parameters.get(FLAG))
             if not table.spec.is_partitioned:
-                accurate = is_accurate(entry.parameters.get(FLAG))
                 live = LivePartition("", entry.location, accurate, columns_behind=False)
                 return {} if partitions == [] else {"": live}
             if partitions is None:
@@ -97,7 +97,7 @@ class MemoryMetastore:
                 partition: LivePartition(
                     partition,
                     place.location,
-                    is_accurate(place.parameters.get(FLAG)),
+                    accurate or is_accurate(place.parameters.get(FLAG)),
                     columns_behind=place.columns != entry.spec.columns,
                     format=place.format,
                 )
@@ -110,6 +110,8 @@ class MemoryMetastore:
             return
         refused: dict[str, str] = {}
         with self._entry(table.spec.name) as entry:
+            if partitions:
+                entry.parameters.pop(FLAG, None)
             names = (name_of(entry.spec, values) for values in entry.partitions)
             there = {name.rstrip(" "): name for name in names}
             for wanted in partitions:
@@ -129,15 +131,15 @@ class MemoryMetastore:
 
     def clear_accurate(self, table: LiveTable, partitions: Sequence[str]) -> None:
         with self._entry(table.spec.name) as entry:
-            for parameters in _parameters(entry, partitions):
+            for parameters in (*_parameters(entry, partitions), *([entry.parameters] if partitions else [])):
                 parameters.pop(FLAG, None)
 
-    def set_statistics(self, table: LiveTable, statistics: Sequence[Statistics]) -> bool:
+    def estimate(self, table: LiveTable, estimates: Sequence[Estimate]) -> None:
         with self._entry(table.spec.name) as entry:
-            for exact in statistics:
-                for parameters in _parameters(entry, [exact.partition]):
-                    parameters.update(figures_of(exact))
-        return True
+            for estimate in estimates:
+                for parameters in _parameters(entry, [estimate.partition]):
+                    parameters.update(figures_of(estimate))
+                    parameters.pop(FLAG, None)
 
     def announce(self, table: LiveTable, files: Mapping[str, Sequence[str]]) -> None:
         with self._entry(table.spec.name):
@@ -167,6 +169,10 @@ class MemoryMetastore:
         """A user's ANALYZE TABLE: Hive trusts the figures from now on."""
         for parameters in _parameters(self._entries[name], [partition]):
             parameters.update({"numRows": str(rows), FLAG: '{"BASIC_STATS":"true"}'})
+
+    def analyze_table(self, name: TableName) -> None:
+        """A user's ANALYZE TABLE … FOR COLUMNS, of a partitioned table itself."""
+        self._entries[name].parameters[FLAG] = '{"COLUMN_STATS":{"id":"true"}}'
 
     def drop_table(self, name: TableName) -> None:
         """A user's DROP TABLE; whose files go is the test's matter."""
@@ -231,6 +237,11 @@ class MemoryMetastore:
         with self._lock:
             (found,) = _parameters(self._entries[name], [partition])
             return dict(found)
+
+    def table_parameters(self, name: TableName) -> Mapping[str, str]:
+        """The table's own, whether it is partitioned or not."""
+        with self._lock:
+            return dict(self._entries[name].parameters)
 
     @contextmanager
     def _entry(self, name: TableName) -> Iterator[MemoryTable]:

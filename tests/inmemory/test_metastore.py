@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hivesink.core.partition import Statistics
+from hivesink.core.partition import Estimate
 from hivesink.core.table import Column, Primitive
 from hivesink.errors import MetastoreUnreachable, RegistrationUnknown, TableExists
 from tests.crash.faults import Kill, Mode, Plan
@@ -27,7 +27,7 @@ def test_down_and_up() -> None:
         lambda: metastore.lookup(live, [dt(1)]),
         lambda: metastore.add(live, [new(live, dt(2))]),
         lambda: metastore.clear_accurate(live, [dt(1)]),
-        lambda: metastore.set_statistics(live, [Statistics(dt(1), 1, 1, 1, 0)]),
+        lambda: metastore.estimate(live, [Estimate(dt(1), 1, 1, 1, 0)]),
     ):
         with pytest.raises(MetastoreUnreachable):
             call()

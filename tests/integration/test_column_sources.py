@@ -52,7 +52,6 @@ PROPERTIES = {
     "sink.on-bad-record": "dead-letter",
     "sink.on-unknown-field": "bad-record",
     "sink.sort-by": "record_offset desc",
-    "sink.statistics.columns": "device,record_offset",
 }
 PARTITIONED = "PARTITIONED BY (region STRING, dt STRING)"
 AT = datetime(2024, 1, 2, 3, 4, 5, tzinfo=timezone.utc)

@@ -9,7 +9,7 @@ import pytest
 
 from hivesink import wiring
 from hivesink.errors import MetastoreUnreachable
-from hivesink.formats.statistics import measure
+from hivesink.formats.parquet import ParquetFormat
 from hivesink.sink.inspect.findings import Level
 from hivesink.sink.inspect.verify import verify
 from tests.integration.stage import hive_reader
@@ -58,7 +58,7 @@ def test_rows_that_wait_for_their_partition_survive_an_insert_into_it(stage: Sta
     assert stage.ids() == [1000]
     sink = stage.drain()
     assert stage.ids() == [*range(9), 1000]
-    found = verify(sink.setup.context, "stage", stage.table, measure).findings
+    found = verify(sink.setup.context, "stage", stage.table, ParquetFormat.measure).findings
     assert [finding.text for finding in found if finding.level is Level.ERROR] == []
     insert(stage, statement)
     assert stage.ids() == [*range(9), 1000, 1000]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from hivesink import errors
-from hivesink.formats.statistics import measure
+from hivesink.formats.parquet import ParquetFormat
 from hivesink.sink.inspect.findings import Level
 from hivesink.sink.inspect.verify import verify
 from tests.integration.stage import hive_reader, once, once_after, wrap
@@ -113,7 +113,7 @@ def check(stage: Stage, expected: set[int]) -> None:
     assert list((stage.log() / "segments").glob("*.arrow")) == []
     # Spark leaves a checksum of a file that it has overwritten.
     assert [name for name in stage.staged() if not name.endswith(".crc")] == []
-    found = verify(stage.sink().setup.context, "stage", stage.table, measure).findings
+    found = verify(stage.sink().setup.context, "stage", stage.table, ParquetFormat.measure).findings
     # What a user took is told as that, and is no error. Files that a SET LOCATION leaves behind are.
     told = [finding.text for finding in found if finding.level is Level.ERROR]
     assert [text for text in told if "no reader finds them" not in text] == []

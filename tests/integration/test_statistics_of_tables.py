@@ -1,29 +1,26 @@
-"""Counts that Hive may answer without reading: exact at rest, not claimed while epochs run."""
+"""Figures for planners, of Spark's too; Hive never answers from them, nor from a user's own while a job runs."""
 
 from __future__ import annotations
 
-import json
+from contextlib import closing
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from hivesink.core.partition import Statistics
 from hivesink.core.table import TableName
-from hivesink.errors import InvalidOption
-from hivesink.metastore import connect
-from hivesink.metastore.common import FLAG
-from hivesink.metastore.thrift_connection import Connection
 from tests.integration.stage import ON_EPOCH
+from tests.metastore.live import OverThrift
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator
 
     from tests.integration.stage import Stage
 
 pytestmark = [pytest.mark.spark, pytest.mark.main_path]
 
 DAYS = ("2024-01-01", "2024-01-02", "2024-01-03")
+FLAG = "COLUMN_STATS_ACCURATE"
 
 
 @pytest.fixture
@@ -32,41 +29,36 @@ def stage(stage: Stage) -> Stage:
     return replace(stage, options=ON_EPOCH)
 
 
-def parameters(stage: Stage, day: str) -> Mapping[str, str]:
-    """What the metastore holds: Spark's DESCRIBE hides some of it."""
-    name = TableName.parse(stage.table)
-    partition = Connection(stage.uri).read(
-        lambda client: client.get_partition_by_name(name.database, name.table, f"dt={day}")
-    )
-    found: Mapping[str, str] = partition.parameters
-    return found
+@pytest.fixture
+def over(stage: Stage) -> Iterator[OverThrift]:
+    """The metastore itself: Spark's DESCRIBE hides some of what it holds."""
+    with closing(OverThrift(stage.uri)) as server:
+        yield server
 
 
-def accurate(stage: Stage) -> list[bool]:
-    registrar = connect("thrift", stage.uri)
-    table = registrar.table(TableName.parse(stage.table))
-    found = registrar.lookup(table, [f"dt={day}" for day in DAYS])
-    return [found[f"dt={day}"].accurate for day in DAYS]
+def parameters(over: OverThrift, stage: Stage, day: str) -> dict[str, str]:
+    live = over.connect().table(TableName.parse(stage.table))
+    return over.parameters(live, f"dt={day}" if day else "")
 
 
-def check_exact(stage: Stage) -> None:
-    assert accurate(stage) == [True] * len(DAYS)
+def check_estimates(over: OverThrift, stage: Stage) -> None:
     for day in DAYS:
-        told = parameters(stage, day)
+        figures = parameters(over, stage, day)
         files = list((stage.location() / f"dt={day}").glob("*.parquet"))
-        assert int(told["numRows"]) == len(stage.ids(f"dt = '{day}'"))
-        assert int(told["numFiles"]) == len(files)
-        assert int(told["totalSize"]) == sum(file.stat().st_size for file in files)
+        assert int(figures["numRows"]) == len(stage.ids(f"dt = '{day}'"))
+        assert int(figures["numFiles"]) == len(files)
+        assert int(figures["totalSize"]) == sum(file.stat().st_size for file in files)
+        assert FLAG not in figures
 
 
-def test_figures_are_exact_after_available_now_and_again_after_the_next_run(stage: Stage) -> None:
+def test_estimates_are_right_after_available_now_and_again_after_the_next_run(stage: Stage, over: OverThrift) -> None:
     stage.create()
     for run in range(2):
         for number in (0, 1):
             first = (run * 2 + number) * 10
             stage.put(range(first, first + 10))
         stage.drain()
-        check_exact(stage)
+        check_estimates(over, stage)
     (described,) = [
         row.data_type
         for row in stage.query(f"DESCRIBE EXTENDED {stage.table} PARTITION (dt = '2024-01-01')")
@@ -75,45 +67,37 @@ def test_figures_are_exact_after_available_now_and_again_after_the_next_run(stag
     assert "14 rows" in described
 
 
-def test_no_flag_stands_while_epochs_run_not_even_a_users_own(stage: Stage) -> None:
+def test_a_users_flag_goes_with_the_next_epoch_and_at_the_end(stage: Stage, over: OverThrift) -> None:
     stage.create()
     stage.put(range(10))
     query = stage.begin(stage.sink(), trigger={"processingTime": "0 seconds"})
     try:
         query.processAllAvailable()
-        assert accurate(stage) == [False] * len(DAYS)
-        claim(stage)
-        assert accurate(stage) == [True] * len(DAYS)
+        live = over.connect().table(TableName.parse(stage.table))
+        for day in DAYS:
+            over.analyze(live, f"dt={day}")
         stage.put(range(10, 20))
         query.processAllAvailable()
-        assert accurate(stage) == [False] * len(DAYS)
+        assert all(FLAG not in parameters(over, stage, day) for day in DAYS)
+        over.analyze(live, f"dt={DAYS[0]}")
     finally:
         query.stop()
-    check_exact(stage)
+    check_estimates(over, stage)
 
 
-def claim(stage: Stage) -> None:
-    """What Hive's ANALYZE TABLE leaves: figures and the flag, which Spark's own ANALYZE doesn't set."""
-    stage.spark.sql(f"ANALYZE TABLE {stage.table} PARTITION (dt) COMPUTE STATISTICS")
-    registrar = connect("thrift", stage.uri)
-    table = registrar.table(TableName.parse(stage.table))
-    registrar.set_statistics(table, [Statistics(f"dt={day}", files=1, bytes=1, rows=3, raw_bytes=1) for day in DAYS])
-
-
-def test_an_unpartitioned_table_has_exact_figures_too(stage: Stage) -> None:
+def test_an_unpartitioned_table_has_estimates_too(stage: Stage, over: OverThrift) -> None:
     stage.create(columns="id BIGINT", partitioned="")
     for number in range(2):
         stage.put(range(number * 10, number * 10 + 10))
     stage.drain()
-    registrar = connect("thrift", stage.uri)
-    assert registrar.table(TableName.parse(stage.table)).accurate
+    assert FLAG not in parameters(over, stage, "")
     (described,) = [
         row.data_type for row in stage.query(f"DESCRIBE EXTENDED {stage.table}") if row.col_name == "Statistics"
     ]
     assert "20 rows" in described
 
 
-def test_raw_bytes_are_what_hive_2_3_finds(stage: Stage) -> None:
+def test_raw_bytes_are_what_hive_2_3_finds(stage: Stage, over: OverThrift) -> None:
     """ANALYZE sums up what the reader of each file says (StatsNoJobTask); that one is here, the task's jars aren't."""
     stage.create()
     for number in range(2):
@@ -133,26 +117,6 @@ def test_raw_bytes_are_what_hive_2_3_finds(stage: Stage) -> None:
         )
         found = source.getRecordReader(split, conf, jvm.org.apache.hadoop.mapred.Reporter.NULL).getStats()
         rows, size = rows + found.getRowCount(), size + found.getRawDataSize()
-    told = parameters(stage, DAYS[0])
+    figures = parameters(over, stage, DAYS[0])
     assert size > 0
-    assert (told["numRows"], told["rawDataSize"]) == (str(rows), str(size))
-
-
-def test_column_statistics_if_they_are_wanted(stage: Stage) -> None:
-    stage.create(properties={"sink.statistics.columns": "id"})
-    stage.put(range(10))
-    stage.drain()
-    assert json.loads(parameters(stage, DAYS[0])[FLAG])["COLUMN_STATS"] == {"id": "true"}
-    database, _, table = stage.table.partition(".")
-    (found,) = (
-        Connection(stage.uri)
-        .read(lambda client: client.get_partition_column_statistics(database, table, f"dt={DAYS[0]}", "id"))
-        .statsObj
-    )
-    told = found.statsData.longStats
-    assert (told.lowValue, told.highValue, told.numNulls, told.numDVs) == (0, 9, 0, 4)
-    stage.put(range(10, 20))
-    stage.drain(stage.sink(options={"sink.statistics.columns": "none"}))
-    assert parameters(stage, DAYS[0])[FLAG] == '{"BASIC_STATS":"true"}'
-    with pytest.raises(InvalidOption, match=r"names 'dt', no column in the files"):
-        stage.sink(options={"sink.statistics.columns": "id,dt"})
+    assert (figures["numRows"], figures["rawDataSize"]) == (str(rows), str(size))

@@ -82,7 +82,10 @@ class InMemory:
         self.metastore.register(table.spec.name, partition, location)
 
     def analyze(self, table: LiveTable, partition: str) -> None:
-        self.metastore.analyze(table.spec.name, partition, 5)
+        if table.spec.is_partitioned and not partition:
+            self.metastore.analyze_table(table.spec.name)
+        else:
+            self.metastore.analyze(table.spec.name, partition, 5)
 
     def add_column(self, table: LiveTable, column: Column) -> None:
         self.metastore.add_columns(table.spec.name, column)
@@ -100,7 +103,8 @@ class InMemory:
         self.metastore.drop_table(table.spec.name)
 
     def parameters(self, table: LiveTable, partition: str) -> dict[str, str]:
-        return dict(self.metastore.parameters(table.spec.name, partition))
+        name = table.spec.name
+        return dict(self.metastore.parameters(name, partition) if partition else self.metastore.table_parameters(name))
 
 
 class OverThrift:
@@ -169,20 +173,6 @@ class OverThrift:
             return self.table(table)
         name, values = table.spec.name, list(values_of(table.spec, partition))
         return self.raw.read(lambda client: client.get_partition(name.database, name.table, values))
-
-    def column_statistics(self, table: LiveTable, partition: str) -> dict[str, Any]:
-        """The raw data by column, of what is there."""
-        from hive_metastore import ttypes
-
-        name, columns = table.spec.name, [column.name for column in table.spec.columns]
-        if not partition:
-            one = ttypes.TableStatsRequest(name.database, name.table, columns, engine="hive")
-            objects = self.raw.read(lambda client: client.get_table_statistics_req(one)).tableStats
-        else:
-            many = ttypes.PartitionsStatsRequest(name.database, name.table, columns, [partition], engine="hive")
-            answer = self.raw.read(lambda client: client.get_partitions_statistics_req(many))
-            objects = answer.partStats.get(partition, [])
-        return {found.colName: found.statsData for found in objects}
 
     def table(self, table: LiveTable) -> Any:
         return self._tables.get(table.spec.name)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hive_metastore import ttypes
 
-from hivesink.core.partition import NewPartition, Statistics
+from hivesink.core.partition import Estimate, NewPartition
 from hivesink.core.table import Column, Decimal, Map, Primitive, Struct, TableName
 from hivesink.errors import FileSystemUnknown, RegistrationFailed, TableExists, UnknownTable, Unsupported
 from hivesink.metastore import catalog
@@ -70,13 +70,18 @@ def test_many_partitions_are_a_few_calls(over: OverThrift, live: LiveTable, call
     calls.clear()
     timed("lookup 8", lambda: registrar.lookup(live, eight))
     assert calls == {"get_table_req": 1, look: 1}
-    registrar.set_statistics(live, [Statistics(partition, 1, 10, 1, 0) for partition in eight])
+    for partition in eight:
+        over.analyze(live, partition)
     calls.clear()
     timed("clear_accurate 8", lambda: registrar.clear_accurate(live, eight))
-    assert calls == {whole: 1, alter: 1}
+    assert calls == {"get_table_req": 1, whole: 1, alter: 1}
     calls.clear()
     timed("clear_accurate 8, nothing to do", lambda: registrar.clear_accurate(live, eight))
-    assert calls == {whole: 1}
+    assert calls == {"get_table_req": 1, whole: 1}
+    calls.clear()
+    estimates = [Estimate(partition, 1, 10, 1, 0) for partition in eight]
+    timed("estimate 8", lambda: registrar.estimate(live, estimates))
+    assert calls == {whole: 1, alter: 1}
     calls.clear()
     timed(f"add {len(many)}", lambda: registrar.add(live, [new(live, partition) for partition in many]))
     assert calls == {"get_table_req": 2, "add_partitions_req": 2, look: 1}
@@ -107,7 +112,7 @@ def test_a_partition_brought_up_keeps_its_own(over: OverThrift, live: LiveTable)
     found = over.owner(live, dt(1))
     assert [field.name for field in found.sd.cols] == ["id", "v", "late"]
     assert found.sd.location == elsewhere
-    assert found.parameters == before
+    assert found.parameters == {key: before[key] for key in before if key != "COLUMN_STATS_ACCURATE"}
 
 
 def test_a_table_dropped_meanwhile_is_said_to_be_gone(over: OverThrift, live: LiveTable) -> None:
@@ -155,15 +160,11 @@ def test_a_partition_that_can_not_be_altered_stops_no_other(metastore: EmbeddedM
     registrar.add(live, [new(live, day) for day in days])
     # Hive 2.3 has room for 4000 characters of a parameter.
     rows = [7, 10**4100, 9]
-    with pytest.raises(RegistrationFailed, match="set statistics of partition 'dt=2024-01-02' of") as caught:
-        registrar.set_statistics(
-            live, [Statistics(day, 1, 10, number, 0) for day, number in zip(days, rows, strict=True)]
-        )
+    with pytest.raises(RegistrationFailed, match="write estimates of partition 'dt=2024-01-02' of") as caught:
+        registrar.estimate(live, [Estimate(day, 1, 10, number, 0) for day, number in zip(days, rows, strict=True)])
     assert caught.value.partitions == (dt(2),)
     assert "\n" not in str(caught.value)
-    assert [registrar.lookup(live, days)[day].accurate for day in days] == [True, False, True]
-    registrar.clear_accurate(live, days)
-    assert not any(found.accurate for found in registrar.lookup(live, days).values())
+    assert [over.parameters(live, day).get("numRows") for day in (days[0], days[2])] == ["7", "9"]
     over.close()
 
 

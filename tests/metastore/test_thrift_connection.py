@@ -287,7 +287,7 @@ def test_a_metastore_of_an_unknown_version(tmp_path: Path) -> None:
     port = socket_.handle.getsockname()[1]
     server = TSimpleServer(processor, socket_, TBufferedTransportFactory(), TBinaryProtocolFactory())
     threading.Thread(target=server.serve, daemon=True).start()
-    live = LiveTable(declared(tmp_path, DT), "file:/nowhere", accurate=False)
+    live = LiveTable(declared(tmp_path, DT), "file:/nowhere")
     registrar = connect("thrift", f"thrift://127.0.0.1:{port}")
     with pytest.raises(MetastoreNotUnderstood, match=rf":{port} .*get_table.*2\.3 to 4\.0"):
         registrar.table(live.spec.name)

@@ -14,9 +14,8 @@ from hivesink.config.options import SinkConfig
 from hivesink.core.epoch import STRICT, BatchId, BatchRef, HistoryPolicy
 from hivesink.core.lifecycle import Identity
 from hivesink.core.offsets import KafkaOffset, NoOffset
-from hivesink.core.statistics import FileStatistics
 from hivesink.core.table import Column, Primitive, TableName, TableSpec
-from hivesink.ports import DecodedRows
+from hivesink.ports import DecodedRows, FileContent
 from hivesink.sink.commit.committer import Committer
 from hivesink.sink.commit.context import CommitContext, WriterSpec
 from hivesink.sink.task.attempt import TaskTools, run_encoding, run_task
@@ -109,6 +108,11 @@ class Lines:
     def read(stream: BinaryIO, schema: pa.Schema, most: int) -> Iterator[pa.RecordBatch]:
         raise NotImplementedError
 
+    @staticmethod
+    def measure(stream: BinaryIO, /) -> FileContent:
+        content = stream.read()
+        return FileContent(len(content.splitlines()), len(content))
+
     class _Writer:
         def __init__(self, stream: BinaryIO) -> None:
             self._stream = stream
@@ -128,9 +132,7 @@ def as_they_are(rows: pa.RecordBatch, columns: Sequence[Column], key: PartitionK
     return rows
 
 
-def measure_lines(stream: BinaryIO, _columns: Sequence[Column] = ()) -> FileStatistics:
-    content = stream.read()
-    return FileStatistics(len(content.splitlines()), len(content))
+measure_lines = Lines.measure
 
 
 @dataclass

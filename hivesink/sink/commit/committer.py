@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from hivesink.core.epoch import BatchRef, Epoch, LastBatch, Replay, judge
 from hivesink.core.lifecycle import Stamp
-from hivesink.core.progress import UNKNOWN
+from hivesink.core.progress import UNKNOWN, count
 from hivesink.core.seen import Seen
 from hivesink.core.topics import expected, topics_of
 from hivesink.errors import EpochTaken, HiveSinkError, StoreUnavailable
@@ -31,7 +31,7 @@ from hivesink.sink.commit.executor import Executor
 from hivesink.sink.commit.held_back import HeldBack
 from hivesink.sink.commit.patience import Patience
 from hivesink.sink.commit.roller import Encode, Roller
-from hivesink.sink.commit.statistics import WritersStatistics
+from hivesink.sink.commit.statistics import write_estimates
 from hivesink.sink.commit.tally import Tally
 from hivesink.sink.commit.topics import BatchTopics, NoTopics, Topics
 from hivesink.sink.task.messages import InputShape
@@ -73,7 +73,6 @@ class Committer:
         self._encode = encode
         own = dict(spec.identity.options)
         self._changes = TableChanges(context, spec.target.spec, spec.config, own, check.total_seconds())
-        self._statistics = WritersStatistics(context, spec)
         self._seen: set[PartitionKey] = set()
         self._tally = Tally()
         limit = spec.config["sink.registration.max-delay"] if spec.tolerant else None
@@ -174,7 +173,7 @@ class Committer:
                 self._write_mark(executor)
 
     def finish(self, *, roll: bool = True) -> None:
-        """End the query: make everything readable and set exact statistics. Without `roll`, rows that wait still do.
+        """End the query: make everything readable and write estimates. Without `roll`, rows that wait still do.
 
         Raises if a publish or a registration stays open, so that the run doesn't end well.
         """
@@ -190,7 +189,7 @@ class Committer:
             # The next run goes on from there; one that has begun already does so by itself.
             with suppress(EpochTaken):
                 self._write_mark(self._recovered(), always=True)
-            self._statistics.refresh(self.head, self._seen)
+            write_estimates(self.context, self._seen, self.spec.measure)
             self._held.require_none()
 
     def _end(self, *, roll: bool) -> int:
@@ -332,8 +331,12 @@ class Committer:
         return {commit.key for commit in manifest.commits}
 
     def _settle(self, places: Collection[PartitionKey]) -> None:
-        if not self.waiting:
-            self._statistics.settle(self.head, places)
+        if places and not self.waiting:
+            try:
+                write_estimates(self.context, places, self.spec.measure)
+            except HiveSinkError as error:
+                # An epoch clears the flag itself, and the query's end does all this again.
+                logger.warning("no estimates of %s: %s", count(len(places), "partition"), error)
 
     def _note(self, executor: Executor) -> None:
         # Of what is held back nothing is due: else each new row of its bucket would become a file of its own.

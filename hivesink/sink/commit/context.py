@@ -37,9 +37,8 @@ if TYPE_CHECKING:
     from hivesink.core.log import LogView
     from hivesink.core.partfile import Finished
     from hivesink.core.partition_commit import CommitRule
-    from hivesink.ports import CommitLog, FileStore, LiveTable, Registrar
+    from hivesink.ports import CommitLog, FileStore, LiveTable, Measure, Registrar
     from hivesink.sink.commit.committed import Committed
-    from hivesink.sink.commit.statistics import Measure
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,8 +195,6 @@ class WriterSpec:
     on_commit: Callable[[Committed], None] = lambda _: None
     was_written: Callable[[BatchRef], bool] = lambda _: False
     """Whether a log that `hivesink reset` put aside has committed this batch; asked until the new log has a batch."""
-    sole_writer: Callable[[], bool] = lambda: True
-    """Whether no other writer has a log for the target: only then can statistics be exact."""
 
     @property
     def tables(self) -> dict[str, TablePlan]:

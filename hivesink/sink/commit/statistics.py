@@ -1,144 +1,52 @@
-"""Exact statistics, from every file that a reader sees: from its footer, and of columns, if wanted, from its values.
+"""Estimates for Hive's planner. Hive itself counts rows: the accurate flag is only ever cleared.
 
-Every epoch that writes clears the accurate flag. It returns, with fresh figures, at `stop`, at the end of
-`availableNow` and wherever else a partition is at rest. Files are listed before they are read, after that, and
-again once the figures are set: if a listing differs, the partition stays without the flag. Another writer looks at the
-flag after it has published, so whoever comes second sees the other and clears the flag.
+The metastore has no compare-and-set, so whoever sets the flag can't know whether it is still true a moment later. An
+epoch clears it before its publish and after it (`core.plan`). A user's ANALYZE may set it in between, so it is cleared
+once more where a partition is at rest.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING
 
-from hivesink.core.partition import LivePartition, PartitionKey, Statistics, by_table
-from hivesink.core.statistics import FileStatistics
-from hivesink.core.table import Column
-from hivesink.errors import FencedOut, HiveSinkError, StoreUnavailable
+from hivesink.core.partition import Estimate, PartitionKey, by_table
+from hivesink.errors import HiveSinkError
 
 if TYPE_CHECKING:
-    from hivesink.core.epoch import Epoch
-    from hivesink.core.partfile import Finished
-    from hivesink.sink.commit.context import CommitContext, WriterSpec
+    from collections.abc import Iterable
+
+    from hivesink.core.partition import LivePartition
+    from hivesink.ports import Measure
+    from hivesink.sink.commit.context import CommitContext
 
 logger = logging.getLogger("hivesink")
 
-Measure = Callable[[BinaryIO, Sequence[Column]], FileStatistics]
-"""A file's figures, with those of the given columns. Raises ValueError if it is of another format, or damaged.
 
-A pure function of the file, and what it returns adds up: it may as well run elsewhere, a file at a time.
-"""
+def write_estimates(context: CommitContext, places: Iterable[PartitionKey], measure: Measure) -> None:
+    """Clear the flag of `places`, then write what their files hold, as far as these can be read.
 
-
-@dataclass(frozen=True, slots=True)
-class Counted:
-    """A partition's exact figures, and the files that they cover."""
-
-    statistics: Statistics
-    files: Sequence[Finished]
-
-
-@dataclass(frozen=True, slots=True)
-class WritersStatistics:
-    """What a writer sets, unless another one could make it wrong."""
-
-    context: CommitContext
-    spec: WriterSpec
-
-    def refresh(self, head: Epoch, places: Iterable[PartitionKey]) -> None:
-        """Raises as `refresh_statistics`."""
-        if self.spec.sole_writer():
-            measure, columns = self.spec.measure, self.spec.config["sink.statistics.columns"]
-            refresh_statistics(self.context, head, places, measure, columns)
-
-    def settle(self, head: Epoch, places: Collection[PartitionKey]) -> None:
-        """Where no more rows are expected while the query runs. Raises FencedOut."""
-        if not places:
-            return
-        try:
-            self.refresh(head, places)
-        except FencedOut:
-            raise
-        except HiveSinkError as error:
-            # No row depends on them, and the end of the query sets them again.
-            logger.warning("no exact statistics of %d partitions: %s", len(places), error)
-
-
-def refresh_statistics(
-    context: CommitContext,
-    head: Epoch,
-    places: Iterable[PartitionKey],
-    measure: Measure,
-    columns: frozenset[str] | None = frozenset(),
-) -> None:
-    """Set exact figures for `places`, with those of `columns` (None: of all).
-
-    Raises FencedOut, StoreUnavailable and the metastore's errors.
+    Raises the metastore's errors.
     """
-    before = sorted(context.lookup(places).items())
-    counts = context.store.run_parallel(
-        partial(_counted, context, partition, live, measure, _wanted(context, table, columns))
-        for (table, partition), live in before
-    )
-    after = context.lookup(place for place, _ in before)
-    exact = {
-        place: counted
-        for (place, live), counted in zip(before, counts, strict=True)
-        # Somebody may have moved the partition while footers were read.
-        if counted is not None and place in after and after[place].location == live.location
-    }
-    for table, partitions in by_table(exact).items():
-        context.require_head(head)
-        _set(context, table, {(table, partition): exact[table, partition] for partition in partitions})
+    live = context.lookup(places)
+    for table, partitions in by_table(key for key, home in live.items() if home.accurate).items():
+        context.registrar.clear_accurate(context.table(table), partitions)
+    counted = context.store.run_parallel(partial(_estimate, context, home, measure) for home in live.values())
+    estimates = {key: estimate for key, estimate in zip(live, counted, strict=True) if estimate}
+    for table, partitions in by_table(estimates).items():
+        context.registrar.estimate(context.table(table), [estimates[table, name] for name in partitions])
 
 
-def _set(context: CommitContext, table: str, counted: Mapping[PartitionKey, Counted]) -> None:
-    """Set figures, then clear the flag of partitions that have changed meanwhile or can't be checked."""
-    changed = set(counted)
+def _estimate(context: CommitContext, home: LivePartition, measure: Measure) -> Estimate | None:
+    rows = raw_bytes = 0
     try:
-        # If this raises, some may have been set.
-        able = context.registrar.set_statistics(context.table(table), [exact.statistics for exact in counted.values()])
-        changed -= _unchanged(context, counted) if able else changed
-    finally:
-        if changed:
-            context.registrar.clear_accurate(context.table(table), sorted(partition for _, partition in changed))
-
-
-def _unchanged(context: CommitContext, counted: Mapping[PartitionKey, Counted]) -> set[PartitionKey]:
-    live = context.lookup(counted)
-    listed = context.store.run_parallel(partial(context.store.visible_alone, live[place].location) for place in live)
-    return {place for place, files in zip(live, listed, strict=True) if files == counted[place].files}
-
-
-def _wanted(context: CommitContext, table: str, columns: frozenset[str] | None) -> tuple[Column, ...]:
-    declared = context.table(table).spec.columns
-    return tuple(column for column in declared if columns is None or column.name in columns)
-
-
-def _counted(
-    context: CommitContext, partition: str, live: LivePartition, measure: Measure, columns: Sequence[Column]
-) -> Counted | None:
-    before = context.store.visible_alone(live.location)
-    if before is None:
-        return None  # As after UNION ALL in Hive on Tez, which reads HIVE_UNION_SUBDIR_1 too.
-    found = FileStatistics()
-    try:
-        for file in before:
+        files = context.store.visible(home.location)
+        for file in files:
             with context.store.open(file.path) as stream:
-                found += measure(stream, columns)
-    except StoreUnavailable:
-        if context.store.visible_alone(live.location) == before:
-            raise
-    except ValueError as error:
-        # Readers fail on such a file too, which isn't this sink's.
-        logger.warning("no exact statistics of %s: %s can't be read (%s)", partition or live.location, file.path, error)
+                content = measure(stream)
+            rows, raw_bytes = rows + content.rows, raw_bytes + content.raw_bytes
+    except (HiveSinkError, ValueError) as error:
+        logger.warning("no estimate of the rows in %s: %s", home.location, error)
         return None
-    if context.store.visible_alone(live.location) != before:
-        return None
-    known = tuple((column, found.columns[column.name]) for column in columns if column.name in found.columns)
-    length = sum(file.length for file in before)
-    exact = Statistics(partition, len(before), length, found.rows, found.raw_bytes, known)
-    return Counted(exact, before)
+    return Estimate(home.partition, len(files), sum(file.length for file in files), rows, raw_bytes)

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
     from hivesink.core.epoch import Epoch
     from hivesink.core.manifest import PartEntry, Rows
+    from hivesink.ports import Measure
     from hivesink.sink.commit.context import CommitContext
-    from hivesink.sink.commit.statistics import Measure
     from hivesink.sink.inspect.admission import Admission
 
 
@@ -110,7 +110,7 @@ def gather(context: CommitContext, table: str, measure: Measure | None) -> Evide
 def _read(context: CommitContext, path: str, measure: Measure) -> int | str:
     try:
         with context.store.open(path) as stream:
-            return measure(stream, ()).rows
+            return measure(stream).rows
     except Exception as error:  # noqa: BLE001  whatever the format's reader raises is the finding
         return str(error).partition("\n")[0]
 

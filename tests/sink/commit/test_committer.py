@@ -39,12 +39,11 @@ from hivesink.sink.commit.recovery import recover
 from hivesink.sink.inspect.status import writer_status
 from hivesink.sink.task.messages import BadReport, InputShape, TablePlan, TaskFailure, TaskPlan, TaskReport
 from tests.crash.site import DEAD, LOG, PLAIN, Site, SiteJob
-from tests.sink.harness import LOCATION, SPEC, TABLE, Event, Source, events, measure_lines
+from tests.sink.harness import LOCATION, SPEC, TABLE, Event, Source, events
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
-    from hivesink.core.statistics import FileStatistics
     from hivesink.core.table import TableName
     from hivesink.core.topics import Known
 
@@ -784,74 +783,7 @@ def test_a_dead_letter_table_that_vanishes_is_made_again_whenever_it_does(monkey
     assert sorted(set(remade)) == list(range(1, calls + 1))
 
 
-# Statistics and success files.
-
-
-def test_exact_statistics_come_back_at_the_end(site: Site) -> None:
-    job = site.job()
-    job.step()
-    assert accurate(site) == set()
-    site.analyze()
-    job.step()
-    assert site.wrong_counts() == []
-    job.run()
-    assert accurate(site) == set(site.places(TABLE))
-    site.check(IDS)
-
-
-def test_exact_statistics_come_back_for_epochs_that_recovery_finishes(site: Site) -> None:
-    job = site.job()
-    site.metastore.go_down()
-    job.step()
-    site.metastore.come_up()
-    site.job().run(batches=0)
-    assert accurate(site) == set(site.places(TABLE)) != set()
-    assert site.wrong_counts() == []
-
-
-def test_no_exact_statistics_beside_another_writer(site: Site) -> None:
-    job = site.job()
-    job.committer = Committer(job.context, replace(job.committer.spec, sole_writer=lambda: False), job.encode)
-    job.run()
-    assert accurate(site) == set()
-    site.check(IDS)
-
-
-def test_statistics_of_an_unpartitioned_table() -> None:
-    site = Site(Source(list(EVENTS)), PLAIN)
-    site.job().run()
-    assert site.metastore.parameters(TABLE, "")["numRows"] == "12"
-    site.source.events.append(Event(12, "a"))
-    site.job().step()
-    assert FLAG not in site.metastore.parameters(TABLE, "")
-
-
-@pytest.mark.parametrize("act", ["moves", "writes", "removes"])
-def test_what_changes_while_footers_are_read_gets_no_statistics(site: Site, act: str) -> None:
-    site.source.events = [Event(number, "a") for number in range(4)]
-    job = site.job()
-
-    def measure(stream: Any, columns: Any) -> FileStatistics:
-        if not done:
-            done.append(True)
-            meddle()
-        return measure_lines(stream, columns)
-
-    def meddle() -> None:
-        folder = site.places(TABLE)["dt=a"]
-        if act == "moves":
-            site.metastore.register(TABLE, "dt=a", "/elsewhere/a")
-        elif act == "writes":
-            site.fs.write_new(f"{folder}/by-hand", b"77\n")
-        else:
-            for file in site.store.visible(folder):
-                site.fs.delete(file.path)
-
-    done: list[bool] = []
-    job.committer = Committer(job.context, replace(job.committer.spec, measure=measure), job.encode)
-    job.run()
-    assert done
-    assert accurate(site) == set()
+# Success files.
 
 
 def test_success_files_stand_where_partitions_were_written(site: Site) -> None:

@@ -7,7 +7,7 @@ from datetime import datetime, timezone
 
 import pytest
 
-from hivesink.metastore.common import FLAG, is_accurate
+from hivesink.metastore.common import FLAG
 from hivesink.sink.commit.committer import Committer
 from tests.crash.site import LOG
 from tests.sink.harness import TABLE, readable
@@ -203,31 +203,32 @@ def figures(world: World, hour: int) -> dict[str, str]:
     return dict(world.metastore.parameters(TABLE, place(hour)))
 
 
-def test_a_committed_partition_has_exact_statistics_until_late_rows_come() -> None:
+def test_a_committed_partition_has_estimates_and_a_users_analyze_is_undone() -> None:
     world = World()
     job = world.job()
     world.feed(job, at(3, 10, 1), at(3, 20, 2))
     world.feed(job, at(4, 0, 3))
-    assert (figures(world, 3)["numRows"], is_accurate(figures(world, 3).get(FLAG))) == ("2", True)
+    assert figures(world, 3)["numRows"] == "2"
     world.feed(job, at(3, 30, 4))
+    world.metastore.analyze(TABLE, place(3), 2)
     world.wait(job, seconds=59)
-    assert is_accurate(figures(world, 3).get(FLAG))
+    assert figures(world, 3)["numRows"] == "2"
     world.wait(job, seconds=1)
     # No more rows have come for a minute.
-    assert (figures(world, 3)["numRows"], is_accurate(figures(world, 3).get(FLAG))) == ("3", True)
+    assert figures(world, 3)["numRows"] == "3"
+    assert FLAG not in figures(world, 3)
 
 
-def test_late_rows_that_a_batch_publishes_leave_exact_statistics() -> None:
+def test_late_rows_that_a_batch_publishes_are_counted() -> None:
     world = World(HOURLY | {"sink.rolling-policy.on-epoch": "true"})
     job = world.job()
     for row in (at(3, 10, 1), at(5, 30, 2), at(3, 20, 3)):
         world.feed(job, row)
-    assert (figures(world, 3)["numRows"], is_accurate(figures(world, 3).get(FLAG))) == ("2", True)
-    # It isn't over.
-    assert not is_accurate(figures(world, 5).get(FLAG))
+    assert figures(world, 3)["numRows"] == "2"
+    assert "numRows" not in figures(world, 5), "it isn't over"
 
 
-def test_a_partition_that_still_gets_rows_has_none() -> None:
+def test_a_partition_that_still_gets_rows_has_no_estimates() -> None:
     world = World({"sink.rolling-policy.on-epoch": "false", "sink.rolling-policy.rollover-interval": "1min"})
     job = world.job()
     world.feed(job, at(3, 10, 1))
@@ -235,7 +236,7 @@ def test_a_partition_that_still_gets_rows_has_none() -> None:
         world.clock.ticks += 30
         world.feed(job, at(3, 20, identity))
     assert world.read(3)
-    assert not is_accurate(figures(world, 3).get(FLAG))
+    assert "numRows" not in figures(world, 3)
     world.wait(job, minutes=1)
     assert world.read(3) == [1, 2, 3, 4]
-    assert is_accurate(figures(world, 3).get(FLAG))
+    assert figures(world, 3)["numRows"] == "4"

@@ -11,7 +11,6 @@ import pytest
 from hivesink.core.epoch import Epoch, HistoryPolicy
 from hivesink.core.log import Mark, Touched
 from hivesink.core.manifest import Floor, Rows
-from hivesink.core.partition import Statistics
 from hivesink.core.seen import GivenUp
 from hivesink.errors import MetastoreUnreachable, PartLost
 from hivesink.sink.commit.recovery import find_losses, recover
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from hivesink.core.manifest import PartEntry
-    from hivesink.core.statistics import FileStatistics
+    from hivesink.ports import FileContent
     from hivesink.sink.commit.context import CommitContext
     from hivesink.sink.inspect.verify import Verdict
 
@@ -142,7 +141,7 @@ def test_a_part_with_other_rows_is_an_error(site: Site) -> None:
 
 
 def test_a_part_that_cannot_be_read_is_an_error(site: Site) -> None:
-    def broken(_: object, _columns: object) -> FileStatistics:
+    def broken(_: object) -> FileContent:
         message = "no footer\nat all"
         raise ValueError(message)
 
@@ -165,7 +164,7 @@ def test_a_file_in_no_manifest_goes_to_the_trash_and_hive_counts_its_partition_i
     twin = part.target.replace(f"-{UID}-2-", f"-{UID}-2-beef")
     site.put(twin, b"1\n")
     live = site.context.registrar.table(TABLE)
-    site.context.registrar.set_statistics(live, [Statistics(part.partition, 1, 1, 1, 0)])
+    site.metastore.analyze(TABLE, part.partition, 1)
     (stray,) = find_strays(site.context, NAME)
     assert (stray.path, stray.partition) == (twin, part.partition)
     assert throw_away(site.context, NAME, [stray]) == ((twin, f"/.Trash{twin}"),)
