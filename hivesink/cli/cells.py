@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from contextlib import suppress
+from datetime import date, datetime
 from decimal import Decimal as Number
 from json import dumps
 from typing import TYPE_CHECKING, Any
@@ -79,14 +80,14 @@ def _key(key: Any, kind: HiveType | None) -> str:
 
 def _read(text: str, kind: HiveType | None) -> Any:
     """The value of a date, a timestamp or a decimal that came as text; text where Python has no such year."""
-    # Not at the top: it would slow the start of every command.
-    from hivesink.hive.values import day, moment
-
     match kind:
         case Primitive.DATE:
-            return day(text)
+            with suppress(ValueError):
+                return date.fromisoformat(text)
         case Primitive.TIMESTAMP:
-            return moment(text)
+            seconds, _, fraction = text.partition(".")
+            with suppress(ValueError):
+                return datetime.fromisoformat(f"{seconds}.{fraction[:6].ljust(6, '0')}")
         case Decimal():
             return Number(text)
     return text

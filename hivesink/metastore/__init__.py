@@ -30,12 +30,10 @@ def connect(kind: str, address: str, site: Site = NO_SITE, *, login: Login | Non
 
         return ThriftRegistrar(_connection(address, site))
     if kind == "hiveserver2":
-        from hivesink.hive import Login
-        from hivesink.hive.session import host_and_port
+        from hivesink.hive import connect as connect_hive
         from hivesink.metastore.hiveserver2 import HiveServer2Registrar
 
-        host, port = host_and_port(address)
-        return HiveServer2Registrar(host, port, login or Login.of(site.hive))
+        return HiveServer2Registrar(connect_hive(address, login, hive=site.hive))
     raise InvalidOption((f"registrar = {kind!r}: write thrift or hiveserver2",))
 
 

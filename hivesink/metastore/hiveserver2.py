@@ -16,7 +16,7 @@ from hivesink.config.formats import FORMATS, format_name
 from hivesink.core.partition import DEFAULT_PARTITION, Estimate, LivePartition, NewPartition
 from hivesink.core.progress import count
 from hivesink.core.table import TableName, TableSpec, quoted
-from hivesink.hive.session import BROKEN, REFUSED, Login, Session, reason
+from hivesink.hive import BROKEN, REFUSED, Hive, reason
 from hivesink.metastore.common import (
     FLAG,
     Facts,
@@ -42,8 +42,8 @@ ASK_ONE_BY_ONE = 32
 class HiveServer2Registrar:
     """ports.Registrar by SQL. Safe to share between threads; a broken session is replaced by the next call."""
 
-    def __init__(self, host: str, port: int, login: Login) -> None:
-        self._session = Session(host, port, login)
+    def __init__(self, session: Hive) -> None:
+        self._session = session
 
     @property
     def address(self) -> str:

@@ -13,6 +13,7 @@ from hive_metastore import ThriftHiveMetastore
 from hivesink.core.partition import NewPartition
 from hivesink.core.table import Column, Primitive, TableName, TableSpec
 from hivesink.hive import Login
+from hivesink.hive import connect as connect_hive
 from hivesink.metastore.common import values_of
 from hivesink.metastore.hiveserver2 import HiveServer2Registrar
 from hivesink.metastore.thrift import ThriftRegistrar
@@ -207,7 +208,7 @@ def world_of(kind: str, request: pytest.FixtureRequest) -> Iterator[LiveMetastor
     uri, make = metastore_of(kind.rpartition("-")[2], request), None
     if kind.startswith("hiveserver2"):
         host, port = hiveserver2_of(kind.rpartition("-")[2], request)
-        make = lambda: HiveServer2Registrar(host, port, NOSASL)  # noqa: E731
+        make = lambda: HiveServer2Registrar(connect_hive(f"{host}:{port}", NOSASL))  # noqa: E731
     over = OverThrift(uri, make, kind)
     try:
         yield over

@@ -1,0 +1,258 @@
+"""Queries through HiveServer2, Hive's own or Spark's, by PyHive.
+
+>>> with hivesink.hive.connect("hive.example:10000", Login("LDAP", "me", password)) as hive:
+...     hive.query("SELECT dt, count(*) FROM demo.flights GROUP BY dt").rows
+"""
+
+from __future__ import annotations
+
+import getpass
+import threading
+from contextlib import AbstractContextManager, suppress
+from dataclasses import dataclass
+from datetime import date
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from pyhive import hive
+from pyhive.exc import Error as PyHiveError
+from TCLIService.ttypes import TGetInfoReq, TGetInfoType
+from thrift.Thrift import TException
+from thrift.transport.TSocket import TSocket
+from thrift.transport.TTransport import TBufferedTransport
+
+from hivesink.errors import InvalidOption, QueryFailed, SourceUnreachable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+BROKEN = (TException, OSError, EOFError)
+"""The connection is lost, or nothing listens."""
+REFUSED = PyHiveError
+"""The server answered with an error; the session still works."""
+DEFAULT_PORT = 10000
+LOGIN_SECONDS = 60.0
+
+
+class Auth(str, Enum):
+    """The values of `hive.server2.authentication` that PyHive supports."""
+
+    NONE = "NONE"
+    NOSASL = "NOSASL"
+    LDAP = "LDAP"
+    CUSTOM = "CUSTOM"
+    KERBEROS = "KERBEROS"
+
+
+_PASSWORD = {Auth.LDAP.value, Auth.CUSTOM.value}
+
+
+@dataclass(frozen=True, slots=True)
+class Login:
+    """`auth` is one of Auth; LDAP and CUSTOM need user and password, KERBEROS a ticket. The password is never shown."""
+
+    auth: str = "NONE"
+    username: str | None = None
+    password: str | None = None
+    kerberos_service_name: str | None = None
+
+    def __repr__(self) -> str:
+        return f"Login(auth={self.auth!r}, username={self.username!r})"
+
+    @classmethod
+    def of(cls, site: Mapping[str, str]) -> Login:
+        """The login for the HiveServer2 that `hive-site.xml` describes."""
+        auth = site.get("hive.server2.authentication", "NONE").strip().upper()
+        service = site.get("hive.server2.authentication.kerberos.principal", "").partition("/")[0]
+        return cls(auth, kerberos_service_name=(service or "hive") if auth == "KERBEROS" else None)
+
+    @property
+    def user(self) -> str:
+        """The session's user; by default this process's."""
+        return self.username or getpass.getuser()
+
+    def check(self) -> None:
+        """Raise InvalidOption for parts that contradict each other, without showing their values."""
+        known = [auth.value for auth in Auth]
+        if self.auth not in known:
+            raise InvalidOption((f"hiveserver2 login: auth is one of {', '.join(known)}",))
+        if self.auth in _PASSWORD and (self.username is None or not self.password):
+            raise InvalidOption((f"hiveserver2 login: {self.auth} needs a user and a password",))
+        if self.auth not in _PASSWORD and self.password is not None:
+            raise InvalidOption((f"hiveserver2 login: a password goes with LDAP or CUSTOM, not with {self.auth}",))
+        if (self.auth == "KERBEROS") != (self.kerberos_service_name is not None):
+            problem = "hiveserver2 login: KERBEROS, and only it, needs kerberos_service_name (often `hive`)"
+            raise InvalidOption((problem,))
+
+    def transport(self, socket: Any, host: str) -> Any:
+        """The transport over a closed `socket` to `host`, as PyHive makes it."""
+        from thrift_sasl import TSaslClientTransport
+
+        if self.auth == "NOSASL":
+            return TBufferedTransport(socket)
+        mechanism = "GSSAPI" if self.auth == "KERBEROS" else "PLAIN"
+        # PLAIN wants a password; a server without authentication reads none.
+        named = {"username": self.user, "password": self.password or "x", "service": self.kerberos_service_name}
+        return TSaslClientTransport(
+            lambda: hive.get_installed_sasl(host=host, sasl_auth=mechanism, **named), mechanism, socket
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """`type` is Hive's word, without parameters: `int`, `decimal`, `array`."""
+
+    name: str
+    type: str
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """A result.
+
+    BOOLEAN, integers, FLOAT, DOUBLE, DECIMAL, STRING, BINARY, DATE and TIMESTAMP are bool, int, float, Decimal, str,
+    bytes, date and datetime (without zone, cut to microseconds), NULL is None. All others are text as the server sends
+    it, so are dates outside the years 1 to 9999.
+    """
+
+    columns: tuple[Column, ...] = ()
+    rows: tuple[tuple[Any, ...], ...] = ()
+
+
+def connect(address: str, login: Login | None = None, *, hive: Mapping[str, str] | None = None) -> Hive:
+    """A session at `address`, host:port (10000 where no port is named). Its first statement connects.
+
+    Without `login`, that of `hive` is used, the properties of a site's hive-site.xml. Raises InvalidOption for an
+    address or a login that can't be.
+    """
+    used = login or Login.of(hive or {})
+    used.check()
+    return Hive(*host_and_port(address), used)
+
+
+class Hive(AbstractContextManager["Hive"]):
+    """A session, safe to share between threads: one statement at a time. `lock` holds several together.
+
+    Settings and temporary tables hold until it is closed, or its connection breaks.
+    """
+
+    def __init__(self, host: str, port: int, login: Login) -> None:
+        shown = f"[{host}]" if ":" in host else host
+        self.address = f"hiveserver2://{shown}:{port}"
+        self.lock = threading.RLock()
+        self._host = host
+        self._port = port
+        self._login = login
+        self._connection: Any = None
+        self._spark = False
+
+    @property
+    def spark(self) -> bool:
+        """Whether Spark's Thrift Server answers; opens the session. Raises BROKEN, REFUSED."""
+        with self.lock:
+            self._connected()
+            return self._spark
+
+    def query(self, sql: str, *, most: int | None = None) -> Rows:
+        """Run one statement, and return its columns and rows; at most `most` of these are fetched, all without it.
+
+        It waits for as long as the server works. Raises QueryFailed (with the server's words), SourceUnreachable.
+        """
+        where = f"HiveServer2 at {self._host}:{self._port}"
+        try:
+            return self.run(sql.strip().rstrip(";"), most)
+        except BROKEN as error:
+            hint = f"is it running, and is {self._login.auth} its hive.server2.authentication?"
+            raise SourceUnreachable(where, f"{reason(error)}; {hint}") from error
+        except Exception as error:
+            # PyHive raises a bare Exception for a TIMESTAMP whose year Python doesn't have.
+            raise QueryFailed(reason=f"{reason(error)} ({where})") from error
+
+    def run(self, statement: str, most: int | None = None) -> Rows:
+        """As `query`, with the errors of PyHive and Thrift: BROKEN, REFUSED."""
+        with self.lock:
+            connection = self._connected()
+            try:
+                with connection.cursor() as cursor:
+                    cursor.execute(statement)
+                    if not cursor.description:
+                        return Rows()
+                    kinds = [str(column[1]) for column in cursor.description]
+                    found = cursor.fetchall() if most is None else cursor.fetchmany(most)
+                    names = [str(column[0]) for column in cursor.description]
+            except BaseException as error:
+                # After an interruption, the answer would be the next statement's.
+                if isinstance(error, BROKEN) or not isinstance(error, Exception):
+                    self._connection = None
+                raise
+        columns = (Column(name, kind.removesuffix("_TYPE").lower()) for name, kind in zip(names, kinds, strict=True))
+        reads = [_READ.get(kind, _same) for kind in kinds]
+        rows = (
+            tuple(cell if cell is None else read(cell) for read, cell in zip(reads, row, strict=True)) for row in found
+        )
+        return Rows(tuple(columns), tuple(rows))
+
+    def close(self) -> None:
+        """End the session; a later statement begins another one."""
+        with self.lock:
+            connection, self._connection = self._connection, None
+            if connection is not None:
+                # The server forgets a session whose connection is gone.
+                with suppress(*BROKEN, REFUSED):
+                    connection.close()
+
+    def __exit__(self, *raised: object) -> None:
+        self.close()
+
+    def _connected(self) -> Any:
+        if self._connection is None:
+            # PyHive's own socket has no limit, and a server that expects another `auth` waits for more bytes.
+            socket = TSocket(self._host, self._port)
+            socket.setTimeout(LOGIN_SECONDS * 1000)
+            transport = self._login.transport(socket, self._host)
+            connection = hive.connect(thrift_transport=transport, username=self._login.user)
+            request = TGetInfoReq(connection.sessionHandle, TGetInfoType.CLI_DBMS_NAME)
+            self._spark = "spark" in str(connection.client.GetInfo(request).infoValue.stringValue).lower()
+            # Statements have no limit.
+            socket.setTimeout(None)
+            self._connection = connection
+        return self._connection
+
+
+def _day(text: str) -> date | str:
+    try:
+        return date.fromisoformat(text)
+    except ValueError:
+        return text
+
+
+def _same(cell: Any) -> Any:
+    return cell
+
+
+_READ: dict[str, Callable[[Any], Any]] = {"DATE_TYPE": _day}
+"""What PyHive leaves as text."""
+
+
+def host_and_port(address: str) -> tuple[str, int]:
+    """`host:port`, 10000 where no port is named. Raises InvalidOption."""
+    try:
+        parts = urlsplit("//" + address.rpartition("//")[2])
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        host, port = None, None
+    if not host:
+        # Don't repeat the text: it may hold a password.
+        raise InvalidOption(("hiveserver2 address: write it as host:port",))
+    return host, port or DEFAULT_PORT
+
+
+def reason(error: BaseException) -> str:
+    """The server's own first line that says something; PyHive's text would hold the whole reply with Java's stack."""
+    status = getattr(error.args[0], "status", None) if error.args else None
+    text = getattr(status, "errorMessage", None) or getattr(error, "message", None) or str(error)
+    lines = [line for line in str(text).splitlines() if line.strip()] or [type(error).__name__]
+    # Spark's server puts what is wrong with a statement's syntax below a line that ends in a colon.
+    shown = 2 if lines[0].rstrip().endswith(":") else 1
+    return " ".join(line.strip() for line in lines[:shown])[:500]
