@@ -92,7 +92,7 @@ class HiveServer2Registrar:
         wanted = registered if partitions is None else partitions
         found = [partition for partition in wanted if _name(spec, partition) in registered]
         places = [self._partition(spec, partition, fresh.columns) for partition in found]
-        if trusts_columns(_flag(fresh.parameters)):
+        if self._trusts_columns(spec.name):
             places = [replace(place, accurate=True) for place in places]
         return {place.partition: place for place in places}
 
@@ -100,7 +100,7 @@ class HiveServer2Registrar:
         spec = table.spec
         if not spec.is_partitioned or not partitions:
             return
-        if trusts_columns(_flag(self._describe(spec.name).parameters)):
+        if self._trusts_columns(spec.name):
             raise self._trusted(spec, [wanted.partition for wanted in partitions])
         known = self._registered(spec, [wanted.partition for wanted in partitions])
         existing = [wanted.partition for wanted in partitions if _name(spec, wanted.partition) in known]
@@ -171,6 +171,10 @@ class HiveServer2Registrar:
 
     def close(self) -> None:
         self._session.close()
+
+    def _trusts_columns(self, name: TableName) -> bool:
+        """By the own flag of the table. DESCRIBE shows one that is summed up over its partitions."""
+        return trusts_columns(_flag(dict(self._read(f"SHOW TBLPROPERTIES {name.quoted}"))))
 
     def _trusted(self, spec: TableSpec, partitions: Sequence[str]) -> errors.RegistrationFailed:
         return errors.RegistrationFailed(
