@@ -1,9 +1,8 @@
 """Runs a server for a parent process, and ends it when that parent does; used by path, not imported.
 
-`guard.py attached GRACE COMMAND…` runs the command until standard input closes, which the operating
-system sees to however the parent ends; after GRACE seconds of SIGTERM it is killed. `guard.py detached 0
-COMMAND…` starts the command in a session of its own and leaves it. Both print its process id; all that the
-command prints goes to standard error.
+`guard.py GRACE COMMAND…` runs the command until standard input closes, which the operating system sees to however the
+parent ends; after GRACE seconds of SIGTERM it is killed. It prints the command's process id; all that the command
+prints goes to standard error.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ def die_with_parent() -> None:
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
-def run_attached(grace: float, command: list[str]) -> int:
+def run(grace: float, command: list[str]) -> int:
     """Run the command until it ends, or standard input closes; return its exit code."""
     # Only one thread runs here, so running Python between fork and exec is safe. It covers a killed guard.
     child = subprocess.Popen(
@@ -50,19 +49,9 @@ def run_attached(grace: float, command: list[str]) -> int:
     return child.wait()
 
 
-def run_detached(command: list[str]) -> int:
-    """Start the command for good and print its process id."""
-    child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=sys.stderr, start_new_session=True)
-    print(child.pid, flush=True)  # noqa: T201 - the answer to the parent
-    child.returncode = 0  # Nobody here waits for it.
-    return 0
-
-
 if __name__ == "__main__":
     try:
-        code = (
-            run_attached(float(sys.argv[2]), sys.argv[3:]) if sys.argv[1] == "attached" else run_detached(sys.argv[3:])
-        )
+        code = run(float(sys.argv[1]), sys.argv[2:])
     except OSError as e:
         # The program is missing or not executable: this line is all that the log needs.
         sys.exit(str(e))

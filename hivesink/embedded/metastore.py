@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from hivesink.config.cache import local_location, made_once, state_folder
-from hivesink.embedded.process import HOST, Detached, Launch
+from hivesink.embedded.process import HOST, Launch, ServerProcess
 from hivesink.embedded.server import EmbeddedServer, locked
-from hivesink.errors import MetastoreCopied, MetastoreUnreachable
+from hivesink.errors import MetastoreUnreachable
 from hivesink.jvm.jars import all_jars, jar
 from hivesink.jvm.java import LOCAL_FILES, find_java
 
@@ -21,8 +21,6 @@ LOOPBACK_SOURCE = Path(__file__).with_name("java") / "HiveAuthUtils.java"
 class EmbeddedMetastore(EmbeddedServer):
     """A server whose `folder` holds the database, `warehouse` the databases' folders and managed tables.
 
-    `resume` raises MetastoreCopied: the database has its tables' locations as whole paths, so from a copy jobs would
-    write into the original's tables, and `stop` would end its server.
     Without `durable` a power cut may lose the last commits, which tests don't mind; the process's death never does.
     """
 
@@ -32,7 +30,6 @@ class EmbeddedMetastore(EmbeddedServer):
         super().__init__(folder)
         self.warehouse = warehouse.absolute()
         self._durable = durable
-        self._made_in = self.folder
 
     @property
     def uri(self) -> str:
@@ -68,18 +65,13 @@ class EmbeddedMetastore(EmbeddedServer):
             ready=f"hivesink: listening on {HOST}:{port}\n",
         )
 
-    def _record(self, port: int, process: Detached) -> dict[str, Any]:
-        return {**super()._record(port, process), "warehouse": str(self.warehouse), "made_in": str(self._made_in)}
+    def _record(self, port: int, process: ServerProcess) -> dict[str, Any]:
+        return {**super()._record(port, process), "warehouse": str(self.warehouse)}
 
     def _restore(self, record: dict[str, Any]) -> None:
-        # An older version's record doesn't say.
-        warehouse, made_in = Path(record["warehouse"]), Path(record.get("made_in", self.folder))
-        # Their parents, too: a link to this folder alone would leave out the warehouse beside it.
-        there = made_in.exists() and made_in.samefile(self.folder) and made_in.parent.samefile(self.folder.parent)
-        if not there:
-            raise MetastoreCopied(str(self.folder), str(made_in))
+        warehouse = Path(record["warehouse"])
         super()._restore(record)
-        self.warehouse, self._made_in = warehouse, made_in
+        self.warehouse = warehouse
 
 
 def derby_site(folder: Path) -> dict[str, str]:

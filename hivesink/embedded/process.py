@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import io
 import os
 import random
 import re
@@ -20,14 +19,14 @@ from hivesink.errors import ServerFailed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from typing import BinaryIO
 
 HOST = "127.0.0.1"
 GUARD = Path(__file__).with_name("guard.py")
 POLL_SECONDS = 0.05
 STOP_SECONDS = 10
-# Lower ports are those of well-known servers, which may be started later.
-LOWEST_PORT = 20000
+FREE_PORTS = range(20000, 32768)
+"""Above well-known servers', and below what Linux gives to outgoing connections: a client that keeps connecting to a
+server that is down would get the server's own port one day."""
 PORT_TAKEN = re.compile(r"Address already in use|BindException|Could not create ServerSocket|Failed to bind")
 
 
@@ -44,18 +43,23 @@ class Launch:
     grace: float = STOP_SECONDS
 
 
-@dataclass(frozen=True, slots=True)
-class Detached:
-    """A process that outlives its starter; `identity` distinguishes it from a later one with the same id."""
+@dataclass(slots=True)
+class ServerProcess:
+    """A running server: `pid` is its own, and `identity` tells it from a later process with that id.
+
+    With a `guard` it ends with this process, however this one ends.
+    """
 
     pid: int
     identity: str
+    guard: subprocess.Popen[bytes] | None = None
+    grace: float = STOP_SECONDS
 
     def alive(self) -> bool:
         return identity_of(self.pid) == self.identity
 
     def stop(self) -> None:
-        """End the process and return when it is gone: SIGTERM first, SIGKILL after ten seconds."""
+        """End the process and return when it is gone: SIGTERM first, SIGKILL after the grace."""
         self.kill(signal.SIGTERM)
         self.kill()
 
@@ -64,86 +68,53 @@ class Detached:
         if self.alive():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, number)
-            wait_until(lambda: not self.alive(), STOP_SECONDS)
+            wait_until(lambda: not self.alive(), self.grace)
+        if self.guard is not None and not self.alive():
+            with self.guard:  # Its end also closes the pipe to it.
+                pass
 
 
-@dataclass(slots=True)
-class Attached:
-    """A process that ends with this one, however this one ends; `pid` is its own, not its guard's."""
-
-    pid: int
-    guard: subprocess.Popen[bytes]
-    grace: float
-
-    def alive(self) -> bool:
-        return self.guard.poll() is None
-
-    def stop(self) -> None:
-        """End the process and return when it is gone; the guard kills it when it doesn't go."""
-        if self.guard.stdin is not None:
-            self.guard.stdin.close()
-        try:
-            self.guard.wait(self.grace + STOP_SECONDS)
-        except subprocess.TimeoutExpired:
-            os.killpg(self.guard.pid, signal.SIGKILL)
-            self.guard.wait()
-
-    def kill(self) -> None:
-        """End the process by SIGKILL, as a crash would, and return when it is gone."""
-        if self.alive():
-            # The guard has not taken its exit code, so the number is still its own.
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(self.pid, signal.SIGKILL)
-        self.stop()
-
-
-def start_attached(launch: Launch) -> Attached:
-    """Start a server that ends with this process; return when it is ready. Raises ServerFailed."""
-    with _fresh_log(launch) as log:
-        guard = subprocess.Popen(
-            [sys.executable, "-I", "-S", GUARD, "attached", str(launch.grace), *launch.command],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=log,
-            env={**os.environ, **launch.env},
-            cwd=launch.log.parent,
-            # Ctrl-C is for this process: it stops its servers itself.
-            start_new_session=True,
-        )
-    with guard.stdout or io.BytesIO() as answer:
-        # Nothing comes if the program can't be started; its log says why.
-        pid = int(answer.readline() or guard.pid)
-    server = Attached(pid, guard, launch.grace)
-    _await_ready(launch, server)
-    return server
-
-
-def start_detached(launch: Launch, launched: Callable[[Detached], None] = lambda _: None) -> Detached:
-    """Start a server that outlives this process; return when it is ready. Raises ServerFailed.
+def start(
+    launch: Launch, *, attached: bool = True, launched: Callable[[ServerProcess], None] = lambda _: None
+) -> ServerProcess:
+    """Start a server and return when it is ready. It ends with this process if it is `attached`. Raises ServerFailed.
 
     `launched` is called as soon as the process exists: a caller that dies while it waits can have recorded it.
     """
-    with _fresh_log(launch) as log:
-        answer = subprocess.run(
-            [sys.executable, "-I", "-S", GUARD, "detached", "0", *launch.command],
-            stdout=subprocess.PIPE,
-            stderr=log,
-            env={**os.environ, **launch.env},
-            cwd=launch.log.parent,
-            check=False,
-        )
-    if answer.returncode:
-        raise ServerFailed(launch.name, "could not be started", str(launch.log), tail(launch.log))
-    pid = int(answer.stdout)
-    server = Detached(pid, identity_of(pid) or "")
-    launched(server)
-    _await_ready(launch, server)
-    return server
-
-
-def _fresh_log(launch: Launch) -> BinaryIO:
     launch.log.parent.mkdir(parents=True, exist_ok=True)
-    return launch.log.open("wb")
+    guard = (sys.executable, "-I", "-S", GUARD, str(launch.grace)) if attached else ()
+    with launch.log.open("wb") as log:
+        try:
+            child = subprocess.Popen(
+                [*guard, *launch.command],
+                stdin=subprocess.PIPE if attached else subprocess.DEVNULL,
+                stdout=subprocess.PIPE if attached else log,
+                stderr=log,
+                env={**os.environ, **launch.env},
+                cwd=launch.log.parent,
+                # Ctrl-C is for this process: it stops its servers itself.
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise ServerFailed(launch.name, "could not be started", str(launch.log), str(error)) from error
+    pid = child.pid
+    if child.stdout is not None:
+        with child.stdout as answer:
+            # Nothing comes if the program can't be started; its log says why.
+            pid = int(answer.readline() or pid)
+    else:
+        child.returncode = 0  # Nobody waits for it.
+    server = ServerProcess(pid, identity_of(pid) or "", child if attached else None, launch.grace)
+    launched(server)
+    try:
+        problem = _await_ready(launch, server)
+    except BaseException:
+        server.stop()
+        raise
+    if problem:
+        server.stop()
+        raise ServerFailed(launch.name, problem, str(launch.log), tail(launch.log))
+    return server
 
 
 def on_free_port(start: Callable[[int], None], *, first: int | None = None, tries: int = 4) -> int:
@@ -163,26 +134,13 @@ def on_free_port(start: Callable[[int], None], *, first: int | None = None, trie
 
 
 def free_port() -> int:
-    """Return a TCP port of the loopback on which nobody listens now.
-
-    If possible it isn't one that the kernel gives to outgoing connections: a client that keeps connecting to a
-    server that is down would get the server's own port one day.
-    """
-    candidates = range(LOWEST_PORT, _lowest_outgoing_port())
-    for port in random.sample(candidates, min(len(candidates), 100)):  # no secret
+    """Return a TCP port of the loopback on which nobody listens now, if possible one of FREE_PORTS."""
+    for port in random.sample(FREE_PORTS, 100):  # no secret
         if port_is_free(port):
             return port
     with socket.socket() as s:
         s.bind((HOST, 0))
         return int(s.getsockname()[1])
-
-
-def _lowest_outgoing_port() -> int:
-    try:
-        return int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text(encoding="utf-8").split()[0])
-    except OSError:
-        # The lowest by IANA.
-        return 49152
 
 
 def port_is_free(port: int) -> bool:
@@ -216,29 +174,18 @@ def _has_other_threads(pid: int) -> bool:
         return False
 
 
-def _await_ready(launch: Launch, server: Attached | Detached) -> None:
-    """Wait for the log's line, not for the port, which another program may have opened."""
-    problem = ""
-
-    def settled() -> bool:
-        nonlocal problem
+def _await_ready(launch: Launch, server: ServerProcess) -> str | None:
+    """Why it isn't ready. The log's line counts, not the port, which another program may have opened."""
+    end = time.monotonic() + launch.timeout
+    while time.monotonic() < end:
         # In this order, the last look at the log comes after the end of the process.
         alive = server.alive()
         if launch.ready in launch.log.read_text(errors="replace"):
-            return True
-        problem = "" if alive else "ended before it was ready"
-        return not alive
-
-    try:
-        in_time = wait_until(settled, launch.timeout)
-    except BaseException:
-        server.stop()
-        raise
-    if in_time and not problem:
-        return
-    server.stop()
-    problem = problem or f"was not ready after {launch.timeout:.0f} s"
-    raise ServerFailed(launch.name, problem, str(launch.log), tail(launch.log))
+            return None
+        if not alive:
+            return "ended before it was ready"
+        time.sleep(POLL_SECONDS)
+    return f"was not ready after {launch.timeout:.0f} s"
 
 
 def tail(log: Path) -> str:

@@ -12,14 +12,12 @@ from typing import TYPE_CHECKING, Any
 from hivesink.config.cache import write_atomically
 from hivesink.embedded.process import (
     HOST,
-    Attached,
-    Detached,
     Launch,
+    ServerProcess,
     on_free_port,
     port_is_free,
-    start_attached,
-    start_detached,
 )
+from hivesink.embedded.process import start as start_process
 from hivesink.errors import NotWritable, PortTaken
 from hivesink.jvm.java import OPENS, find_java, log4j2, write_sites
 
@@ -52,7 +50,7 @@ class EmbeddedServer(ABC):
     def __init__(self, folder: Path) -> None:
         self.folder = folder.absolute()
         self.port: int | None = None
-        self._process: Attached | Detached | None = None
+        self._process: ServerProcess | None = None
 
     @property
     def address(self) -> str:
@@ -77,11 +75,8 @@ class EmbeddedServer(ABC):
             return
 
         def start(port: int) -> None:
-            launch = self._launch(port)
-            if self.detached:
-                self._process = start_detached(launch, partial(self._write_record, port))
-            else:
-                self._process = start_attached(launch)
+            launched = partial(self._write_record, port) if self.detached else lambda _: None
+            self._process = start_process(self._launch(port), attached=not self.detached, launched=launched)
 
         if self.keeps_port and self.port is not None:
             if not port_is_free(self.port):
@@ -146,15 +141,15 @@ class EmbeddedServer(ABC):
     def _launch(self, port: int) -> Launch:
         """Prepare the folder for a start at this port, and return how to start."""
 
-    def _record(self, port: int, process: Detached) -> dict[str, Any]:
+    def _record(self, port: int, process: ServerProcess) -> dict[str, Any]:
         return {"identity": process.identity, "pid": process.pid, "port": port}
 
     def _restore(self, record: dict[str, Any]) -> None:
         """The inverse of `_record`. Raises KeyError, TypeError, ValueError, and then changes nothing."""
-        process, self.port = Detached(int(record["pid"]), str(record["identity"])), int(record["port"])
+        process, self.port = ServerProcess(int(record["pid"]), str(record["identity"])), int(record["port"])
         self._process = process if process.alive() else None
 
-    def _write_record(self, port: int, process: Detached) -> None:
+    def _write_record(self, port: int, process: ServerProcess) -> None:
         write_atomically(self.folder / RECORD, json.dumps(self._record(port, process), indent=2, sort_keys=True) + "\n")
 
 

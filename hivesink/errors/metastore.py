@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from posixpath import basename, dirname
-from shlex import quote
 from typing import TYPE_CHECKING
 
 from hivesink.errors.base import HiveSinkError, appending, few
@@ -38,22 +36,6 @@ class MetastoreUnreachable(HiveSinkError):
 
     def __init__(self, metastore: str, reason: str) -> None:
         super().__init__(f"the metastore at {metastore} doesn't answer ({reason}); is it running?")
-
-
-class MetastoreCopied(HiveSinkError):
-    """The embedded metastore's folder is a copy of the one it was made in, or was moved from there."""
-
-    def __init__(self, folder: str, made_in: str) -> None:
-        new, old = folder, made_in
-        # The project's folder: the state is in `.hivesink-local/metastore` of it.
-        for _ in range(2):
-            if basename(new) == basename(old):
-                new, old = dirname(new), dirname(old)
-        super().__init__(
-            f"{folder} was copied or moved from {made_in}, and its tables' folders are still those: after a move, move "
-            f"the whole folder back, or put a link at its old place (`ln -s {quote(new)} {quote(old)}`, where nothing "
-            "may be); in a copy, delete it, the copied tables and the checkpoints, and declare new ones"
-        )
 
 
 class MetastoreFailing(MetastoreUnreachable):

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 import socket
 from concurrent.futures import ThreadPoolExecutor
@@ -17,7 +16,7 @@ from thrift.transport import TSocket, TTransport
 from hivesink.embedded import metastore as detached
 from hivesink.embedded.metastore import EmbeddedMetastore
 from hivesink.embedded.process import HOST, identity_of, wait_until
-from hivesink.errors import MetastoreCopied, NotWritable, ServerFailed
+from hivesink.errors import NotWritable, ServerFailed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -172,32 +171,6 @@ def test_detached_it_starts_once_survives_a_kill_and_stops(home: Path) -> None:
     assert second.pid is not None
     assert identity_of(second.pid) is None
     assert not detached.stop(home).running, "stopping twice is harmless"
-
-
-def test_a_copy_or_a_moved_one_is_refused_until_it_is_found_where_it_was_made(home: Path, tmp_path: Path) -> None:
-    detached.start(home)
-    copy, moved = tmp_path / "copy", tmp_path / "moved"
-    shutil.copytree(home, copy)
-    for act in (detached.status, detached.stop, detached.start):
-        with pytest.raises(MetastoreCopied, match=f"^{copy}/metastore was copied or moved from {home}/metastore, and"):
-            act(copy)
-    assert detached.status(home).running
-    detached.stop(home)
-    home.rename(moved)
-    # A link to the database's folder alone isn't enough: the tables would be empty.
-    home.mkdir()
-    (home / "metastore").symlink_to(moved / "metastore")
-    with pytest.raises(MetastoreCopied, match=f"`ln -s {moved} '{home}'`, where nothing may be"):
-        detached.start(moved)
-    shutil.rmtree(home)
-    home.symlink_to(moved)
-    assert detached.start(moved).running
-    detached.stop(moved)
-    home.unlink()
-    with pytest.raises(MetastoreCopied):
-        detached.status(moved)
-    moved.rename(home)
-    assert not detached.status(home).running
 
 
 def test_a_pid_that_now_belongs_to_another_process_is_left_alone(home: Path) -> None:

@@ -7,27 +7,21 @@ import subprocess
 import sys
 import textwrap
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from hivesink.embedded.process import (
     HOST,
-    Attached,
-    Detached,
     Launch,
+    ServerProcess,
     free_port,
     identity_of,
     on_free_port,
     port_is_free,
-    start_attached,
-    start_detached,
+    start,
     wait_until,
 )
 from hivesink.errors import ServerFailed
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 LISTEN = """
 import os, socket, sys, time
@@ -49,7 +43,7 @@ def pid_in(log: Path) -> int:
 
 def test_it_listens_from_ready_to_stop(tmp_path: Path) -> None:
     port = free_port()
-    server = start_attached(launch(tmp_path, LISTEN, port))
+    server = start(launch(tmp_path, LISTEN, port))
     try:
         with socket.create_connection((HOST, port)):
             assert server.alive()
@@ -60,15 +54,15 @@ def test_it_listens_from_ready_to_stop(tmp_path: Path) -> None:
 
 
 def test_stop_twice_is_harmless(tmp_path: Path) -> None:
-    server = start_attached(launch(tmp_path, LISTEN, free_port()))
+    server = start(launch(tmp_path, LISTEN, free_port()))
     server.stop()
     server.stop()
     assert not server.alive()
 
 
-@pytest.mark.parametrize("start", [start_attached, start_detached])
-def test_kill_is_sigkill_for_the_server_itself(tmp_path: Path, start: Callable[[Launch], Attached | Detached]) -> None:
-    server = start(launch(tmp_path, STUBBORN, free_port()))
+@pytest.mark.parametrize("attached", [True, False])
+def test_kill_is_sigkill_for_the_server_itself(tmp_path: Path, attached: bool) -> None:
+    server = start(launch(tmp_path, STUBBORN, free_port()), attached=attached)
     assert server.pid == pid_in(tmp_path / "server.log")
     server.kill()
     assert not server.alive()
@@ -77,19 +71,14 @@ def test_kill_is_sigkill_for_the_server_itself(tmp_path: Path, start: Callable[[
 
 
 def test_a_detached_one_is_told_of_before_it_is_ready(tmp_path: Path) -> None:
-    told: list[Detached] = []
+    told: list[ServerProcess] = []
     with pytest.raises(ServerFailed, match="was not ready"):
-        start_detached(launch(tmp_path, "import time; time.sleep(600)", timeout=0.2), told.append)
+        start(launch(tmp_path, "import time; time.sleep(600)", timeout=0.2), attached=False, launched=told.append)
     assert [server.alive() for server in told] == [False]
 
 
-def test_a_free_port_is_none_that_an_outgoing_connection_may_be_given() -> None:
-    lowest = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
-    assert all(free_port() < lowest for _ in range(50))
-
-
 def test_one_that_ignores_sigterm_is_killed(tmp_path: Path) -> None:
-    server = start_attached(launch(tmp_path, STUBBORN, free_port(), grace=0.2))
+    server = start(launch(tmp_path, STUBBORN, free_port(), grace=0.2))
     pid = pid_in(tmp_path / "server.log")
     server.stop()
     assert identity_of(pid) is None
@@ -97,22 +86,22 @@ def test_one_that_ignores_sigterm_is_killed(tmp_path: Path) -> None:
 
 def test_one_that_dies_at_start_is_an_error_with_the_end_of_its_log(tmp_path: Path) -> None:
     with pytest.raises(ServerFailed, match=r"the test server ended before it was ready.*: hello \| no such luck$") as e:
-        start_attached(launch(tmp_path, "print('hello'); print('no such luck')"))
+        start(launch(tmp_path, "print('hello'); print('no such luck')"))
     assert e.value.log == str(tmp_path / "server.log")
 
 
 def test_a_missing_program_is_the_same_error(tmp_path: Path) -> None:
     missing = Launch("the test server", ("/no/such/program",), tmp_path / "server.log", "ready")
     with pytest.raises(ServerFailed, match=r"ended before it was ready.*No such file.*/no/such/program"):
-        start_attached(missing)
+        start(missing)
     with pytest.raises(ServerFailed, match=r"could not be started.*No such file.*/no/such/program"):
-        start_detached(missing)
+        start(missing, attached=False)
 
 
 def test_one_that_is_never_ready_is_stopped(tmp_path: Path) -> None:
     script = "import os, time; print('pid', os.getpid(), flush=True); time.sleep(600)"
     with pytest.raises(ServerFailed, match="was not ready after 2 s"):
-        start_attached(launch(tmp_path, script, timeout=2))
+        start(launch(tmp_path, script, timeout=2))
     assert identity_of(pid_in(tmp_path / "server.log")) is None
 
 
@@ -120,14 +109,14 @@ def test_a_port_that_another_program_takes_meanwhile_is_tried_anew(tmp_path: Pat
     tried: list[int] = []
     with socket.socket() as other:
 
-        def start(port: int) -> None:
+        def listen(port: int) -> None:
             if not tried:
                 other.bind((HOST, port))
                 other.listen()
             tried.append(port)
-            start_attached(launch(tmp_path, LISTEN, port)).stop()
+            start(launch(tmp_path, LISTEN, port)).stop()
 
-        port = on_free_port(start)
+        port = on_free_port(listen)
     assert len(tried) == 2
     assert port == tried[1] != tried[0]
 
@@ -135,12 +124,12 @@ def test_a_port_that_another_program_takes_meanwhile_is_tried_anew(tmp_path: Pat
 def test_another_error_than_a_taken_port_is_not_tried_anew(tmp_path: Path) -> None:
     tried: list[int] = []
 
-    def start(port: int) -> None:
+    def fail(port: int) -> None:
         tried.append(port)
-        start_attached(launch(tmp_path, "raise SystemExit(3)"))
+        start(launch(tmp_path, "raise SystemExit(3)"))
 
     with pytest.raises(ServerFailed):
-        on_free_port(start)
+        on_free_port(fail)
     assert len(tried) == 1
 
 
@@ -152,15 +141,15 @@ def test_a_first_port_that_is_taken_is_passed_over() -> None:
         assert on_free_port(lambda _: None, first=taken) != taken
 
 
-def start_from_another_python(folder: Path, how: str) -> subprocess.Popen[str]:
+def start_from_another_python(folder: Path, *, attached: bool) -> subprocess.Popen[str]:
     """A parent that starts the test server, says so, and waits."""
     parent = textwrap.dedent(
         f"""
         import sys, time, pathlib
-        from hivesink.embedded.process import {how}, Launch, free_port
+        from hivesink.embedded.process import Launch, free_port, start
         log = pathlib.Path(sys.argv[1]) / "server.log"
         command = (sys.executable, "-c", sys.argv[2], str(free_port()))
-        server = {how}(Launch("the test server", command, log, "ready"))
+        server = start(Launch("the test server", command, log, "ready"), attached={attached})
         print("started", flush=True)
         time.sleep(600)
         """
@@ -175,7 +164,7 @@ def start_from_another_python(folder: Path, how: str) -> subprocess.Popen[str]:
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
 def test_it_dies_with_its_parent(tmp_path: Path, number: signal.Signals) -> None:
-    with start_from_another_python(tmp_path, "start_attached") as parent:
+    with start_from_another_python(tmp_path, attached=True) as parent:
         assert parent.stdout is not None
         assert parent.stdout.readline() == "started\n"
         pid = pid_in(tmp_path / "server.log")
@@ -184,26 +173,26 @@ def test_it_dies_with_its_parent(tmp_path: Path, number: signal.Signals) -> None
 
 
 def test_a_detached_one_outlives_its_parent(tmp_path: Path) -> None:
-    with start_from_another_python(tmp_path, "start_detached") as parent:
+    with start_from_another_python(tmp_path, attached=False) as parent:
         assert parent.stdout is not None
         assert parent.stdout.readline() == "started\n"
         parent.kill()
     pid = pid_in(tmp_path / "server.log")
     identity = identity_of(pid)
     assert identity is not None
-    Detached(pid, identity).stop()
+    ServerProcess(pid, identity).stop()
     assert identity_of(pid) is None
 
 
 def test_a_detached_one_that_dies_at_start_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(ServerFailed, match="no such luck"):
-        start_detached(launch(tmp_path, "print('no such luck')"))
+        start(launch(tmp_path, "print('no such luck')"), attached=False)
 
 
 def test_a_process_with_a_used_number_is_not_taken_for_ours() -> None:
     ours = identity_of(os.getpid())
     assert ours is not None
-    stranger = Detached(os.getpid(), ours + "0")
+    stranger = ServerProcess(os.getpid(), ours + "0")
     assert not stranger.alive()
     stranger.stop()  # This very test would die of it.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
-from hivesink.embedded.process import Launch, free_port, start_attached
+from hivesink.embedded.process import Launch, free_port, start
 from hivesink.jvm.jars import all_jars, spark_home
 from hivesink.jvm.java import OPENS, find_java
 
@@ -25,7 +25,7 @@ def two_hosts(folder: Path) -> Iterator[str]:
     with ExitStack() as servers:
         master = ("org.apache.spark.deploy.master.Master",)
         ready = "I have been elected leader"
-        servers.callback(start_attached(_launch(folder / "master.log", HOSTS[0], port, master, ready)).stop)
+        servers.callback(start(_launch(folder / "master.log", HOSTS[0], port, master, ready)).stop)
         for host in HOSTS:
             place = str(folder / f"work-{host}")
             worker = (
@@ -40,7 +40,7 @@ def two_hosts(folder: Path) -> Iterator[str]:
             )
             ready = "Successfully registered with master"
             launch = _launch(folder / f"worker-{host}.log", host, free_port(), worker, ready)
-            servers.callback(start_attached(launch).stop)
+            servers.callback(start(launch).stop)
         yield url
 
 
