@@ -13,13 +13,11 @@ if TYPE_CHECKING:
 class UnknownTable(HiveSinkError):
     """The metastore has no such table. `gone`: it had it when this run began."""
 
-    def __init__(self, table: str, metastore: str, near: str | None = None, *, gone: bool = False) -> None:
+    def __init__(self, table: str, metastore: str, *, gone: bool = False) -> None:
         self.table = table
         owner = table.removesuffix("__rejected")
         fix = "create it with `hivesink ddl apply PATH`"
-        if near is not None:
-            fix = f"did you mean {near}? If not, {fix}"
-        elif table.startswith("default.") and not gone:
+        if table.startswith("default.") and not gone:
             fix = f"if it is in another database, write database.table; else {fix}"
         if owner != table:
             fix = f"if dead letters wait for it, the job's next start or `hivesink recover {owner}` creates it again"

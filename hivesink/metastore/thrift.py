@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from difflib import get_close_matches
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from hive_metastore import ttypes
-from thrift.Thrift import TException
 
 from hivesink.core.partition import Estimate, LivePartition, NewPartition
 from hivesink.core.progress import count
-from hivesink.errors import HiveSinkError, RegistrationFailed, TableReplaced, UnknownTable
+from hivesink.errors import RegistrationFailed, TableReplaced, UnknownTable
 from hivesink.metastore import thrift_table
 from hivesink.metastore.common import (
     FLAG,
@@ -52,26 +50,7 @@ class ThriftRegistrar:
         return self._connection.address
 
     def table(self, name: TableName) -> LiveTable:
-        try:
-            return thrift_table.live_table(self._tables.get(name))
-        except UnknownTable as error:
-            raise UnknownTable(str(name), self.address, self._near(name)) from error
-
-    def _near(self, name: TableName) -> str | None:
-        """A table of this name in another database, else the one of the same database whose name is most like it.
-
-        None if there is neither, or it can't be asked.
-        """
-        # Nobody writes the name of a dead-letter table, and a start looks for one that may not be there yet.
-        if name.table.endswith("__rejected"):
-            return None
-        with suppress(HiveSinkError, TException):
-            others = self._connection.read(lambda client: client.get_table_meta("*", name.table, []))
-            if others:
-                return min(f"{one.dbName}.{one.tableName}" for one in others)
-            tables = self._connection.read(lambda client: client.get_all_tables(name.database))
-            return next((f"{name.database}.{near}" for near in get_close_matches(name.table, tables, n=1)), None)
-        return None
+        return thrift_table.live_table(self._tables.get(name))
 
     def names(self, table: LiveTable) -> Sequence[str]:
         if not table.spec.is_partitioned:
