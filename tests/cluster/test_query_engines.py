@@ -105,10 +105,9 @@ def test_three_engines_answer_alike(
     server = ["--hiveserver2", addresses.hiveserver2, "--auth", "NOSASL"]
     _check(*_said(capsys, flat, "--engine", "duckdb"))
     _check(*_said(capsys, flat, *server))
-    # HiveServer2 puts the names of fields into lower case.
-    text, document = _said(capsys, nested, *server)
-    assert '{"userid": 7, "tags": ["a,b", null]}' in text
-    _check(text.replace("userid", "userId"), json.loads(json.dumps(document).replace("userid", "userId")))
+    # HiveServer2 sends nested values as its own text.
+    _, document = _said(capsys, nested, *server)
+    assert document["rows"][0][2] == '{"userid":7,"tags":["a,b",null]}'
     for text, document in _by_spark(flat, nested):
         _check(text, document)
     refused = hivesink(capsys, "query", nested, "--engine", "duckdb")
