@@ -142,7 +142,10 @@ def is_accurate(text: str | None) -> bool:
 
 
 def trusts_columns(text: str | None) -> bool:
-    """Whether Hive might trust statistics of columns: the only ones of a partitioned table itself that it uses."""
+    """Whether Hive might trust statistics of columns.
+
+    Of a partitioned table itself it uses no others: it reduces filters by their bounds, and counts by the partitions'.
+    """
     flag = _parsed(text)
     return bool(flag.get("column_stats")) if isinstance(flag, dict) else flag is not False
 

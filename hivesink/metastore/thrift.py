@@ -20,6 +20,7 @@ from hivesink.metastore.common import (
     is_accurate,
     name_of,
     require_partition_columns,
+    trusts_columns,
     values_of,
 )
 from hivesink.metastore.thrift_calls import add_partitions
@@ -82,7 +83,7 @@ class ThriftRegistrar:
         if not partitions or not table.spec.is_partitioned:
             return
         fresh = self._tables.get(table.spec.name)
-        if thrift_table.is_trusted(fresh):
+        if thrift_table.is_trusted(fresh, is_partitioned=True):
             self._clear_table(table)
         structs = {
             values_of(table.spec, wanted.partition): thrift_table.new_partition(wanted, table.spec, fresh)
@@ -132,8 +133,8 @@ class ThriftRegistrar:
         self._connection.close()
 
     def _clear_table(self, table: LiveTable) -> None:
-        """Hive reduces a partitioned table's filters by the statistics of the table itself, if its flag is set."""
-        self._tables.alter(table.spec.name, DROP_FLAG, lambda found: is_accurate(found.get(FLAG)))
+        trusts = trusts_columns if table.spec.is_partitioned else is_accurate
+        self._tables.alter(table.spec.name, DROP_FLAG, lambda parameters: trusts(parameters.get(FLAG)))
 
     def _read(self, table: LiveTable, wanted: Sequence[Values], call: PartitionsCall) -> dict[Values, Any]:
         """The registered ones of `wanted`. Raises UnknownTable, MetastoreUnreachable."""

@@ -11,7 +11,7 @@ from hivesink.config.formats import FORMATS, format_name
 from hivesink.core.partition import LivePartition, NewPartition
 from hivesink.core.table import Column, TableName, TableSpec
 from hivesink.errors import FileSystemUnknown, RegistrationFailed, TableExists, UnknownTable
-from hivesink.metastore.common import FLAG, Facts, column, is_accurate, values_of
+from hivesink.metastore.common import FLAG, Facts, column, is_accurate, trusts_columns, values_of
 from hivesink.metastore.thrift_calls import MetastoreCalls
 from hivesink.ports import LiveTable
 
@@ -65,15 +65,16 @@ def live_partition(partition: str, found: Any, table: Any) -> LivePartition:
     return LivePartition(
         partition=partition,
         location=found.sd.location,
-        accurate=is_trusted(found) or is_trusted(table),
+        accurate=is_trusted(found) or is_trusted(table, is_partitioned=True),
         columns_behind=columns_behind(found, table),
         format=None if found.sd.inputFormat == table.sd.inputFormat else format_name(found.sd.inputFormat),
     )
 
 
-def is_trusted(owner: Any) -> bool:
-    """Whether Hive answers from the statistics of this partition or table."""
-    return is_accurate((owner.parameters or {}).get(FLAG))
+def is_trusted(owner: Any, *, is_partitioned: bool = False) -> bool:
+    """Whether Hive answers from the statistics of this partition or table, which may be partitioned itself."""
+    flag = (owner.parameters or {}).get(FLAG)
+    return trusts_columns(flag) if is_partitioned else is_accurate(flag)
 
 
 def columns_behind(partition: Any, table: Any) -> bool:

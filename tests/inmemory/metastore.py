@@ -18,6 +18,7 @@ from hivesink.metastore.common import (
     is_accurate,
     name_of,
     require_partition_columns,
+    trusts_columns,
     values_of,
 )
 from hivesink.ports import LiveTable
@@ -86,9 +87,9 @@ class MemoryMetastore:
             if entry.spec.format not in FORMATS:
                 self.table(table.spec.name)
             require_partition_columns(table.spec, entry.spec.partition_columns)
-            accurate = is_accurate(entry.parameters.get(FLAG))
+            flag = entry.parameters.get(FLAG)
             if not table.spec.is_partitioned:
-                live = LivePartition("", entry.location, accurate, columns_behind=False)
+                live = LivePartition("", entry.location, is_accurate(flag), columns_behind=False)
                 return {} if partitions == [] else {"": live}
             if partitions is None:
                 partitions = list(self.partitions(table.spec.name))
@@ -97,7 +98,7 @@ class MemoryMetastore:
                 partition: LivePartition(
                     partition,
                     place.location,
-                    accurate or is_accurate(place.parameters.get(FLAG)),
+                    trusts_columns(flag) or is_accurate(place.parameters.get(FLAG)),
                     columns_behind=place.columns != entry.spec.columns,
                     format=place.format,
                 )
